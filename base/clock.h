@@ -1,0 +1,15 @@
+/* clock.h - monotonic time, and order statistics of samples. */
+#ifndef SPC_BASE_CLOCK_H
+#define SPC_BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t spc__now_ns(void);      /* monotonic */
+int64_t spc__unix_seconds(void); /* wall clock, for provenance */
+
+/* Median, and half of the interquartile range, of n samples (reordered in
+ * place); 0 for n = 0. */
+double spc__median(double *samples, int n);
+double spc__half_iqr(double *samples, int n);
+
+#endif

@@ -1,0 +1,25 @@
+/* file.h - whole files, temporary folders, environment paths. */
+#ifndef SPC_BASE_FILE_H
+#define SPC_BASE_FILE_H
+
+#include "buf.h"
+#include "spc_status.h"
+
+/* Reads all of `path` (at most `limit_bytes`) into *out, which must be
+ * initialised. SPC_ENOTFOUND, SPC_EIO, or SPC_ECAPACITY past the limit; the
+ * sentence names the path and the cause. */
+spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
+                          spc_error *error);
+
+/* Writes through a temporary name and rename: whole, or not at all. */
+spc_status spc__file_write(const char *path, const void *data, size_t bytes,
+                           spc_error *error);
+
+/* Makes a private folder under $TMPDIR or /tmp; remove with the next one. */
+spc_status spc__temp_dir_create(spc__buf *out, spc_error *error);
+void spc__temp_dir_remove(const char *path); /* flat folder; NULL is fine */
+
+/* Creates `path`'s parent folders (mode 0755). */
+spc_status spc__make_parents(const char *path, spc_error *error);
+
+#endif

@@ -1,0 +1,19 @@
+/* parallel.h - a loop over 0 .. n-1 spread over threads. */
+#ifndef SPC_BASE_PARALLEL_H
+#define SPC_BASE_PARALLEL_H
+
+#include <stdint.h>
+
+/* Cores that this process may use (sched_getaffinity). */
+int spc__cpu_count(void);
+
+/*
+ * Calls body(payload, i) for every i in [0, n), handed out one by one to at
+ * most `threads` threads (the caller is one; 0 means spc__cpu_count()), and
+ * returns when all are done. Falls back to fewer threads when none can be
+ * started. The body reports errors through its payload.
+ */
+void spc__parallel_for(int64_t n, int threads,
+                       void (*body)(void *payload, int64_t i), void *payload);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * cache.h - the database: problem -> trial -> choice -> artefact.
+ *
+ * One SQLite file (schema v1), opened as layers: at most one read-write file
+ * above any number of read-only (shipped) ones. Reads see all layers, the best
+ * valid record wins; writes go to the read-write one. The cache knows no
+ * convolution: problems, configurations and targets are attrs, compared by
+ * their canonical text.
+ *
+ * A handle is used by one thread at a time; several handles and several
+ * processes may use one file (WAL, busy timeout 5 s).
+ */
+#ifndef SPC_CACHE_H
+#define SPC_CACHE_H
+
+#include "attrs.h"
+#include "spc_status.h"
+#include <stdint.h>
+
+typedef struct spc__cache spc__cache;
+
+/*
+ * Opens `path` read-write (created with its parent folders if missing; NULL:
+ * no writable layer) above `layers` (opened immutable). SPC_EDB: not a
+ * database, unreadable, ...; SPC_EDBVERSION: written by a newer schema;
+ * SPC_ENOTFOUND: a layer that does not exist. An existing file is never
+ * altered by a failed open. A read-only `path` opens for reading, and puts
+ * return SPC_EDB saying so.
+ */
+spc_status spc__cache_open(spc__cache **out, const char *path,
+                           const char *const *layers, int layer_count,
+                           spc_error *error);
+void spc__cache_close(spc__cache *cache);
+
+/* Trial states; the names are the SQL values. */
+#define SPC__TRIAL_STATUS_MAP(X)                                               \
+    X(OK, "ok")                                                                \
+    X(CONSTRAINT, "constraint")                                                \
+    X(COMPILE, "compile")                                                      \
+    X(TIMEOUT, "timeout")                                                      \
+    X(LAUNCH, "launch")                                                        \
+    X(FAULT, "fault")                                                          \
+    X(WRONG, "wrong")
+
+typedef enum spc__trial_status {
+#define X(name, text) SPC__TRIAL_##name,
+    SPC__TRIAL_STATUS_MAP(X)
+#undef X
+} spc__trial_status;
+
+const char *spc__trial_status_name(spc__trial_status status);
+
+/*
+ * What identifies a measurement: the layer (`problem`, canonical text without
+ * the bucket), the bucket of the scene, and the device class.
+ */
+typedef struct spc__problem_key {
+    spc__attrs layer;    /* op, cin, cout, kernel, ..., flags */
+    double log2_rows;    /* exact value; bucket = rounded to 1/2 */
+    double density;      /* pairs / (rows * K) */
+    char device[64];     /* device class: "NVIDIA H200", "cpu avx512" */
+    char target[24];     /* "sm_90a", "avx512", ... */
+} spc__problem_key;
+
+typedef struct spc__trial {
+    char template_name[32];
+    char template_hash[65];
+    spc__attrs config;
+    spc__attrs launch;
+    spc__attrs resources;
+    char artefact[65]; /* key, "" if none */
+    spc__trial_status status;
+    char note[192];      /* what a failure said */
+    double median_us;    /* warm */
+    double spread_us;    /* half of the interquartile range */
+    double cold_us;      /* flushed L2; 0 if not measured */
+    int samples;
+    double error;        /* largest error over its tolerance, by the oracle */
+    bool verified;
+    double compile_ms;
+} spc__trial;
+
+/* Where a record comes from. */
+typedef struct spc__provenance {
+    char version[24];  /* of libspc */
+    char compiler[64];
+    char driver[32];
+    char host[64];
+    char scenes[128];  /* specs of the sample scenes */
+    uint64_t seed;
+    int64_t unix_seconds;
+} spc__provenance;
+
+/* Starts (or resumes) a session of trials for a problem: trials put one by
+ * one, each durable when the call returns. */
+spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
+                                const spc__trial *trial,
+                                const spc__provenance *provenance,
+                                spc_error *error);
+
+/* Names the chosen trial (by template and config; it must have been put) as
+ * the winner for key, replacing an older choice. */
+spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
+                                 const spc__trial *trial, const char *reason,
+                                 const spc__provenance *provenance,
+                                 spc_error *error);
+
+spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
+                                   const char *target, const char *compiler,
+                                   const spc__attrs *launch,
+                                   const spc__attrs *resources,
+                                   const void *code, size_t bytes,
+                                   spc_error *error);
+
+/* SPC_OK, or SPC_ENOTFOUND. *code is the caller's (free()); launch and
+ * resources may be NULL. */
+spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
+                                   void **code, size_t *bytes,
+                                   spc__attrs *launch, spc__attrs *resources,
+                                   spc_error *error);
+
+typedef enum spc__match {
+    SPC__MATCH_NONE,
+    SPC__MATCH_EXACT,  /* same layer, bucket of rows and density */
+    SPC__MATCH_BUCKET, /* same layer, nearest bucket within one octave */
+    SPC__MATCH_NEAREST /* another bucket or another layer that differs only in
+                          channels; the caller checks constraints */
+} spc__match;
+
+typedef struct spc__choice {
+    spc__match match;
+    double distance; /* 0 exact; grows with |dlog N|, density, channels */
+    spc__problem_key key; /* of the record found */
+    spc__trial trial;
+} spc__choice;
+
+/*
+ * Choices for `key` in the order of preference: exact, bucket, nearest by
+ * distance. Writes up to `capacity` and their number. Database trouble is an
+ * error for the caller to log, never to fail on.
+ */
+spc_status spc__cache_find_choices(spc__cache *cache,
+                                   const spc__problem_key *key,
+                                   spc__choice *out, int capacity, int *count,
+                                   spc_error *error);
+
+/* All trials of exactly this problem (same layer text, bucket, device). The
+ * array is the caller's (free()). */
+spc_status spc__cache_find_trials(spc__cache *cache,
+                                  const spc__problem_key *key, spc__trial **out,
+                                  int *count, spc_error *error);
+
+/* Measured facts of a device ("copy_gbps" -> 4300), by device class. */
+spc_status spc__cache_put_device(spc__cache *cache, const char *device,
+                                 const spc__attrs *facts, spc_error *error);
+spc_status spc__cache_get_device(spc__cache *cache, const char *device,
+                                 spc__attrs *facts, spc_error *error);
+
+/* Listing for `db ls` and `db show`: one call a record, layer by layer. */
+typedef struct spc__cache_row {
+    const char *file; /* which layer */
+    int64_t problem_id;
+    spc__problem_key key;
+    int trials;
+    int trials_ok;
+    bool has_choice;
+    spc__trial choice;
+    spc__provenance provenance;
+} spc__cache_row;
+
+spc_status spc__cache_each(spc__cache *cache,
+                           spc_status (*each)(const spc__cache_row *row,
+                                              void *payload),
+                           void *payload, spc_error *error);
+
+typedef struct spc__cache_stats {
+    int64_t problems, trials, choices, artefacts, artefact_bytes, file_bytes;
+} spc__cache_stats;
+
+spc_status spc__cache_get_stats(spc__cache *cache, spc__cache_stats *out,
+                                spc_error *error);
+
+/* Density classes: pairs per row, rounded to 1/2 octave, as an integer; the
+ * bucket of log2 rows likewise. Two scenes in the same buckets are "exact". */
+int spc__bucket_rows(double log2_rows);
+int spc__bucket_density(double density);
+
+#endif

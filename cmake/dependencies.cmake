@@ -1,0 +1,32 @@
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+# Debian and Ubuntu ship both the shared and the static library.
+if(SPC_STATIC)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+endif()
+find_path(LUA_INCLUDE lua.h PATH_SUFFIXES lua5.4 lua54 REQUIRED)
+find_library(LUA_LIBRARY NAMES lua5.4 lua54 lua REQUIRED)
+find_path(SQLITE_INCLUDE sqlite3.h REQUIRED)
+find_library(SQLITE_LIBRARY sqlite3 REQUIRED)
+unset(CMAKE_FIND_LIBRARY_SUFFIXES)
+
+add_library(spc_lua INTERFACE)
+target_include_directories(spc_lua SYSTEM INTERFACE ${LUA_INCLUDE})
+target_link_libraries(spc_lua INTERFACE ${LUA_LIBRARY} m ${CMAKE_DL_LIBS})
+add_library(spc_sqlite INTERFACE)
+target_include_directories(spc_sqlite SYSTEM INTERFACE ${SQLITE_INCLUDE})
+target_link_libraries(spc_sqlite INTERFACE ${SQLITE_LIBRARY} m
+                      Threads::Threads ${CMAKE_DL_LIBS})
+
+# CUDA's driver and NVRTC are opened at run time; nothing is linked. The
+# look here only says at configure time what this machine will be able to do.
+find_library(NVRTC_FOUND nvrtc
+  HINTS /usr/local/cuda/lib64 $ENV{CUDA_HOME}/lib64 $ENV{CUDA_PATH}/lib64
+  NO_CACHE)
+if(NVRTC_FOUND)
+  message(STATUS "NVRTC: ${NVRTC_FOUND} (opened at run time)")
+else()
+  message(STATUS "NVRTC: not found; the build succeeds, but compiling CUDA "
+                 "templates will need the CUDA Toolkit at run time")
+endif()

@@ -1,0 +1,27 @@
+option(SPC_STATIC "Link Lua and SQLite statically" OFF)
+option(SPC_TESTS "Build the tests (needs Check)" ON)
+set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+# One interface target carries what every one of our targets compiles with.
+add_library(spc_flags INTERFACE)
+target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE
+                           SPC_VERSION="${PROJECT_VERSION}")
+target_compile_options(spc_flags INTERFACE -Wall -Wextra -Wshadow
+  -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter)
+if(SPC_SANITIZE)
+  target_compile_options(spc_flags INTERFACE -fsanitize=${SPC_SANITIZE}
+    -fno-omit-frame-pointer)
+  target_link_options(spc_flags INTERFACE -fsanitize=${SPC_SANITIZE})
+  target_compile_definitions(spc_flags INTERFACE
+    SPC_SANITIZE="${SPC_SANITIZE}")
+endif()

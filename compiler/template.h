@@ -1,0 +1,95 @@
+/*
+ * template.h - kernel templates: declarations, questions to them, rendering.
+ *
+ * A template file (*.cu.lua, *.c.lua) is text with Lua: a line that starts
+ * with '%' in column 0 is Lua, $(expression) elsewhere is a value, nothing else is
+ * special. The leading run of '%' lines is the declaration: it must set the
+ * global `template` to a table (templates/README.md describes its fields).
+ * The rest is the body; each rendering runs it with the attributes of the
+ * problem (`problem.cin`), the configuration (`config.rows`), the target
+ * (`target.sm`) and everything `derive` returned as globals.
+ *
+ * Lua runs in a sandbox: only the language, math, string and table without
+ * dump, load and random; text only; bounded instructions and memory; no order of a
+ * hash table can reach the output (pairs iterates in sorted key order).
+ *
+ * A library owns one Lua state: calls on one library are serialised by an
+ * internal lock and may come from any thread.
+ */
+#ifndef SPC_COMPILER_TEMPLATE_H
+#define SPC_COMPILER_TEMPLATE_H
+
+#include "attrs.h"
+#include "buf.h"
+#include "sha256.h"
+#include "spc_status.h"
+
+typedef struct spc__library spc__library;
+typedef struct spc__template spc__template;
+
+/*
+ * Opens the templates built into the library, or, if `directory` is not NULL,
+ * those of that folder instead. A template that does not load fails the call
+ * with SPC_ETEMPLATE and a sentence "FILE:LINE: what".
+ */
+spc_status spc__library_open(spc__library **out, const char *directory,
+                             spc_error *error);
+void spc__library_close(spc__library *library);
+
+/* Templates in the order of their names. */
+int spc__library_count(const spc__library *library);
+spc__template *spc__library_at(spc__library *library, int i);
+spc__template *spc__library_find(spc__library *library, const char *name);
+
+/* Text of an included header ("spc_device.cuh"), or NULL. Builtin or from the
+ * directory, like the templates. Lives as long as the library. */
+const char *spc__library_header(const spc__library *library, const char *name);
+
+const char *spc__template_name(const spc__template *tpl);
+const char *spc__template_role(const spc__template *tpl);    /* "conv", "map" */
+const char *spc__template_device(const spc__template *tpl);  /* "cuda", "cpu" */
+const char *spc__template_summary(const spc__template *tpl); /* one line */
+const char *spc__template_hash(const spc__template *tpl);    /* file, hex */
+
+/* May this template serve the problem on the target at all? SPC_OK, or
+ * SPC_EUNSUPPORTED with the template's own reason in *error. */
+spc_status spc__template_accepts(spc__template *tpl, const spc__attrs *problem,
+                                 const spc__attrs *target, spc_error *error);
+
+/* The configuration that serves well untuned. It passes spc__template_check
+ * or the call fails with SPC_EUNSUPPORTED saying which constraint refused. */
+spc_status spc__template_default(spc__attrs *config, spc__template *tpl,
+                                 const spc__attrs *problem,
+                                 const spc__attrs *target, spc_error *error);
+
+/* Every parameter known, each value legal, every constraint satisfied:
+ * SPC_OK, else SPC_EUNSUPPORTED and the name of what refused. */
+spc_status spc__template_check(spc__template *tpl, const spc__attrs *problem,
+                               const spc__attrs *target,
+                               const spc__attrs *config, spc_error *error);
+
+/* Launch geometry (templates/README.md lists the names). */
+spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
+                                const spc__attrs *problem,
+                                const spc__attrs *target,
+                                const spc__attrs *config, spc_error *error);
+
+/*
+ * Appends the rendered source to *out, with #line back to the template. The same
+ * input gives the same bytes, in every process.
+ */
+spc_status spc__template_render(spc__buf *out, spc__template *tpl,
+                                const spc__attrs *problem,
+                                const spc__attrs *target,
+                                const spc__attrs *config, spc_error *error);
+
+/* All configurations: calls `each` for every combination of parameter values
+ * in declaration order (last parameter fastest). A non-zero return stops the
+ * walk and is returned. */
+spc_status spc__template_configs(spc__template *tpl, const spc__attrs *problem,
+                                 const spc__attrs *target,
+                                 spc_status (*each)(const spc__attrs *config,
+                                                    void *payload),
+                                 void *payload, spc_error *error);
+
+#endif

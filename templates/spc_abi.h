@@ -1,0 +1,68 @@
+/*
+ * spc_abi.h - the argument structs that kernels and runtime share.
+ *
+ * Plain C99, included by rendered CUDA, by rendered C and by the runtime; no
+ * include of its own, so that NVRTC needs no path.
+ */
+#ifndef SPC_ABI_H
+#define SPC_ABI_H
+
+typedef unsigned long long spc_u64;
+
+/* Rows of a map are padded to a multiple of this; so are its arrays. */
+#define SPC_ROW_PAD 256
+
+/*
+ * The kernel map in the form the kernels read. Position p in [0, rows_padded)
+ * is a row in the map's row order.
+ *
+ *   index[k * rows_padded + p]  input row of offset k, or -1
+ *   order[p]                    output row, or -1 for padding; NULL means p
+ *   mask[w * rows_padded + p]   bit k % 32 of word k / 32: offset k is present
+ *   tile_order[t]               tiles by falling cost, t in [0, tiles)
+ *   tile_mask[w * tiles + t]    OR of the masks of the rows of the tile that is
+ *                               t-th in tile_order (not tile number t)
+ *
+ * Padding rows have index -1 throughout and mask 0. `centre` is the offset
+ * (0, 0, 0): index[centre] is order for a submanifold map.
+ */
+typedef struct spc_map_view {
+    const int *index;
+    const int *order;
+    const unsigned *mask;
+    const int *tile_order;
+    const unsigned *tile_mask;
+    int rows;
+    int rows_padded;
+    int rows_in;
+    int offsets;
+    int mask_words;
+    int centre;
+    int tile_rows;
+    int tiles;
+} spc_map_view;
+
+typedef struct spc_conv_args {
+    const void *in;      /* [rows_in][cin], dtype of the problem */
+    void *out;           /* [rows][cout] */
+    const void *weights; /* packed by spc_pack of the same module */
+    const float *bias;   /* [cout], or NULL if the problem has none */
+    void *workspace;
+    spc_map_view map;
+} spc_conv_args;
+
+/*
+ * Packing: weights in canonical layout, element (k, ci, co) at
+ * k * stride_k + ci * stride_in + co * stride_out (in elements).
+ * KRSC [cout][K][cin]: stride_k = cin, stride_in = 1, stride_out = K * cin.
+ * RSCK [K][cin][cout]: stride_k = cin * cout, stride_in = cout, stride_out = 1.
+ */
+typedef struct spc_pack_args {
+    const void *weights; /* dtype of the problem */
+    void *packed;
+    long long stride_k;
+    long long stride_in;
+    long long stride_out;
+} spc_pack_args;
+
+#endif
