@@ -1,0 +1,116 @@
+/*
+ * device.h - the one interface behind which cuda, cpu and sim stand.
+ *
+ * A device is a file (device_<name>.c) that exports one spc__device_ops, and a row
+ * in device_table.c. Every kernel takes exactly one argument: a struct by
+ * value (spc_abi.h), so a launch is a kernel, a geometry and a block of bytes.
+ */
+#ifndef SPC_RUNTIME_DEVICE_H
+#define SPC_RUNTIME_DEVICE_H
+
+#include "artefact.h"
+#include "attrs.h"
+#include "log.h"
+#include "spc.h"
+
+typedef struct spc__device spc__device; /* each implementation's own struct begins
+                                           with: const spc__device_ops *ops; */
+typedef struct spc__module spc__module;
+typedef struct spc__kernel spc__kernel;
+
+typedef struct spc__launch {
+    unsigned grid_x, grid_y;
+    unsigned block;
+    size_t shared_bytes;
+    bool pdl;         /* programmatic dependent launch, where the device can */
+    bool cooperative; /* all blocks resident: spc_grid_sync may be used */
+} spc__launch;
+
+/* How to measure: `enqueue` puts one run on the stream and is called many
+ * times. */
+typedef struct spc__measure {
+    spc_status (*enqueue)(void *payload, void *stream);
+    void *payload;
+    int samples;     /* wanted */
+    double limit_s;  /* for all samples together */
+    bool cold;       /* flush the last-level cache before each run */
+} spc__measure;
+
+typedef struct spc__device_options {
+    int threads;
+    const spc__log *log;
+} spc__device_options;
+
+typedef struct spc__device_ops {
+    const char *name; /* "cuda" */
+
+    /* Fills up to `capacity` infos; returns the number of devices. Cheap and
+     * silent when the driver is missing. */
+    int (*list)(spc_device_info *out, int capacity);
+    spc_status (*open)(spc__device **out, int ordinal,
+                       const spc__device_options *options, spc_error *error);
+    void (*close)(spc__device *device);
+    void (*info)(const spc__device *device, spc_device_info *out);
+
+    /* Facts for templates: device, target, sm, shared_block, shared_sm,
+     * registers_sm, max_threads, multiprocessors (cuda, sim); device, target,
+     * isa, vector_bytes (cpu). */
+    void (*target)(const spc__device *device, spc__attrs *out);
+
+    spc_status (*alloc)(spc__device *device, void **out, size_t bytes,
+                        spc_error *error);
+    void (*dealloc)(spc__device *device, void *memory);
+    spc_status (*copy_in)(spc__device *device, void *to, const void *from,
+                          size_t bytes, void *stream, spc_error *error);
+    spc_status (*copy_out)(spc__device *device, void *to, const void *from,
+                           size_t bytes, void *stream, spc_error *error);
+    spc_status (*fill)(spc__device *device, void *to, int byte, size_t bytes,
+                       void *stream, spc_error *error);
+    spc_status (*sync)(spc__device *device, void *stream, spc_error *error);
+
+    /* The compiler for this device's templates (opened on first use), the
+     * extra options it needs, and the -arch or -m target string. */
+    spc_status (*compiler)(spc__device *device, spc__compiler **out,
+                           const char **options, spc_error *error);
+
+    spc_status (*module_load)(spc__device *device, spc__module **out,
+                              const void *code, size_t bytes, spc_error *error);
+    void (*module_unload)(spc__device *device, spc__module *module);
+    /* SPC_ENOTFOUND if the module has no such kernel. */
+    spc_status (*kernel_get)(spc__device *device, spc__module *module,
+                             const char *name, size_t shared_bytes,
+                             spc__kernel **out, spc_error *error);
+    /* Resident blocks of a multiprocessor (the driver's occupancy answer). */
+    int (*occupancy)(spc__device *device, spc__kernel *kernel, unsigned block,
+                     size_t shared_bytes);
+    spc_status (*launch)(spc__device *device, spc__kernel *kernel,
+                         const spc__launch *launch, const void *args,
+                         size_t args_bytes, void *stream, spc_error *error);
+
+    /* Writes microseconds of one run into samples[0 .. *count). cuda: replays
+     * a graph of many runs between events (warm), or one run between events
+     * after a flush (cold). */
+    spc_status (*measure)(spc__device *device, const spc__measure *measure,
+                          double *samples, int *count, spc_error *error);
+} spc__device_ops;
+
+struct spc__device_head {
+    const spc__device_ops *ops;
+};
+
+static inline const spc__device_ops *spc__device_ops_of(const spc__device *d)
+{
+    return ((const struct spc__device_head *)d)->ops;
+}
+
+/* All devices, best first; ends with NULL. */
+extern const spc__device_ops *const spc__device_table[];
+
+/* Opens "cuda:0", "cpu", ... or, for NULL, the first that is present ("sim" is
+ * never chosen by itself). */
+spc_status spc__device_open(spc__device **out, const char *id,
+                            const spc__device_options *options,
+                            spc_error *error);
+void spc__device_close(spc__device *device);
+
+#endif

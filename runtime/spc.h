@@ -1,0 +1,479 @@
+/*
+ * spc.h - sparse convolution on 3D point clouds: layers, scenes, kernel maps,
+ * tuned plans.
+ *
+ * The order of this file is the order of a caller's life: open a context on a
+ * device, describe a layer, load or hand over coordinates, build the kernel
+ * map, make a plan, pack the weights once, execute many times. The second half is
+ * tuning and looking into the database.
+ *
+ * Conventions
+ *  - Functions return an spc_status: 0 or a negative code. The sentence for a
+ *    human is in spc_ctx_error(ctx) (or in the spc_error given by the caller
+ *    where there is no context yet).
+ *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
+ *    accepts NULL. A returned `const T *` lives as long as its parent.
+ *  - Feature buffers, weights, workspace and stream belong to the caller and
+ *    live on the context's device (host memory for "cpu" and "sim"). `stream`
+ *    is a CUstream for "cuda" (NULL: the default stream), ignored otherwise.
+ *  - A context, its scenes and maps serve one thread at a time. A plan is
+ *    immutable: any number of threads may execute it at the same time, each
+ *    with its own buffers and stream.
+ *  - Coordinates are rows of four int32: batch, x, y, z. Features are row
+ *    major, [rows][channels].
+ *  - The library prints nothing and holds no global state.
+ */
+#ifndef SPC_H
+#define SPC_H
+
+#include "spc_status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPC_VERSION_TEXT "0.1.0"
+
+enum {
+    SPC_MAX_OFFSETS = 343 /* kernel volume kx*ky*kz, 7^3 */
+};
+
+/* ---- contexts and devices ---------------------------------------------- */
+
+typedef struct spc_ctx spc_ctx;     /* a device, a database, templates */
+typedef struct spc_scene spc_scene; /* coordinates on the host */
+typedef struct spc_map spc_map;     /* a kernel map on the device */
+typedef struct spc_plan spc_plan;   /* a problem bound to one loaded kernel */
+
+typedef struct spc_ctx_options {
+    /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
+    const char *device;
+    /* Read-write database. NULL: $SPC_DATABASE, else
+     * $XDG_CACHE_HOME/spctune/spctune.db, else ~/.cache/...; "": none. */
+    const char *database;
+    /* Read-only (shipped) databases below it, best first. */
+    const char *const *layers;
+    int layer_count;
+    /* Folder of templates that replaces the built-in ones; NULL: built in. */
+    const char *template_dir;
+    int threads;       /* for compiling and for the cpu device; 0: all cores */
+    bool need_database; /* fail if the database cannot be opened; otherwise a
+                          database trouble is logged and the context works
+                          without one */
+    /* Receives progress and warnings, from any thread; level: 0 debug, 1 info,
+     * 2 warning. */
+    void (*log)(int level, const char *text, void *payload);
+    void *log_payload;
+} spc_ctx_options;
+
+#define SPC_CTX_OPTIONS_INIT                                                   \
+    {                                                                          \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL                        \
+    }
+
+/*
+ * Opens a context. A cuda device uses the caller's current CUcontext, or
+ * retains the primary one if there is none. `options` may be NULL. On failure
+ * *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such device;
+ * SPC_EINVAL: an unknown device word; SPC_EDB, SPC_EDBVERSION with
+ * need_database; SPC_ETEMPLATE: a template does not load.
+ */
+SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
+                                  spc_error *error);
+SPC_API void spc_ctx_free(spc_ctx *ctx);
+SPC_API const char *spc_ctx_error(const spc_ctx *ctx); /* last failure */
+
+typedef struct spc_stats {
+    int64_t lookups;   /* plans asked for */
+    int64_t hits;      /* answered by a record of exactly this problem */
+    int64_t near_hits; /* answered by a neighbouring record */
+    int64_t misses;    /* answered by a template's default */
+    int64_t compiles;  /* kernels compiled, maps' kernels included */
+    int64_t artefacts_loaded; /* compiled code taken from the database */
+} spc_stats;
+
+SPC_API spc_stats spc_ctx_stats(const spc_ctx *ctx);
+
+typedef struct spc_device_info {
+    char id[16];         /* "cuda:0" */
+    char name[64];       /* device class: "NVIDIA H200", "cpu avx512" */
+    char target[24];     /* what code is compiled for: "sm_90a", "avx512" */
+    char driver[32];     /* "13.0", "" if none */
+    int multiprocessors; /* cores for the cpu */
+    size_t memory_bytes;
+    /* The device's measured ceilings, 0 until measured (spc_device_measure):
+     * copy bandwidth (bytes read plus written), gather bandwidth out of cache,
+     * matrix rate by type, launch cost. */
+    double copy_gbps;
+    double gather_gbps;
+    double f16_tflops;
+    double tf32_tflops;
+    double f32_tflops;
+    double launch_us;
+} spc_device_info;
+
+/* Writes up to `capacity` devices of this machine, best first, and returns how
+ * many there are. Opens no context. */
+SPC_API int spc_devices_list(spc_device_info *out, int capacity);
+SPC_API spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out);
+
+/* Measures the context's device once (about a second) and stores the figures
+ * in the database; spc_ctx_device then reports them. */
+SPC_API spc_status spc_device_measure(spc_ctx *ctx);
+
+/* Device memory, for callers without an allocator of their own. */
+SPC_API spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes);
+SPC_API void spc_dealloc(spc_ctx *ctx, void *memory);
+SPC_API spc_status spc_copy_to_device(spc_ctx *ctx, void *device,
+                                      const void *host, size_t bytes);
+SPC_API spc_status spc_copy_to_host(spc_ctx *ctx, void *host,
+                                    const void *device, size_t bytes);
+SPC_API spc_status spc_synchronize(spc_ctx *ctx);
+
+/* ---- layers ------------------------------------------------------------- */
+
+typedef enum spc_operator {
+    SPC_SUBM = 0 /* submanifold: outputs are the inputs' coordinates (Graham,
+                    Engelcke, van der Maaten, CVPR 2018, section 3) */
+} spc_operator;
+
+/* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
+ * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. */
+typedef enum spc_dtype { SPC_F16 = 0, SPC_F32 = 1, SPC_TF32 = 2 } spc_dtype;
+
+/*
+ * A convolution layer as a value. For offset (i, j, l) of a kernel of size
+ * (kx, ky, kz) the input of output voxel v lies at
+ * v + dilation * (i - (kx-1)/2, j - (ky-1)/2, l - (kz-1)/2), integer division:
+ * an even kernel reaches one further in the positive direction.
+ */
+typedef struct spc_conv {
+    spc_operator op;
+    int cin;
+    int cout;
+    int kernel[3];   /* x, y, z; product at most SPC_MAX_OFFSETS */
+    int dilation[3]; /* at least 1 */
+    spc_dtype dtype;
+    bool bias;          /* add bias[cout] (fp32) in the epilogue */
+    bool deterministic; /* only candidates without atomics; part of the key */
+} spc_conv;
+
+#define SPC_CONV_INIT                                                          \
+    {                                                                          \
+        SPC_SUBM, 0, 0, {3, 3, 3}, {1, 1, 1}, SPC_F16, false, false            \
+    }
+
+/*
+ * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
+ * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32), bias
+ * (0, 1), deterministic (0, 1). SPC_EINVAL names the unknown word or the bad
+ * value and what would be right.
+ */
+SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
+                                  spc_error *error);
+/* Writes the canonical text (at most `bytes`, terminated); returns its length
+ * as snprintf does. spc_conv_parse reads it back. */
+SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
+
+/* ---- scenes -------------------------------------------------------------- */
+
+/*
+ * Makes a scene from a specification:
+ *   FILE.bin@VOXEL    rows of four little-endian float32 x y z intensity
+ *                     (KITTI); VOXEL in the file's unit, floor(x / VOXEL)
+ *   FILE.npy[@VOXEL]  [n][3 or 4] float points (with @VOXEL) or integer
+ *                     voxels (3: x y z; 4: batch x y z)
+ *   FILE.ply@VOXEL    vertices of an ascii or binary PLY file
+ *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
+ *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
+ *   gen:room,seed=1@0.02             a generated furnished room
+ *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
+ * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
+ * specification gives the same scene on every machine. SPC_ENOTFOUND,
+ * SPC_EIO, SPC_EFORMAT (with the byte or row), SPC_EINVAL (bad
+ * specification), SPC_ERANGE (a coordinate does not fit int32).
+ */
+SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
+                                  spc_error *error);
+
+/* Takes a copy of `rows` coordinates [rows][4] in their order, duplicates and
+ * all. */
+SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
+                                    int64_t rows, const char *name,
+                                    spc_error *error);
+SPC_API void spc_scene_free(spc_scene *scene);
+SPC_API int64_t spc_scene_rows(const spc_scene *scene);
+SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
+SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
+
+/* ---- kernel maps ---------------------------------------------------------- */
+
+/*
+ * Builds the kernel map of a submanifold layer on the context's device:
+ * coordinates are packed into keys (u32 where the extent allows, else u64,
+ * with guard bands so that no added offset reaches into a neighbouring
+ * field), sorted, and searched by z-delta search (Spira, section 4: one
+ * binary search for each (x, y) column of the kernel, then a walk along z).
+ *
+ * `coords` is on the device, [rows][4]; features stay in its row order. Owns
+ * its device memory; synchronises `stream` to learn the extent.
+ * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
+ * extent does not fit a 64-bit key, names the axis; SPC_EINVAL: rows < 0,
+ * more than 2^31-1 map entries, or a bad kernel.
+ */
+SPC_API spc_status spc_map_create(spc_map **out, spc_ctx *ctx,
+                                  const spc_conv *conv, const int32_t *coords,
+                                  int64_t rows, void *stream);
+
+/* The same from a scene on the host. */
+SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
+                                             const spc_conv *conv,
+                                             const spc_scene *scene);
+SPC_API void spc_map_free(spc_map *map);
+
+SPC_API int64_t spc_map_rows(const spc_map *map);
+SPC_API int64_t spc_map_pairs(const spc_map *map);
+SPC_API double spc_map_density(const spc_map *map); /* pairs / (rows * K) */
+SPC_API int spc_map_key_bits(const spc_map *map);   /* 32 or 64 */
+
+/*
+ * Copies the map to the host in plain form: index[k * rows + row] is the input
+ * row of offset k = (i * ky + j) * kz + l for output row `row`, or -1. `index` holds
+ * offsets * rows entries.
+ */
+SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
+
+/* ---- plans ----------------------------------------------------------------- */
+
+enum {
+    SPC_PLAN_JIT = 0,             /* compile if the database has no code */
+    SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
+    SPC_PLAN_ESTIMATE = 1 << 1    /* ignore the database: template's default */
+};
+
+/*
+ * Makes a plan for `conv` on maps like `map` (its size and density choose the
+ * record). Looked up in this order: a record of exactly this problem; of the
+ * same layer in a neighbouring bucket; the nearest measured layer whose
+ * configuration passes this one's constraints; the template's default. Prepares
+ * the map's layout for the kernel chosen. Returns SPC_ENOTFOUND with
+ * SPC_PLAN_CACHED_ONLY if the database cannot serve, SPC_EUNSUPPORTED if no
+ * template accepts the layer, SPC_ECOMPILE, SPC_EDEVICE.
+ */
+SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
+                                   const spc_conv *conv, spc_map *map,
+                                   unsigned flags);
+SPC_API void spc_plan_free(spc_plan *plan);
+
+typedef enum spc_origin {
+    SPC_ORIGIN_EXACT,
+    SPC_ORIGIN_BUCKET,
+    SPC_ORIGIN_NEAREST,
+    SPC_ORIGIN_DEFAULT
+} spc_origin;
+
+SPC_API spc_origin spc_plan_origin(const spc_plan *plan);
+SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
+SPC_API const char *spc_plan_template(const spc_plan *plan);
+SPC_API const char *spc_plan_config(const spc_plan *plan); /* "rows=64,..." */
+SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
+SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
+                                        const spc_map *map);
+
+typedef enum spc_weights_layout {
+    SPC_KRSC, /* [cout][kx][ky][kz][cin], as spconv 2 and MinkowskiEngine-like
+                 channels-last filters */
+    SPC_RSCK  /* [kx][ky][kz][cin][cout], as TorchSparse and spconv 1 */
+} spc_weights_layout;
+
+/* Packs canonical weights (device, the problem's type in memory) into `packed`
+ * (device, spc_plan_weights_bytes, 256-byte aligned). Asynchronous on `stream`. */
+SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
+                                         const void *weights,
+                                         spc_weights_layout layout,
+                                         void *stream);
+
+/* Makes `map` ready for `plan` (a map that was not the one given to
+ * spc_plan_create). Allocates; not for the execute path. */
+SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
+                                   void *stream);
+
+typedef struct spc_buffers {
+    const void *in;      /* [rows][cin], 16-byte aligned */
+    void *out;           /* [rows][cout], 16-byte aligned; no overlap with in */
+    const void *weights; /* packed */
+    const float *bias;   /* [cout], if the layer has one */
+    void *workspace;     /* spc_plan_workspace_bytes, 256-byte aligned */
+} spc_buffers;
+
+/*
+ * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices
+ * return when done). No allocation, no synchronisation, no file access; may be
+ * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this plan;
+ * SPC_EINVAL: a missing or misaligned buffer; SPC_EDEVICE: the launch failed.
+ */
+SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
+                                    const spc_buffers *buffers, void *stream);
+
+/*
+ * The oracle: the same layer in double precision on the host, threaded.
+ * in [rows][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
+ * double; magnitude (may be NULL) [rows][cout] receives the sum of
+ * |weight * input| and |bias|, from which tolerances derive. `index` is the
+ * plain map of spc_map_download.
+ */
+SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+                        const int32_t *index, int64_t rows, const float *in,
+                        const float *weights, const float *bias, int threads);
+
+/* The plain map of a scene by hashing on the host, independent of every
+ * device's map builder: index as in spc_map_download. */
+SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
+                                  const spc_scene *scene, int threads,
+                                  spc_error *error);
+
+/* ---- tuning ------------------------------------------------------------------ */
+
+/* How far spc_tune goes with every candidate; each stage includes those before it. */
+typedef enum spc_stage {
+    SPC_STAGE_LIST,   /* enumerate, check constraints */
+    SPC_STAGE_BUILD,  /* compile, read the resource report */
+    SPC_STAGE_VERIFY, /* compare with the oracle on the device */
+    SPC_STAGE_TIME    /* time, choose, store */
+} spc_stage;
+
+typedef enum spc_effort {
+    SPC_EFFORT_QUICK,
+    SPC_EFFORT_NORMAL,
+    SPC_EFFORT_EXHAUSTIVE
+} spc_effort;
+
+/* One candidate's record, as reported to a callback; strings live during it. */
+typedef struct spc_trial {
+    const char *template_name;
+    const char *config;
+    const char *status; /* "ok", "constraint", "compile", "timeout", "launch",
+                           "fault", "wrong" */
+    const char *note;   /* what a failure said, else "" */
+    bool is_default;
+    bool from_database; /* known before; neither compiled nor timed now */
+    bool verified;
+    double error;       /* largest error / tolerance; <= 1 passes */
+    double median_us, spread_us, cold_us;
+    int samples;
+    int registers, spill_bytes, shared_bytes;
+    double compile_ms;
+} spc_trial;
+
+typedef struct spc_progress {
+    spc_stage stage;
+    int done, total;        /* of this stage */
+    double elapsed_s, left_s; /* left_s < 0: not known yet */
+    double best_us;         /* 0: none yet */
+    const char *best;       /* "os_mma rows=64,..." or NULL */
+} spc_progress;
+
+typedef struct spc_tune_options {
+    spc_stage stage; /* the last one; SPC_STAGE_TIME to tune */
+    spc_effort effort;
+    const char *only;   /* a template's name; NULL: all */
+    const char *target; /* compile for this target instead of the device's
+                           (stages LIST and BUILD only) */
+    uint64_t seed;      /* of weights, inputs and order */
+    double limit_s;     /* time limit for one candidate's run; 0: 10 s */
+    bool again;         /* measure even what the database knows */
+    /* Called after every candidate's last stage; and on progress. */
+    void (*on_trial)(const spc_trial *trial, void *payload);
+    void (*on_progress)(const spc_progress *progress, void *payload);
+    void *payload;
+    const volatile int *cancel; /* non-zero: stop soon, SPC_EINTERRUPTED;
+                                   what was measured is kept */
+} spc_tune_options;
+
+#define SPC_TUNE_OPTIONS_INIT                                                  \
+    {                                                                          \
+        SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
+            NULL, NULL, NULL                                                   \
+    }
+
+typedef struct spc_tune_report {
+    int candidates; /* admitted */
+    int refused;    /* by constraints or resource limits */
+    int compiled, verified, timed, failed, known;
+    double elapsed_s;
+    char winner[256]; /* "os_mma rows=64,stages=3", "" if none */
+    double winner_us, default_us;
+} spc_tune_report;
+
+/*
+ * Tunes a layer on sample scenes: every candidate is compiled, verified
+ * against the oracle and timed; the winner by geometric mean over the scenes is
+ * stored as the choice for each scene's bucket. What the database already
+ * knows is not measured again. SPC_EUNSUPPORTED: no candidate is admitted;
+ * SPC_EWRONG: no candidate passes the oracle; SPC_EINTERRUPTED.
+ */
+SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
+                            const spc_scene *const *scenes, int scene_count,
+                            const spc_tune_options *options,
+                            spc_tune_report *report);
+
+/* Renders candidate number `i` of SPC_STAGE_LIST; *out is the caller's. */
+SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
+                                    const spc_conv *conv, const char *target,
+                                    int i);
+
+typedef struct spc_bench_result {
+    double warm_us, warm_spread_us; /* convolution, map built */
+    double cold_us, cold_spread_us; /* flushed L2 */
+    double index_us, index_spread_us; /* pack + sort + map */
+    double order_us;                /* row order and tile table of the plan */
+    double floor_us;                /* of the convolution */
+    double flops, gathered_bytes, compulsory_bytes;
+    double error; /* against the oracle, over tolerance; checked before timing */
+    int samples;
+    spc_origin origin;
+    char plan[256]; /* "os_mma rows=64,..." */
+} spc_bench_result;
+
+/* Times the plan that spc_plan_create gives for conv on scene. */
+SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
+                             const spc_scene *scene, uint64_t seed,
+                             spc_bench_result *out);
+
+/* ---- the database -------------------------------------------------------------- */
+
+/* One problem of the database, for listings; strings live during the call. */
+typedef struct spc_db_row {
+    const char *file;
+    int64_t id;
+    const char *layer;  /* canonical text */
+    const char *device; /* device class */
+    const char *target;
+    double rows;        /* of the measured scene */
+    double density;
+    int trials, trials_ok;
+    const char *choice; /* "os_mma rows=64,..." or NULL */
+    double median_us, spread_us;
+    const char *provenance;
+} spc_db_row;
+
+SPC_API spc_status spc_db_each(spc_ctx *ctx,
+                               spc_status (*each)(const spc_db_row *row,
+                                                  void *payload),
+                               void *payload);
+
+/* The trials of problem `id` of the writable layer. */
+SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
+                                 void (*each)(const spc_trial *trial,
+                                              void *payload),
+                                 void *payload);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,572 @@
+/*
+ * spc_device.cuh - the primitive layer: all that templates know of a GPU.
+ *
+ * Templates write plain C and these primitives: no inline PTX, no threadIdx,
+ * no __shared__. Compiled by NVRTC the primitives are PTX (this file); compiled
+ * by the host's C compiler they are the emulation (spc_sim.h), which is held
+ * to golden vectors recorded on a real GPU.
+ *
+ * Code between the two must stay in the common subset of C11 and CUDA C++:
+ * no references, no templates, no designated initialisers, casts from void *.
+ *
+ * A kernel is declared with
+ *     SPC_KERNEL(name, args_type, threads, min_blocks) { ... args->... }
+ * and takes one struct, by value on the device. Dynamic shared memory is one
+ * array of bytes, spc_shared(), 1024-byte aligned; kernels carve it up.
+ */
+#ifndef SPC_DEVICE_CUH
+#define SPC_DEVICE_CUH
+
+#include "spc_abi.h"
+
+typedef unsigned char spc_u8;
+typedef unsigned short spc_u16; /* also the bits of a binary16 */
+typedef unsigned int spc_u32;
+
+#ifndef __CUDACC__
+#include "spc_sim.h"
+#else
+
+#define SPC_DEVICE static __device__ __forceinline__
+#define SPC_ALIGN(n) __align__(n)
+
+#define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
+    static __device__ __forceinline__ void name##_body(const args_type *args); \
+    extern "C" __global__ void __launch_bounds__(threads, min_blocks)          \
+        name(const __grid_constant__ args_type args)                           \
+    {                                                                          \
+        name##_body(&args);                                                    \
+    }                                                                          \
+    static __device__ __forceinline__ void name##_body(const args_type *args)
+
+/* 8 and 16 bytes that move as one access. */
+typedef struct SPC_ALIGN(8) spc_b8 {
+    spc_u32 x, y;
+} spc_b8;
+typedef struct SPC_ALIGN(16) spc_b16 {
+    spc_u32 x, y, z, w;
+} spc_b16;
+
+/* ---- where a thread is --------------------------------------------------- */
+
+SPC_DEVICE int spc_thread(void) { return (int)threadIdx.x; }
+SPC_DEVICE int spc_threads(void) { return (int)blockDim.x; }
+SPC_DEVICE int spc_lane(void) { return (int)(threadIdx.x & 31u); }
+/* Uniform over the warp, and known to be so by the compiler. */
+SPC_DEVICE int spc_warp(void)
+{
+    return __shfl_sync(0xffffffffu, (int)(threadIdx.x >> 5), 0);
+}
+SPC_DEVICE int spc_block_x(void) { return (int)blockIdx.x; }
+SPC_DEVICE int spc_block_y(void) { return (int)blockIdx.y; }
+SPC_DEVICE int spc_grid_x(void) { return (int)gridDim.x; }
+
+SPC_DEVICE spc_u8 *spc_shared(void)
+{
+    extern __shared__ __align__(1024) spc_u8 spc_shared_bytes[];
+    return spc_shared_bytes;
+}
+
+/* ---- barriers ------------------------------------------------------------- */
+
+SPC_DEVICE void spc_sync_block(void) { __syncthreads(); }
+SPC_DEVICE void spc_sync_warp(void) { __syncwarp(); }
+/* Barrier `id` (1..15) among `threads` threads (a multiple of 32). */
+SPC_DEVICE void spc_sync_named(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* Orders this thread's global accesses before the barrier for all threads. */
+SPC_DEVICE void spc_fence_global(void) { __threadfence(); }
+
+/*
+ * Barrier of all blocks of a cooperative launch. `counter` is a zeroed word in
+ * global memory, used by this kernel alone; it counts arrivals and never goes
+ * back, `*round` is the caller's own count of barriers, from 0.
+ */
+SPC_DEVICE void spc_sync_grid(spc_u32 *counter, spc_u32 *round)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        spc_u32 want = (*round + 1) * gridDim.x, seen;
+        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter)
+                     : "memory");
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                         : "=r"(seen)
+                         : "l"(counter)
+                         : "memory");
+        } while (seen < want);
+    }
+    *round += 1;
+    __syncthreads();
+}
+
+/* ---- warp collectives (all 32 lanes take part) ---------------------------- */
+
+SPC_DEVICE int spc_shfl(int v, int lane)
+{
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+SPC_DEVICE int spc_shfl_up(int v, int by)
+{
+    return __shfl_up_sync(0xffffffffu, v, (unsigned)by);
+}
+SPC_DEVICE int spc_shfl_xor(int v, int bits)
+{
+    return __shfl_xor_sync(0xffffffffu, v, bits);
+}
+SPC_DEVICE float spc_shfl_xor_f32(float v, int bits)
+{
+    return __shfl_xor_sync(0xffffffffu, v, bits);
+}
+SPC_DEVICE spc_u32 spc_ballot(int condition)
+{
+    return __ballot_sync(0xffffffffu, condition);
+}
+/* OR over the warp. */
+SPC_DEVICE spc_u32 spc_warp_or(spc_u32 v)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(0xffffffffu, v);
+#else
+    for (int bits = 16; bits > 0; bits >>= 1)
+        v |= __shfl_xor_sync(0xffffffffu, v, bits);
+    return v;
+#endif
+}
+/* Lanes that hold the same value as this one. */
+SPC_DEVICE spc_u32 spc_match(spc_u32 v)
+{
+    return __match_any_sync(0xffffffffu, v);
+}
+
+/* ---- bits ------------------------------------------------------------------ */
+
+SPC_DEVICE int spc_popc(spc_u32 v) { return __popc(v); }
+SPC_DEVICE int spc_ffs(spc_u32 v) { return __ffs((int)v); } /* 1..32, 0: none */
+SPC_DEVICE int spc_clz(spc_u32 v) { return __clz((int)v); }
+SPC_DEVICE spc_u32 spc_brev(spc_u32 v) { return __brev(v); }
+
+/* ---- atomics (global or shared memory, relaxed, return the old value) ----- */
+
+SPC_DEVICE int spc_atomic_add(int *p, int v) { return atomicAdd(p, v); }
+SPC_DEVICE spc_u32 spc_atomic_add_u32(spc_u32 *p, spc_u32 v)
+{
+    return atomicAdd(p, v);
+}
+SPC_DEVICE float spc_atomic_add_f32(float *p, float v)
+{
+    return atomicAdd(p, v);
+}
+SPC_DEVICE spc_u32 spc_atomic_or(spc_u32 *p, spc_u32 v)
+{
+    return atomicOr(p, v);
+}
+SPC_DEVICE int spc_atomic_min(int *p, int v) { return atomicMin(p, v); }
+SPC_DEVICE int spc_atomic_max(int *p, int v) { return atomicMax(p, v); }
+SPC_DEVICE spc_u32 spc_atomic_cas(spc_u32 *p, spc_u32 expected, spc_u32 v)
+{
+    return atomicCAS(p, expected, v);
+}
+
+/* Flag words between blocks: a released store is seen with all the stores
+ * before it by whoever acquires it. */
+SPC_DEVICE spc_u32 spc_load_acquire(const spc_u32 *p)
+{
+    spc_u32 v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(v)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+SPC_DEVICE void spc_store_release(spc_u32 *p, spc_u32 v)
+{
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v)
+                 : "memory");
+}
+
+/* ---- global memory ---------------------------------------------------------- */
+
+/* Loads of data that the kernel never writes. */
+SPC_DEVICE int spc_load_int(const int *p) { return __ldg(p); }
+SPC_DEVICE spc_u32 spc_load4(const void *p)
+{
+    return __ldg((const unsigned *)p);
+}
+SPC_DEVICE spc_b8 spc_load8(const void *p)
+{
+    uint2 v = __ldg((const uint2 *)p);
+    spc_b8 r;
+    r.x = v.x;
+    r.y = v.y;
+    return r;
+}
+SPC_DEVICE spc_b16 spc_load16(const void *p)
+{
+    uint4 v = __ldg((const uint4 *)p);
+    spc_b16 r;
+    r.x = v.x;
+    r.y = v.y;
+    r.z = v.z;
+    r.w = v.w;
+    return r;
+}
+SPC_DEVICE void spc_store8(void *p, spc_b8 v)
+{
+    *(uint2 *)p = make_uint2(v.x, v.y);
+}
+SPC_DEVICE void spc_store16(void *p, spc_b16 v)
+{
+    *(uint4 *)p = make_uint4(v.x, v.y, v.z, v.w);
+}
+
+/* ---- shared memory ------------------------------------------------------------ */
+
+/* 16-byte aligned vectors of shared memory. */
+SPC_DEVICE spc_b16 spc_shared_load16(const void *p)
+{
+    uint4 v = *(const uint4 *)p;
+    spc_b16 r;
+    r.x = v.x;
+    r.y = v.y;
+    r.z = v.z;
+    r.w = v.w;
+    return r;
+}
+SPC_DEVICE void spc_shared_store16(void *p, spc_b16 v)
+{
+    *(uint4 *)p = make_uint4(v.x, v.y, v.z, v.w);
+}
+SPC_DEVICE spc_u32 spc_shared_address(const void *p)
+{
+    return (spc_u32)__cvta_generic_to_shared(p);
+}
+
+/* ---- asynchronous copies, global to shared (sm_80) ----------------------------- */
+
+#if __CUDA_ARCH__ >= 800
+/* 16 (8, 4) bytes; the rest of what `valid` bytes leave is zeroed. Nothing is
+ * read if valid is 0. */
+SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     spc_shared_address(to)),
+                 "l"(from), "r"(valid)
+                 : "memory");
+}
+SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
+                     spc_shared_address(to)),
+                 "l"(from), "r"(valid)
+                 : "memory");
+}
+SPC_DEVICE void spc_copy_async4(void *to, const void *from, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                     spc_shared_address(to)),
+                 "l"(from), "r"(valid)
+                 : "memory");
+}
+SPC_DEVICE void spc_copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Waits until at most n of this thread's groups are under way. */
+#define spc_copy_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#else
+SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
+{
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (valid)
+        v = *(const uint4 *)from;
+    *(uint4 *)to = v;
+}
+SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
+{
+    uint2 v = make_uint2(0, 0);
+    if (valid)
+        v = *(const uint2 *)from;
+    *(uint2 *)to = v;
+}
+SPC_DEVICE void spc_copy_async4(void *to, const void *from, int valid)
+{
+    *(unsigned *)to = valid ? *(const unsigned *)from : 0u;
+}
+SPC_DEVICE void spc_copy_commit(void) {}
+#define spc_copy_wait(n) ((void)0)
+#endif
+
+/* ---- matrix fragments ------------------------------------------------------------ */
+
+/* Four (two) 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8
+ * of matrix l / 8. */
+SPC_DEVICE void spc_ldmatrix4(spc_u32 *r, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(spc_shared_address(row))
+                 : "memory");
+}
+SPC_DEVICE void spc_ldmatrix4_trans(spc_u32 *r, const void *row)
+{
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(spc_shared_address(row))
+        : "memory");
+}
+/* Transposes an 8x8 matrix of 16-bit elements held as an accumulator is. */
+SPC_DEVICE spc_u32 spc_movmatrix(spc_u32 v)
+{
+    spc_u32 r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+                 : "=r"(r)
+                 : "r"(v));
+    return r;
+}
+
+/*
+ * d[4] += a[4] * b[2], one 16x8 tile of a warp (PTX ISA, mma.m16n8k16 and
+ * m16n8k8; fp32 accumulate). f16 needs sm_80 (k16), tf32 sm_80 (k8).
+ */
+SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[2]), "r"(a[3]), "r"(b[1]));
+#endif
+}
+#if __CUDA_ARCH__ >= 800
+SPC_DEVICE void spc_mma_tf32(float *d, const spc_u32 *a, const spc_u32 *b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+}
+/* Rounds to tf32 (nearest, ties away), as the matrix units expect. */
+SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
+{
+    spc_u32 r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return r;
+}
+#endif
+
+/* ---- numbers ----------------------------------------------------------------------- */
+
+SPC_DEVICE float spc_f16_to_f32(spc_u16 v)
+{
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+    return r;
+}
+SPC_DEVICE spc_u16 spc_f32_to_f16(float v)
+{
+    spc_u16 r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+/* Two binary16, `low` in the lower half. */
+SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
+{
+#if __CUDA_ARCH__ >= 800
+    spc_u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+#else
+    return (spc_u32)spc_f32_to_f16(low) | (spc_u32)spc_f32_to_f16(high) << 16;
+#endif
+}
+SPC_DEVICE float spc_bits_f32(spc_u32 v) { return __uint_as_float(v); }
+SPC_DEVICE spc_u32 spc_f32_bits(float v) { return __float_as_uint(v); }
+SPC_DEVICE float spc_fma(float a, float b, float c) { return fmaf(a, b, c); }
+
+/* ---- barriers in memory and bulk copies (sm_90) --------------------------------------- */
+
+#if __CUDA_ARCH__ >= 900
+/* An mbarrier is a spc_u64 in shared memory. One thread initialises it with the
+ * number of arrivals of a phase, then spc_mbar_fence(), then a block barrier. */
+SPC_DEVICE void spc_mbar_init(spc_u64 *bar, int count)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(
+                     spc_shared_address(bar)),
+                 "r"(count)
+                 : "memory");
+}
+SPC_DEVICE void spc_mbar_fence(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+SPC_DEVICE void spc_mbar_arrive(spc_u64 *bar)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(
+                     spc_shared_address(bar))
+                 : "memory");
+}
+/* Arrives and adds `bytes` to what bulk copies must bring in this phase. */
+SPC_DEVICE void spc_mbar_expect(spc_u64 *bar, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
+                     spc_shared_address(bar)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Waits until the phase of this parity (0 first) has completed. */
+SPC_DEVICE void spc_mbar_wait(spc_u64 *bar, int parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}\n" ::"r"(spc_shared_address(bar)),
+                 "r"(parity)
+                 : "memory");
+}
+/* `bytes` (multiple of 16) of contiguous global memory, by one thread. */
+SPC_DEVICE void spc_bulk_copy(void *to, const void *from, int bytes,
+                              spc_u64 *bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+                 "bytes [%0], [%1], %2, [%3];" ::"r"(spc_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(spc_shared_address(bar))
+                 : "memory");
+}
+/* Ordinary stores to shared memory before it are seen by wgmma and bulk
+ * copies after the next barrier. */
+SPC_DEVICE void spc_fence_async(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Programmatic dependent launch: wait for the kernels before this one; let the
+ * next one start. Harmless where the launch did not ask for it. */
+SPC_DEVICE void spc_depend_wait(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+SPC_DEVICE void spc_depend_launch(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+SPC_DEVICE void spc_depend_wait(void) {}
+SPC_DEVICE void spc_depend_launch(void) {}
+#endif
+
+/* ---- warpgroup matrix products (sm_90a) -------------------------------------------------- */
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+#define spc_registers_raise(n)                                                 \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define spc_registers_lower(n)                                                 \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+
+/*
+ * The descriptor of a matrix in shared memory without swizzle: core matrices
+ * of 8 rows by 16 bytes, each 128 contiguous bytes; `leading` is the distance in
+ * bytes between core matrices that follow each other along K, `stride` along N.
+ */
+SPC_DEVICE spc_u64 spc_wgmma_descriptor(const void *p, int leading, int stride)
+{
+    return (spc_u64)((spc_shared_address(p) & 0x3ffffu) >> 4) |
+           (spc_u64)(leading >> 4) << 16 | (spc_u64)(stride >> 4) << 32;
+}
+SPC_DEVICE void spc_wgmma_fence(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+SPC_DEVICE void spc_wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+#define spc_wgmma_wait(n)                                                      \
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+/*
+ * spc_wgmma_<n>_<type>(d, a, b, accumulate): one warpgroup,
+ * d[n / 2] (64 x n, fp32) = a[4] (registers) * b (descriptor, K-major) + d, or
+ * without "+ d" if accumulate is 0. K is 16 for f16 and 8 for tf32.
+ */
+#define SPC_D8(o)                                                              \
+    "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]),                \
+        "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
+#define SPC_D16(o) SPC_D8(o), SPC_D8(o + 8)
+#define SPC_D32(o) SPC_D16(o), SPC_D16(o + 16)
+#define SPC_D64(o) SPC_D32(o), SPC_D32(o + 32)
+#define SPC_T8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define SPC_T16 SPC_T8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define SPC_T24 SPC_T16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define SPC_T32 SPC_T24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define SPC_T48                                                                \
+    SPC_T32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define SPC_T64                                                                \
+    SPC_T48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define SPC_T96                                                                \
+    SPC_T64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+            ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define SPC_T128                                                               \
+    SPC_T96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108"    \
+            ",%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120"     \
+            ",%121,%122,%123,%124,%125,%126,%127"
+
+#define SPC_WGMMA(n, k, type, text, A0, A1, A2, A3, B, P, ...)                 \
+    SPC_DEVICE void spc_wgmma_##n##_##type(float *d, const spc_u32 *a,         \
+                                           spc_u64 b, int accumulate)          \
+    {                                                                          \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"            \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k" #k             \
+                     ".f32." #type "." #type " {" text "}, {" A0 "," A1        \
+                     "," A2 "," A3 "}, " B ", p, 1, 1" SPC_TRANS_##type        \
+                     ";\n}\n"                                                  \
+                     : __VA_ARGS__                                             \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
+                       "r"(accumulate));                                       \
+    }
+#define SPC_TRANS_f16 ", 0"
+#define SPC_TRANS_tf32 ""
+
+#define SPC_WGMMA_SIZES(k, type)                                               \
+    SPC_WGMMA(16, k, type, SPC_T8, "%8", "%9", "%10", "%11", "%12", "%13",     \
+              SPC_D8(0))                                                       \
+    SPC_WGMMA(32, k, type, SPC_T16, "%16", "%17", "%18", "%19", "%20", "%21",  \
+              SPC_D16(0))                                                      \
+    SPC_WGMMA(48, k, type, SPC_T24, "%24", "%25", "%26", "%27", "%28", "%29",  \
+              SPC_D16(0), SPC_D8(16))                                          \
+    SPC_WGMMA(64, k, type, SPC_T32, "%32", "%33", "%34", "%35", "%36", "%37",  \
+              SPC_D32(0))                                                      \
+    SPC_WGMMA(96, k, type, SPC_T48, "%48", "%49", "%50", "%51", "%52", "%53",  \
+              SPC_D32(0), SPC_D16(32))                                         \
+    SPC_WGMMA(128, k, type, SPC_T64, "%64", "%65", "%66", "%67", "%68", "%69", \
+              SPC_D64(0))                                                      \
+    SPC_WGMMA(192, k, type, SPC_T96, "%96", "%97", "%98", "%99", "%100",       \
+              "%101", SPC_D64(0), SPC_D32(64))                                 \
+    SPC_WGMMA(256, k, type, SPC_T128, "%128", "%129", "%130", "%131", "%132",  \
+              "%133", SPC_D64(0), SPC_D64(64))
+
+SPC_WGMMA_SIZES(16, f16)
+SPC_WGMMA_SIZES(8, tf32)
+
+#endif /* sm_90a */
+#endif /* __CUDACC__ */
+#endif
