@@ -11,10 +11,11 @@
 
 #if defined(__GNUC__)
 #define SPC_API __attribute__((visibility("default")))
-#define SPC_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define SPC_PRINTF(text, first)                                                \
+    __attribute__((__format__(__printf__, text, first)))
 #else
 #define SPC_API
-#define SPC_PRINTF(format, first)
+#define SPC_PRINTF(text, first)
 #endif
 
 #ifdef __cplusplus

@@ -1,0 +1,193 @@
+/* attrs.c - ordered name = value lists and their canonical text. */
+#include "attrs.h"
+
+#include "error.h"
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Letters and digits of ASCII, whatever the locale says. */
+static bool is_word_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-' ||
+           c == ':';
+}
+
+static size_t word_length(const char *text)
+{
+    size_t length = 0;
+    while (is_word_byte(text[length]))
+        length++;
+    return length;
+}
+
+/* True for an optional minus and digits that fit an int64_t. */
+static bool read_number(int64_t *out, const char *text)
+{
+    const char *digits = text + (text[0] == '-');
+    size_t count = strspn(digits, "0123456789");
+    if (count == 0 || digits[count] != '\0')
+        return false;
+    errno = 0;
+    *out = strtoll(text, NULL, 10);
+    return errno == 0;
+}
+
+static spc__attr *find(spc__attrs *attrs, const char *name)
+{
+    for (int i = 0; i < attrs->count; i++)
+        if (strcmp(attrs->at[i].name, name) == 0)
+            return &attrs->at[i];
+    return NULL;
+}
+
+/* The attribute of this name, appended if new. Without assertions, a list
+ * that is full yields NULL and the caller drops the value. */
+static spc__attr *claim(spc__attrs *attrs, const char *name)
+{
+    assert(name[0] != '\0' && name[word_length(name)] == '\0');
+    assert(strlen(name) < SPC__ATTR_NAME);
+
+    spc__attr *attr = find(attrs, name);
+    if (attr != NULL)
+        return attr;
+    assert(attrs->count < SPC__ATTRS_MAX);
+    if (attrs->count >= SPC__ATTRS_MAX)
+        return NULL;
+    attr = &attrs->at[attrs->count++];
+    snprintf(attr->name, sizeof(attr->name), "%s", name);
+    return attr;
+}
+
+void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value)
+{
+    spc__attr *attr = claim(attrs, name);
+    if (attr == NULL)
+        return;
+    snprintf(attr->text, sizeof(attr->text), "%" PRId64, value);
+    attr->number = value;
+    attr->is_number = true;
+}
+
+void spc__attrs_set_text(spc__attrs *attrs, const char *name, const char *value)
+{
+    assert(strlen(value) < SPC__ATTR_TEXT);
+    assert(value[word_length(value)] == '\0');
+
+    spc__attr *attr = claim(attrs, name);
+    if (attr == NULL)
+        return;
+    snprintf(attr->text, sizeof(attr->text), "%s", value);
+    attr->number = 0;
+    attr->is_number = read_number(&attr->number, attr->text);
+}
+
+const spc__attr *spc__attrs_find(const spc__attrs *attrs, const char *name)
+{
+    for (int i = 0; i < attrs->count; i++)
+        if (strcmp(attrs->at[i].name, name) == 0)
+            return &attrs->at[i];
+    return NULL;
+}
+
+int64_t spc__attrs_number(const spc__attrs *attrs, const char *name,
+                          int64_t otherwise)
+{
+    const spc__attr *attr = spc__attrs_find(attrs, name);
+    return attr != NULL && attr->is_number ? attr->number : otherwise;
+}
+
+const char *spc__attrs_text(const spc__attrs *attrs, const char *name,
+                            const char *otherwise)
+{
+    const spc__attr *attr = spc__attrs_find(attrs, name);
+    return attr != NULL ? attr->text : otherwise;
+}
+
+bool spc__attrs_equal(const spc__attrs *a, const spc__attrs *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (int i = 0; i < a->count; i++)
+        if (strcmp(a->at[i].name, b->at[i].name) != 0 ||
+            strcmp(a->at[i].text, b->at[i].text) != 0)
+            return false;
+    return true;
+}
+
+void spc__attrs_format(spc__buf *out, const spc__attrs *attrs)
+{
+    for (int i = 0; i < attrs->count; i++) {
+        if (i > 0)
+            spc__buf_append(out, ",", 1);
+        spc__buf_puts(out, attrs->at[i].name);
+        spc__buf_append(out, "=", 1);
+        spc__buf_puts(out, attrs->at[i].text);
+    }
+}
+
+/* One "name=value" at text + *position; moves the position behind it. */
+static spc_status parse_one(spc__attrs *out, const char *text, size_t *position,
+                            spc_error *error)
+{
+    const char *name = text + *position;
+    size_t name_length = word_length(name);
+    if (name_length == 0 || name[name_length] != '=')
+        return spc__fail(error, SPC_EFORMAT,
+                         "expected name=value at position %zu, found '%.40s'",
+                         *position, name);
+
+    const char *value = name + name_length + 1;
+    size_t value_length = word_length(value);
+    char end = value[value_length];
+    if (end != '\0' && end != ',')
+        return spc__fail(error, SPC_EFORMAT,
+                         "unexpected character '%c' in the value of '%.*s' at "
+                         "position %zu",
+                         end, (int)name_length, name,
+                         (size_t)(value + value_length - text));
+    if (name_length >= SPC__ATTR_NAME || value_length >= SPC__ATTR_TEXT)
+        return spc__fail(error, SPC_EFORMAT,
+                         "'%.40s' at position %zu is too long: names hold %d "
+                         "bytes, values %d",
+                         name, *position, SPC__ATTR_NAME - 1,
+                         SPC__ATTR_TEXT - 1);
+
+    char name_text[SPC__ATTR_NAME], value_text[SPC__ATTR_TEXT];
+    memcpy(name_text, name, name_length);
+    name_text[name_length] = '\0';
+    memcpy(value_text, value, value_length);
+    value_text[value_length] = '\0';
+    if (find(out, name_text) != NULL)
+        return spc__fail(error, SPC_EFORMAT,
+                         "'%s' appears twice, again at position %zu", name_text,
+                         *position);
+    if (out->count >= SPC__ATTRS_MAX)
+        return spc__fail(error, SPC_EFORMAT,
+                         "more than %d attributes, '%s' at position %zu",
+                         SPC__ATTRS_MAX, name_text, *position);
+    spc__attrs_set_text(out, name_text, value_text);
+    *position += name_length + 1 + value_length;
+    return SPC_OK;
+}
+
+spc_status spc__attrs_parse(spc__attrs *out, const char *text, spc_error *error)
+{
+    size_t position = 0;
+
+    out->count = 0;
+    if (text[0] == '\0')
+        return SPC_OK;
+    for (;;) {
+        spc_status status = parse_one(out, text, &position, error);
+        if (status != SPC_OK)
+            return status;
+        if (text[position] == '\0')
+            return SPC_OK;
+        position++; /* the comma; another pair must follow */
+    }
+}

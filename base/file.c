@@ -1,0 +1,216 @@
+/* file.c - whole files and temporary folders. */
+#include "file.h"
+
+#include "clock.h"
+#include "error.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static spc_status fail_errno(spc_error *error, const char *what,
+                             const char *path)
+{
+    int cause = errno;
+    spc_status status = cause == ENOENT   ? SPC_ENOTFOUND
+                        : cause == ENOMEM ? SPC_ENOMEM
+                                          : SPC_EIO;
+    return spc__fail(error, status, "cannot %s '%s': %s", what, path,
+                     strerror(cause));
+}
+
+/* read() and write() that go on after a signal. */
+static ssize_t read_some(int fd, void *data, size_t bytes)
+{
+    ssize_t got;
+    do
+        got = read(fd, data, bytes);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static int write_all(int fd, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t put = write(fd, data, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -1;
+        data += put;
+        bytes -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Reads to the end rather than asking for the size: pipes and /proc have
+ * none. */
+static spc_status read_all(spc__buf *out, int fd, const char *path,
+                           size_t limit_bytes, spc_error *error)
+{
+    char chunk[16384];
+    size_t total = 0;
+
+    for (;;) {
+        ssize_t got = read_some(fd, chunk, sizeof(chunk));
+        if (got < 0)
+            return fail_errno(error, "read", path);
+        if (got == 0)
+            return SPC_OK;
+        if ((size_t)got > limit_bytes - total)
+            return spc__fail(error, SPC_ECAPACITY,
+                             "cannot read '%s': it is larger than %zu bytes",
+                             path, limit_bytes);
+        total += (size_t)got;
+        spc__buf_append(out, chunk, (size_t)got);
+        if (out->failed)
+            return spc__fail_memory(error, total);
+    }
+}
+
+spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
+                          spc_error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(error, "open", path);
+    spc_status status = read_all(out, fd, path, limit_bytes, error);
+    close(fd);
+    return status;
+}
+
+/* Opens a new file beside `path`. Not mkstemp, whose files are private: the
+ * mode of the result must follow the umask. */
+static int open_beside(spc__buf *name, const char *path)
+{
+    uint64_t tag = spc__now_ns();
+
+    for (int attempt = 0; attempt < 100; attempt++) {
+        spc__buf_clear(name);
+        spc__buf_printf(name, "%s.%ld-%llx.tmp", path, (long)getpid(),
+                        (unsigned long long)(tag + (uint64_t)attempt));
+        if (name->failed) {
+            errno = ENOMEM;
+            return -1;
+        }
+        int fd = open(spc__buf_text(name),
+                      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync a folder;
+ * the file is whole all the same, so nothing is reported. */
+static void sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t length = slash != NULL ? (size_t)(slash - path) : 0;
+    char *folder = slash == NULL ? strdup(".")
+                   : length == 0 ? strdup("/")
+                                 : strndup(path, length);
+    if (folder == NULL)
+        return;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+spc_status spc__file_write(const char *path, const void *data, size_t bytes,
+                           spc_error *error)
+{
+    spc__buf name = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+    int failed = 0;
+
+    int fd = open_beside(&name, path);
+    if (fd < 0) {
+        status = fail_errno(error, "write", path);
+        goto done;
+    }
+    failed = write_all(fd, data, bytes) != 0 || fsync(fd) != 0;
+    if (failed)
+        status = fail_errno(error, "write", path);
+    if (close(fd) != 0 && !failed)
+        status = fail_errno(error, "write", path);
+    if (status == SPC_OK && rename(spc__buf_text(&name), path) != 0)
+        status = fail_errno(error, "write", path);
+    if (status != SPC_OK)
+        unlink(spc__buf_text(&name));
+    else
+        sync_parent(path);
+done:
+    spc__buf_release(&name);
+    return status;
+}
+
+spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
+{
+    const char *root = getenv("TMPDIR");
+    if (root == NULL || root[0] == '\0')
+        root = "/tmp";
+
+    spc__buf_clear(out);
+    spc__buf_printf(out, "%s/spctune-XXXXXX", root);
+    if (out->failed)
+        return spc__fail_memory(error, strlen(root) + 16);
+    if (mkdtemp(out->data) == NULL)
+        return fail_errno(error, "make a temporary folder in", root);
+    return SPC_OK;
+}
+
+void spc__temp_dir_remove(const char *path)
+{
+    DIR *folder = path != NULL ? opendir(path) : NULL;
+    if (folder == NULL)
+        return;
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+    rmdir(path);
+}
+
+/* mkdir that is content with a folder that is there. */
+static int ensure_folder(const char *path)
+{
+    struct stat facts;
+
+    if (mkdir(path, 0755) == 0)
+        return 0;
+    int cause = errno;
+    if (stat(path, &facts) == 0) {
+        if (S_ISDIR(facts.st_mode))
+            return 0;
+        cause = ENOTDIR;
+    }
+    errno = cause;
+    return -1;
+}
+
+spc_status spc__make_parents(const char *path, spc_error *error)
+{
+    char *prefix = strdup(path);
+    spc_status status = SPC_OK;
+
+    if (prefix == NULL)
+        return spc__fail_memory(error, strlen(path) + 1);
+    for (char *slash = strchr(prefix + (prefix[0] == '/'), '/');
+         slash != NULL && status == SPC_OK; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (ensure_folder(prefix) != 0)
+            status = fail_errno(error, "make the folder", prefix);
+        *slash = '/';
+    }
+    free(prefix);
+    return status;
+}

@@ -1,0 +1,84 @@
+/*
+ * half.c - binary16 and bfloat16, in integer arithmetic on the bits of a
+ * float, so that neither compiler flags nor the rounding mode matter.
+ */
+#include "half.h"
+
+#include <string.h>
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* value >> shift, rounded to nearest, ties to even; 1 <= shift <= 31. */
+static uint32_t shift_even(uint32_t value, int shift)
+{
+    uint32_t half = 1u << (shift - 1);
+    uint32_t odd = (value >> shift) & 1;
+    return (value + half - 1 + odd) >> shift;
+}
+
+/*
+ * The rounded magnitude may carry into the exponent: that is the right answer
+ * in this format, up to infinity, because exponent and fraction adjoin.
+ */
+uint16_t spc__half_from_float(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    uint32_t magnitude = bits & 0x7fffffff;
+
+    if (magnitude > 0x7f800000) /* nan: keep its top bits, make it quiet */
+        return sign | 0x7e00 | (uint16_t)(magnitude >> 13 & 0x1ff);
+    if (magnitude >= 0x47800000) /* 65536 and more, infinity */
+        return sign | 0x7c00;
+    if (magnitude >= 0x38800000) /* normal in binary16: rebias by 112 */
+        return sign | (uint16_t)shift_even(magnitude - (112u << 23), 13);
+
+    /* Denormal: a fraction of units of 2^-24. Below 2^-25 it is zero. */
+    int exponent = (int)(magnitude >> 23);
+    if (exponent < 102)
+        return sign;
+    uint32_t fraction = (magnitude & 0x7fffff) | 0x800000;
+    return sign | (uint16_t)shift_even(fraction, 126 - exponent);
+}
+
+float spc__half_to_float(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t exponent = half >> 10 & 0x1f;
+    uint32_t fraction = half & 0x3ff;
+
+    if (exponent == 0x1f)
+        return float_of(sign | 0x7f800000 | fraction << 13);
+    if (exponent != 0)
+        return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+    float magnitude = (float)fraction * 0x1p-24f; /* exact */
+    return sign ? -magnitude : magnitude;
+}
+
+uint16_t spc__bf16_from_float(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    uint32_t magnitude = bits & 0x7fffffff;
+
+    if (magnitude > 0x7f800000)
+        return sign | 0x7fc0 | (uint16_t)(magnitude >> 16 & 0x3f);
+    return sign | (uint16_t)shift_even(magnitude, 16);
+}
+
+float spc__bf16_to_float(uint16_t bits)
+{
+    return float_of((uint32_t)bits << 16);
+}

@@ -1,0 +1,169 @@
+/* json.c - a JSON writer: commas, nesting and escaping in one place. */
+#include "json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEEPEST = 32 };
+
+/*
+ * The length of the well-formed UTF-8 sequence at `s`, 0 if there is none.
+ * The second byte's bounds exclude overlong forms, surrogates and code points
+ * past U+10FFFF (Unicode, table 3-7). The terminator stops every sequence.
+ */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t length = s[0] < 0x80   ? 1
+                    : s[0] < 0xc2 ? 0
+                    : s[0] < 0xe0 ? 2
+                    : s[0] < 0xf0 ? 3
+                    : s[0] < 0xf5 ? 4
+                                  : 0;
+    unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+
+    if (length > 1 && (s[1] < low || s[1] > high))
+        return 0;
+    for (size_t i = 2; i < length; i++)
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
+    return length;
+}
+
+static void escape_ascii(spc__buf *out, unsigned char c)
+{
+    static const char special[] = "\"\\\b\f\n\r\t";
+    static const char letter[] = "\"\\bfnrt";
+    const char *at = strchr(special, c);
+
+    if (at != NULL) {
+        char pair[2] = {'\\', letter[at - special]};
+        spc__buf_append(out, pair, sizeof(pair));
+    } else if (c < 0x20 || c == 0x7f) {
+        spc__buf_printf(out, "\\u%04x", c);
+    } else {
+        spc__buf_append(out, &c, 1);
+    }
+}
+
+static void quote(spc__buf *out, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    spc__buf_append(out, "\"", 1);
+    while (*s != '\0') {
+        size_t length = utf8_length(s);
+        if (length == 0)
+            spc__buf_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
+        else if (length == 1)
+            escape_ascii(out, *s);
+        else
+            spc__buf_append(out, s, length);
+        s += length ? length : 1;
+    }
+    spc__buf_append(out, "\"", 1);
+}
+
+/* What stands before every value: a comma after an earlier one, its key. */
+static void begin(spc__json *json, const char *key)
+{
+    if (json->need_comma)
+        spc__buf_append(json->out, ",", 1);
+    json->need_comma = json->depth > 0;
+    if (key != NULL) {
+        quote(json->out, key);
+        spc__buf_append(json->out, ":", 1);
+    }
+}
+
+static void open(spc__json *json, const char *key, const char *bracket)
+{
+    assert(json->depth < DEEPEST);
+    begin(json, key);
+    spc__buf_puts(json->out, bracket);
+    json->depth++;
+    json->need_comma = false;
+}
+
+static void close(spc__json *json, const char *bracket)
+{
+    assert(json->depth > 0);
+    spc__buf_puts(json->out, bracket);
+    json->depth--;
+    json->need_comma = json->depth > 0;
+}
+
+void spc__json_init(spc__json *json, spc__buf *out)
+{
+    *json = (spc__json){.out = out};
+}
+
+void spc__json_object(spc__json *json, const char *key)
+{
+    open(json, key, "{");
+}
+
+void spc__json_array(spc__json *json, const char *key)
+{
+    open(json, key, "[");
+}
+
+void spc__json_end_object(spc__json *json)
+{
+    close(json, "}");
+}
+
+void spc__json_end_array(spc__json *json)
+{
+    close(json, "]");
+}
+
+void spc__json_text(spc__json *json, const char *key, const char *value)
+{
+    begin(json, key);
+    quote(json->out, value);
+}
+
+void spc__json_int(spc__json *json, const char *key, int64_t value)
+{
+    begin(json, key);
+    spc__buf_printf(json->out, "%" PRId64, value);
+}
+
+/* The shortest of the precisions that reads back as the same number. The
+ * host may have set a locale that writes a decimal comma. */
+void spc__json_real(spc__json *json, const char *key, double value)
+{
+    char text[32];
+
+    begin(json, key);
+    if (!isfinite(value)) {
+        spc__buf_puts(json->out, "null");
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    char *comma = strchr(text, ',');
+    if (comma != NULL)
+        *comma = '.';
+    spc__buf_puts(json->out, text);
+}
+
+void spc__json_bool(spc__json *json, const char *key, bool value)
+{
+    begin(json, key);
+    spc__buf_puts(json->out, value ? "true" : "false");
+}
+
+void spc__json_null(spc__json *json, const char *key)
+{
+    begin(json, key);
+    spc__buf_puts(json->out, "null");
+}

@@ -1,0 +1,20 @@
+/* log.c - the one log callback. */
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void spc__log_printf(const spc__log *log, spc_log_level level,
+                     const char *format, ...)
+{
+    if (log == NULL || log->write == NULL)
+        return;
+
+    /* On the stack: a log line must not fail where memory ran out. */
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    log->write((int)level, text, log->payload);
+}

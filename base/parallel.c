@@ -1,0 +1,74 @@
+/* parallel.c - a loop over threads; the work is handed out by a counter. */
+#include "parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 256 };
+
+typedef struct shared_loop {
+    atomic_int_least64_t next;
+    int64_t n;
+    void (*body)(void *payload, int64_t i);
+    void *payload;
+} shared_loop;
+
+int spc__cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return CPU_COUNT(&set);
+    /* More processors than cpu_set_t has bits. */
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+static void *work(void *payload)
+{
+    shared_loop *loop = payload;
+    for (;;) {
+        int64_t i = atomic_fetch_add(&loop->next, 1);
+        if (i >= loop->n)
+            return NULL;
+        loop->body(loop->payload, i);
+    }
+}
+
+/* Our threads take no signals: handlers belong to the host's own threads. */
+static int start(pthread_t *threads, int wanted, shared_loop *loop)
+{
+    sigset_t all, before;
+    int started = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < wanted &&
+           pthread_create(&threads[started], NULL, work, loop) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+void spc__parallel_for(int64_t n, int threads,
+                       void (*body)(void *payload, int64_t i), void *payload)
+{
+    shared_loop loop = {.n = n, .body = body, .payload = payload};
+    pthread_t helpers[MOST_THREADS];
+    int started = 0;
+
+    atomic_init(&loop.next, 0);
+    if (threads <= 0)
+        threads = spc__cpu_count();
+    if (threads > MOST_THREADS)
+        threads = MOST_THREADS;
+    if (threads > n)
+        threads = (int)n;
+    if (threads > 1)
+        started = start(helpers, threads - 1, &loop);
+    work(&loop);
+    for (int i = 0; i < started; i++)
+        pthread_join(helpers[i], NULL);
+}
