@@ -1,0 +1,53 @@
+/*
+ * map.h - kernel maps inside the runtime: layouts on demand, rebuilding.
+ *
+ * A map keeps its plain form (keys, sorted rows, index by coordinate order).
+ * What a kernel reads is a *layout* of it: a row order and a tile size
+ * (spc_abi.h, spc_map_view). Layouts are prepared when a plan is made and
+ * looked up without work when it runs.
+ */
+#ifndef SPC_RUNTIME_MAP_H
+#define SPC_RUNTIME_MAP_H
+
+#include "ctx.h"
+#include "spc_abi.h"
+
+/*
+ * Prepares the layout; does nothing if it is there. Row orders:
+ *   "none"  rows in ascending key order: order[p] is the caller's row of the
+ *           p-th smallest key
+ *   "gray"  rows sorted by the Gray rank of their offset mask, the rarest
+ *           offset the most significant bit (dense-first), stable; for K > 64
+ *           by the best 64-bit digest of the mask that the builder knows
+ * tile_rows 0: no tile table.
+ */
+spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
+                            void *stream);
+
+/* The prepared layout; false if it was never prepared. */
+bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
+                   int tile_rows);
+
+/*
+ * Builds the map again for other coordinates of the same key layout (rows at
+ * most the map's capacity), with every prepared layout, without allocation or
+ * synchronisation: what a bench times and a graph captures. Trouble found on the
+ * device (duplicates, a coordinate outside the key layout) is kept there for
+ * spc__map_check. `index_only` skips the layouts.
+ */
+spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
+                            bool index_only, void *stream);
+
+/* Synchronises and reports trouble of the last build: SPC_EDUPLICATE,
+ * SPC_ERANGE. Refreshes pairs and density. */
+spc_status spc__map_check(spc_map *map, void *stream);
+
+/* Builds one prepared layout again (to be timed). */
+spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
+                             void *stream);
+
+/* The coordinates the map was built from, on the device, if it owns a copy
+ * (spc_map_create_from_scene), else NULL. */
+const int32_t *spc__map_coords(const spc_map *map);
+
+#endif
