@@ -26,7 +26,7 @@ typedef struct spc__space {
     struct spc__refusal {
         const char *template_name;
         char why[192];
-    } *refusals;
+    } * refusals;
     int refusal_count;
 } spc__space;
 
@@ -34,8 +34,8 @@ typedef struct spc__space {
  * Enumerates the space of all templates of `role` for target's device. The
  * constraints include resource limits of the target, checked here for all
  * templates alike: launch.shared against target.shared_block, launch.block
- * against target.max_threads. SPC_EUNSUPPORTED if no candidate is admitted, with
- * the most telling reason. `only` (NULL: all) names one template.
+ * against target.max_threads. SPC_EUNSUPPORTED if no candidate is admitted,
+ * with the most telling reason. `only` (NULL: all) names one template.
  */
 spc_status spc__space_create(spc__space **out, spc__library *library,
                              const char *role, const char *only,

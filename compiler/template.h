@@ -2,16 +2,16 @@
  * template.h - kernel templates: declarations, questions to them, rendering.
  *
  * A template file (*.cu.lua, *.c.lua) is text with Lua: a line that starts
- * with '%' in column 0 is Lua, $(expression) elsewhere is a value, nothing else is
- * special. The leading run of '%' lines is the declaration: it must set the
+ * with '%' in column 0 is Lua, $(expression) elsewhere is a value, nothing else
+ * is special. The leading run of '%' lines is the declaration: it must set the
  * global `template` to a table (templates/README.md describes its fields).
  * The rest is the body; each rendering runs it with the attributes of the
  * problem (`problem.cin`), the configuration (`config.rows`), the target
  * (`target.sm`) and everything `derive` returned as globals.
  *
  * Lua runs in a sandbox: only the language, math, string and table without
- * dump, load and random; text only; bounded instructions and memory; no order of a
- * hash table can reach the output (pairs iterates in sorted key order).
+ * dump, load and random; text only; bounded instructions and memory; no order
+ * of a hash table can reach the output (pairs iterates in sorted key order).
  *
  * A library owns one Lua state: calls on one library are serialised by an
  * internal lock and may come from any thread.
@@ -74,14 +74,23 @@ spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
                                 const spc__attrs *target,
                                 const spc__attrs *config, spc_error *error);
 
+/* Appends the target it wants to be compiled for: its own wish ("sm_90a"), else
+ * "sm_" and target.sm for a cuda template, nothing for a cpu template. */
+spc_status spc__template_target(spc__buf *out, spc__template *tpl,
+                                const spc__attrs *target, spc_error *error);
+
 /*
- * Appends the rendered source to *out, with #line back to the template. The same
- * input gives the same bytes, in every process.
+ * Appends the rendered source to *out, with #line back to the template. The
+ * same input gives the same bytes, in every process.
  */
 spc_status spc__template_render(spc__buf *out, spc__template *tpl,
                                 const spc__attrs *problem,
                                 const spc__attrs *target,
                                 const spc__attrs *config, spc_error *error);
+
+/* Rendered source without its opening comment: two candidates with the same
+ * body are the same code. Points into `source`. */
+const char *spc__source_body(const char *source);
 
 /* All configurations: calls `each` for every combination of parameter values
  * in declaration order (last parameter fastest). A non-zero return stops the

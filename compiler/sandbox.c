@@ -1,0 +1,513 @@
+/*
+ * sandbox.c - bounded, deterministic Lua.
+ *
+ * Why the rules are what they are: without setmetatable there are no
+ * finalisers; without pcall and coroutines nothing can swallow the error that
+ * ends an endless loop; without next, and with pairs in key order, the seed of
+ * Lua's hash cannot reach the output, nor can an address, because nothing
+ * prints one.
+ */
+#include "sandbox.h"
+
+#include "clock.h"
+#include "error.h"
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- bounds -------------------------------------------------------------- */
+
+enum { HOOK_INTERVAL = 1000 };
+
+static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
+{
+    spc__sandbox *box = payload;
+    size_t before = old != NULL ? old_bytes : 0; /* else it is a type tag */
+
+    if (bytes == 0) {
+        free(old);
+        box->bytes_used -= before;
+        return NULL;
+    }
+    if (bytes > before && bytes - before > SPC__LUA_BYTES - box->bytes_used) {
+        box->bytes_refused = true;
+        return NULL;
+    }
+    void *data = realloc(old, bytes);
+    if (data != NULL)
+        box->bytes_used += bytes - before;
+    return data;
+}
+
+spc__sandbox *spc__sandbox_of(lua_State *L)
+{
+    return *(spc__sandbox **)lua_getextraspace(L);
+}
+
+void spc__sandbox_refill(spc__sandbox *box)
+{
+    box->budget = SPC__LUA_INSTRUCTIONS;
+    box->deadline = spc__now_ns() + SPC__LUA_SECONDS * 1000000000ull;
+}
+
+/* Ends the call. No position: on_error adds that of the template. */
+static void stop(lua_State *L)
+{
+    spc__sandbox_of(L)->stopped = true;
+    lua_error(L);
+}
+
+/* Takes `cost` from the budget and ends the call when none is left. */
+static void charge(lua_State *L, int64_t cost)
+{
+    spc__sandbox *box = spc__sandbox_of(L);
+
+    box->budget -= cost;
+    if (box->budget < 0) {
+        lua_pushfstring(L,
+                        "more than %d million instructions in one call (an "
+                        "endless loop?)",
+                        SPC__LUA_INSTRUCTIONS / 1000000);
+        stop(L);
+    }
+    if (spc__now_ns() > box->deadline) {
+        lua_pushfstring(L, "more than %d seconds in one call",
+                        SPC__LUA_SECONDS);
+        stop(L);
+    }
+}
+
+static void on_count(lua_State *L, lua_Debug *record)
+{
+    (void)record;
+    charge(L, HOOK_INTERVAL);
+}
+
+/* ---- library functions that need a guard --------------------------------- */
+
+/* Calls the function in upvalue 1 with our own arguments. */
+static int call_original(lua_State *L)
+{
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+static int bits_of(size_t n)
+{
+    int bits = 0;
+    for (; n > 0; n >>= 1)
+        bits++;
+    return bits;
+}
+
+/* Quantifiers of a pattern, each of which may multiply the work by the length
+ * of the subject. Characters of a set count too; the bound is generous. */
+static int quantifiers(const char *pattern, size_t length)
+{
+    int count = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (pattern[i] == '%' && i + 1 < length) {
+            char next = pattern[++i];
+            count += next == 'b' || (next >= '1' && next <= '9');
+        } else if (strchr("*+-?", pattern[i]) != NULL) {
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Matching runs in C, where no hook counts, and backtracking is exponential in
+ * the pattern: refuse what could take more than about a second. */
+static int guarded_match(lua_State *L)
+{
+    size_t length, pattern_length;
+    luaL_checklstring(L, 1, &length);
+    const char *pattern = luaL_checklstring(L, 2, &pattern_length);
+    int factors = quantifiers(pattern, pattern_length) + (pattern[0] != '^');
+    int bits = bits_of(length) * (factors > 0 ? factors : 1);
+
+    if (bits > 30)
+        return luaL_error(L,
+                          "the pattern '%s' is too costly for a text of %d "
+                          "bytes",
+                          pattern, (int)length);
+    charge(L, ((int64_t)1 << bits) >> 5);
+    return call_original(L);
+}
+
+/* Functions whose work grows with the table; upvalue 2 is the number of
+ * arguments from which that is so (table.insert(t, v) only appends). */
+static int guarded_linear(lua_State *L)
+{
+    if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)) &&
+        lua_istable(L, 1))
+        charge(L, (int64_t)(lua_rawlen(L, 1) >> 3) + 1);
+    return call_original(L);
+}
+
+/* table.move(a, from, to, at) over nothing but nils needs no memory. */
+static int guarded_move(lua_State *L)
+{
+    lua_Integer from = luaL_checkinteger(L, 2), to = luaL_checkinteger(L, 3);
+    if (to >= from) {
+        lua_Unsigned count = (lua_Unsigned)to - (lua_Unsigned)from;
+        charge(L, (int64_t)(count >> 3) + 1);
+    }
+    return call_original(L);
+}
+
+/* The type's name instead of an address. */
+static bool hide_address(lua_State *L, int index)
+{
+    switch (lua_type(L, index)) {
+    case LUA_TTABLE:
+    case LUA_TFUNCTION:
+    case LUA_TUSERDATA:
+    case LUA_TLIGHTUSERDATA:
+    case LUA_TTHREAD:
+        lua_pushstring(L, luaL_typename(L, index));
+        lua_replace(L, index);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int guarded_tostring(lua_State *L)
+{
+    luaL_checkany(L, 1);
+    lua_settop(L, 1);
+    if (!hide_address(L, 1))
+        luaL_tolstring(L, 1, NULL);
+    return 1;
+}
+
+/* string.format without %p, and with names for what has no text. */
+static int guarded_format(lua_State *L)
+{
+    const char *format = luaL_checkstring(L, 1);
+
+    for (const char *p = strchr(format, '%'); p != NULL; p = strchr(p, '%')) {
+        p += 1 + strspn(p + 1, "-+ #0123456789.");
+        if (*p == 'p')
+            return luaL_error(L, "string.format has no %%p here");
+        if (*p != '\0')
+            p++;
+    }
+    for (int i = 2; i <= lua_gettop(L); i++)
+        hide_address(L, i);
+    return call_original(L);
+}
+
+static int refuse_write(lua_State *L)
+{
+    return luaL_error(L, "the libraries cannot be changed");
+}
+
+/* ---- what a template may use --------------------------------------------- */
+
+/*
+ * pairs and table.sort are written in Lua. Lua's own pairs follows the hash;
+ * its sort may pick pivots by the clock. This one is a stable merge sort, and
+ * the instruction hook counts it.
+ */
+static const char prelude[] =
+    "local next, type, error = next, type, error\n"
+    "local function merge(from, to, lo, mid, hi, less)\n"
+    "  local i, j = lo, mid\n"
+    "  for k = lo, hi - 1 do\n"
+    "    if i < mid and (j >= hi or not less(from[j], from[i])) then\n"
+    "      to[k] = from[i]; i = i + 1\n"
+    "    else\n"
+    "      to[k] = from[j]; j = j + 1\n"
+    "    end\n"
+    "  end\n"
+    "end\n"
+    "local function lower(a, b) return a < b end\n"
+    "local function sort(list, less)\n"
+    "  less = less or lower\n"
+    "  local n = #list\n"
+    "  local from, to, width = list, {}, 1\n"
+    "  while width < n do\n"
+    "    for lo = 1, n, 2 * width do\n"
+    "      local mid, hi = lo + width, lo + 2 * width\n"
+    "      if mid > n + 1 then mid = n + 1 end\n"
+    "      if hi > n + 1 then hi = n + 1 end\n"
+    "      merge(from, to, lo, mid, hi, less)\n"
+    "    end\n"
+    "    from, to, width = to, from, 2 * width\n"
+    "  end\n"
+    "  if from ~= list then\n"
+    "    for i = 1, n do list[i] = from[i] end\n"
+    "  end\n"
+    "end\n"
+    "local function key_order(a, b)\n"
+    "  local ta, tb = type(a), type(b)\n"
+    "  if ta ~= tb then return ta < tb end\n"
+    "  return a < b\n"
+    "end\n"
+    "local function pairs(t)\n"
+    "  if type(t) ~= 'table' then\n"
+    "    error('pairs needs a table, not ' .. type(t), 2)\n"
+    "  end\n"
+    "  local keys = {}\n"
+    "  for key in next, t do\n"
+    "    if type(key) ~= 'number' and type(key) ~= 'string' then\n"
+    "      error('pairs cannot order a key that is a ' .. type(key), 2)\n"
+    "    end\n"
+    "    keys[#keys + 1] = key\n"
+    "  end\n"
+    "  sort(keys, key_order)\n"
+    "  local i = 0\n"
+    "  return function()\n"
+    "    repeat i = i + 1 until keys[i] == nil or t[keys[i]] ~= nil\n"
+    "    return keys[i], t[keys[i]]\n"
+    "  end\n"
+    "end\n"
+    "return pairs, sort\n";
+
+static const char *const base_names[] = {
+    "assert", "error", "ipairs", "select", "tonumber", "type", NULL,
+};
+static const char *const math_names[] = {
+    "abs", "acos",       "asin", "atan", "ceil", "cos", "deg",
+    "exp", "floor",      "fmod", "huge", "log",  "max", "maxinteger",
+    "min", "mininteger", "modf", "pi",   "rad",  "sin", "sqrt",
+    "tan", "tointeger",  "type", "ult",  NULL,
+};
+static const char *const string_names[] = {
+    "byte",  "char",  "find", "format",  "gmatch", "gsub",  "len",
+    "lower", "match", "rep",  "reverse", "sub",    "upper", NULL,
+};
+static const char *const table_names[] = {
+    "concat", "insert", "move", "pack", "remove", "unpack", NULL,
+};
+
+static const struct guard {
+    const char *library;
+    const char *name;
+    lua_CFunction function;
+    int linear_from;
+} guards[] = {
+    {"string", "find", guarded_match, 0},
+    {"string", "match", guarded_match, 0},
+    {"string", "gmatch", guarded_match, 0},
+    {"string", "gsub", guarded_match, 0},
+    {"string", "format", guarded_format, 0},
+    {"table", "concat", guarded_linear, 1},
+    {"table", "insert", guarded_linear, 3},
+    {"table", "remove", guarded_linear, 2},
+    {"table", "unpack", guarded_linear, 1},
+    {"table", "move", guarded_move, 0},
+};
+
+/* Copies the named fields of the table at `from` to the table on top. */
+static void copy_fields(lua_State *L, int from, const char *const *names)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        lua_getfield(L, from, names[i]);
+        lua_setfield(L, -2, names[i]);
+    }
+}
+
+/* Wraps what the guards name in the table on top. */
+static void apply_guards(lua_State *L, const char *library)
+{
+    for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]); i++) {
+        if (strcmp(guards[i].library, library) != 0)
+            continue;
+        lua_getfield(L, -1, guards[i].name);
+        lua_pushinteger(L, guards[i].linear_from);
+        lua_pushcclosure(L, guards[i].function, 2);
+        lua_setfield(L, -2, guards[i].name);
+    }
+}
+
+/* Replaces the table on top by an empty one that reads through to it. */
+static void make_read_only(lua_State *L)
+{
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushvalue(L, -3);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, refuse_write);
+    lua_setfield(L, -2, "__newindex");
+    lua_setmetatable(L, -2);
+    lua_remove(L, -2);
+}
+
+/* Adds a library under its name to the permitted globals at `base`. */
+static void add_library(lua_State *L, int base, const char *name,
+                        lua_CFunction open, const char *const *names)
+{
+    luaL_requiref(L, name, open, 0);
+    lua_newtable(L);
+    copy_fields(L, lua_gettop(L) - 1, names);
+    apply_guards(L, name);
+    if (strcmp(name, "string") == 0) { /* ("x"):rep() gets the same ones */
+        lua_pushliteral(L, "");
+        lua_getmetatable(L, -1);
+        lua_pushvalue(L, -3);
+        lua_setfield(L, -2, "__index");
+        lua_pop(L, 2);
+    }
+    make_read_only(L);
+    lua_setfield(L, base, name);
+    lua_pop(L, 1);
+}
+
+static const char base_key = 0; /* its address: registry key of the globals */
+
+static void add_prelude(lua_State *L, int base)
+{
+    if (luaL_loadbufferx(L, prelude, sizeof(prelude) - 1, "=pairs", "t") !=
+        LUA_OK)
+        lua_error(L);
+    luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 2);
+
+    lua_getfield(L, base, "table");
+    lua_getmetatable(L, -1);
+    lua_getfield(L, -1, "__index");
+    lua_pushvalue(L, -4);
+    lua_setfield(L, -2, "sort");
+    lua_pop(L, 4);
+    lua_setfield(L, base, "pairs");
+}
+
+static int build_globals(lua_State *L)
+{
+    luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
+    int from = lua_gettop(L);
+    lua_newtable(L);
+    int base = lua_gettop(L);
+    copy_fields(L, from, base_names);
+    lua_pushcfunction(L, guarded_tostring);
+    lua_setfield(L, base, "tostring");
+    add_library(L, base, LUA_MATHLIBNAME, luaopen_math, math_names);
+    add_library(L, base, LUA_STRLIBNAME, luaopen_string, string_names);
+    add_library(L, base, LUA_TABLIBNAME, luaopen_table, table_names);
+    add_prelude(L, base);
+
+    lua_newtable(L); /* the metatable of every set of globals */
+    lua_pushvalue(L, base);
+    lua_setfield(L, -2, "__index");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &base_key);
+    return 0;
+}
+
+void spc__sandbox_push_globals(lua_State *L)
+{
+    lua_newtable(L);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &base_key);
+    lua_setmetatable(L, -2);
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+/* Pushes "FILE:LINE: " of the innermost function of the template. */
+static void push_position(lua_State *L, const spc__sandbox *box)
+{
+    lua_Debug record;
+
+    for (int level = 0; lua_getstack(L, level, &record); level++) {
+        lua_getinfo(L, "Sl", &record);
+        if (record.currentline > 0 &&
+            strcmp(record.short_src, box->subject) == 0) {
+            lua_pushfstring(L, "%s:%d: ", box->subject, record.currentline);
+            return;
+        }
+    }
+    if (box->line > 0)
+        lua_pushfstring(L, "%s:%d: ", box->subject, box->line);
+    else
+        lua_pushfstring(L, "%s: ", box->subject);
+}
+
+/* Message handler: every error names a line of the template, exactly once. */
+static int on_error(lua_State *L)
+{
+    const spc__sandbox *box = spc__sandbox_of(L);
+    size_t length = strlen(box->subject);
+
+    if (!lua_isstring(L, 1)) {
+        push_position(L, box);
+        lua_pushfstring(L, "raised a %s value, not a text",
+                        luaL_typename(L, 1));
+        lua_concat(L, 2);
+        return 1;
+    }
+    const char *message = lua_tostring(L, 1);
+    if (strncmp(message, box->subject, length) == 0 && message[length] == ':')
+        return 1;
+    push_position(L, box);
+    lua_pushvalue(L, 1);
+    lua_concat(L, 2);
+    return 1;
+}
+
+static spc_status report(spc__sandbox *box, int code, spc_error *error)
+{
+    const char *message = lua_tostring(box->L, -1);
+
+    if (code == LUA_ERRMEM && !box->bytes_refused)
+        return spc__fail(error, SPC_ENOMEM, "%s: out of memory", box->subject);
+    if (code == LUA_ERRMEM || (code == LUA_ERRERR && box->bytes_refused))
+        return spc__fail(error, SPC_ETEMPLATE, "%s: needs more than %zu MiB",
+                         box->subject, SPC__LUA_BYTES >> 20);
+    if (code == LUA_ERRERR)
+        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject,
+                         message != NULL ? message : "error in an error");
+    return spc__fail(error, SPC_ETEMPLATE, "%s",
+                     message != NULL ? message : "error without a text");
+}
+
+spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
+                             lua_CFunction body, void *payload,
+                             spc_error *error)
+{
+    lua_State *L = box->L;
+    spc_status status = SPC_OK;
+
+    box->subject = subject;
+    box->bytes_refused = false;
+    box->stopped = false;
+    box->line = 0;
+    box->job = NULL;
+    spc__sandbox_refill(box);
+    lua_settop(L, 0);
+    lua_pushcfunction(L, on_error); /* light C functions: no allocation, */
+    lua_pushcfunction(L, body);     /* so nothing here can raise */
+    lua_pushlightuserdata(L, payload);
+    int code = lua_pcall(L, 1, 0, 1);
+    if (code != LUA_OK) {
+        status = report(box, code, error);
+        lua_settop(L, 0);
+        lua_gc(L, LUA_GCCOLLECT);
+    }
+    lua_settop(L, 0);
+    box->job = NULL;
+    return status;
+}
+
+spc_status spc__sandbox_open(spc__sandbox *box, spc_error *error)
+{
+    *box = (spc__sandbox){0};
+    box->L = lua_newstate(allocate, box);
+    if (box->L == NULL)
+        return spc__fail(error, SPC_ENOMEM, "cannot start Lua");
+    *(spc__sandbox **)lua_getextraspace(box->L) = box;
+    lua_sethook(box->L, on_count, LUA_MASKCOUNT, HOOK_INTERVAL);
+    return spc__sandbox_call(box, "sandbox", build_globals, NULL, error);
+}
+
+void spc__sandbox_close(spc__sandbox *box)
+{
+    if (box->L != NULL)
+        lua_close(box->L);
+    box->L = NULL;
+}
