@@ -393,12 +393,18 @@ typedef struct spc_tune_options {
     void *payload;
     const volatile int *cancel; /* non-zero: stop soon, SPC_EINTERRUPTED;
                                    what was measured is kept */
+    /* Arguments (ended by NULL) of a program that opens a context on the same
+     * device and calls spc_tune_worker: candidates then run there, so that a
+     * crash or a hang costs that process and not the caller's. NULL: they run
+     * in the caller's process, where limit_s cannot be enforced. */
+    const char *const *worker;
+    bool allow_spills; /* run also what spills registers */
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL                                                   \
+            NULL, NULL, NULL, NULL, false                                      \
     }
 
 typedef struct spc_tune_report {
@@ -408,6 +414,10 @@ typedef struct spc_tune_report {
     double elapsed_s;
     char winner[256]; /* "os_mma rows=64,stages=3", "" if none */
     double winner_us, default_us;
+    /* The scene on which the winner loses most against that scene's own best
+     * candidate, and winner / best there; "" and 0 without a winner. */
+    char worst_scene[128];
+    double worst_ratio;
 } spc_tune_report;
 
 /*
@@ -422,7 +432,15 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
                             const spc_tune_options *options,
                             spc_tune_report *report);
 
-/* Renders candidate number `i` of SPC_STAGE_LIST; *out is the caller's. */
+/*
+ * The other side of spc_tune_options.worker: measures candidates for the
+ * tuner that started this process, through the descriptors 3 and 4 which it
+ * inherited, until that tuner hangs up. SPC_ESTATE if nobody is there.
+ */
+SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
+
+/* Renders candidate number `i` (from 0) of SPC_STAGE_LIST, in the order of
+ * on_trial; *out is the caller's. */
 SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
                                     const spc_conv *conv, const char *target,
                                     int i);
