@@ -1,0 +1,37 @@
+/* cuda_device.h - what the files of the cuda device share. */
+#ifndef SPC_RUNTIME_CUDA_DEVICE_H
+#define SPC_RUNTIME_CUDA_DEVICE_H
+
+#include "cuda_driver.h"
+#include "device.h"
+
+typedef struct spc__cuda_device {
+    const spc__device_ops *ops;
+    spc__cuda api;
+    CUdevice handle;
+    CUcontext context;
+    bool retained; /* the primary context is ours to release */
+    int ordinal;
+    int sm; /* 90 */
+    int multiprocessors;
+    int shared_block, shared_sm, registers_sm, max_threads;
+    size_t l2_bytes;
+    spc_device_info info;
+    spc__compiler *compiler; /* NULL until first used */
+} spc__cuda_device;
+
+/*
+ * Makes the device's context current if it is not; *pushed says whether
+ * spc__cuda_leave must take it off again. Callers keep their own context.
+ */
+spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
+                           spc_error *error);
+void spc__cuda_leave(const spc__cuda_device *device, bool pushed);
+
+extern const spc__device_ops spc__device_cuda;
+
+/* spc__device_ops.measure (cuda_measure.c). */
+spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,
+                             double *samples, int *count, spc_error *error);
+
+#endif

@@ -1,0 +1,87 @@
+/* cuda_driver.c - opens libcuda and words its errors. */
+#include "cuda_driver.h"
+#include "error.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+static spc_status resolve(spc__cuda *cuda, spc_error *error)
+{
+    struct {
+        const char *symbol;
+        void *member;
+    } table[] = {
+#define X(member, symbol, params) {symbol, &cuda->member},
+        SPC__CUDA_MAP(X)
+#undef X
+    };
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        void *address = dlsym(cuda->handle, table[i].symbol);
+        if (!address)
+            return spc__fail(error, SPC_ENODEVICE,
+                             "the CUDA driver is too old: it has no %s; "
+                             "version 520 (CUDA 11.8) or newer is needed",
+                             table[i].symbol);
+        /* ISO C has no cast from object to function pointer. */
+        memcpy(table[i].member, &address, sizeof address);
+    }
+    return SPC_OK;
+}
+
+spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
+                           spc_error *error, const char *what)
+{
+    const char *name = NULL, *text = NULL;
+
+    if (result == CUDA_SUCCESS)
+        return SPC_OK;
+    cuda->GetErrorName(result, &name);
+    cuda->GetErrorString(result, &text);
+    return spc__fail(
+        error, result == CUDA_ERROR_OUT_OF_MEMORY ? SPC_ENOMEM : SPC_EDEVICE,
+        "cannot %s: %s (%d): %s", what, name ? name : "unknown CUDA error",
+        result, text ? text : "no description");
+}
+
+spc_status spc__cuda_open(spc__cuda *out, spc_error *error)
+{
+    spc_status status;
+    CUresult result;
+    int count = 0;
+
+    memset(out, 0, sizeof *out);
+    /* NODELETE: the driver starts threads and must not be unmapped. */
+    out->handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NODELETE);
+    if (!out->handle)
+        return spc__fail(error, SPC_ENODEVICE,
+                         "no CUDA driver on this machine: libcuda.so.1 cannot "
+                         "be opened; install the NVIDIA driver, or use the "
+                         "device \"cpu\"");
+    if ((status = resolve(out, error)) != SPC_OK)
+        goto failed;
+    if ((result = out->Init(0)) != CUDA_SUCCESS ||
+        (result = out->DeviceGetCount(&count)) != CUDA_SUCCESS) {
+        spc__cuda_check(out, result, error, "initialise the CUDA driver");
+        status = SPC_ENODEVICE;
+        if (error)
+            error->status = status;
+        goto failed;
+    }
+    if (count == 0) {
+        status = spc__fail(error, SPC_ENODEVICE,
+                           "the CUDA driver finds no GPU on this machine");
+        goto failed;
+    }
+    return SPC_OK;
+failed:
+    spc__cuda_close(out);
+    return status;
+}
+
+void spc__cuda_close(spc__cuda *cuda)
+{
+    if (cuda->handle)
+        dlclose(cuda->handle);
+    cuda->handle = NULL;
+}

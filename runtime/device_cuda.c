@@ -1,0 +1,578 @@
+/*
+ * device_cuda.c - the cuda device: the driver API behind device.h.
+ *
+ * The device works in the context that is current when it is opened, so that
+ * a host application's allocations and streams are usable; without one it
+ * retains the primary context. Each entry makes that context current and
+ * restores what the calling thread had.
+ */
+#include "cuda_device.h"
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct spc__kernel {
+    CUfunction function;
+    size_t shared_bytes;
+    spc__kernel *next;
+};
+
+struct spc__module {
+    CUmodule handle;
+    spc__kernel *kernels; /* freed with the module */
+};
+
+static spc__cuda_device *self(spc__device *device)
+{
+    return (spc__cuda_device *)device;
+}
+
+/* ---- contexts ----------------------------------------------------------- */
+
+spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
+                           spc_error *error)
+{
+    CUcontext current = NULL;
+
+    *pushed = false;
+    if (device->api.CtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current == device->context)
+        return SPC_OK;
+    CUresult result = device->api.CtxPushCurrent(device->context);
+    *pushed = result == CUDA_SUCCESS;
+    return spc__cuda_check(&device->api, result, error,
+                           "make the device's context current");
+}
+
+void spc__cuda_leave(const spc__cuda_device *device, bool pushed)
+{
+    CUcontext popped;
+
+    if (pushed)
+        device->api.CtxPopCurrent(&popped);
+}
+
+/* ---- describing a device ------------------------------------------------ */
+
+static int attribute(const spc__cuda *api, CUdevice device, int which)
+{
+    int value = 0;
+
+    api->DeviceGetAttribute(&value, which, device);
+    return value;
+}
+
+static int compute_capability(const spc__cuda *api, CUdevice device)
+{
+    return 10 * attribute(api, device,
+                          CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+           attribute(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+}
+
+static void describe(spc_device_info *out, const spc__cuda *api,
+                     CUdevice device, int ordinal)
+{
+    int sm = compute_capability(api, device), version = 0;
+
+    memset(out, 0, sizeof *out);
+    snprintf(out->id, sizeof out->id, "cuda:%d", ordinal);
+    api->DeviceGetName(out->name, sizeof out->name - 1, device);
+    /* Only the "a" target of compute capability 9.0 has instructions (wgmma)
+     * that our templates use; its code runs on 9.0 alone anyway. */
+    snprintf(out->target, sizeof out->target, "sm_%d%s", sm,
+             sm == 90 ? "a" : "");
+    if (api->DriverGetVersion(&version) == CUDA_SUCCESS)
+        snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000,
+                 version % 1000 / 10);
+    out->multiprocessors =
+        attribute(api, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    api->DeviceTotalMem(&out->memory_bytes, device);
+}
+
+static int cuda_list(spc_device_info *out, int capacity)
+{
+    spc__cuda api;
+    int count = 0;
+
+    if (spc__cuda_open(&api, NULL) != SPC_OK)
+        return 0;
+    if (api.DeviceGetCount(&count) != CUDA_SUCCESS)
+        count = 0;
+    for (int i = 0; i < count && i < capacity; i++) {
+        CUdevice device;
+        if (api.DeviceGet(&device, i) == CUDA_SUCCESS)
+            describe(&out[i], &api, device, i);
+    }
+    spc__cuda_close(&api);
+    return count;
+}
+
+static void cuda_info(const spc__device *device, spc_device_info *out)
+{
+    *out = ((const spc__cuda_device *)device)->info;
+}
+
+static void cuda_target(const spc__device *device, spc__attrs *out)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "device", "cuda");
+    spc__attrs_set_text(out, "target", d->info.target);
+    spc__attrs_set_number(out, "sm", d->sm);
+    spc__attrs_set_number(out, "shared_block", d->shared_block);
+    spc__attrs_set_number(out, "shared_sm", d->shared_sm);
+    spc__attrs_set_number(out, "registers_sm", d->registers_sm);
+    spc__attrs_set_number(out, "max_threads", d->max_threads);
+    spc__attrs_set_number(out, "multiprocessors", d->multiprocessors);
+}
+
+/* ---- opening and closing ------------------------------------------------ */
+
+static void cuda_close(spc__device *device)
+{
+    spc__cuda_device *d = self(device);
+
+    if (!d)
+        return;
+    spc__compiler_close(d->compiler);
+    if (d->retained)
+        d->api.DevicePrimaryCtxRelease(d->handle);
+    spc__cuda_close(&d->api);
+    free(d);
+}
+
+/*
+ * The caller's context if it is on the wanted device; otherwise that device's
+ * primary context. A negative ordinal wants the caller's device, else 0.
+ */
+static spc_status take_context(spc__cuda_device *d, int ordinal,
+                               spc_error *error)
+{
+    CUcontext current = NULL;
+    CUdevice device = -1;
+    spc_status status;
+
+    if (d->api.CtxGetCurrent(&current) == CUDA_SUCCESS && current &&
+        d->api.CtxGetDevice(&device) == CUDA_SUCCESS &&
+        (ordinal < 0 || device == ordinal)) {
+        d->context = current;
+        d->ordinal = device; /* a CUdevice is its ordinal */
+        d->handle = device;
+        return SPC_OK;
+    }
+    d->ordinal = ordinal < 0 ? 0 : ordinal;
+    status = spc__cuda_check(&d->api, d->api.DeviceGet(&d->handle, d->ordinal),
+                             error, "find the device");
+    if (status != SPC_OK)
+        return status;
+    status = spc__cuda_check(
+        &d->api, d->api.DevicePrimaryCtxRetain(&d->context, d->handle), error,
+        "retain the device's primary context");
+    d->retained = status == SPC_OK;
+    return status;
+}
+
+static spc_status check_ordinal(const spc__cuda_device *d, int ordinal,
+                                spc_error *error)
+{
+    int count = 0;
+
+    d->api.DeviceGetCount(&count);
+    if (ordinal < count)
+        return SPC_OK;
+    return spc__fail(error, SPC_ENODEVICE,
+                     "no device cuda:%d: this machine has %d (cuda:0 to "
+                     "cuda:%d)",
+                     ordinal, count, count - 1);
+}
+
+static void read_limits(spc__cuda_device *d)
+{
+    const spc__cuda *api = &d->api;
+
+    d->sm = compute_capability(api, d->handle);
+    d->multiprocessors =
+        attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    d->shared_block = attribute(
+        api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    d->shared_sm =
+        attribute(api, d->handle,
+                  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+    d->registers_sm = attribute(
+        api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+    d->max_threads =
+        attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    d->l2_bytes =
+        (size_t)attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+}
+
+static spc_status cuda_open(spc__device **out, int ordinal,
+                            const spc__device_options *options,
+                            spc_error *error)
+{
+    spc__cuda_device *d = calloc(1, sizeof *d);
+    spc_status status;
+
+    *out = NULL;
+    if (!d)
+        return spc__fail_memory(error, sizeof *d);
+    d->ops = &spc__device_cuda;
+    if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
+        goto done;
+    if ((status = check_ordinal(d, ordinal, error)) != SPC_OK)
+        goto done;
+    if ((status = take_context(d, ordinal, error)) != SPC_OK)
+        goto done;
+    read_limits(d);
+    describe(&d->info, &d->api, d->handle, d->ordinal);
+    *out = (spc__device *)d;
+    d = NULL;
+done:
+    cuda_close((spc__device *)d);
+    return status;
+}
+
+/* ---- memory ---------------------------------------------------------------
+ */
+
+static spc_status cuda_alloc(spc__device *device, void **out, size_t bytes,
+                             spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    CUdeviceptr memory = 0;
+    char what[80];
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    snprintf(what, sizeof what, "allocate %zu bytes on %s", bytes, d->info.id);
+    status = spc__cuda_check(
+        &d->api, d->api.MemAlloc(&memory, bytes ? bytes : 1), error, what);
+    if (status == SPC_OK)
+        *out = (void *)(uintptr_t)memory;
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static void cuda_dealloc(spc__device *device, void *memory)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+
+    if (!memory || spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
+        return;
+    d->api.MemFree((CUdeviceptr)(uintptr_t)memory);
+    spc__cuda_leave(d, pushed);
+}
+
+static spc_status cuda_copy_in(spc__device *device, void *to, const void *from,
+                               size_t bytes, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+    spc_status status;
+
+    if (bytes == 0)
+        return SPC_OK;
+    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+        return status;
+    status = spc__cuda_check(
+        &d->api,
+        d->api.MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, bytes, stream),
+        error, "copy to the device");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static spc_status cuda_copy_out(spc__device *device, void *to, const void *from,
+                                size_t bytes, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+    spc_status status;
+
+    if (bytes == 0)
+        return SPC_OK;
+    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+        return status;
+    status = spc__cuda_check(
+        &d->api,
+        d->api.MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, stream),
+        error, "copy from the device");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static spc_status cuda_fill(spc__device *device, void *to, int byte,
+                            size_t bytes, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+    spc_status status;
+
+    if (bytes == 0)
+        return SPC_OK;
+    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+        return status;
+    status = spc__cuda_check(&d->api,
+                             d->api.MemsetD8Async((CUdeviceptr)(uintptr_t)to,
+                                                  (unsigned char)byte, bytes,
+                                                  stream),
+                             error, "fill device memory");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static spc_status cuda_sync(spc__device *device, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__cuda_check(&d->api, d->api.StreamSynchronize(stream), error,
+                             "finish the work on the stream");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+/* ---- code --------------------------------------------------------------- */
+
+static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
+                                const char **options, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    spc_status status;
+
+    *out = NULL;
+    *options = "";
+    if (!d->compiler &&
+        (status = spc__nvrtc_open(&d->compiler, error)) != SPC_OK)
+        return status;
+    *out = d->compiler;
+    return SPC_OK;
+}
+
+static spc_status cuda_module_load(spc__device *device, spc__module **out,
+                                   const void *code, size_t bytes,
+                                   spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    spc__module *module = calloc(1, sizeof *module);
+    bool pushed;
+    spc_status status;
+
+    (void)bytes; /* a cubin carries its own size */
+    *out = NULL;
+    if (!module)
+        return spc__fail_memory(error, sizeof *module);
+    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK) {
+        free(module);
+        return status;
+    }
+    status =
+        spc__cuda_check(&d->api, d->api.ModuleLoadData(&module->handle, code),
+                        error, "load a compiled module");
+    spc__cuda_leave(d, pushed);
+    if (status == SPC_OK)
+        *out = module;
+    else
+        free(module);
+    return status;
+}
+
+static void cuda_module_unload(spc__device *device, spc__module *module)
+{
+    spc__cuda_device *d = self(device);
+    bool pushed;
+
+    if (!module)
+        return;
+    if (spc__cuda_enter(d, &pushed, NULL) == SPC_OK) {
+        d->api.ModuleUnload(module->handle);
+        spc__cuda_leave(d, pushed);
+    }
+    for (spc__kernel *next, *kernel = module->kernels; kernel; kernel = next) {
+        next = kernel->next;
+        free(kernel);
+    }
+    free(module);
+}
+
+/*
+ * Asks for just the shared memory that the resident blocks use: the rest of
+ * the multiprocessor's array stays L1, which gathers live on.
+ */
+static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
+                            size_t shared_bytes)
+{
+    enum { RESERVED = 1024 }; /* taken from each block by the system */
+    int threads = 0, fixed = 0, blocks = 0;
+
+    d->api.FuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                            function);
+    d->api.FuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                            function);
+    if (shared_bytes + (size_t)fixed == 0 || d->shared_sm <= 0 ||
+        d->api.OccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, function, threads, shared_bytes) != CUDA_SUCCESS)
+        return;
+    size_t used = (size_t)blocks * (shared_bytes + (size_t)fixed + RESERVED);
+    size_t percent =
+        (used * 100 + (size_t)d->shared_sm - 1) / (size_t)d->shared_sm;
+    d->api.FuncSetAttribute(function,
+                            CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                            percent > 100 ? 100 : (int)percent);
+}
+
+static spc_status kernel_find(const spc__cuda_device *d, spc__kernel *kernel,
+                              const spc__module *module, const char *name,
+                              spc_error *error)
+{
+    char what[160];
+    CUresult result =
+        d->api.ModuleGetFunction(&kernel->function, module->handle, name);
+    spc_status status;
+
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "the module has no kernel named '%s'", name);
+    snprintf(what, sizeof what, "find kernel '%.100s'", name);
+    if ((status = spc__cuda_check(&d->api, result, error, what)) != SPC_OK)
+        return status;
+    snprintf(what, sizeof what,
+             "give kernel '%.60s' %zu bytes of shared memory a block", name,
+             kernel->shared_bytes);
+    status = spc__cuda_check(
+        &d->api,
+        d->api.FuncSetAttribute(kernel->function,
+                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                (int)kernel->shared_bytes),
+        error, what);
+    if (status == SPC_OK)
+        prefer_carveout(d, kernel->function, kernel->shared_bytes);
+    return status;
+}
+
+static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
+                                  const char *name, size_t shared_bytes,
+                                  spc__kernel **out, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    spc__kernel *kernel = calloc(1, sizeof *kernel);
+    bool pushed;
+    spc_status status;
+
+    *out = NULL;
+    if (!kernel)
+        return spc__fail_memory(error, sizeof *kernel);
+    kernel->shared_bytes = shared_bytes;
+    if ((status = spc__cuda_enter(d, &pushed, error)) == SPC_OK) {
+        status = kernel_find(d, kernel, module, name, error);
+        spc__cuda_leave(d, pushed);
+    }
+    if (status != SPC_OK) {
+        free(kernel);
+        return status;
+    }
+    kernel->next = module->kernels;
+    module->kernels = kernel;
+    *out = kernel;
+    return SPC_OK;
+}
+
+static int cuda_occupancy(spc__device *device, spc__kernel *kernel,
+                          unsigned block, size_t shared_bytes)
+{
+    spc__cuda_device *d = self(device);
+    int blocks = 0;
+    bool pushed;
+
+    if (spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
+        return 0;
+    d->api.OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel->function,
+                                                     (int)block, shared_bytes);
+    spc__cuda_leave(d, pushed);
+    return blocks;
+}
+
+/* Fills the attributes that `launch` asks for; returns how many. */
+static unsigned launch_attributes(const spc__cuda_device *d,
+                                  const spc__launch *launch,
+                                  CUlaunchAttribute attributes[2])
+{
+    unsigned count = 0;
+
+    memset(attributes, 0, 2 * sizeof *attributes);
+    if (launch->pdl && d->sm >= 90) {
+        attributes[count].id =
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attributes[count++].value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (launch->cooperative) {
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attributes[count++].value.cooperative = 1;
+    }
+    return count;
+}
+
+static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
+                              const spc__launch *launch, const void *args,
+                              size_t args_bytes, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {
+        .gridDimX = launch->grid_x,
+        .gridDimY = launch->grid_y ? launch->grid_y : 1,
+        .gridDimZ = 1,
+        .blockDimX = launch->block,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = (unsigned)launch->shared_bytes,
+        .hStream = stream,
+        .attrs = attributes,
+        .numAttrs = launch_attributes(d, launch, attributes),
+    };
+    void *params[1] = {(void *)(uintptr_t)args}; /* the driver only reads */
+    bool pushed;
+    spc_status status;
+
+    (void)args_bytes; /* the kernel knows the size of its parameter */
+    if (launch->grid_x == 0)
+        return SPC_OK;
+    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+        return status;
+    status = spc__cuda_check(
+        &d->api, d->api.LaunchKernelEx(&config, kernel->function, params, NULL),
+        error, "launch a kernel");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+const spc__device_ops spc__device_cuda = {
+    .name = "cuda",
+    .list = cuda_list,
+    .open = cuda_open,
+    .close = cuda_close,
+    .info = cuda_info,
+    .target = cuda_target,
+    .alloc = cuda_alloc,
+    .dealloc = cuda_dealloc,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .fill = cuda_fill,
+    .sync = cuda_sync,
+    .compiler = cuda_compiler,
+    .module_load = cuda_module_load,
+    .module_unload = cuda_module_unload,
+    .kernel_get = cuda_kernel_get,
+    .occupancy = cuda_occupancy,
+    .launch = cuda_launch,
+    .measure = spc__cuda_measure,
+};

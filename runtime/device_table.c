@@ -1,0 +1,111 @@
+/*
+ * device_table.c - the devices that exist, and opening one by its word.
+ *
+ * A new device is a new file and a row here, best first. "sim" verifies
+ * kernels and is never chosen by itself.
+ */
+#include "device.h"
+#include "error.h"
+#include <stdio.h>
+#include <string.h>
+
+extern const spc__device_ops spc__device_cuda; /* device_cuda.c */
+extern const spc__device_ops spc__device_cpu;  /* device_cpu.c */
+extern const spc__device_ops spc__device_sim;  /* device_sim.c */
+
+const spc__device_ops *const spc__device_table[] = {
+    &spc__device_cuda,
+    &spc__device_cpu,
+    &spc__device_sim,
+    NULL,
+};
+
+static bool is_last_choice(const spc__device_ops *ops)
+{
+    return strcmp(ops->name, "sim") == 0;
+}
+
+/*
+ * Splits "cuda:1" into a row of the table and an ordinal; "cuda" has the
+ * ordinal -1: none was named. NULL if no row has the name or the rest is not
+ * a small number.
+ */
+static const spc__device_ops *parse_id(const char *id, int *ordinal)
+{
+    size_t length = strcspn(id, ":");
+    int end = -1;
+
+    for (int i = 0; spc__device_table[i]; i++) {
+        const spc__device_ops *ops = spc__device_table[i];
+        if (strlen(ops->name) != length || memcmp(ops->name, id, length) != 0)
+            continue;
+        *ordinal = -1;
+        if (id[length] == '\0')
+            return ops;
+        if (sscanf(id + length, ":%4d%n", ordinal, &end) == 1 &&
+            id[length + (size_t)end] == '\0' && *ordinal >= 0 &&
+            id[length + 1] != '+')
+            return ops;
+    }
+    return NULL;
+}
+
+static spc_status fail_unknown(const char *id, spc_error *error)
+{
+    char words[128] = "";
+    size_t used = 0;
+
+    for (int i = 0; spc__device_table[i]; i++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s\"%s\"",
+                                 i ? ", " : "", spc__device_table[i]->name);
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown device \"%.40s\": it must be one of %s, with "
+                     "\":N\" for the N-th of its kind",
+                     id, words);
+}
+
+static spc_status open_best(spc__device **out,
+                            const spc__device_options *options,
+                            spc_error *error)
+{
+    spc_device_info info;
+    spc_status status = SPC_ENODEVICE;
+
+    for (int i = 0; spc__device_table[i]; i++) {
+        const spc__device_ops *ops = spc__device_table[i];
+        if (is_last_choice(ops) || ops->list(&info, 1) == 0)
+            continue;
+        status = ops->open(out, -1, options, error);
+        if (status == SPC_OK)
+            return SPC_OK;
+        spc__log_printf(options ? options->log : NULL, SPC_LOG_WARNING,
+                        "device %s is present but cannot be opened: %s",
+                        ops->name, error ? error->text : "");
+    }
+    return status;
+}
+
+spc_status spc__device_open(spc__device **out, const char *id,
+                            const spc__device_options *options,
+                            spc_error *error)
+{
+    const spc__device_ops *ops;
+    spc_error own;
+    int ordinal;
+
+    *out = NULL;
+    if (!error)
+        error = &own;
+    spc__error_clear(error);
+    if (!id)
+        return open_best(out, options, error);
+    if (!(ops = parse_id(id, &ordinal)))
+        return fail_unknown(id, error);
+    return ops->open(out, ordinal, options, error);
+}
+
+void spc__device_close(spc__device *device)
+{
+    if (device)
+        spc__device_ops_of(device)->close(device);
+}
