@@ -9,6 +9,7 @@
 #include "log.h"
 #include "spc.h"
 #include "template.h"
+#include <pthread.h>
 
 typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
 
@@ -24,7 +25,11 @@ struct spc_ctx {
     spc_stats stats;
     int threads;
     char *template_dir;
+    pthread_mutex_t error_lock; /* plans execute, and fail, on any thread */
 };
+
+/* Keeps the sentence of a failure on the execute path; returns its status. */
+spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 
 /* The templates, opened on first use: a plan served from the database never
  * needs Lua. */
@@ -34,6 +39,13 @@ spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx);
  * dtype, bias, deterministic, and for the templates the derived `offsets`
  * (kx*ky*kz) and `centre`. */
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
+
+/* The layer that such attrs describe (`offsets` and `centre` are not needed);
+ * false if they describe none. */
+bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
+
+int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
+size_t spc__conv_element_bytes(const spc_conv *conv);
 
 /* The key of a measurement of `conv` on a map of this size and density. */
 void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
@@ -50,19 +62,52 @@ typedef struct spc__code {
 /*
  * The module of one candidate: from memory, else from the database by its
  * artefact key, else rendered and compiled (and stored). With
- * SPC_PLAN_CACHED_ONLY a compile becomes SPC_ENOTFOUND. `config` NULL means the template's
- * default. Works for every role: launch is empty for role "map".
+ * SPC_PLAN_CACHED_ONLY a compile becomes SPC_ENOTFOUND. `config` NULL means the
+ * template's default. Works for every role: launch is empty for role "map".
  */
-spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx, const char *template_name,
-                         const spc__attrs *problem, const spc__attrs *config,
-                         unsigned flags);
+spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
+                         const char *template_name, const spc__attrs *problem,
+                         const spc__attrs *config, unsigned flags);
+
+/* The module that a trial of the database names, without Lua or a compiler:
+ * SPC_ENOTFOUND if its template has changed since or its code is not there. */
+spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
+                             const spc__trial *trial);
 
 /* Loads a module whose artefact is already in hand (the tuner's way in). */
 spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
                          const void *code, size_t bytes,
                          const spc__attrs *launch);
 
-/* Unloads one module (the tuner, after a candidate has lost). */
+/* Undoes one spc__ctx_load (the tuner, after a candidate has lost). The module
+ * stays if a plan or a map came to the same code. */
 void spc__ctx_unload(spc_ctx *ctx, const char *artefact_key);
+
+/* A kernel of loaded code; the same one when asked again. Its name has at most
+ * 15 bytes. */
+spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
+                           const spc__code *code, const char *name,
+                           size_t shared_bytes);
+
+/* The hash of the template named, without Lua for the built-in ones; false if
+ * there is no such template. It equals spc__template_hash. */
+bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
+                            const char *template_name);
+
+/* May templates written for `tpl`'s device run on the context's? */
+bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl);
+
+/* The device's compiler, and a job for it that lacks only the source. The
+ * job's target points into `target` (the caller's to release). */
+spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
+                             spc__buf *target, spc_ctx *ctx,
+                             spc__template *tpl);
+
+/* Who measures or compiles here and now; the rest of *out is zero. */
+void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
+
+/* code.c: the table of modules, made and freed with the context. */
+spc__modules *spc__modules_create(void);
+void spc__modules_free(spc__modules *modules, spc__device *device);
 
 #endif

@@ -1,0 +1,642 @@
+/*
+ * code.c - compiled kernels: from memory, from the database, or compiled now.
+ *
+ * Loaded modules are kept by artefact key until the context ends. Over them
+ * lies a list of names: which template, problem and configuration led to
+ * which module, so that asking again costs no rendering. The same list lives
+ * in the database as *code records*: a problem whose layer is the problem's
+ * attrs and template=NAME, in one neutral bucket, with a trial that was never
+ * timed. They are what lets a shipped database serve without Lua.
+ */
+#include "ctx.h"
+
+#include "builtin.h"
+#include "clock.h"
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A kernel of a loaded module, asked for once. */
+typedef struct held {
+    char name[16];
+    size_t shared_bytes;
+    spc__kernel *kernel;
+} held;
+
+typedef struct loaded {
+    char artefact[SPC__SHA256_HEX];
+    spc__module *module;
+    spc__attrs resources;
+    int uses; /* loads not yet undone */
+    held *kernels;
+    int kernel_count;
+} loaded;
+
+/* Launch geometry belongs to the name, not to the module: two configurations
+ * may differ in it alone. */
+typedef struct named {
+    char *name;
+    char artefact[SPC__SHA256_HEX];
+    spc__attrs launch;
+} named;
+
+typedef struct hashed {
+    char template_name[32];
+    char hex[SPC__SHA256_HEX];
+} hashed;
+
+struct spc__modules {
+    loaded **loaded;
+    int loaded_count;
+    named **names;
+    int name_count;
+    hashed *hashes;
+    int hash_count;
+    bool told; /* that the database takes no code: once is enough */
+};
+
+/* One question to spc__ctx_code, and what has been found out so far. */
+typedef struct wanted {
+    spc_ctx *ctx;
+    const char *template_name;
+    const spc__attrs *problem;
+    const spc__attrs *config; /* NULL: the template's default */
+    unsigned flags;
+    spc__template *tpl; /* from here on: known only once Lua was asked */
+    spc__attrs chosen;  /* config, or the default */
+    spc__attrs launch;
+    char artefact[SPC__SHA256_HEX];
+} wanted;
+
+/* ---- the table of modules
+ * ------------------------------------------------------ */
+
+/* Makes room for one more element; true if there is some. */
+static bool grow(void *array, int count, size_t element_bytes)
+{
+    void **at = array;
+    if (count & (count - 1)) /* full only at powers of two */
+        return true;
+    void *more = realloc(*at, element_bytes * (count ? 2u * (size_t)count : 1));
+    if (more != NULL)
+        *at = more;
+    return more != NULL;
+}
+
+spc__modules *spc__modules_create(void)
+{
+    return calloc(1, sizeof(spc__modules));
+}
+
+static void free_loaded(loaded *entry, spc__device *device)
+{
+    spc__device_ops_of(device)->module_unload(device, entry->module);
+    free(entry->kernels);
+    free(entry);
+}
+
+static void free_named(named *name)
+{
+    free(name->name);
+    free(name);
+}
+
+void spc__modules_free(spc__modules *modules, spc__device *device)
+{
+    if (modules == NULL)
+        return;
+    for (int i = 0; i < modules->loaded_count; i++)
+        free_loaded(modules->loaded[i], device);
+    for (int i = 0; i < modules->name_count; i++)
+        free_named(modules->names[i]);
+    free(modules->loaded);
+    free(modules->names);
+    free(modules->hashes);
+    free(modules);
+}
+
+static loaded *find_loaded(const spc__modules *modules, const char *artefact)
+{
+    for (int i = 0; i < modules->loaded_count; i++)
+        if (strcmp(modules->loaded[i]->artefact, artefact) == 0)
+            return modules->loaded[i];
+    return NULL;
+}
+
+static void code_of(spc__code *out, const loaded *entry,
+                    const spc__attrs *launch)
+{
+    out->module = entry->module;
+    out->resources = entry->resources;
+    if (launch != NULL)
+        out->launch = *launch;
+    else
+        out->launch.count = 0;
+    memcpy(out->artefact, entry->artefact, sizeof(out->artefact));
+}
+
+/* Loads `code` under its key, or finds it loaded; counts one use. */
+static spc_status load(loaded **out, spc_ctx *ctx, const char *artefact,
+                       const void *code, size_t bytes,
+                       const spc__attrs *resources, spc_error *error)
+{
+    spc__modules *modules = ctx->modules;
+    loaded *entry = find_loaded(modules, artefact);
+    spc_status status;
+
+    if (entry == NULL) {
+        if (!grow(&modules->loaded, modules->loaded_count, sizeof(entry)) ||
+            (entry = calloc(1, sizeof(*entry))) == NULL)
+            return spc__fail_memory(error, sizeof(*entry));
+        status =
+            spc__device_ops_of(ctx->device)
+                ->module_load(ctx->device, &entry->module, code, bytes, error);
+        if (status != SPC_OK) {
+            free(entry);
+            return status;
+        }
+        snprintf(entry->artefact, sizeof(entry->artefact), "%s", artefact);
+        if (resources != NULL)
+            entry->resources = *resources;
+        modules->loaded[modules->loaded_count++] = entry;
+    }
+    entry->uses++;
+    *out = entry;
+    return SPC_OK;
+}
+
+spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
+                         const void *code, size_t bytes,
+                         const spc__attrs *launch)
+{
+    loaded *entry;
+    spc_status status =
+        load(&entry, ctx, artefact_key, code, bytes, NULL, &ctx->error);
+
+    if (status == SPC_OK)
+        code_of(out, entry, launch);
+    return status;
+}
+
+void spc__ctx_unload(spc_ctx *ctx, const char *artefact_key)
+{
+    spc__modules *modules = ctx->modules;
+
+    for (int i = 0; i < modules->loaded_count; i++) {
+        loaded *entry = modules->loaded[i];
+        if (strcmp(entry->artefact, artefact_key) != 0)
+            continue;
+        if (--entry->uses > 0)
+            return;
+        free_loaded(entry, ctx->device);
+        modules->loaded[i] = modules->loaded[--modules->loaded_count];
+        return;
+    }
+}
+
+spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
+                           const spc__code *code, const char *name,
+                           size_t shared_bytes)
+{
+    loaded *entry = find_loaded(ctx->modules, code->artefact);
+    spc_status status;
+
+    *out = NULL;
+    for (int i = 0; entry != NULL && i < entry->kernel_count; i++)
+        if (strcmp(entry->kernels[i].name, name) == 0 &&
+            entry->kernels[i].shared_bytes == shared_bytes) {
+            *out = entry->kernels[i].kernel;
+            return SPC_OK;
+        }
+    status = spc__device_ops_of(ctx->device)
+                 ->kernel_get(ctx->device, code->module, name, shared_bytes,
+                              out, &ctx->error);
+    if (status == SPC_OK && entry != NULL &&
+        grow(&entry->kernels, entry->kernel_count, sizeof(held))) {
+        held *kept = &entry->kernels[entry->kernel_count++];
+        snprintf(kept->name, sizeof(kept->name), "%s", name);
+        kept->shared_bytes = shared_bytes;
+        kept->kernel = *out;
+    }
+    return status;
+}
+
+/* ---- names of modules
+ * -------------------------------------------------------------- */
+
+static void write_name(spc__buf *out, const wanted *want)
+{
+    spc__buf_printf(out, "%s|", want->template_name);
+    spc__attrs_format(out, want->problem);
+    spc__buf_puts(out, "|");
+    if (want->config != NULL)
+        spc__attrs_format(out, want->config);
+    else
+        spc__buf_puts(out, "default");
+}
+
+static bool find_name(spc__code *out, const wanted *want, const char *name)
+{
+    const spc__modules *modules = want->ctx->modules;
+
+    for (int i = 0; i < modules->name_count; i++) {
+        const named *entry = modules->names[i];
+        if (strcmp(entry->name, name) != 0)
+            continue;
+        loaded *module = find_loaded(modules, entry->artefact);
+        if (module == NULL) /* the tuner unloaded it */
+            return false;
+        module->uses++;
+        code_of(out, module, &entry->launch);
+        return true;
+    }
+    return false;
+}
+
+/* A name that cannot be kept only costs time later. */
+static void keep_name(spc__modules *modules, const char *name,
+                      const spc__code *code)
+{
+    named *entry = NULL;
+
+    for (int i = 0; i < modules->name_count && entry == NULL; i++)
+        if (strcmp(modules->names[i]->name, name) == 0)
+            entry = modules->names[i];
+    if (entry == NULL) {
+        if (!grow(&modules->names, modules->name_count, sizeof(entry)) ||
+            (entry = calloc(1, sizeof(*entry))) == NULL)
+            return;
+        if ((entry->name = strdup(name)) == NULL) {
+            free(entry);
+            return;
+        }
+        modules->names[modules->name_count++] = entry;
+    }
+    entry->launch = code->launch;
+    memcpy(entry->artefact, code->artefact, sizeof(entry->artefact));
+}
+
+/* ---- template hashes
+ * ------------------------------------------------------------------ */
+
+static void hash_text(char hex[SPC__SHA256_HEX], const char *text, size_t bytes)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, text, bytes);
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+/* Hashes the built-in file of that name, whatever device it is for. */
+static bool hash_builtin(char hex[SPC__SHA256_HEX], const char *template_name)
+{
+    static const char *const suffixes[] = {".cu.lua", ".c.lua"};
+    char file[64];
+
+    for (int s = 0; s < 2; s++) {
+        snprintf(file, sizeof(file), "%.40s%s", template_name, suffixes[s]);
+        for (int i = 0; i < spc__builtin_count; i++)
+            if (strcmp(spc__builtin_files[i].name, file) == 0) {
+                hash_text(hex, spc__builtin_files[i].text,
+                          spc__builtin_files[i].bytes);
+                return true;
+            }
+    }
+    return false;
+}
+
+static bool hash_in_library(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
+                            const char *template_name)
+{
+    spc__template *tpl = spc__library_find(ctx->library, template_name);
+    if (tpl != NULL)
+        memcpy(hex, spc__template_hash(tpl), SPC__SHA256_HEX);
+    return tpl != NULL;
+}
+
+bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
+                            const char *template_name)
+{
+    spc__modules *modules = ctx->modules;
+
+    for (int i = 0; i < modules->hash_count; i++)
+        if (strcmp(modules->hashes[i].template_name, template_name) == 0) {
+            memcpy(hex, modules->hashes[i].hex, SPC__SHA256_HEX);
+            return true;
+        }
+    if (ctx->library != NULL ? !hash_in_library(hex, ctx, template_name)
+                             : !hash_builtin(hex, template_name))
+        return false;
+    if (grow(&modules->hashes, modules->hash_count, sizeof(hashed))) {
+        hashed *entry = &modules->hashes[modules->hash_count++];
+        snprintf(entry->template_name, sizeof(entry->template_name), "%s",
+                 template_name);
+        memcpy(entry->hex, hex, SPC__SHA256_HEX);
+    }
+    return true;
+}
+
+/* ---- code records of the database
+ * ---------------------------------------------------------- */
+
+static void record_key(spc__problem_key *out, const wanted *want)
+{
+    const spc_device_info *info = &want->ctx->info;
+
+    memset(out, 0, sizeof(*out));
+    out->layer = *want->problem;
+    spc__attrs_set_text(&out->layer, "template", want->template_name);
+    out->density = 1;
+    snprintf(out->device, sizeof(out->device), "%s", info->name);
+    snprintf(out->target, sizeof(out->target), "%s", info->target);
+}
+
+static void database_trouble(spc_ctx *ctx, const spc_error *error)
+{
+    if (!ctx->modules->told)
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "continuing without the database's help: %s",
+                        error->text);
+    ctx->modules->told = true;
+}
+
+/* The trial that names the code, if the database has one. */
+static bool find_record(spc__trial *out, const wanted *want)
+{
+    spc__cache *cache = want->ctx->cache;
+    spc__problem_key key;
+    spc__trial *trials = NULL;
+    spc_error error;
+    int count = 0;
+    bool found = false;
+
+    record_key(&key, want);
+    if (spc__cache_find_trials(cache, &key, &trials, &count, &error) !=
+        SPC_OK) {
+        database_trouble(want->ctx, &error);
+        return false;
+    }
+    /* The default is recorded first under its own name, "default": the note. */
+    for (int i = 0; i < count && !found; i++) {
+        found = want->config != NULL
+                    ? spc__attrs_equal(&trials[i].config, want->config)
+                    : strcmp(trials[i].note, "default") == 0;
+        if (found)
+            *out = trials[i];
+    }
+    free(trials);
+    return found;
+}
+
+/* Takes the artefact from memory or the database. SPC_ENOTFOUND is no
+ * trouble, anything else is, and both mean: have it made. */
+static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
+                                const char *artefact, const spc__attrs *launch)
+{
+    loaded *entry = find_loaded(ctx->modules, artefact);
+    spc__attrs resources = {0};
+    void *code = NULL;
+    size_t bytes = 0;
+    spc_error error;
+    spc_status status = SPC_OK;
+
+    if (entry == NULL && ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    if (entry != NULL) {
+        entry->uses++;
+    } else if ((status = spc__cache_get_artefact(ctx->cache, artefact, &code,
+                                                 &bytes, NULL, &resources,
+                                                 &error)) == SPC_OK &&
+               (status = load(&entry, ctx, artefact, code, bytes, &resources,
+                              &error)) == SPC_OK) {
+        ctx->stats.artefacts_loaded++;
+    }
+    free(code);
+    if (status == SPC_OK)
+        code_of(out, entry, launch);
+    else if (status != SPC_ENOTFOUND)
+        database_trouble(ctx, &error);
+    return status;
+}
+
+spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
+                             const spc__trial *trial)
+{
+    char hex[SPC__SHA256_HEX];
+
+    if (trial->artefact[0] == '\0' ||
+        !spc__ctx_template_hash(hex, ctx, trial->template_name) ||
+        strcmp(hex, trial->template_hash) != 0)
+        return SPC_ENOTFOUND;
+    return take_artefact(out, ctx, trial->artefact, &trial->launch);
+}
+
+static spc_status from_record(spc__code *out, const wanted *want)
+{
+    spc__trial *trial;
+    spc_status status = SPC_ENOTFOUND;
+
+    if (want->ctx->cache == NULL || (trial = malloc(sizeof(*trial))) == NULL)
+        return SPC_ENOTFOUND;
+    if (find_record(trial, want))
+        status = spc__ctx_recorded(out, want->ctx, trial);
+    free(trial);
+    return status;
+}
+
+/* Stores compiled code with its record; trouble is logged, never returned. */
+static void store(const wanted *want, const spc__artefact *artefact,
+                  const char *target)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__problem_key key;
+    spc__provenance provenance;
+    spc_error error;
+    spc__trial *trial = calloc(1, sizeof(*trial));
+    spc_status status = SPC_OK;
+
+    if (trial == NULL)
+        return;
+    if (artefact != NULL)
+        status = spc__cache_put_artefact(ctx->cache, want->artefact, target,
+                                         artefact->compiler, &want->launch,
+                                         &artefact->resources, artefact->code,
+                                         artefact->code_bytes, &error);
+    record_key(&key, want);
+    spc__ctx_provenance(&provenance, ctx);
+    snprintf(trial->template_name, sizeof(trial->template_name), "%s",
+             want->template_name);
+    spc__ctx_template_hash(trial->template_hash, ctx, want->template_name);
+    trial->config = want->chosen;
+    trial->launch = want->launch;
+    memcpy(trial->artefact, want->artefact, sizeof(trial->artefact));
+    snprintf(trial->note, sizeof(trial->note), "%s",
+             want->config == NULL ? "default" : "");
+    trial->status = SPC__TRIAL_OK;
+    if (artefact != NULL) {
+        trial->resources = artefact->resources;
+        trial->compile_ms = (double)artefact->compile_ns * 1e-6;
+        snprintf(provenance.compiler, sizeof(provenance.compiler), "%s",
+                 artefact->compiler);
+    }
+    if (status == SPC_OK)
+        status =
+            spc__cache_put_trial(ctx->cache, &key, trial, &provenance, &error);
+    if (status != SPC_OK)
+        database_trouble(ctx, &error);
+    free(trial);
+}
+
+/* ---- compiling
+ * --------------------------------------------------------------------------------
+ */
+
+bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl)
+{
+    const char *wants = spc__template_device(tpl);
+    const char *device = spc__attrs_text(&ctx->target, "device", "");
+
+    /* The emulation runs what is written for the GPU. */
+    if (strcmp(device, "sim") == 0)
+        device = "cuda";
+    return strcmp(wants, device) == 0;
+}
+
+spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
+                             spc__buf *target, spc_ctx *ctx, spc__template *tpl)
+{
+    const char *options = "";
+    spc__library *library;
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->compiler(ctx->device, compiler, &options, &ctx->error);
+
+    if (status != SPC_OK ||
+        (status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status;
+    /* For the host's compiler the options say it all: the emulation's target
+     * would mean nothing to it. */
+    if (strncmp(spc__compiler_identity(*compiler), "nvrtc", 5) == 0)
+        status = spc__template_target(target, tpl, &ctx->target, &ctx->error);
+    memset(job, 0, sizeof(*job));
+    job->name = spc__template_name(tpl);
+    job->options = options != NULL ? options : "";
+    job->target = spc__buf_text(target);
+    job->headers = library;
+    return status;
+}
+
+/* Asks the template for its configuration and launch geometry. */
+static spc_status question_template(wanted *want)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__library *library;
+    spc_status status;
+
+    if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status;
+    want->tpl = spc__library_find(library, want->template_name);
+    if (want->tpl == NULL)
+        return spc__fail(&ctx->error, SPC_ENOTFOUND,
+                         "there is no template '%s'", want->template_name);
+    if (want->config != NULL)
+        want->chosen = *want->config;
+    else if ((status =
+                  spc__template_default(&want->chosen, want->tpl, want->problem,
+                                        &ctx->target, &ctx->error)) != SPC_OK)
+        return status;
+    want->launch.count = 0;
+    if (strcmp(spc__template_role(want->tpl), "conv") != 0)
+        return SPC_OK;
+    return spc__template_launch(&want->launch, want->tpl, want->problem,
+                                &ctx->target, &want->chosen, &ctx->error);
+}
+
+static spc_status compile(spc__code *out, wanted *want, spc__compiler *compiler,
+                          const spc__compile_job *job)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__artefact artefact = {0};
+    loaded *entry = NULL;
+    spc_status status =
+        spc__compile(&artefact, compiler, job, NULL, &ctx->error);
+
+    if (status == SPC_OK) {
+        ctx->stats.compiles++;
+        spc__log_printf(&ctx->log, SPC_LOG_INFO, "compiled '%s' in %.0f ms",
+                        want->template_name,
+                        (double)artefact.compile_ns * 1e-6);
+        status = load(&entry, ctx, want->artefact, artefact.code,
+                      artefact.code_bytes, &artefact.resources, &ctx->error);
+    }
+    if (status == SPC_OK) {
+        code_of(out, entry, &want->launch);
+        if (ctx->cache != NULL)
+            store(want, &artefact, ctx->info.target);
+    }
+    spc__artefact_release(&artefact);
+    return status;
+}
+
+/* Renders, then takes the artefact of that very source or compiles it. */
+static spc_status make(spc__code *out, wanted *want)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__compiler *compiler;
+    spc__compile_job job;
+    spc__buf source = SPC__BUF_INIT, target = SPC__BUF_INIT;
+    spc_status status;
+
+    if ((status = question_template(want)) != SPC_OK ||
+        (status = spc__ctx_compiler(&compiler, &job, &target, ctx,
+                                    want->tpl)) != SPC_OK ||
+        (status = spc__template_render(&source, want->tpl, want->problem,
+                                       &ctx->target, &want->chosen,
+                                       &ctx->error)) != SPC_OK)
+        goto done;
+    job.source = spc__buf_text(&source);
+    spc__artefact_key(want->artefact, compiler, &job);
+    if ((status = take_artefact(out, ctx, want->artefact, &want->launch)) ==
+        SPC_OK) {
+        if (ctx->cache != NULL)
+            store(want, NULL, ctx->info.target);
+    } else if (want->flags & SPC_PLAN_CACHED_ONLY) {
+        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+                           "the database has no code of '%s' for this "
+                           "problem on %s, and compiling was not permitted",
+                           want->template_name, ctx->info.target);
+    } else {
+        status = compile(out, want, compiler, &job);
+    }
+done:
+    spc__buf_release(&source);
+    spc__buf_release(&target);
+    return status;
+}
+
+spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
+                         const char *template_name, const spc__attrs *problem,
+                         const spc__attrs *config, unsigned flags)
+{
+    wanted want = {ctx,  template_name, problem, config, flags,
+                   NULL, {0},           {0},     ""};
+    spc__buf name = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    write_name(&name, &want);
+    if (!find_name(out, &want, spc__buf_text(&name))) {
+        if ((status = from_record(out, &want)) != SPC_OK)
+            status = make(out, &want);
+        if (status == SPC_OK)
+            keep_name(ctx->modules, spc__buf_text(&name), out);
+    }
+    spc__buf_release(&name);
+    /* Without a compiler there is nothing to permit: the same answer. */
+    if (status == SPC_EUNSUPPORTED && flags & SPC_PLAN_CACHED_ONLY)
+        status = ctx->error.status = SPC_ENOTFOUND;
+    return status;
+}

@@ -1,0 +1,477 @@
+/* conv.c - a convolution layer as a value: its text, its rules, its attrs. */
+#include "ctx.h"
+
+#include "error.h"
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Any layer in use is far below; what is above is a mistake, and products of
+ * sizes below it stay within 64 bits. */
+enum { MOST_CHANNELS = 65536, MOST_DILATION = 65536, WORD_BYTES = 64 };
+
+static const char *const operator_names[] = {"subm", NULL};
+static const char *const dtype_names[] = {"f16", "f32", "tf32", NULL};
+
+/* ---- words ----------------------------------------------------------------
+ */
+
+static int name_index(const char *const *names, const char *word)
+{
+    for (int i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's distance, one row of the table at a time. */
+static int edit_distance(const char *a, const char *b)
+{
+    int row[WORD_BYTES + 1];
+    int columns = least((int)strlen(b), WORD_BYTES);
+
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+static const char *nearest_name(const char *const *names, const char *word)
+{
+    const char *best = names[0];
+    for (int i = 1; names[i] != NULL; i++)
+        if (edit_distance(word, names[i]) < edit_distance(word, best))
+            best = names[i];
+    return best;
+}
+
+static void join_names(char *out, size_t bytes, const char *const *names)
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (int i = 0; names[i] != NULL && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
+                                   i > 0 ? ", " : "", names[i]);
+}
+
+static spc_status fail_unknown(spc_error *error, const char *what,
+                               const char *word, const char *const *names)
+{
+    char all[160];
+    join_names(all, sizeof(all), names);
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
+                     word, nearest_name(names, word), all);
+}
+
+/* ---- values ----------------------------------------------------------------
+ */
+
+/* Reads digits up to `end`; false for anything else or past `most`. */
+static bool read_count(int *out, const char *text, const char *end, int most)
+{
+    long long value = 0;
+    if (text == end)
+        return false;
+    for (; text < end; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        value = value * 10 + (*text - '0');
+        if (value > most)
+            return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+static spc_status read_channels(int *out, const char *name, const char *value,
+                                spc_error *error)
+{
+    if (read_count(out, value, value + strlen(value), MOST_CHANNELS) &&
+        *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is not a number of channels: 1 to %d is right",
+                     name, value, MOST_CHANNELS);
+}
+
+/* "3" for all axes, or "3x3x1". */
+static bool read_axes(int out[3], const char *value, int most)
+{
+    int count = 0;
+    for (;;) {
+        const char *end = value + strcspn(value, "x");
+        if (count == 3 || !read_count(&out[count], value, end, most) ||
+            out[count] < 1)
+            return false;
+        count++;
+        if (*end == '\0')
+            break;
+        value = end + 1;
+    }
+    if (count == 1)
+        out[1] = out[2] = out[0];
+    return count != 2;
+}
+
+static spc_status read_flag(bool *out, const char *name, const char *value,
+                            spc_error *error)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return spc__fail(error, SPC_EINVAL, "%s=%.40s must be 0 or 1", name,
+                         value);
+    *out = value[0] == '1';
+    return SPC_OK;
+}
+
+/* ---- the words of a layer ---------------------------------------------------
+ */
+
+static spc_status set_cin(spc_conv *conv, const char *value, spc_error *error)
+{
+    return read_channels(&conv->cin, "cin", value, error);
+}
+
+static spc_status set_cout(spc_conv *conv, const char *value, spc_error *error)
+{
+    return read_channels(&conv->cout, "cout", value, error);
+}
+
+static spc_status set_kernel(spc_conv *conv, const char *value,
+                             spc_error *error)
+{
+    /* Sizes past the limit are refused by spc_conv_check, which names it. */
+    if (read_axes(conv->kernel, value, 1000000))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "k=%.40s is not a kernel size: one number for all axes "
+                     "(k=3) or three (k=3x3x1), each at least 1",
+                     value);
+}
+
+static spc_status set_dilation(spc_conv *conv, const char *value,
+                               spc_error *error)
+{
+    if (read_axes(conv->dilation, value, MOST_DILATION))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "dilation=%.40s is not a dilation: one number for all "
+                     "axes (dilation=2) or three (dilation=2x2x1), each 1 to "
+                     "%d",
+                     value, MOST_DILATION);
+}
+
+static spc_status set_dtype(spc_conv *conv, const char *value, spc_error *error)
+{
+    int index = name_index(dtype_names, value);
+    if (index < 0)
+        return fail_unknown(error, "dtype", value, dtype_names);
+    conv->dtype = (spc_dtype)index;
+    return SPC_OK;
+}
+
+static spc_status set_bias(spc_conv *conv, const char *value, spc_error *error)
+{
+    return read_flag(&conv->bias, "bias", value, error);
+}
+
+static spc_status set_deterministic(spc_conv *conv, const char *value,
+                                    spc_error *error)
+{
+    return read_flag(&conv->deterministic, "deterministic", value, error);
+}
+
+static const struct word {
+    const char *name;
+    spc_status (*set)(spc_conv *conv, const char *value, spc_error *error);
+} words[] = {
+    {"cin", set_cin},
+    {"cout", set_cout},
+    {"k", set_kernel},
+    {"dilation", set_dilation},
+    {"dtype", set_dtype},
+    {"bias", set_bias},
+    {"deterministic", set_deterministic},
+};
+enum { WORDS = sizeof(words) / sizeof(words[0]) };
+
+static const char *const word_names[WORDS + 1] = {
+    "cin", "cout", "k", "dilation", "dtype", "bias", "deterministic", NULL,
+};
+
+/* One "name=value"; `seen` is the set of words read so far. */
+static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
+                            spc_error *error)
+{
+    char *value = strchr(text, '=');
+
+    if (value == NULL && name_index(word_names, text) >= 0)
+        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
+                         text, text, strcmp(text, "dtype") == 0 ? "f16" : "1");
+    if (value != NULL)
+        *value++ = '\0';
+    int index = name_index(word_names, text);
+    if (index < 0)
+        return fail_unknown(error, "word", text, word_names);
+    if (*seen & 1u << index)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' is given twice; once is right", text);
+    *seen |= 1u << index;
+    assert(strcmp(words[index].name, text) == 0);
+    return words[index].set(conv, value, error);
+}
+
+static spc_status read_operator(spc_conv *conv, const char *text,
+                                spc_error *error)
+{
+    int index = name_index(operator_names, text);
+    if (index >= 0) {
+        conv->op = (spc_operator)index;
+        return SPC_OK;
+    }
+    if (strchr(text, '=') != NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "a layer begins with its operator, as in "
+                         "subm,cin=64,cout=64,k=3; found '%.40s'",
+                         text);
+    return fail_unknown(error, "operator", text, operator_names);
+}
+
+/* Reads the comma-separated words at `text`, one at a time. */
+static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
+{
+    unsigned seen = 0;
+    int count = 0;
+
+    for (const char *next = text;; count++) {
+        char word[WORD_BYTES];
+        size_t length = strcspn(next, ",");
+        spc_status status;
+
+        if (length == 0)
+            return spc__fail(error, SPC_EINVAL,
+                             "an empty word at position %zu: words are "
+                             "separated by one comma, with none at the end",
+                             (size_t)(next - text));
+        if (length >= sizeof(word))
+            return spc__fail(error, SPC_EINVAL,
+                             "the word '%.20s...' at position %zu is too long",
+                             next, (size_t)(next - text));
+        memcpy(word, next, length);
+        word[length] = '\0';
+        status = count == 0 ? read_operator(conv, word, error)
+                            : read_word(conv, word, &seen, error);
+        if (status != SPC_OK)
+            return status;
+        if (next[length] == '\0')
+            break;
+        next += length + 1;
+    }
+    for (int i = 0; i < 2; i++)
+        if (!(seen & 1u << i))
+            return spc__fail(error, SPC_EINVAL,
+                             "'%s' is missing: a layer is written "
+                             "subm,cin=64,cout=64,k=3,dtype=f16",
+                             words[i].name);
+    return SPC_OK;
+}
+
+/* ---- public
+ * ------------------------------------------------------------------ */
+
+spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_status status;
+
+    if (text == NULL || text[0] == '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "the layer is empty: it is written "
+                         "subm,cin=64,cout=64,k=3,dtype=f16");
+    if ((status = read_words(&conv, text, error)) == SPC_OK)
+        status = spc_conv_check(&conv, error);
+    if (status != SPC_OK)
+        return spc__fail_prefix(error, "layer '%.120s': ", text);
+    *out = conv;
+    return SPC_OK;
+}
+
+/* Three equal axes are written as one number. */
+static void format_axes(char out[40], const int axes[3])
+{
+    if (axes[0] == axes[1] && axes[0] == axes[2])
+        snprintf(out, 40, "%d", axes[0]);
+    else
+        snprintf(out, 40, "%dx%dx%d", axes[0], axes[1], axes[2]);
+}
+
+/* Of an enum that a caller may have filled with anything. */
+static const char *name_at(const char *const *names, unsigned index)
+{
+    for (unsigned i = 0; names[i] != NULL; i++)
+        if (i == index)
+            return names[i];
+    return "?";
+}
+
+int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
+{
+    char kernel[40], dilation[60] = "";
+    const int *d = conv->dilation;
+
+    format_axes(kernel, conv->kernel);
+    if (d[0] != 1 || d[1] != 1 || d[2] != 1) {
+        char axes[40];
+        format_axes(axes, d);
+        snprintf(dilation, sizeof(dilation), ",dilation=%s", axes);
+    }
+    return snprintf(out, bytes, "%s,cin=%d,cout=%d,k=%s%s,dtype=%s%s%s",
+                    name_at(operator_names, (unsigned)conv->op), conv->cin,
+                    conv->cout, kernel, dilation,
+                    name_at(dtype_names, (unsigned)conv->dtype),
+                    conv->bias ? ",bias=1" : "",
+                    conv->deterministic ? ",deterministic=1" : "");
+}
+
+static spc_status check_channels(const char *name, int value, spc_error *error)
+{
+    if (value >= 1 && value <= MOST_CHANNELS)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%d is not a number of channels: 1 to %d is right",
+                     name, value, MOST_CHANNELS);
+}
+
+static spc_status check_kernel(const int kernel[3], spc_error *error)
+{
+    int64_t offsets = 1;
+    for (int i = 0; i < 3; i++) {
+        if (kernel[i] < 1)
+            return spc__fail(error, SPC_EINVAL,
+                             "kernel size %d along %c: at least 1 is right",
+                             kernel[i], "xyz"[i]);
+        if (offsets <= SPC_MAX_OFFSETS)
+            offsets *= kernel[i];
+    }
+    if (offsets > SPC_MAX_OFFSETS)
+        return spc__fail(error, SPC_EINVAL,
+                         "a kernel of %dx%dx%d has more than %d offsets, the "
+                         "limit (7x7x7 is the largest cube)",
+                         kernel[0], kernel[1], kernel[2], SPC_MAX_OFFSETS);
+    return SPC_OK;
+}
+
+spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
+{
+    spc_status status;
+
+    if (conv->op != SPC_SUBM)
+        return spc__fail(error, SPC_EINVAL,
+                         "operator %d is unknown: SPC_SUBM (%d) is right",
+                         (int)conv->op, (int)SPC_SUBM);
+    if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
+        (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
+        (status = check_kernel(conv->kernel, error)) != SPC_OK)
+        return status;
+    for (int i = 0; i < 3; i++)
+        if (conv->dilation[i] < 1 || conv->dilation[i] > MOST_DILATION)
+            return spc__fail(error, SPC_EINVAL,
+                             "dilation %d along %c: 1 to %d is right",
+                             conv->dilation[i], "xyz"[i], MOST_DILATION);
+    if ((unsigned)conv->dtype > SPC_TF32)
+        return spc__fail(error, SPC_EINVAL,
+                         "dtype %d is unknown: SPC_F16, SPC_F32 or SPC_TF32 "
+                         "is right",
+                         (int)conv->dtype);
+    return SPC_OK;
+}
+
+/* ---- attrs
+ * --------------------------------------------------------------------- */
+
+static const char *const kernel_names[3] = {"kx", "ky", "kz"};
+static const char *const dilation_names[3] = {"dx", "dy", "dz"};
+
+static void set_layer(spc__attrs *out, const spc_conv *conv)
+{
+    out->count = 0;
+    spc__attrs_set_text(out, "op", operator_names[conv->op]);
+    spc__attrs_set_number(out, "cin", conv->cin);
+    spc__attrs_set_number(out, "cout", conv->cout);
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, kernel_names[i], conv->kernel[i]);
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, dilation_names[i], conv->dilation[i]);
+    spc__attrs_set_text(out, "dtype", dtype_names[conv->dtype]);
+    spc__attrs_set_number(out, "bias", conv->bias);
+    spc__attrs_set_number(out, "deterministic", conv->deterministic);
+}
+
+int spc__conv_offsets(const spc_conv *conv)
+{
+    return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+}
+
+size_t spc__conv_element_bytes(const spc_conv *conv)
+{
+    return conv->dtype == SPC_F16 ? 2 : 4;
+}
+
+void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
+{
+    const int *k = conv->kernel;
+    int centre =
+        ((k[0] - 1) / 2 * k[1] + (k[1] - 1) / 2) * k[2] + (k[2] - 1) / 2;
+
+    set_layer(out, conv);
+    spc__attrs_set_number(out, "offsets", spc__conv_offsets(conv));
+    spc__attrs_set_number(out, "centre", centre);
+}
+
+bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    int op = name_index(operator_names, spc__attrs_text(attrs, "op", ""));
+    int dtype = name_index(dtype_names, spc__attrs_text(attrs, "dtype", ""));
+
+    if (op < 0 || dtype < 0)
+        return false;
+    conv.op = (spc_operator)op;
+    conv.dtype = (spc_dtype)dtype;
+    conv.cin = (int)spc__attrs_number(attrs, "cin", 0);
+    conv.cout = (int)spc__attrs_number(attrs, "cout", 0);
+    for (int i = 0; i < 3; i++) {
+        conv.kernel[i] = (int)spc__attrs_number(attrs, kernel_names[i], 0);
+        conv.dilation[i] = (int)spc__attrs_number(attrs, dilation_names[i], 0);
+    }
+    conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
+    conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
+    *out = conv;
+    return spc_conv_check(&conv, NULL) == SPC_OK;
+}
+
+void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
+                   const spc_conv *conv, int64_t rows, double density)
+{
+    set_layer(&out->layer, conv);
+    out->log2_rows = rows > 0 ? log2((double)rows) : 0;
+    out->density = density;
+    snprintf(out->device, sizeof(out->device), "%s", ctx->info.name);
+    snprintf(out->target, sizeof(out->target), "%s", ctx->info.target);
+}

@@ -1,0 +1,304 @@
+/* ctx.c - contexts: a device, a database, templates, and the last error. */
+#include "ctx.h"
+
+#include "clock.h"
+#include "error.h"
+#include "parallel.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the database -------------------------------------------------------- */
+
+/* A file below $XDG_CACHE_HOME or ~/.cache; empty if neither is known. */
+static void default_database(spc__buf *out)
+{
+    const char *named = getenv("SPC_DATABASE");
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+
+    if (named != NULL)
+        spc__buf_puts(out, named);
+    else if (cache != NULL && cache[0] == '/') /* others are to be ignored */
+        spc__buf_printf(out, "%s/spctune/spctune.db", cache);
+    else if (home != NULL && home[0] != '\0')
+        spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
+}
+
+/* Opens what can be opened: each file alone decides whether it takes part. */
+static void open_what_works(spc_ctx *ctx, const char *path,
+                            const spc_ctx_options *options)
+{
+    const char **good = calloc((size_t)options->layer_count + 1, sizeof(*good));
+    int count = 0;
+    spc__cache *probe = NULL;
+    spc_error error;
+
+    for (int i = 0; good != NULL && i < options->layer_count; i++) {
+        if (spc__cache_open(&probe, NULL, &options->layers[i], 1, &error) ==
+            SPC_OK)
+            good[count++] = options->layers[i];
+        else
+            spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                            "continuing without this layer: %s", error.text);
+        spc__cache_close(probe);
+        probe = NULL;
+    }
+    if (path != NULL &&
+        spc__cache_open(&probe, path, NULL, 0, &error) != SPC_OK) {
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "continuing without this database: %s", error.text);
+        path = NULL;
+    }
+    spc__cache_close(probe);
+    if ((path != NULL || count > 0) &&
+        spc__cache_open(&ctx->cache, path, good, count, &error) != SPC_OK)
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "continuing without a database: %s", error.text);
+    free(good);
+}
+
+static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
+                                spc_error *error)
+{
+    spc__buf standard = SPC__BUF_INIT;
+    const char *path = options->database;
+    spc_status status = SPC_OK;
+
+    if (path == NULL) {
+        default_database(&standard);
+        path = spc__buf_text(&standard);
+    }
+    if (path[0] == '\0')
+        path = NULL;
+    if (path == NULL && options->layer_count == 0) {
+        if (options->need_database)
+            status = spc__fail(error, SPC_EDB,
+                               "no database is named: give a path, or set "
+                               "SPC_DATABASE, XDG_CACHE_HOME or HOME");
+    } else if ((status = spc__cache_open(&ctx->cache, path, options->layers,
+                                         options->layer_count, error)) !=
+                   SPC_OK &&
+               !options->need_database) {
+        open_what_works(ctx, path, options);
+        status = SPC_OK;
+    }
+    spc__buf_release(&standard);
+    return status;
+}
+
+/* Figures that spc_device_measure stored earlier. */
+static void read_measured(spc_ctx *ctx)
+{
+    const struct {
+        const char *name;
+        double *to;
+    } figures[] = {
+        {"copy_gbps", &ctx->info.copy_gbps},
+        {"gather_gbps", &ctx->info.gather_gbps},
+        {"f16_tflops", &ctx->info.f16_tflops},
+        {"tf32_tflops", &ctx->info.tf32_tflops},
+        {"f32_tflops", &ctx->info.f32_tflops},
+        {"launch_us", &ctx->info.launch_us},
+    };
+    spc__attrs facts = {0};
+    spc_error error;
+
+    if (ctx->cache == NULL)
+        return;
+    spc_status status =
+        spc__cache_get_device(ctx->cache, ctx->info.name, &facts, &error);
+    if (status != SPC_OK && status != SPC_ENOTFOUND)
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "the device's measured figures cannot be read: %s",
+                        error.text);
+    if (status != SPC_OK)
+        return;
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+        *figures[i].to =
+            strtod(spc__attrs_text(&facts, figures[i].name, "0"), NULL);
+}
+
+/* ---- life -------------------------------------------------------------------
+ */
+
+static spc_status open_device(spc_ctx *ctx, const char *id, spc_error *error)
+{
+    spc__device_options options = {ctx->threads, &ctx->log};
+    spc_status status = spc__device_open(&ctx->device, id, &options, error);
+
+    if (status != SPC_OK)
+        return status;
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+    ops->info(ctx->device, &ctx->info);
+    ops->target(ctx->device, &ctx->target);
+    return SPC_OK;
+}
+
+/* Fills a context that is all zero but for its lock. */
+static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
+                       spc_error *error)
+{
+    spc_status status;
+
+    if (options->layer_count < 0 ||
+        (options->layer_count > 0 && options->layers == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "%d database layers are announced, but `layers` %s",
+                         options->layer_count,
+                         options->layers ? "holds at least none" : "is NULL");
+    ctx->log.write = options->log;
+    ctx->log.payload = options->log_payload;
+    ctx->threads = options->threads > 0 ? options->threads : spc__cpu_count();
+    if (options->template_dir != NULL &&
+        (ctx->template_dir = strdup(options->template_dir)) == NULL)
+        return spc__fail_memory(error, strlen(options->template_dir) + 1);
+    if ((ctx->modules = spc__modules_create()) == NULL)
+        return spc__fail_memory(error, sizeof(void *));
+    if ((status = open_device(ctx, options->device, error)) != SPC_OK ||
+        (status = open_database(ctx, options, error)) != SPC_OK)
+        return status;
+    read_measured(ctx);
+    /* Templates of the caller's own are looked at now, so that a mistake in
+     * them shows here; the built-in ones wait until they are needed. */
+    if (ctx->template_dir != NULL)
+        status = spc__library_open(&ctx->library, ctx->template_dir, error);
+    return status;
+}
+
+spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
+                          spc_error *error)
+{
+    static const spc_ctx_options standard = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *ctx = calloc(1, sizeof(*ctx));
+    spc_status status;
+
+    *out = NULL;
+    if (ctx == NULL)
+        return spc__fail_memory(error, sizeof(*ctx));
+    pthread_mutex_init(&ctx->error_lock, NULL);
+    spc__error_clear(error);
+    status = fill(ctx, options != NULL ? options : &standard, error);
+    if (status != SPC_OK) {
+        spc_ctx_free(ctx);
+        return status;
+    }
+    *out = ctx;
+    return SPC_OK;
+}
+
+void spc_ctx_free(spc_ctx *ctx)
+{
+    if (ctx == NULL)
+        return;
+    spc__modules_free(ctx->modules, ctx->device);
+    spc__library_close(ctx->library);
+    spc__cache_close(ctx->cache);
+    spc__device_close(ctx->device);
+    pthread_mutex_destroy(&ctx->error_lock);
+    free(ctx->template_dir);
+    free(ctx);
+}
+
+const char *spc_ctx_error(const spc_ctx *ctx)
+{
+    return ctx->error.text;
+}
+
+spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
+{
+    pthread_mutex_lock(&ctx->error_lock);
+    ctx->error = *error;
+    pthread_mutex_unlock(&ctx->error_lock);
+    return error->status;
+}
+
+spc_stats spc_ctx_stats(const spc_ctx *ctx)
+{
+    return ctx->stats;
+}
+
+/* ---- what a context offers inside
+ * ---------------------------------------------- */
+
+spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx)
+{
+    spc_status status = SPC_OK;
+
+    if (ctx->library == NULL)
+        status =
+            spc__library_open(&ctx->library, ctx->template_dir, &ctx->error);
+    *out = ctx->library;
+    return status;
+}
+
+void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx)
+{
+    memset(out, 0, sizeof(*out));
+    snprintf(out->version, sizeof(out->version), "%s", SPC_VERSION_TEXT);
+    snprintf(out->driver, sizeof(out->driver), "%s", ctx->info.driver);
+    if (gethostname(out->host, sizeof(out->host) - 1) != 0)
+        out->host[0] = '\0';
+    out->unix_seconds = spc__unix_seconds();
+}
+
+/* ---- devices
+ * ---------------------------------------------------------------------- */
+
+int spc_devices_list(spc_device_info *out, int capacity)
+{
+    int count = 0;
+
+    for (int i = 0; spc__device_table[i] != NULL; i++) {
+        int room = capacity > count ? capacity - count : 0;
+        count +=
+            spc__device_table[i]->list(room > 0 ? out + count : NULL, room);
+    }
+    return count;
+}
+
+spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out)
+{
+    *out = ctx->info;
+    return SPC_OK;
+}
+
+spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes)
+{
+    *out = NULL;
+    return spc__device_ops_of(ctx->device)
+        ->alloc(ctx->device, out, bytes, &ctx->error);
+}
+
+void spc_dealloc(spc_ctx *ctx, void *memory)
+{
+    if (memory != NULL)
+        spc__device_ops_of(ctx->device)->dealloc(ctx->device, memory);
+}
+
+spc_status spc_copy_to_device(spc_ctx *ctx, void *device, const void *host,
+                              size_t bytes)
+{
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+    spc_status status =
+        ops->copy_in(ctx->device, device, host, bytes, NULL, &ctx->error);
+    return status != SPC_OK ? status
+                            : ops->sync(ctx->device, NULL, &ctx->error);
+}
+
+spc_status spc_copy_to_host(spc_ctx *ctx, void *host, const void *device,
+                            size_t bytes)
+{
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+    spc_status status =
+        ops->copy_out(ctx->device, host, device, bytes, NULL, &ctx->error);
+    return status != SPC_OK ? status
+                            : ops->sync(ctx->device, NULL, &ctx->error);
+}
+
+spc_status spc_synchronize(spc_ctx *ctx)
+{
+    return spc__device_ops_of(ctx->device)
+        ->sync(ctx->device, NULL, &ctx->error);
+}

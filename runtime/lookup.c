@@ -1,0 +1,340 @@
+/* lookup.c - the lookup order: exact, bucket, nearest, default. */
+#include "lookup.h"
+
+#include "error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many records are tried before the default. Neighbours past these are
+ * too far away to know more than a template's author did. */
+enum { MOST_CHOICES = 8, MOST_TEMPLATES = 32 };
+
+typedef struct lookup {
+    spc__pick *out;
+    spc_ctx *ctx;
+    unsigned flags;
+    bool deterministic;
+    spc__problem_key key;
+    spc__attrs problem;
+    char layer[200];   /* canonical text, for sentences */
+    char refused[200]; /* why the first record could not serve */
+} lookup;
+
+/* ---- records of the database
+ * --------------------------------------------------- */
+
+static void set_config(spc__pick *out, const char *template_name,
+                       const spc__attrs *config)
+{
+    spc__buf text = SPC__BUF_INIT;
+
+    spc__attrs_format(&text, config);
+    snprintf(out->template_name, sizeof(out->template_name), "%s",
+             template_name);
+    snprintf(out->config, sizeof(out->config), "%s", spc__buf_text(&text));
+    spc__buf_release(&text);
+}
+
+static void layer_text(char *out, size_t bytes, const spc__attrs *layer)
+{
+    spc_conv conv;
+    if (spc__conv_from_attrs(&conv, layer))
+        spc_conv_format(out, bytes, &conv);
+    else
+        snprintf(out, bytes, "another layer");
+}
+
+static void explain_record(lookup *look, const spc__choice *choice)
+{
+    static const char *const how[] = {
+        [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
+        [SPC_ORIGIN_BUCKET] = "measured for this layer on a similar scene",
+        [SPC_ORIGIN_NEAREST] = "the nearest measured problem whose "
+                               "configuration is legal here",
+    };
+    char layer[200];
+
+    layer_text(layer, sizeof(layer), &choice->key.layer);
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "%s: '%.120s' at %.0f rows and density %.3f on %.40s took "
+             "%.1f us (distance %.2f)",
+             how[look->out->origin], layer, exp2(choice->key.log2_rows),
+             choice->key.density, choice->key.device, choice->trial.median_us,
+             choice->distance);
+}
+
+static void refuse(lookup *look, const spc__choice *choice, const char *why)
+{
+    spc__log_printf(&look->ctx->log, SPC_LOG_INFO,
+                    "a record of '%s' cannot serve '%s': %s",
+                    choice->trial.template_name, look->layer, why);
+    if (look->refused[0] == '\0')
+        snprintf(look->refused, sizeof(look->refused), "%.199s", why);
+}
+
+/* The template, if it still knows and permits the record's configuration. */
+static spc_status permit(lookup *look, const spc__trial *trial)
+{
+    spc_ctx *ctx = look->ctx;
+    spc__library *library;
+    spc__template *tpl;
+    spc_status status;
+
+    if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status;
+    if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
+        return spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+                         "template '%s' is no longer there",
+                         trial->template_name);
+    if (!spc__ctx_serves(ctx, tpl))
+        return spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+                         "template '%s' is for %s", trial->template_name,
+                         spc__template_device(tpl));
+    status =
+        spc__template_accepts(tpl, &look->problem, &ctx->target, &ctx->error);
+    if (status == SPC_OK)
+        status = spc__template_check(tpl, &look->problem, &ctx->target,
+                                     &trial->config, &ctx->error);
+    return status;
+}
+
+static bool same_layer(const lookup *look, const spc__choice *choice)
+{
+    return strcmp(choice->key.target, look->key.target) == 0 &&
+           spc__attrs_equal(&choice->key.layer, &look->key.layer);
+}
+
+/* Code does not depend on the scene: a record of the same layer brings its
+ * own, which needs neither Lua nor a compiler. Others, and those whose code is
+ * stale or gone, are a configuration to be tried. */
+static spc_status try_choice(lookup *look, const spc__choice *choice)
+{
+    spc_ctx *ctx = look->ctx;
+    const spc__trial *trial = &choice->trial;
+    spc__code *code = &look->out->code;
+    spc_status status = SPC_ENOTFOUND;
+
+    if (same_layer(look, choice))
+        status = spc__ctx_recorded(code, ctx, trial);
+    if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
+        status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
+                               &trial->config, look->flags);
+    if (status == SPC_OK && look->deterministic &&
+        spc__attrs_number(&code->launch, "atomics", 0) != 0)
+        status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+                           "its sums depend on the order of arrival");
+    if (status != SPC_OK) {
+        refuse(look, choice, ctx->error.text);
+        return status;
+    }
+    look->out->origin = choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
+                        : choice->match == SPC__MATCH_BUCKET
+                            ? SPC_ORIGIN_BUCKET
+                            : SPC_ORIGIN_NEAREST;
+    set_config(look->out, trial->template_name, &trial->config);
+    explain_record(look, choice);
+    return SPC_OK;
+}
+
+/* Tries `capacity` records, skipping those that were tried before. */
+static spc_status try_choices(lookup *look, int capacity, int tried)
+{
+    spc__choice *choices = malloc((size_t)capacity * sizeof(*choices));
+    spc_status status = SPC_ENOTFOUND;
+    spc_error error = {0};
+    int count = 0;
+
+    if (choices == NULL)
+        return SPC_ENOTFOUND;
+    if (spc__cache_find_choices(look->ctx->cache, &look->key, choices, capacity,
+                                &count, &error) != SPC_OK)
+        spc__log_printf(&look->ctx->log, SPC_LOG_WARNING,
+                        "the database does not answer fully: %s", error.text);
+    for (int i = tried; i < count && status != SPC_OK; i++)
+        status = try_choice(look, &choices[i]);
+    free(choices);
+    return status;
+}
+
+/* An exact hit is one quick question; only what is not one scans. */
+static spc_status from_database(lookup *look)
+{
+    if (look->ctx->cache == NULL || look->flags & SPC_PLAN_ESTIMATE)
+        return SPC_ENOTFOUND;
+    if (try_choices(look, 1, 0) == SPC_OK)
+        return SPC_OK;
+    return try_choices(look, MOST_CHOICES, 1);
+}
+
+/* ---- defaults
+ * ------------------------------------------------------------------------ */
+
+/* A template that takes the problem, with its default's launch geometry. */
+typedef struct fallback {
+    spc__template *tpl;
+    spc__attrs config;
+    int64_t preference;
+} fallback;
+
+static int by_preference(const void *a, const void *b)
+{
+    const fallback *first = a, *second = b;
+    if (first->preference != second->preference)
+        return first->preference > second->preference ? -1 : 1;
+    return strcmp(spc__template_name(first->tpl),
+                  spc__template_name(second->tpl));
+}
+
+/* SPC_EUNSUPPORTED and the template's own reason if it does not take it. */
+static spc_status question(fallback *out, lookup *look, spc__template *tpl,
+                           spc_error *error)
+{
+    const spc__attrs *target = &look->ctx->target;
+    spc__attrs launch = {0};
+    spc_status status;
+
+    out->tpl = tpl;
+    if ((status = spc__template_accepts(tpl, &look->problem, target, error)) !=
+            SPC_OK ||
+        (status = spc__template_default(&out->config, tpl, &look->problem,
+                                        target, error)) != SPC_OK ||
+        (status = spc__template_launch(&launch, tpl, &look->problem, target,
+                                       &out->config, error)) != SPC_OK)
+        return status;
+    if (look->deterministic && spc__attrs_number(&launch, "atomics", 0) != 0)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "its sums depend on the order of arrival");
+    out->preference = spc__attrs_number(&launch, "preference", 0);
+    return SPC_OK;
+}
+
+/* The templates that take the problem, best first; `why` collects the reasons
+ * of the others. */
+static int collect(fallback *out, lookup *look, spc__library *library,
+                   spc__buf *why)
+{
+    spc_error error = {0};
+    int count = 0;
+
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        if (strcmp(spc__template_role(tpl), "conv") != 0 ||
+            !spc__ctx_serves(look->ctx, tpl) || count == MOST_TEMPLATES)
+            continue;
+        if (question(&out[count], look, tpl, &error) == SPC_OK)
+            count++;
+        else
+            spc__buf_printf(why, "%s'%s': %s", why->length > 0 ? "; " : "",
+                            spc__template_name(tpl), error.text);
+    }
+    qsort(out, (size_t)count, sizeof(out[0]), by_preference);
+    return count;
+}
+
+static void explain_default(lookup *look, const char *template_name)
+{
+    const char *why = "the database has no record near this problem";
+
+    if (look->flags & SPC_PLAN_ESTIMATE)
+        why = "an estimate was asked for";
+    else if (look->ctx->cache == NULL)
+        why = "there is no database";
+    else if (look->refused[0] != '\0')
+        why = look->refused;
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "the default of '%s', untuned: %s", template_name, why);
+}
+
+/* A default whose kernel cannot be had is no reason to fail while another
+ * template takes the problem too. */
+static spc_status try_defaults(lookup *look, const fallback *all, int count)
+{
+    spc_ctx *ctx = look->ctx;
+    spc_status status = SPC_ENOTFOUND;
+
+    for (int i = 0; i < count; i++) {
+        const char *name = spc__template_name(all[i].tpl);
+        status = spc__ctx_code(&look->out->code, ctx, name, &look->problem,
+                               NULL, look->flags);
+        if (status == SPC_OK) {
+            look->out->origin = SPC_ORIGIN_DEFAULT;
+            set_config(look->out, name, &all[i].config);
+            explain_default(look, name);
+            return SPC_OK;
+        }
+        if (i + 1 < count)
+            spc__log_printf(&ctx->log, SPC_LOG_INFO,
+                            "the default of '%s' cannot be had: %s", name,
+                            ctx->error.text);
+    }
+    return status;
+}
+
+static spc_status from_defaults(lookup *look)
+{
+    spc_ctx *ctx = look->ctx;
+    spc__library *library;
+    spc__buf why = SPC__BUF_INIT;
+    fallback *all = NULL;
+    spc_status status = spc__ctx_library(&library, ctx);
+
+    if (status != SPC_OK)
+        return status;
+    if ((all = malloc(MOST_TEMPLATES * sizeof(*all))) == NULL)
+        return spc__fail_memory(&ctx->error, MOST_TEMPLATES * sizeof(*all));
+    int count = collect(all, look, library, &why);
+    if (count > 0)
+        status = try_defaults(look, all, count);
+    else
+        status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+                           "no template serves '%s' on %s: %s", look->layer,
+                           ctx->info.id,
+                           why.length > 0 ? spc__buf_text(&why)
+                                          : "there is none for this device");
+    if (status == SPC_ENOTFOUND && look->flags & SPC_PLAN_CACHED_ONLY)
+        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+                           "no compiled code for '%s' on %s (%s) in the "
+                           "database, and compiling was not permitted: tune "
+                           "the layer first, or permit it",
+                           look->layer, ctx->info.name, ctx->info.target);
+    spc__buf_release(&why);
+    free(all);
+    return status;
+}
+
+/* ---- entry
+ * ------------------------------------------------------------------------------
+ */
+
+static void count(spc_stats *stats, spc_origin origin)
+{
+    if (origin == SPC_ORIGIN_EXACT)
+        stats->hits++;
+    else if (origin == SPC_ORIGIN_DEFAULT)
+        stats->misses++;
+    else
+        stats->near_hits++;
+}
+
+spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
+                       int64_t rows, double density, unsigned flags)
+{
+    lookup look = {.out = out,
+                   .ctx = ctx,
+                   .flags = flags,
+                   .deterministic = conv->deterministic};
+    spc_status status;
+
+    ctx->stats.lookups++;
+    spc_conv_format(look.layer, sizeof(look.layer), conv);
+    spc__conv_key(&look.key, ctx, conv, rows, density);
+    spc__conv_attrs(&look.problem, conv);
+    status = from_database(&look);
+    if (status != SPC_OK)
+        status = from_defaults(&look);
+    if (status == SPC_OK)
+        count(&ctx->stats, out->origin);
+    return status;
+}

@@ -1,0 +1,28 @@
+/*
+ * lookup.h - which kernel serves a layer: the record of the database that is
+ * nearest to it, or a template's default.
+ */
+#ifndef SPC_RUNTIME_LOOKUP_H
+#define SPC_RUNTIME_LOOKUP_H
+
+#include "ctx.h"
+
+typedef struct spc__pick {
+    spc__code code;
+    spc_origin origin;
+    char template_name[32];
+    char config[256];
+    char reason[320]; /* one sentence: which record, how far, why */
+} spc__pick;
+
+/*
+ * Picks and loads the kernel for `conv` on a map of `rows` rows and this
+ * density, in the order that spc_plan_create documents, and counts it in the
+ * context's statistics. Records that cannot serve (their template changed and
+ * now refuses them, their code is gone and cannot be made) are passed over and
+ * logged.
+ */
+spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
+                       int64_t rows, double density, unsigned flags);
+
+#endif

@@ -1,0 +1,395 @@
+/* plan.c - a layer bound to one loaded kernel: made once, then only run. */
+#include "plan.h"
+
+#include "error.h"
+#include "lookup.h"
+#include "map.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Packing kernels are written for blocks of this many threads. */
+enum { PACK_BLOCK = 256 };
+
+struct spc_plan {
+    spc_ctx *ctx; /* the device, and where a failure is told */
+    spc_conv conv;
+    spc__geometry geometry;
+    spc__kernel *run;
+    spc__kernel *pack;
+    spc_origin origin;
+    char template_name[32];
+    char config[256];
+    char reason[320];
+};
+
+/* ---- launch geometry
+ * ------------------------------------------------------------ */
+
+/* A number of the launch attrs within [low, high]; a template that says
+ * something else is a mistake in the template. */
+static spc_status read_number(int64_t *out, const spc__attrs *launch,
+                              const char *name, int64_t otherwise, int64_t low,
+                              int64_t high, spc_error *error)
+{
+    *out = spc__attrs_number(launch, name, otherwise);
+    if (*out >= low && *out <= high)
+        return SPC_OK;
+    return spc__fail(error, SPC_ETEMPLATE,
+                     "its launch geometry has %s=%lld: %lld to %lld is right",
+                     name, (long long)*out, (long long)low, (long long)high);
+}
+
+static spc_status read_order(char out[8], const spc__attrs *launch,
+                             spc_error *error)
+{
+    const char *order = spc__attrs_text(launch, "order", "none");
+    if (strcmp(order, "none") != 0 && strcmp(order, "gray") != 0)
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "its launch geometry has order=%s: none or gray is "
+                         "right",
+                         order);
+    snprintf(out, 8, "%s", order);
+    return SPC_OK;
+}
+
+/* The words of templates/README.md, but for those of persistent grids. */
+static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
+                                spc_error *error)
+{
+    int64_t block, grid_y, tile_rows, per_block, clear, pdl;
+    int64_t shared, packed, work, row_work;
+    const struct {
+        int64_t *to;
+        const char *name;
+        int64_t otherwise, low, high;
+    } numbers[] = {
+        {&block, "block", 0, 1, 1024},
+        {&shared, "shared", 0, 0, INT_MAX},
+        {&tile_rows, "tile_rows", 0, 1, INT_MAX},
+        {&per_block, "tiles_per_block", 1, 1, INT_MAX},
+        {&grid_y, "grid_y", 1, 1, 65535},
+        {&packed, "packed_bytes", 0, 1, INT64_MAX},
+        {&out->pack_threads, "pack_threads", 0, 1, INT64_MAX},
+        {&work, "workspace_bytes", 0, 0, INT64_MAX},
+        {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
+        {&clear, "clear", 0, 0, 1},
+        {&pdl, "pdl", 0, 0, 1},
+    };
+    spc_status status = read_order(out->order, launch, error);
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (status == SPC_OK)
+            status = read_number(numbers[i].to, launch, numbers[i].name,
+                                 numbers[i].otherwise, numbers[i].low,
+                                 numbers[i].high, error);
+    if (status != SPC_OK)
+        return status;
+    out->block = (unsigned)block;
+    out->shared_bytes = (size_t)shared;
+    out->tile_rows = (int)tile_rows;
+    out->tiles_per_block = (int)per_block;
+    out->grid_y = (unsigned)grid_y;
+    out->packed_bytes = (size_t)packed;
+    out->workspace_bytes = (size_t)work;
+    out->workspace_row_bytes = (size_t)row_work;
+    out->clear = clear != 0;
+    out->pdl = pdl != 0;
+    out->persistent = 0;
+    return SPC_OK;
+}
+
+/* More blocks than are resident would wait for the first ones to end, which is
+ * what a persistent grid is there to avoid. */
+static spc_status read_grid(spc_plan *plan, const spc__attrs *launch,
+                            spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    const char *grid = spc__attrs_text(launch, "grid", "tiles");
+    spc__geometry *geometry = &plan->geometry;
+    int wanted = (int)spc__attrs_number(launch, "blocks_per_sm", 0);
+    int processors = plan->ctx->info.multiprocessors;
+
+    if (strcmp(grid, "tiles") == 0)
+        return SPC_OK;
+    if (strcmp(grid, "persistent") != 0)
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "its launch geometry has grid=%s: tiles or "
+                         "persistent is right",
+                         grid);
+    int resident = ops->occupancy(plan->ctx->device, plan->run, geometry->block,
+                                  geometry->shared_bytes);
+    if (resident > 0 && (wanted <= 0 || wanted > resident))
+        wanted = resident;
+    if (wanted <= 0)
+        wanted = 1;
+    geometry->persistent =
+        (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
+    return SPC_OK;
+}
+
+/* ---- making
+ * -----------------------------------------------------------------------------
+ */
+
+static spc_status get_kernels(spc_plan *plan, const spc__code *code)
+{
+    spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
+                                        plan->geometry.shared_bytes);
+    if (status == SPC_OK)
+        status = spc__ctx_kernel(&plan->pack, plan->ctx, code, "spc_pack", 0);
+    return status;
+}
+
+spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
+                                 const spc_conv *conv, const spc__code *code,
+                                 const char *template_name, const char *config)
+{
+    spc_plan *plan = calloc(1, sizeof(*plan));
+    spc_status status;
+
+    *out = NULL;
+    if (plan == NULL)
+        return spc__fail_memory(&ctx->error, sizeof(*plan));
+    plan->ctx = ctx;
+    plan->conv = *conv;
+    plan->origin = SPC_ORIGIN_DEFAULT;
+    snprintf(plan->template_name, sizeof(plan->template_name), "%s",
+             template_name);
+    snprintf(plan->config, sizeof(plan->config), "%s", config);
+    if ((status = read_geometry(&plan->geometry, &code->launch, &ctx->error)) !=
+            SPC_OK ||
+        (status = get_kernels(plan, code)) != SPC_OK ||
+        (status = read_grid(plan, &code->launch, &ctx->error)) != SPC_OK) {
+        spc_plan_free(plan);
+        return spc__fail_prefix(
+            &ctx->error, "cannot use '%s' (%s): ", template_name, config);
+    }
+    *out = plan;
+    return SPC_OK;
+}
+
+spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
+                           spc_map *map, unsigned flags)
+{
+    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
+    spc_plan *plan = NULL;
+    spc__pick pick;
+    spc_status status;
+
+    *out = NULL;
+    if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
+        return status;
+    if (map == NULL || flags & ~known)
+        return spc__fail(&ctx->error, SPC_EINVAL,
+                         map == NULL ? "a plan needs a map"
+                                     : "unknown plan flags: SPC_PLAN_* of "
+                                       "spc.h are right");
+    status = spc__lookup(&pick, ctx, conv, spc_map_rows(map),
+                         spc_map_density(map), flags);
+    if (status == SPC_OK)
+        status = spc__plan_create_from(&plan, ctx, conv, &pick.code,
+                                       pick.template_name, pick.config);
+    if (status == SPC_OK) {
+        plan->origin = pick.origin;
+        memcpy(plan->reason, pick.reason, sizeof(plan->reason));
+        status = spc_map_prepare(map, plan, NULL);
+    }
+    if (status == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_plan_free(plan);
+    return status;
+}
+
+void spc_plan_free(spc_plan *plan)
+{
+    free(plan); /* the kernels belong to the context's modules */
+}
+
+/* ---- questions
+ * -----------------------------------------------------------------------------
+ */
+
+spc_origin spc_plan_origin(const spc_plan *plan)
+{
+    return plan->origin;
+}
+
+const char *spc_plan_reason(const spc_plan *plan)
+{
+    return plan->reason;
+}
+
+const char *spc_plan_template(const spc_plan *plan)
+{
+    return plan->template_name;
+}
+
+const char *spc_plan_config(const spc_plan *plan)
+{
+    return plan->config;
+}
+
+const spc__geometry *spc__plan_geometry(const spc_plan *plan)
+{
+    return &plan->geometry;
+}
+
+size_t spc_plan_weights_bytes(const spc_plan *plan)
+{
+    return plan->geometry.packed_bytes;
+}
+
+size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+{
+    const spc__geometry *geometry = &plan->geometry;
+    size_t padded = ((size_t)spc_map_rows(map) + SPC_ROW_PAD - 1) /
+                    SPC_ROW_PAD * SPC_ROW_PAD;
+
+    return geometry->workspace_bytes + padded * geometry->workspace_row_bytes;
+}
+
+spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
+{
+    return spc__map_prepare(map, plan->geometry.order, plan->geometry.tile_rows,
+                            stream);
+}
+
+/* ---- the execute path: no allocation, no synchronisation, no file
+ * ---------------------------- */
+
+/* Keeps the sentence; the plan may be failing on several threads at once. */
+static spc_status tell(const spc_plan *plan, spc_error *error)
+{
+    spc__fail_prefix(error, "'%s': ", plan->template_name);
+    return spc__ctx_fail(plan->ctx, error);
+}
+
+static spc_status check_buffer(const char *name, const void *memory,
+                               uintptr_t alignment, spc_error *error)
+{
+    if (memory == NULL)
+        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
+    if ((uintptr_t)memory % alignment != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "buffer `%s` is at %p: it must be %d-byte aligned",
+                         name, memory, (int)alignment);
+    return SPC_OK;
+}
+
+spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
+                                 const void *weights, spc_weights_layout layout,
+                                 void *stream)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    long long cin = plan->conv.cin, cout = plan->conv.cout;
+    long long offsets = spc__conv_offsets(&plan->conv);
+    spc_pack_args args = {weights, packed, cin, 1, offsets * cin};
+    spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};
+    spc_error error = {0};
+    spc_status status;
+
+    if (layout == SPC_RSCK) {
+        args.stride_k = cin * cout;
+        args.stride_in = cout;
+        args.stride_out = 1;
+    }
+    launch.grid_x =
+        (unsigned)((plan->geometry.pack_threads + PACK_BLOCK - 1) / PACK_BLOCK);
+    if (layout != SPC_KRSC && layout != SPC_RSCK)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "weights layout %d is unknown: SPC_KRSC or "
+                           "SPC_RSCK is right",
+                           (int)layout);
+    else if ((status = check_buffer("weights", weights, 1, &error)) == SPC_OK &&
+             (status = check_buffer("packed", packed, 256, &error)) == SPC_OK)
+        status = ops->launch(plan->ctx->device, plan->pack, &launch, &args,
+                             sizeof(args), stream, &error);
+    return status == SPC_OK ? SPC_OK : tell(plan, &error);
+}
+
+static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
+                                const spc_buffers *buffers, spc_error *error)
+{
+    spc_status status;
+
+    if ((status = check_buffer("in", buffers->in, 16, error)) != SPC_OK ||
+        (status = check_buffer("out", buffers->out, 16, error)) != SPC_OK ||
+        (status = check_buffer("weights", buffers->weights, 256, error)) !=
+            SPC_OK)
+        return status;
+    if (plan->conv.bias &&
+        (status = check_buffer("bias", buffers->bias, 4, error)) != SPC_OK)
+        return status;
+    if (spc_plan_workspace_bytes(plan, map) > 0)
+        return check_buffer("workspace", buffers->workspace, 256, error);
+    return SPC_OK;
+}
+
+static unsigned grid_of(const spc__geometry *geometry, int tiles)
+{
+    unsigned per_block = (unsigned)geometry->tiles_per_block;
+    unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
+
+    if (geometry->persistent > 0 && geometry->persistent < blocks)
+        return geometry->persistent;
+    return blocks;
+}
+
+static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
+                          void *stream, spc_error *error)
+{
+    spc__device *device = plan->ctx->device;
+    const spc__device_ops *ops = spc__device_ops_of(device);
+    const spc__geometry *geometry = &plan->geometry;
+    spc__launch launch = {
+        .grid_x = grid_of(geometry, args->map.tiles),
+        .grid_y = geometry->grid_y,
+        .block = geometry->block,
+        .shared_bytes = geometry->shared_bytes,
+        .pdl = geometry->pdl,
+    };
+
+    if (geometry->clear) {
+        size_t bytes = (size_t)args->map.rows * (size_t)plan->conv.cout *
+                       spc__conv_element_bytes(&plan->conv);
+        spc_status status =
+            ops->fill(device, args->out, 0, bytes, stream, error);
+        if (status != SPC_OK)
+            return status;
+    }
+    return ops->launch(device, plan->run, &launch, args, sizeof(*args), stream,
+                       error);
+}
+
+spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
+                            const spc_buffers *buffers, void *stream)
+{
+    const spc__geometry *geometry = &plan->geometry;
+    spc_conv_args args;
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
+        status = spc__fail(&error, SPC_ESTATE,
+                           "the map is not prepared for this plan: call "
+                           "spc_map_prepare first");
+    else if (args.map.rows == 0) /* buffers of no rows may well be NULL */
+        return SPC_OK;
+    else if (args.map.offsets != spc__conv_offsets(&plan->conv))
+        status = spc__fail(&error, SPC_EINVAL,
+                           "the map has %d offsets and the layer %d",
+                           args.map.offsets, spc__conv_offsets(&plan->conv));
+    else if ((status = check_buffers(plan, map, buffers, &error)) == SPC_OK) {
+        args.in = buffers->in;
+        args.out = buffers->out;
+        args.weights = buffers->weights;
+        args.bias = plan->conv.bias ? buffers->bias : NULL;
+        args.workspace = buffers->workspace;
+        status = enqueue(plan, &args, stream, &error);
+    }
+    return status == SPC_OK ? SPC_OK : tell(plan, &error);
+}

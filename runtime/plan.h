@@ -1,0 +1,35 @@
+/* plan.h - what a plan tells the rest of the library. */
+#ifndef SPC_RUNTIME_PLAN_H
+#define SPC_RUNTIME_PLAN_H
+
+#include "ctx.h"
+#include "spc_abi.h"
+
+/* Launch geometry (templates/README.md), read once. */
+typedef struct spc__geometry {
+    char order[8]; /* row order: "none" or "gray" */
+    unsigned block;
+    unsigned grid_y;
+    unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
+    int tile_rows;
+    int tiles_per_block;
+    size_t shared_bytes;
+    size_t packed_bytes;
+    int64_t pack_threads;
+    size_t workspace_bytes;
+    size_t workspace_row_bytes;
+    bool clear;
+    bool pdl;
+} spc__geometry;
+
+/*
+ * Makes a plan from code that is already there (the tuner's way in). The map is
+ * not prepared. `origin` is SPC_ORIGIN_DEFAULT and the reason empty.
+ */
+spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
+                                 const spc_conv *conv, const spc__code *code,
+                                 const char *template_name, const char *config);
+
+const spc__geometry *spc__plan_geometry(const spc_plan *plan);
+
+#endif
