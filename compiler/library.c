@@ -320,10 +320,24 @@ spc__template *spc__library_find(spc__library *library, const char *name)
     return NULL;
 }
 
-const char *spc__library_header(const spc__library *library, const char *name)
+static const spc__header *find_header(const spc__library *library,
+                                      const char *name)
 {
     for (int i = 0; i < library->header_count; i++)
         if (strcmp(library->headers[i].name, name) == 0)
-            return library->headers[i].text;
+            return &library->headers[i];
     return NULL;
+}
+
+const char *spc__library_header(const spc__library *library, const char *name)
+{
+    const spc__header *header = find_header(library, name);
+    return header != NULL ? header->text : NULL;
+}
+
+const char *spc__library_header_name(const spc__library *library,
+                                     const char *name)
+{
+    const spc__header *header = find_header(library, name);
+    return header != NULL ? header->name : NULL;
 }

@@ -116,12 +116,6 @@ static void call_part(lua_State *L, const char *name, int config)
 
 /* ---- accepts, default ---------------------------------------------------- */
 
-static const char *name_of(lua_State *L)
-{
-    const spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
-    return question->tpl->name;
-}
-
 bool spc__session_accepts(lua_State *L, spc_error *why)
 {
     push_part(L, "accepts");
@@ -130,12 +124,22 @@ bool spc__session_accepts(lua_State *L, spc_error *why)
     lua_call(L, 2, 2);
     bool accepted = lua_toboolean(L, -2);
     if (!accepted)
-        spc__fail(why, SPC_EUNSUPPORTED, "'%s' does not take the problem: %s",
-                  name_of(L),
+        spc__fail(why, SPC_EUNSUPPORTED, "%s",
                   lua_isstring(L, -1) ? lua_tostring(L, -1)
                                       : "it gives no reason");
     lua_pop(L, 2);
     return accepted;
+}
+
+/* The same for a single question, whose answer must say who gives it. */
+static bool accepts(lua_State *L, spc__question *question)
+{
+    if (spc__session_accepts(L, question->error))
+        return true;
+    question->status = SPC_EUNSUPPORTED;
+    spc__fail_prefix(question->error,
+                     "'%s' does not take the problem: ", question->tpl->name);
+    return false;
 }
 
 void spc__session_default(lua_State *L, const spc__domains *domains,
@@ -254,8 +258,7 @@ static bool admit(lua_State *L, spc__question *question, spc__attrs *config,
 static int ask_accepts(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
-    if (!spc__session_accepts(L, question->error))
-        question->status = SPC_EUNSUPPORTED;
+    accepts(L, question);
     return 0;
 }
 
@@ -291,6 +294,7 @@ static int ask_target(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
     int64_t sm = spc__attrs_number(question->target, "sm", 0);
+    const char *native = spc__attrs_text(question->target, "target", NULL);
 
     if (push_part(L, "target")) {
         lua_pushvalue(L, SPC__AT_TARGET);
@@ -299,6 +303,8 @@ static int ask_target(lua_State *L)
             luaL_error(L, "target must return a text, not a %s",
                        luaL_typename(L, -1));
         spc__buf_puts(question->text, lua_tostring(L, -1));
+    } else if (native != NULL) {
+        spc__buf_puts(question->text, native);
     } else if (strcmp(question->tpl->device, "cuda") == 0 && sm > 0) {
         spc__buf_printf(question->text, "sm_%lld", (long long)sm);
     }
@@ -397,11 +403,7 @@ static int ask_render(lua_State *L)
     spc__template *tpl = question->tpl;
     spc__attrs config, launch;
 
-    if (!spc__session_accepts(L, question->error)) {
-        question->status = SPC_EUNSUPPORTED;
-        return 0;
-    }
-    if (!admit(L, question, &config, &launch))
+    if (!accepts(L, question) || !admit(L, question, &config, &launch))
         return 0;
     set_globals(L, &config, &launch);
     put_banner(question->text, tpl, question->problem, &config);

@@ -45,6 +45,10 @@ spc__template *spc__library_find(spc__library *library, const char *name);
  * directory, like the templates. Lives as long as the library. */
 const char *spc__library_header(const spc__library *library, const char *name);
 
+/* Its own copy of that name, or NULL. */
+const char *spc__library_header_name(const spc__library *library,
+                                     const char *name);
+
 const char *spc__template_name(const spc__template *tpl);
 const char *spc__template_role(const spc__template *tpl);    /* "conv", "map" */
 const char *spc__template_device(const spc__template *tpl);  /* "cuda", "cpu" */
@@ -75,7 +79,8 @@ spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
                                 const spc__attrs *config, spc_error *error);
 
 /* Appends the target it wants to be compiled for: its own wish ("sm_90a"), else
- * "sm_" and target.sm for a cuda template, nothing for a cpu template. */
+ * target.target, else "sm_" and target.sm for a cuda template, nothing for a
+ * cpu template. */
 spc_status spc__template_target(spc__buf *out, spc__template *tpl,
                                 const spc__attrs *target, spc_error *error);
 

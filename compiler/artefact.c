@@ -1,0 +1,220 @@
+/* artefact.c - what all compilers have in common. */
+#include "artefact.h"
+
+#include "backend.h"
+#include "clock.h"
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- included headers ---------------------------------------------------- */
+
+static bool is_collected(const spc__includes *includes, const char *text)
+{
+    for (int i = 0; i < includes->count; i++)
+        if (includes->texts[i] == text)
+            return true;
+    return false;
+}
+
+/* The file that a line includes, if it does: `# include "name"`. */
+static bool read_include(char *name, size_t size, const char *line)
+{
+    line += strspn(line, " \t");
+    if (*line++ != '#')
+        return false;
+    line += strspn(line, " \t");
+    if (strncmp(line, "include", 7) != 0)
+        return false;
+    line += 7 + strspn(line + 7, " \t");
+    if (*line != '"' && *line != '<')
+        return false;
+    size_t length = strcspn(line + 1, "\">\n");
+    if (length >= size)
+        return false;
+    memcpy(name, line + 1, length);
+    name[length] = '\0';
+    return true;
+}
+
+/* Names that the library does not know are left to the compiler. */
+static void collect(spc__includes *out, const char *text,
+                    const spc__library *headers)
+{
+    char name[128];
+
+    for (const char *line = text; line != NULL;
+         line = strchr(line, '\n'), line += line != NULL) {
+        if (!read_include(name, sizeof(name), line))
+            continue;
+        const char *header = spc__library_header(headers, name);
+        if (header == NULL || is_collected(out, header) ||
+            out->count == SPC__MOST_INCLUDES)
+            continue;
+        out->names[out->count] = spc__library_header_name(headers, name);
+        out->texts[out->count++] = header;
+    }
+}
+
+void spc__includes_collect(spc__includes *out, const spc__compile_job *job)
+{
+    out->count = 0;
+    if (job->headers == NULL)
+        return;
+    collect(out, job->source, job->headers);
+    for (int i = 0; i < out->count; i++) /* grows as it goes */
+        collect(out, out->texts[i], job->headers);
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+bool spc__words_split(spc__words *out, const char *first, const char *second)
+{
+    size_t bytes = strlen(first) + strlen(second) + 2;
+
+    *out = (spc__words){0};
+    out->text = malloc(bytes);
+    out->at = malloc((bytes / 2 + 2) * sizeof(out->at[0]));
+    if (out->text == NULL || out->at == NULL) {
+        spc__words_release(out);
+        return false;
+    }
+    snprintf(out->text, bytes, "%s %s", first, second);
+    char *rest = NULL;
+    for (char *word = strtok_r(out->text, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest))
+        out->at[out->count++] = word;
+    out->at[out->count] = NULL;
+    return true;
+}
+
+void spc__words_release(spc__words *words)
+{
+    free(words->text);
+    free(words->at);
+    *words = (spc__words){0};
+}
+
+/* ---- errors -------------------------------------------------------------- */
+
+static bool contains(const char *line, size_t length, const char *word)
+{
+    const char *found = strstr(line, word);
+    return found != NULL && found < line + length;
+}
+
+/* "x.cu.lua(7): error: ...", "x.c.lua:7:3: error: ...", "ptxas x, line 7;
+ * error   : ..." */
+static bool is_error_line(const char *line, size_t length)
+{
+    return contains(line, length, "error:") ||
+           contains(line, length, "error :") ||
+           contains(line, length, "error   :") ||
+           contains(line, length, "undefined reference");
+}
+
+/* The first line that is an error, else the first that is not empty. */
+static const char *find_error(const char *log, size_t *length)
+{
+    const char *otherwise = "";
+    size_t otherwise_length = 0;
+
+    for (const char *line = log; *line != '\0'; line += *line == '\n') {
+        *length = strcspn(line, "\n");
+        if (is_error_line(line, *length))
+            return line;
+        if (otherwise_length == 0 && *length > 0) {
+            otherwise = line;
+            otherwise_length = *length;
+        }
+        line += *length;
+    }
+    *length = otherwise_length;
+    return otherwise;
+}
+
+spc_status spc__fail_compile(const spc__compile_job *job, const char *log,
+                             spc_error *error)
+{
+    size_t length;
+    const char *line = find_error(log, &length);
+
+    return spc__fail(error, SPC_ECOMPILE, "cannot compile '%s'%s%s: %.*s",
+                     job->name, job->target[0] != '\0' ? " for " : "",
+                     job->target, (int)(length > 700 ? 700 : length),
+                     length > 0 ? line : "the compiler does not say why");
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
+                        const spc__compile_job *job, spc__buf *log,
+                        spc_error *error)
+{
+    spc__buf own_log = SPC__BUF_INIT;
+    spc__compile_job complete = *job;
+    uint64_t start = spc__now_ns();
+
+    *out = (spc__artefact){0};
+    complete.name = job->name != NULL ? job->name : "kernel";
+    complete.target = job->target != NULL ? job->target : "";
+    complete.options = job->options != NULL ? job->options : "";
+    spc_status status = compiler->compile(out, compiler, &complete,
+                                          log != NULL ? log : &own_log, error);
+    out->compile_ns = spc__now_ns() - start;
+    snprintf(out->compiler, sizeof(out->compiler), "%s", compiler->identity);
+    if (status != SPC_OK)
+        spc__artefact_release(out);
+    spc__buf_release(&own_log);
+    return status;
+}
+
+void spc__artefact_release(spc__artefact *artefact)
+{
+    if (artefact == NULL)
+        return;
+    free(artefact->code);
+    *artefact = (spc__artefact){0};
+}
+
+void spc__compiler_close(spc__compiler *compiler)
+{
+    if (compiler != NULL)
+        compiler->close(compiler);
+}
+
+const char *spc__compiler_identity(const spc__compiler *compiler)
+{
+    return compiler->identity;
+}
+
+/* ---- the key ------------------------------------------------------------- */
+
+static void put_field(spc__sha256 *sha, const char *text)
+{
+    spc__sha256_field(sha, text != NULL ? text : "",
+                      text != NULL ? strlen(text) : 0);
+}
+
+void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
+                       const spc__compile_job *job)
+{
+    spc__sha256 sha;
+    spc__includes includes;
+    unsigned char digest[SPC__SHA256_BYTES];
+
+    spc__includes_collect(&includes, job);
+    spc__sha256_init(&sha);
+    put_field(&sha, job->source);
+    for (int i = 0; i < includes.count; i++) {
+        put_field(&sha, includes.names[i]);
+        put_field(&sha, includes.texts[i]);
+    }
+    put_field(&sha, compiler->flags);
+    put_field(&sha, job->options);
+    put_field(&sha, compiler->identity);
+    put_field(&sha, job->target);
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}

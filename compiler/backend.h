@@ -1,0 +1,51 @@
+/*
+ * backend.h - what a compiler behind artefact.h implements, and what they
+ * share.
+ */
+#ifndef SPC_COMPILER_BACKEND_H
+#define SPC_COMPILER_BACKEND_H
+
+#include "artefact.h"
+
+struct spc__compiler {
+    spc_status (*compile)(spc__artefact *out, spc__compiler *compiler,
+                          const spc__compile_job *job, spc__buf *log,
+                          spc_error *error);
+    void (*close)(spc__compiler *compiler); /* frees the struct, too */
+    char identity[64];
+    const char *flags; /* those it always passes: part of the key */
+    int limit_seconds; /* of one compilation, where it can be kept */
+};
+
+/* The headers that a source includes, directly or through others, in the
+ * order in which they are first met. Pointers into the library. */
+enum { SPC__MOST_INCLUDES = 64 };
+
+typedef struct spc__includes {
+    const char *names[SPC__MOST_INCLUDES];
+    const char *texts[SPC__MOST_INCLUDES];
+    int count;
+} spc__includes;
+
+void spc__includes_collect(spc__includes *out, const spc__compile_job *job);
+
+/* Space-separated words, each behind the other in one allocation. */
+typedef struct spc__words {
+    char *text;
+    const char **at; /* at[count] is NULL */
+    int count;
+} spc__words;
+
+/* Splits `first`, then `second`; false if out of memory. */
+bool spc__words_split(spc__words *out, const char *first, const char *second);
+void spc__words_release(spc__words *words);
+
+/* As spc__cubin_resources, with the name of the kernel described. */
+spc_status spc__cubin_report(spc__attrs *out, char *kernel, size_t size,
+                             const void *code, size_t bytes, spc_error *error);
+
+/* SPC_ECOMPILE "cannot compile 'NAME' for TARGET: first error of the log". */
+spc_status spc__fail_compile(const spc__compile_job *job, const char *log,
+                             spc_error *error);
+
+#endif

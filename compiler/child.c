@@ -1,0 +1,157 @@
+/*
+ * child.c - a killable child process.
+ *
+ * posix_spawn, because the process that calls may have threads. The child leads
+ * a process group of its own, since a compiler driver starts the real work in
+ * children of its own, and all of them must go.
+ */
+#include "child.h"
+
+#include "clock.h"
+#include "error.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- environment --------------------------------------------------------- */
+
+static bool is_replaced(const char *entry, const char *folder)
+{
+    return strncmp(entry, "LC_ALL=", 7) == 0 ||
+           strncmp(entry, "LANGUAGE=", 9) == 0 ||
+           (folder != NULL && strncmp(entry, "TMPDIR=", 7) == 0);
+}
+
+/* Our environment with LC_ALL=C, because the log is searched for "error:". */
+static char **make_environment(char *temp_dir, const char *folder)
+{
+    static char english[] = "LC_ALL=C";
+    size_t count = 0, kept = 0;
+
+    while (environ != NULL && environ[count] != NULL)
+        count++;
+    char **list = malloc((count + 3) * sizeof(*list));
+    if (list == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!is_replaced(environ[i], folder))
+            list[kept++] = environ[i];
+    list[kept++] = english;
+    if (folder != NULL)
+        list[kept++] = temp_dir;
+    list[kept] = NULL;
+    return list;
+}
+
+/* ---- starting ------------------------------------------------------------ */
+
+static int start(pid_t *out, const char *path, const char *const *arguments,
+                 char **environment, int write_end)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    if (posix_spawn_file_actions_init(&files) != 0)
+        return ENOMEM;
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return ENOMEM;
+    }
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, write_end, 1);
+    posix_spawn_file_actions_adddup2(&files, write_end, 2);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
+                                              POSIX_SPAWN_SETSIGMASK |
+                                              POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    /* The prototype lacks a const; the arguments are not written to. */
+    int failure = posix_spawnp(out, path, &files, &attributes,
+                               (char *const *)arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return failure;
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+/* Reads until all writers are gone; false if the time is up first. */
+static bool drain(spc__buf *output, int fd, uint64_t deadline)
+{
+    char chunk[4096];
+
+    for (;;) {
+        uint64_t now = spc__now_ns();
+        if (now >= deadline)
+            return false;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int ready = poll(&wait, 1, (int)((deadline - now) / 1000000 + 1));
+        if (ready <= 0)
+            continue; /* a signal, or the time is up */
+        ssize_t got = read(fd, chunk, sizeof(chunk));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return true;
+        spc__buf_append(output, chunk, (size_t)got);
+    }
+}
+
+static int reap(pid_t child)
+{
+    int state;
+
+    while (waitpid(child, &state, 0) < 0)
+        if (errno != EINTR)
+            return 0; /* the host ignores SIGCHLD; the output will tell */
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
+spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
+                          const char *const *arguments, const char *folder,
+                          int limit_seconds, spc_error *error)
+{
+    char temp_dir[1024];
+    int pipe_ends[2];
+    pid_t child;
+
+    snprintf(temp_dir, sizeof(temp_dir), "TMPDIR=%s",
+             folder != NULL ? folder : "");
+    if (pipe2(pipe_ends, O_CLOEXEC) != 0)
+        return spc__fail(error, SPC_EIO, "cannot make a pipe: %s",
+                         strerror(errno));
+    char **environment = make_environment(temp_dir, folder);
+    int failure = environment == NULL ? ENOMEM
+                                      : start(&child, path, arguments,
+                                              environment, pipe_ends[1]);
+    free(environment);
+    close(pipe_ends[1]);
+    if (failure != 0) {
+        close(pipe_ends[0]);
+        return spc__fail(error, SPC_EUNSUPPORTED, "cannot run '%s': %s", path,
+                         strerror(failure));
+    }
+    bool ended = drain(output, pipe_ends[0],
+                       spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull);
+    if (!ended)
+        kill(-child, SIGKILL);
+    close(pipe_ends[0]);
+    *exit_code = reap(child);
+    return ended ? SPC_OK
+                 : spc__fail(error, SPC_ETIMEOUT,
+                             "'%s' was killed after %d seconds", path,
+                             limit_seconds);
+}

@@ -1,0 +1,199 @@
+/*
+ * cubin.c - what a kernel uses, read from the ELF file that ptxas wrote.
+ *
+ * Every kernel K has a section .text.K. The section .nv.info holds records of
+ * (format, attribute, size, payload); two attributes matter here, and their
+ * payload is a symbol's number and a value. Static shared memory is the size
+ * of .nv.shared.K. Nothing in the file is trusted: it may come from a
+ * database.
+ */
+#include "artefact.h"
+#include "backend.h"
+#include "error.h"
+#include <elf.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FORMAT_SIZED = 4, /* the record has a payload of `size` bytes */
+    INFO_FRAME_SIZE = 0x11,
+    INFO_REGISTERS = 0x2f,
+};
+
+typedef struct elf {
+    const unsigned char *data;
+    size_t bytes;
+    Elf64_Ehdr header;
+} elf;
+
+typedef struct kernel {
+    const char *name;
+    uint32_t symbol;
+    int64_t registers;
+    int64_t frame_bytes;
+    int64_t shared_bytes;
+    int64_t code_bytes;
+} kernel;
+
+static bool in_file(const elf *file, uint64_t offset, uint64_t bytes)
+{
+    return offset <= file->bytes && bytes <= file->bytes - offset;
+}
+
+static bool read_section(Elf64_Shdr *out, const elf *file, unsigned i)
+{
+    uint64_t offset = file->header.e_shoff + (uint64_t)i * sizeof(*out);
+
+    if (i >= file->header.e_shnum || file->header.e_shoff > file->bytes ||
+        !in_file(file, offset, sizeof(*out)))
+        return false;
+    memcpy(out, file->data + offset, sizeof(*out));
+    return out->sh_type == SHT_NOBITS ||
+           in_file(file, out->sh_offset, out->sh_size);
+}
+
+/* A terminated text of a string table, or NULL. */
+static const char *read_string(const elf *file, unsigned table, uint64_t at)
+{
+    Elf64_Shdr section;
+
+    if (!read_section(&section, file, table) || section.sh_type == SHT_NOBITS ||
+        at >= section.sh_size)
+        return NULL;
+    const char *text = (const char *)file->data + section.sh_offset + at;
+    return memchr(text, '\0', section.sh_size - at) != NULL ? text : NULL;
+}
+
+static const char *section_name(const elf *file, const Elf64_Shdr *section)
+{
+    const char *name =
+        read_string(file, file->header.e_shstrndx, section->sh_name);
+    return name != NULL ? name : "";
+}
+
+static bool find_section(Elf64_Shdr *out, const elf *file, const char *name)
+{
+    for (unsigned i = 0; i < file->header.e_shnum; i++)
+        if (read_section(out, file, i) &&
+            strcmp(section_name(file, out), name) == 0)
+            return true;
+    return false;
+}
+
+/* The number of the symbol that is called `name`; 0 is none. */
+static uint32_t find_symbol(const elf *file, const char *name)
+{
+    Elf64_Shdr table;
+
+    if (!find_section(&table, file, ".symtab") || table.sh_type == SHT_NOBITS)
+        return 0;
+    for (uint64_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); i++) {
+        Elf64_Sym symbol;
+        memcpy(&symbol, file->data + table.sh_offset + i * sizeof(symbol),
+               sizeof(symbol));
+        const char *found = read_string(file, table.sh_link, symbol.st_name);
+        if (found != NULL && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
+            strcmp(found, name) == 0)
+            return (uint32_t)i;
+    }
+    return 0;
+}
+
+static void apply_record(kernel *k, int attribute, const unsigned char *payload)
+{
+    uint32_t words[2];
+
+    memcpy(words, payload, sizeof(words));
+    if (words[0] != k->symbol)
+        return;
+    if (attribute == INFO_REGISTERS)
+        k->registers = words[1];
+    else if (attribute == INFO_FRAME_SIZE)
+        k->frame_bytes = words[1];
+}
+
+static void read_info(const elf *file, kernel *k)
+{
+    Elf64_Shdr section;
+
+    if (!find_section(&section, file, ".nv.info") ||
+        section.sh_type == SHT_NOBITS)
+        return;
+    const unsigned char *p = file->data + section.sh_offset;
+    const unsigned char *end = p + section.sh_size;
+    while (end - p >= 4) {
+        size_t bytes = p[0] == FORMAT_SIZED ? p[2] | (size_t)p[3] << 8 : 0;
+        if ((size_t)(end - p - 4) < bytes)
+            return;
+        if (bytes >= 8)
+            apply_record(k, p[1], p + 4);
+        p += 4 + bytes;
+    }
+}
+
+static void read_kernel(const elf *file, const Elf64_Shdr *text, kernel *out)
+{
+    Elf64_Shdr shared;
+    char name[512];
+
+    out->name = section_name(file, text) + strlen(".text.");
+    out->symbol = find_symbol(file, out->name);
+    out->code_bytes = (int64_t)text->sh_size;
+    read_info(file, out);
+    int length = snprintf(name, sizeof(name), ".nv.shared.%s", out->name);
+    if (length > 0 && (size_t)length < sizeof(name) &&
+        find_section(&shared, file, name))
+        out->shared_bytes = (int64_t)shared.sh_size;
+}
+
+static bool is_cubin(elf *file, const void *code, size_t bytes)
+{
+    *file = (elf){.data = code, .bytes = bytes};
+    if (code == NULL || bytes < sizeof(file->header))
+        return false;
+    memcpy(&file->header, code, sizeof(file->header));
+    return memcmp(file->header.e_ident, ELFMAG, SELFMAG) == 0 &&
+           file->header.e_ident[EI_CLASS] == ELFCLASS64 &&
+           file->header.e_machine == EM_CUDA &&
+           file->header.e_shentsize == sizeof(Elf64_Shdr);
+}
+
+spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
+                             const void *code, size_t bytes, spc_error *error)
+{
+    elf file;
+    kernel best = {0};
+
+    out->count = 0;
+    if (!is_cubin(&file, code, bytes))
+        return spc__fail(error, SPC_EFORMAT, "%zu bytes that are no cubin",
+                         bytes);
+    for (unsigned i = 0; i < file.header.e_shnum; i++) {
+        Elf64_Shdr text;
+        kernel k = {0};
+        if (!read_section(&text, &file, i) ||
+            strncmp(section_name(&file, &text), ".text.", 6) != 0)
+            continue;
+        read_kernel(&file, &text, &k);
+        bool is_conv = strcmp(k.name, "spc_conv") == 0;
+        if (best.name == NULL || is_conv || k.registers > best.registers)
+            best = k;
+        if (is_conv)
+            break;
+    }
+    if (best.name == NULL)
+        return spc__fail(error, SPC_EFORMAT, "a cubin without a kernel");
+    spc__attrs_set_number(out, "registers", best.registers);
+    spc__attrs_set_number(out, "local_bytes", best.frame_bytes);
+    spc__attrs_set_number(out, "static_shared_bytes", best.shared_bytes);
+    spc__attrs_set_number(out, "code_bytes", best.code_bytes);
+    snprintf(name, size, "%s", best.name);
+    return SPC_OK;
+}
+
+spc_status spc__cubin_resources(spc__attrs *out, const void *code, size_t bytes,
+                                spc_error *error)
+{
+    char name[8];
+    return spc__cubin_report(out, name, sizeof(name), code, bytes, error);
+}

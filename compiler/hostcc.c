@@ -1,0 +1,263 @@
+/*
+ * hostcc.c - C source to a shared object through the system's C compiler.
+ *
+ * Source, headers and all that the compiler leaves behind live in a private
+ * folder which goes away with the compilation.
+ */
+#include "backend.h"
+#include "child.h"
+#include "error.h"
+#include "file.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LIMIT_SECONDS = 60, MOST_CODE_BYTES = 1 << 28 };
+
+typedef struct hostcc {
+    spc__compiler base;
+    char path[512];
+} hostcc;
+
+/* ---- the source folder --------------------------------------------------- */
+
+static spc_status write_file(const char *folder, const char *name,
+                             const char *text, spc_error *error)
+{
+    char path[1024];
+    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+    if (length >= (int)sizeof(path))
+        return spc__fail(error, SPC_EIO, "too long a path: '%s'", path);
+    FILE *file = fopen(path, "wxe");
+    if (file == NULL)
+        return spc__fail(error, SPC_EIO, "cannot write '%s'", path);
+    size_t bytes = strlen(text);
+    bool failed = fwrite(text, 1, bytes, file) != bytes;
+    failed |= fclose(file) != 0;
+    return failed ? spc__fail(error, SPC_EIO, "cannot write '%s'", path)
+                  : SPC_OK;
+}
+
+static spc_status write_sources(const char *folder, const char *source,
+                                const spc__compile_job *job, spc_error *error)
+{
+    spc__includes includes;
+    spc_status status = write_file(folder, source, job->source, error);
+
+    spc__includes_collect(&includes, job);
+    for (int i = 0; i < includes.count && status == SPC_OK; i++)
+        status =
+            write_file(folder, includes.names[i], includes.texts[i], error);
+    return status;
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+/* The name a message without a #line will show. */
+static void name_source(char out[64], const char *name)
+{
+    int length = snprintf(out, 48, "%s", name);
+
+    for (int i = 0; i < length && i < 47; i++)
+        if (strchr("/\\\"* ", out[i]) != NULL)
+            out[i] = '_';
+    strcat(out, ".c");
+}
+
+/* Takes the folder's name out of the messages: it differs each time. */
+static void hide_folder(spc__buf *log, size_t start, const char *folder)
+{
+    size_t length = strlen(folder);
+
+    if (log->length == start)
+        return;
+    char *to = log->data + start;
+    for (const char *from = to; *from != '\0';) {
+        if (strncmp(from, folder, length) == 0 && from[length] == '/')
+            from += length + 1;
+        else
+            *to++ = *from++;
+    }
+    *to = '\0';
+    log->length = (size_t)(to - log->data);
+}
+
+static spc_status run(hostcc *cc, const spc__compile_job *job,
+                      const char *folder, const char *source,
+                      const char *object, spc__buf *log, spc_error *error)
+{
+    char paths[2][1024];
+    spc__words fixed = {0}, extra = {0};
+    size_t start = log->length;
+    int code = 0, count = 0;
+
+    snprintf(paths[0], sizeof(paths[0]), "%s/%s", folder, source);
+    snprintf(paths[1], sizeof(paths[1]), "%s/%s", folder, object);
+    bool split = spc__words_split(&fixed, cc->base.flags, "") &&
+                 spc__words_split(&extra, job->target, job->options);
+    const char **arguments =
+        split ? malloc((size_t)(fixed.count + extra.count + 6) *
+                       sizeof(*arguments))
+              : NULL;
+    if (arguments == NULL) {
+        spc__words_release(&fixed);
+        spc__words_release(&extra);
+        return spc__fail_memory(error, strlen(job->options));
+    }
+    arguments[count++] = cc->path;
+    for (int i = 0; i < fixed.count; i++)
+        arguments[count++] = fixed.at[i];
+    for (int i = 0; i < extra.count; i++)
+        arguments[count++] = extra.at[i];
+    arguments[count++] = "-o";
+    arguments[count++] = paths[1];
+    arguments[count++] = paths[0];
+    arguments[count++] = "-lm";
+    arguments[count] = NULL;
+    spc_status status = spc__child_run(&code, log, cc->path, arguments, folder,
+                                       cc->base.limit_seconds, error);
+    hide_folder(log, start, folder);
+    if (status != SPC_OK)
+        spc__fail_prefix(error, "cannot compile '%s': ", job->name);
+    else if (code != 0)
+        status = spc__fail_compile(
+            job, log->length > start ? log->data + start : "", error);
+    free(arguments);
+    spc__words_release(&fixed);
+    spc__words_release(&extra);
+    return status;
+}
+
+static spc_status take_object(spc__artefact *out, const char *folder,
+                              const char *object, spc_error *error)
+{
+    char path[1024];
+    spc__buf code = SPC__BUF_INIT;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, object);
+    spc_status status = spc__file_read(&code, path, MOST_CODE_BYTES, error);
+    if (status == SPC_OK) {
+        out->code_bytes = code.length;
+        out->code = spc__buf_detach(&code);
+        spc__attrs_set_number(&out->resources, "code_bytes",
+                              (int64_t)out->code_bytes);
+        if (out->code == NULL)
+            status = spc__fail_memory(error, out->code_bytes);
+    }
+    spc__buf_release(&code);
+    return status;
+}
+
+static spc_status compile(spc__artefact *out, spc__compiler *compiler,
+                          const spc__compile_job *job, spc__buf *log,
+                          spc_error *error)
+{
+    static const char object[] = "spc_object.so";
+    spc__buf folder = SPC__BUF_INIT;
+    char source[64];
+
+    spc_status status = spc__temp_dir_create(&folder, error);
+    if (status != SPC_OK)
+        goto done;
+    name_source(source, job->name);
+    status = write_sources(folder.data, source, job, error);
+    if (status == SPC_OK)
+        status = run((hostcc *)compiler, job, folder.data, source, object, log,
+                     error);
+    if (status == SPC_OK)
+        status = take_object(out, folder.data, object, error);
+    spc__temp_dir_remove(folder.data);
+done:
+    spc__buf_release(&folder);
+    return status;
+}
+
+/* ---- open and close ------------------------------------------------------ */
+
+static void close_hostcc(spc__compiler *compiler)
+{
+    free(compiler);
+}
+
+/* "gcc 12.2.0" of "cc (Debian 12.2.0-14) 12.2.0", "clang 14.0.6" of "Debian
+ * clang version 14.0.6": two names of one compiler are one compiler. Anything
+ * else keeps its whole first line. */
+static void read_identity(char out[64], const char *text)
+{
+    int length = (int)strcspn(text, "\n");
+    const char *clang = strstr(text, "clang version ");
+    const char *close = strchr(text, ')');
+
+    if (clang != NULL && clang < text + length) {
+        clang += strlen("clang version ");
+        snprintf(out, 64, "clang %.*s", (int)strcspn(clang, " \n-"), clang);
+    } else if (close != NULL && close < text + length && close[1] == ' ') {
+        close += 2;
+        snprintf(out, 64, "gcc %.*s", (int)strcspn(close, " \n"), close);
+    } else {
+        snprintf(out, 64, "%.*s", length, text);
+    }
+}
+
+/* Asks a compiler for its version; SPC_OK if there is one. */
+static spc_status try_compiler(hostcc *cc, const char *path, spc_error *error)
+{
+    spc__buf text = SPC__BUF_INIT;
+    const char *arguments[] = {path, "--version", NULL};
+    int code = 0;
+
+    if (strlen(path) >= sizeof(cc->path))
+        return spc__fail(error, SPC_EUNSUPPORTED, "too long a path: '%s'",
+                         path);
+    spc_status status =
+        spc__child_run(&code, &text, path, arguments, NULL, 10, error);
+    if (status == SPC_OK && (code != 0 || text.length == 0))
+        status = spc__fail(error, SPC_EUNSUPPORTED,
+                           "'%s --version' fails with status %d", path, code);
+    if (status == SPC_OK) {
+        snprintf(cc->path, sizeof(cc->path), "%s", path);
+        read_identity(cc->base.identity, text.data);
+    }
+    spc__buf_release(&text);
+    return status;
+}
+
+static spc_status find_compiler(hostcc *cc, spc_error *error)
+{
+    static const char *const usual[] = {"cc", "gcc", "clang"};
+    const char *named = getenv("SPC_CC");
+
+    if (named != NULL && named[0] != '\0') {
+        if (try_compiler(cc, named, error) == SPC_OK)
+            return SPC_OK;
+        spc__fail_prefix(error, "there is no C compiler as SPC_CC says: ");
+        return SPC_EUNSUPPORTED;
+    }
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+        if (try_compiler(cc, usual[i], NULL) == SPC_OK)
+            return SPC_OK;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "there is no C compiler (cc, gcc, clang) on the path; "
+                     "SPC_CC may name one");
+}
+
+spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
+{
+    *out = NULL;
+    hostcc *cc = calloc(1, sizeof(*cc));
+    if (cc == NULL)
+        return spc__fail_memory(error, sizeof(*cc));
+    spc_status status = find_compiler(cc, error);
+    if (status != SPC_OK) {
+        free(cc);
+        return status;
+    }
+    cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC";
+    cc->base.limit_seconds = LIMIT_SECONDS;
+    cc->base.compile = compile;
+    cc->base.close = close_hostcc;
+    *out = &cc->base;
+    return SPC_OK;
+}
