@@ -1,0 +1,356 @@
+/*
+ * oracle.c - the layer in double precision, the map by hashing, the tolerance.
+ *
+ * Nothing here shares code with a device: what the oracle says must not be
+ * wrong in the way a kernel is.
+ */
+#include "oracle.h"
+
+#include "error.h"
+#include "parallel.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tolerance
+ * --------------------------------------------------------------------- */
+
+/*
+ * A sum of n products in floating point with unit roundoff u, in any order,
+ * is within gamma_n = n u / (1 - n u) times the sum of the absolute products
+ * (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). n
+ * counts one more for the bias and a few for partial sums that are joined. fp32
+ * rounds to nearest, u = 2^-24; the accumulators of tensor cores truncate,
+ * u = 2^-23. tf32 rounds both factors to 11 bits first: (1 + 2^-11)^2 - 1. The
+ * result is rounded to its type in memory, 2^-11 for fp16 with half the
+ * smallest subnormal as the least step. Products that underflow in fp32 lose
+ * up to 2^-126 each.
+ */
+double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
+                      int64_t terms)
+{
+    double n = (double)terms + 8;
+    double u = conv->dtype == SPC_F32 ? 0x1p-24 : 0x1p-23;
+    double gamma = n * u / (1 - n * u);
+    double inputs = conv->dtype == SPC_TF32 ? 0x1p-10 + 0x1p-22 : 0;
+    double error = (gamma + inputs + gamma * inputs) * magnitude + n * 0x1p-126;
+
+    if (conv->dtype != SPC_F16)
+        return error;
+    return error + 0x1p-11 * (fabs(reference) + error) + 0x1p-25;
+}
+
+/* ---- convolution
+ * --------------------------------------------------------------------- */
+
+/* Two lanes exist on every machine; four of them fill the registers. */
+typedef double pair __attribute__((vector_size(16)));
+typedef int64_t bits __attribute__((vector_size(16)));
+
+enum { LANES = 8, TILE = 64 };
+
+typedef struct problem {
+    double *out;
+    double *magnitude; /* or NULL */
+    const int32_t *index;
+    int64_t rows;
+    const float *in;
+    const float *weights; /* KRSC */
+    const float *bias;
+    double *blocked; /* [K][panels][cin][LANES], or NULL: too large */
+    int cin, cout, offsets, panels;
+} problem;
+
+/* Copies the weights of one offset into panels of LANES output channels, the
+ * last one filled with zeros. */
+static void block_weights(void *payload, int64_t k)
+{
+    const problem *p = payload;
+    double *to = p->blocked + k * p->panels * p->cin * LANES;
+
+    for (int panel = 0; panel < p->panels; panel++)
+        for (int ci = 0; ci < p->cin; ci++)
+            for (int lane = 0; lane < LANES; lane++) {
+                int64_t co = (int64_t)panel * LANES + lane;
+                *to++ = co < p->cout
+                            ? p->weights[(co * p->offsets + k) * p->cin + ci]
+                            : 0;
+            }
+}
+
+/* sum[l] = weights[ci][l] * in[ci]: products of floats are exact in double. */
+static void dot_panel(double sum[LANES], const double *weights, const float *in,
+                      int cin)
+{
+    pair s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    for (int ci = 0; ci < cin; ci++) {
+        const pair *w = (const pair *)(weights + (int64_t)ci * LANES);
+        pair x = {in[ci], in[ci]};
+        s0 += w[0] * x;
+        s1 += w[1] * x;
+        s2 += w[2] * x;
+        s3 += w[3] * x;
+    }
+    pair all[4] = {s0, s1, s2, s3};
+    memcpy(sum, all, sizeof(all));
+}
+
+/* The same and, in size[l], the sum of the absolute products. */
+static void dot_panel_and_size(double sum[LANES], double size[LANES],
+                               const double *weights, const float *in, int cin)
+{
+    const bits keep = {INT64_MAX, INT64_MAX};
+    pair s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    pair m0 = {0}, m1 = {0}, m2 = {0}, m3 = {0};
+    for (int ci = 0; ci < cin; ci++) {
+        const pair *w = (const pair *)(weights + (int64_t)ci * LANES);
+        pair x = {in[ci], in[ci]};
+        pair p0 = w[0] * x, p1 = w[1] * x, p2 = w[2] * x, p3 = w[3] * x;
+        s0 += p0;
+        s1 += p1;
+        s2 += p2;
+        s3 += p3;
+        m0 += (pair)((bits)p0 & keep);
+        m1 += (pair)((bits)p1 & keep);
+        m2 += (pair)((bits)p2 & keep);
+        m3 += (pair)((bits)p3 & keep);
+    }
+    pair sums[4] = {s0, s1, s2, s3}, sizes[4] = {m0, m1, m2, m3};
+    memcpy(sum, sums, sizeof(sums));
+    memcpy(size, sizes, sizeof(sizes));
+}
+
+/* Adds one pair, all output channels. */
+static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
+{
+    const float *in = p->in + source * p->cin;
+    for (int panel = 0; panel < p->panels; panel++) {
+        const double *weights =
+            p->blocked + (k * p->panels + panel) * p->cin * LANES;
+        int first = panel * LANES;
+        int lanes = p->cout - first < LANES ? p->cout - first : LANES;
+        int64_t at = row * p->cout + first;
+        double sum[LANES], size[LANES] = {0};
+        if (p->magnitude != NULL)
+            dot_panel_and_size(sum, size, weights, in, p->cin);
+        else
+            dot_panel(sum, weights, in, p->cin);
+        for (int lane = 0; lane < lanes; lane++) {
+            p->out[at + lane] += sum[lane];
+            if (p->magnitude != NULL)
+                p->magnitude[at + lane] += size[lane];
+        }
+    }
+}
+
+/* As add_pair, from the weights as they came: slow, and needs no memory. */
+static void add_pair_slowly(const problem *p, int64_t row, int64_t k,
+                            int64_t source)
+{
+    const float *in = p->in + source * p->cin;
+    for (int64_t co = 0; co < p->cout; co++) {
+        const float *weights = p->weights + (co * p->offsets + k) * p->cin;
+        double sum = 0, size = 0;
+        for (int ci = 0; ci < p->cin; ci++) {
+            sum += (double)weights[ci] * in[ci];
+            size += fabs((double)weights[ci] * in[ci]);
+        }
+        p->out[row * p->cout + co] += sum;
+        if (p->magnitude != NULL)
+            p->magnitude[row * p->cout + co] += size;
+    }
+}
+
+static void start_row(const problem *p, int64_t row)
+{
+    for (int co = 0; co < p->cout; co++) {
+        double bias = p->bias != NULL ? p->bias[co] : 0;
+        p->out[row * p->cout + co] = bias;
+        if (p->magnitude != NULL)
+            p->magnitude[row * p->cout + co] = fabs(bias);
+    }
+}
+
+/* Offset by offset over a few rows, so that its weights stay in the cache. */
+static void run_tile(void *payload, int64_t tile)
+{
+    const problem *p = payload;
+    int64_t first = tile * TILE;
+    int64_t last = first + TILE < p->rows ? first + TILE : p->rows;
+
+    for (int64_t row = first; row < last; row++)
+        start_row(p, row);
+    for (int64_t k = 0; k < p->offsets; k++)
+        for (int64_t row = first; row < last; row++) {
+            int32_t source = p->index[k * p->rows + row];
+            if (source < 0)
+                continue;
+            if (p->blocked != NULL)
+                add_pair(p, row, k, source);
+            else
+                add_pair_slowly(p, row, k, source);
+        }
+}
+
+void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+                const int32_t *index, int64_t rows, const float *in,
+                const float *weights, const float *bias, int threads)
+{
+    problem p = {
+        .out = out,
+        .magnitude = magnitude,
+        .index = index,
+        .rows = rows,
+        .in = in,
+        .weights = weights,
+        .bias = conv->bias ? bias : NULL,
+        .cin = conv->cin,
+        .cout = conv->cout,
+        .offsets = conv->kernel[0] * conv->kernel[1] * conv->kernel[2],
+        .panels = (conv->cout + LANES - 1) / LANES,
+    };
+    size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
+                   LANES * sizeof(double);
+
+    p.blocked = aligned_alloc(64, bytes);
+    if (p.blocked != NULL)
+        spc__parallel_for(p.offsets, threads, block_weights, &p);
+    spc__parallel_for((rows + TILE - 1) / TILE, threads, run_tile, &p);
+    free(p.blocked);
+}
+
+/* ---- the map
+ * ----------------------------------------------------------------------------
+ */
+
+/* Open addressing with linear probing; -1 is an empty slot. */
+typedef struct table {
+    int32_t *slots;
+    uint64_t mask;
+    const int32_t *coords; /* [rows][4] */
+    int64_t rows;
+    const spc_conv *conv;
+    int32_t *index;
+} table;
+
+static uint64_t hash(const int32_t row[4])
+{
+    uint64_t h = 0;
+    for (int i = 0; i < 4; i++) {
+        h = (h ^ (uint32_t)row[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+/* The slot that holds an equal row, or the empty one where it belongs. */
+static uint64_t find_slot(const table *t, const int32_t row[4])
+{
+    uint64_t slot = hash(row) & t->mask;
+    while (t->slots[slot] >= 0 &&
+           memcmp(t->coords + 4 * (int64_t)t->slots[slot], row,
+                  4 * sizeof(*row)) != 0)
+        slot = (slot + 1) & t->mask;
+    return slot;
+}
+
+static spc_status insert_rows(table *t, spc_error *error)
+{
+    for (int64_t row = 0; row < t->rows; row++) {
+        const int32_t *at = t->coords + 4 * row;
+        int32_t *slot = &t->slots[find_slot(t, at)];
+        if (*slot >= 0)
+            return spc__fail(error, SPC_EDUPLICATE,
+                             "rows %d and %lld of the scene are both voxel "
+                             "(%d, %d, %d) of batch %d; every voxel may occur "
+                             "once",
+                             *slot, (long long)row, at[1], at[2], at[3], at[0]);
+        *slot = (int32_t)row;
+    }
+    return SPC_OK;
+}
+
+/* The input row at `row` + `delta`, or -1. */
+static int32_t find_neighbour(const table *t, int64_t row,
+                              const int64_t delta[3])
+{
+    const int32_t *at = t->coords + 4 * row;
+    int32_t wanted[4] = {at[0], 0, 0, 0};
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t value = at[1 + axis] + delta[axis];
+        if (value < INT32_MIN || value > INT32_MAX)
+            return -1;
+        wanted[1 + axis] = (int32_t)value;
+    }
+    return t->slots[find_slot(t, wanted)];
+}
+
+/* One offset of a range of rows. */
+static void map_tile(void *payload, int64_t tile)
+{
+    const table *t = payload;
+    const int *kernel = t->conv->kernel;
+    int64_t offsets = (int64_t)kernel[0] * kernel[1] * kernel[2];
+    int64_t first = tile / offsets * 4096, k = tile % offsets;
+    int64_t last = first + 4096 < t->rows ? first + 4096 : t->rows;
+    int64_t place[3] = {k / kernel[2] / kernel[1], k / kernel[2] % kernel[1],
+                        k % kernel[2]};
+    int64_t delta[3];
+
+    for (int axis = 0; axis < 3; axis++)
+        delta[axis] =
+            t->conv->dilation[axis] * (place[axis] - (kernel[axis] - 1) / 2);
+    for (int64_t row = first; row < last; row++)
+        t->index[k * t->rows + row] = find_neighbour(t, row, delta);
+}
+
+static spc_status check_kernel(const spc_conv *conv, spc_error *error)
+{
+    int64_t offsets = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        if (conv->kernel[axis] < 1 || conv->dilation[axis] < 1)
+            return spc__fail(error, SPC_EINVAL,
+                             "kernel and dilation along %c are %d and %d; "
+                             "both must be at least 1",
+                             "xyz"[axis], conv -> kernel[axis],
+                             conv -> dilation[axis]);
+        offsets *= conv->kernel[axis] > SPC_MAX_OFFSETS ? SPC_MAX_OFFSETS + 1
+                                                        : conv->kernel[axis];
+    }
+    if (offsets > SPC_MAX_OFFSETS)
+        return spc__fail(error, SPC_EINVAL,
+                         "a kernel of %dx%dx%d has more than %d offsets",
+                         conv->kernel[0], conv->kernel[1], conv->kernel[2],
+                         (int)SPC_MAX_OFFSETS);
+    return SPC_OK;
+}
+
+spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
+                          const spc_scene *scene, int threads, spc_error *error)
+{
+    table t = {
+        .mask = 15,
+        .coords = spc_scene_coords(scene),
+        .rows = spc_scene_rows(scene),
+        .conv = conv,
+        .index = index,
+    };
+    spc_status status = check_kernel(conv, error);
+    if (status != SPC_OK)
+        return status;
+
+    while (t.mask < 2 * (uint64_t)t.rows)
+        t.mask = 2 * t.mask + 1;
+    t.slots = malloc((t.mask + 1) * sizeof(*t.slots));
+    if (t.slots == NULL)
+        return spc__fail_memory(error, (t.mask + 1) * sizeof(*t.slots));
+    memset(t.slots, 0xff, (t.mask + 1) * sizeof(*t.slots));
+    if ((status = insert_rows(&t, error)) == SPC_OK) {
+        int64_t offsets =
+            (int64_t)conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+        spc__parallel_for((t.rows + 4095) / 4096 * offsets, threads, map_tile,
+                          &t);
+    }
+    free(t.slots);
+    return status;
+}
