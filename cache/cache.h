@@ -98,13 +98,16 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
                                 const spc__provenance *provenance,
                                 spc_error *error);
 
-/* Names the chosen trial (by template and config; it must have been put) as
- * the winner for key, replacing an older choice. */
+/* Names the chosen trial (by template and config; it must have been put, else
+ * SPC_ENOTFOUND, and be ok, else SPC_EINVAL) as the winner for key, replacing
+ * an older choice. */
 spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
                                  const spc__trial *trial, const char *reason,
                                  const spc__provenance *provenance,
                                  spc_error *error);
 
+/* Stores code under its key, once: an artefact that is there already and
+ * sound is left alone. */
 spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
                                    const char *target, const char *compiler,
                                    const spc__attrs *launch,
@@ -112,8 +115,8 @@ spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
                                    const void *code, size_t bytes,
                                    spc_error *error);
 
-/* SPC_OK, or SPC_ENOTFOUND. *code is the caller's (free()); launch and
- * resources may be NULL. */
+/* SPC_OK, SPC_ENOTFOUND, or SPC_EDB if the only copy is damaged. *code is the
+ * caller's (free()); launch and resources may be NULL. */
 spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
                                    void **code, size_t *bytes,
                                    spc__attrs *launch, spc__attrs *resources,
@@ -123,34 +126,58 @@ typedef enum spc__match {
     SPC__MATCH_NONE,
     SPC__MATCH_EXACT,  /* same layer, bucket of rows and density */
     SPC__MATCH_BUCKET, /* same layer, nearest bucket within one octave */
-    SPC__MATCH_NEAREST /* another bucket or another layer that differs only in
-                          channels; the caller checks constraints */
+    SPC__MATCH_NEAREST /* another bucket, another target, or another layer that
+                          differs only in channels; the caller checks
+                          constraints */
 } spc__match;
+
+/*
+ * The distance of two problems that may stand in for each other, in octaves
+ * weighted by how much they change which configuration is best: channels set
+ * the shape of the tiles, the rows only how many there are, the density how
+ * much of the work of a tile is real. A record made for another target counts
+ * as two octaves of channels away.
+ */
+#define SPC__DISTANCE_ROWS 1.0
+#define SPC__DISTANCE_DENSITY 0.5
+#define SPC__DISTANCE_CHANNELS 2.0 /* cin and cout each */
+#define SPC__DISTANCE_TARGET 4.0
 
 typedef struct spc__choice {
     spc__match match;
     double distance; /* 0 exact; grows with |dlog N|, density, channels */
     spc__problem_key key; /* of the record found */
     spc__trial trial;
+    char reason[128];
+    const char *file; /* the layer it is from; lives as long as the cache */
 } spc__choice;
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by
- * distance. Writes up to `capacity` and their number. Database trouble is an
- * error for the caller to log, never to fail on.
+ * distance. Writes up to `capacity` and their number. One problem found in
+ * several layers is listed once, with the least median; the upper layer wins
+ * ties. Only trials that are ok are listed.
+ *
+ * Database trouble is an error for the caller to log, never to fail on: *count
+ * then tells what the sound layers gave. A capacity of 1 that hits exactly
+ * takes microseconds; more than 1 scans all similar layers, so ask for one
+ * first, and for more where its constraints refuse it.
  */
 spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error);
 
-/* All trials of exactly this problem (same layer text, bucket, device). The
- * array is the caller's (free()). */
+/* All trials of exactly this problem (same layer text, bucket, device, target).
+ * A candidate tried in several layers is listed once, from the uppermost. The
+ * array is the caller's (free()); NULL if there is none. */
 spc_status spc__cache_find_trials(spc__cache *cache,
                                   const spc__problem_key *key, spc__trial **out,
                                   int *count, spc_error *error);
 
-/* Measured facts of a device ("copy_gbps" -> 4300), by device class. */
+/* Measured facts of a device ("copy_gbps" -> 4300), by device class. Facts
+ * put later replace those of the same name and leave the others; an upper
+ * layer's fact hides a lower one's. Get: SPC_ENOTFOUND if there is none. */
 spc_status spc__cache_put_device(spc__cache *cache, const char *device,
                                  const spc__attrs *facts, spc_error *error);
 spc_status spc__cache_get_device(spc__cache *cache, const char *device,
@@ -165,7 +192,8 @@ typedef struct spc__cache_row {
     int trials_ok;
     bool has_choice;
     spc__trial choice;
-    spc__provenance provenance;
+    spc__provenance provenance; /* of the choice, else of the newest trial */
+    char reason[128];           /* of the choice */
 } spc__cache_row;
 
 spc_status spc__cache_each(spc__cache *cache,
@@ -173,6 +201,7 @@ spc_status spc__cache_each(spc__cache *cache,
                                               void *payload),
                            void *payload, spc_error *error);
 
+/* Sums over all layers. */
 typedef struct spc__cache_stats {
     int64_t problems, trials, choices, artefacts, artefact_bytes, file_bytes;
 } spc__cache_stats;
@@ -180,8 +209,12 @@ typedef struct spc__cache_stats {
 spc_status spc__cache_get_stats(spc__cache *cache, spc__cache_stats *out,
                                 spc_error *error);
 
-/* Density classes: pairs per row, rounded to 1/2 octave, as an integer; the
- * bucket of log2 rows likewise. Two scenes in the same buckets are "exact". */
+/*
+ * Classes of rows and of density: log2, rounded to 1/2 octave, in half octaves
+ * (2^17 rows: 34; density 1/4: -4), clamped to +-128. The density stands for
+ * the pairs per row, as one layer has one K. Two scenes in the same buckets are
+ * "exact".
+ */
 int spc__bucket_rows(double log2_rows);
 int spc__bucket_density(double density);
 

@@ -1,0 +1,153 @@
+/*
+ * cache_internal.h - what the files of the cache share and nobody else sees.
+ */
+#ifndef SPC_CACHE_INTERNAL_H
+#define SPC_CACHE_INTERNAL_H
+
+#include "buf.h"
+#include "cache.h"
+#include <sqlite3.h>
+#include <stdbool.h>
+
+enum {
+    SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
+    SPC__SCHEMA_VERSION = 1,
+    SPC__BUSY_MS = 5000
+};
+
+/* Statements kept prepared; statement.c has their text. */
+typedef enum spc__sql {
+    SPC__SQL_BEGIN,
+    SPC__SQL_COMMIT,
+    SPC__SQL_FIND_PROBLEM,
+    SPC__SQL_ADD_PROBLEM,
+    SPC__SQL_FIND_PROVENANCE,
+    SPC__SQL_ADD_PROVENANCE,
+    SPC__SQL_PUT_TRIAL,
+    SPC__SQL_FIND_TRIAL,
+    SPC__SQL_ALL_TRIALS,
+    SPC__SQL_PUT_CHOICE,
+    SPC__SQL_EXACT_CHOICE,
+    SPC__SQL_SIMILAR_CHOICES,
+    SPC__SQL_CHOICE_OF,
+    SPC__SQL_GET_ARTEFACT,
+    SPC__SQL_PUT_ARTEFACT,
+    SPC__SQL_PUT_FACT,
+    SPC__SQL_ALL_FACTS,
+    SPC__SQL_STATS,
+    SPC__SQL_COUNT
+} spc__sql;
+
+/* One file. */
+typedef struct spc__layer {
+    char *path;
+    sqlite3 *db;
+    bool writable;
+    sqlite3_stmt *statements[SPC__SQL_COUNT];
+} spc__layer;
+
+struct spc__cache {
+    spc__layer *layers; /* uppermost first */
+    int count;
+    bool has_user; /* layers[0] is the read-write one */
+    spc__buf layer_text;
+    spc__buf shape_text;
+    spc__buf config_text; /* scratch, so that a hot lookup allocates nothing */
+    spc__buf launch_text;
+    spc__buf resources_text;
+};
+
+/* schema.c */
+
+/* Judges the file at `path` by its first bytes, without SQLite and so without
+ * altering it. *empty: it has no byte, or SQLite must look first. */
+spc_status spc__schema_peek(bool *empty, const char *path, spc_error *error);
+
+/* Judges an open database; *empty: it holds nothing at all. `rc`, if not NULL,
+ * receives SQLite's code of a read that failed. */
+spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
+                             spc_error *error);
+spc_status spc__schema_create(spc__layer *layer, spc_error *error);
+
+/* statement.c */
+
+/* The sentence for SQLite's result `rc` on this layer; `action` is what could
+ * not be done: "write". Always SPC_EDB, but SPC_ENOMEM where memory ran out. */
+spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
+                           spc_error *error);
+
+/* The prepared statement, ready to bind. Give it back with spc__sql_done(). */
+spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
+                                spc__sql id, spc_error *error);
+void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
+
+/* Steps to a row (*row = true) or to the end. */
+spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
+                           const char *action, spc_error *error);
+
+/* Runs a bound statement that gives no rows and hands it back. */
+spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
+                          spc_error *error);
+
+void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text);
+void spc__bind_real(sqlite3_stmt *stmt, int i, double value); /* NaN: NULL */
+double spc__column_real(sqlite3_stmt *stmt, int i);           /* NULL: NaN */
+void spc__column_text(char *out, size_t size, sqlite3_stmt *stmt, int i);
+spc_status spc__column_attrs(spc__attrs *out, const spc__layer *layer,
+                             sqlite3_stmt *stmt, int i, spc_error *error);
+
+/* The layer that takes writes, or the sentence why there is none. */
+spc_status spc__cache_writer(spc__layer **out, spc__cache *cache,
+                             spc_error *error);
+
+/* A write transaction: begin; ...; return end(status), which commits if all
+ * went well and rolls back otherwise. */
+spc_status spc__layer_begin(spc__layer *layer, spc_error *error);
+spc_status spc__layer_end(spc__layer *layer, spc_status status,
+                          spc_error *error);
+
+/* record.c */
+
+/* Columns of the two records as every SELECT names them, and their numbers. */
+#define SPC__KEY_COLUMNS "p.layer, p.device, p.target, t.log2_rows, t.density"
+#define SPC__TRIAL_COLUMNS                                                     \
+    "t.template, t.template_hash, t.config, t.launch, t.resources, "           \
+    "t.artefact, t.status, t.note, t.median_us, t.spread_us, t.cold_us, "      \
+    "t.samples, t.error, t.verified, t.compile_ms"
+enum { SPC__KEY_WIDTH = 5, SPC__TRIAL_WIDTH = 15 };
+
+/* Puts the texts of a key (of a trial, of what goes with code) into the cache's
+ * scratch buffers. */
+spc_status spc__cache_key_text(spc__cache *cache, const spc__problem_key *key,
+                               spc_error *error);
+spc_status spc__cache_trial_text(spc__cache *cache, const spc__trial *trial,
+                                 spc_error *error);
+spc_status spc__cache_code_text(spc__cache *cache, const spc__attrs *launch,
+                                const spc__attrs *resources, spc_error *error);
+
+/* Binds device, layer, target, both buckets as ?1 to ?5 (texts are put). */
+void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
+                   const spc__problem_key *key);
+
+/* The row of the problem of the scratch texts; 0 if there is none. */
+spc_status spc__problem_find(int64_t *id, spc__layer *layer,
+                             const spc__cache *cache,
+                             const spc__problem_key *key, spc_error *error);
+spc_status spc__problem_claim(int64_t *id, spc__layer *layer,
+                              const spc__cache *cache,
+                              const spc__problem_key *key, spc_error *error);
+spc_status spc__provenance_claim(int64_t *id, spc__layer *layer,
+                                 const spc__provenance *provenance,
+                                 spc_error *error);
+/* Status and row of a candidate among a problem's trials; 0: none. */
+spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
+                           spc__layer *layer, int64_t problem,
+                           const char *template_name, const char *template_hash,
+                           const char *config, spc_error *error);
+
+spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,
+                         sqlite3_stmt *stmt, int first, spc_error *error);
+spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
+                           sqlite3_stmt *stmt, int first, spc_error *error);
+
+#endif

@@ -1,0 +1,301 @@
+/*
+ * open.c - opening the layers of a cache, in every condition a file may be in.
+ *
+ * A file is first judged by its bytes, then by SQLite. The user's file is in
+ * WAL mode wherever that works. It does not in a folder that one may not write
+ * to, nor on a network share: there SQLite refuses the first read, and the
+ * file is opened again in ways that need less, first without shared memory
+ * (and with a rollback journal from then on, as the file remembers), then for
+ * reading only.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+#include "file.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum open_way {
+    SHARED,    /* as usual */
+    EXCLUSIVE, /* no shared memory; then out of WAL mode */
+    IMMUTABLE  /* no lock, no journal, no write */
+} open_way;
+
+/* SQLite's file: names, with the bytes that mean something there escaped. */
+static char *make_uri(const char *path, open_way way)
+{
+    spc__buf uri = SPC__BUF_INIT;
+
+    spc__buf_puts(&uri, path[0] == '/' ? "file://" : "file:");
+    for (; *path != '\0'; path++)
+        if (strchr("%?#", *path) != NULL)
+            spc__buf_printf(&uri, "%%%02x", (unsigned char)*path);
+        else
+            spc__buf_append(&uri, path, 1);
+    if (way == IMMUTABLE)
+        spc__buf_puts(&uri, "?immutable=1");
+    return spc__buf_detach(&uri);
+}
+
+/* Triggers and views of a file from elsewhere may call nothing. */
+static void configure(sqlite3 *db)
+{
+    sqlite3_extended_result_codes(db, 1);
+    sqlite3_busy_timeout(db, SPC__BUSY_MS);
+#ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+#endif
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
+}
+
+static void layer_close(spc__layer *layer)
+{
+    for (int i = 0; i < SPC__SQL_COUNT; i++) {
+        sqlite3_finalize(layer->statements[i]);
+        layer->statements[i] = NULL;
+    }
+    sqlite3_close(layer->db);
+    layer->db = NULL;
+    layer->writable = false;
+}
+
+static int open_db(spc__layer *layer, open_way way)
+{
+    int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
+    char *uri = make_uri(layer->path, way);
+
+    if (uri == NULL)
+        return SQLITE_NOMEM;
+    flags |= way == IMMUTABLE ? SQLITE_OPEN_READONLY
+                              : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int rc = sqlite3_open_v2(uri, &layer->db, flags, NULL);
+    free(uri);
+    if (rc != SQLITE_OK)
+        return rc;
+    configure(layer->db);
+    layer->writable =
+        way != IMMUTABLE && sqlite3_db_readonly(layer->db, "main") == 0;
+    if (way == EXCLUSIVE)
+        rc = sqlite3_exec(layer->db, "PRAGMA locking_mode = EXCLUSIVE", NULL,
+                          NULL, NULL);
+    return rc;
+}
+
+/* A pragma whose refusal we can live with. */
+static void prefer(spc__layer *layer, const char *pragma)
+{
+    sqlite3_exec(layer->db, pragma, NULL, NULL, NULL);
+}
+
+static int note_wal(void *payload, int columns, char **values, char **names)
+{
+    bool *found = payload;
+    *found = columns == 1 && values[0] != NULL && strcmp(values[0], "wal") == 0;
+    (void)names;
+    return 0;
+}
+
+/* Does this query, or pragma, yield the one word "wal"? */
+static bool yields_wal(spc__layer *layer, const char *sql)
+{
+    bool found = false;
+    return sqlite3_exec(layer->db, sql, note_wal, &found, NULL) == SQLITE_OK &&
+           found;
+}
+
+/*
+ * WAL mode, unless the file remembers that its place cannot do it: every
+ * attempt there would disturb the other processes. A rollback journal is only
+ * safe with full synchronisation, SQLite's default; WAL needs it at
+ * checkpoints alone.
+ */
+static void choose_journal(spc__layer *layer, open_way way)
+{
+    if (way == EXCLUSIVE) {
+        prefer(layer, "PRAGMA journal_mode = DELETE");
+        prefer(layer, "PRAGMA locking_mode = NORMAL");
+        /* This also lets the exclusive lock go. */
+        prefer(layer, "REPLACE INTO meta VALUES ('journal', 'delete')");
+    } else if (yields_wal(layer, "SELECT 'wal' WHERE NOT EXISTS (SELECT 1 FROM "
+                                 "meta WHERE name = 'journal')") &&
+               yields_wal(layer, "PRAGMA journal_mode = WAL")) {
+        prefer(layer, "PRAGMA synchronous = NORMAL");
+    }
+}
+
+/* Opens in one way; *rc tells what SQLite itself refused. */
+static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
+                               spc_error *error)
+{
+    bool empty = false;
+    spc_status status;
+
+    *rc = open_db(layer, way);
+    if (*rc != SQLITE_OK)
+        return spc__layer_fail(layer, *rc, "open", error);
+    status = spc__schema_check(&empty, layer, rc, error);
+    if (status != SPC_OK)
+        return status;
+    if (empty && !layer->writable)
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is empty, and not writable; "
+                         "name another file",
+                         layer->path);
+    if (empty && (status = spc__schema_create(layer, error)) != SPC_OK)
+        return status;
+    if (!layer->writable)
+        return SPC_OK;
+    /* Only a read under the new journal shows whether it works. */
+    choose_journal(layer, way);
+    return spc__schema_check(&empty, layer, rc, error);
+}
+
+/* The results with which SQLite answers where WAL cannot work. */
+static bool is_wal_trouble(int rc)
+{
+    int primary = rc & 0xff;
+    return primary == SQLITE_CANTOPEN || primary == SQLITE_PROTOCOL ||
+           primary == SQLITE_IOERR || primary == SQLITE_READONLY;
+}
+
+static spc_status open_user(spc__layer *layer, spc_error *error)
+{
+    static const open_way ways[] = {SHARED, EXCLUSIVE, IMMUTABLE};
+    spc_status first = SPC_OK;
+
+    for (int i = 0; i < 3; i++) {
+        int rc;
+        spc_error *into = first == SPC_OK ? error : NULL;
+        spc_status status = open_one_way(layer, ways[i], &rc, into);
+        if (status == SPC_OK)
+            return SPC_OK;
+        layer_close(layer);
+        if (first == SPC_OK)
+            first = status;
+        if (!is_wal_trouble(rc))
+            break;
+    }
+    return first;
+}
+
+static spc_status open_shipped(spc__layer *layer, spc_error *error)
+{
+    bool empty = false;
+    int rc = open_db(layer, IMMUTABLE);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "open", error);
+    spc_status status = spc__schema_check(&empty, layer, NULL, error);
+    if (status == SPC_OK && empty)
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is empty; name a database that "
+                         "was tuned",
+                         layer->path);
+    return status;
+}
+
+/* Is it there, a plain file, and ours by its first bytes? */
+static spc_status look(bool *exists, const char *path, spc_error *error)
+{
+    struct stat facts;
+    bool empty;
+
+    *exists = stat(path, &facts) == 0;
+    if (!*exists && errno == ENOENT)
+        return SPC_OK;
+    if (!*exists)
+        return spc__fail(error, SPC_EDB, "cannot open '%s': %s", path,
+                         strerror(errno));
+    if (!S_ISREG(facts.st_mode))
+        return spc__fail(
+            error, SPC_EDB, "cannot open '%s': it is %s; name a database file",
+            path, S_ISDIR(facts.st_mode) ? "a folder" : "not a plain file");
+    return spc__schema_peek(&empty, path, error);
+}
+
+static spc_status make_folders(const char *path, spc_error *error)
+{
+    spc_status status = spc__make_parents(path, error);
+
+    if (status == SPC_OK || status == SPC_ENOMEM)
+        return status;
+    spc__fail_prefix(error, "cannot create '%s': ", path);
+    if (error != NULL)
+        error->status = SPC_EDB;
+    return SPC_EDB;
+}
+
+static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
+                             spc_error *error)
+{
+    bool exists;
+    spc_status status = look(&exists, path, error);
+
+    if (status != SPC_OK)
+        return status;
+    layer->path = strdup(path);
+    if (layer->path == NULL)
+        return spc__fail_memory(error, strlen(path) + 1);
+    if (!is_user && !exists)
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "cannot open '%s': there is no such file", path);
+    if (!is_user)
+        return open_shipped(layer, error);
+    if (!exists && (status = make_folders(path, error)) != SPC_OK)
+        return status;
+    return open_user(layer, error);
+}
+
+spc_status spc__cache_open(spc__cache **out, const char *path,
+                           const char *const *layers, int layer_count,
+                           spc_error *error)
+{
+    int user = path != NULL;
+    size_t count = (size_t)(layer_count + user);
+    spc__cache *cache = NULL;
+    spc_status status = SPC_OK;
+
+    *out = NULL;
+    cache = calloc(1, sizeof(*cache));
+    if (cache == NULL)
+        return spc__fail_memory(error, sizeof(*cache));
+    cache->layers = calloc(count + 1, sizeof(*cache->layers));
+    if (cache->layers == NULL) {
+        status = spc__fail_memory(error, count * sizeof(*cache->layers));
+        goto done;
+    }
+    cache->count = (int)count;
+    cache->has_user = user;
+
+    /* The shipped ones first: should one fail, no file was created. */
+    for (int i = 0; i < layer_count && status == SPC_OK; i++)
+        status = open_layer(&cache->layers[user + i], layers[i], false, error);
+    if (status == SPC_OK && user)
+        status = open_layer(&cache->layers[0], path, true, error);
+    if (status != SPC_OK)
+        goto done;
+    *out = cache; /* ownership moves to the caller */
+    cache = NULL;
+done:
+    spc__cache_close(cache);
+    return status;
+}
+
+void spc__cache_close(spc__cache *cache)
+{
+    if (cache == NULL)
+        return;
+    for (int i = 0; i < cache->count; i++) {
+        layer_close(&cache->layers[i]);
+        free(cache->layers[i].path);
+    }
+    free(cache->layers);
+    spc__buf_release(&cache->layer_text);
+    spc__buf_release(&cache->shape_text);
+    spc__buf_release(&cache->config_text);
+    spc__buf_release(&cache->launch_text);
+    spc__buf_release(&cache->resources_text);
+    free(cache);
+}

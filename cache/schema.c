@@ -1,0 +1,276 @@
+/*
+ * schema.c - the tables, and whether a file holds them.
+ *
+ * Every row has a natural key in text, so that two files that measured the
+ * same thing hold the same key and can be merged in any order; the integer
+ * ids are private to one file. What two files may disagree about carries the
+ * time at which it was written.
+ *
+ *   problem     what was tuned: a layer in a bucket, on a device class
+ *   provenance  who measured, with what
+ *   trial       one candidate of a problem: measured, or why it failed
+ *   choice      the trial that won
+ *   artefact    compiled code by content key; `digest` finds bit rot before
+ *               a driver does
+ *   fact        what was measured of a device
+ *   meta        facts about the file itself
+ *
+ * Numbers that may be NaN are NULL then. A version 2 will go here as a second
+ * text and a table of upgrade steps; files of version 1 stay readable.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char schema_text[] =
+    "CREATE TABLE meta ("
+    " name TEXT PRIMARY KEY NOT NULL,"
+    " value TEXT NOT NULL) WITHOUT ROWID;"
+
+    "CREATE TABLE problem ("
+    " id INTEGER PRIMARY KEY,"
+    " device TEXT NOT NULL,"
+    " layer TEXT NOT NULL,"
+    " target TEXT NOT NULL,"
+    " rows_bucket INTEGER NOT NULL,"
+    " density_bucket INTEGER NOT NULL,"
+    " cin INTEGER NOT NULL,"
+    " cout INTEGER NOT NULL,"
+    " shape TEXT NOT NULL," /* layer without cin and cout */
+    " UNIQUE (device, layer, target, rows_bucket, density_bucket));"
+    "CREATE INDEX problem_shape ON problem (device, shape);"
+
+    "CREATE TABLE provenance ("
+    " id INTEGER PRIMARY KEY,"
+    " version TEXT NOT NULL,"
+    " compiler TEXT NOT NULL,"
+    " driver TEXT NOT NULL,"
+    " host TEXT NOT NULL,"
+    " scenes TEXT NOT NULL,"
+    " seed INTEGER NOT NULL,"
+    " UNIQUE (version, compiler, driver, host, scenes, seed));"
+
+    "CREATE TABLE trial ("
+    " id INTEGER PRIMARY KEY,"
+    " problem INTEGER NOT NULL REFERENCES problem (id),"
+    " template TEXT NOT NULL,"
+    " template_hash TEXT NOT NULL,"
+    " config TEXT NOT NULL,"
+    " status TEXT NOT NULL,"
+    " median_us REAL,"
+    " spread_us REAL,"
+    " cold_us REAL,"
+    " samples INTEGER NOT NULL,"
+    " error REAL,"
+    " verified INTEGER NOT NULL,"
+    " compile_ms REAL,"
+    " log2_rows REAL," /* of the scene, before rounding */
+    " density REAL,"
+    " artefact TEXT NOT NULL,"
+    " launch TEXT NOT NULL,"
+    " resources TEXT NOT NULL,"
+    " note TEXT NOT NULL,"
+    " provenance INTEGER NOT NULL REFERENCES provenance (id),"
+    " unix_seconds INTEGER NOT NULL,"
+    " UNIQUE (problem, template, template_hash, config));"
+
+    "CREATE TABLE choice ("
+    " problem INTEGER PRIMARY KEY REFERENCES problem (id),"
+    " trial INTEGER NOT NULL REFERENCES trial (id),"
+    " reason TEXT NOT NULL,"
+    " provenance INTEGER NOT NULL REFERENCES provenance (id),"
+    " unix_seconds INTEGER NOT NULL);"
+
+    "CREATE TABLE artefact ("
+    " id INTEGER PRIMARY KEY,"
+    " key TEXT NOT NULL UNIQUE,"
+    " target TEXT NOT NULL,"
+    " compiler TEXT NOT NULL,"
+    " launch TEXT NOT NULL,"
+    " resources TEXT NOT NULL,"
+    " digest TEXT NOT NULL," /* SHA-256 of code */
+    " code BLOB NOT NULL);"
+
+    "CREATE TABLE fact ("
+    " id INTEGER PRIMARY KEY,"
+    " device TEXT NOT NULL,"
+    " name TEXT NOT NULL,"
+    " value TEXT NOT NULL,"
+    " unix_seconds INTEGER NOT NULL,"
+    " UNIQUE (device, name));"
+
+    "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "');";
+
+/* Whose file it is, and whether we know its tables. */
+static spc_status judge(const char *path, uint32_t application,
+                        uint32_t version, spc_error *error)
+{
+    if (application != SPC__APPLICATION_ID)
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is a SQLite database of another "
+                         "program (application id 0x%08x, not 0x%08x); name "
+                         "another file",
+                         path, application, (unsigned)SPC__APPLICATION_ID);
+    if (version > SPC__SCHEMA_VERSION)
+        return spc__fail(error, SPC_EDBVERSION,
+                         "cannot open '%s': its schema is version %u, and this "
+                         "spctune knows version %d; update spctune, or name "
+                         "another file",
+                         path, version, SPC__SCHEMA_VERSION);
+    if (version < 1)
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is damaged, its schema has no "
+                         "version; move it away and tune again, or restore a "
+                         "copy",
+                         path);
+    return SPC_OK;
+}
+
+static bool has_sibling(const char *path, const char *suffix)
+{
+    spc__buf name = SPC__BUF_INIT;
+    struct stat facts;
+
+    spc__buf_printf(&name, "%s%s", path, suffix);
+    bool found = !name.failed && stat(spc__buf_text(&name), &facts) == 0;
+    spc__buf_release(&name);
+    return found;
+}
+
+static uint32_t big_endian(const unsigned char *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+           p[3];
+}
+
+/*
+ * The offsets are those of https://sqlite.org/fileformat2.html, section 1.3.
+ * Length in pages (28) holds if the change counter (24) equals the one for
+ * which it was written (92).
+ */
+static spc_status judge_header(const char *path, const unsigned char *header,
+                               uint64_t bytes, spc_error *error)
+{
+    uint64_t page_bytes = (uint64_t)header[16] << 8 | header[17];
+    uint64_t pages = big_endian(header + 28);
+
+    if (page_bytes == 1)
+        page_bytes = 65536;
+    spc_status status =
+        judge(path, big_endian(header + 68), big_endian(header + 60), error);
+    if (status != SPC_OK)
+        return status;
+    if (big_endian(header + 24) == big_endian(header + 92) &&
+        bytes < pages * page_bytes && !has_sibling(path, "-wal"))
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is damaged, %llu of its %llu "
+                         "bytes are left; move it away and tune again, or "
+                         "restore a copy",
+                         path, (unsigned long long)bytes,
+                         (unsigned long long)(pages * page_bytes));
+    return SPC_OK;
+}
+
+spc_status spc__schema_peek(bool *empty, const char *path, spc_error *error)
+{
+    unsigned char header[100];
+    struct stat facts = {0};
+
+    *empty = true;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return spc__fail(error, errno == ENOMEM ? SPC_ENOMEM : SPC_EDB,
+                         "cannot open '%s': %s", path, strerror(errno));
+    size_t got = fread(header, 1, sizeof(header), file);
+    bool known = !ferror(file) && fstat(fileno(file), &facts) == 0;
+    fclose(file);
+    if (!known)
+        return spc__fail(error, SPC_EDB, "cannot read '%s': %s", path,
+                         strerror(errno));
+
+    /* A journal means that a writer is at work, or died: SQLite must roll
+     * back before the header can be believed. */
+    if (got == 0 || has_sibling(path, "-journal"))
+        return SPC_OK;
+    *empty = false;
+    if (got < sizeof(header) || memcmp(header, "SQLite format 3", 16) != 0)
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is not a SQLite database; name "
+                         "another file",
+                         path);
+    return judge_header(path, header, (uint64_t)facts.st_size, error);
+}
+
+/* The one integer that `sql` yields. */
+static int read_integer(int64_t *out, sqlite3 *db, const char *sql)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(stmt);
+        if (rc == SQLITE_ROW)
+            *out = sqlite3_column_int64(stmt, 0);
+        int end = sqlite3_finalize(stmt);
+        rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : end;
+    }
+    return rc;
+}
+
+spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
+                             spc_error *error)
+{
+    int64_t application = 0, version = 0, tables = 0;
+
+    *empty = false;
+    int result = read_integer(&application, layer->db, "PRAGMA application_id");
+    if (result == SQLITE_OK)
+        result = read_integer(&version, layer->db, "PRAGMA user_version");
+    if (result == SQLITE_OK)
+        result = read_integer(&tables, layer->db,
+                              "SELECT count(*) FROM sqlite_master");
+    if (rc != NULL)
+        *rc = result;
+    if (result != SQLITE_OK)
+        return spc__layer_fail(layer, result, "open", error);
+    *empty = application == 0 && version == 0 && tables == 0;
+    if (*empty)
+        return SPC_OK;
+    return judge(layer->path, (uint32_t)application, (uint32_t)version, error);
+}
+
+static spc_status execute(spc__layer *layer, const char *sql, spc_error *error)
+{
+    int rc = sqlite3_exec(layer->db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? SPC_OK
+                           : spc__layer_fail(layer, rc, "create", error);
+}
+
+/*
+ * In one transaction and still with a rollback journal: the header of the
+ * main file then says from the first moment what it is. Several processes may
+ * arrive here together; the lock picks one, the others find its work done.
+ */
+spc_status spc__schema_create(spc__layer *layer, spc_error *error)
+{
+    char pragmas[100];
+    bool empty = false;
+    spc_status status;
+
+    if ((status = spc__layer_begin(layer, error)) != SPC_OK)
+        return status;
+    if ((status = spc__schema_check(&empty, layer, NULL, error)) != SPC_OK ||
+        !empty)
+        goto done;
+    if ((status = execute(layer, schema_text, error)) != SPC_OK)
+        goto done;
+    snprintf(pragmas, sizeof(pragmas),
+             "PRAGMA application_id = %d; PRAGMA user_version = %d",
+             SPC__APPLICATION_ID, SPC__SCHEMA_VERSION);
+    status = execute(layer, pragmas, error);
+done:
+    return spc__layer_end(layer, status, error);
+}

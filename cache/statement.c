@@ -1,0 +1,265 @@
+/*
+ * statement.c - prepared statements, transactions, and what SQLite's results
+ * mean to a human.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PROBLEM_IS                                                             \
+    " WHERE p.device = ?1 AND p.layer = ?2 AND p.target = ?3"                  \
+    " AND p.rows_bucket = ?4 AND p.density_bucket = ?5"
+
+#define FROM_CHOICE                                                            \
+    " FROM problem AS p JOIN choice AS c ON c.problem = p.id"                  \
+    " JOIN trial AS t ON t.id = c.trial"
+
+static const char *const texts[SPC__SQL_COUNT] = {
+    [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [SPC__SQL_COMMIT] = "COMMIT",
+
+    [SPC__SQL_FIND_PROBLEM] = "SELECT p.id FROM problem AS p" PROBLEM_IS,
+    [SPC__SQL_ADD_PROBLEM] =
+        "INSERT INTO problem (device, layer, target, rows_bucket,"
+        " density_bucket, cin, cout, shape)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+
+    [SPC__SQL_FIND_PROVENANCE] =
+        "SELECT id FROM provenance WHERE version = ?1 AND compiler = ?2"
+        " AND driver = ?3 AND host = ?4 AND scenes = ?5 AND seed = ?6",
+    [SPC__SQL_ADD_PROVENANCE] =
+        "INSERT INTO provenance (version, compiler, driver, host, scenes, seed)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+
+    [SPC__SQL_PUT_TRIAL] =
+        "INSERT INTO trial (problem, template, template_hash, config, launch,"
+        " resources, artefact, status, note, median_us, spread_us, cold_us,"
+        " samples, error, verified, compile_ms, log2_rows, density, provenance,"
+        " unix_seconds) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+        " ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+        " ON CONFLICT (problem, template, template_hash, config) DO UPDATE SET"
+        " launch = ?5, resources = ?6, artefact = ?7, status = ?8, note = ?9,"
+        " median_us = ?10, spread_us = ?11, cold_us = ?12, samples = ?13,"
+        " error = ?14, verified = ?15, compile_ms = ?16, log2_rows = ?17,"
+        " density = ?18, provenance = ?19, unix_seconds = ?20",
+    [SPC__SQL_FIND_TRIAL] =
+        "SELECT id, status FROM trial WHERE problem = ?1 AND template = ?2"
+        " AND template_hash = ?3 AND config = ?4",
+    [SPC__SQL_ALL_TRIALS] =
+        "SELECT " SPC__TRIAL_COLUMNS " FROM trial AS t WHERE t.problem = ?1"
+        " ORDER BY t.id",
+
+    [SPC__SQL_PUT_CHOICE] =
+        "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"
+        " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (problem) DO UPDATE SET"
+        " trial = ?2, reason = ?3, provenance = ?4, unix_seconds = ?5",
+    [SPC__SQL_EXACT_CHOICE] =
+        "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS
+        " AND t.status = 'ok'",
+    [SPC__SQL_SIMILAR_CHOICES] =
+        "SELECT p.id, t.median_us, t.samples, p.layer = ?3, p.target,"
+        " p.rows_bucket, p.density_bucket, p.cin, p.cout" FROM_CHOICE
+        " WHERE p.device = ?1 AND p.shape = ?2 AND t.status = 'ok'",
+    [SPC__SQL_CHOICE_OF] =
+        "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS
+        ", c.reason" FROM_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
+
+    [SPC__SQL_GET_ARTEFACT] =
+        "SELECT code, digest, launch, resources FROM artefact WHERE key = ?1",
+    [SPC__SQL_PUT_ARTEFACT] =
+        "INSERT INTO artefact (key, target, compiler, launch, resources,"
+        " digest, code) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+        " ON CONFLICT (key) DO UPDATE SET target = ?2, compiler = ?3,"
+        " launch = ?4, resources = ?5, digest = ?6, code = ?7",
+
+    [SPC__SQL_PUT_FACT] =
+        "INSERT INTO fact (device, name, value, unix_seconds)"
+        " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (device, name) DO UPDATE SET"
+        " value = ?3, unix_seconds = ?4",
+    [SPC__SQL_ALL_FACTS] =
+        "SELECT name, value FROM fact WHERE device = ?1 ORDER BY id",
+
+    [SPC__SQL_STATS] =
+        "SELECT (SELECT count(*) FROM problem), (SELECT count(*) FROM trial),"
+        " (SELECT count(*) FROM choice), (SELECT count(*) FROM artefact),"
+        " (SELECT coalesce(sum(length(code)), 0) FROM artefact)",
+};
+
+/* What a result means, and what would be right. */
+static const struct {
+    int rc; /* primary result code */
+    const char *says;
+} causes[] = {
+    {SQLITE_FULL, "the disk is full; free some space (what was stored before "
+                  "is kept)"},
+    {SQLITE_READONLY, "it is read-only; make the file and its folder writable, "
+                      "or name another file"},
+    {SQLITE_BUSY, "another process keeps it locked; wait for it to end, or "
+                  "name another file"},
+    {SQLITE_CORRUPT, "it is damaged; move it away and tune again, or restore "
+                     "a copy"},
+    {SQLITE_NOTADB, "it is not a SQLite database, or it is damaged; name "
+                    "another file, or restore a copy"},
+    {SQLITE_PROTOCOL, "its file system does not lock files properly (a network "
+                      "share?); put it on a local disk"},
+    {SQLITE_CANTOPEN, "the file, or its journal beside it, cannot be opened; "
+                      "make both and their folder accessible, or name another "
+                      "file"},
+    {SQLITE_PERM,
+     "access was refused; make the file and its folder accessible"},
+    {SQLITE_IOERR, "its disk or file system refused; check its space and its "
+                   "health (what was stored before is kept)"},
+    {SQLITE_ERROR, "its tables are not those of this version; move it away and "
+                   "tune again, or restore a copy"},
+};
+
+spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
+                           spc_error *error)
+{
+    const char *says = "SQLite failed";
+    int primary = rc & 0xff;
+
+    if (primary == SQLITE_NOMEM)
+        return spc__fail(error, SPC_ENOMEM, "cannot %s '%s': out of memory",
+                         action, layer->path);
+    for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
+        if (causes[i].rc == primary)
+            says = causes[i].says;
+
+    int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;
+    bool has_cause =
+        cause != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN);
+    return spc__fail(error, SPC_EDB, "cannot %s '%s': %s [SQLite %d: %s%s%s]",
+                     action, layer->path, says, rc, sqlite3_errstr(rc),
+                     has_cause ? ", " : "", has_cause ? strerror(cause) : "");
+}
+
+spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
+                                spc__sql id, spc_error *error)
+{
+    *out = layer->statements[id];
+    if (*out != NULL)
+        return SPC_OK;
+    int rc =
+        sqlite3_prepare_v3(layer->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT,
+                           &layer->statements[id], NULL);
+    *out = layer->statements[id];
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "use", error);
+}
+
+/* The bindings go too: they point into memory that others own. */
+void spc__sql_done(sqlite3_stmt *stmt)
+{
+    sqlite3_reset(stmt);
+    if (stmt != NULL)
+        sqlite3_clear_bindings(stmt);
+}
+
+spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
+                           const char *action, spc_error *error)
+{
+    int rc = sqlite3_step(stmt);
+    *row = rc == SQLITE_ROW;
+    if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+        return SPC_OK;
+    return spc__layer_fail(layer, rc, action, error);
+}
+
+spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
+                          spc_error *error)
+{
+    bool row;
+    spc_status status = spc__layer_step(&row, layer, stmt, "write", error);
+    spc__sql_done(stmt);
+    return status;
+}
+
+/* Binding a pointer with SQLITE_STATIC allocates nothing and cannot fail on
+ * a parameter that exists. */
+void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text)
+{
+    sqlite3_bind_text(stmt, i, text, -1, SQLITE_STATIC);
+}
+
+void spc__bind_real(sqlite3_stmt *stmt, int i, double value)
+{
+    sqlite3_bind_double(stmt, i, value);
+}
+
+double spc__column_real(sqlite3_stmt *stmt, int i)
+{
+    if (sqlite3_column_type(stmt, i) == SQLITE_NULL)
+        return NAN;
+    return sqlite3_column_double(stmt, i);
+}
+
+void spc__column_text(char *out, size_t size, sqlite3_stmt *stmt, int i)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+    size_t length = text != NULL ? (size_t)sqlite3_column_bytes(stmt, i) : 0;
+
+    if (length >= size)
+        length = size - 1;
+    if (length > 0)
+        memcpy(out, text, length);
+    out[length] = '\0';
+}
+
+spc_status spc__column_attrs(spc__attrs *out, const spc__layer *layer,
+                             sqlite3_stmt *stmt, int i, spc_error *error)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+    if (text == NULL)
+        return spc__layer_fail(layer,
+                               sqlite3_errcode(layer->db) == SQLITE_NOMEM
+                                   ? SQLITE_NOMEM
+                                   : SQLITE_CORRUPT,
+                               "read", error);
+    if (spc__attrs_parse(out, text, error) == SPC_OK)
+        return SPC_OK;
+    spc__fail_prefix(error, "cannot read '%s', one of its records is damaged: ",
+                     layer->path);
+    if (error != NULL)
+        error->status = SPC_EDB;
+    return SPC_EDB;
+}
+
+spc_status spc__cache_writer(spc__layer **out, spc__cache *cache,
+                             spc_error *error)
+{
+    *out = cache->has_user ? &cache->layers[0] : NULL;
+    if (*out == NULL)
+        return spc__fail(error, SPC_EDB,
+                         "cannot store: no writable database file is open; "
+                         "name one");
+    if (!(*out)->writable)
+        return spc__layer_fail(*out, SQLITE_READONLY, "write", error);
+    return SPC_OK;
+}
+
+static spc_status run_plain(spc__layer *layer, spc__sql id, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, id, error);
+    return status == SPC_OK ? spc__layer_run(layer, stmt, error) : status;
+}
+
+spc_status spc__layer_begin(spc__layer *layer, spc_error *error)
+{
+    return run_plain(layer, SPC__SQL_BEGIN, error);
+}
+
+/* A full disk may have rolled the transaction back already; a commit that
+ * fails leaves it open. */
+spc_status spc__layer_end(spc__layer *layer, spc_status status,
+                          spc_error *error)
+{
+    if (status == SPC_OK)
+        status = run_plain(layer, SPC__SQL_COMMIT, error);
+    if (status != SPC_OK && !sqlite3_get_autocommit(layer->db))
+        sqlite3_exec(layer->db, "ROLLBACK", NULL, NULL, NULL);
+    return status;
+}
