@@ -4,8 +4,8 @@
  * Every kernel K has a section .text.K. The section .nv.info holds records of
  * (format, attribute, size, payload); two attributes matter here, and their
  * payload is a symbol's number and a value. Static shared memory is the size
- * of .nv.shared.K. Nothing in the file is trusted: it may come from a
- * database.
+ * of .nv.shared.K, less what the system reserves. Nothing in the file is
+ * trusted: it may come from a database.
  */
 #include "artefact.h"
 #include "backend.h"
@@ -18,6 +18,7 @@ enum {
     FORMAT_SIZED = 4, /* the record has a payload of `size` bytes */
     INFO_FRAME_SIZE = 0x11,
     INFO_REGISTERS = 0x2f,
+    RESERVED_BYTES = 1024, /* of shared memory, by the system, from sm_90 on */
 };
 
 typedef struct elf {
@@ -131,19 +132,35 @@ static void read_info(const elf *file, kernel *k)
     }
 }
 
-static void read_kernel(const elf *file, const Elf64_Shdr *text, kernel *out)
+/* The compute capability, as in sm_90. CUDA 13 moved it. */
+static unsigned arch_of(const elf *file)
 {
-    Elf64_Shdr shared;
+    unsigned flags = file->header.e_flags;
+    return file->header.e_ident[EI_ABIVERSION] >= 8 ? flags >> 8 & 0xff
+                                                    : flags & 0xff;
+}
+
+static int64_t shared_bytes(const elf *file, const char *kernel_name)
+{
+    Elf64_Shdr section;
     char name[512];
 
+    int length = snprintf(name, sizeof(name), ".nv.shared.%s", kernel_name);
+    if (length >= (int)sizeof(name) || !find_section(&section, file, name))
+        return 0;
+    int64_t bytes = (int64_t)section.sh_size;
+    return arch_of(file) >= 90 && bytes >= RESERVED_BYTES
+               ? bytes - RESERVED_BYTES
+               : bytes;
+}
+
+static void read_kernel(const elf *file, const Elf64_Shdr *text, kernel *out)
+{
     out->name = section_name(file, text) + strlen(".text.");
     out->symbol = find_symbol(file, out->name);
     out->code_bytes = (int64_t)text->sh_size;
     read_info(file, out);
-    int length = snprintf(name, sizeof(name), ".nv.shared.%s", out->name);
-    if (length > 0 && (size_t)length < sizeof(name) &&
-        find_section(&shared, file, name))
-        out->shared_bytes = (int64_t)shared.sh_size;
+    out->shared_bytes = shared_bytes(file, out->name);
 }
 
 static bool is_cubin(elf *file, const void *code, size_t bytes)

@@ -71,6 +71,14 @@ static int find_declaration(const char *text)
     return 1;
 }
 
+/* Raises Lua's message about the syntax, in terms of the template's text. */
+static int fail_syntax(lua_State *L)
+{
+    luaL_gsub(L, lua_tostring(L, -1), "near 'spc__text'",
+              "before this line of text");
+    return lua_error(L);
+}
+
 /* Loads the chunk (text only: bytecode is not to be trusted), then runs the
  * declaration once to see whether it is valid. */
 static int load(lua_State *L)
@@ -82,7 +90,7 @@ static int load(lua_State *L)
     if (luaL_loadbufferx(L, spc__buf_text(question->text),
                          question->text->length, lua_tostring(L, -1),
                          "t") != LUA_OK)
-        return lua_error(L);
+        return fail_syntax(L);
     tpl->chunk = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_settop(L, 1);
     spc__session_open(L);

@@ -1,0 +1,1 @@
+#error "included by nothing"
