@@ -268,7 +268,7 @@ spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes)
 {
     *out = NULL;
     return spc__device_ops_of(ctx->device)
-        ->alloc(ctx->device, out, bytes, &ctx->error);
+        ->alloc(ctx->device, out, bytes > 0 ? bytes : 1, &ctx->error);
 }
 
 void spc_dealloc(spc_ctx *ctx, void *memory)

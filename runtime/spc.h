@@ -450,7 +450,9 @@ typedef struct spc_bench_result {
     double cold_us, cold_spread_us; /* flushed L2 */
     double index_us, index_spread_us; /* pack + sort + map */
     double order_us;                /* row order and tile table of the plan */
-    double floor_us;                /* of the convolution */
+    double floor_us;                /* of the convolution; 0: unknown device */
+    bool floor_measured; /* from spc_device_measure's figures; else from those
+                            known of the device's class */
     double flops, gathered_bytes, compulsory_bytes;
     double error; /* against the oracle, over tolerance; checked before timing */
     int samples;

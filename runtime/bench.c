@@ -1,0 +1,212 @@
+/* bench.c - how fast the plan for a layer is, and how fast it could be. */
+#include "map.h"
+#include "plan.h"
+
+#include "clock.h"
+#include "error.h"
+#include "floor.h"
+#include "random.h"
+#include "sample.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
+static const double limit_s = 3; /* for one kind of measurement */
+
+typedef struct bench {
+    spc_ctx *ctx;
+    const spc_conv *conv;
+    const spc_scene *scene;
+    spc__sample sample;
+    spc_map *map;
+    spc_plan *plan;
+    spc_buffers buffers;
+    void *packed, *workspace;
+    /* A second map, of the same rows shuffled: sorting has real work to do. */
+    spc_map *shuffled;
+    int32_t *coords; /* on the device */
+} bench;
+
+/* ---- what is measured
+ * ------------------------------------------------------------- */
+
+static spc_status run_plan(void *payload, void *stream)
+{
+    const bench *b = payload;
+    return spc_plan_execute(b->plan, b->map, &b->buffers, stream);
+}
+
+static spc_status run_index(void *payload, void *stream)
+{
+    const bench *b = payload;
+    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, true,
+                            stream);
+}
+
+static spc_status run_order(void *payload, void *stream)
+{
+    const bench *b = payload;
+    const spc__geometry *geometry = spc__plan_geometry(b->plan);
+    return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
+                             stream);
+}
+
+/* Median and spread of up to `wanted` samples; returns their number in
+ * *count. */
+static spc_status measure(bench *b,
+                          spc_status (*enqueue)(void *payload, void *stream),
+                          int wanted, bool cold, double *median, double *spread,
+                          int *count)
+{
+    spc_ctx *ctx = b->ctx;
+    double samples[WARM_SAMPLES];
+    spc__measure what = {enqueue, b, wanted, limit_s, cold};
+    int taken = wanted;
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->measure(ctx->device, &what, samples, &taken, &ctx->error);
+
+    if (status != SPC_OK)
+        return status;
+    *median = spc__median(samples, taken);
+    if (spread != NULL)
+        *spread = spc__half_iqr(samples, taken);
+    if (count != NULL)
+        *count = taken;
+    return SPC_OK;
+}
+
+/* ---- preparation
+ * --------------------------------------------------------------------- */
+
+static spc_status prepare_plan(bench *b, spc_bench_result *out)
+{
+    spc_ctx *ctx = b->ctx;
+    spc_status status;
+
+    if ((status = spc_map_create_from_scene(&b->map, ctx, b->conv, b->scene)) !=
+            SPC_OK ||
+        (status = spc_plan_create(&b->plan, ctx, b->conv, b->map,
+                                  SPC_PLAN_JIT)) != SPC_OK ||
+        (status = spc_alloc(&b->packed, ctx,
+                            spc_plan_weights_bytes(b->plan))) != SPC_OK ||
+        (status = spc_alloc(&b->workspace, ctx,
+                            spc_plan_workspace_bytes(b->plan, b->map))) !=
+            SPC_OK ||
+        (status =
+             spc_plan_pack_weights(b->plan, b->packed, b->sample.device_weights,
+                                   SPC_KRSC, NULL)) != SPC_OK)
+        return status;
+    b->buffers = (spc_buffers){b->sample.device_in, b->sample.device_out,
+                               b->packed, b->sample.device_bias, b->workspace};
+    out->origin = spc_plan_origin(b->plan);
+    snprintf(out->plan, sizeof(out->plan), "%s %.220s",
+             spc_plan_template(b->plan), spc_plan_config(b->plan));
+    return SPC_OK;
+}
+
+/* The scene's rows in an order that `seed` decides, on the device. */
+static spc_status prepare_shuffled(bench *b, uint64_t seed)
+{
+    spc_ctx *ctx = b->ctx;
+    int64_t rows = b->sample.rows;
+    size_t bytes = (size_t)rows * 4 * sizeof(int32_t);
+    int32_t(*coords)[4] = malloc(bytes > 0 ? bytes : 1);
+    spc__random random;
+    spc_status status;
+
+    if (coords == NULL)
+        return spc__fail_memory(&ctx->error, bytes);
+    memcpy(coords, spc_scene_coords(b->scene), bytes);
+    spc__random_init(&random, seed);
+    for (int64_t i = rows - 1; i > 0; i--) {
+        int64_t j = spc__random_below(&random, (uint32_t)i + 1);
+        int32_t row[4];
+        memcpy(row, coords[i], sizeof(row));
+        memcpy(coords[i], coords[j], sizeof(row));
+        memcpy(coords[j], row, sizeof(row));
+    }
+    if ((status = spc_alloc((void **)&b->coords, ctx, bytes)) == SPC_OK &&
+        (status = spc_copy_to_device(ctx, b->coords, coords, bytes)) == SPC_OK)
+        status =
+            spc_map_create(&b->shuffled, ctx, b->conv, b->coords, rows, NULL);
+    free(coords);
+    return status;
+}
+
+/* No time is worth reporting of a wrong result. */
+static spc_status check(bench *b, spc_bench_result *out)
+{
+    spc_status status;
+
+    if ((status = spc__sample_poison(&b->sample, b->ctx)) != SPC_OK ||
+        (status = spc_plan_execute(b->plan, b->map, &b->buffers, NULL)) !=
+            SPC_OK ||
+        (status = spc_synchronize(b->ctx)) != SPC_OK)
+        return status;
+    status = spc__sample_compare(&out->error, &b->sample, b->ctx);
+    if (status == SPC_EWRONG)
+        spc__fail_prefix(&b->ctx->error, "'%s' is wrong: ", out->plan);
+    return status;
+}
+
+/* ---- entry
+ * ------------------------------------------------------------------------------
+ */
+
+static spc_status time_all(bench *b, spc_bench_result *out)
+{
+    spc_status status;
+
+    if ((status = measure(b, run_plan, WARM_SAMPLES, false, &out->warm_us,
+                          &out->warm_spread_us, &out->samples)) != SPC_OK ||
+        (status = measure(b, run_plan, COLD_SAMPLES, true, &out->cold_us,
+                          &out->cold_spread_us, NULL)) != SPC_OK ||
+        (status = measure(b, run_order, INDEX_SAMPLES, false, &out->order_us,
+                          NULL, NULL)) != SPC_OK ||
+        (status = measure(b, run_index, INDEX_SAMPLES, false, &out->index_us,
+                          &out->index_spread_us, NULL)) != SPC_OK)
+        return status;
+    return spc__map_check(b->shuffled, NULL);
+}
+
+static void compute_floor(const bench *b, spc_bench_result *out)
+{
+    spc__floor floor;
+
+    spc__floor_compute(&floor, b->conv, b->sample.rows, b->sample.pairs,
+                       &b->ctx->info);
+    out->flops = floor.flops;
+    out->gathered_bytes = floor.gathered_bytes;
+    out->compulsory_bytes = floor.compulsory_bytes;
+    out->floor_us = floor.us;
+    out->floor_measured = floor.measured;
+}
+
+spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
+                     uint64_t seed, spc_bench_result *out)
+{
+    bench b = {.ctx = ctx, .conv = conv, .scene = scene};
+    spc_status status;
+
+    memset(out, 0, sizeof(*out));
+    if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
+        return status;
+    if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
+            SPC_OK &&
+        (status = prepare_plan(&b, out)) == SPC_OK &&
+        (status = check(&b, out)) == SPC_OK &&
+        (status = prepare_shuffled(&b, seed)) == SPC_OK) {
+        compute_floor(&b, out);
+        status = time_all(&b, out);
+    }
+    spc_map_free(b.shuffled);
+    spc_dealloc(ctx, b.coords);
+    spc_dealloc(ctx, b.packed);
+    spc_dealloc(ctx, b.workspace);
+    spc_plan_free(b.plan);
+    spc_map_free(b.map);
+    spc__sample_release(&b.sample, ctx);
+    return status;
+}

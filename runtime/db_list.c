@@ -1,0 +1,163 @@
+/* db_list.c - the database for readers of spc.h: problems and their trials. */
+#include "ctx.h"
+
+#include "error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct listing {
+    spc_status (*each)(const spc_db_row *row, void *payload);
+    void *payload;
+} listing;
+
+static void choice_text(char *out, size_t bytes, const spc__trial *trial)
+{
+    spc__buf config = SPC__BUF_INIT;
+
+    spc__attrs_format(&config, &trial->config);
+    snprintf(out, bytes, "%s %s", trial->template_name, spc__buf_text(&config));
+    spc__buf_release(&config);
+}
+
+static void provenance_text(char *out, size_t bytes,
+                            const spc__provenance *from)
+{
+    snprintf(out, bytes, "spctune %s, %s, driver %s, on %s, seed %llu: %s",
+             from->version, from->compiler[0] ? from->compiler : "no compiler",
+             from->driver[0] ? from->driver : "none", from->host,
+             (unsigned long long)from->seed, from->scenes);
+}
+
+/* Code records (code.c) name compiled code, not measurements: not listed. */
+static spc_status list_row(const spc__cache_row *from, void *payload)
+{
+    const listing *to = payload;
+    spc_conv conv;
+    char layer[200], choice[512], provenance[512];
+
+    if (spc__attrs_find(&from->key.layer, "template") != NULL ||
+        !spc__conv_from_attrs(&conv, &from->key.layer))
+        return SPC_OK;
+    spc_conv_format(layer, sizeof(layer), &conv);
+    choice_text(choice, sizeof(choice), &from->choice);
+    provenance_text(provenance, sizeof(provenance), &from->provenance);
+    spc_db_row row = {
+        .file = from->file,
+        .id = from->problem_id,
+        .layer = layer,
+        .device = from->key.device,
+        .target = from->key.target,
+        .rows = exp2(from->key.log2_rows),
+        .density = from->key.density,
+        .trials = from->trials,
+        .trials_ok = from->trials_ok,
+        .choice = from->has_choice ? choice : NULL,
+        .median_us = from->has_choice ? from->choice.median_us : 0,
+        .spread_us = from->has_choice ? from->choice.spread_us : 0,
+        .provenance = provenance,
+    };
+    return to->each(&row, to->payload);
+}
+
+static spc_status need_cache(spc_ctx *ctx)
+{
+    if (ctx->cache != NULL)
+        return SPC_OK;
+    return spc__fail(&ctx->error, SPC_ENOTFOUND,
+                     "no database is open: give its path when the context is "
+                     "made");
+}
+
+spc_status spc_db_each(spc_ctx *ctx,
+                       spc_status (*each)(const spc_db_row *row, void *payload),
+                       void *payload)
+{
+    listing to = {each, payload};
+    spc_status status = need_cache(ctx);
+
+    if (status != SPC_OK)
+        return status;
+    return spc__cache_each(ctx->cache, list_row, &to, &ctx->error);
+}
+
+/* ---- trials
+ * ------------------------------------------------------------------- */
+
+typedef struct wanted {
+    int64_t id;
+    char path[512]; /* of the first row: the uppermost layer comes first */
+    bool found;
+    spc__problem_key key;
+} wanted;
+
+static spc_status find_problem(const spc__cache_row *row, void *payload)
+{
+    wanted *want = payload;
+
+    if (want->path[0] == '\0')
+        snprintf(want->path, sizeof(want->path), "%s", row->file);
+    if (!want->found && row->problem_id == want->id &&
+        strcmp(row->file, want->path) == 0) {
+        want->found = true;
+        want->key = row->key;
+    }
+    return SPC_OK;
+}
+
+static void tell_trial(const spc__trial *from,
+                       void (*each)(const spc_trial *trial, void *payload),
+                       void *payload)
+{
+    const spc__attrs *resources = &from->resources;
+    spc__buf config = SPC__BUF_INIT;
+
+    spc__attrs_format(&config, &from->config);
+    spc_trial trial = {
+        .template_name = from->template_name,
+        .config = spc__buf_text(&config),
+        .status = spc__trial_status_name(from->status),
+        .note = from->note,
+        .from_database = true,
+        .verified = from->verified,
+        .error = from->error,
+        .median_us = from->median_us,
+        .spread_us = from->spread_us,
+        .cold_us = from->cold_us,
+        .samples = from->samples,
+        .registers = (int)spc__attrs_number(resources, "registers", 0),
+        .spill_bytes = (int)spc__attrs_number(resources, "spill_bytes", 0),
+        .shared_bytes =
+            (int)(spc__attrs_number(resources, "static_shared_bytes", 0) +
+                  spc__attrs_number(&from->launch, "shared", 0)),
+        .compile_ms = from->compile_ms,
+    };
+    each(&trial, payload);
+    spc__buf_release(&config);
+}
+
+spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
+                         void (*each)(const spc_trial *trial, void *payload),
+                         void *payload)
+{
+    wanted want = {.id = id};
+    spc__trial *trials = NULL;
+    int count = 0;
+    spc_status status = need_cache(ctx);
+
+    if (status == SPC_OK)
+        status = spc__cache_each(ctx->cache, find_problem, &want, &ctx->error);
+    if (status == SPC_OK && !want.found)
+        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+                           "the database has no problem %lld: db ls lists "
+                           "those it has",
+                           (long long)id);
+    if (status == SPC_OK)
+        status = spc__cache_find_trials(ctx->cache, &want.key, &trials, &count,
+                                        &ctx->error);
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        tell_trial(&trials[i], each, payload);
+    free(trials);
+    return status;
+}
