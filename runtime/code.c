@@ -507,7 +507,7 @@ bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl)
 }
 
 spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
-                             spc__buf *target, spc_ctx *ctx, spc__template *tpl)
+                             spc_ctx *ctx)
 {
     const char *options = "";
     spc__library *library;
@@ -520,14 +520,12 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
         return status;
     /* For the host's compiler the options say it all: the emulation's target
      * would mean nothing to it. */
-    if (strncmp(spc__compiler_identity(*compiler), "nvrtc", 5) == 0)
-        status = spc__template_target(target, tpl, &ctx->target, &ctx->error);
+    bool nvrtc = strncmp(spc__compiler_identity(*compiler), "nvrtc", 5) == 0;
     memset(job, 0, sizeof(*job));
-    job->name = spc__template_name(tpl);
     job->options = options != NULL ? options : "";
-    job->target = spc__buf_text(target);
+    job->target = nvrtc ? ctx->info.target : "";
     job->headers = library;
-    return status;
+    return SPC_OK;
 }
 
 /* Asks the template for its configuration and launch geometry. */
@@ -588,16 +586,16 @@ static spc_status make(spc__code *out, wanted *want)
     spc_ctx *ctx = want->ctx;
     spc__compiler *compiler;
     spc__compile_job job;
-    spc__buf source = SPC__BUF_INIT, target = SPC__BUF_INIT;
+    spc__buf source = SPC__BUF_INIT;
     spc_status status;
 
     if ((status = question_template(want)) != SPC_OK ||
-        (status = spc__ctx_compiler(&compiler, &job, &target, ctx,
-                                    want->tpl)) != SPC_OK ||
+        (status = spc__ctx_compiler(&compiler, &job, ctx)) != SPC_OK ||
         (status = spc__template_render(&source, want->tpl, want->problem,
                                        &ctx->target, &want->chosen,
                                        &ctx->error)) != SPC_OK)
         goto done;
+    job.name = want->template_name;
     job.source = spc__buf_text(&source);
     spc__artefact_key(want->artefact, compiler, &job);
     if ((status = take_artefact(out, ctx, want->artefact, &want->launch)) ==
@@ -614,7 +612,6 @@ static spc_status make(spc__code *out, wanted *want)
     }
 done:
     spc__buf_release(&source);
-    spc__buf_release(&target);
     return status;
 }
 

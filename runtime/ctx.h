@@ -97,11 +97,9 @@ bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
 /* May templates written for `tpl`'s device run on the context's? */
 bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl);
 
-/* The device's compiler, and a job for it that lacks only the source. The
- * job's target points into `target` (the caller's to release). */
+/* The device's compiler, and a job for it that lacks only name and source. */
 spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
-                             spc__buf *target, spc_ctx *ctx,
-                             spc__template *tpl);
+                             spc_ctx *ctx);
 
 /* Who measures or compiles here and now; the rest of *out is zero. */
 void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
