@@ -44,8 +44,7 @@ typedef struct ray {
     double x, y, z; /* unit direction */
 } ray;
 
-/* ---- building the street
- * --------------------------------------------------------------- */
+/* ---- building the street ------------------------------------------------- */
 
 static double between(street *s, double low, double high)
 {
@@ -136,9 +135,7 @@ static void build(street *s)
             add_car(s, x, between(s, -2.2, 2.2));
 }
 
-/* ---- rays
- * ----------------------------------------------------------------------------------
- */
+/* ---- rays ---------------------------------------------------------------- */
 
 /* Narrows [*in, *out] to where |origin + t * step| <= half. */
 static void clip_slab(double *in, double *out, double origin, double step,
@@ -260,9 +257,7 @@ static double trace(street *s, const ray *r, const int *near, int near_count)
     return nearest;
 }
 
-/* ---- the scan
- * --------------------------------------------------------------------------------
- */
+/* ---- the scan ------------------------------------------------------------ */
 
 /* The objects that the vertical plane of an azimuth can meet. */
 static int find_near(int *near, const street *s, double cosine, double sine)
