@@ -60,8 +60,8 @@ struct spc__cache {
 /* schema.c */
 
 /* Judges the file at `path` by its first bytes, without SQLite and so without
- * altering it. *empty: it has no byte, or SQLite must look first. */
-spc_status spc__schema_peek(bool *empty, const char *path, spc_error *error);
+ * altering it. A file without a byte passes. */
+spc_status spc__schema_peek(const char *path, spc_error *error);
 
 /* Judges an open database; *empty: it holds nothing at all. `rc`, if not NULL,
  * receives SQLite's code of a read that failed. */

@@ -200,7 +200,6 @@ static spc_status open_shipped(spc__layer *layer, spc_error *error)
 static spc_status look(bool *exists, const char *path, spc_error *error)
 {
     struct stat facts;
-    bool empty;
 
     *exists = stat(path, &facts) == 0;
     if (!*exists && errno == ENOENT)
@@ -212,7 +211,7 @@ static spc_status look(bool *exists, const char *path, spc_error *error)
         return spc__fail(
             error, SPC_EDB, "cannot open '%s': it is %s; name a database file",
             path, S_ISDIR(facts.st_mode) ? "a folder" : "not a plain file");
-    return spc__schema_peek(&empty, path, error);
+    return spc__schema_peek(path, error);
 }
 
 static spc_status make_folders(const char *path, spc_error *error)

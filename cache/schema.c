@@ -148,61 +148,66 @@ static uint32_t big_endian(const unsigned char *p)
 }
 
 /*
- * The offsets are those of https://sqlite.org/fileformat2.html, section 1.3.
- * Length in pages (28) holds if the change counter (24) equals the one for
- * which it was written (92).
+ * Is the file shorter than its header says? The offsets are those of
+ * https://sqlite.org/fileformat2.html, section 1.3: the length in pages (28)
+ * holds if the change counter (24) equals the one for which it was written
+ * (92). A writer or a checkpoint may be extending the file at this moment, so
+ * its size is taken last, when neither is at work any more.
  */
-static spc_status judge_header(const char *path, const unsigned char *header,
-                               uint64_t bytes, spc_error *error)
+static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
+                         const unsigned char *header)
 {
     uint64_t page_bytes = (uint64_t)header[16] << 8 | header[17];
-    uint64_t pages = big_endian(header + 28);
+    struct stat facts;
 
     if (page_bytes == 1)
         page_bytes = 65536;
-    spc_status status =
-        judge(path, big_endian(header + 68), big_endian(header + 60), error);
-    if (status != SPC_OK)
-        return status;
-    if (big_endian(header + 24) == big_endian(header + 92) &&
-        bytes < pages * page_bytes && !has_sibling(path, "-wal"))
-        return spc__fail(error, SPC_EDB,
-                         "cannot open '%s': it is damaged, %llu of its %llu "
-                         "bytes are left; move it away and tune again, or "
-                         "restore a copy",
-                         path, (unsigned long long)bytes,
-                         (unsigned long long)(pages * page_bytes));
-    return SPC_OK;
+    *expected = page_bytes * big_endian(header + 28);
+    if (big_endian(header + 24) != big_endian(header + 92) ||
+        has_sibling(path, "-wal") || stat(path, &facts) != 0)
+        return false;
+    *bytes = (uint64_t)facts.st_size;
+    return *bytes < *expected;
 }
 
-spc_status spc__schema_peek(bool *empty, const char *path, spc_error *error)
+spc_status spc__schema_peek(const char *path, spc_error *error)
 {
     unsigned char header[100];
-    struct stat facts = {0};
+    uint64_t bytes, expected;
 
-    *empty = true;
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         return spc__fail(error, errno == ENOMEM ? SPC_ENOMEM : SPC_EDB,
-                         "cannot open '%s': %s", path, strerror(errno));
+                         "cannot open '%s': %s; make it readable, or name "
+                         "another file",
+                         path, strerror(errno));
     size_t got = fread(header, 1, sizeof(header), file);
-    bool known = !ferror(file) && fstat(fileno(file), &facts) == 0;
+    bool failed = ferror(file) != 0;
+    int cause = errno;
     fclose(file);
-    if (!known)
+    if (failed)
         return spc__fail(error, SPC_EDB, "cannot read '%s': %s", path,
-                         strerror(errno));
+                         strerror(cause));
 
     /* A journal means that a writer is at work, or died: SQLite must roll
      * back before the header can be believed. */
     if (got == 0 || has_sibling(path, "-journal"))
         return SPC_OK;
-    *empty = false;
     if (got < sizeof(header) || memcmp(header, "SQLite format 3", 16) != 0)
         return spc__fail(error, SPC_EDB,
                          "cannot open '%s': it is not a SQLite database; name "
                          "another file",
                          path);
-    return judge_header(path, header, (uint64_t)facts.st_size, error);
+    spc_status status =
+        judge(path, big_endian(header + 68), big_endian(header + 60), error);
+    if (status == SPC_OK && is_truncated(&bytes, &expected, path, header))
+        return spc__fail(error, SPC_EDB,
+                         "cannot open '%s': it is damaged, %llu of its %llu "
+                         "bytes are left; move it away and tune again, or "
+                         "restore a copy",
+                         path, (unsigned long long)bytes,
+                         (unsigned long long)expected);
+    return status;
 }
 
 /* The one integer that `sql` yields. */
@@ -220,23 +225,29 @@ static int read_integer(int64_t *out, sqlite3 *db, const char *sql)
     return rc;
 }
 
+/*
+ * Another process may create the tables between two of these reads. It sets
+ * everything in one commit, so in this order what is read first is never
+ * newer than what follows: an empty answer may be stale, which the creation
+ * finds out under its lock, but a full one is whole.
+ */
 spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error)
 {
     int64_t application = 0, version = 0, tables = 0;
 
     *empty = false;
-    int result = read_integer(&application, layer->db, "PRAGMA application_id");
+    int result =
+        read_integer(&tables, layer->db, "SELECT count(*) FROM sqlite_master");
+    if (result == SQLITE_OK)
+        result = read_integer(&application, layer->db, "PRAGMA application_id");
     if (result == SQLITE_OK)
         result = read_integer(&version, layer->db, "PRAGMA user_version");
-    if (result == SQLITE_OK)
-        result = read_integer(&tables, layer->db,
-                              "SELECT count(*) FROM sqlite_master");
     if (rc != NULL)
         *rc = result;
     if (result != SQLITE_OK)
         return spc__layer_fail(layer, result, "open", error);
-    *empty = application == 0 && version == 0 && tables == 0;
+    *empty = tables == 0 && application == 0;
     if (*empty)
         return SPC_OK;
     return judge(layer->path, (uint32_t)application, (uint32_t)version, error);
