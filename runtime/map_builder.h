@@ -1,0 +1,136 @@
+/*
+ * map_builder.h - what a kernel map is made of, and who builds it.
+ *
+ * map.c owns maps, their layouts and the public interface; a builder fills
+ * them in. A new builder is a file (map_<name>.c) that exports one
+ * spc__map_builder, and a row in map.c's table.
+ *
+ * All arrays live on the device. Positions p of a row order run to
+ * rows_padded, a multiple of SPC__MAP_PAD, fixed when the map is created;
+ * positions past the rows hold order -1, mask 0, index -1.
+ */
+#ifndef SPC_RUNTIME_MAP_BUILDER_H
+#define SPC_RUNTIME_MAP_BUILDER_H
+
+#include "map.h"
+
+/* A multiple of SPC_ROW_PAD and of every tile size in use, 192 included. */
+enum { SPC__MAP_PAD = 3 * SPC_ROW_PAD };
+
+/*
+ * How a coordinate row becomes a key: four fields, batch highest, z lowest. A
+ * coordinate c is held as c - low + before. Field values below `before` and
+ * above before + last never occur in a scene: these guard bands are as wide as
+ * the kernel reaches, so that adding an offset to a key never borrows from
+ * or carries into the next field.
+ */
+typedef struct spc__key_layout {
+    int32_t low[4];    /* batch, x, y, z */
+    uint32_t last[4];  /* largest c - low accepted */
+    int64_t before[4]; /* width of the lower guard band */
+    int bits[4];
+    int total_bits;
+} spc__key_layout;
+
+/*
+ * The narrowest layout for coordinates low..high and the kernel of `conv`.
+ * SPC_ERANGE, naming the axis at fault, if 64 bits are not enough.
+ */
+spc_status spc__key_layout_choose(spc__key_layout *out, const spc_conv *conv,
+                                  const int32_t low[4], const int32_t high[4],
+                                  spc_error *error);
+
+/* Smallest and largest coordinate of each field; zeros for no rows. */
+void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
+                        int64_t rows);
+
+/* Bits of the digest by which the order "gray" sorts (map.h). */
+enum { SPC__DIGEST_BITS = 18 };
+
+/*
+ * Words that a build leaves on the device, for spc__map_check: the first row
+ * out of range by field (batch, x, y, z), SPC__MAP_NO_ROW if none; how many
+ * rows equal their predecessor in key order; then the pairs of each offset.
+ */
+enum {
+    SPC__MAP_BAD_ROW = 0,
+    SPC__MAP_DUPLICATES = 4,
+    SPC__MAP_PAIRS = 8, /* [offsets] */
+    SPC__MAP_STATS = SPC__MAP_PAIRS + SPC_MAX_OFFSETS + 1,
+    SPC__MAP_NO_ROW = 0x7fffffff
+};
+
+/* One tile size of a layout. */
+typedef struct spc__map_tiles {
+    struct spc__map_tiles *next;
+    int rows;     /* of a tile */
+    int capacity; /* tiles allocated for */
+    int *order;
+    unsigned *mask;
+} spc__map_tiles;
+
+/* One row order of a map. */
+typedef struct spc__map_layout {
+    struct spc__map_layout *next;
+    bool gray;
+    int *order;
+    int *index;
+    unsigned *mask;
+    spc__map_tiles *tiles;
+} spc__map_layout;
+
+typedef struct spc__map_builder spc__map_builder;
+
+struct spc_map {
+    spc_ctx *ctx;
+    const spc__map_builder *builder;
+    void *work; /* the builder's own */
+    spc_conv conv;
+    int offsets, mask_words, centre;
+    spc__key_layout key;
+    int rows, capacity, rows_padded;
+    int64_t pairs;
+    int32_t *coords;       /* a copy of our own, or NULL */
+    spc__map_layout plain; /* coordinate order */
+    spc__map_layout *gray; /* NULL until prepared */
+    void *keys;            /* ascending; u32 or u64; builders may pad */
+    int32_t *stats;        /* [SPC__MAP_STATS] */
+};
+
+struct spc__map_builder {
+    const char *name;
+    bool (*serves)(const spc_ctx *ctx);
+
+    /* Allocates what building needs, for map->capacity rows. */
+    spc_status (*create)(spc_map *map, spc_error *error);
+    void (*destroy)(spc_map *map); /* also after a failed create */
+
+    /* Fills keys, plain and stats from coords. None of the three allocates or
+     * synchronises. */
+    spc_status (*build)(spc_map *map, const int32_t *coords, void *stream,
+                        spc_error *error);
+    /* Fills a gray layout, and its first tile table if it has one. */
+    spc_status (*order)(spc_map *map, const spc__map_layout *layout,
+                        void *stream, spc_error *error);
+    spc_status (*tile)(spc_map *map, const spc__map_layout *layout,
+                       const spc__map_tiles *tiles, void *stream,
+                       spc_error *error);
+};
+
+/* Tiles in use for the map's present rows. */
+static inline int spc__map_tile_count(const spc_map *map, int tile_rows)
+{
+    return (map->rows + tile_rows - 1) / tile_rows;
+}
+
+/* Arrays of one layout; released also when only some were allocated. */
+spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
+                                 spc_error *error);
+void spc__map_layout_release(const spc_map *map, spc__map_layout *layout);
+
+/* Device memory through the map's context. */
+spc_status spc__map_alloc(void **out, const spc_map *map, size_t bytes,
+                          spc_error *error);
+void spc__map_dealloc(const spc_map *map, void *memory);
+
+#endif

@@ -1,0 +1,549 @@
+/*
+ * map_host.c - the map builder of the cpu device: threaded C.
+ *
+ * The same steps as the templates': pack, radix sort, z-delta search, masks.
+ * Rows are worked on in chunks; within a chunk the targets of one (x, y) column
+ * of the kernel ascend with the rows, so one binary search a chunk and column
+ * is enough: after it the cursor only moves forward.
+ */
+#include "error.h"
+#include "map_builder.h"
+#include "parallel.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    CHUNK_ROWS = 4096,
+    CHUNK_TILES = 256,
+    SORT_CHUNKS = 64 /* at most; each has a table of DIGITS counts */
+};
+
+typedef struct work {
+    uint64_t *keys[2]; /* sorting ping-pong; also digests */
+    int *rows[2];
+    int *counts; /* [SORT_CHUNKS][DIGITS] */
+} work;
+
+static bool host_serves(const spc_ctx *ctx)
+{
+    return strcmp(spc__device_ops_of(ctx->device)->name, "cpu") == 0;
+}
+
+static void host_destroy(spc_map *map)
+{
+    work *w = map->work;
+
+    if (!w)
+        return;
+    for (int i = 0; i < 2; i++) {
+        free(w->keys[i]);
+        free(w->rows[i]);
+    }
+    free(w->counts);
+    free(w);
+    map->work = NULL;
+}
+
+static spc_status host_create(spc_map *map, spc_error *error)
+{
+    work *w = map->work = calloc(1, sizeof *w);
+    size_t rows = (size_t)map->rows_padded;
+    bool all = w != NULL;
+
+    for (int i = 0; i < 2 && all; i++) {
+        w->keys[i] = malloc(rows * sizeof *w->keys[i]);
+        w->rows[i] = malloc(rows * sizeof *w->rows[i]);
+        all = w->keys[i] && w->rows[i];
+    }
+    if (all)
+        all = (w->counts = malloc(sizeof(int) * SORT_CHUNKS * DIGITS)) != NULL;
+    return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
+}
+
+static int chunk_count(int rows)
+{
+    return (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+}
+
+static int tile_chunk_count(int tiles)
+{
+    return (tiles + CHUNK_TILES - 1) / CHUNK_TILES;
+}
+
+static int at_most(int value, int limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* ---- radix sort -------------------------------------------------------------
+ */
+
+/* One stable pass by DIGIT_BITS at `shift`; chunks are contiguous and keep
+ * their order. */
+typedef struct pass {
+    const uint64_t *from_keys;
+    const int *from_rows;
+    uint64_t *to_keys;
+    int *to_rows;
+    int *counts; /* then the next place of each digit of each chunk */
+    int rows, chunks, shift;
+} pass;
+
+static int pass_begin(const pass *p, int64_t chunk)
+{
+    return (int)((int64_t)p->rows * chunk / p->chunks);
+}
+
+static int digit_of(const pass *p, int i)
+{
+    return (int)(p->from_keys[i] >> p->shift) & (DIGITS - 1);
+}
+
+static void count_chunk(void *payload, int64_t chunk)
+{
+    const pass *p = payload;
+    int *counts = p->counts + chunk * DIGITS;
+    int end = pass_begin(p, chunk + 1);
+
+    memset(counts, 0, DIGITS * sizeof *counts);
+    for (int i = pass_begin(p, chunk); i < end; i++)
+        counts[digit_of(p, i)]++;
+}
+
+static void scatter_chunk(void *payload, int64_t chunk)
+{
+    const pass *p = payload;
+    int *places = p->counts + chunk * DIGITS;
+    int end = pass_begin(p, chunk + 1);
+
+    for (int i = pass_begin(p, chunk); i < end; i++) {
+        int place = places[digit_of(p, i)]++;
+        p->to_keys[place] = p->from_keys[i];
+        p->to_rows[place] = p->from_rows[i];
+    }
+}
+
+static void run_pass(pass *p, int threads)
+{
+    int place = 0;
+
+    spc__parallel_for(p->chunks, threads, count_chunk, p);
+    for (int d = 0; d < DIGITS; d++)
+        for (int c = 0; c < p->chunks; c++) {
+            int count = p->counts[c * DIGITS + d];
+            p->counts[c * DIGITS + d] = place;
+            place += count;
+        }
+    spc__parallel_for(p->chunks, threads, scatter_chunk, p);
+}
+
+static int pass_count(int bits)
+{
+    return (bits + DIGIT_BITS - 1) / DIGIT_BITS;
+}
+
+/* Sorts rows of `bits`-bit keys that are in keys[parity of the passes]; the
+ * result is in keys[0], order[0]. */
+static void sort(uint64_t *keys[2], int *order[2], int rows, int bits,
+                 int *counts, int threads)
+{
+    int from = pass_count(bits) & 1;
+
+    for (int shift = 0; shift < bits; shift += DIGIT_BITS, from ^= 1) {
+        pass p = {
+            .from_keys = keys[from],
+            .from_rows = order[from],
+            .to_keys = keys[from ^ 1],
+            .to_rows = order[from ^ 1],
+            .counts = counts,
+            .rows = rows,
+            .chunks = at_most(chunk_count(rows), SORT_CHUNKS),
+            .shift = shift,
+        };
+        run_pass(&p, threads);
+    }
+}
+
+/* ---- building
+ * ---------------------------------------------------------------- */
+
+typedef struct build {
+    spc_map *map;
+    const int32_t *coords;
+    uint64_t *keys; /* where packing writes */
+    int *rows;
+} build;
+
+static void note_bad(spc_map *map, int field, int row)
+{
+    int32_t *first = map->stats + SPC__MAP_BAD_ROW + field;
+    int32_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+
+    while (row < seen &&
+           !__atomic_compare_exchange_n(first, &seen, row, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static void pack_chunk(void *payload, int64_t chunk)
+{
+    const build *b = payload;
+    const spc__key_layout *layout = &b->map->key;
+    int begin = (int)chunk * CHUNK_ROWS;
+    int end = at_most(begin + CHUNK_ROWS, b->map->rows);
+
+    for (int row = begin; row < end; row++) {
+        uint64_t key = 0;
+        for (int i = 0; i < 4; i++) {
+            uint32_t c = (uint32_t)b->coords[4 * (size_t)row + (size_t)i] -
+                         (uint32_t)layout->low[i];
+            if (c > layout->last[i]) {
+                note_bad(b->map, i, row);
+                c = layout->last[i];
+            }
+            if (layout->bits[i]) /* a shift by 64 is undefined */
+                key = (layout->bits[i] < 64 ? key << layout->bits[i] : 0) |
+                      (c + (uint64_t)layout->before[i]);
+        }
+        b->keys[row] = key;
+        b->rows[row] = row;
+    }
+}
+
+static int lower_bound(const uint64_t *keys, int rows, uint64_t target)
+{
+    int low = 0, high = rows;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (keys[middle] < target)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What is added to a key to reach the first voxel of kernel column (i, j), in
+ * wrapping arithmetic. */
+static uint64_t column_delta(const spc_map *map, int i, int j)
+{
+    const spc_conv *conv = &map->conv;
+    const int *bits = map->key.bits, *kernel = conv->kernel;
+    uint64_t x =
+        (uint64_t)((int64_t)(i - (kernel[0] - 1) / 2) * conv->dilation[0]);
+    uint64_t y =
+        (uint64_t)((int64_t)(j - (kernel[1] - 1) / 2) * conv->dilation[1]);
+
+    x = bits[2] + bits[3] < 64 ? x << (bits[2] + bits[3]) : 0;
+    y = bits[3] < 64 ? y << bits[3] : 0;
+    return x + y - (uint64_t)map->key.before[3];
+}
+
+/* Fills the entries of one kernel column for rows begin..end. */
+static void search_column(const spc_map *map, int column, int begin, int end,
+                          int32_t *pairs)
+{
+    const uint64_t *keys = map->keys;
+    const int *kernel = map->conv.kernel;
+    uint64_t delta = column_delta(map, column / kernel[1], column % kernel[1]);
+    uint64_t step = (uint64_t)map->conv.dilation[2];
+    size_t padded = (size_t)map->rows_padded;
+    int cursor = lower_bound(keys, map->rows, keys[begin] + delta);
+
+    for (int p = begin; p < end; p++) {
+        uint64_t want = keys[p] + delta;
+        while (cursor < map->rows && keys[cursor] < want)
+            cursor++;
+        int at = cursor; /* the walk along z */
+        for (int l = 0; l < kernel[2]; l++, want += step) {
+            int k = column * kernel[2] + l;
+            while (at < map->rows && keys[at] < want)
+                at++;
+            if (at < map->rows && keys[at] == want) {
+                map->plain.index[(size_t)k * padded + (size_t)p] =
+                    map->plain.order[at];
+                map->plain.mask[(size_t)(k / 32) * padded + (size_t)p] |=
+                    1u << k % 32;
+                pairs[k]++;
+            } else {
+                map->plain.index[(size_t)k * padded + (size_t)p] = -1;
+            }
+        }
+    }
+}
+
+/* Row order, masks and index of positions past the rows. */
+static void pad_chunk(const spc__map_layout *layout, const spc_map *map,
+                      int begin, int end)
+{
+    size_t padded = (size_t)map->rows_padded, first = (size_t)begin;
+    size_t count = end > begin ? (size_t)(end - begin) : 0;
+
+    if (count == 0)
+        return;
+    memset(layout->order + first, 0xff, 4 * count);
+    for (int k = 0; k < map->offsets; k++)
+        memset(layout->index + (size_t)k * padded + first, 0xff, 4 * count);
+    for (int w = 0; w < map->mask_words; w++)
+        memset(layout->mask + (size_t)w * padded + first, 0, 4 * count);
+}
+
+static void count_duplicates(spc_map *map, int begin, int end)
+{
+    const uint64_t *keys = map->keys;
+    int32_t found = 0;
+
+    for (int p = begin ? begin : 1; p < end; p++)
+        found += keys[p] == keys[p - 1];
+    if (found)
+        __atomic_fetch_add(&map->stats[SPC__MAP_DUPLICATES], found,
+                           __ATOMIC_RELAXED);
+}
+
+static void search_chunk(void *payload, int64_t chunk)
+{
+    spc_map *map = ((const build *)payload)->map;
+    int begin = (int)chunk * CHUNK_ROWS;
+    int padded_end = at_most(begin + CHUNK_ROWS, map->rows_padded);
+    int end = at_most(padded_end, map->rows);
+    int32_t pairs[SPC_MAX_OFFSETS] = {0};
+
+    pad_chunk(&map->plain, map, end > begin ? end : begin, padded_end);
+    if (end <= begin)
+        return;
+    count_duplicates(map, begin, end);
+    for (int w = 0; w < map->mask_words; w++)
+        memset(map->plain.mask + (size_t)w * (size_t)map->rows_padded + begin,
+               0, 4 * (size_t)(end - begin));
+    for (int c = 0; c < map->conv.kernel[0] * map->conv.kernel[1]; c++)
+        search_column(map, c, begin, end, pairs);
+    for (int k = 0; k < map->offsets; k++)
+        if (pairs[k])
+            __atomic_fetch_add(&map->stats[SPC__MAP_PAIRS + k], pairs[k],
+                               __ATOMIC_RELAXED);
+}
+
+static spc_status host_build(spc_map *map, const int32_t *coords, void *stream,
+                             spc_error *error)
+{
+    work *w = map->work;
+    uint64_t *keys[2] = {map->keys, w->keys[0]};
+    int *order[2] = {map->plain.order, w->rows[0]};
+    int first = pass_count(map->key.total_bits) & 1;
+    build b = {map, coords, keys[first], order[first]};
+    int threads = map->ctx->threads;
+
+    (void)stream;
+    (void)error;
+    memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
+    for (int i = 0; i < 4; i++)
+        map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
+    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
+    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
+    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
+    return SPC_OK;
+}
+
+/* ---- row order
+ * ----------------------------------------------------------------- */
+
+/*
+ * The digest of a mask (map.h): offsets from rarest to commonest, the last (the
+ * centre) left out, in at most SPC__DIGEST_BITS groups of neighbours, the
+ * larger groups first; a group's bit says whether any of its offsets is
+ * present. Bit values by offset, 0 for the one left out.
+ */
+static int digest_bits(const spc_map *map, uint32_t bit_of[SPC_MAX_OFFSETS])
+{
+    const int32_t *pairs = map->stats + SPC__MAP_PAIRS;
+    int used = map->offsets - 1;
+    int groups = at_most(used, SPC__DIGEST_BITS);
+
+    for (int k = 0; k < map->offsets; k++) {
+        int rank = 0;
+        for (int j = 0; j < map->offsets; j++)
+            rank += pairs[j] < pairs[k] || (pairs[j] == pairs[k] && j < k);
+        if (rank == used) {
+            bit_of[k] = 0;
+            continue;
+        }
+        int size = used / groups, larger = used % groups;
+        int in_larger = larger * (size + 1);
+        int group = rank < in_larger ? rank / (size + 1)
+                                     : larger + (rank - in_larger) / size;
+        bit_of[k] = 1u << (groups - 1 - group);
+    }
+    return groups;
+}
+
+/* The place of `code` in the sequence of Gray codes. */
+static uint32_t gray_rank(uint32_t code)
+{
+    for (int shift = 1; shift < 32; shift *= 2)
+        code ^= code >> shift;
+    return code;
+}
+
+typedef struct ordering {
+    const spc_map *map;
+    const spc__map_layout *layout;
+    uint64_t *digests;
+    int *positions;
+    const uint32_t *bit_of;
+    const int *sorted;
+} ordering;
+
+static void digest_chunk(void *payload, int64_t chunk)
+{
+    const ordering *o = payload;
+    const spc_map *map = o->map;
+    int begin = (int)chunk * CHUNK_ROWS;
+    int end = at_most(begin + CHUNK_ROWS, map->rows);
+
+    for (int p = begin; p < end; p++) {
+        uint32_t digest = 0;
+        for (int w = 0; w < map->mask_words; w++) {
+            uint32_t mask =
+                map->plain
+                    .mask[(size_t)w * (size_t)map->rows_padded + (size_t)p];
+            for (; mask; mask &= mask - 1)
+                digest |= o->bit_of[32 * w + __builtin_ctz(mask)];
+        }
+        o->digests[p] = gray_rank(digest);
+        o->positions[p] = p;
+    }
+}
+
+static void permute_chunk(void *payload, int64_t chunk)
+{
+    const ordering *o = payload;
+    const spc_map *map = o->map;
+    const spc__map_layout *from = &map->plain, *to = o->layout;
+    size_t padded = (size_t)map->rows_padded;
+    int begin = (int)chunk * CHUNK_ROWS;
+    int padded_end = at_most(begin + CHUNK_ROWS, map->rows_padded);
+    int end = at_most(padded_end, map->rows);
+
+    pad_chunk(to, map, end > begin ? end : begin, padded_end);
+    for (int p = begin; p < end; p++)
+        to->order[p] = from->order[o->sorted[p]];
+    for (int w = 0; w < map->mask_words; w++)
+        for (int p = begin; p < end; p++)
+            to->mask[(size_t)w * padded + (size_t)p] =
+                from->mask[(size_t)w * padded + (size_t)o->sorted[p]];
+    for (int k = 0; k < map->offsets; k++)
+        for (int p = begin; p < end; p++)
+            to->index[(size_t)k * padded + (size_t)p] =
+                from->index[(size_t)k * padded + (size_t)o->sorted[p]];
+}
+
+/* ---- tiles
+ * ------------------------------------------------------------------------ */
+
+typedef struct tiling {
+    const spc_map *map;
+    const spc__map_layout *layout;
+    const spc__map_tiles *tiles;
+    int count;
+    int *cost;
+} tiling;
+
+static uint32_t tile_word(const tiling *t, int tile, int word)
+{
+    const unsigned *mask = t->layout->mask +
+                           (size_t)word * (size_t)t->map->rows_padded +
+                           (size_t)tile * (size_t)t->tiles->rows;
+    uint32_t all = 0;
+
+    for (int i = 0; i < t->tiles->rows; i++)
+        all |= mask[i];
+    return all;
+}
+
+static void cost_chunk(void *payload, int64_t chunk)
+{
+    const tiling *t = payload;
+    int begin = (int)chunk * CHUNK_TILES;
+    int end = at_most(begin + CHUNK_TILES, t->count);
+
+    for (int tile = begin; tile < end; tile++) {
+        t->cost[tile] = 0;
+        for (int w = 0; w < t->map->mask_words; w++)
+            t->cost[tile] += __builtin_popcount(tile_word(t, tile, w));
+    }
+}
+
+static void mask_chunk(void *payload, int64_t chunk)
+{
+    const tiling *t = payload;
+    int begin = (int)chunk * CHUNK_TILES;
+    int end = at_most(begin + CHUNK_TILES, t->count);
+
+    for (int w = 0; w < t->map->mask_words; w++)
+        for (int i = begin; i < end; i++)
+            t->tiles->mask[(size_t)w * (size_t)t->count + (size_t)i] =
+                tile_word(t, t->tiles->order[i], w);
+}
+
+/* Tiles by falling cost; of equal ones the first comes first. */
+static void sort_tiles(const tiling *t)
+{
+    int place[SPC_MAX_OFFSETS + 2] = {0}, *next = place + 1;
+
+    /* next[c] counts tiles of cost K - c; summed, the place of the first. */
+    for (int tile = 0; tile < t->count; tile++)
+        next[t->map->offsets - t->cost[tile]]++;
+    for (int c = 0; c < t->map->offsets; c++)
+        next[c + 1] += next[c];
+    for (int tile = 0; tile < t->count; tile++)
+        t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
+}
+
+static spc_status host_tile(spc_map *map, const spc__map_layout *layout,
+                            const spc__map_tiles *tiles, void *stream,
+                            spc_error *error)
+{
+    tiling t = {map, layout, tiles, spc__map_tile_count(map, tiles->rows),
+                ((work *)map->work)->rows[0]};
+    int threads = map->ctx->threads;
+
+    (void)stream;
+    (void)error;
+    spc__parallel_for(tile_chunk_count(t.count), threads, cost_chunk, &t);
+    sort_tiles(&t);
+    spc__parallel_for(tile_chunk_count(t.count), threads, mask_chunk, &t);
+    return SPC_OK;
+}
+
+static spc_status host_order(spc_map *map, const spc__map_layout *layout,
+                             void *stream, spc_error *error)
+{
+    work *w = map->work;
+    uint32_t bit_of[SPC_MAX_OFFSETS];
+    int bits = digest_bits(map, bit_of);
+    int first = pass_count(bits) & 1;
+    ordering o = {map,    layout,    w->keys[first], w->rows[first],
+                  bit_of, w->rows[0]};
+    int threads = map->ctx->threads;
+
+    spc__parallel_for(chunk_count(map->rows), threads, digest_chunk, &o);
+    sort(w->keys, w->rows, map->rows, bits, w->counts, threads);
+    spc__parallel_for(chunk_count(map->rows_padded), threads, permute_chunk,
+                      &o);
+    if (layout->tiles)
+        return host_tile(map, layout, layout->tiles, stream, error);
+    return SPC_OK;
+}
+
+const spc__map_builder spc__map_builder_host = {
+    .name = "host",
+    .serves = host_serves,
+    .create = host_create,
+    .destroy = host_destroy,
+    .build = host_build,
+    .order = host_order,
+    .tile = host_tile,
+};

@@ -1,0 +1,257 @@
+/*
+ * map_layout.c - the layouts of a kernel map: prepared once, looked up when a
+ * plan runs, filled again when the map is rebuilt.
+ */
+#include "error.h"
+#include "map_builder.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---------------------------------------------------------------
+ */
+
+static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
+{
+    for (spc__map_tiles *next; tiles; tiles = next) {
+        next = tiles->next;
+        spc__map_dealloc(map, tiles->order);
+        spc__map_dealloc(map, tiles->mask);
+        free(tiles);
+    }
+}
+
+void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
+{
+    free_tiles(map, layout->tiles);
+    spc__map_dealloc(map, layout->order);
+    spc__map_dealloc(map, layout->index);
+    spc__map_dealloc(map, layout->mask);
+}
+
+spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
+                                 spc_error *error)
+{
+    size_t rows = (size_t)map->rows_padded;
+    size_t words = (size_t)map->mask_words, offsets = (size_t)map->offsets;
+    spc_status status;
+    void *memory;
+
+    if ((status = spc__map_alloc(&memory, map, 4 * rows, error)) != SPC_OK)
+        return status;
+    layout->order = memory;
+    if ((status = spc__map_alloc(&memory, map, 4 * rows * offsets, error)) !=
+        SPC_OK)
+        return status;
+    layout->index = memory;
+    status = spc__map_alloc(&memory, map, 4 * rows * words, error);
+    layout->mask = memory;
+    return status;
+}
+
+static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
+                               int tile_rows, spc_error *error)
+{
+    spc__map_tiles *tiles = calloc(1, sizeof *tiles);
+    spc_status status;
+    void *memory;
+
+    *out = NULL;
+    if (!tiles)
+        return spc__fail_memory(error, sizeof *tiles);
+    tiles->rows = tile_rows;
+    tiles->capacity = map->rows_padded / tile_rows;
+    status = spc__map_alloc(&memory, map, 4 * (size_t)tiles->capacity, error);
+    tiles->order = memory;
+    if (status == SPC_OK) {
+        status = spc__map_alloc(
+            &memory, map, 4 * (size_t)tiles->capacity * (size_t)map->mask_words,
+            error);
+        tiles->mask = memory;
+    }
+    if (status == SPC_OK)
+        *out = tiles;
+    else
+        free_tiles(map, tiles);
+    return status;
+}
+
+/* ---- layouts --------------------------------------------------------------
+ */
+
+/* True for "gray", false for "none". */
+static spc_status parse_order(bool *gray, const char *order, spc_error *error)
+{
+    *gray = strcmp(order, "gray") == 0;
+    if (*gray || strcmp(order, "none") == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown row order \"%.32s\": it must be \"none\" or "
+                     "\"gray\"",
+                     order);
+}
+
+static const spc__map_layout *layout_of(const spc_map *map, bool gray)
+{
+    return gray ? map->gray : &map->plain;
+}
+
+static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
+                                        int tile_rows)
+{
+    const spc__map_tiles *tiles = layout->tiles;
+
+    while (tiles && tiles->rows != tile_rows)
+        tiles = tiles->next;
+    return tiles;
+}
+
+static spc_status refill(spc_map *map, const spc__map_layout *layout,
+                         void *stream, spc_error *error)
+{
+    const spc__map_tiles *tiles = layout->tiles;
+    spc_status status = SPC_OK;
+
+    if (layout->gray) { /* brings the first tile table with it */
+        status = map->builder->order(map, layout, stream, error);
+        tiles = tiles ? tiles->next : NULL;
+    }
+    for (; status == SPC_OK && tiles; tiles = tiles->next)
+        status = map->builder->tile(map, layout, tiles, stream, error);
+    return status;
+}
+
+static spc_status add_gray(spc_map *map, void *stream, spc_error *error)
+{
+    spc__map_layout *layout = calloc(1, sizeof *layout);
+    spc_status status;
+
+    if (!layout)
+        return spc__fail_memory(error, sizeof *layout);
+    layout->gray = true;
+    status = spc__map_layout_alloc(layout, map, error);
+    if (status == SPC_OK)
+        status = map->builder->order(map, layout, stream, error);
+    if (status == SPC_OK) {
+        map->gray = layout;
+        return SPC_OK;
+    }
+    spc__map_layout_release(map, layout);
+    free(layout);
+    return status;
+}
+
+static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
+                            int tile_rows, void *stream, spc_error *error)
+{
+    spc__map_tiles *tiles = NULL;
+    spc_status status;
+
+    if (tile_rows < 0 || SPC__MAP_PAD % tile_rows != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "a map cannot have tiles of %d rows: the size must "
+                         "divide %d",
+                         tile_rows, SPC__MAP_PAD);
+    if ((status = create_tiles(&tiles, map, tile_rows, error)) != SPC_OK)
+        return status;
+    status = map->builder->tile(map, layout, tiles, stream, error);
+    if (status != SPC_OK) {
+        free_tiles(map, tiles);
+        return status;
+    }
+    tiles->next = layout->tiles;
+    layout->tiles = tiles;
+    return SPC_OK;
+}
+
+spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
+                            void *stream)
+{
+    spc_error error = {0};
+    spc__map_layout *layout;
+    bool gray;
+    spc_status status = parse_order(&gray, order, &error);
+
+    if (status == SPC_OK && gray && !map->gray)
+        status = add_gray(map, stream, &error);
+    if (status == SPC_OK && tile_rows != 0) {
+        layout = gray ? map->gray : &map->plain;
+        if (!find_tiles(layout, tile_rows))
+            status = add_tiles(map, layout, tile_rows, stream, &error);
+    }
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
+                   int tile_rows)
+{
+    const spc__map_layout *layout;
+    const spc__map_tiles *tiles = NULL;
+    bool gray;
+
+    if (parse_order(&gray, order, NULL) != SPC_OK ||
+        !(layout = layout_of(map, gray)))
+        return false;
+    if (tile_rows && !(tiles = find_tiles(layout, tile_rows)))
+        return false;
+    *out = (spc_map_view){
+        .index = layout->index,
+        .order = layout->order,
+        .mask = layout->mask,
+        .tile_order = tiles ? tiles->order : NULL,
+        .tile_mask = tiles ? tiles->mask : NULL,
+        .rows = map->rows,
+        .rows_padded = map->rows_padded,
+        .rows_in = map->rows,
+        .offsets = map->offsets,
+        .mask_words = map->mask_words,
+        .centre = map->centre,
+        .tile_rows = tile_rows,
+        .tiles = tiles ? spc__map_tile_count(map, tile_rows) : 0,
+    };
+    return true;
+}
+
+spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
+                            bool index_only, void *stream)
+{
+    spc_error error = {0};
+    spc_status status;
+
+    if (rows < 0 || rows > map->capacity) {
+        spc__fail(&error, SPC_ECAPACITY,
+                  "cannot rebuild a map with %lld rows: it was created for %d",
+                  (long long)rows, map->capacity);
+        return spc__ctx_fail(map->ctx, &error);
+    }
+    map->rows = (int)rows;
+    status = map->builder->build(map, coords, stream, &error);
+    if (status == SPC_OK && !index_only)
+        status = refill(map, &map->plain, stream, &error);
+    if (status == SPC_OK && !index_only && map->gray)
+        status = refill(map, map->gray, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
+                             void *stream)
+{
+    const spc__map_layout *layout = NULL;
+    const spc__map_tiles *tiles = NULL;
+    spc_error error = {0};
+    bool gray;
+    spc_status status = parse_order(&gray, order, &error);
+
+    if (status == SPC_OK &&
+        (!(layout = layout_of(map, gray)) ||
+         (tile_rows && !(tiles = find_tiles(layout, tile_rows)))))
+        status = spc__fail(&error, SPC_ESTATE,
+                           "the map's layout \"%s\" with tiles of %d rows was "
+                           "never prepared",
+                           order, tile_rows);
+    if (status == SPC_OK && gray)
+        status = map->builder->order(map, layout, stream, &error);
+    /* A gray layout's first table came with its order. */
+    if (status == SPC_OK && tiles && !(gray && tiles == layout->tiles))
+        status = map->builder->tile(map, layout, tiles, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
