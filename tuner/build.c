@@ -1,0 +1,285 @@
+/*
+ * build.c - from candidates to compiled code.
+ *
+ * A batch is rendered one after the other (one Lua state), then what neither the
+ * database nor an earlier candidate has is compiled on all cores. The resource
+ * report decides before any launch.
+ */
+#include "run.h"
+
+#include "clock.h"
+#include "error.h"
+#include "parallel.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail_entry(spc__entry *entry, spc__trial_status status,
+                       const char *note)
+{
+    entry->reach = SPC__FAILED;
+    entry->trial.status = status;
+    snprintf(entry->trial.note, sizeof(entry->trial.note), "%.190s", note);
+    free(entry->source);
+    entry->source = NULL;
+}
+
+/* ---- compilers -------------------------------------------------------------- */
+
+static spc_status open_compiler(spc__run *run)
+{
+    spc_status status;
+
+    if (run->compiler != NULL)
+        return SPC_OK;
+    if (run->options.target == NULL) {
+        status = spc__ctx_compiler(&run->compiler, &run->job, run->ctx);
+    } else {
+        status = spc__nvrtc_open(&run->own_compiler, run->error);
+        run->compiler = run->own_compiler;
+        run->job = (spc__compile_job){.target = run->options.target,
+                                      .options = "",
+                                      .headers = run->library};
+    }
+    if (status == SPC_OK)
+        snprintf(run->provenance.compiler, sizeof(run->provenance.compiler),
+                 "%s", spc__compiler_identity(run->compiler));
+    return status;
+}
+
+static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
+{
+    spc__compile_job job = run->job;
+
+    job.name = entry->trial.template_name;
+    job.source = entry->source;
+    return job;
+}
+
+/* ---- rendering -------------------------------------------------------------- */
+
+/* SPC_ENOMEM only; a template's own failure is the candidate's. */
+static spc_status render(spc__run *run, spc__entry *entry)
+{
+    spc__buf source = SPC__BUF_INIT;
+    spc_error error = {0};
+    spc_status status = spc__template_render(
+        &source, entry->candidate->tpl, &run->problem, &run->target,
+        &entry->candidate->config, &error);
+
+    if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
+        status = spc__fail_memory(run->error, 1);
+    else if (status != SPC_OK)
+        fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
+    spc__buf_release(&source);
+    if (entry->source != NULL) {
+        spc__compile_job job = job_of(run, entry);
+        spc__artefact_key(entry->trial.artefact, run->compiler, &job);
+    }
+    return status == SPC_ENOMEM ? status : SPC_OK;
+}
+
+/* An admitted candidate that came to the same code and the same launch. */
+static const spc__entry *find_twin(const spc__run *run,
+                                   const spc__entry *entry)
+{
+    for (int i = 0; i < run->count; i++) {
+        const spc__entry *other = &run->entries[i];
+        if (other != entry && other->reach != SPC__NEW &&
+            other->reach != SPC__FAILED &&
+            strcmp(other->trial.artefact, entry->trial.artefact) == 0 &&
+            spc__attrs_equal(&other->trial.launch, &entry->trial.launch))
+            return other;
+    }
+    return NULL;
+}
+
+static bool take_stored(spc__run *run, spc__entry *entry)
+{
+    spc_error error;
+
+    return run->ctx->cache != NULL &&
+           spc__cache_get_artefact(run->ctx->cache, entry->trial.artefact,
+                                   &entry->code, &entry->code_bytes, NULL,
+                                   &entry->trial.resources, &error) == SPC_OK;
+}
+
+/* ---- what the report says ------------------------------------------------------ */
+
+/* Registers are handed out by the warp, in units of 256. */
+static int64_t block_registers(int64_t registers, int64_t block)
+{
+    int64_t warps = (block + 31) / 32;
+    int64_t of_warp = (registers * 32 + 255) / 256 * 256;
+
+    return (warps + 3) / 4 * 4 * of_warp;
+}
+
+/* Writes why the candidate must not be launched; false if it may be. */
+static bool refuse(char *why, size_t bytes, const spc__run *run,
+                   const spc__entry *entry)
+{
+    const spc__attrs *resources = &entry->trial.resources;
+    const spc__attrs *launch = &entry->trial.launch;
+    int64_t spills = spc__attrs_number(resources, "spill_bytes", 0);
+    int64_t local = spc__attrs_number(resources, "local_bytes", 0);
+    int64_t registers = spc__attrs_number(resources, "registers", 0);
+    int64_t all = spc__attrs_number(&run->target, "registers_sm", 0);
+    int64_t shared = spc__attrs_number(launch, "shared", 0) +
+                     spc__attrs_number(resources, "static_shared_bytes", 0);
+    int64_t limit = spc__attrs_number(&run->target, "shared_block", 0);
+    int64_t needs =
+        block_registers(registers, spc__attrs_number(launch, "block", 0));
+
+    /* A default is what untuned plans run: it stays, to be compared with. */
+    if ((spills > 0 || local > 0) && !run->options.allow_spills &&
+        !entry->candidate->is_default)
+        snprintf(why, bytes,
+                 "spills: %lld bytes spilled, %lld bytes of local memory",
+                 (long long)spills, (long long)local);
+    else if (all > 0 && needs > all)
+        snprintf(why, bytes,
+                 "registers: a block needs %lld of the %lld of a "
+                 "multiprocessor",
+                 (long long)needs, (long long)all);
+    else if (limit > 0 && shared > limit)
+        snprintf(why, bytes,
+                 "shared memory: a block needs %lld of at most %lld bytes",
+                 (long long)shared, (long long)limit);
+    else
+        return false;
+    return true;
+}
+
+static void judge(const spc__run *run, spc__entry *entry)
+{
+    char why[192];
+
+    entry->reach = SPC__BUILT;
+    if (refuse(why, sizeof(why), run, entry))
+        fail_entry(entry, SPC__TRIAL_CONSTRAINT, why);
+}
+
+/* ---- compiling ---------------------------------------------------------------- */
+
+struct batch {
+    spc__run *run;
+    spc__entry **list;
+    int count;
+    pthread_mutex_t lock; /* the database, the report and callbacks */
+};
+
+static void keep(spc__run *run, spc__entry *entry, spc__artefact *artefact)
+{
+    entry->code = artefact->code;
+    entry->code_bytes = artefact->code_bytes;
+    artefact->code = NULL;
+    entry->trial.resources = artefact->resources;
+    entry->trial.compile_ms = (double)artefact->compile_ns * 1e-6;
+    run->report->compiled++;
+    run->ctx->stats.compiles++;
+    judge(run, entry);
+    spc__run_record_code(run, entry);
+}
+
+static void compile_one(void *payload, int64_t i)
+{
+    struct batch *batch = payload;
+    spc__run *run = batch->run;
+    spc__entry *entry = batch->list[i];
+    spc__artefact artefact = {0};
+    spc_error error = {0};
+
+    if (spc__run_cancelled(run))
+        return;
+    spc__compile_job job = job_of(run, entry);
+    spc_status status =
+        spc__compile(&artefact, run->compiler, &job, NULL, &error);
+    pthread_mutex_lock(&batch->lock);
+    if (status == SPC_OK)
+        keep(run, entry, &artefact);
+    else
+        fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
+    free(entry->source);
+    entry->source = NULL;
+    run->built++;
+    spc__run_progress(run, SPC_STAGE_BUILD, run->built, run->to_build);
+    pthread_mutex_unlock(&batch->lock);
+    spc__artefact_release(&artefact);
+}
+
+/* Renders the batch and keeps in it only what must be compiled. */
+static spc_status render_all(struct batch *batch)
+{
+    spc__run *run = batch->run;
+    spc_status status;
+    int kept = 0;
+
+    for (int i = 0; i < batch->count; i++) {
+        spc__entry *entry = batch->list[i];
+        if ((status = render(run, entry)) != SPC_OK)
+            return status;
+        if (entry->reach == SPC__FAILED)
+            continue;
+        if (take_stored(run, entry)) {
+            free(entry->source);
+            entry->source = NULL;
+            judge(run, entry);
+        } else {
+            batch->list[kept++] = entry;
+        }
+    }
+    batch->count = kept;
+    return SPC_OK;
+}
+
+/* The same code twice would only be measured twice. */
+static void merge_twins(spc__run *run, spc__entry **list, int count)
+{
+    char note[192];
+
+    for (int i = 0; i < count; i++) {
+        spc__entry *entry = list[i];
+        if (entry->reach != SPC__BUILT)
+            continue;
+        entry->reach = SPC__NEW; /* a twin is somebody else */
+        const spc__entry *twin = find_twin(run, entry);
+        entry->reach = SPC__BUILT;
+        if (twin == NULL || entry->candidate->is_default)
+            continue;
+        snprintf(note, sizeof(note), "the same code and launch as '%.32s %.120s'",
+                 twin->trial.template_name, twin->config);
+        free(entry->code);
+        entry->code = NULL;
+        fail_entry(entry, SPC__TRIAL_CONSTRAINT, note);
+    }
+}
+
+spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
+{
+    struct batch batch = {run, NULL, 0, PTHREAD_MUTEX_INITIALIZER};
+    uint64_t since = spc__now_ns();
+    spc_status status;
+
+    if ((batch.list = calloc((size_t)count + 1, sizeof(*batch.list))) == NULL)
+        return spc__fail_memory(run->error, (size_t)count * sizeof(*list));
+    for (int i = 0; i < count; i++)
+        if (list[i]->reach == SPC__NEW)
+            batch.list[batch.count++] = list[i];
+    if (batch.count > 0 && (status = open_compiler(run)) != SPC_OK)
+        goto done;
+    if ((status = render_all(&batch)) != SPC_OK)
+        goto done;
+    run->built = 0;
+    run->to_build = batch.count;
+    run->builds += batch.count;
+    spc__parallel_for(batch.count, run->ctx->threads, compile_one, &batch);
+    run->build_s += (double)(spc__now_ns() - since) * 1e-9;
+    merge_twins(run, list, count);
+    if (spc__run_cancelled(run))
+        status = spc__run_interrupted(run);
+done:
+    free(batch.list);
+    return status;
+}

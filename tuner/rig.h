@@ -1,0 +1,67 @@
+/*
+ * rig.h - the measuring rig: a subject's scenes on a device, and candidates
+ * that are loaded, verified and timed on them. Knows no database and no
+ * compiler; runs in the tuner's process or in a worker.
+ */
+#ifndef SPC_TUNER_RIG_H
+#define SPC_TUNER_RIG_H
+
+#include "cache.h"
+#include "ctx.h"
+#include "subject.h"
+
+enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
+
+/* A candidate as the rig needs it. */
+typedef struct spc__rig_code {
+    char template_name[32];
+    char artefact[65];
+    spc__attrs config;
+    spc__attrs launch;
+    const void *code;
+    size_t code_bytes;
+} spc__rig_code;
+
+typedef struct spc__rig_order {
+    int scene;
+    int samples; /* wanted */
+    bool cold;
+    double limit_s; /* for all samples together */
+} spc__rig_order;
+
+/* What came of a request. */
+typedef struct spc__outcome {
+    spc__trial_status status; /* OK, LAUNCH, FAULT, WRONG; the runner adds
+                                 TIMEOUT */
+    char note[192];
+    double error; /* of verify */
+    int count;    /* of samples, in microseconds */
+    double samples[SPC__SAMPLES_MAX];
+    bool dead; /* the device does not answer any more */
+} spc__outcome;
+
+typedef struct spc__rig spc__rig;
+
+/* Builds the maps and moves the inputs. `subject` stays the caller's and must
+ * outlive the rig. Failures here are the run's, not a candidate's. */
+spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
+                           const spc__subject *subject, spc_error *error);
+void spc__rig_free(spc__rig *rig);
+
+/* Loads a candidate under the number `slot`, and runs it once on every scene
+ * into poisoned memory, every element compared with the oracle's. */
+void spc__rig_verify(spc__outcome *out, spc__rig *rig, int slot,
+                     const spc__rig_code *code);
+
+bool spc__rig_has(const spc__rig *rig, int slot);
+
+/* Loads a candidate without verifying: one that was verified elsewhere. */
+void spc__rig_load(spc__outcome *out, spc__rig *rig, int slot,
+                   const spc__rig_code *code);
+
+void spc__rig_time(spc__outcome *out, spc__rig *rig, int slot,
+                   const spc__rig_order *order);
+
+void spc__rig_unload(spc__rig *rig, int slot);
+
+#endif

@@ -1,0 +1,347 @@
+/* runner.c - requests to a rig in this process or in a worker. */
+#include "runner.h"
+
+#include "error.h"
+#include "wire.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* A worker opens a device and may have to compile the kernels of its maps. */
+static const double start_limit_s = 180;
+/* Room beyond the limit for what is not the candidate's: transfers, loading. */
+static const double grace_s = 2;
+
+struct spc__runner {
+    spc_ctx *ctx;
+    const spc__subject *subject;
+    spc__runner_options options;
+    spc__rig *rig; /* in this process */
+    pid_t pid;     /* 0: no worker runs */
+    int socket;
+    bool *loaded; /* by slot, in the worker that runs now */
+    int loaded_count;
+};
+
+spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
+                              const spc__subject *subject,
+                              const spc__runner_options *options,
+                              spc_error *error)
+{
+    spc__runner *runner = calloc(1, sizeof(*runner));
+
+    *out = runner;
+    if (runner == NULL)
+        return spc__fail_memory(error, sizeof(*runner));
+    runner->ctx = ctx;
+    runner->subject = subject;
+    runner->options = *options;
+    runner->socket = -1;
+    return SPC_OK;
+}
+
+/* ---- the worker process -------------------------------------------------------- */
+
+static bool cancelled(const spc__runner *runner)
+{
+    return runner->options.cancel != NULL && *runner->options.cancel;
+}
+
+static spc_status interrupted(spc_error *error)
+{
+    return spc__fail(error, SPC_EINTERRUPTED,
+                     "interrupted: what was measured is kept");
+}
+
+/* Descriptors above those that the worker will have: see spawn. */
+static int raise_fd(int fd)
+{
+    int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 10) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    return high;
+}
+
+static int spawn(pid_t *pid, const char *const *argv, int socket, int subject)
+{
+    posix_spawn_file_actions_t actions;
+    int code = posix_spawn_file_actions_init(&actions);
+
+    if (code != 0)
+        return code;
+    /* Candidates may print; the results on our standard output are ours. */
+    posix_spawn_file_actions_adddup2(&actions, 2, 1);
+    posix_spawn_file_actions_adddup2(&actions, socket, SPC__WIRE_SOCKET);
+    posix_spawn_file_actions_adddup2(&actions, subject, SPC__WIRE_SUBJECT);
+    code = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)argv,
+                        environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return code;
+}
+
+/* Ends the worker, one way or the other, and says how it ended. */
+static void bury(spc__runner *runner, bool wait_first, char *how, size_t bytes)
+{
+    const struct timespec pause = {0, 10 * 1000 * 1000};
+    int code = 0;
+    pid_t gone = 0;
+
+    if (runner->pid == 0)
+        return;
+    close(runner->socket);
+    for (int i = 0; wait_first && gone == 0 && i < 100; i++)
+        if ((gone = waitpid(runner->pid, &code, WNOHANG)) == 0)
+            nanosleep(&pause, NULL);
+    if (gone == 0) {
+        kill(runner->pid, SIGKILL);
+        while (waitpid(runner->pid, &code, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (how != NULL && WIFSIGNALED(code))
+        snprintf(how, bytes, "signal %d (%s)", WTERMSIG(code),
+                 strsignal(WTERMSIG(code)));
+    else if (how != NULL)
+        snprintf(how, bytes, "exit status %d", WEXITSTATUS(code));
+    runner->pid = 0;
+    runner->socket = -1;
+    for (int i = 0; i < runner->loaded_count; i++)
+        runner->loaded[i] = false;
+}
+
+static spc_status greet(spc__runner *runner, spc_error *error)
+{
+    spc__wire_reply hello;
+    char how[64] = "";
+    spc_status status =
+        spc__wire_receive(runner->socket, &hello, sizeof(hello), start_limit_s,
+                          runner->options.cancel);
+
+    if (status == SPC_OK && hello.magic == SPC__WIRE_MAGIC &&
+        hello.run.status == SPC_OK)
+        return SPC_OK;
+    bury(runner, status == SPC_EIO, how, sizeof(how));
+    if (status == SPC_EINTERRUPTED)
+        return interrupted(error);
+    if (status != SPC_OK)
+        return spc__fail(error, SPC_EDEVICE,
+                         "the measuring worker '%s' was not ready %s%s",
+                         runner->options.worker[0],
+                         status == SPC_ETIMEOUT ? "in time: killed, "
+                                                : "before its end: ",
+                         how);
+    if (hello.magic != SPC__WIRE_MAGIC)
+        return spc__fail(error, SPC_ESTATE,
+                         "the measuring worker '%s' is another build of libspc",
+                         runner->options.worker[0]);
+    *error = hello.run;
+    return error->status;
+}
+
+static spc_status start(spc__runner *runner, spc_error *error)
+{
+    int ends[2] = {-1, -1};
+    int code;
+
+    if (runner->pid != 0)
+        return SPC_OK;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return spc__fail(error, SPC_EIO, "cannot make a socket pair: %s",
+                         strerror(errno));
+    int theirs = raise_fd(ends[1]);
+    int subject = fcntl(runner->subject->fd, F_DUPFD_CLOEXEC, 10);
+    if (theirs < 0 || subject < 0)
+        code = errno;
+    else
+        code = spawn(&runner->pid, runner->options.worker, theirs, subject);
+    if (theirs >= 0)
+        close(theirs);
+    if (subject >= 0)
+        close(subject);
+    if (code != 0) {
+        close(ends[0]);
+        runner->pid = 0;
+        return spc__fail(error, SPC_EIO,
+                         "cannot start the measuring worker '%s': %s",
+                         runner->options.worker[0], strerror(code));
+    }
+    runner->socket = ends[0];
+    return greet(runner, error);
+}
+
+/* One exchange with a running worker. */
+static spc_status exchange(spc__runner *runner, spc__wire_request *request,
+                           spc__wire_reply *reply)
+{
+    size_t bytes = request->code.code_bytes;
+    spc_status status;
+
+    request->magic = SPC__WIRE_MAGIC;
+    if ((status = spc__wire_send(runner->socket, request, sizeof(*request))) !=
+        SPC_OK)
+        return status;
+    if (bytes > 0 && (status = spc__wire_send(runner->socket,
+                                              request->code.code, bytes)) !=
+                         SPC_OK)
+        return status;
+    return spc__wire_receive(runner->socket, reply, sizeof(*reply),
+                             runner->options.limit_s + grace_s,
+                             runner->options.cancel);
+}
+
+/* Turns the end of a worker into the outcome of the candidate it ran. */
+static spc_status blame(spc__outcome *out, spc__runner *runner,
+                        spc_status status, spc_error *error)
+{
+    char how[64] = "";
+
+    bury(runner, status == SPC_EIO, how, sizeof(how));
+    if (status == SPC_EINTERRUPTED)
+        return interrupted(error);
+    memset(out, 0, sizeof(*out));
+    if (status == SPC_ETIMEOUT) {
+        out->status = SPC__TRIAL_TIMEOUT;
+        snprintf(out->note, sizeof(out->note),
+                 "did not end within the limit of %g s",
+                 runner->options.limit_s);
+    } else {
+        out->status = SPC__TRIAL_FAULT;
+        snprintf(out->note, sizeof(out->note), "its process ended by %s", how);
+    }
+    return SPC_OK;
+}
+
+static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
+                             spc__wire_request *request, spc_error *error)
+{
+    spc__wire_reply reply;
+    spc_status status = start(runner, error);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = exchange(runner, request, &reply)) != SPC_OK)
+        return blame(out, runner, status, error);
+    *out = reply.outcome;
+    if (out->dead)
+        bury(runner, false, NULL, 0);
+    return SPC_OK;
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
+                          const spc__wire_request *request, spc_error *error)
+{
+    if (runner->rig == NULL &&
+        spc__rig_create(&runner->rig, runner->ctx, runner->subject, error) !=
+            SPC_OK)
+        return error->status;
+    if (request->op == SPC__WIRE_VERIFY)
+        spc__rig_verify(out, runner->rig, request->slot, &request->code);
+    else if (request->op == SPC__WIRE_LOAD)
+        spc__rig_load(out, runner->rig, request->slot, &request->code);
+    else if (request->op == SPC__WIRE_TIME)
+        spc__rig_time(out, runner->rig, request->slot, &request->order);
+    if (out->dead)
+        return spc__fail(error, SPC_EDEVICE,
+                         "the device is lost to this process after '%s': %s; "
+                         "tune in a worker process to survive this",
+                         request->code.template_name, out->note);
+    return SPC_OK;
+}
+
+static spc_status ask(spc__outcome *out, spc__runner *runner,
+                      spc__wire_request *request, spc_error *error)
+{
+    memset(out, 0, sizeof(*out));
+    if (cancelled(runner))
+        return interrupted(error);
+    return runner->options.worker != NULL
+               ? ask_worker(out, runner, request, error)
+               : ask_rig(out, runner, request, error);
+}
+
+/* Which slots the worker of now has loaded. */
+static bool remember(spc__runner *runner, int slot, bool is_loaded)
+{
+    if (slot >= runner->loaded_count) {
+        int count = 2 * slot + 64;
+        bool *more = realloc(runner->loaded, (size_t)count * sizeof(*more));
+        if (more == NULL)
+            return false;
+        memset(more + runner->loaded_count, 0,
+               (size_t)(count - runner->loaded_count));
+        runner->loaded = more;
+        runner->loaded_count = count;
+    }
+    runner->loaded[slot] = is_loaded;
+    return true;
+}
+
+spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
+                              const spc__rig_code *code, spc_error *error)
+{
+    spc__wire_request request = {0, SPC__WIRE_VERIFY, slot, {0}, *code};
+
+    if (!remember(runner, slot, false))
+        return spc__fail_memory(error, (size_t)slot);
+    spc_status status = ask(out, runner, &request, error);
+    runner->loaded[slot] =
+        status == SPC_OK && out->status == SPC__TRIAL_OK && !out->dead;
+    return status;
+}
+
+spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
+                            const spc__rig_code *code,
+                            const spc__rig_order *order, spc_error *error)
+{
+    spc__wire_request load = {0, SPC__WIRE_LOAD, slot, {0}, *code};
+    spc__wire_request time = {
+        .op = SPC__WIRE_TIME, .slot = slot, .order = *order};
+    spc_status status;
+
+    if (slot >= runner->loaded_count && !remember(runner, slot, false))
+        return spc__fail_memory(error, (size_t)slot);
+    if (!runner->loaded[slot]) {
+        if ((status = ask(out, runner, &load, error)) != SPC_OK ||
+            out->status != SPC__TRIAL_OK)
+            return status;
+        runner->loaded[slot] = true;
+    }
+    return ask(out, runner, &time, error);
+}
+
+spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error)
+{
+    spc__wire_request request = {.op = SPC__WIRE_UNLOAD, .slot = slot};
+    spc__outcome out;
+
+    if (slot >= runner->loaded_count || !runner->loaded[slot])
+        return SPC_OK;
+    runner->loaded[slot] = false;
+    if (runner->rig != NULL) {
+        spc__rig_unload(runner->rig, slot);
+        return SPC_OK;
+    }
+    return ask(&out, runner, &request, error);
+}
+
+void spc__runner_free(spc__runner *runner)
+{
+    if (runner == NULL)
+        return;
+    bury(runner, false, NULL, 0);
+    spc__rig_free(runner->rig);
+    free(runner->loaded);
+    free(runner);
+}

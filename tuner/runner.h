@@ -1,0 +1,42 @@
+/*
+ * runner.h - runs candidates, here or in a worker process that may die.
+ *
+ * A worker that crashes or is late is killed; the candidate gets the status
+ * `fault` or `timeout` and the next one a new worker.
+ */
+#ifndef SPC_TUNER_RUNNER_H
+#define SPC_TUNER_RUNNER_H
+
+#include "rig.h"
+
+typedef struct spc__runner spc__runner;
+
+typedef struct spc__runner_options {
+    const char *const *worker; /* NULL: in this process */
+    double limit_s;            /* of one request, in a worker */
+    const volatile int *cancel;
+} spc__runner_options;
+
+/* Nothing is started before the first request. */
+spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
+                              const spc__subject *subject,
+                              const spc__runner_options *options,
+                              spc_error *error);
+void spc__runner_free(spc__runner *runner);
+
+/*
+ * As the rig's functions. A failure returned is the run's: no worker can be
+ * started, SPC_EINTERRUPTED, or the device is lost to this process. `time` loads
+ * the candidate again if a worker died meanwhile.
+ */
+spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
+                              const spc__rig_code *code, spc_error *error);
+spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
+                            const spc__rig_code *code,
+                            const spc__rig_order *order, spc_error *error);
+spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error);
+
+/* The worker's loop over the inherited descriptors. */
+spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * targets.h - GPUs that are not here: what templates may know of a compile
+ * target when no device can be asked.
+ */
+#ifndef SPC_TUNER_TARGETS_H
+#define SPC_TUNER_TARGETS_H
+
+#include "attrs.h"
+#include "spc_status.h"
+
+/*
+ * The facts of "sm_90", "sm_90a", ... as a cuda device of that kind would give
+ * them (runtime/device.h, `target`). SPC_EUNSUPPORTED lists the known ones.
+ */
+spc_status spc__target_facts(spc__attrs *out, const char *target,
+                             spc_error *error);
+
+#endif

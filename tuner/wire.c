@@ -1,0 +1,63 @@
+/* wire.c - whole messages over a socket, with a deadline. */
+#include "wire.h"
+
+#include "clock.h"
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+spc_status spc__wire_send(int fd, const void *data, size_t bytes)
+{
+    const char *at = data;
+
+    while (bytes > 0) {
+        ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return SPC_EIO;
+        at += sent;
+        bytes -= (size_t)sent;
+    }
+    return SPC_OK;
+}
+
+/* Waits until there is something to read. Polls in short steps, so that a
+ * cancel is heeded even if its signal came to another thread. */
+static spc_status await(int fd, double wait_s, uint64_t since,
+                        const volatile int *cancel)
+{
+    for (;;) {
+        struct pollfd one = {fd, POLLIN, 0};
+        int ready = poll(&one, 1, 50);
+        if (cancel != NULL && *cancel)
+            return SPC_EINTERRUPTED;
+        if (ready > 0)
+            return SPC_OK;
+        if (ready < 0 && errno != EINTR)
+            return SPC_EIO;
+        if (wait_s >= 0 && (double)(spc__now_ns() - since) * 1e-9 > wait_s)
+            return SPC_ETIMEOUT;
+    }
+}
+
+spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
+                             const volatile int *cancel)
+{
+    uint64_t since = spc__now_ns();
+    char *at = data;
+    spc_status status;
+
+    while (bytes > 0) {
+        if ((status = await(fd, wait_s, since, cancel)) != SPC_OK)
+            return status;
+        ssize_t got = recv(fd, at, bytes, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return SPC_EIO;
+        at += got;
+        bytes -= (size_t)got;
+    }
+    return SPC_OK;
+}

@@ -1,0 +1,50 @@
+/*
+ * wire.h - what a tuner and its measuring worker say to each other over a
+ * socket. Both are the same build of libspc, so structs travel as they are;
+ * the magic number includes their sizes to notice when they are not.
+ */
+#ifndef SPC_TUNER_WIRE_H
+#define SPC_TUNER_WIRE_H
+
+#include "rig.h"
+
+enum {
+    SPC__WIRE_SOCKET = 3, /* the worker's end */
+    SPC__WIRE_SUBJECT = 4 /* spc__subject_attach */
+};
+
+typedef enum spc__wire_op {
+    SPC__WIRE_LOAD,
+    SPC__WIRE_VERIFY,
+    SPC__WIRE_TIME,
+    SPC__WIRE_UNLOAD
+} spc__wire_op;
+
+typedef struct spc__wire_request {
+    unsigned magic;
+    spc__wire_op op;
+    int slot;
+    spc__rig_order order;
+    spc__rig_code code; /* code_bytes bytes follow */
+} spc__wire_request;
+
+/* The first reply comes unasked and says whether the rig stands. */
+typedef struct spc__wire_reply {
+    unsigned magic;
+    spc_error run; /* a failure that is not the candidate's */
+    spc__outcome outcome;
+} spc__wire_reply;
+
+#define SPC__WIRE_MAGIC                                                        \
+    (0x73706300u ^ (unsigned)(sizeof(spc__wire_request) * 31 +                 \
+                              sizeof(spc__wire_reply)))
+
+/*
+ * Whole messages. `wait_s` < 0 waits for ever; else SPC_ETIMEOUT. SPC_EIO: the
+ * other side hung up. *cancel (may be NULL) non-zero: SPC_EINTERRUPTED.
+ */
+spc_status spc__wire_send(int fd, const void *data, size_t bytes);
+spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
+                             const volatile int *cancel);
+
+#endif

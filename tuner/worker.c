@@ -1,0 +1,101 @@
+/*
+ * worker.c - the worker's side: a rig that takes its orders from a socket.
+ *
+ * It lives exactly as long as the tuner at the other end: that one's death
+ * closes the socket, and a candidate that hangs by then is ended by the kernel.
+ */
+#include "error.h"
+#include "runner.h"
+#include "wire.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+static spc_status answer(const spc__wire_reply *reply)
+{
+    return spc__wire_send(SPC__WIRE_SOCKET, reply, sizeof(*reply));
+}
+
+static void carry_out(spc__outcome *out, spc__rig *rig,
+                      const spc__wire_request *request)
+{
+    memset(out, 0, sizeof(*out));
+    switch (request->op) {
+    case SPC__WIRE_LOAD:
+        spc__rig_load(out, rig, request->slot, &request->code);
+        break;
+    case SPC__WIRE_VERIFY:
+        spc__rig_verify(out, rig, request->slot, &request->code);
+        break;
+    case SPC__WIRE_TIME:
+        spc__rig_time(out, rig, request->slot, &request->order);
+        break;
+    case SPC__WIRE_UNLOAD:
+        spc__rig_unload(rig, request->slot);
+        break;
+    }
+}
+
+/* One request; SPC_EIO when the tuner has hung up. */
+static spc_status serve_one(spc__rig *rig)
+{
+    spc__wire_request request;
+    spc__wire_reply reply;
+    void *code = NULL;
+    spc_status status =
+        spc__wire_receive(SPC__WIRE_SOCKET, &request, sizeof(request), -1,
+                          NULL);
+
+    if (status != SPC_OK || request.magic != SPC__WIRE_MAGIC)
+        return SPC_EIO;
+    if (request.code.code_bytes > 0) {
+        if ((code = malloc(request.code.code_bytes)) == NULL)
+            return SPC_ENOMEM;
+        status = spc__wire_receive(SPC__WIRE_SOCKET, code,
+                                   request.code.code_bytes, -1, NULL);
+    }
+    if (status == SPC_OK) {
+        memset(&reply, 0, sizeof(reply));
+        reply.magic = SPC__WIRE_MAGIC;
+        request.code.code = code;
+        carry_out(&reply.outcome, rig, &request);
+        status = answer(&reply);
+    }
+    free(code);
+    return status;
+}
+
+spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
+{
+    spc__subject subject;
+    spc__rig *rig = NULL;
+    spc__wire_reply hello;
+
+    memset(&hello, 0, sizeof(hello));
+    hello.magic = SPC__WIRE_MAGIC;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (spc__subject_attach(&subject, SPC__WIRE_SUBJECT, &hello.run) == SPC_OK)
+        spc__rig_create(&rig, ctx, &subject, &hello.run);
+    spc_status status = hello.run.status;
+    if (answer(&hello) != SPC_OK && status == SPC_OK)
+        status = spc__fail(&hello.run, SPC_ESTATE,
+                           "no tuner listens on descriptor %d: a worker is "
+                           "started by a tuner, not by hand",
+                           SPC__WIRE_SOCKET);
+    if (status == SPC_OK)
+        while ((status = serve_one(rig)) == SPC_OK)
+            ;
+    spc__rig_free(rig);
+    spc__subject_release(&subject);
+    if (hello.run.status != SPC_OK) {
+        *error = hello.run;
+        return hello.run.status;
+    }
+    return SPC_OK; /* the tuner has hung up: that is how it ends */
+}
+
+spc_status spc_tune_worker(spc_ctx *ctx)
+{
+    return spc__runner_serve(ctx, &ctx->error);
+}
