@@ -71,11 +71,18 @@ static int find_declaration(const char *text)
     return 1;
 }
 
-/* Raises Lua's message about the syntax, in terms of the template's text. */
+/* Raises Lua's message about the syntax, in terms of the template's text: the
+ * calls and the function around the body are ours, not the author's. */
 static int fail_syntax(lua_State *L)
 {
-    luaL_gsub(L, lua_tostring(L, -1), "near 'spc__text'",
-              "before this line of text");
+    const char *message = lua_tostring(L, -1);
+
+    message =
+        luaL_gsub(L, message, "near 'spc__text'", "before this line of text");
+    const char *close = strstr(message, " (to close 'function' at line ");
+    if (close != NULL && strstr(close, "near <eof>") != NULL)
+        lua_pushfstring(L, "%s (a block of the body is not closed)",
+                        lua_pushlstring(L, message, (size_t)(close - message)));
     return lua_error(L);
 }
 

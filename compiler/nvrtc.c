@@ -227,7 +227,8 @@ static spc_status run(nvrtc *rt, program p, const spc__compile_job *job,
     if (result == SUCCESS)
         return SPC_OK;
     const char *text = spc__buf_text(log) + (log->length ? start : 0);
-    if (strstr(text, "gpu-architecture") != NULL)
+    if (strstr(text, "gpu-architecture") != NULL ||
+        strstr(text, "nv_arch") != NULL)
         return fail_target(rt, job->target, error);
     return spc__fail_compile(
         job, text[0] != '\0' ? text : rt->error_string(result), error);

@@ -120,7 +120,7 @@ static spc_status put_text_line(source *src, const char *p, const char *end)
         spc__buf_puts(src->out, ",");
         p = close + 1;
     }
-    spc__buf_puts(src->out, "\\n\")");
+    spc__buf_puts(src->out, "\\n\");"); /* or a '(' on the next line calls */
     return SPC_OK;
 }
 

@@ -2,7 +2,7 @@
 %  summary = "takes every problem and refuses every configuration",
 %  role = "picky",
 %  device = "cuda",
-%  params = {{"rows", {1, 2, 3, 4}}, {"depth", {1, 2}}},
+%  params = {{"rows", {1, 2, 3, 4, 6}}, {"depth", {1, 2}}},
 %  accepts = function() return true end,
 %  constraints = {
 %    {"rows are odd", function(p, config) return config.rows % 2 == 1 end},
