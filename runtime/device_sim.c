@@ -1,0 +1,546 @@
+/*
+ * device_sim.c - CUDA kernels on the processor, for verification.
+ *
+ * The device renders the same templates as cuda does and has them compiled by
+ * the system's C compiler against the host half of the primitives
+ * (templates/spc_sim.h). How it runs them is chosen by the environment:
+ *
+ *   SPC_SIM_SCHEDULE=forward|reverse|random:SEED   the order of threads
+ *   SPC_SIM_ASYNC=eager|deferred                   asynchronous copies, wgmma
+ *   SPC_SIM_TARGET=sm_90a                          whose limits it has
+ *
+ * A launch returns when it is done; streams mean nothing. Times are those of
+ * the emulation and say nothing of a GPU.
+ */
+#include "device.h"
+
+#include "clock.h"
+#include "cpu_module.h"
+#include "error.h"
+#include "parallel.h"
+#include "sim.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const spc__device_ops spc__device_sim; /* device_table.c */
+
+enum {
+    MULTIPROCESSORS = 4,
+    REGISTERS_SM = 65536,
+    SHARED_RESERVED = 1024, /* of every block, by the system */
+    FRESH_BYTE = 0xcd       /* new memory */
+};
+
+struct spc__kernel {
+    spc__sim_kernel sim;
+    spc__kernel *next;
+};
+
+struct spc__module {
+    spc__object *object;
+    spc__kernel *kernels; /* freed with the module */
+};
+
+typedef struct sim_device {
+    const spc__device_ops *ops;
+    spc__sim_options options;
+    char flags[192];
+    pthread_mutex_t lock; /* of all below, and of the modules' kernels */
+    spc__compiler *compiler;
+    spc__sim_worker *idle; /* workers that no launch uses */
+} sim_device;
+
+static sim_device *self(spc__device *device)
+{
+    return (sim_device *)device;
+}
+
+/* ---- options
+ * ------------------------------------------------------------------ */
+
+/* CUDA C++ Programming Guide, table of compute capabilities. */
+static const spc__sim_target targets[] = {
+    {"sm_90a", 90, 232448, 233472, 2048, 32},
+    {"sm_90", 90, 232448, 233472, 2048, 32},
+    {"sm_75", 75, 65536, 65536, 1024, 16},
+    {"sm_80", 80, 166912, 167936, 2048, 32},
+    {"sm_86", 86, 101376, 102400, 1536, 16},
+    {"sm_89", 89, 101376, 102400, 1536, 24},
+    {"sm_100", 100, 232448, 233472, 2048, 32},
+    {"sm_120", 120, 101376, 102400, 1536, 24},
+};
+
+enum { TARGETS = sizeof(targets) / sizeof(*targets) };
+
+static spc_status fail_option(spc_error *error, const char *name,
+                              const char *value, const char *right)
+{
+    return spc__fail(error, SPC_EINVAL, "%s is '%.40s'; %s", name, value,
+                     right);
+}
+
+static spc_status choose_schedule(spc__sim_options *out, spc_error *error)
+{
+    static const char name[] = "SPC_SIM_SCHEDULE";
+    static const char random[] = "random:";
+    const char *value = getenv(name);
+    char *end;
+
+    if (value == NULL || *value == '\0' || strcmp(value, "forward") == 0) {
+        out->order = SPC__SIM_FORWARD;
+    } else if (strcmp(value, "reverse") == 0) {
+        out->order = SPC__SIM_REVERSE;
+    } else if (strncmp(value, random, strlen(random)) == 0) {
+        const char *digits = value + strlen(random);
+        out->order = SPC__SIM_RANDOM;
+        out->seed = strtoull(digits, &end, 10);
+        if (*digits < '0' || *digits > '9' || *end != '\0')
+            return fail_option(error, name, value,
+                               "the seed must be a number, as in random:1");
+    } else {
+        return fail_option(error, name, value,
+                           "forward, reverse and random:SEED are right");
+    }
+    return SPC_OK;
+}
+
+static spc_status choose_async(spc__sim_options *out, spc_error *error)
+{
+    const char *value = getenv("SPC_SIM_ASYNC");
+
+    out->deferred = value != NULL && strcmp(value, "deferred") == 0;
+    if (value == NULL || *value == '\0' || out->deferred ||
+        strcmp(value, "eager") == 0)
+        return SPC_OK;
+    return fail_option(error, "SPC_SIM_ASYNC", value,
+                       "eager and deferred are right");
+}
+
+static spc_status choose_target(spc__sim_options *out, spc_error *error)
+{
+    const char *value = getenv("SPC_SIM_TARGET");
+    char right[160] = "";
+    size_t used = 0;
+
+    out->target = &targets[0];
+    if (value == NULL || *value == '\0')
+        return SPC_OK;
+    for (int i = 0; i < TARGETS; i++) {
+        if (strcmp(value, targets[i].name) == 0) {
+            out->target = &targets[i];
+            return SPC_OK;
+        }
+        used += (size_t)snprintf(right + used, sizeof(right) - used, "%s%s",
+                                 i > 0 ? ", " : "", targets[i].name);
+    }
+    snprintf(right + used, sizeof(right) - used, " are right");
+    return fail_option(error, "SPC_SIM_TARGET", value, right);
+}
+
+static spc_status choose_options(spc__sim_options *out, spc_error *error)
+{
+    spc_status status;
+
+    memset(out, 0, sizeof(*out));
+    if ((status = choose_schedule(out, error)) != SPC_OK ||
+        (status = choose_async(out, error)) != SPC_OK)
+        return status;
+    return choose_target(out, error);
+}
+
+/* ---- facts
+ * ------------------------------------------------------------------------ */
+
+static void describe(spc_device_info *out, const spc__sim_options *options)
+{
+    memset(out, 0, sizeof(*out));
+    snprintf(out->id, sizeof(out->id), "sim");
+    snprintf(out->name, sizeof(out->name), "sim %s", options->target->name);
+    snprintf(out->target, sizeof(out->target), "%s", options->target->name);
+    out->multiprocessors = MULTIPROCESSORS;
+}
+
+static int sim_list(spc_device_info *out, int capacity)
+{
+    spc__sim_options options;
+
+    if (choose_options(&options, NULL) != SPC_OK)
+        options.target = &targets[0]; /* opening the device tells */
+    if (capacity > 0)
+        describe(out, &options);
+    return 1;
+}
+
+static void sim_info(const spc__device *device, spc_device_info *out)
+{
+    describe(out, &((const sim_device *)device)->options);
+}
+
+static void sim_target(const spc__device *device, spc__attrs *out)
+{
+    const spc__sim_target *target =
+        ((const sim_device *)device)->options.target;
+
+    out->count = 0;
+    spc__attrs_set_text(out, "device", "sim");
+    spc__attrs_set_text(out, "target", target->name);
+    spc__attrs_set_number(out, "sm", target->sm);
+    spc__attrs_set_number(out, "shared_block", target->shared_block);
+    spc__attrs_set_number(out, "shared_sm", target->shared_sm);
+    spc__attrs_set_number(out, "registers_sm", REGISTERS_SM);
+    spc__attrs_set_number(out, "max_threads", SPC__SIM_MAX_BLOCK);
+    spc__attrs_set_number(out, "multiprocessors", MULTIPROCESSORS);
+}
+
+/* ---- opening
+ * ------------------------------------------------------------------------ */
+
+/* CUDA code reads the same bytes as several types; a contraction would make
+ * sums differ between machines. */
+static void choose_flags(sim_device *sim)
+{
+    bool fma = false;
+    const char *sanitize = "";
+#if defined(__x86_64__)
+    fma = __builtin_cpu_supports("fma");
+#endif
+#ifdef SPC_SANITIZE
+    sanitize = " -g -fno-omit-frame-pointer -fsanitize=" SPC_SANITIZE;
+#endif
+    snprintf(sim->flags, sizeof(sim->flags),
+             "-O2 -fno-strict-aliasing -ffp-contract=off%s%s",
+             fma ? " -mfma" : "", sanitize);
+}
+
+static void sim_close(spc__device *device)
+{
+    sim_device *sim = self(device);
+
+    while (sim->idle != NULL) {
+        spc__sim_worker *worker = sim->idle;
+        sim->idle = worker->next;
+        spc__sim_worker_free(worker);
+    }
+    spc__compiler_close(sim->compiler);
+    pthread_mutex_destroy(&sim->lock);
+    free(sim);
+}
+
+static spc_status sim_open(spc__device **out, int ordinal,
+                           const spc__device_options *options, spc_error *error)
+{
+    spc__sim_options chosen;
+    spc_status status = choose_options(&chosen, error);
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (ordinal > 0)
+        return spc__fail(error, SPC_ENODEVICE,
+                         "there is no device sim:%d; the emulation is one "
+                         "device, \"sim\"",
+                         ordinal);
+    sim_device *sim = calloc(1, sizeof(*sim));
+    if (sim == NULL)
+        return spc__fail_memory(error, sizeof(*sim));
+    sim->ops = &spc__device_sim;
+    sim->options = chosen;
+    sim->options.threads = options != NULL ? options->threads : 0;
+    if (sim->options.threads <= 0)
+        sim->options.threads = spc__cpu_count();
+    choose_flags(sim);
+    pthread_mutex_init(&sim->lock, NULL);
+    *out = (spc__device *)sim;
+    return SPC_OK;
+}
+
+/* ---- memory
+ * ---------------------------------------------------------------------------
+ */
+
+/* The exact size, so that AddressSanitizer knows where it ends. */
+static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
+                            spc_error *error)
+{
+    if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0) {
+        memset(*out, FRESH_BYTE, bytes);
+        return SPC_OK;
+    }
+    *out = NULL;
+    return spc__fail_memory(error, bytes);
+}
+
+static void sim_dealloc(spc__device *device, void *memory)
+{
+    free(memory);
+}
+
+static spc_status sim_copy(spc__device *device, void *to, const void *from,
+                           size_t bytes, void *stream, spc_error *error)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+    return SPC_OK;
+}
+
+static spc_status sim_fill(spc__device *device, void *to, int byte,
+                           size_t bytes, void *stream, spc_error *error)
+{
+    if (bytes > 0)
+        memset(to, byte, bytes);
+    return SPC_OK;
+}
+
+static spc_status sim_sync(spc__device *device, void *stream, spc_error *error)
+{
+    return SPC_OK;
+}
+
+/* ---- code
+ * -------------------------------------------------------------------------------
+ */
+
+static spc_status sim_compiler(spc__device *device, spc__compiler **out,
+                               const char **options, spc_error *error)
+{
+    sim_device *sim = self(device);
+    spc_status status = SPC_OK;
+
+    pthread_mutex_lock(&sim->lock);
+    if (sim->compiler == NULL)
+        status = spc__hostcc_open(&sim->compiler, error);
+    *out = sim->compiler;
+    *options = sim->flags;
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+static void sim_module_unload(spc__device *device, spc__module *module)
+{
+    if (module == NULL)
+        return;
+    while (module->kernels != NULL) {
+        spc__kernel *kernel = module->kernels;
+        module->kernels = kernel->next;
+        free(kernel);
+    }
+    spc__object_unload(module->object);
+    free(module);
+}
+
+static spc_status sim_module_load(spc__device *device, spc__module **out,
+                                  const void *code, size_t bytes,
+                                  spc_error *error)
+{
+    spc__module *module = calloc(1, sizeof(*module));
+
+    *out = NULL;
+    if (module == NULL)
+        return spc__fail_memory(error, sizeof(*module));
+    spc_status status = spc__object_load(&module->object, code, bytes, error);
+    const int *version =
+        status == SPC_OK ? spc__object_find(module->object, "spc_sim_version")
+                         : NULL;
+    if (status == SPC_OK && (version == NULL || *version != SPC_SIM_VERSION))
+        status = spc__fail(error, SPC_EFORMAT,
+                           "the compiled code was not made for this version "
+                           "of the sim device (%d)",
+                           SPC_SIM_VERSION);
+    if (status == SPC_OK)
+        *out = module;
+    else
+        sim_module_unload(device, module);
+    return status;
+}
+
+static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
+                              const char *name, spc_error *error)
+{
+    char facts_name[sizeof(out->name) + 8];
+    int length = snprintf(out->name, sizeof(out->name), "%s", name);
+
+    snprintf(facts_name, sizeof(facts_name), "%s_sim", out->name);
+    void *entry = spc__object_find(module->object, name);
+    const int *facts = spc__object_find(module->object, facts_name);
+    if (entry == NULL || facts == NULL || length >= (int)sizeof(out->name))
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "the compiled code has no kernel '%s'", name);
+    memcpy(&out->entry, &entry, sizeof(entry)); /* as POSIX has it */
+    out->args_bytes = facts[0];
+    out->max_threads =
+        facts[1] < SPC__SIM_MAX_BLOCK ? facts[1] : SPC__SIM_MAX_BLOCK;
+    return SPC_OK;
+}
+
+static spc_status check_shared(const sim_device *sim, const char *kernel,
+                               size_t shared_bytes, spc_error *error)
+{
+    const spc__sim_target *target = sim->options.target;
+    if (shared_bytes <= (size_t)target->shared_block)
+        return SPC_OK;
+    return spc__fail(error, SPC_EDEVICE,
+                     "kernel '%s' asks for %zu bytes of shared memory; %s has "
+                     "%d for a block",
+                     kernel, shared_bytes, target->name, target->shared_block);
+}
+
+static spc_status sim_kernel_get(spc__device *device, spc__module *module,
+                                 const char *name, size_t shared_bytes,
+                                 spc__kernel **out, spc_error *error)
+{
+    sim_device *sim = self(device);
+    spc_status status = check_shared(sim, name, shared_bytes, error);
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    spc__kernel *kernel = calloc(1, sizeof(*kernel));
+    if (kernel == NULL)
+        return spc__fail_memory(error, sizeof(*kernel));
+    status = find_kernel(&kernel->sim, module, name, error);
+    if (status != SPC_OK) {
+        free(kernel);
+        return status;
+    }
+    pthread_mutex_lock(&sim->lock);
+    kernel->next = module->kernels;
+    module->kernels = kernel;
+    pthread_mutex_unlock(&sim->lock);
+    *out = kernel;
+    return SPC_OK;
+}
+
+/* Threads, blocks and shared memory limit it; registers are not known here. */
+static int sim_occupancy(spc__device *device, spc__kernel *kernel,
+                         unsigned block, size_t shared_bytes)
+{
+    const spc__sim_target *target = self(device)->options.target;
+    int blocks = target->blocks_sm;
+
+    if (block == 0)
+        return 0;
+    if (blocks > target->threads_sm / (int)block)
+        blocks = target->threads_sm / (int)block;
+    size_t fitting =
+        (size_t)target->shared_sm / (shared_bytes + SHARED_RESERVED);
+    return (size_t)blocks > fitting ? (int)fitting : blocks;
+}
+
+/* ---- running
+ * ------------------------------------------------------------------------------
+ */
+
+static spc__sim_worker *take_worker(void *pool)
+{
+    sim_device *sim = pool;
+
+    pthread_mutex_lock(&sim->lock);
+    spc__sim_worker *worker = sim->idle;
+    if (worker != NULL)
+        sim->idle = worker->next;
+    pthread_mutex_unlock(&sim->lock);
+    return worker != NULL ? worker : calloc(1, sizeof(*worker));
+}
+
+static void give_worker(void *pool, spc__sim_worker *worker)
+{
+    sim_device *sim = pool;
+
+    pthread_mutex_lock(&sim->lock);
+    worker->next = sim->idle;
+    sim->idle = worker;
+    pthread_mutex_unlock(&sim->lock);
+}
+
+static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
+                                    const spc__launch *launch, spc_error *error)
+{
+    uint64_t blocks = (uint64_t)launch->grid_x * launch->grid_y;
+    int resident =
+        sim_occupancy(device, kernel, launch->block, launch->shared_bytes) *
+        MULTIPROCESSORS;
+    if (!launch->cooperative || blocks <= (uint64_t)resident)
+        return SPC_OK;
+    return spc__fail(error, SPC_EDEVICE,
+                     "kernel '%s': a cooperative launch of %llu blocks; %d "
+                     "are resident at once",
+                     kernel->sim.name, (unsigned long long)blocks, resident);
+}
+
+static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
+                             const spc__launch *launch, const void *args,
+                             size_t args_bytes, void *stream, spc_error *error)
+{
+    sim_device *sim = self(device);
+    spc_status status =
+        check_shared(sim, kernel->sim.name, launch->shared_bytes, error);
+
+    if (status != SPC_OK ||
+        (status = check_cooperative(device, kernel, launch, error)) != SPC_OK)
+        return status;
+    if (args_bytes != (size_t)kernel->sim.args_bytes)
+        return spc__fail(error, SPC_EINVAL,
+                         "kernel '%s' takes %d bytes of arguments, not %zu",
+                         kernel->sim.name, kernel->sim.args_bytes, args_bytes);
+    /* A copy of the exact size: reading past it is an error of the kernel. */
+    void *copy = malloc(args_bytes);
+    if (copy == NULL)
+        return spc__fail_memory(error, args_bytes);
+    memcpy(copy, args, args_bytes);
+    spc__sim_launch run = {
+        .kernel = &kernel->sim,
+        .options = &sim->options,
+        .args = copy,
+        .grid_x = (int)launch->grid_x,
+        .grid_y = (int)launch->grid_y,
+        .threads = (int)launch->block,
+        .shared_bytes = (int)launch->shared_bytes,
+        .cooperative = launch->cooperative,
+    };
+    status = spc__sim_launch_run(&run, take_worker, give_worker, sim, error);
+    free(copy);
+    return status;
+}
+
+/* Wall clock; there is no cache to flush that would mean anything. */
+static spc_status sim_measure(spc__device *device, const spc__measure *measure,
+                              double *samples, int *count, spc_error *error)
+{
+    uint64_t begin = spc__now_ns();
+
+    *count = 0;
+    while (*count < measure->samples) {
+        uint64_t start = spc__now_ns();
+        spc_status status = measure->enqueue(measure->payload, NULL);
+        if (status != SPC_OK)
+            return status;
+        uint64_t end = spc__now_ns();
+        samples[(*count)++] = (double)(end - start) * 1e-3;
+        if ((double)(end - begin) * 1e-9 > measure->limit_s)
+            break;
+    }
+    return SPC_OK;
+}
+
+const spc__device_ops spc__device_sim = {
+    .name = "sim",
+    .list = sim_list,
+    .open = sim_open,
+    .close = sim_close,
+    .info = sim_info,
+    .target = sim_target,
+    .alloc = sim_alloc,
+    .dealloc = sim_dealloc,
+    .copy_in = sim_copy,
+    .copy_out = sim_copy,
+    .fill = sim_fill,
+    .sync = sim_sync,
+    .compiler = sim_compiler,
+    .module_load = sim_module_load,
+    .module_unload = sim_module_unload,
+    .kernel_get = sim_kernel_get,
+    .occupancy = sim_occupancy,
+    .launch = sim_launch,
+    .measure = sim_measure,
+};

@@ -1,0 +1,292 @@
+/*
+ * sim.h - the sim device from within: fibers, warps, blocks, launches.
+ *
+ * A worker is an operating-system thread with memory for the fibers and the
+ * shared memory of the blocks that it runs: one block at a time, or all blocks
+ * of a cooperative launch. Fibers switch directly to one another; when a
+ * worker's blocks have ended, or the launch has failed, the last fiber
+ * switches to the worker's own context. Fibers that are left suspended are
+ * simply forgotten.
+ *
+ *   device_sim.c    the device: options, modules, memory
+ *   sim_launch.c    workers, blocks, faults
+ *   sim_schedule.c  which fiber runs next; barriers and collectives
+ *   sim_memory.c    asynchronous copies and barriers in shared memory
+ *   sim_matrix.c    what the last lane of a collective computes
+ *   sim_fiber.c     stacks and the switch between two of them
+ */
+#ifndef SPC_RUNTIME_SIM_H
+#define SPC_RUNTIME_SIM_H
+
+#include "spc_status.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPC_SIM_RUNTIME
+#include "spc_device.cuh"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SPC__SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SPC__SIM_ASAN 1
+#endif
+#endif
+#ifndef SPC__SIM_ASAN
+#define SPC__SIM_ASAN 0
+#endif
+/* The build defines it for ThreadSanitizer; these files themselves are not
+ * instrumented, or every switch would look like a race. */
+#ifndef SPC__SIM_TSAN
+#define SPC__SIM_TSAN 0
+#endif
+
+enum {
+    SPC__SIM_MAX_BLOCK = 1024,
+    SPC__SIM_WARPS = SPC__SIM_MAX_BLOCK / 32,
+    SPC__SIM_BARRIERS = 16,
+    SPC__SIM_CANARY = 256, /* bytes behind a block's shared memory */
+    /* Deferred operations under way at one time. */
+    SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
+    SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
+    SPC__SIM_BULKS = 256     /* bulk copies of a block */
+};
+
+typedef enum spc__sim_order {
+    SPC__SIM_FORWARD,
+    SPC__SIM_REVERSE,
+    SPC__SIM_RANDOM
+} spc__sim_order;
+
+/* A GPU's limits. */
+typedef struct spc__sim_target {
+    const char *name;
+    int sm, shared_block, shared_sm, threads_sm, blocks_sm;
+} spc__sim_target;
+
+typedef struct spc__sim_options {
+    spc__sim_order order;
+    uint64_t seed;
+    bool deferred;
+    const spc__sim_target *target;
+    int threads;
+} spc__sim_options;
+
+/* A cp.async of one thread, kept until its thread waits. */
+typedef struct spc__sim_copy {
+    void *to;
+    const void *from;
+    int bytes, valid, group;
+} spc__sim_copy;
+
+/* The runtime's part of a thread. */
+typedef struct spc__sim_fiber {
+    spc__sim_copy *copies; /* in order of issue; part of the worker's */
+    int copy_count;
+    int group; /* commit groups so far */
+    char *stack_low;
+    size_t stack_bytes;
+    void *fake_stack; /* AddressSanitizer's */
+    void *race_fiber; /* ThreadSanitizer's */
+    void *context;    /* a ucontext_t, where there is no switch of our own */
+} spc__sim_fiber;
+
+/* A warp's part of a wgmma, kept until the warp waits. */
+typedef struct spc__sim_product {
+    uint32_t a[4][32];
+    float *d[32];
+    uint64_t b;
+    int n, accumulate, group;
+    int op;
+} spc__sim_product;
+
+typedef struct spc__sim_bulk {
+    void *to;
+    const void *from;
+    int bytes;
+    spc_u64 *bar;
+} spc__sim_bulk;
+
+typedef struct spc__sim_warp {
+    spc_sim_warp exchange; /* first: kernels know it */
+    struct spc__sim_block *block;
+    spc_sim_thread *lanes[32];
+    int index;
+    uint32_t members; /* lanes that exist */
+    uint32_t ready;   /* may run */
+    uint32_t yielded; /* will be ready when nobody else is */
+    uint32_t arrived; /* at the collective under way */
+    uint32_t held;    /* at a block or named barrier */
+    uint32_t done;
+    /* Where and by which lane the present waiting began. */
+    const spc_sim_place *place;
+    int op, first;
+    spc__sim_product *products; /* in order of issue; the worker's */
+    int product_count;
+    int product_group;
+    char sync[2]; /* the race checker's tokens, by turn */
+} spc__sim_warp;
+
+typedef struct spc__sim_barrier {
+    int expected, arrived;
+    int phase;
+    uint32_t waiting[SPC__SIM_WARPS];
+    char sync[2]; /* the race checker's tokens, by phase */
+} spc__sim_barrier;
+
+typedef struct spc__sim_block {
+    struct spc__sim_worker *worker;
+    int x, y;
+    int threads, warp_count, live;
+    uint32_t ready; /* warps with a ready lane */
+    unsigned char *shared;
+    spc__sim_bulk bulks[SPC__SIM_BULKS]; /* in order of issue */
+    int bulk_count;
+    spc__sim_barrier barriers[SPC__SIM_BARRIERS];
+    spc__sim_warp warps[SPC__SIM_WARPS];
+} spc__sim_block;
+
+typedef struct spc__sim_kernel {
+    char name[64];
+    void (*entry)(const void *args);
+    int args_bytes, max_threads;
+} spc__sim_kernel;
+
+typedef struct spc__sim_launch {
+    const spc__sim_kernel *kernel;
+    const spc__sim_options *options;
+    const void *args;
+    int grid_x, grid_y, threads;
+    int shared_bytes;
+    bool cooperative;
+    atomic_int next_block;
+    atomic_int workers;    /* with blocks to run */
+    atomic_llong progress; /* grows while anything moves */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of the error */
+    spc_error error;
+    char end, fence; /* the race checker's tokens */
+} spc__sim_launch;
+
+typedef struct spc__sim_worker {
+    struct spc__sim_worker *next; /* in the device's pool */
+    spc__sim_launch *launch;
+    char *stacks; /* slots of SPC_SIM_SLOT */
+    int slots;
+    spc__sim_fiber *fibers; /* one for each slot */
+    /* Only for deferred operations. Allocated by the worker before fibers
+     * run: the race checker knows who allocates. */
+    spc__sim_copy *copies;
+    spc__sim_product *products;
+    unsigned char *arena; /* shared memory of the blocks */
+    size_t arena_bytes, arena_stride;
+    spc__sim_block *blocks;
+    int block_capacity, block_count, live_blocks;
+    uint64_t random;
+    int idle_rounds;
+    long long seen_progress;
+    uint64_t idle_since_ns;
+    spc_sim_thread main; /* the worker's own context */
+    spc__sim_fiber main_fiber;
+} spc__sim_worker;
+
+static inline spc__sim_warp *spc__sim_warp_of(const spc_sim_thread *thread)
+{
+    return (spc__sim_warp *)thread->warp;
+}
+
+static inline spc__sim_block *spc__sim_block_of(const spc_sim_thread *thread)
+{
+    return spc__sim_warp_of(thread)->block;
+}
+
+static inline spc__sim_launch *spc__sim_launch_of(const spc_sim_thread *thread)
+{
+    return spc__sim_block_of(thread)->worker->launch;
+}
+
+/* ---- sim_fiber.c ----------------------------------------------------- */
+
+/* Memory for `slots` stacks with a guard page each, aligned so that every
+ * slot's colour is defined; NULL if there is none. */
+char *spc__sim_stacks_map(int slots);
+void spc__sim_stacks_unmap(char *stacks, int slots);
+/* Gives the race checker memory it has not seen. */
+bool spc__sim_stacks_renew(char *stacks, int slots);
+
+/* Makes `thread`, whose record is in its slot, start with entry(thread) when
+ * it is first switched to. */
+bool spc__sim_fiber_start(spc_sim_thread *thread,
+                          void (*entry)(spc_sim_thread *thread));
+/* Describes the stack that the caller runs on. */
+bool spc__sim_fiber_adopt(spc_sim_thread *thread);
+void spc__sim_fiber_release(spc__sim_fiber *fiber);
+/* First thing on a new fiber. */
+void spc__sim_fiber_enter(spc_sim_thread *thread);
+void spc__sim_fiber_switch(spc_sim_thread *from, spc_sim_thread *to);
+/* As switch, by a fiber that has ended. */
+void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to);
+
+/* What the race checker is told; nothing in other builds. */
+void spc__sim_release(void *token);
+void spc__sim_acquire(void *token);
+void spc__sim_reads(const void *p, size_t bytes, const void *caller);
+void spc__sim_writes(void *p, size_t bytes, const void *caller);
+
+/* ---- sim_schedule.c -------------------------------------------------------
+ */
+
+void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place);
+void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
+                           const spc_sim_place *place);
+void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place);
+/* The fiber that a worker runs first. */
+spc_sim_thread *spc__sim_schedule_first(spc__sim_worker *worker);
+/* Ends `self`; does not return. */
+void spc__sim_schedule_end(spc_sim_thread *self);
+/* Something happened that others may wait for. */
+void spc__sim_progress(spc__sim_launch *launch);
+
+/* ---- sim_launch.c ----------------------------------------------------------
+ */
+
+/* Fails the launch with "kernel 'K', block (x, y), thread t: ..." and leaves
+ * for the worker's own context. */
+_Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
+    SPC_PRINTF(2, 3);
+
+spc_status spc__sim_launch_run(spc__sim_launch *launch,
+                               spc__sim_worker *(*take)(void *pool),
+                               void (*give)(void *pool,
+                                            spc__sim_worker *worker),
+                               void *pool, spc_error *error);
+void spc__sim_worker_free(spc__sim_worker *worker);
+
+/* ---- sim_memory.c -----------------------------------------------------------
+ */
+
+void spc__sim_fence(spc_sim_thread *self);
+void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
+                         int bytes, int valid);
+void spc__sim_copy_commit(spc_sim_thread *self);
+void spc__sim_copy_wait(spc_sim_thread *self, int groups);
+void spc__sim_mbar_init(spc_sim_thread *self, spc_u64 *bar, int count);
+void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
+                          const spc_sim_place *place);
+void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
+                        const spc_sim_place *place);
+void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
+                        int bytes, spc_u64 *bar, const spc_sim_place *place);
+
+/* ---- sim_matrix.c
+ * -------------------------------------------------------------- */
+
+/* What `self`, the last lane of its warp to arrive, does for all. `caller` is
+ * the kernel's address, for the race checker. */
+void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
+                       const void *caller);
+
+#endif

@@ -1,0 +1,437 @@
+/*
+ * sim_launch.c - workers, blocks, and the end of a launch that fails.
+ *
+ * Blocks are handed out in order (backwards in the reverse schedule) to as many
+ * workers as the device has threads. A cooperative launch has one worker,
+ * which holds all blocks at once.
+ */
+#include "error.h"
+#include "parallel.h"
+#include "sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if SPC__SIM_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+enum { ARENA_ALIGN = 1024, MOST_FIBERS = 16384 };
+
+/* ---- faults -----------------------------------------------------------------
+ */
+
+static void record(spc__sim_launch *launch, spc_status status, const char *text)
+{
+    pthread_mutex_lock(&launch->lock);
+    if (!atomic_load(&launch->failed))
+        spc__fail(&launch->error, status, "%s", text);
+    atomic_store(&launch->failed, true);
+    pthread_mutex_unlock(&launch->lock);
+}
+
+_Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
+{
+    spc__sim_launch *launch = spc__sim_launch_of(self);
+    char text[800];
+    va_list arguments;
+
+    int length = snprintf(
+        text, sizeof(text),
+        "kernel '%s', block (%d, %d), thread %d: ", launch->kernel->name,
+        self->block_x, self->block_y, self->thread);
+    va_start(arguments, format);
+    vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
+    va_end(arguments);
+    record(launch, SPC_EDEVICE, text);
+    spc__sim_fiber_leave(self, &spc__sim_block_of(self)->worker->main);
+    __builtin_unreachable(); /* nobody comes back to a forgotten fiber */
+}
+
+static void api_fault(spc_sim_thread *self, const spc_sim_place *place,
+                      const char *what, const void *address)
+{
+    if (address)
+        spc__sim_fault(self, "%s at %s:%d: address %p %s", place->primitive,
+                       place->file, place->line, (void *)address, what);
+    spc__sim_fault(self, "%s at %s:%d %s", place->primitive, place->file,
+                   place->line, what);
+}
+
+static const spc_sim_api api = {
+    .gather = spc__sim_gather,
+    .barrier = spc__sim_barrier_wait,
+    .yield = spc__sim_yield,
+    .fence = spc__sim_fence,
+    .copy = spc__sim_copy_issue,
+    .copy_commit = spc__sim_copy_commit,
+    .copy_wait = spc__sim_copy_wait,
+    .mbar_init = spc__sim_mbar_init,
+    .mbar_arrive = spc__sim_mbar_arrive,
+    .mbar_wait = spc__sim_mbar_wait,
+    .bulk_copy = spc__sim_bulk_copy,
+    .fault = api_fault,
+};
+
+/* ---- what a worker holds
+ * ---------------------------------------------------------- */
+
+static void free_stacks(spc__sim_worker *worker)
+{
+    for (int i = 0; worker->fibers && i < worker->slots; i++)
+        spc__sim_fiber_release(&worker->fibers[i]);
+    free(worker->fibers);
+    free(worker->copies);
+    worker->copies = NULL;
+    spc__sim_stacks_unmap(worker->stacks, worker->slots);
+    worker->fibers = NULL;
+    worker->stacks = NULL;
+    worker->slots = 0;
+}
+
+static bool have_stacks(spc__sim_worker *worker, int slots)
+{
+    if (worker->slots >= slots)
+        return true;
+    free_stacks(worker);
+    worker->fibers = calloc((size_t)slots, sizeof(*worker->fibers));
+    worker->stacks = spc__sim_stacks_map(slots);
+    if (!worker->fibers || !worker->stacks) {
+        spc__sim_stacks_unmap(worker->stacks, slots);
+        worker->stacks = NULL;
+        return false;
+    }
+    worker->slots = slots;
+    return true;
+}
+
+static bool have_arena(spc__sim_worker *worker, int blocks, int shared_bytes)
+{
+    size_t stride = ((size_t)shared_bytes + SPC__SIM_CANARY + ARENA_ALIGN - 1) /
+                    ARENA_ALIGN * ARENA_ALIGN;
+    worker->arena_stride = stride;
+    if (worker->arena_bytes >= stride * (size_t)blocks)
+        return true;
+    if (worker->arena)
+        munmap(worker->arena, worker->arena_bytes);
+    worker->arena_bytes = stride * (size_t)blocks;
+    worker->arena = mmap(NULL, worker->arena_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (worker->arena != MAP_FAILED)
+        return true;
+    worker->arena = NULL;
+    worker->arena_bytes = 0;
+    return false;
+}
+
+static bool have_blocks(spc__sim_worker *worker, int blocks)
+{
+    if (worker->block_capacity >= blocks)
+        return true;
+    free(worker->blocks);
+    free(worker->products);
+    worker->products = NULL;
+    worker->blocks = calloc((size_t)blocks, sizeof(*worker->blocks));
+    worker->block_capacity = worker->blocks ? blocks : 0;
+    return worker->blocks != NULL;
+}
+
+/* Room for deferred operations; touched only as far as they go. */
+static bool have_queues(spc__sim_worker *worker)
+{
+    if (!worker->launch->options->deferred)
+        return true;
+    if (!worker->copies)
+        worker->copies = malloc((size_t)worker->slots * SPC__SIM_COPIES *
+                                sizeof(*worker->copies));
+    if (!worker->products)
+        worker->products =
+            malloc((size_t)worker->block_capacity * SPC__SIM_WARPS *
+                   SPC__SIM_PRODUCTS * sizeof(*worker->products));
+    return worker->copies && worker->products;
+}
+
+void spc__sim_worker_free(spc__sim_worker *worker)
+{
+    if (!worker)
+        return;
+    free(worker->blocks);
+    free(worker->products);
+    free_stacks(worker);
+    if (worker->arena)
+        munmap(worker->arena, worker->arena_bytes);
+    free(worker->main_fiber.context);
+    free(worker);
+}
+
+/* ---- a block's life
+ * ----------------------------------------------------------------- */
+
+static void fiber_main(spc_sim_thread *self)
+{
+    spc__sim_fiber_enter(self);
+    spc__sim_launch *launch = spc__sim_launch_of(self);
+    launch->kernel->entry(launch->args);
+    spc__sim_schedule_end(self);
+}
+
+/* Shared memory begins undefined and ends with a canary. */
+static void start_shared(spc__sim_worker *worker, spc__sim_block *block)
+{
+    int bytes = worker->launch->shared_bytes;
+#if SPC__SIM_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(block->shared, worker->arena_stride);
+#endif
+    memset(block->shared, SPC_SIM_POISON, (size_t)bytes + SPC__SIM_CANARY);
+#if SPC__SIM_ASAN
+    ASAN_POISON_MEMORY_REGION(block->shared + bytes,
+                              worker->arena_stride - (size_t)bytes);
+#endif
+}
+
+static void check_canary(spc__sim_worker *worker, spc__sim_block *block)
+{
+#if !SPC__SIM_ASAN
+    spc__sim_launch *launch = worker->launch;
+    const unsigned char *end = block->shared + launch->shared_bytes;
+    for (int i = 0; i < SPC__SIM_CANARY; i++) {
+        if (end[i] == SPC_SIM_POISON)
+            continue;
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "kernel '%s', block (%d, %d): byte %d after its %d bytes of "
+                 "shared memory was written",
+                 launch->kernel->name, block->x, block->y, i,
+                 launch->shared_bytes);
+        record(launch, SPC_EDEVICE, text);
+        return;
+    }
+#endif
+}
+
+static bool start_thread(spc__sim_block *block, int slot, int index)
+{
+    spc__sim_worker *worker = block->worker;
+    const spc__sim_launch *launch = worker->launch;
+    spc__sim_warp *warp = &block->warps[index / 32];
+    spc_sim_thread *thread = spc_sim_thread_of((uintptr_t)worker->stacks +
+                                               (size_t)slot * SPC_SIM_SLOT);
+    spc__sim_fiber *fiber = &worker->fibers[slot];
+
+    *thread = (spc_sim_thread){
+        .api = &api,
+        .warp = &warp->exchange,
+        .shared = block->shared,
+        .shared_bytes = launch->shared_bytes,
+        .lane = index % 32,
+        .thread = index,
+        .threads = launch->threads,
+        .block_x = block->x,
+        .block_y = block->y,
+        .grid_x = launch->grid_x,
+        .grid_y = launch->grid_y,
+        .deferred = launch->options->deferred,
+        .cooperative = launch->cooperative,
+        .fiber = fiber,
+    };
+    fiber->copies = worker->copies + (size_t)slot * SPC__SIM_COPIES;
+    fiber->copy_count = 0;
+    fiber->group = 0;
+    warp->lanes[index % 32] = thread;
+    warp->members |= 1u << index % 32;
+    return spc__sim_fiber_start(thread, fiber_main);
+}
+
+static void reset_warp(spc__sim_block *block, int index)
+{
+    spc__sim_warp *warp = &block->warps[index];
+    warp->block = block;
+    warp->index = index;
+    warp->members = warp->yielded = warp->arrived = 0;
+    warp->held = warp->done = 0;
+    warp->place = NULL;
+    warp->products = block->worker->products +
+                     ((size_t)(block - block->worker->blocks) * SPC__SIM_WARPS +
+                      (size_t)index) *
+                         SPC__SIM_PRODUCTS;
+    warp->product_count = warp->product_group = 0;
+}
+
+/* Block `number` of the grid as the worker's block `at`. */
+static bool start_block(spc__sim_worker *worker, int at, int number)
+{
+    spc__sim_launch *launch = worker->launch;
+    spc__sim_block *block = &worker->blocks[at];
+
+    block->worker = worker;
+    block->x = number % launch->grid_x;
+    block->y = number / launch->grid_x;
+    block->threads = block->live = launch->threads;
+    block->warp_count = (launch->threads + 31) / 32;
+    block->shared = worker->arena + (size_t)at * worker->arena_stride;
+    block->bulk_count = 0;
+    block->ready = 0;
+    memset(block->barriers, 0, sizeof(block->barriers));
+    start_shared(worker, block);
+    for (int w = 0; w < block->warp_count; w++)
+        reset_warp(block, w);
+    for (int i = 0; i < launch->threads; i++)
+        if (!start_thread(block, at * launch->threads + i, i))
+            return false;
+    for (int w = 0; w < block->warp_count; w++) {
+        block->warps[w].ready = block->warps[w].members;
+        block->ready |= 1u << w;
+    }
+    return true;
+}
+
+/* The race checker must take another block's stacks and shared memory for new
+ * memory. */
+static bool renew(spc__sim_worker *worker)
+{
+#if SPC__SIM_TSAN
+    if (!spc__sim_stacks_renew(worker->stacks, worker->slots))
+        return false;
+    return mmap(worker->arena, worker->arena_bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) == worker->arena;
+#else
+    return true;
+#endif
+}
+
+static bool start_blocks(spc__sim_worker *worker, int first, int count)
+{
+    spc__sim_launch *launch = worker->launch;
+    if (!have_stacks(worker, count * launch->threads) ||
+        !have_arena(worker, count, launch->shared_bytes) ||
+        !have_blocks(worker, count) || !have_queues(worker) || !renew(worker))
+        return false;
+    worker->block_count = worker->live_blocks = count;
+    worker->idle_rounds = 0;
+    worker->random =
+        launch->options->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
+    for (int i = 0; i < count; i++)
+        if (!start_block(worker, i, first + i))
+            return false;
+    return true;
+}
+
+static void run_blocks(spc__sim_worker *worker, int first, int count)
+{
+    spc__sim_launch *launch = worker->launch;
+    if (!start_blocks(worker, first, count)) {
+        record(launch, SPC_ENOMEM, "cannot map the stacks of a block");
+        return;
+    }
+    spc__sim_fiber_switch(&worker->main, spc__sim_schedule_first(worker));
+    for (int i = 0; i < count && !atomic_load(&launch->failed); i++)
+        check_canary(worker, &worker->blocks[i]);
+}
+
+/* ---- a launch
+ * -------------------------------------------------------------------------- */
+
+typedef struct crew {
+    spc__sim_launch *launch;
+    spc__sim_worker *(*take)(void *pool);
+    void (*give)(void *pool, spc__sim_worker *worker);
+    void *pool;
+} crew;
+
+static void run_all(spc__sim_worker *worker)
+{
+    spc__sim_launch *launch = worker->launch;
+    int total = launch->grid_x * launch->grid_y;
+    if (launch->cooperative) {
+        run_blocks(worker, 0, total);
+        return;
+    }
+    while (!atomic_load(&launch->failed)) {
+        int number = atomic_fetch_add(&launch->next_block, 1);
+        if (number >= total)
+            return;
+        if (launch->options->order == SPC__SIM_REVERSE)
+            number = total - 1 - number;
+        run_blocks(worker, number, 1);
+    }
+}
+
+static void work(void *payload, int64_t i)
+{
+    crew *c = payload;
+    spc__sim_worker *worker = c->take(c->pool);
+    if (!worker) {
+        record(c->launch, SPC_ENOMEM, "out of memory for a worker");
+        atomic_fetch_sub(&c->launch->workers, 1);
+        return;
+    }
+    worker->launch = c->launch;
+    worker->main.fiber = &worker->main_fiber;
+    if (spc__sim_fiber_adopt(&worker->main))
+        run_all(worker);
+    else
+        record(c->launch, SPC_ENOMEM, "out of memory for a context");
+    atomic_fetch_sub(&c->launch->workers, 1);
+    worker->launch = NULL;
+    c->give(c->pool, worker);
+}
+
+static spc_status check(const spc__sim_launch *launch, spc_error *error)
+{
+    const spc__sim_kernel *kernel = launch->kernel;
+    long long blocks = (long long)launch->grid_x * launch->grid_y;
+    if (launch->grid_x < 1 || launch->grid_y < 1 || blocks > 0x7fffffff)
+        return spc__fail(error, SPC_EINVAL,
+                         "kernel '%s': a grid of %d x %d blocks; both must be "
+                         "at least 1",
+                         kernel->name, launch->grid_x, launch->grid_y);
+    if (launch->threads < 1 || launch->threads > kernel->max_threads)
+        return spc__fail(error, SPC_EINVAL,
+                         "kernel '%s': blocks of %d threads; it is compiled "
+                         "for 1 to %d",
+                         kernel->name, launch->threads, kernel->max_threads);
+    if (launch->cooperative && blocks * launch->threads > MOST_FIBERS)
+        return spc__fail(error, SPC_EDEVICE,
+                         "kernel '%s': a cooperative launch of %lld threads; "
+                         "the sim device holds %d",
+                         kernel->name, blocks * launch->threads, MOST_FIBERS);
+    return SPC_OK;
+}
+
+spc_status spc__sim_launch_run(spc__sim_launch *launch,
+                               spc__sim_worker *(*take)(void *pool),
+                               void (*give)(void *pool,
+                                            spc__sim_worker *worker),
+                               void *pool, spc_error *error)
+{
+    crew c = {launch, take, give, pool};
+    spc_status status = check(launch, error);
+    if (status != SPC_OK)
+        return status;
+
+    int workers = launch->options->threads;
+    if (workers <= 0)
+        workers = spc__cpu_count();
+    if (launch->cooperative)
+        workers = 1;
+    if (workers > launch->grid_x * launch->grid_y)
+        workers = launch->grid_x * launch->grid_y;
+    atomic_init(&launch->next_block, 0);
+    atomic_init(&launch->workers, workers);
+    atomic_init(&launch->progress, 0);
+    atomic_init(&launch->failed, false);
+    if (pthread_mutex_init(&launch->lock, NULL) != 0)
+        return spc__fail(error, SPC_ENOMEM, "cannot make a lock");
+    spc__parallel_for(workers, workers, work, &c);
+    spc__sim_acquire(&launch->end);
+    if (atomic_load(&launch->failed))
+        status =
+            spc__fail(error, launch->error.status, "%s", launch->error.text);
+    pthread_mutex_destroy(&launch->lock);
+    return status;
+}

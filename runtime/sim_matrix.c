@@ -1,0 +1,330 @@
+/*
+ * sim_matrix.c - what the last lane of a collective computes for its warp.
+ *
+ * A tile of a product is 16 rows by 8 columns. Products of binary16 and of tf32
+ * are exact in fp32, so that a fused and an unfused multiply-add agree and
+ * every machine gives the same sums: k in rising order, one rounding a step.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+typedef float floats8 __attribute__((vector_size(32)));
+typedef uint32_t words8 __attribute__((vector_size(32)));
+typedef uint16_t halves8 __attribute__((vector_size(16)));
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+/* With AVX2 where the machine has it; the plain one is for all others. */
+#if defined(__x86_64__)
+#define FAST __attribute__((target("avx2,fma")))
+#define HAVE_FAST                                                              \
+    (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#else
+#define FAST
+#define HAVE_FAST 0
+#endif
+
+/* ---- conversions ----------------------------------------------------- */
+
+/* As spc_f16_to_f32, eight at a time. */
+ALWAYS void widen(float *to, const uint16_t *from)
+{
+    halves8 half;
+    memcpy(&half, from, sizeof(half));
+    words8 word = __builtin_convertvector(half, words8);
+    words8 rest = (word & 0x7fff) << 13;
+    words8 special = (words8)(rest >= 0x0f800000);
+    words8 scaled = (words8)((floats8)rest * 0x1p112f);
+    words8 bits = (scaled & ~special) | ((rest | 0x70000000) & special) |
+                  (word & 0x8000) << 16;
+    memcpy(to, &bits, sizeof(bits));
+}
+
+/* The matrix units ignore the lower 13 bits of a tf32 operand. */
+ALWAYS void narrow_tf32(float *to, const uint32_t *from, int count)
+{
+    for (int i = 0; i < count; i++) {
+        uint32_t bits = from[i] & 0xffffe000u;
+        memcpy(&to[i], &bits, sizeof(bits));
+    }
+}
+
+/* a[4] of 32 lanes to rows of 16: blocks (0,0), (8,0), (0,8), (8,8). */
+ALWAYS void unpack_a_f16(float to[16][16], const uint32_t (*a)[32])
+{
+    for (int i = 0; i < 4; i++)
+        for (int g = 0; g < 8; g++)
+            widen(&to[8 * (i & 1) + g][8 * (i >> 1)],
+                  (const uint16_t *)&a[i][4 * g]);
+}
+
+/* The same with blocks of 8 rows by 4. */
+ALWAYS void unpack_a_tf32(float to[16][16], const uint32_t (*a)[32])
+{
+    for (int i = 0; i < 4; i++)
+        for (int g = 0; g < 8; g++)
+            narrow_tf32(&to[8 * (i & 1) + g][4 * (i >> 1)], &a[i][4 * g], 4);
+}
+
+ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
+{
+    for (int m = 0; m < 16; m++) {
+        floats8 sum;
+        memcpy(&sum, d[m], sizeof(sum));
+        for (int k = 0; k < depth; k++) {
+            floats8 row;
+            memcpy(&row, b[k], sizeof(row));
+            sum += a[m][k] * row;
+        }
+        memcpy(d[m], &sum, sizeof(sum));
+    }
+}
+
+/* ---- mma.sync
+ * ---------------------------------------------------------------- */
+
+ALWAYS void mma(spc_sim_exchange *e, int op)
+{
+    float a[16][16], b[16][8];
+    if (op == SPC_SIM_MMA_F16) {
+        unpack_a_f16(a, e->in.mma.a);
+        for (int k = 0; k < 16; k++)
+            widen(b[k], e->in.mma.b.f16[k]);
+        multiply(e->in.mma.d, a, b, 16);
+    } else {
+        unpack_a_tf32(a, e->in.mma.a);
+        narrow_tf32(b[0], e->in.mma.b.tf32[0], 64);
+        multiply(e->in.mma.d, a, b, 8);
+    }
+}
+
+/* ---- wgmma
+ * --------------------------------------------------------------------- */
+
+/* Columns 8j .. 8j + 7 of B: two core matrices, each 8 columns by 16 bytes of
+ * k, contiguous. */
+ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
+                     int op)
+{
+    for (int half = 0; half < 2; half++, core += leading) {
+        if (op == SPC_SIM_WGMMA_F16) {
+            uint16_t turned[8][8];
+            for (int n = 0; n < 8; n++)
+                for (int k = 0; k < 8; k++)
+                    memcpy(&turned[k][n], core + 16 * n + 2 * k, 2);
+            for (int k = 0; k < 8; k++)
+                widen(b[8 * half + k], turned[k]);
+        } else {
+            uint32_t turned[4][8];
+            for (int n = 0; n < 8; n++)
+                for (int k = 0; k < 4; k++)
+                    memcpy(&turned[k][n], core + 16 * n + 4 * k, 4);
+            narrow_tf32(b[4 * half], turned[0], 32);
+        }
+    }
+}
+
+ALWAYS void load_tile(float (*tile)[8], const spc__sim_product *p, int j)
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++)
+            tile[8 * (i >> 1) + lane / 4][2 * (lane % 4) + (i & 1)] =
+                p->accumulate ? p->d[lane][4 * j + i] : 0;
+}
+
+ALWAYS void store_tile(const spc__sim_product *p, int j, float (*tile)[8])
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++)
+            p->d[lane][4 * j + i] =
+                tile[8 * (i >> 1) + lane / 4][2 * (lane % 4) + (i & 1)];
+}
+
+/* `b` is where the descriptor's address lies; the strides are in bytes. */
+ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
+                  int leading, int stride)
+{
+    float a[16][16], columns[16][8], tile[16][8];
+    bool f16 = p->op == SPC_SIM_WGMMA_F16;
+    if (f16)
+        unpack_a_f16(a, p->a);
+    else
+        unpack_a_tf32(a, p->a);
+    for (int j = 0; j < p->n / 8; j++) {
+        unpack_b(columns, b + (size_t)j * (size_t)stride, leading, p->op);
+        load_tile(tile, p, j);
+        multiply(tile, a, columns, f16 ? 16 : 8);
+        store_tile(p, j, tile);
+    }
+}
+
+/* ---- which machine
+ * --------------------------------------------------------------- */
+
+FAST static void mma_f16_fast(spc_sim_exchange *e)
+{
+    mma(e, SPC_SIM_MMA_F16);
+}
+
+FAST static void mma_tf32_fast(spc_sim_exchange *e)
+{
+    mma(e, SPC_SIM_MMA_TF32);
+}
+
+FAST static void wgmma_fast(const spc__sim_product *p, const unsigned char *b,
+                            int leading, int stride)
+{
+    wgmma(p, b, leading, stride);
+}
+
+static void mma_plain(spc_sim_exchange *e, int op)
+{
+    mma(e, op);
+}
+
+static void wgmma_plain(const spc__sim_product *p, const unsigned char *b,
+                        int leading, int stride)
+{
+    wgmma(p, b, leading, stride);
+}
+
+static void run_mma(spc_sim_exchange *e, int op)
+{
+    if (!HAVE_FAST)
+        mma_plain(e, op);
+    else if (op == SPC_SIM_MMA_F16)
+        mma_f16_fast(e);
+    else
+        mma_tf32_fast(e);
+}
+
+/* The descriptor's fields count 16 bytes; its address is spc_shared_address's.
+ * A read past the block's shared memory is a fault, not a crash. */
+static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
+                      const void *caller)
+{
+    int start = (int)(p->b & 0x3fff) * 16 - SPC_SIM_SHARED_BASE;
+    int leading = (int)(p->b >> 16 & 0x3fff) * 16;
+    int stride = (int)(p->b >> 32 & 0x3fff) * 16;
+    int last = start + (p->n / 8 - 1) * stride + leading + 128;
+    if (p->b >> 49 != 0)
+        spc__sim_fault(self, "a wgmma descriptor with swizzle or base offset");
+    if (start < 0 || last > self->shared_bytes)
+        spc__sim_fault(self,
+                       "wgmma reads bytes %d to %d of %d bytes of shared "
+                       "memory",
+                       start, last, self->shared_bytes);
+    const unsigned char *b = self->shared + start;
+    for (int j = 0; j < p->n / 8; j++) {
+        spc__sim_reads(b + j * stride, 128, caller);
+        spc__sim_reads(b + j * stride + leading, 128, caller);
+    }
+    if (HAVE_FAST)
+        wgmma_fast(p, b, leading, stride);
+    else
+        wgmma_plain(p, b, leading, stride);
+}
+
+/* A wgmma's A registers are read at issue: the compiler sees to that on the
+ * device. Its accumulators change when it runs, which deferred is at the wait.
+ */
+static void issue_wgmma(spc_sim_thread *self, const spc_sim_exchange *e, int op,
+                        const void *caller)
+{
+    spc__sim_warp *warp = spc__sim_warp_of(self);
+    spc__sim_product now, *p = &now;
+    for (int lane = 1; lane < 32; lane++)
+        if (e->in.wgmma.b[lane] != e->in.wgmma.b[0] ||
+            e->in.wgmma.accumulate[lane] != e->in.wgmma.accumulate[0])
+            spc__sim_fault(
+                self, "lanes 0 and %d give wgmma different descriptors", lane);
+    if (self->deferred) {
+        if (warp->product_count == SPC__SIM_PRODUCTS)
+            spc__sim_fault(self, "more than %d wgmma are under way",
+                           SPC__SIM_PRODUCTS);
+        p = &warp->products[warp->product_count++];
+    }
+    memcpy(p->a, e->in.wgmma.a, sizeof(p->a));
+    memcpy(p->d, e->in.wgmma.d, sizeof(p->d));
+    p->b = e->in.wgmma.b[0];
+    p->accumulate = e->in.wgmma.accumulate[0];
+    p->n = e->in.wgmma.n[0];
+    p->group = warp->product_group;
+    p->op = op;
+    if (!self->deferred)
+        run_wgmma(self, p, caller);
+}
+
+static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
+{
+    spc__sim_warp *warp = spc__sim_warp_of(self);
+    int due = 0;
+    while (due < warp->product_count &&
+           warp->products[due].group < warp->product_group - groups)
+        run_wgmma(self, &warp->products[due++], caller);
+    warp->product_count -= due;
+    if (due > 0)
+        memmove(warp->products, warp->products + due,
+                (size_t)warp->product_count * sizeof(*warp->products));
+}
+
+/* ---- votes
+ * ------------------------------------------------------------------------- */
+
+static void vote(spc_sim_exchange *e, uint32_t members, int op)
+{
+    uint32_t all = 0;
+    for (int lane = 0; lane < 32; lane++)
+        if (members & 1u << lane)
+            all |= op == SPC_SIM_OR ? e->in.word[lane]
+                                    : (e->in.word[lane] & 1u) << lane;
+    for (int lane = 0; lane < 32; lane++)
+        e->out[lane] = all;
+}
+
+static void match(spc_sim_exchange *e, uint32_t members)
+{
+    for (int lane = 0; lane < 32; lane++) {
+        e->out[lane] = 0;
+        for (int other = 0; other < 32; other++)
+            e->out[lane] |= (uint32_t)(e->in.word[other] == e->in.word[lane])
+                            << other;
+        e->out[lane] &= members;
+    }
+}
+
+void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
+                       const void *caller)
+{
+    spc__sim_warp *warp = spc__sim_warp_of(self);
+    spc_sim_exchange *e = &warp->exchange.exchange[self->turn];
+    if (op >= SPC_SIM_MMA_F16 && warp->members != 0xffffffffu)
+        spc__sim_fault(self, "%s at %s:%d needs a warp of 32 threads",
+                       place->primitive, place->file, place->line);
+    switch (op) {
+    case SPC_SIM_BALLOT:
+    case SPC_SIM_OR:
+        vote(e, warp->members, op);
+        break;
+    case SPC_SIM_MATCH:
+        match(e, warp->members);
+        break;
+    case SPC_SIM_MMA_F16:
+    case SPC_SIM_MMA_TF32:
+        run_mma(e, op);
+        break;
+    case SPC_SIM_WGMMA_F16:
+    case SPC_SIM_WGMMA_TF32:
+        issue_wgmma(self, e, op, caller);
+        break;
+    case SPC_SIM_WGMMA_COMMIT:
+        warp->product_group++;
+        break;
+    case SPC_SIM_WGMMA_WAIT:
+        wait_wgmma(self, (int)e->in.word[self->lane], caller);
+        break;
+    default:
+        break;
+    }
+}

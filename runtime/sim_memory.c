@@ -1,0 +1,198 @@
+/*
+ * sim_memory.c - asynchronous copies and barriers in shared memory.
+ *
+ * Deferred, a copy reaches its destination as late as the rules allow: a
+ * cp.async when its own thread waits for its group, a bulk copy when somebody
+ * waits for its barrier. Until then the destination is poisoned. What
+ * nobody waits for never arrives, which is how a wrong wait count shows.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define CALLER __builtin_return_address(0)
+
+void spc__sim_fence(spc_sim_thread *self)
+{
+    spc__sim_launch *launch = spc__sim_launch_of(self);
+    atomic_thread_fence(memory_order_seq_cst);
+    /* A fence orders nothing by itself. For the race checker it meets all the
+     * other fences, so that a flag passed by a relaxed atomic between two of
+     * them counts: that may hide a race and never invents one. */
+    spc__sim_acquire(&launch->fence);
+    spc__sim_release(&launch->fence);
+}
+
+/* ---- cp.async -------------------------------------------------------------
+ */
+
+void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
+                         int bytes, int valid)
+{
+    spc__sim_fiber *fiber = self->fiber;
+    if (fiber->copy_count == SPC__SIM_COPIES)
+        spc__sim_fault(self,
+                       "more than %d asynchronous copies are under way; wait "
+                       "for some",
+                       SPC__SIM_COPIES);
+    fiber->copies[fiber->copy_count++] =
+        (spc__sim_copy){to, from, bytes, valid, fiber->group};
+    memset(to, SPC_SIM_POISON, (size_t)bytes);
+}
+
+void spc__sim_copy_commit(spc_sim_thread *self)
+{
+    ((spc__sim_fiber *)self->fiber)->group++;
+}
+
+static void deliver(const spc__sim_copy *copy)
+{
+    size_t valid =
+        (size_t)(copy->valid < copy->bytes ? copy->valid : copy->bytes);
+    if (valid > 0)
+        memcpy(copy->to, copy->from, valid);
+    memset((char *)copy->to + valid, 0, (size_t)copy->bytes - valid);
+}
+
+/* Copies after the last commit are in no group yet: no wait brings them. */
+void spc__sim_copy_wait(spc_sim_thread *self, int groups)
+{
+    spc__sim_fiber *fiber = self->fiber;
+    int due = 0;
+    while (due < fiber->copy_count &&
+           fiber->copies[due].group < fiber->group - groups)
+        deliver(&fiber->copies[due++]);
+    fiber->copy_count -= due;
+    if (due > 0)
+        memmove(fiber->copies, fiber->copies + due,
+                (size_t)fiber->copy_count * sizeof(*fiber->copies));
+}
+
+/* ---- mbarrier ---------------------------------------------------------------
+ */
+
+/* Our own form of the 64 bits. */
+typedef struct mbar {
+    uint16_t pending;     /* arrivals still to come in this phase */
+    uint16_t count_phase; /* arrivals of a phase, times 2, plus its parity */
+    int32_t bytes;        /* that bulk copies still have to bring */
+} mbar;
+
+static mbar read_mbar(const spc_u64 *bar)
+{
+    mbar m;
+    memcpy(&m, bar, sizeof(m));
+    return m;
+}
+
+static void write_mbar(spc_u64 *bar, mbar m)
+{
+    memcpy(bar, &m, sizeof(m));
+}
+
+static int parity_of(const spc_u64 *bar)
+{
+    return read_mbar(bar).count_phase & 1;
+}
+
+/* Arrivals of a phase meet those who wait for it. */
+static void *token(spc_u64 *bar, int parity)
+{
+    return (char *)bar + 4 * parity;
+}
+
+static void settle(spc_sim_thread *self, spc_u64 *bar, mbar m)
+{
+    if (m.pending == 0 && m.bytes == 0) {
+        m.count_phase ^= 1;
+        m.pending = m.count_phase >> 1;
+        spc__sim_progress(spc__sim_launch_of(self));
+    }
+    write_mbar(bar, m);
+}
+
+void spc__sim_mbar_init(spc_sim_thread *self, spc_u64 *bar, int count)
+{
+    if (count < 1 || count > 0x7fff)
+        spc__sim_fault(self, "spc_mbar_init: a count of %d arrivals", count);
+    mbar m = {(uint16_t)count, (uint16_t)(count * 2), 0};
+    write_mbar(bar, m);
+}
+
+void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
+                          const spc_sim_place *place)
+{
+    mbar m = read_mbar(bar);
+    if (m.pending == 0)
+        spc__sim_fault(self,
+                       "%s at %s:%d: more arrivals than the barrier's %d, or "
+                       "a barrier without spc_mbar_init",
+                       place->primitive, place->file, place->line,
+                       m.count_phase >> 1);
+    spc__sim_release(token(bar, m.count_phase & 1));
+    m.pending--;
+    m.bytes += bytes;
+    settle(self, bar, m);
+}
+
+static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
+                  const void *caller)
+{
+    spc__sim_reads(bulk->from, (size_t)bulk->bytes, caller);
+    spc__sim_writes(bulk->to, (size_t)bulk->bytes, caller);
+    memcpy(bulk->to, bulk->from, (size_t)bulk->bytes);
+    spc__sim_release(token(bulk->bar, parity_of(bulk->bar)));
+    mbar m = read_mbar(bulk->bar);
+    m.bytes -= bulk->bytes;
+    settle(self, bulk->bar, m);
+}
+
+void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
+                        int bytes, spc_u64 *bar, const spc_sim_place *place)
+{
+    spc__sim_block *block = spc__sim_block_of(self);
+    spc__sim_bulk bulk = {to, from, bytes, bar};
+    if (!self->deferred) {
+        bring(self, &bulk, CALLER);
+        return;
+    }
+    if (block->bulk_count == SPC__SIM_BULKS)
+        spc__sim_fault(self, "more than %d bulk copies are under way",
+                       SPC__SIM_BULKS);
+    spc__sim_writes(to, (size_t)bytes, CALLER);
+    memset(to, SPC_SIM_POISON, (size_t)bytes);
+    spc__sim_release(token(bar, parity_of(bar)));
+    block->bulks[block->bulk_count++] = bulk;
+}
+
+/* Brings what the present phase of `bar` waits for, in order of issue. */
+static void bring_deferred(spc_sim_thread *self, spc_u64 *bar, int parity,
+                           const void *caller)
+{
+    spc__sim_block *block = spc__sim_block_of(self);
+    int kept = 0;
+    for (int i = 0; i < block->bulk_count; i++) {
+        spc__sim_bulk bulk = block->bulks[i];
+        if (bulk.bar == bar && parity_of(bar) == parity) {
+            spc__sim_acquire(token(bar, parity));
+            bring(self, &bulk, caller);
+        } else {
+            block->bulks[kept++] = bulk;
+        }
+    }
+    block->bulk_count = kept;
+}
+
+void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
+                        const spc_sim_place *place)
+{
+    const void *caller = CALLER;
+    parity &= 1;
+    while (parity_of(bar) == parity) {
+        if (self->deferred)
+            bring_deferred(self, bar, parity, caller);
+        if (parity_of(bar) == parity)
+            spc__sim_yield(self, place);
+    }
+    spc__sim_acquire(token(bar, parity));
+}
