@@ -3,7 +3,6 @@
 #define SPC_RUNTIME_PLAN_H
 
 #include "ctx.h"
-#include "spc_abi.h"
 
 /* Launch geometry (templates/README.md), read once. */
 typedef struct spc__geometry {

@@ -282,6 +282,7 @@ SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
 SPC_API const char *spc_plan_template(const spc_plan *plan);
 SPC_API const char *spc_plan_config(const spc_plan *plan); /* "rows=64,..." */
 SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
+/* For a map that is prepared for the plan. */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 

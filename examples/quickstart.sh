@@ -1,0 +1,60 @@
+#!/bin/sh
+# quickstart.sh - the main job in one go: build, tune a layer, look at the
+# result, run it from the database.
+#
+#     sh examples/quickstart.sh [SCENE] [LAYER]
+#
+# Installs what is missing on Debian 12 and Ubuntu 24.04 (asks sudo for it only
+# then), builds into build/release, and tunes on the best device present.
+set -eu
+cd "$(dirname "$0")/.."
+
+scene=${1:-gen:lidar@0.1}
+layer=${2:-subm,cin=64,cout=64,k=3,dtype=f16}
+database=build/quickstart.db
+
+say() {
+    printf '\n== %s\n' "$*"
+}
+
+# The package of every command, header and library that the build asks for.
+missing() {
+    command -v gcc >/dev/null || echo gcc
+    command -v cmake >/dev/null || echo cmake
+    command -v ninja >/dev/null || echo ninja-build
+    command -v pkg-config >/dev/null || echo pkg-config
+    for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
+        zlib.h:zlib1g-dev stdlib.h:libc6-dev; do
+        [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
+    done
+}
+
+packages=$(missing | tr '\n' ' ')
+if [ -n "$packages" ]; then
+    say "installing $packages"
+    root=
+    [ "$(id -u)" = 0 ] || root=sudo
+    $root apt-get update -qq
+    # shellcheck disable=SC2086 # one word a package
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+        --no-install-recommends $packages
+fi
+
+say "building"
+cmake --preset release
+cmake --build --preset release
+spctune=build/release/tuner/spctune
+example=build/release/examples/jit_layer
+
+say "devices"
+"$spctune" --database "$database" devices
+
+say "tuning $layer on $scene"
+"$spctune" --database "$database" tune "$layer" --scene "$scene" \
+    --effort quick
+
+say "what it came to: time, floor, and their ratio"
+"$spctune" --database "$database" bench "$layer" --scene "$scene"
+
+say "examples/jit_layer runs the winner from the database"
+"$example" --database "$database" -l "$layer" -s "$scene" --cached-only
