@@ -9,8 +9,9 @@
 
 typedef unsigned long long spc_u64;
 
-/* Rows of a map are padded to a multiple of this; so are its arrays. */
-#define SPC_ROW_PAD 256
+/* Rows of a map are padded to a multiple of this (and so are its arrays), which
+ * every tile size divides: 1, 2, 3 or 4 times 64, and powers of two to 256. */
+#define SPC_ROW_PAD 768
 
 /*
  * The kernel map in the form the kernels read. Position p in [0, rows_padded)

@@ -29,6 +29,8 @@ typedef unsigned int spc_u32;
 
 #define SPC_DEVICE static __device__ __forceinline__
 #define SPC_ALIGN(n) __align__(n)
+/* Before a loop of constant length whose body indexes registers. */
+#define SPC_UNROLL _Pragma("unroll")
 
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
     static __device__ __forceinline__ void name##_body(const args_type *args); \
@@ -214,6 +216,42 @@ SPC_DEVICE spc_b16 spc_load16(const void *p)
     r.w = v.w;
     return r;
 }
+/* The same, or zero where `condition` is 0: then nothing is read. */
+SPC_DEVICE spc_u32 spc_load4_if(const void *p, int condition)
+{
+    spc_u32 r;
+    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.b32 %0, 0;\n"
+        "@p ld.global.nc.b32 %0, [%1];\n}"
+        : "=&r"(r)
+        : "l"(p), "r"(condition));
+    return r;
+}
+SPC_DEVICE spc_b8 spc_load8_if(const void *p, int condition)
+{
+    spc_b8 r;
+    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nmov.b32 %0, 0;\n"
+        "mov.b32 %1, 0;\n@p ld.global.nc.v2.b32 {%0,%1}, [%2];\n}"
+        : "=&r"(r.x), "=&r"(r.y)
+        : "l"(p), "r"(condition));
+    return r;
+}
+SPC_DEVICE spc_b16 spc_load16_if(const void *p, int condition)
+{
+    spc_b16 r;
+    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\n"
+        "mov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+        "@p ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
+        : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
+        : "l"(p), "r"(condition));
+    return r;
+}
+SPC_DEVICE spc_u16 spc_load2(const void *p)
+{
+    return __ldg((const unsigned short *)p);
+}
+SPC_DEVICE float spc_load_f32(const float *p) { return __ldg(p); }
+SPC_DEVICE void spc_store2(void *p, spc_u16 v) { *(unsigned short *)p = v; }
+SPC_DEVICE void spc_store4(void *p, spc_u32 v) { *(unsigned *)p = v; }
 SPC_DEVICE void spc_store8(void *p, spc_b8 v)
 {
     *(uint2 *)p = make_uint2(v.x, v.y);
@@ -235,6 +273,18 @@ SPC_DEVICE spc_b16 spc_shared_load16(const void *p)
     r.z = v.z;
     r.w = v.w;
     return r;
+}
+SPC_DEVICE spc_b8 spc_shared_load8(const void *p)
+{
+    uint2 v = *(const uint2 *)p;
+    spc_b8 r;
+    r.x = v.x;
+    r.y = v.y;
+    return r;
+}
+SPC_DEVICE void spc_shared_store8(void *p, spc_b8 v)
+{
+    *(uint2 *)p = make_uint2(v.x, v.y);
 }
 SPC_DEVICE void spc_shared_store16(void *p, spc_b16 v)
 {

@@ -1,0 +1,384 @@
+%-- Output-stationary convolution, one warpgroup a tile of 64 output rows, all
+%-- weights resident in shared memory.
+%--
+%-- The first operand of wgmma comes from registers: what a lane loads of a gathered
+%-- row, 16 contiguous bytes, is exactly its part of two first operands, because
+%-- the packed weights permute the channels. The second operand is the image of
+%-- an offset's weights in core matrices without swizzle. Shared memory delivers
+%-- the weights once for 64 rows; warp-level products would load them four times.
+%--
+%-- Each warpgroup runs its own stream of steps (tile, offset present), `depth` at
+%-- a time: rows of depth steps are loaded together, then the indices of the depth
+%-- steps after those, then the products follow.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
+%
+%-- The pieces in which a quad of lanes loads a row: `bytes` for each lane (16, 8, 4)
+%-- at byte `at` of the row, `left` bytes of the row remain there.
+%function row_pieces(problem)
+%  local row = problem.cin * element_bytes(problem)
+%  local align = 16
+%  while row % align ~= 0 do align = align // 2 end
+%  local pieces, at = {}, 0
+%  while at < row do
+%    local left, bytes = row - at, 4
+%    if align >= 16 and left > 32 then bytes = 16
+%    elseif align >= 8 and left > 16 then bytes = 8 end
+%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
+%    at = at + 4 * bytes
+%  end
+%  return pieces
+%end
+%
+%-- One k-step multiplies two registers of a lane's piece (or one, and zero).
+%function k_steps(problem)
+%  local steps, register = {}, 0
+%  for _, piece in ipairs(row_pieces(problem)) do
+%    for i = 0, piece.bytes // 4 - 1, 2 do
+%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
+%                           last = piece.at + piece.left,
+%                           pair = piece.bytes > 4, register = register + i}
+%    end
+%    register = register + piece.bytes // 4
+%  end
+%  return steps, register
+%end
+%
+%function columns(problem)
+%  for _, n in ipairs {16, 32, 48, 64, 96, 128, 192, 256} do
+%    if n >= problem.cout then return n end
+%  end
+%end
+%function image_bytes(problem) return #k_steps(problem) * columns(problem) * 32 end
+%function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
+%function shared_bytes(problem, config)
+%  return packed_bytes(problem) + config.groups * 4 * 384 + 16
+%end
+%function registers(problem, config)
+%  local _, row = k_steps(problem)
+%  return columns(problem) // 2 + config.depth * (2 * row + 6) + 36
+%end
+%
+%template = {
+%  summary = "output-stationary, a warpgroup a tile, resident weights for wgmma",
+%  role = "conv",
+%  device = "cuda",
+%  params = {
+%    {"depth", {1, 2, 3, 4, 6}, "steps whose rows are loaded together"},
+%    {"groups", {1, 2, 3, 4, 5}, "warpgroups of a block"},
+%    {"blocks", {1, 2, 3, 4}, "blocks of a multiprocessor"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
+%    if problem.dtype == "f32" then return false, "f16 and tf32 only" end
+%    if problem.cin * element_bytes(problem) % 4 ~= 0
+%       or problem.cout * element_bytes(problem) % 16 ~= 0 then
+%      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
+%    end
+%    if problem.cin > 128 or problem.cout > 256 then
+%      return false, "more channels than a warpgroup holds"
+%    end
+%    if packed_bytes(problem) + 4 * 384 + 16 > target.shared_block then
+%      return false, "the weights do not fit shared memory"
+%    end
+%    return true
+%  end,
+%  constraints = {
+%    {"resident weights fit shared memory", function(problem, config, target)
+%      local bytes = shared_bytes(problem, config)
+%      return config.blocks * (bytes + 1024) <= target.shared_sm
+%         and bytes <= target.shared_block
+%    end},
+%    {"between 2 and 6 warpgroups on a multiprocessor", function(problem, config)
+%      local all = config.groups * config.blocks
+%      return all >= 2 and all <= 6
+%    end},
+%    {"the rows fit the registers", function(problem, config)
+%      local limit = 65536 // (config.groups * config.blocks * 128)
+%      return registers(problem, config) <= math.min(limit, 255)
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local steps, row = k_steps(problem)
+%    return {
+%      steps = steps, pieces = row_pieces(problem), row_registers = row,
+%      element = element_bytes(problem), n = columns(problem),
+%      words = ceil_div(problem.offsets, 32),
+%      row_bytes = problem.cin * element_bytes(problem),
+%      threads = config.groups * 128,
+%      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
+%      half = problem.dtype == "f16",
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = config.groups * 128, shared = shared_bytes(problem, config),
+%      grid = "persistent", blocks_per_sm = config.blocks,
+%      tile_rows = 64, order = "gray",
+%      packed_bytes = packed_bytes(problem),
+%      pack_threads = packed_bytes(problem) // 16, pdl = 1,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local config = {depth = 2, groups = 4, blocks = 1}
+%    while registers(problem, config) > 65536 // (config.groups * 128)
+%          or shared_bytes(problem, config) > target.shared_block do
+%      if config.groups > 2 then config.groups = config.groups - 1
+%      else config.depth = config.depth - 1 end
+%      if config.depth == 0 then return {depth = 1, groups = 2, blocks = 1} end
+%    end
+%    return config
+%  end,
+%  target = function(target) return "sm_90a" end,
+%}
+#include "spc_stream.cuh"
+
+/* This lane's part of rows g and g + 8, in the order of first operands. */
+SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
+{
+    int q = spc_lane() & 3;
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
+% local register = 0
+% for _, piece in ipairs(pieces) do
+%   local guard = piece.left < 4 * piece.bytes and
+%                 " && q < " .. piece.left // piece.bytes or ""
+        {
+%   if piece.bytes == 16 then
+            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, row[h] >= 0$(guard));
+            data[$(2 * register) + h] = v.x;
+            data[$(2 * register + 2) + h] = v.y;
+            data[$(2 * register + 4) + h] = v.z;
+            data[$(2 * register + 6) + h] = v.w;
+%   elseif piece.bytes == 8 then
+            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, row[h] >= 0$(guard));
+            data[$(2 * register) + h] = v.x;
+            data[$(2 * register + 2) + h] = v.y;
+%   else
+            data[$(2 * register) + h] = spc_load4_if(from + $(piece.at) + q * 4, row[h] >= 0$(guard));
+%   end
+        }
+%   register = register + piece.bytes // 4
+% end
+    }
+}
+
+/* Takes `depth` steps from the stream and loads their indices. */
+SPC_DEVICE void look_ahead(int *code, int *row, spc_stream *stream, int *place,
+                           int *taken, const int *index,
+                           const spc_map_view *map)
+{
+    spc_stream_fill(stream, map, *taken + $(config.depth), 64, $(words),
+                    $(problem.centre));
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++) {
+        spc_b8 step = spc_stream_step(stream, *place + i);
+        code[i] = (int)step.y;
+        row[2 * i] = spc_load_int(index + step.x);
+        row[2 * i + 1] = spc_load_int(index + step.x + 8);
+    }
+    *taken += $(config.depth);
+    *place += $(config.depth);
+    if (*place == SPC_STREAM_STEPS)
+        *place = 0;
+}
+
+/* acc (+)= rows times the weights of the offset. */
+SPC_DEVICE void multiply(float *acc, spc_u32 *data, int offset, int fresh)
+{
+    spc_u64 b = spc_wgmma_descriptor(spc_shared() + offset * $(image),
+                                     $(n * 16), 128);
+% for i, step in ipairs(steps) do
+%   if not half then
+    SPC_UNROLL
+    for (int r = 0; r < $(step.pair and 4 or 2); r++)
+        data[$(2 * step.register) + r] =
+            spc_f32_to_tf32(spc_bits_f32(data[$(2 * step.register) + r]));
+%   end
+%   if not step.pair then
+    spc_u32 half$(i)[4];
+    half$(i)[0] = data[$(2 * step.register)];
+    half$(i)[1] = data[$(2 * step.register + 1)];
+    half$(i)[2] = 0;
+    half$(i)[3] = 0;
+%   end
+% end
+    spc_wgmma_fence();
+% for i, step in ipairs(steps) do
+    spc_wgmma_$(n)_$(problem.dtype)(acc, $(step.pair and "data + " .. 2 * step.register or "half" .. i),
+        b + $((i - 1) * n * 2), $(i > 1 and 1 or "!fresh"));
+% end
+    spc_wgmma_commit();
+}
+
+%-- A lane's channels: in every run of `span` columns it ends with 16 (or, in a last
+%-- short run, 8) neighbouring bytes.
+%runs = {}
+%for first = 0, n - 1, half and 32 or 16 do
+%  local span = math.min(half and 32 or 16, n - first)
+%  runs[#runs + 1] = {first = first, span = span, lane = span // 4}
+%end
+SPC_DEVICE void finish(const float *acc, const int *row,
+                       const spc_conv_args *args)
+{
+    int q = spc_lane() & 3;
+    spc_u8 *out = (spc_u8 *)args->out;
+
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        spc_u8 *to = out + (long long)row[h] * $(problem.cout * element);
+% for _, run in ipairs(runs) do
+        {
+            int co = $(run.first) + q * $(run.lane);
+            int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
+            float v[$(run.lane)];
+            SPC_UNROLL
+            for (int i = 0; i < $(run.lane); i++) {
+                v[i] = acc[$(run.first // 2) + i / 2 * 4 + h * 2 + i % 2];
+%   if problem.bias == 1 then
+                if (store)
+                    v[i] += spc_load_f32(args->bias + co + i);
+%   end
+            }
+%   if not half or run.lane == 8 then
+            spc_b16 w;
+%     for i, name in ipairs {"x", "y", "z", "w"} do
+%       if half then
+            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+%       else
+            w.$(name) = spc_f32_bits(v[$(i - 1)]);
+%       end
+%     end
+            if (store)
+                spc_store16(to + co * $(element), w);
+%   else
+            spc_b8 w;
+            w.x = spc_pack_f16(v[0], v[1]);
+            w.y = spc_pack_f16(v[2], v[3]);
+            if (store)
+                spc_store8(to + co * $(element), w);
+%   end
+        }
+% end
+    }
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
+{
+    const spc_map_view *map = &args->map;
+    const spc_u8 *in = (const spc_u8 *)args->in;
+    const int *index = map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2);
+    spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
+    float acc[$(n // 2)];
+    spc_u32 data[$(config.depth * 2 * row_registers)];
+    int row[$(config.depth * 2)], code[$(config.depth)];
+    int next_row[$(config.depth * 2)], next_code[$(config.depth)];
+    int taken = 0, place = 0, fresh = 1;
+    spc_stream stream;
+
+    if (spc_thread() == 0) {
+        spc_mbar_init(loaded, 1);
+        spc_mbar_fence();
+        spc_mbar_expect(loaded, $(weight_bytes));
+        for (int at = 0; at < $(weight_bytes); at += 32768)
+            spc_bulk_copy(spc_shared() + at, (const spc_u8 *)args->weights + at,
+                          $(weight_bytes) - at < 32768 ? $(weight_bytes) - at
+                                                       : 32768,
+                          loaded);
+    }
+    spc_sync_block();
+    spc_stream_start(&stream,
+                     spc_shared() + $(weight_bytes + 16) +
+                         spc_warp() * SPC_STREAM_BYTES,
+                     map, spc_block_x() * $(config.groups) + (spc_warp() >> 2),
+                     spc_grid_x() * $(config.groups), $(words));
+    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int done = 0;; done += $(config.depth)) {
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            code[i] = next_code[i];
+            row[2 * i] = next_row[2 * i];
+            row[2 * i + 1] = next_row[2 * i + 1];
+            gather(data + i * $(2 * row_registers), row + i * 2, in);
+        }
+        look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+        if (done == 0)
+            spc_mbar_wait(loaded, 0);
+        if (done >= stream.filled)
+            break;
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            multiply(acc, data + i * $(2 * row_registers),
+                     code[i] & SPC_STEP_OFFSET, fresh);
+            spc_wgmma_wait(0);
+            fresh = 0;
+            if (code[i] & SPC_STEP_LAST) {
+                finish(acc, row + i * 2, args);
+                fresh = 1;
+            }
+        }
+    }
+}
+
+/*
+ * The packed image of an offset: [core along k][n columns][16 bytes]. A k-step has
+ * two cores; element e of core c belongs to lane q = e * element / 4 ... of the
+ * gathering quad, register c of the k-step. Column c stands for the output
+ * channel that leaves a lane with neighbouring ones.
+ */
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    int item = spc_block_x() * 256 + spc_thread();
+    int column = item % $(n), core = item / $(n) % $(#steps * 2);
+    int offset = item / $(n * #steps * 2);
+    int at = 0, stride = 0, last = 0, pair = 0, co = 0;
+    spc_u32 v[4];
+
+    if (offset >= $(problem.offsets))
+        return;
+% for i, step in ipairs(steps) do
+    if (core / 2 == $(i - 1)) {
+        at = $(step.at);
+        stride = $(step.stride);
+        last = $(step.last);
+        pair = $(step.pair and 1 or 0);
+    }
+% end
+% for _, run in ipairs(runs) do
+    if (column >= $(run.first) && column < $(run.first + run.span)) {
+        int c = column - $(run.first);
+        co = $(run.first) + c % 8 / 2 * $(run.lane) + c / 8 * 2 + c % 2;
+    }
+% end
+    for (int q = 0; q < 4; q++) {
+        int byte = at + q * stride + (core % 2) * 4;
+        int ci = byte / $(element);
+        int present = byte < last && (core % 2 == 0 || pair) &&
+                      co < $(problem.cout);
+        long long from = offset * args->stride_k + ci * args->stride_in +
+                         co * args->stride_out;
+        v[q] = 0;
+        if (present) {
+% if half then
+            const spc_u16 *w = (const spc_u16 *)args->weights;
+            v[q] = w[from];
+            if (ci + 1 < $(problem.cin))
+                v[q] |= (spc_u32)w[from + args->stride_in] << 16;
+% else
+            v[q] = spc_f32_to_tf32(((const float *)args->weights)[from]);
+% end
+        }
+    }
+    spc_b16 w;
+    w.x = v[0];
+    w.y = v[1];
+    w.z = v[2];
+    w.w = v[3];
+    spc_store16((spc_u8 *)args->packed + (long long)item * 16, w);
+    spc_fence_global();
+}

@@ -1,0 +1,535 @@
+%-- Output-stationary convolution, one warp a tile of 8, 16 or 32 output rows.
+%--
+%-- The product is transposed: weights are the first operand (16 output
+%-- channels by k), voxels the columns of the second. Then what one lane loads
+%-- of a gathered row, 16 contiguous bytes, is exactly its part of two
+%-- second operands: rows go from global memory straight into registers, and only
+%-- the packed weights know the permutation of channels. A quad of lanes reads
+%-- 64 contiguous bytes of a row.
+%--
+%-- Each warp runs one endless stream of steps (tile, offset present in the tile),
+%-- `depth` at a time: the rows of depth steps are loaded together, then the
+%-- indices of the depth steps after those, then the products follow. The machine
+%-- tracks all these loads with one scoreboard, so whoever waits for a row waits
+%-- for every load before it: loading in bundles pays that latency once in
+%-- depth steps, a ring of depth places would pay it in every step. Other warps
+%-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
+%-- comes last in a tile: its indices are the output rows.
+%
+%function floor_div(a, b) return (a - a % b) // b end
+%function ceil_div(a, b) return (a + b - 1) // b end
+%
+%-- The pieces in which a quad of lanes loads a row: `bytes` for each lane (16, 8, 4)
+%-- at byte `at` of the row, `left` bytes of the row remain there.
+%function row_pieces(problem)
+%  local row = problem.cin * element_bytes(problem)
+%  local align = 16
+%  while row % align ~= 0 do align = align // 2 end
+%  local pieces, at = {}, 0
+%  while at < row do
+%    local left, bytes = row - at, 4
+%    if align >= 16 and left > 32 then bytes = 16
+%    elseif align >= 8 and left > 16 then bytes = 8 end
+%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
+%    at = at + 4 * bytes
+%  end
+%  return pieces
+%end
+%
+%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
+%
+%-- One k-step multiplies two registers of a lane's piece (or one, and zero).
+%function k_steps(problem)
+%  local steps, register = {}, 0
+%  for _, piece in ipairs(row_pieces(problem)) do
+%    for i = 0, piece.bytes // 4 - 1, 2 do
+%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
+%                           last = piece.at + piece.left,
+%                           pair = piece.bytes > 4, register = register + i}
+%    end
+%    register = register + piece.bytes // 4
+%  end
+%  return steps, register
+%end
+%
+%-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
+%function shared_bytes(problem, config)
+%  return (config.weights == "shared" and packed_bytes(problem) or 0)
+%       + config.warps * 384
+%end
+%
+%function packed_bytes(problem)
+%  return problem.offsets * #k_steps(problem) * ceil_div(problem.cout, 16) * 512
+%end
+%
+%-- Registers that a thread holds for sure; the compiler's report decides.
+%function registers(problem, config)
+%  local _, row = k_steps(problem)
+%  local columns = config.rows // 8
+%  return ceil_div(problem.cout, 16) * columns * 4
+%       + config.depth * (columns * (row + 2) + 2) + 24
+%end
+%
+%template = {
+%  summary = "output-stationary, a warp a tile, voxels as columns of mma.sync",
+%  role = "conv",
+%  device = "cuda",
+%  params = {
+%    {"rows", {8, 16, 32}, "output rows of a tile"},
+%    {"depth", {2, 3, 4, 6, 8}, "steps whose rows are loaded together"},
+%    {"warps", {4, 8, 12, 16}, "warps of a block"},
+%    {"blocks", {1, 2, 3, 4}, "blocks of a multiprocessor"},
+%    {"weights", {"shared", "global"}, "where the packed weights are read"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    if problem.dtype == "f16" and problem.cin % 2 ~= 0 then
+%      return false, "f16 rows need an even number of input channels"
+%    end
+%    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
+%      return false, "needs tensor cores for " .. problem.dtype
+%    end
+%    if problem.cin > 128 or problem.cout > 128 then
+%      return false, "a warp holds at most 128 channels"
+%    end
+%    return true
+%  end,
+%  constraints = {
+%    {"resident weights fit shared memory", function(problem, config, target)
+%      if config.weights == "global" then return true end
+%      local bytes = shared_bytes(problem, config)
+%      return config.blocks * (bytes + 1024) <= target.shared_sm
+%         and bytes <= target.shared_block
+%    end},
+%    {"weights are resident where they fit", function(problem, config, target)
+%      return config.weights == "shared" or packed_bytes(problem) > target.shared_block // 2
+%    end},
+%    {"between 8 and 24 warps on a multiprocessor", function(problem, config)
+%      local warps = config.warps * config.blocks
+%      return warps >= 8 and warps <= 24 and (config.warps > 4 or config.blocks > 2)
+%    end},
+%    {"the ring fits the registers", function(problem, config)
+%      local limit = 65536 // (config.warps * config.blocks * 32)
+%      return registers(problem, config) <= math.min(limit, 255)
+%    end},
+%    {"the body is small enough to compile", function(problem, config)
+%      return config.depth * (config.rows // 8) * #k_steps(problem)
+%           * ceil_div(problem.cout, 16) <= 512
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local steps, row = k_steps(problem)
+%    return {
+%      steps = steps, pieces = row_pieces(problem), row_registers = row,
+%      element = element_bytes(problem), columns = config.rows // 8,
+%      m_tiles = ceil_div(problem.cout, 16),
+%      words = ceil_div(problem.offsets, 32),
+%      row_bytes = problem.cin * element_bytes(problem),
+%      threads = config.warps * 32,
+%      weight_bytes = packed_bytes(problem),
+%      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
+%      half = problem.dtype == "f16",
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = config.warps * 32,
+%      shared = shared_bytes(problem, config),
+%      grid = "persistent", blocks_per_sm = config.blocks,
+%      tile_rows = config.rows, order = "gray",
+%      packed_bytes = packed_bytes(problem),
+%      pack_threads = packed_bytes(problem) // 16,
+%      pdl = target.sm >= 90 and 1 or 0,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local fits = packed_bytes(problem) + 16 * 384 <= target.shared_block
+%    local twice = 2 * (packed_bytes(problem) + 8 * 384 + 1024) <= target.shared_sm
+%    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
+%                    weights = fits and "shared" or "global"}
+%    if fits and not twice then config.warps, config.blocks = 16, 1 end
+%    local function room()
+%      return math.min(255, 65536 // (config.warps * config.blocks * 32))
+%    end
+%    while registers(problem, config) > room() and config.depth > 2 do
+%      config.depth = config.depth - 1
+%    end
+%    if registers(problem, config) > room() then config.rows = 8 end
+%    if registers(problem, config) > room() then
+%      config.warps, config.blocks = 8, 1
+%    end
+%    return config
+%  end,
+%}
+#include "spc_stream.cuh"
+
+/* ---- one step ------------------------------------------------------------------ */
+
+/* This lane's part of the gathered rows, as second operands. */
+SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
+{
+    SPC_UNROLL
+    for (int n = 0; n < $(columns); n++) {
+        spc_u32 *d = data + n * $(row_registers);
+        const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
+        int q = spc_lane() & 3;
+% local register = 0
+% for _, piece in ipairs(pieces) do
+%   local guard = piece.left < 4 * piece.bytes and
+%                 " && q < " .. piece.left // piece.bytes or ""
+        {
+%   if piece.bytes == 16 then
+            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, row[n] >= 0$(guard));
+            d[$(register)] = v.x;
+            d[$(register + 1)] = v.y;
+            d[$(register + 2)] = v.z;
+            d[$(register + 3)] = v.w;
+%   elseif piece.bytes == 8 then
+            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, row[n] >= 0$(guard));
+            d[$(register)] = v.x;
+            d[$(register + 1)] = v.y;
+%   else
+            d[$(register)] = spc_load4_if(from + $(piece.at) + q * 4, row[n] >= 0$(guard));
+%   end
+        }
+%   register = register + piece.bytes // 4
+% end
+    }
+}
+
+% if problem.dtype == "f32" then
+/* An fp32 product from three tf32 ones: big * big + big * small + small * big
+ * (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
+SPC_DEVICE void split(spc_u32 *big, spc_u32 *small, spc_u32 v)
+{
+    *big = spc_f32_to_tf32(spc_bits_f32(v));
+    *small = spc_f32_to_tf32(spc_bits_f32(v) - spc_bits_f32(*big));
+}
+
+% end
+/* acc[m][n][4] += weights of the offset times the gathered rows. */
+SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
+                         const spc_u8 *weights)
+{
+    const spc_u8 *w = weights + offset * $(#steps * m_tiles * 512) +
+                      spc_lane() * 16;
+% for i, step in ipairs(steps) do
+    {
+%   if problem.dtype ~= "f16" then
+        spc_u32 b[$(columns)][2]$(problem.dtype == "f32" and ", c[" .. columns .. "][2]" or "");
+        SPC_UNROLL
+        for (int n = 0; n < $(columns); n++) {
+%     for r = 0, 1 do
+%       local source = (r == 0 or step.pair) and
+%         "data[n * " .. row_registers .. " + " .. step.register + r .. "]" or "0"
+%       if problem.dtype == "f32" then
+            split(&b[n][$(r)], &c[n][$(r)], $(source));
+%       else
+            b[n][$(r)] = spc_f32_to_tf32(spc_bits_f32($(source)));
+%       end
+%     end
+        }
+%   end
+        SPC_UNROLL
+        for (int m = 0; m < $(m_tiles); m++) {
+%   if config.weights == "shared" then
+            spc_b16 v = spc_shared_load16(w + ($((i - 1) * m_tiles) + m) * 512);
+%   else
+            spc_b16 v = spc_load16(w + ($((i - 1) * m_tiles) + m) * 512);
+%   end
+            spc_u32 a[4];
+            a[0] = v.x;
+            a[1] = v.y;
+            a[2] = v.z;
+            a[3] = v.w;
+%   if problem.dtype == "f32" then
+            spc_u32 s[4];
+            SPC_UNROLL
+            for (int r = 0; r < 4; r++)
+                split(&a[r], &s[r], a[r]);
+%   end
+            SPC_UNROLL
+            for (int n = 0; n < $(columns); n++) {
+                float *d = acc + (m * $(columns) + n) * 4;
+%   if half then
+                spc_u32 b[2];
+                b[0] = data[n * $(row_registers) + $(step.register)];
+%     if step.pair then
+                b[1] = data[n * $(row_registers) + $(step.register + 1)];
+%     else
+                b[1] = 0;
+%     end
+                spc_mma_f16(d, a, b);
+%   elseif problem.dtype == "tf32" then
+                spc_mma_tf32(d, a, b[n]);
+%   else
+                spc_mma_tf32(d, s, b[n]);
+                spc_mma_tf32(d, a, c[n]);
+                spc_mma_tf32(d, a, b[n]);
+%   end
+            }
+        }
+    }
+% end
+}
+
+/* ---- the end of a tile ------------------------------------------------------------ */
+
+%-- Output channel of row `g` of half `h` of 16-channel tile `m`: for f16 such that
+%-- after the transposition a lane holds neighbouring channels.
+%function channel(m, h, g)
+%  if not half then return string.format("%d + %s", 16 * m + 8 * h, g) end
+%  if m == m_tiles - 1 and m % 2 == 0 then
+%    return string.format("%d + (%s >> 1) * 4 + (%s & 1)", 16 * m + 2 * h, g, g)
+%  end
+%  return string.format("%d + (%s >> 1) * 8 + (%s & 1)",
+%    m // 2 * 32 + 2 * (2 * (m % 2) + h), g, g)
+%end
+SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
+{
+    int g = spc_lane() >> 2, q = spc_lane() & 3;
+    spc_u8 *out = (spc_u8 *)args->out;
+% if problem.bias == 1 then
+% for m = 0, m_tiles - 1 do
+% for h = 0, 1 do
+    {
+        int co = $(channel(m, h, "g"));
+        float bias = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
+        SPC_UNROLL
+        for (int n = 0; n < $(columns); n++) {
+            acc[($(m * columns) + n) * 4 + $(2 * h)] += bias;
+            acc[($(m * columns) + n) * 4 + $(2 * h + 1)] += bias;
+        }
+    }
+% end
+% end
+% end
+    SPC_UNROLL
+    for (int n = 0; n < $(columns); n++) {
+% if half then
+        spc_u8 *to = out + (long long)row[n] * $(problem.cout * 2);
+% for m = 0, m_tiles - 1, 2 do
+%   local pair = m + 1 < m_tiles
+%   local lane_channels = pair and 8 or 4
+%   local guard = 16 * (m + (pair and 2 or 1)) > problem.cout
+        {
+            const float *d = acc + ($(m * columns) + n) * 4;
+            spc_u32 v[$(lane_channels // 2)];
+            int co = $(16 * m) + q * $(lane_channels);
+            v[0] = spc_movmatrix(spc_pack_f16(d[0], d[1]));
+            v[1] = spc_movmatrix(spc_pack_f16(d[2], d[3]));
+%   if pair then
+            v[2] = spc_movmatrix(spc_pack_f16(d[$(columns * 4)], d[$(columns * 4 + 1)]));
+            v[3] = spc_movmatrix(spc_pack_f16(d[$(columns * 4 + 2)], d[$(columns * 4 + 3)]));
+%   end
+%   if problem.cout % 8 == 0 and pair then
+            if (row[n] >= 0$(guard and " && co < " .. problem.cout or "")) {
+                spc_b16 w;
+                w.x = v[0];
+                w.y = v[1];
+                w.z = v[2];
+                w.w = v[3];
+                spc_store16(to + co * 2, w);
+            }
+%   elseif problem.cout % 4 == 0 then
+            SPC_UNROLL
+            for (int i = 0; i < $(lane_channels // 4); i++) {
+                if (row[n] >= 0$(guard and " && co + 4 * i < " .. problem.cout or "")) {
+                    spc_b8 w;
+                    w.x = v[2 * i];
+                    w.y = v[2 * i + 1];
+                    spc_store8(to + (co + 4 * i) * 2, w);
+                }
+            }
+%   else
+            SPC_UNROLL
+            for (int i = 0; i < $(lane_channels // 2); i++) {
+                int c = co + 2 * i;
+%     if problem.cout % 2 == 0 then
+                if (row[n] >= 0 && c < $(problem.cout))
+                    spc_store4(to + c * 2, v[i]);
+%     else
+                if (row[n] >= 0 && c < $(problem.cout))
+                    spc_store2(to + c * 2, (spc_u16)v[i]);
+                if (row[n] >= 0 && c + 1 < $(problem.cout))
+                    spc_store2(to + c * 2 + 2, (spc_u16)(v[i] >> 16));
+%     end
+            }
+%   end
+        }
+% end
+% else
+        /* An accumulator holds voxels 2q and 2q + 1: fetch their rows. */
+        int even = spc_shfl(row[n], q * 8), odd = spc_shfl(row[n], q * 8 + 4);
+        SPC_UNROLL
+        for (int m = 0; m < $(m_tiles); m++) {
+            const float *d = acc + (m * $(columns) + n) * 4;
+            SPC_UNROLL
+            for (int h = 0; h < 2; h++) {
+                int co = m * 16 + h * 8 + g;
+                spc_u8 *to = out + co * 4;
+                if (co < $(problem.cout) && even >= 0)
+                    spc_store4(to + (long long)even * $(problem.cout * 4),
+                               spc_f32_bits(d[2 * h]));
+                if (co < $(problem.cout) && odd >= 0)
+                    spc_store4(to + (long long)odd * $(problem.cout * 4),
+                               spc_f32_bits(d[2 * h + 1]));
+            }
+        }
+% end
+    }
+    SPC_UNROLL
+    for (int i = 0; i < $(m_tiles * columns * 4); i++)
+        acc[i] = 0.0f;
+}
+
+/* ---- the kernel ----------------------------------------------------------------------- */
+
+/* Takes `depth` steps from the stream and loads their indices. */
+SPC_DEVICE void look_ahead(int *code, int *row, spc_stream *stream, int *place,
+                           int *taken, const int *index,
+                           const spc_map_view *map)
+{
+    spc_stream_fill(stream, map, *taken + $(config.depth), $(config.rows),
+                    $(words), $(problem.centre));
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++) {
+        spc_b8 step = spc_stream_step(stream, *place + i);
+        code[i] = (int)step.y;
+        SPC_UNROLL
+        for (int n = 0; n < $(columns); n++)
+            row[i * $(columns) + n] = spc_load_int(index + step.x + 8 * n);
+    }
+    *taken += $(config.depth);
+    *place += $(config.depth);
+    if (*place == SPC_STREAM_STEPS)
+        *place = 0;
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
+{
+    const spc_map_view *map = &args->map;
+    const spc_u8 *in = (const spc_u8 *)args->in;
+    const int *index = map->index + (spc_lane() >> 2);
+% if config.weights == "shared" then
+    const spc_u8 *weights = spc_shared();
+% else
+    const spc_u8 *weights = (const spc_u8 *)args->weights;
+% end
+    float acc[$(m_tiles * columns * 4)];
+    spc_u32 data[$(config.depth * columns * row_registers)];
+    int row[$(config.depth * columns)], code[$(config.depth)];
+    int next_row[$(config.depth * columns)], next_code[$(config.depth)];
+    int taken = 0, place = 0;
+    spc_stream stream;
+
+% if config.weights == "shared" then
+    for (int i = spc_thread() * 16; i < $(weight_bytes); i += $(threads * 16))
+        spc_copy_async16(spc_shared() + i, (const spc_u8 *)args->weights + i,
+                         16);
+    spc_copy_commit();
+% end
+    spc_stream_start(&stream, spc_shared() + $(ring_at) +
+                     spc_warp() * SPC_STREAM_BYTES, map,
+                     spc_block_x() * $(config.warps) + spc_warp(),
+                     spc_grid_x() * $(config.warps), $(words));
+    SPC_UNROLL
+    for (int i = 0; i < $(m_tiles * columns * 4); i++)
+        acc[i] = 0.0f;
+    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int done = 0;; done += $(config.depth)) {
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            code[i] = next_code[i];
+            SPC_UNROLL
+            for (int n = 0; n < $(columns); n++)
+                row[i * $(columns) + n] = next_row[i * $(columns) + n];
+            gather(data + i * $(columns * row_registers),
+                   row + i * $(columns), in);
+        }
+        look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+% if config.weights == "shared" then
+        if (done == 0) {
+            spc_copy_wait(0);
+            spc_sync_block();
+        }
+% end
+        if (done >= stream.filled)
+            break;
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            multiply(acc, data + i * $(columns * row_registers),
+                     code[i] & SPC_STEP_OFFSET, weights);
+            if (code[i] & SPC_STEP_LAST)
+                finish(acc, row + i * $(columns), args);
+        }
+    }
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+/* One weight as the bits of its type, 0 outside the layer. */
+SPC_DEVICE spc_u32 weight(const spc_pack_args *args, int offset, int ci, int co)
+{
+    if (ci >= $(problem.cin) || co >= $(problem.cout))
+        return 0;
+    long long at = offset * args->stride_k + ci * args->stride_in +
+                   co * args->stride_out;
+% if half then
+    return ((const spc_u16 *)args->weights)[at];
+% elseif problem.dtype == "tf32" then
+    return spc_f32_to_tf32(((const float *)args->weights)[at]);
+% else
+    return spc_f32_bits(((const float *)args->weights)[at]);
+% end
+}
+
+/*
+ * The packed layout is [offset][k-step][16-channel tile][lane][4 registers]:
+ * first operands as the lanes want them. Registers 0 and 2 are for output row g =
+ * lane / 4, 1 and 3 for row g + 8; 2 and 3 hold the second half of the k-step.
+ */
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    int item = spc_block_x() * 256 + spc_thread();
+    int lane = item & 31, g = lane >> 2, q = lane & 3;
+    int m = (item >> 5) % $(m_tiles);
+    int k = (item >> 5) / $(m_tiles) % $(#steps);
+    int offset = (item >> 5) / $(m_tiles * #steps);
+    int at = 0, stride = 0, last = 0, pair = 0;
+    spc_u32 v[4];
+
+    if (offset >= $(problem.offsets))
+        return;
+% for i, step in ipairs(steps) do
+    if (k == $(i - 1)) {
+        at = $(step.at);
+        stride = $(step.stride);
+        last = $(step.last);
+        pair = $(step.pair and 1 or 0);
+    }
+% end
+    for (int r = 0; r < 4; r++) {
+        int byte = at + q * stride + (r >> 1) * 4;
+        int ci = byte / $(element), co = 0;
+        int present = byte < last && (r < 2 || pair);
+% for m = 0, m_tiles - 1 do
+        if (m == $(m))
+            co = (r & 1) ? $(channel(m, 1, "g")) : $(channel(m, 0, "g"));
+% end
+        v[r] = present ? weight(args, offset, ci, co) : 0;
+% if half then
+        if (present)
+            v[r] |= weight(args, offset, ci + 1, co) << 16;
+% end
+    }
+    spc_b16 w;
+    w.x = v[0];
+    w.y = v[1];
+    w.z = v[2];
+    w.w = v[3];
+    spc_store16((spc_u8 *)args->packed + (long long)item * 16, w);
+    spc_fence_global();
+}

@@ -1,0 +1,435 @@
+%-- Output-stationary convolution for many channels: warpgroups multiply 64
+%-- rows each by weights that stream through shared memory.
+%--
+%-- A block has `groups` consuming warpgroups, which together hold one tile of
+%-- 64 * groups output rows by n output channels in registers, and one producing
+%-- warp. A step is (tile, offset, block of kblock input channels). The producer
+%-- brings each step's weights with one bulk copy into a ring of `stages`, from
+%-- an image that was packed to be exactly what wgmma reads (core matrices, no
+%-- swizzle). Each lane gathers its own parts of its rows with asynchronous
+%-- copies into a ring of `depth` places in shared memory that only it reads: no
+%-- barrier, and 16 contiguous bytes are exactly its first operands of two k16
+%-- products, because the packed weights permute the channels. Output channels are
+%-- permuted so that a lane ends with 8 neighbouring ones.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%function padded_cin(problem) return ceil_div(problem.cin, 32) * 32 end
+%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%function stage_bytes(config) return config.kblock * config.n * 2 end
+%function gather_bytes(config) return config.groups * config.kblock // 32 * 4096 end
+%function shared_bytes(problem, config)
+%  return config.stages * stage_bytes(config)
+%       + config.depth * gather_bytes(config) + 16 * config.stages
+%       + (config.groups * 4 + 1) * 384
+%end
+%
+%-- What setmaxnreg may hand to a consumer when the producers keep 24 registers.
+%function consumer_registers(config)
+%  local launch = 65536 // (config.blocks * (config.groups + 1) * 128) // 8 * 8
+%  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
+%  return math.min(240, (pool - 24) // config.groups // 8 * 8)
+%end
+%function registers_needed(config)
+%  return config.n // 2 + config.kblock // 32 * 8 + 42
+%end
+%
+%template = {
+%  summary = "output-stationary, warpgroups of 64 rows, weights streamed to wgmma",
+%  role = "conv",
+%  device = "cuda",
+%  params = {
+%    {"groups", {1, 2, 3, 4}, "consuming warpgroups, 64 rows each"},
+%    {"n", {32, 64, 96, 128, 192, 256}, "output channels of a block"},
+%    {"kblock", {32, 64, 96, 128}, "input channels of a step"},
+%    {"stages", {3, 4, 6, 8}, "ring of weights"},
+%    {"depth", {2, 3, 4}, "ring of gathered rows"},
+%    {"blocks", {1, 2}, "blocks of a multiprocessor"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    if problem.dtype ~= "f16" then return false, "f16 only" end
+%    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
+%    if problem.cin % 8 ~= 0 or problem.cout % 8 ~= 0 then
+%      return false, "channels must be multiples of 8"
+%    end
+%    if problem.cin < 32 or problem.cout < 32 then
+%      return false, "fewer than 32 channels leave wgmma idle"
+%    end
+%    return true
+%  end,
+%  constraints = {
+%    {"kblock divides the input channels", function(problem, config)
+%      return padded_cin(problem) % config.kblock == 0
+%    end},
+%    {"output channels fill their blocks", function(problem, config)
+%      local blocks = out_blocks(problem, config)
+%      return blocks * config.n - problem.cout < 32
+%         and (blocks == 1 or config.n >= 128)
+%    end},
+%    {"shared memory", function(problem, config, target)
+%      local bytes = shared_bytes(problem, config)
+%      return bytes <= target.shared_block
+%         and config.blocks * (bytes + 1024) <= target.shared_sm
+%    end},
+%    {"registers", function(problem, config)
+%      return registers_needed(config) <= consumer_registers(config)
+%    end},
+%    {"the rings hold some 32 KiB in flight, not many times that", function(problem, config)
+%      local weights = config.stages * stage_bytes(config)
+%      return weights >= 24576 and weights <= 131072
+%    end},
+%    {"enough warpgroups", function(problem, config)
+%      return config.groups * config.blocks >= 2
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    return {
+%      k_blocks = padded_cin(problem) // config.kblock,
+%      n_blocks = out_blocks(problem, config),
+%      words = ceil_div(problem.offsets, 32),
+%      consumers = config.groups * 128,
+%      pieces = config.kblock // 32,
+%      stage_size = stage_bytes(config),
+%      place_size = gather_bytes(config),
+%      gather_at = config.stages * stage_bytes(config),
+%      barrier_at = config.stages * stage_bytes(config)
+%                 + config.depth * gather_bytes(config),
+%      ring_at = config.stages * (stage_bytes(config) + 16)
+%              + config.depth * gather_bytes(config),
+%      consumer_limit = consumer_registers(config),
+%      row_bytes = problem.cin * 2,
+%      rows = config.groups * 64,
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    local packed = problem.offsets * padded_cin(problem) * 2
+%                 * out_blocks(problem, config) * config.n
+%    return {
+%      block = (config.groups + 1) * 128,
+%      shared = shared_bytes(problem, config),
+%      grid = "persistent", blocks_per_sm = config.blocks,
+%      grid_y = out_blocks(problem, config),
+%      tile_rows = config.groups * 64, order = "gray",
+%      packed_bytes = packed, pack_threads = packed // 16,
+%      pdl = 1,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local n = 256
+%    for _, size in ipairs {32, 64, 96, 128, 192, 256} do
+%      if size >= problem.cout then n = size break end
+%    end
+%    if problem.cout > 256 then
+%      n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
+%    end
+%    local kblock = 32
+%    for _, size in ipairs {96, 64} do
+%      if padded_cin(problem) % size == 0 then kblock = size end
+%    end
+%    local config = {groups = n >= 192 and 2 or 3, n = n, kblock = kblock,
+%                    stages = 4, depth = 4, blocks = 1}
+%    if stage_bytes(config) < 8192 then config.stages = 8 end
+%    while stage_bytes(config) * config.stages < 24576 and config.stages < 8 do
+%      config.stages = config.stages + 2
+%    end
+%    while shared_bytes(problem, config) > target.shared_block and config.depth > 2 do
+%      config.depth = config.depth - 1
+%    end
+%    while stage_bytes(config) * config.stages > 131072 do
+%      config.stages = config.stages - 1
+%    end
+%    return config
+%  end,
+%  target = function(target) return "sm_90a" end,
+%}
+#include "spc_stream.cuh"
+
+/* One 16-byte place of this lane: piece `i` (32 channels of row g for even i,
+ * of row g + 8 for odd i) of the gather ring's place `slot`. */
+SPC_DEVICE spc_u8 *place_of(int slot, int i)
+{
+    return spc_shared() + $(gather_at) + slot * $(place_size) +
+           i * $(consumers * 16) + spc_thread() * 16;
+}
+
+SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
+{
+    int q = spc_lane() & 3;
+
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces); i++) {
+        SPC_UNROLL
+        for (int h = 0; h < 2; h++) {
+            int channel = block * $(config.kblock) + i * 32 + q * 8;
+            int valid = row[h] >= 0 ? 16 : 0;
+            const spc_u8 *from = in + (long long)row[h] * $(row_bytes) +
+                                 channel * 2;
+% if problem.cin % 32 ~= 0 then
+            if (channel >= $(problem.cin))
+                valid = 0;
+% end
+            spc_copy_async16(place_of(slot, i * 2 + h), valid ? from : in, valid);
+        }
+    }
+}
+
+/* The gathering side of a consumer: runs `depth` steps ahead of the products. */
+typedef struct gatherer {
+    spc_stream stream;
+    const int *index; /* of this lane's row g in the first tile */
+    int taken, place; /* steps whose indices have been asked for */
+    int block;        /* of the input channels of the step being gathered */
+    int row[2], next_row[2];
+} gatherer;
+
+SPC_DEVICE void look_ahead(gatherer *g, const spc_map_view *map)
+{
+    spc_b8 step;
+
+    spc_stream_fill(&g->stream, map, g->taken + 1, $(rows), $(words),
+                    $(problem.centre));
+    step = spc_stream_step(&g->stream, g->place);
+    g->next_row[0] = spc_load_int(g->index + step.x);
+    g->next_row[1] = spc_load_int(g->index + step.x + 8);
+    g->taken++;
+    if (++g->place == SPC_STREAM_STEPS)
+        g->place = 0;
+}
+
+/* Starts the gather of the next step into place `slot`; always one group of
+ * copies, so that waiting can count. Past the end it gathers rows that nobody
+ * multiplies. */
+SPC_DEVICE void gather_next(gatherer *g, int slot, const spc_u8 *in,
+                            const spc_map_view *map)
+{
+    if (++g->block == $(k_blocks)) {
+        g->block = 0;
+        g->row[0] = g->next_row[0];
+        g->row[1] = g->next_row[1];
+        look_ahead(g, map);
+    }
+    gather(slot, in, g->row, g->block);
+    spc_copy_commit();
+}
+
+SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
+                        spc_u64 *empty)
+{
+    const spc_u8 *weights = (const spc_u8 *)args->weights +
+                            (long long)spc_block_y() * $(stage_size);
+    spc_stream stream;
+    int stage = 0, parity = 1, place = 0;
+
+    spc_stream_start(&stream, ring, &args->map, spc_block_x(), spc_grid_x(),
+                     $(words));
+    for (int number = 0;; number++) {
+        int offset;
+
+        spc_stream_fill(&stream, &args->map, number + 1, $(rows), $(words),
+                        $(problem.centre));
+        if (number >= stream.filled)
+            break;
+        offset = (int)spc_stream_step(&stream, place).y & SPC_STEP_OFFSET;
+        if (++place == SPC_STREAM_STEPS)
+            place = 0;
+        for (int block = 0; block < $(k_blocks); block++) {
+            if (spc_lane() == 0) {
+                long long image = offset * $(k_blocks) + block;
+                spc_mbar_wait(empty + stage, parity);
+                spc_mbar_expect(full + stage, $(stage_size));
+                spc_bulk_copy(spc_shared() + stage * $(stage_size),
+                              weights + image * $(stage_size * n_blocks),
+                              $(stage_size), full + stage);
+            }
+            spc_sync_warp();
+            if (++stage == $(config.stages)) {
+                stage = 0;
+                parity ^= 1;
+            }
+        }
+    }
+}
+
+/* Adds the bias and stores this lane's 8-channel pieces of rows g and g + 8. */
+SPC_DEVICE void finish(const float *acc, const int *row,
+                       const spc_conv_args *args)
+{
+    int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * 8;
+    spc_u8 *out = (spc_u8 *)args->out;
+
+    SPC_UNROLL
+    for (int j = 0; j < $(config.n // 32); j++) {
+        int co = first + j * 32;
+% if problem.bias == 1 then
+        float bias[8];
+        SPC_UNROLL
+        for (int c = 0; c < 8; c++)
+            bias[c] = co < $(problem.cout) ? spc_load_f32(args->bias + co + c)
+                                           : 0.0f;
+%   add = function(c) return " + bias[" .. c .. "]" end
+% else
+%   add = function(c) return "" end
+% end
+        SPC_UNROLL
+        for (int h = 0; h < 2; h++) {
+            const float *d = acc + j * 16 + h * 2;
+            spc_b16 v;
+            v.x = spc_pack_f16(d[0]$(add(0)), d[1]$(add(1)));
+            v.y = spc_pack_f16(d[4]$(add(2)), d[5]$(add(3)));
+            v.z = spc_pack_f16(d[8]$(add(4)), d[9]$(add(5)));
+            v.w = spc_pack_f16(d[12]$(add(6)), d[13]$(add(7)));
+            if (row[h] >= 0 && co < $(problem.cout))
+                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * 2,
+                            v);
+        }
+    }
+}
+
+SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
+                        spc_u64 *empty)
+{
+    const spc_map_view *map = &args->map;
+    const spc_u8 *in = (const spc_u8 *)args->in;
+    float acc[$(config.n // 2)];
+    gatherer g;
+    int stage = 0, parity = 0, slot = 0, place = 0, fresh = 1;
+
+    spc_stream_start(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
+                     $(words));
+    g.index = map->index + spc_warp() * 16 + (spc_lane() >> 2);
+    g.taken = 0;
+    g.place = 0;
+    g.block = $(k_blocks - 1);
+    look_ahead(&g, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int i = 0; i < $(config.depth); i++)
+        gather_next(&g, i, in, map);
+
+    for (int number = 0; number < g.stream.filled; number++) {
+        spc_b8 step = spc_stream_step(&g.stream, place);
+        int last = step.y & SPC_STEP_LAST;
+        int row[2];
+
+        if (++place == SPC_STREAM_STEPS)
+            place = 0;
+        if (last) {
+            row[0] = spc_load_int(g.index + step.x);
+            row[1] = spc_load_int(g.index + step.x + 8);
+        }
+        for (int block = 0; block < $(k_blocks); block++) {
+            spc_u32 a[$(pieces * 8)];
+
+            spc_copy_wait($(config.depth - 1));
+            SPC_UNROLL
+            for (int i = 0; i < $(pieces); i++) {
+                spc_b16 low = spc_shared_load16(place_of(slot, i * 2));
+                spc_b16 high = spc_shared_load16(place_of(slot, i * 2 + 1));
+                a[i * 8] = low.x;
+                a[i * 8 + 1] = high.x;
+                a[i * 8 + 2] = low.y;
+                a[i * 8 + 3] = high.y;
+                a[i * 8 + 4] = low.z;
+                a[i * 8 + 5] = high.z;
+                a[i * 8 + 6] = low.w;
+                a[i * 8 + 7] = high.w;
+            }
+            spc_mbar_wait(full + stage, parity);
+            spc_wgmma_fence();
+            SPC_UNROLL
+            for (int k = 0; k < $(pieces * 2); k++)
+                spc_wgmma_$(config.n)_f16(
+                    acc, a + k * 4,
+                    spc_wgmma_descriptor(spc_shared() + stage * $(stage_size) +
+                                             k * $(config.n * 32),
+                                         $(config.n * 16), 128),
+                    k > 0 || !fresh);
+            spc_wgmma_commit();
+            gather_next(&g, slot, in, map);
+            spc_wgmma_wait(0);
+            if (spc_lane() == 0)
+                spc_mbar_arrive(empty + stage);
+            fresh = 0;
+            if (++slot == $(config.depth))
+                slot = 0;
+            if (++stage == $(config.stages)) {
+                stage = 0;
+                parity ^= 1;
+            }
+        }
+        if (last) {
+            finish(acc, row, args);
+            fresh = 1;
+        }
+    }
+    spc_copy_wait(0);
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), $(config.blocks))
+{
+    spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
+    spc_u64 *empty = full + $(config.stages);
+    spc_u8 *ring = spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES;
+
+    if (spc_thread() == 0) {
+        for (int i = 0; i < $(config.stages); i++) {
+            spc_mbar_init(full + i, 1);
+            spc_mbar_init(empty + i, $(config.groups * 4));
+        }
+        spc_mbar_fence();
+    }
+    spc_sync_block();
+    if (spc_warp() >= $(config.groups * 4)) {
+        spc_registers_lower(24);
+        if (spc_warp() == $(config.groups * 4))
+            produce(args, ring, full, empty);
+    } else {
+        spc_registers_raise($(consumer_limit));
+        consume(args, ring, full, empty);
+    }
+}
+
+/*
+ * The packed image: [offset][k-block][n-block] stages of kblock x n, each in
+ * core matrices [k / 8][n / 8][8 columns][8 k]. Column c of 32 holds output
+ * channel (c % 8 / 2) * 8 + c / 8 * 2 + c % 2 of its 32; k position p of 16 in half
+ * step s of a 32-channel piece holds channel
+ * (p % 8 / 2) * 8 + s * 4 + p / 8 * 2 + p % 2.
+ */
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    int column = (int)(item % $(config.n));
+    int core = (int)(item / $(config.n) % $(config.kblock // 8));
+    long long image = item / $(config.n * config.kblock // 8);
+    int n_block = (int)(image % $(n_blocks));
+    int block = (int)(image / $(n_blocks) % $(k_blocks));
+    int offset = (int)(image / $(n_blocks * k_blocks));
+    int c = column % 32;
+    int co = n_block * $(config.n) + column / 32 * 32 + (c % 8 / 2) * 8 +
+             c / 8 * 2 + c % 2;
+    spc_u32 v[4];
+
+    if (offset >= $(problem.offsets))
+        return;
+    for (int r = 0; r < 4; r++) {
+        v[r] = 0;
+        for (int h = 0; h < 2; h++) {
+            int p = (core % 2) * 8 + r * 2 + h; /* within the k16 step */
+            int ci = block * $(config.kblock) + core / 4 * 32 +
+                     (p % 8 / 2) * 8 + (core / 2 % 2) * 4 + p / 8 * 2 + h;
+            if (ci < $(problem.cin) && co < $(problem.cout))
+                v[r] |= (spc_u32)((const spc_u16 *)args->weights)
+                            [offset * args->stride_k + ci * args->stride_in +
+                             co * args->stride_out]
+                        << (16 * h);
+        }
+    }
+    spc_b16 w;
+    w.x = v[0];
+    w.y = v[1];
+    w.z = v[2];
+    w.w = v[3];
+    spc_store16((spc_u8 *)args->packed + item * 16, w);
+    spc_fence_global();
+}
