@@ -124,20 +124,21 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           const char *const *arguments, const char *folder,
                           int limit_seconds, spc_error *error)
 {
-    char temp_dir[1024];
+    spc__buf temp_dir = SPC__BUF_INIT;
     int pipe_ends[2];
     pid_t child;
 
-    snprintf(temp_dir, sizeof(temp_dir), "TMPDIR=%s",
-             folder != NULL ? folder : "");
     if (pipe2(pipe_ends, O_CLOEXEC) != 0)
         return spc__fail(error, SPC_EIO, "cannot make a pipe: %s",
                          strerror(errno));
-    char **environment = make_environment(temp_dir, folder);
+    spc__buf_printf(&temp_dir, "TMPDIR=%s", folder != NULL ? folder : "");
+    char **environment =
+        temp_dir.failed ? NULL : make_environment(temp_dir.data, folder);
     int failure = environment == NULL ? ENOMEM
                                       : start(&child, path, arguments,
                                               environment, pipe_ends[1]);
     free(environment);
+    spc__buf_release(&temp_dir);
     close(pipe_ends[1]);
     if (failure != 0) {
         close(pipe_ends[0]);

@@ -22,14 +22,9 @@ typedef struct hostcc {
 
 /* ---- the source folder --------------------------------------------------- */
 
-static spc_status write_file(const char *folder, const char *name,
-                             const char *text, spc_error *error)
+static spc_status write_file(const char *path, const char *text,
+                             spc_error *error)
 {
-    char path[1024];
-    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-
-    if (length >= (int)sizeof(path))
-        return spc__fail(error, SPC_EIO, "too long a path: '%s'", path);
     FILE *file = fopen(path, "wxe");
     if (file == NULL)
         return spc__fail(error, SPC_EIO, "cannot write '%s'", path);
@@ -44,12 +39,17 @@ static spc_status write_sources(const char *folder, const char *source,
                                 const spc__compile_job *job, spc_error *error)
 {
     spc__includes includes;
-    spc_status status = write_file(folder, source, job->source, error);
+    spc__buf path = SPC__BUF_INIT;
+    spc_status status = write_file(source, job->source, error);
 
     spc__includes_collect(&includes, job);
-    for (int i = 0; i < includes.count && status == SPC_OK; i++)
-        status =
-            write_file(folder, includes.names[i], includes.texts[i], error);
+    for (int i = 0; i < includes.count && status == SPC_OK; i++) {
+        spc__buf_clear(&path);
+        spc__buf_printf(&path, "%s/%s", folder, includes.names[i]);
+        status = path.failed ? spc__fail_memory(error, strlen(folder))
+                             : write_file(path.data, includes.texts[i], error);
+    }
+    spc__buf_release(&path);
     return status;
 }
 
@@ -84,59 +84,57 @@ static void hide_folder(spc__buf *log, size_t start, const char *folder)
     log->length = (size_t)(to - log->data);
 }
 
+/* Runs CC FLAGS TARGET OPTIONS -o OBJECT SOURCE -lm; later flags win. The
+ * words in capitals hold places: a path may contain spaces. */
 static spc_status run(hostcc *cc, const spc__compile_job *job,
                       const char *folder, const char *source,
-                      const char *object, spc__buf *log, spc_error *error)
+                      const char *object, spc__buf *log, int *code,
+                      spc_error *error)
 {
-    char paths[2][1024];
-    spc__words fixed = {0}, extra = {0};
-    size_t start = log->length;
-    int code = 0, count = 0;
+    spc__buf head = SPC__BUF_INIT, tail = SPC__BUF_INIT;
+    spc__words words = {0};
+    spc_status status;
 
-    snprintf(paths[0], sizeof(paths[0]), "%s/%s", folder, source);
-    snprintf(paths[1], sizeof(paths[1]), "%s/%s", folder, object);
-    bool split = spc__words_split(&fixed, cc->base.flags, "") &&
-                 spc__words_split(&extra, job->target, job->options);
-    const char **arguments =
-        split ? malloc((size_t)(fixed.count + extra.count + 6) *
-                       sizeof(*arguments))
-              : NULL;
-    if (arguments == NULL) {
-        spc__words_release(&fixed);
-        spc__words_release(&extra);
-        return spc__fail_memory(error, strlen(job->options));
+    spc__buf_printf(&head, "CC %s %s", cc->base.flags, job->target);
+    spc__buf_printf(&tail, "%s -o OBJECT SOURCE -lm", job->options);
+    if (head.failed || tail.failed ||
+        !spc__words_split(&words, head.data, tail.data)) {
+        status = spc__fail_memory(error, strlen(job->options));
+    } else {
+        words.at[0] = cc->path;
+        words.at[words.count - 3] = object;
+        words.at[words.count - 2] = source;
+        status = spc__child_run(code, log, cc->path, words.at, folder,
+                                cc->base.limit_seconds, error);
     }
-    arguments[count++] = cc->path;
-    for (int i = 0; i < fixed.count; i++)
-        arguments[count++] = fixed.at[i];
-    for (int i = 0; i < extra.count; i++)
-        arguments[count++] = extra.at[i];
-    arguments[count++] = "-o";
-    arguments[count++] = paths[1];
-    arguments[count++] = paths[0];
-    arguments[count++] = "-lm";
-    arguments[count] = NULL;
-    spc_status status = spc__child_run(&code, log, cc->path, arguments, folder,
-                                       cc->base.limit_seconds, error);
+    spc__words_release(&words);
+    spc__buf_release(&head);
+    spc__buf_release(&tail);
+    return status;
+}
+
+static spc_status build(hostcc *cc, const spc__compile_job *job,
+                        const char *folder, const char *source,
+                        const char *object, spc__buf *log, spc_error *error)
+{
+    size_t start = log->length;
+    int code = 0;
+
+    spc_status status = run(cc, job, folder, source, object, log, &code, error);
     hide_folder(log, start, folder);
     if (status != SPC_OK)
         spc__fail_prefix(error, "cannot compile '%s': ", job->name);
     else if (code != 0)
         status = spc__fail_compile(
             job, log->length > start ? log->data + start : "", error);
-    free(arguments);
-    spc__words_release(&fixed);
-    spc__words_release(&extra);
     return status;
 }
 
-static spc_status take_object(spc__artefact *out, const char *folder,
-                              const char *object, spc_error *error)
+static spc_status take_object(spc__artefact *out, const char *path,
+                              spc_error *error)
 {
-    char path[1024];
     spc__buf code = SPC__BUF_INIT;
 
-    snprintf(path, sizeof(path), "%s/%s", folder, object);
     spc_status status = spc__file_read(&code, path, MOST_CODE_BYTES, error);
     if (status == SPC_OK) {
         out->code_bytes = code.length;
@@ -154,23 +152,30 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
                           const spc__compile_job *job, spc__buf *log,
                           spc_error *error)
 {
-    static const char object[] = "spc_object.so";
-    spc__buf folder = SPC__BUF_INIT;
-    char source[64];
+    spc__buf folder = SPC__BUF_INIT, object = SPC__BUF_INIT,
+             source = SPC__BUF_INIT;
+    char name[64];
 
     spc_status status = spc__temp_dir_create(&folder, error);
     if (status != SPC_OK)
         goto done;
-    name_source(source, job->name);
-    status = write_sources(folder.data, source, job, error);
+    name_source(name, job->name);
+    spc__buf_printf(&source, "%s/%s", folder.data, name);
+    spc__buf_printf(&object, "%s/spc_object.so", folder.data);
+    if (source.failed || object.failed)
+        status = spc__fail_memory(error, folder.length);
     if (status == SPC_OK)
-        status = run((hostcc *)compiler, job, folder.data, source, object, log,
-                     error);
+        status = write_sources(folder.data, source.data, job, error);
     if (status == SPC_OK)
-        status = take_object(out, folder.data, object, error);
+        status = build((hostcc *)compiler, job, folder.data, source.data,
+                       object.data, log, error);
+    if (status == SPC_OK)
+        status = take_object(out, object.data, error);
     spc__temp_dir_remove(folder.data);
 done:
     spc__buf_release(&folder);
+    spc__buf_release(&object);
+    spc__buf_release(&source);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "backend.h"
 #include "error.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,75 @@ static spc_status open_library(void **out, spc_error *error)
     return spc__fail(error, SPC_EUNSUPPORTED,
                      "there is no NVRTC to compile CUDA with: install the "
                      "CUDA Toolkit, or let SPC_NVRTC name libnvrtc.so");
+}
+
+/* ---- which build is it? -------------------------------------------------- */
+
+typedef struct build_search {
+    uintptr_t inside; /* an address of the library */
+    char hex[17];     /* the first 8 bytes of its build id */
+} build_search;
+
+static bool has_address(const struct dl_phdr_info *object, uintptr_t address)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD &&
+            address - object->dlpi_addr - part->p_vaddr < part->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+/* Notes are records of name size, text size, type; name; text. */
+static void read_notes(build_search *search, const unsigned char *p,
+                       size_t bytes)
+{
+    uint32_t head[3];
+
+    while (bytes >= sizeof(head)) {
+        memcpy(head, p, sizeof(head));
+        size_t name = (head[0] + 3u) & ~3u, text = (head[1] + 3u) & ~3u;
+        if (name > bytes || text > bytes || sizeof(head) + name + text > bytes)
+            return;
+        const unsigned char *id = p + sizeof(head) + name;
+        if (head[2] == NT_GNU_BUILD_ID && head[0] == 4 && head[1] >= 8 &&
+            memcmp(p + sizeof(head), "GNU", 4) == 0)
+            for (int i = 0; i < 8; i++)
+                snprintf(search->hex + 2 * i, 3, "%02x", id[i]);
+        p += sizeof(head) + name + text;
+        bytes -= sizeof(head) + name + text;
+    }
+}
+
+static int search_object(struct dl_phdr_info *object, size_t size,
+                         void *payload)
+{
+    build_search *search = payload;
+
+    (void)size;
+    if (!has_address(object, search->inside))
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_NOTE)
+            read_notes(search,
+                       (const unsigned char *)object->dlpi_addr + part->p_vaddr,
+                       part->p_memsz);
+    }
+    return 1;
+}
+
+/* "nvrtc 13.0 65be0db342ad51a0": updates of a release share its number, but
+ * not its code, so the linker's build id goes into the key as well. */
+static void identify(nvrtc *rt, int major, int minor)
+{
+    build_search search = {0};
+
+    memcpy(&search.inside, &rt->version, sizeof(search.inside));
+    dl_iterate_phdr(search_object, &search);
+    snprintf(rt->base.identity, sizeof(rt->base.identity), "nvrtc %d.%d%s%s",
+             major, minor, search.hex[0] != '\0' ? " " : "", search.hex);
 }
 
 /* ---- targets ------------------------------------------------------------- */
@@ -293,8 +363,7 @@ spc_status spc__nvrtc_open(spc__compiler **out, spc_error *error)
         return status;
     }
     rt->version(&major, &minor);
-    snprintf(rt->base.identity, sizeof(rt->base.identity), "nvrtc %d.%d", major,
-             minor);
+    identify(rt, major, minor);
     /* From 12.9 on NVRTC may keep a cache of its own, which would make
      * measured times lie. */
     rt->base.flags = major > 12 || (major == 12 && minor >= 9)

@@ -30,7 +30,8 @@ static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
         box->bytes_used -= before;
         return NULL;
     }
-    if (bytes > before && bytes - before > SPC__LUA_BYTES - box->bytes_used) {
+    if (bytes > before &&
+        box->bytes_used + (bytes - before) > box->bytes_limit) {
         box->bytes_refused = true;
         return NULL;
     }
@@ -496,7 +497,7 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
 
 spc_status spc__sandbox_open(spc__sandbox *box, spc_error *error)
 {
-    *box = (spc__sandbox){0};
+    *box = (spc__sandbox){.bytes_limit = SPC__LUA_BYTES};
     box->L = lua_newstate(allocate, box);
     if (box->L == NULL)
         return spc__fail(error, SPC_ENOMEM, "cannot start Lua");

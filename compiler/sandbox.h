@@ -23,6 +23,7 @@
 typedef struct spc__sandbox {
     lua_State *L;
     size_t bytes_used;
+    size_t bytes_limit;  /* SPC__LUA_BYTES; tests lower it */
     bool bytes_refused;  /* the bound, not malloc, refused an allocation */
     bool stopped;        /* out of instructions or time */
     int64_t budget;      /* instructions left */

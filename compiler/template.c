@@ -74,7 +74,7 @@ spc__question *spc__session_open(lua_State *L)
 {
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
 
-    luaL_checkstack(L, 64, NULL);
+    luaL_checkstack(L, 64, "out of memory");
     spc__sandbox_of(L)->line = question->tpl->declared_at;
     declare(L, question->tpl);
     spc__push_attrs(L, question->problem);

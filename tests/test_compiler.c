@@ -620,6 +620,31 @@ START_TEST(nothing_leaks_from_one_rendering_to_the_next)
 }
 END_TEST
 
+/* Memory runs out at every possible place, once. */
+START_TEST(each_refused_allocation_is_an_error)
+{
+    spc__library *library = open_test_library();
+    spc__buf text = SPC__BUF_INIT;
+    spc_status status = SPC_ETEMPLATE;
+    int refused = 0;
+
+    assert_fails(render(&text, library, "faulty", "fault=typo", "rows=1"),
+                 SPC_ETEMPLATE); /* collects all garbage, too */
+    for (size_t more = 0; status != SPC_OK; more += 16, refused++) {
+        library->box.bytes_limit = library->box.bytes_used + more;
+        status = render(&text, library, "halo", "op=halo,cin=40,taps=2",
+                        "rows=64,unroll=2,mode=plain");
+        if (status != SPC_OK) {
+            ck_assert_int_eq(status, SPC_ETEMPLATE);
+            assert_says("halo.cu.lua: ");
+        }
+    }
+    ck_assert_int_gt(refused, 100);
+    spc__buf_release(&text);
+    spc__library_close(library);
+}
+END_TEST
+
 START_TEST(numbers_do_not_follow_the_locale)
 {
     static const char body[] =
@@ -1618,6 +1643,7 @@ static void add_sandbox(Suite *s)
                         LENGTH(endless));
     tcase_add_test(t, a_library_serves_on_after_a_hostile_template);
     tcase_add_test(t, nothing_leaks_from_one_rendering_to_the_next);
+    tcase_add_test(t, each_refused_allocation_is_an_error);
     tcase_add_test(t, numbers_do_not_follow_the_locale);
     tcase_add_loop_test(t, mutated_templates_never_crash, 0, 4);
 }
