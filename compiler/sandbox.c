@@ -52,14 +52,8 @@ void spc__sandbox_refill(spc__sandbox *box)
     box->deadline = spc__now_ns() + SPC__LUA_SECONDS * 1000000000ull;
 }
 
-/* Ends the call. No position: on_error adds that of the template. */
-static void stop(lua_State *L)
-{
-    spc__sandbox_of(L)->stopped = true;
-    lua_error(L);
-}
-
-/* Takes `cost` from the budget and ends the call when none is left. */
+/* Takes `cost` from the budget and ends the call when none is left. Not by
+ * luaL_error, which would place it at the caller: on_error knows better. */
 static void charge(lua_State *L, int64_t cost)
 {
     spc__sandbox *box = spc__sandbox_of(L);
@@ -70,12 +64,12 @@ static void charge(lua_State *L, int64_t cost)
                         "more than %d million instructions in one call (an "
                         "endless loop?)",
                         SPC__LUA_INSTRUCTIONS / 1000000);
-        stop(L);
+        lua_error(L);
     }
     if (spc__now_ns() > box->deadline) {
         lua_pushfstring(L, "more than %d seconds in one call",
                         SPC__LUA_SECONDS);
-        stop(L);
+        lua_error(L);
     }
 }
 
@@ -476,7 +470,6 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
 
     box->subject = subject;
     box->bytes_refused = false;
-    box->stopped = false;
     box->line = 0;
     box->job = NULL;
     spc__sandbox_refill(box);

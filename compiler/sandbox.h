@@ -25,7 +25,6 @@ typedef struct spc__sandbox {
     size_t bytes_used;
     size_t bytes_limit;  /* SPC__LUA_BYTES; tests lower it */
     bool bytes_refused;  /* the bound, not malloc, refused an allocation */
-    bool stopped;        /* out of instructions or time */
     int64_t budget;      /* instructions left */
     uint64_t deadline;   /* spc__now_ns() */
     const char *subject; /* file name of the template that is running */
