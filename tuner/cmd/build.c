@@ -1,0 +1,225 @@
+/* build.c - spctune build: compiles candidates for GPUs that are not here. */
+#include "layers.h"
+#include "trials.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct args {
+    cli_list targets;
+    spc_effort effort;
+    const char *only;
+    bool allow_spills, all;
+};
+
+#define AT(member) offsetof(struct args, member)
+
+static const cli_option options[] = {
+    {'t', "target", "LIST", CLI_LIST, AT(targets),
+     "what to compile for: sm_90a,sm_80,...; default: the device"},
+    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
+     "which part of the space; default: exhaustive, all of it"},
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
+    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
+     "admit also candidates that spill registers"},
+    {'a', "all", NULL, CLI_FLAG, AT(all), "print all candidates"},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+static void defaults(void *to)
+{
+    struct args *args = to;
+
+    args->effort = SPC_EFFORT_EXHAUSTIVE;
+}
+
+/* What a program, or a person, asks of a build. */
+struct summary {
+    int good, refused, failed, spilling_defaults;
+    double slowest_ms, total_ms;
+};
+
+static struct summary summarise(const trials *found)
+{
+    struct summary sum = {0};
+
+    for (int i = 0; i < found->count; i++) {
+        const spc_trial *trial = &found->at[i];
+        if (trial_is_ok(trial))
+            sum.good++;
+        else if (trial_is_refused(trial))
+            sum.refused++;
+        else
+            sum.failed++;
+        if (trial_is_ok(trial) && trial->is_default && trial->spill_bytes > 0)
+            sum.spilling_defaults++;
+        sum.total_ms += trial->compile_ms;
+        if (trial->compile_ms > sum.slowest_ms)
+            sum.slowest_ms = trial->compile_ms;
+    }
+    return sum;
+}
+
+static void print_all(const trials *found)
+{
+    static const char *const titles[] = {
+        "candidate", ">registers", ">spilled", ">shared", ">ms", "", NULL};
+    table out;
+
+    table_init(&out, titles);
+    for (int i = 0; i < found->count; i++) {
+        const spc_trial *trial = &found->at[i];
+        table_cell(&out, "%s %s%s", trial->template_name, trial->config,
+                   trial->is_default ? " (default)" : "");
+        table_cell(&out, "%d", trial->registers);
+        table_cell(&out, "%d", trial->spill_bytes);
+        table_cell(&out, "%d", trial->shared_bytes);
+        table_cell(&out, "%.0f", trial->compile_ms);
+        table_cell(&out, "%s%s%s", trial_is_ok(trial) ? "" : trial->status,
+                   trial_is_ok(trial) ? "" : ": ", trial->note);
+    }
+    table_print(&out, stdout);
+    table_release(&out);
+}
+
+static void print_build(const cli_job *job, const trials *found,
+                        const struct summary *sum,
+                        const spc_tune_report *report, const char *text,
+                        const char *target)
+{
+    const struct args *args = job->args;
+
+    if (args->all)
+        print_all(found);
+    for (int i = 0; !args->all && i < found->count; i++)
+        if (!trial_is_ok(&found->at[i]) && !trial_is_refused(&found->at[i]))
+            printf("%s: %s %s: %s\n", found->at[i].status,
+                   found->at[i].template_name, found->at[i].config,
+                   found->at[i].note);
+    printf("%s for %s: %d built, %d compiled now, %d refused, %d failed; "
+           "compiling took %.0f ms a candidate, %.0f ms at most; %.3g s\n",
+           text, target, sum->good, report->compiled,
+           sum->refused, sum->failed,
+           report->compiled > 0 ? sum->total_ms / report->compiled : 0.0,
+           sum->slowest_ms, report->elapsed_s);
+    if (sum->spilling_defaults > 0)
+        printf("%s for %s: %d defaults spill registers\n", text, target,
+               sum->spilling_defaults);
+}
+
+static void write_build(const cli_job *job, const trials *found,
+                        const struct summary *sum,
+                        const spc_tune_report *report, const char *text,
+                        const char *target)
+{
+    spc__json_object(job->json, NULL);
+    spc__json_text(job->json, "layer", text);
+    spc__json_text(job->json, "target", target);
+    spc__json_int(job->json, "built", sum->good);
+    spc__json_int(job->json, "compiled", report->compiled);
+    spc__json_int(job->json, "refused", sum->refused);
+    spc__json_int(job->json, "failed", sum->failed);
+    spc__json_int(job->json, "spilling_defaults", sum->spilling_defaults);
+    spc__json_real(job->json, "slowest_ms", sum->slowest_ms);
+    spc__json_real(job->json, "elapsed_s", report->elapsed_s);
+    trials_json(job->json, "candidates", found);
+    spc__json_end_object(job->json);
+}
+
+static spc_status build_target(cli_job *job, const spc_conv *layer,
+                               const char *text, const char *target)
+{
+    const struct args *args = job->args;
+    spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
+    spc_device_info device;
+    spc_tune_report report;
+    trials found;
+
+    trials_init(&found, job->self);
+    tune.stage = SPC_STAGE_BUILD;
+    tune.effort = args->effort;
+    tune.only = args->only;
+    tune.target = target;
+    tune.allow_spills = args->allow_spills;
+    tune.on_trial = trials_collect;
+    tune.on_progress = trials_progress;
+    tune.payload = &found;
+    tune.cancel = cli_cancel_flag();
+    spc_ctx_device(job->ctx, &device);
+    spc_status status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+    progress_clear(&found.progress);
+    struct summary sum = summarise(&found);
+    if (target == NULL)
+        target = device.target;
+    if (job->json != NULL)
+        write_build(job, &found, &sum, &report, text, target);
+    else if (found.count > 0)
+        print_build(job, &found, &sum, &report, text, target);
+    if (status != SPC_OK)
+        cli_fail(status, "%s for %s: %s", text, target,
+                 spc_ctx_error(job->ctx));
+    else if (sum.failed > 0)
+        status = cli_fail(SPC_ECOMPILE, "%s for %s: %d of %d candidates do "
+                                        "not compile",
+                          text, target, sum.failed, report.candidates);
+    trials_release(&found);
+    return status;
+}
+
+/* A list may hold several targets, separated by commas. */
+static spc_status build_list(cli_job *job, const spc_conv *layer, const char *text,
+                             const char *list)
+{
+    spc_status first = SPC_OK;
+
+    while (*list != '\0' && first != SPC_EINTERRUPTED) {
+        size_t length = strcspn(list, ",");
+        char target[24];
+        snprintf(target, sizeof(target), "%.*s", (int)length, list);
+        spc_status status = build_target(job, layer, text, target);
+        if (first == SPC_OK || status == SPC_EINTERRUPTED)
+            first = status;
+        list += length + (list[length] == ',');
+    }
+    return first;
+}
+
+static spc_status build_layer(cli_job *job, const spc_conv *layer,
+                              const char *text)
+{
+    const struct args *args = job->args;
+    spc_status first = SPC_OK;
+
+    if (args->targets.count == 0)
+        return build_target(job, layer, text, NULL);
+    for (int i = 0; i < args->targets.count; i++) {
+        spc_status status =
+            build_list(job, layer, text, args->targets.at[i]);
+        if (first == SPC_OK)
+            first = status;
+        if (status == SPC_EINTERRUPTED)
+            return status;
+    }
+    return first;
+}
+
+static spc_status run(cli *self, void *args)
+{
+    return job_run(self, args, NULL, build_layer);
+}
+
+const cli_command cli_build = {
+    .name = "build",
+    .operands = "LAYER...",
+    .summary = "compile the candidates, also for GPUs that are not here",
+    .more = "Compiles the candidates of each LAYER for each target and stores "
+            "the code in\nthe database. Neither a GPU nor a driver is needed, "
+            "only NVRTC (libnvrtc of the\nCUDA Toolkit; $SPC_NVRTC names "
+            "another). Candidates that spill registers are\nrefused. Exit "
+            "status 9 if any candidate does not compile.",
+    .options = options,
+    .args_bytes = sizeof(struct args),
+    .run = run,
+    .defaults = defaults,
+};

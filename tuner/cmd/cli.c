@@ -1,0 +1,337 @@
+/* cli.c - reading the command line, opening the context, saying what is wrong. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- talk --------------------------------------------------------------------- */
+
+spc_status cli_fail(spc_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    fflush(stdout);
+    fputs("spctune: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return status;
+}
+
+spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx)
+{
+    return cli_fail(status, "%s", spc_ctx_error(ctx));
+}
+
+void cli_say(const cli *self, const char *format, ...)
+{
+    va_list arguments;
+
+    if (self->globals.quiet)
+        return;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+/* ---- options ------------------------------------------------------------------ */
+
+const cli_option cli_global_options[] = {
+    {'d', "device", "DEVICE", CLI_TEXT, offsetof(cli_globals, device),
+     "cuda:N, cpu or sim; default: the best that is present"},
+    {0, "database", "FILE", CLI_TEXT, offsetof(cli_globals, database),
+     "the database; \"\" for none; default: $SPC_DATABASE, else "
+     "~/.cache/spctune/spctune.db"},
+    {0, "db", "FILE", CLI_TEXT, offsetof(cli_globals, database),
+     "the same as --database"},
+    {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
+     "a read-only database below it (may be repeated, best first)"},
+    {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
+     "templates in the place of the built-in ones"},
+    {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
+     "for compiling and for the cpu device; default: all cores"},
+    {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json),
+     "results as JSON"},
+    {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
+     "no talk on standard error but errors"},
+    {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
+     "say also what the library finds worth telling"},
+    {'h', NULL, NULL, CLI_FLAG, offsetof(cli_globals, help_short),
+     "the options in short"},
+    {0, "help", NULL, CLI_FLAG, offsetof(cli_globals, help_full),
+     "the whole help"},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+static bool is_end(const cli_option *option)
+{
+    return option->name == NULL && option->letter == 0;
+}
+
+/* "--name" or "-l", as the user would write it. */
+static const char *spelling(const cli_option *option, char out[40])
+{
+    if (option->name != NULL)
+        snprintf(out, 40, "--%s", option->name);
+    else
+        snprintf(out, 40, "-%c", option->letter);
+    return out;
+}
+
+spc_status cli_append(cli_list *list, const char *text)
+{
+    const char **more =
+        realloc(list->at, ((size_t)list->count + 1) * sizeof(*more));
+
+    if (more == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    list->at = more;
+    list->at[list->count++] = text;
+    return SPC_OK;
+}
+
+static spc_status bad_value(const cli_option *option, const char *text,
+                            const char *right)
+{
+    char name[40];
+
+    return cli_fail(SPC_EINVAL, "%s: '%s' is not right: %s",
+                    spelling(option, name), text, right);
+}
+
+static spc_status read_number(const cli_option *option, void *to,
+                              const char *text)
+{
+    char *end = NULL;
+
+    errno = 0;
+    if (option->kind == CLI_REAL) {
+        double value = strtod(text, &end);
+        if (end == text || *end != '\0' || !(value > 0) || value > 1e9)
+            return bad_value(option, text, "a positive number is");
+        *(double *)to = value;
+        return SPC_OK;
+    }
+    unsigned long long value = strtoull(text, &end, 10);
+    if (end == text || *end != '\0' || text[0] == '-' || errno != 0 ||
+        (option->kind == CLI_INT && value > 1000000))
+        return bad_value(option, text, "a number from 0 on is");
+    if (option->kind == CLI_INT)
+        *(int *)to = (int)value;
+    else
+        *(uint64_t *)to = value;
+    return SPC_OK;
+}
+
+static spc_status read_effort(const cli_option *option, void *to,
+                              const char *text)
+{
+    static const char *const words[] = {"quick", "normal", "exhaustive"};
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *(spc_effort *)to = (spc_effort)i;
+            return SPC_OK;
+        }
+    return bad_value(option, text, "quick, normal or exhaustive is");
+}
+
+static spc_status store(const cli_option *option, void *base, const char *text)
+{
+    void *to = (char *)base + option->offset;
+
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)to = true;
+        return SPC_OK;
+    case CLI_TEXT:
+        *(const char **)to = text;
+        return SPC_OK;
+    case CLI_LIST:
+        return cli_append(to, text);
+    case CLI_EFFORT:
+        return read_effort(option, to, text);
+    default:
+        return read_number(option, to, text);
+    }
+}
+
+/* The option that `word` of `length` names: long, or one letter. */
+static const cli_option *find_option(const cli_option *table, const char *word,
+                                     size_t length, bool is_long)
+{
+    for (const cli_option *o = table; o != NULL && !is_end(o); o++) {
+        if (is_long && o->name != NULL && strlen(o->name) == length &&
+            strncmp(o->name, word, length) == 0)
+            return o;
+        if (!is_long && o->letter != 0 && o->letter == word[0])
+            return o;
+    }
+    return NULL;
+}
+
+/* ---- the command line ------------------------------------------------------------ */
+
+struct reader {
+    cli *self;
+    int argc;
+    char **argv;
+    int at;
+    void *args;
+};
+
+static spc_status unknown_option(const struct reader *reader, const char *word)
+{
+    const cli_command *command = reader->self->command;
+
+    return cli_fail(SPC_EINVAL,
+                    "unknown option '%s': 'spctune %s%s-h' lists those that "
+                    "are known",
+                    word, command != NULL ? command->name : "",
+                    command != NULL ? " " : "");
+}
+
+/* One option and its value, which may be in the same word or the next. */
+static spc_status read_option(struct reader *reader, const char *word)
+{
+    const cli_command *command = reader->self->command;
+    bool is_long = word[1] == '-';
+    const char *name = word + (is_long ? 2 : 1);
+    size_t length = is_long ? strcspn(name, "=") : 1;
+    const char *value = name[length] == '\0' ? NULL : name + length;
+    void *base = reader->args;
+    const cli_option *option =
+        command != NULL ? find_option(command->options, name, length, is_long)
+                        : NULL;
+
+    if (option == NULL) {
+        option = find_option(cli_global_options, name, length, is_long);
+        base = &reader->self->globals;
+    }
+    if (option == NULL)
+        return unknown_option(reader, word);
+    if (value != NULL && is_long)
+        value++; /* the '=' */
+    if (option->kind == CLI_FLAG && value != NULL)
+        return cli_fail(SPC_EINVAL, "'%s' takes no value", word);
+    if (option->kind != CLI_FLAG && value == NULL) {
+        if (reader->at >= reader->argc)
+            return cli_fail(SPC_EINVAL, "'%s' needs a value: %s", word,
+                            option->value);
+        value = reader->argv[reader->at++];
+    }
+    return store(option, base, value);
+}
+
+static const cli_command *find_command(const char *name)
+{
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
+    return NULL;
+}
+
+/* The first operand is the command; its arguments are zero until then. */
+static spc_status read_command(struct reader *reader, const char *word)
+{
+    const cli_command *command = find_command(word);
+
+    if (command == NULL)
+        return cli_fail(SPC_EINVAL,
+                        "unknown command '%s': 'spctune help' lists those "
+                        "that are known",
+                        word);
+    reader->self->command = command;
+    if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    if (command->defaults != NULL)
+        command->defaults(reader->args);
+    return SPC_OK;
+}
+
+spc_status cli_parse(cli *self, int argc, char **argv, void **args)
+{
+    struct reader reader = {self, argc, argv, 1, NULL};
+    bool only_operands = false;
+    spc_status status = SPC_OK;
+
+    while (reader.at < argc && status == SPC_OK) {
+        const char *word = argv[reader.at++];
+        if (!only_operands && strcmp(word, "--") == 0)
+            only_operands = true;
+        else if (!only_operands && word[0] == '-' && word[1] != '\0')
+            status = read_option(&reader, word);
+        else if (self->command == NULL)
+            status = read_command(&reader, word);
+        else
+            status = cli_append(&self->operands, word);
+    }
+    *args = reader.args;
+    return status;
+}
+
+/* ---- the context ------------------------------------------------------------------ */
+
+static void write_log(int level, const char *text, void *payload)
+{
+    const cli *self = payload;
+
+    if (level >= 2 ? !self->globals.quiet : self->globals.verbose)
+        fprintf(stderr, "spctune: %s%s\n", level >= 2 ? "warning: " : "",
+                text);
+}
+
+spc_status cli_open(spc_ctx **out, cli *self)
+{
+    const cli_globals *globals = &self->globals;
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error = {0};
+
+    options.device = globals->device;
+    options.database = globals->database;
+    options.layers = globals->layer_files.at;
+    options.layer_count = globals->layer_files.count;
+    options.template_dir = globals->templates;
+    options.threads = globals->threads;
+    options.log = write_log;
+    options.log_payload = self;
+    /* Whoever names a database wants that one and no silent substitute. */
+    options.need_database =
+        (globals->database != NULL && globals->database[0] != '\0') ||
+        globals->layer_files.count > 0;
+    if (spc_ctx_create(out, &options, &error) != SPC_OK)
+        return cli_fail(error.status, "%s", error.text);
+    return SPC_OK;
+}
+
+const char *const *cli_worker_arguments(cli *self)
+{
+    const cli_globals *globals = &self->globals;
+    int n = 0;
+
+    snprintf(self->threads_text, sizeof(self->threads_text), "%d",
+             globals->threads);
+    self->worker[n++] = "/proc/self/exe";
+    self->worker[n++] = "--threads";
+    self->worker[n++] = self->threads_text;
+    if (globals->device != NULL) {
+        self->worker[n++] = "--device";
+        self->worker[n++] = globals->device;
+    }
+    if (globals->database != NULL) {
+        self->worker[n++] = "--database";
+        self->worker[n++] = globals->database;
+    }
+    if (globals->templates != NULL) {
+        self->worker[n++] = "--templates";
+        self->worker[n++] = globals->templates;
+    }
+    self->worker[n++] = "worker";
+    self->worker[n] = NULL;
+    return self->worker;
+}

@@ -1,0 +1,104 @@
+/*
+ * cli.h - the frame of the spctune command: options, commands, talk.
+ *
+ * A command is a row: its name, a table of options (which both the parser and
+ * the help read), and a function. Results go to standard output, talk to
+ * standard error. The command sees nothing of the library but spc.h.
+ */
+#ifndef SPC_CMD_CLI_H
+#define SPC_CMD_CLI_H
+
+#include "spc.h"
+
+typedef enum cli_kind {
+    CLI_FLAG, /* bool */
+    CLI_TEXT, /* const char * */
+    CLI_LIST, /* cli_list: may be given several times */
+    CLI_INT,  /* int, not negative */
+    CLI_SEED, /* uint64_t */
+    CLI_REAL, /* double, positive */
+    CLI_EFFORT /* spc_effort */
+} cli_kind;
+
+typedef struct cli_list {
+    const char **at;
+    int count;
+} cli_list;
+
+/* Options end with a row whose name is NULL. */
+typedef struct cli_option {
+    char letter;       /* 0: none */
+    const char *name;  /* without the dashes */
+    const char *value; /* what the help calls its value; NULL for flags */
+    cli_kind kind;
+    size_t offset; /* of its member in the arguments' struct */
+    const char *help;
+} cli_option;
+
+typedef struct cli_globals {
+    const char *device;
+    const char *database;
+    cli_list layer_files;
+    const char *templates;
+    int threads;
+    bool json;
+    bool quiet;
+    bool verbose;
+    bool help_short;
+    bool help_full;
+} cli_globals;
+
+typedef struct cli_command cli_command;
+
+typedef struct cli {
+    cli_globals globals;
+    const cli_command *command;
+    cli_list operands;
+    char threads_text[16]; /* of the worker's arguments */
+    const char *worker[12];
+} cli;
+
+struct cli_command {
+    const char *name;
+    const char *operands; /* for the usage line */
+    const char *summary;  /* one line */
+    const char *more;     /* for --help */
+    const cli_option *options;
+    size_t args_bytes; /* of the struct that the options fill */
+    spc_status (*run)(cli *self, void *args);
+    /* Values that are not zero; may be NULL. */
+    void (*defaults)(void *args);
+};
+
+extern const cli_command cli_bench, cli_build, cli_db, cli_devices, cli_explain,
+    cli_scene, cli_space, cli_tune, cli_verify, cli_worker;
+
+/* All commands, ended by NULL; those without a summary are not listed. */
+extern const cli_command *const cli_commands[];
+extern const cli_option cli_global_options[];
+
+/* Says "spctune: SENTENCE" on standard error and returns `status`. */
+spc_status cli_fail(spc_status status, const char *format, ...)
+    SPC_PRINTF(2, 3);
+/* The same for what the context says. */
+spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx);
+/* A remark on standard error, unless --quiet. */
+void cli_say(const cli *self, const char *format, ...) SPC_PRINTF(2, 3);
+
+/* Reads options and operands; *args is filled by the command's table. */
+spc_status cli_parse(cli *self, int argc, char **argv, void **args);
+spc_status cli_append(cli_list *list, const char *text);
+
+/* Opens the context that the global options describe. */
+spc_status cli_open(spc_ctx **out, cli *self);
+/* The arguments of a measuring worker on the same device. */
+const char *const *cli_worker_arguments(cli *self);
+
+void cli_help_short(const cli *self);
+void cli_help_full(const cli *self);
+
+/* signals.c: SIGINT and SIGTERM set a flag instead of ending the program. */
+const volatile int *cli_cancel_flag(void);
+void cli_catch_signals(void);
+
+#endif

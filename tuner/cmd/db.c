@@ -1,0 +1,189 @@
+/* db.c - spctune db: looks into a database. */
+#include "trials.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_option options[] = {
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+struct listing {
+    table table;
+    spc__json *json;
+    int64_t only; /* one problem; 0: all */
+    int found;
+};
+
+static void add_row(table *t, const spc_db_row *row)
+{
+    table_cell(t, "%lld", (long long)row->id);
+    table_cell(t, "%s", row->layer);
+    table_cell(t, "%s", row->device);
+    table_cell(t, "%.0f", row->rows);
+    table_cell(t, "%.3f", row->density);
+    table_cell(t, "%d/%d", row->trials_ok, row->trials);
+    table_cell(t, "%s", row->choice != NULL ? row->choice : "-");
+    table_us(t, row->choice != NULL ? row->median_us : 0);
+    table_cell(t, "%s", row->file);
+}
+
+static void write_row(spc__json *json, const spc_db_row *row)
+{
+    spc__json_object(json, NULL);
+    spc__json_text(json, "file", row->file);
+    spc__json_int(json, "id", row->id);
+    spc__json_text(json, "layer", row->layer);
+    spc__json_text(json, "device", row->device);
+    spc__json_text(json, "target", row->target);
+    spc__json_real(json, "rows", row->rows);
+    spc__json_real(json, "density", row->density);
+    spc__json_int(json, "trials", row->trials);
+    spc__json_int(json, "trials_ok", row->trials_ok);
+    if (row->choice != NULL) {
+        spc__json_text(json, "choice", row->choice);
+        spc__json_real(json, "median_us", row->median_us);
+        spc__json_real(json, "spread_us", row->spread_us);
+    }
+    spc__json_text(json, "provenance", row->provenance);
+    spc__json_end_object(json);
+}
+
+static spc_status list_row(const spc_db_row *row, void *payload)
+{
+    struct listing *listing = payload;
+
+    if (listing->only != 0 && row->id != listing->only)
+        return SPC_OK;
+    listing->found++;
+    if (listing->json != NULL)
+        write_row(listing->json, row);
+    else
+        add_row(&listing->table, row);
+    return SPC_OK;
+}
+
+static const char *const titles[] = {
+    ">id",  "layer",  "device", ">rows", ">density", ">trials",
+    "choice", ">us", "file",    NULL};
+
+static spc_status list_all(spc_ctx *ctx, const cli *self)
+{
+    struct listing listing = {0};
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+
+    table_init(&listing.table, titles);
+    spc__json_init(&json, &text);
+    spc__json_array(&json, NULL);
+    listing.json = self->globals.json ? &json : NULL;
+    spc_status status = spc_db_each(ctx, list_row, &listing);
+    spc__json_end_array(&json);
+    if (status != SPC_OK)
+        cli_fail_ctx(status, ctx);
+    else if (self->globals.json)
+        status = output_json(&text);
+    else
+        table_print(&listing.table, stdout);
+    spc__buf_release(&text);
+    table_release(&listing.table);
+    return status;
+}
+
+static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
+{
+    struct listing listing = {.only = id};
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+    trials found;
+    spc_status status;
+
+    trials_init(&found, self);
+    table_init(&listing.table, titles);
+    spc__json_init(&json, &text);
+    spc__json_object(&json, NULL);
+    spc__json_array(&json, "problem");
+    listing.json = self->globals.json ? &json : NULL;
+    status = spc_db_each(ctx, list_row, &listing);
+    spc__json_end_array(&json);
+    if (status == SPC_OK && listing.found > 0)
+        status = spc_db_trials(ctx, id, trials_collect, &found);
+    if (status != SPC_OK) {
+        cli_fail_ctx(status, ctx);
+    } else if (listing.found == 0) {
+        status = cli_fail(SPC_ENOTFOUND,
+                          "the database has no problem %lld: 'spctune db ls' "
+                          "lists those it has",
+                          (long long)id);
+    } else {
+        trials_sort(&found);
+        trials_json(&json, "trials", &found);
+        spc__json_end_object(&json);
+        if (self->globals.json) {
+            status = output_json(&text);
+        } else {
+            table_print(&listing.table, stdout);
+            putchar('\n');
+            trials_print(&found, 0);
+        }
+    }
+    spc__buf_release(&text);
+    table_release(&listing.table);
+    trials_release(&found);
+    return status;
+}
+
+/* Looking must not create what is not there. */
+static spc_status check_file(const cli *self)
+{
+    const char *file = self->globals.database;
+
+    if (file == NULL)
+        file = getenv("SPC_DATABASE");
+    if (file != NULL && file[0] != '\0' && access(file, F_OK) != 0)
+        return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
+                        "there is no database '%s': %s", file,
+                        strerror(errno));
+    return SPC_OK;
+}
+
+static spc_status run(cli *self, void *args)
+{
+    const cli_list *words = &self->operands;
+    bool ls = words->count == 1 && strcmp(words->at[0], "ls") == 0;
+    char *end = NULL;
+    long long id = 0;
+    spc_ctx *ctx = NULL;
+    spc_status status;
+
+    (void)args;
+    if (words->count == 2 && strcmp(words->at[0], "show") == 0)
+        id = strtoll(words->at[1], &end, 10);
+    if (!ls && (id <= 0 || end == words->at[1] || *end != '\0'))
+        return cli_fail(SPC_EINVAL,
+                        "'db ls' and 'db show ID' are right, with the ID of a "
+                        "problem that 'db ls' lists");
+    if ((status = check_file(self)) != SPC_OK)
+        return status;
+    /* What a file holds has nothing to do with the device: any will do. */
+    if (self->globals.device == NULL)
+        self->globals.device = "cpu";
+    if ((status = cli_open(&ctx, self)) == SPC_OK)
+        status = ls ? list_all(ctx, self) : show(ctx, self, id);
+    spc_ctx_free(ctx);
+    return status;
+}
+
+const cli_command cli_db = {
+    .name = "db",
+    .operands = "ls | show ID",
+    .summary = "list the problems of the database, or the trials of one",
+    .more = "'db ls' lists every problem that was measured: its layer, device, "
+            "number of\nrows and density, how many trials were right, and the "
+            "choice. 'db show ID'\nlists the trials of one.",
+    .options = options,
+    .run = run,
+};

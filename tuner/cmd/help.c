@@ -1,0 +1,107 @@
+/* help.c - usage and help, read off the tables. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "  -d, --device DEVICE   what it means", wrapped after `width`. */
+static void print_option(const cli_option *option)
+{
+    enum { COLUMN = 28, WIDTH = 78 };
+    char head[64];
+    int used = snprintf(head, sizeof(head), "  %c%c%s%s%s%s%s",
+                        option->letter ? '-' : ' ',
+                        option->letter ? option->letter : ' ',
+                        option->name == NULL ? ""
+                        : option->letter     ? ", --"
+                                             : "  --",
+                        option->name != NULL ? option->name : "",
+                        option->value != NULL ? " " : "",
+                        option->value != NULL ? option->value : "", "");
+    const char *at = option->help;
+
+    printf("%s", head);
+    while (*at != '\0') {
+        size_t length = strlen(at);
+        printf("%*s", COLUMN - used > 2 ? COLUMN - used : 2, "");
+        if (length > WIDTH - COLUMN) {
+            length = WIDTH - COLUMN;
+            while (length > 0 && at[length] != ' ')
+                length--;
+        }
+        printf("%.*s\n", (int)length, at);
+        at += length;
+        at += *at == ' ';
+        used = 0;
+    }
+}
+
+static void print_options(const char *title, const cli_option *table)
+{
+    if (table == NULL || (table->name == NULL && table->letter == 0))
+        return;
+    printf("\n%s\n", title);
+    for (; table->name != NULL || table->letter != 0; table++)
+        print_option(table);
+}
+
+static void print_commands(void)
+{
+    puts("\ncommands:");
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        if (cli_commands[i]->summary != NULL)
+            printf("  %-10s %s\n", cli_commands[i]->name,
+                   cli_commands[i]->summary);
+}
+
+static void print_usage(const cli *self)
+{
+    const cli_command *command = self->command;
+
+    if (command == NULL)
+        puts("usage: spctune [OPTION...] COMMAND [ARGUMENT...]");
+    else
+        printf("usage: spctune %s%s%s%s\n", command->name,
+               command->options != NULL ? " [OPTION...]" : "",
+               command->operands[0] != '\0' ? " " : "", command->operands);
+}
+
+void cli_help_short(const cli *self)
+{
+    print_usage(self);
+    if (self->command != NULL && self->command->summary != NULL)
+        printf("%s\n", self->command->summary);
+    if (self->command == NULL)
+        print_commands();
+    else
+        print_options("options:", self->command->options);
+    printf("\n'spctune %s--help' says more.\n",
+           self->command != NULL ? "COMMAND " : "");
+}
+
+static void print_exit_statuses(void)
+{
+    puts("\nexit statuses:\n"
+#define X(name, value, code, text) "  " #code "\t" text "\n"
+         SPC_STATUS_MAP(X)
+#undef X
+    );
+}
+
+void cli_help_full(const cli *self)
+{
+    print_usage(self);
+    if (self->command == NULL) {
+        puts("\nGenerates, specialises and tunes kernels for sparse 3D "
+             "convolution.");
+        print_commands();
+    } else {
+        printf("\n%s\n", self->command->more);
+        print_options("options:", self->command->options);
+    }
+    print_options("options of all commands:", cli_global_options);
+    if (self->command == NULL)
+        print_exit_statuses();
+    else
+        puts("\n'spctune --help' explains the exit statuses.");
+}

@@ -1,0 +1,120 @@
+/* layers.c - what the commands on layers have in common. */
+#include "layers.h"
+
+#include "output.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- scenes ------------------------------------------------------------------ */
+
+spc_status load_scenes(scene_set *out, const cli_list *specs)
+{
+    spc_error error = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (specs->count == 0)
+        return cli_fail(SPC_EINVAL, "a scene is needed: --scene SPEC, such as "
+                                    "scan.bin@0.05 or gen:lidar@0.1");
+    out->at = calloc((size_t)specs->count, sizeof(*out->at));
+    if (out->at == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (; out->count < specs->count; out->count++)
+        if (spc_scene_load(&out->at[out->count], specs->at[out->count],
+                           &error) != SPC_OK) {
+            free_scenes(out);
+            return cli_fail(error.status, "%s", error.text);
+        }
+    return SPC_OK;
+}
+
+void free_scenes(scene_set *set)
+{
+    for (int i = 0; i < set->count; i++)
+        spc_scene_free(set->at[i]);
+    free(set->at);
+    memset(set, 0, sizeof(*set));
+}
+
+/* ---- layers ------------------------------------------------------------------ */
+
+/* Reads all operands as layers; there must be at least one. */
+static spc_status read_layers(spc_conv **out, const cli *self)
+{
+    int count = self->operands.count;
+    spc_error error = {0};
+
+    *out = NULL;
+    if (count == 0)
+        return cli_fail(SPC_EINVAL,
+                        "%s needs a layer, such as "
+                        "subm,cin=64,cout=64,k=3,dtype=f16",
+                        self->command->name);
+    spc_conv *layers = calloc((size_t)count, sizeof(*layers));
+    if (layers == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < count; i++)
+        if (spc_conv_parse(&layers[i], self->operands.at[i], &error) !=
+                SPC_OK ||
+            spc_conv_check(&layers[i], &error) != SPC_OK) {
+            free(layers);
+            return cli_fail(error.status, "layer '%s': %s",
+                            self->operands.at[i], error.text);
+        }
+    *out = layers;
+    return SPC_OK;
+}
+
+static spc_status each_layer(cli_job *job, const spc_conv *layers, job_body body)
+{
+    spc_status first = SPC_OK;
+    char text[200];
+
+    for (int i = 0; i < job->self->operands.count; i++) {
+        if (i > 0 && job->json == NULL)
+            putchar('\n');
+        spc_conv_format(text, sizeof(text), &layers[i]);
+        spc_status status = body(job, &layers[i], text);
+        if (first == SPC_OK)
+            first = status;
+        if (status == SPC_EINTERRUPTED)
+            break;
+    }
+    return first;
+}
+
+static spc_status each_layer_json(cli_job *job, const spc_conv *layers,
+                                  job_body body)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+
+    spc__json_init(&json, &text);
+    spc__json_array(&json, NULL);
+    job->json = &json;
+    spc_status first = each_layer(job, layers, body);
+    spc__json_end_array(&json);
+    spc_status status = output_json(&text);
+    return first != SPC_OK ? first : status;
+}
+
+spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
+{
+    cli_job job = {.self = self, .args = args};
+    spc_conv *layers = NULL;
+    spc_status status;
+
+    if ((status = read_layers(&layers, self)) != SPC_OK)
+        return status;
+    if ((specs == NULL ||
+         (status = load_scenes(&job.scenes, specs)) == SPC_OK) &&
+        (status = cli_open(&job.ctx, self)) == SPC_OK) {
+        cli_catch_signals();
+        status = self->globals.json ? each_layer_json(&job, layers, body)
+                                    : each_layer(&job, layers, body);
+    }
+    spc_ctx_free(job.ctx);
+    free_scenes(&job.scenes);
+    free(layers);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* main.c - the spctune command. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cli_command *const cli_commands[] = {
+    &cli_devices, &cli_tune,  &cli_bench, &cli_explain, &cli_space,
+    &cli_verify,  &cli_build, &cli_scene, &cli_db,      &cli_worker,
+    NULL,
+};
+
+static spc_status run(cli *self, int argc, char **argv, void **args)
+{
+    spc_status status = cli_parse(self, argc, argv, args);
+
+    if (status != SPC_OK)
+        return status;
+    if (self->globals.help_full)
+        cli_help_full(self);
+    else if (self->globals.help_short || self->command == NULL)
+        cli_help_short(self);
+    if (self->globals.help_full || self->globals.help_short)
+        return SPC_OK;
+    if (self->command == NULL)
+        return SPC_EINVAL;
+    status = self->command->run(self, *args);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 && status == SPC_OK)
+        status = cli_fail(SPC_EIO, "cannot write to standard output");
+    return status;
+}
+
+/* `spctune help [COMMAND]` and `spctune --version` are no commands of the
+ * table: they need no context. */
+static bool is_special(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("spctune " SPC_VERSION_TEXT);
+        return true;
+    }
+    if (argc < 2 || argc > 3 || strcmp(argv[1], "help") != 0)
+        return false;
+    cli self = {0};
+    for (int i = 0; argc == 3 && cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, argv[2]) == 0)
+            self.command = cli_commands[i];
+    if (argc == 3 && self.command == NULL)
+        return false;
+    cli_help_full(&self);
+    return true;
+}
+
+static void free_lists(const cli_option *table, void *args)
+{
+    for (; args != NULL && table != NULL &&
+           (table->name != NULL || table->letter != 0);
+         table++)
+        if (table->kind == CLI_LIST)
+            free(((cli_list *)((char *)args + table->offset))->at);
+}
+
+int main(int argc, char **argv)
+{
+    cli self = {0};
+    void *args = NULL;
+
+    if (is_special(argc, argv))
+        return 0;
+    if (argc == 3 && strcmp(argv[1], "help") == 0)
+        return spc_status_exit_code(
+            cli_fail(SPC_EINVAL, "there is no command '%s' to help with: "
+                                 "'spctune help' lists them",
+                     argv[2]));
+    spc_status status = run(&self, argc, argv, &args);
+    if (self.command != NULL)
+        free_lists(self.command->options, args);
+    free_lists(cli_global_options, &self.globals);
+    free(args);
+    free(self.operands.at);
+    return spc_status_exit_code(status);
+}

@@ -1,0 +1,119 @@
+/* output.c - tables for people, JSON for programs. */
+#include "output.h"
+
+#include "cli.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void table_init(table *t, const char *const *titles)
+{
+    memset(t, 0, sizeof(*t));
+    for (; titles[t->columns] != NULL && t->columns < TABLE_COLUMNS;
+         t->columns++) {
+        t->right[t->columns] = titles[t->columns][0] == '>';
+        t->titles[t->columns] =
+            titles[t->columns] + (t->right[t->columns] ? 1 : 0);
+    }
+}
+
+static void add_row(table *t)
+{
+    size_t cells = (size_t)(t->rows + 1) * (size_t)t->columns;
+    char **more = realloc(t->cells, cells * sizeof(*more));
+
+    if (more == NULL) {
+        t->failed = true;
+        return;
+    }
+    memset(more + (size_t)t->rows * (size_t)t->columns, 0,
+           (size_t)t->columns * sizeof(*more));
+    t->cells = more;
+    t->rows++;
+}
+
+static void put(table *t, char *text)
+{
+    if (t->at == 0)
+        add_row(t);
+    if (t->failed)
+        free(text);
+    else
+        t->cells[(t->rows - 1) * t->columns + t->at] = text;
+    t->at = (t->at + 1) % t->columns;
+}
+
+void table_cell(table *t, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    put(t, strdup(text));
+}
+
+void table_blank(table *t)
+{
+    put(t, NULL);
+}
+
+void table_us(table *t, double us)
+{
+    if (us <= 0)
+        table_blank(t);
+    else
+        table_cell(t, "%.*f", us < 100 ? 2 : us < 10000 ? 1 : 0, us);
+}
+
+static const char *cell(const table *t, int row, int column)
+{
+    const char *text =
+        row < 0 ? t->titles[column] : t->cells[row * t->columns + column];
+    return text != NULL ? text : "";
+}
+
+void table_print(const table *t, FILE *to)
+{
+    int width[TABLE_COLUMNS] = {0};
+
+    for (int c = 0; c < t->columns; c++)
+        for (int r = -1; r < t->rows; r++)
+            if ((int)strlen(cell(t, r, c)) > width[c])
+                width[c] = (int)strlen(cell(t, r, c));
+    for (int r = -1; r < t->rows; r++) {
+        for (int c = 0; c < t->columns; c++) {
+            bool last = c == t->columns - 1;
+            int room = t->right[c] ? width[c] : last ? 0 : -width[c];
+            fprintf(to, "%*s%s", room, cell(t, r, c), last ? "\n" : "  ");
+        }
+    }
+}
+
+void table_release(table *t)
+{
+    for (int i = 0; i < t->rows * t->columns; i++)
+        free(t->cells[i]);
+    free(t->cells);
+    memset(t, 0, sizeof(*t));
+}
+
+spc_status output_json(spc__buf *text)
+{
+    spc_status status = SPC_OK;
+
+    if (text->failed)
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    else
+        puts(spc__buf_text(text));
+    spc__buf_release(text);
+    return status;
+}
+
+const char *origin_name(spc_origin origin)
+{
+    static const char *const names[] = {"exact", "bucket", "nearest",
+                                        "default"};
+    return names[origin];
+}

@@ -1,0 +1,17 @@
+/* progress.h - one line on a terminal that says how far a run is. */
+#ifndef SPC_CMD_PROGRESS_H
+#define SPC_CMD_PROGRESS_H
+
+#include "cli.h"
+
+typedef struct progress {
+    bool enabled; /* a terminal, and not --quiet */
+    bool shown;
+    double last_s;
+} progress;
+
+void progress_init(progress *p, const cli *self);
+void progress_show(progress *p, const spc_progress *state);
+void progress_clear(progress *p); /* before anything else is printed */
+
+#endif

@@ -1,0 +1,25 @@
+/* suites.h - tables of layers and scenes that are measured together. */
+#ifndef SPC_CMD_SUITES_H
+#define SPC_CMD_SUITES_H
+
+#include <stdbool.h>
+
+typedef struct suite_row {
+    const char *scene; /* a file is looked for in --scenes DIR */
+    const char *layer;
+    double peer_us;  /* the best other engine; 0: none measured */
+    double reach_us; /* what we ask of ourselves at least, and aim at */
+    double aim_us;
+    bool indexing; /* the times are those of pack, sort, map and row order */
+} suite_row;
+
+typedef struct cli_suite {
+    const char *name;
+    const char *about;
+    const suite_row *rows; /* ends with a row whose scene is NULL */
+} cli_suite;
+
+const cli_suite *suite_find(const char *name); /* NULL: unknown */
+const char *suite_names(void);
+
+#endif

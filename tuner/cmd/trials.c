@@ -1,0 +1,159 @@
+/* trials.c - candidates as the library reports them, kept and printed. */
+#include "trials.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void trials_init(trials *t, const cli *self)
+{
+    memset(t, 0, sizeof(*t));
+    progress_init(&t->progress, self);
+}
+
+void trials_release(trials *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        free((char *)t->at[i].template_name);
+        free((char *)t->at[i].config);
+        free((char *)t->at[i].status);
+        free((char *)t->at[i].note);
+    }
+    free(t->at);
+    memset(t, 0, sizeof(*t));
+}
+
+void trials_collect(const spc_trial *trial, void *payload)
+{
+    trials *t = payload;
+
+    if ((t->count & (t->count - 1)) == 0) { /* full at powers of two */
+        size_t room = t->count > 0 ? 2 * (size_t)t->count : 1;
+        spc_trial *more = realloc(t->at, room * sizeof(*more));
+        if (more == NULL) {
+            t->failed = true;
+            return;
+        }
+        t->at = more;
+    }
+    spc_trial *kept = &t->at[t->count++];
+    *kept = *trial;
+    kept->template_name = strdup(trial->template_name);
+    kept->config = strdup(trial->config);
+    kept->status = strdup(trial->status);
+    kept->note = strdup(trial->note);
+}
+
+void trials_progress(const spc_progress *state, void *payload)
+{
+    trials *t = payload;
+
+    progress_show(&t->progress, state);
+}
+
+bool trial_is_ok(const spc_trial *trial)
+{
+    return strcmp(trial->status, "ok") == 0;
+}
+
+bool trial_is_refused(const spc_trial *trial)
+{
+    return strcmp(trial->status, "constraint") == 0;
+}
+
+static int by_merit(const void *a, const void *b)
+{
+    const spc_trial *one = a, *two = b;
+
+    if (trial_is_ok(one) != trial_is_ok(two))
+        return trial_is_ok(one) ? -1 : 1;
+    if ((one->median_us > 0) != (two->median_us > 0))
+        return one->median_us > 0 ? -1 : 1;
+    if (one->median_us != two->median_us)
+        return one->median_us < two->median_us ? -1 : 1;
+    int order = strcmp(one->template_name, two->template_name);
+    return order != 0 ? order : strcmp(one->config, two->config);
+}
+
+void trials_sort(trials *t)
+{
+    qsort(t->at, (size_t)t->count, sizeof(*t->at), by_merit);
+}
+
+static void add_row(table *t, const spc_trial *trial)
+{
+    table_cell(t, "%s %s%s", trial->template_name, trial->config,
+               trial->is_default ? " (default)" : "");
+    table_us(t, trial->median_us);
+    table_us(t, trial->spread_us);
+    table_us(t, trial->cold_us);
+    if (trial->samples > 0)
+        table_cell(t, "%d", trial->samples);
+    else
+        table_blank(t);
+    if (trial->verified)
+        table_cell(t, "%.2g", trial->error);
+    else
+        table_blank(t);
+    if (trial->registers > 0)
+        table_cell(t, "%d", trial->registers);
+    else
+        table_blank(t);
+    table_cell(t, "%d", trial->shared_bytes);
+    if (trial_is_ok(trial))
+        table_cell(t, "%s", trial->from_database ? "known" : "");
+    else
+        table_cell(t, "%s: %s", trial->status, trial->note);
+}
+
+void trials_print(const trials *t, int most)
+{
+    static const char *const titles[] = {
+        "candidate", ">us",         ">+-",     ">cold us", ">samples",
+        ">error",    ">registers", ">shared", "",         NULL};
+    table out;
+    int shown = 0;
+
+    table_init(&out, titles);
+    for (int i = 0; i < t->count && (most == 0 || shown < most); i++) {
+        if (trial_is_refused(&t->at[i]))
+            continue;
+        add_row(&out, &t->at[i]);
+        shown++;
+    }
+    if (shown > 0)
+        table_print(&out, stdout);
+    table_release(&out);
+}
+
+static void write_trial(spc__json *json, const spc_trial *trial)
+{
+    spc__json_object(json, NULL);
+    spc__json_text(json, "template", trial->template_name);
+    spc__json_text(json, "config", trial->config);
+    spc__json_text(json, "status", trial->status);
+    spc__json_text(json, "note", trial->note);
+    spc__json_bool(json, "default", trial->is_default);
+    spc__json_bool(json, "known", trial->from_database);
+    spc__json_bool(json, "verified", trial->verified);
+    if (trial->verified)
+        spc__json_real(json, "error", trial->error);
+    if (trial->samples > 0) {
+        spc__json_real(json, "median_us", trial->median_us);
+        spc__json_real(json, "spread_us", trial->spread_us);
+        spc__json_real(json, "cold_us", trial->cold_us);
+        spc__json_int(json, "samples", trial->samples);
+    }
+    spc__json_int(json, "registers", trial->registers);
+    spc__json_int(json, "spill_bytes", trial->spill_bytes);
+    spc__json_int(json, "shared_bytes", trial->shared_bytes);
+    spc__json_real(json, "compile_ms", trial->compile_ms);
+    spc__json_end_object(json);
+}
+
+void trials_json(spc__json *json, const char *key, const trials *t)
+{
+    spc__json_array(json, key);
+    for (int i = 0; i < t->count; i++)
+        write_trial(json, &t->at[i]);
+    spc__json_end_array(json);
+}

@@ -1,0 +1,33 @@
+/* trials.h - candidates as the library reports them, kept and printed. */
+#ifndef SPC_CMD_TRIALS_H
+#define SPC_CMD_TRIALS_H
+
+#include "output.h"
+#include "progress.h"
+
+/* What spc_tune tells its caller, collected. */
+typedef struct trials {
+    spc_trial *at; /* strings are owned */
+    int count;
+    bool failed;
+    progress progress;
+} trials;
+
+void trials_init(trials *t, const cli *self);
+void trials_release(trials *t);
+
+/* Callbacks for spc_tune_options; the payload is a trials. */
+void trials_collect(const spc_trial *trial, void *payload);
+void trials_progress(const spc_progress *state, void *payload);
+
+bool trial_is_ok(const spc_trial *trial);
+bool trial_is_refused(const spc_trial *trial); /* by a constraint */
+
+/* Fastest first, then what was not timed, then failures. */
+void trials_sort(trials *t);
+
+/* A table of at most `most` rows (0: all), without the refused. */
+void trials_print(const trials *t, int most);
+void trials_json(spc__json *json, const char *key, const trials *t);
+
+#endif
