@@ -255,9 +255,7 @@ static spc_status sim_open(spc__device **out, int ordinal,
     return SPC_OK;
 }
 
-/* ---- memory
- * ---------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------- */
 
 /* The exact size, so that AddressSanitizer knows where it ends. */
 static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
@@ -297,9 +295,7 @@ static spc_status sim_sync(spc__device *device, void *stream, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- code
- * -------------------------------------------------------------------------------
- */
+/* ---- code ------------------------------------------------------------ */
 
 static spc_status sim_compiler(spc__device *device, spc__compiler **out,
                                const char **options, spc_error *error)
@@ -427,9 +423,7 @@ static int sim_occupancy(spc__device *device, spc__kernel *kernel,
     return (size_t)blocks > fitting ? (int)fitting : blocks;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------- */
 
 static spc__sim_worker *take_worker(void *pool)
 {

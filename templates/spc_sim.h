@@ -496,6 +496,30 @@ SPC_DEVICE void spc_sim_store16(void *p, spc_b16 v, const spc_sim_place *place)
 #define spc_load4(p) spc_sim_load4(p, SPC_SIM_HERE("spc_load4"))
 #define spc_load8(p) spc_sim_load8(p, SPC_SIM_HERE("spc_load8"))
 #define spc_load16(p) spc_sim_load16(p, SPC_SIM_HERE("spc_load16"))
+/* Nothing is read, and zero given, where the condition is 0. */
+SPC_DEVICE spc_u32 spc_sim_load4_if(const void *p, int condition,
+                                    const spc_sim_place *place)
+{
+    return condition ? spc_sim_load4(p, place) : 0;
+}
+SPC_DEVICE spc_b8 spc_sim_load8_if(const void *p, int condition,
+                                   const spc_sim_place *place)
+{
+    spc_b8 zero = {0, 0};
+    return condition ? spc_sim_load8(p, place) : zero;
+}
+SPC_DEVICE spc_b16 spc_sim_load16_if(const void *p, int condition,
+                                     const spc_sim_place *place)
+{
+    spc_b16 zero = {0, 0, 0, 0};
+    return condition ? spc_sim_load16(p, place) : zero;
+}
+#define spc_load4_if(p, condition)                                             \
+    spc_sim_load4_if(p, condition, SPC_SIM_HERE("spc_load4_if"))
+#define spc_load8_if(p, condition)                                             \
+    spc_sim_load8_if(p, condition, SPC_SIM_HERE("spc_load8_if"))
+#define spc_load16_if(p, condition)                                            \
+    spc_sim_load16_if(p, condition, SPC_SIM_HERE("spc_load16_if"))
 #define spc_store2(p, v) spc_sim_store2(p, v, SPC_SIM_HERE("spc_store2"))
 #define spc_store4(p, v) spc_sim_store4(p, v, SPC_SIM_HERE("spc_store4"))
 #define spc_store8(p, v) spc_sim_store8(p, v, SPC_SIM_HERE("spc_store8"))
@@ -504,6 +528,18 @@ SPC_DEVICE void spc_sim_store16(void *p, spc_b16 v, const spc_sim_place *place)
 /* ---- shared memory
  * --------------------------------------------------------------- */
 
+SPC_DEVICE spc_b8 spc_sim_shared_load8(const void *p,
+                                       const spc_sim_place *place)
+{
+    spc_sim_check_shared(p, 8, 8, place);
+    return *(const spc_b8 *)p;
+}
+SPC_DEVICE void spc_sim_shared_store8(void *p, spc_b8 v,
+                                      const spc_sim_place *place)
+{
+    spc_sim_check_shared(p, 8, 8, place);
+    *(spc_b8 *)p = v;
+}
 SPC_DEVICE spc_b16 spc_sim_shared_load16(const void *p,
                                          const spc_sim_place *place)
 {
@@ -523,6 +559,10 @@ SPC_DEVICE spc_u32 spc_sim_shared_address(const void *p,
     return SPC_SIM_SHARED_BASE +
            (spc_u32)((const spc_u8 *)p - spc_sim_self()->shared);
 }
+#define spc_shared_load8(p)                                                    \
+    spc_sim_shared_load8(p, SPC_SIM_HERE("spc_shared_load8"))
+#define spc_shared_store8(p, v)                                                \
+    spc_sim_shared_store8(p, v, SPC_SIM_HERE("spc_shared_store8"))
 #define spc_shared_load16(p)                                                   \
     spc_sim_shared_load16(p, SPC_SIM_HERE("spc_shared_load16"))
 #define spc_shared_store16(p, v)                                               \
@@ -647,9 +687,7 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
 #define spc_mma_tf32(d, a, b)                                                  \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_TF32, SPC_SIM_HERE("spc_mma_tf32"))
 
-/* ---- numbers
- * ------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------- */
 
 /* Nearest, ties away from zero; a NaN keeps its sign and top bits. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
