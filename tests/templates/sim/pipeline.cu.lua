@@ -1,0 +1,248 @@
+%-- Kernels whose result needs every barrier and every wait, and what happens to
+%-- them with one mistake each.
+%template = {
+%  summary = "small pipelines, whole or broken",
+%  role = "map",
+%  device = "cuda",
+%  accepts = function() return true end,
+%  params = {
+%    {"bug", {"none", "no_barrier", "early_barrier", "no_warp_sync",
+%             "wait_one_late", "no_commit", "wgmma_no_wait", "bulk_no_wait",
+%             "outside_primitive", "outside_plain", "outside_global",
+%             "misaligned", "divergent", "early_exit", "two_barriers",
+%             "never_arrives", "spins", "grid_race", "bad_named"},
+%     "the mistake"},
+%  },
+%  default = function() return {bug = "none"} end,
+%  launch = function() return {block = 128} end,
+%}
+#include "spc_device.cuh"
+
+#include "primitives_args.h"
+
+/* Each thread gets the value of a thread of another warp, four times. */
+SPC_KERNEL(rotate, primitive_args, 1024, 1)
+{
+    unsigned *cell = (unsigned *)spc_shared();
+    int thread = spc_thread(), threads = spc_threads();
+    unsigned v = args->in[spc_block_x() * threads + thread];
+    for (int i = 0; i < 4; i++) {
+% if config.bug == "early_barrier" then
+        spc_sync_block();
+% end
+        cell[thread] = v + 1;
+% if config.bug ~= "no_barrier" and config.bug ~= "early_barrier" then
+        spc_sync_block();
+% end
+        v = cell[(thread + 33) % threads]; /* races: no_barrier early_barrier */
+        spc_sync_block();
+    }
+    args->out[spc_block_x() * threads + thread] = v;
+}
+
+/* The same within a warp. */
+SPC_KERNEL(rotate_warp, primitive_args, 1024, 1)
+{
+    unsigned *cell = (unsigned *)spc_shared() + 32 * spc_warp();
+    int lane = spc_lane(), at = spc_block_x() * spc_threads() + spc_thread();
+    unsigned v = args->in[at];
+    for (int i = 0; i < 4; i++) {
+        cell[lane] = v + 1;
+% if config.bug ~= "no_warp_sync" then
+        spc_sync_warp();
+% end
+        v = cell[(lane + 5) % 32]; /* races: no_warp_sync */
+        spc_sync_warp();
+    }
+    args->out[at] = v;
+}
+
+/* Sums rows of 16 bytes that come through a ring of three slots. */
+SPC_KERNEL(ring, primitive_args, 128, 1)
+{
+    spc_u8 *mine = spc_shared() + 16 * spc_thread();
+    const unsigned *in = args->in + 4 * spc_thread();
+    unsigned sum = 0;
+    for (int i = 0; i < 2; i++) {
+        spc_copy_async16(mine + 2048 * i, in + 512 * i, 16);
+        spc_copy_commit();
+    }
+    for (int i = 0; i < 8; i++) {
+        if (i + 2 < 8)
+            spc_copy_async16(mine + 2048 * ((i + 2) % 3), in + 512 * (i + 2),
+                             16);
+% if config.bug ~= "no_commit" then
+        spc_copy_commit();
+% else
+        if (i + 2 < 7)
+            spc_copy_commit();
+% end
+% if config.bug == "wait_one_late" then
+        spc_copy_wait(3);
+% else
+        spc_copy_wait(2);
+% end
+        spc_b16 row = spc_shared_load16(mine + 2048 * (i % 3));
+        sum = 3 * sum + (row.x ^ row.y ^ row.z ^ row.w);
+    }
+    args->out[spc_thread()] = sum;
+}
+
+/* Ones times ones, twice: 32 everywhere. */
+SPC_KERNEL(product, primitive_args, 128, 1)
+{
+    spc_u32 a[4], ones = spc_pack_f16(1.0f, 1.0f);
+    spc_b16 row;
+    float d[8];
+    row.x = row.y = row.z = row.w = ones;
+    if (spc_thread() < 32)
+        spc_shared_store16(spc_shared() + 16 * spc_thread(), row);
+    SPC_UNROLL for (int i = 0; i < 4; i++) a[i] = ones;
+    spc_fence_async();
+    spc_sync_block();
+    spc_u64 b = spc_wgmma_descriptor(spc_shared(), 128, 256);
+    SPC_UNROLL for (int i = 0; i < 8; i++) d[i] = 0.0f;
+    spc_wgmma_fence();
+    spc_wgmma_16_f16(d, a, b, 0);
+    spc_wgmma_commit();
+    spc_wgmma_16_f16(d, a, b, 1);
+    spc_wgmma_commit();
+% if config.bug == "wgmma_no_wait" then
+    spc_wgmma_wait(1);
+% else
+    spc_wgmma_wait(0);
+% end
+    SPC_UNROLL for (int i = 0; i < 8; i++)
+        args->out[8 * spc_thread() + i] = (unsigned)d[i];
+}
+
+/* One warp brings 512 bytes at a time, three others use them. */
+SPC_KERNEL(producer, primitive_args, 128, 1)
+{
+    spc_u64 *full = (spc_u64 *)(spc_shared() + 1024), *empty = full + 2;
+    unsigned sum = 0;
+    if (spc_thread() == 0) {
+        for (int i = 0; i < 2; i++) {
+            spc_mbar_init(full + i, 1);
+            spc_mbar_init(empty + i, 96);
+        }
+        spc_mbar_fence();
+    }
+    spc_sync_block();
+    for (int i = 0; i < 8; i++) {
+        int slot = i % 2, round = i / 2;
+        spc_u8 *to = spc_shared() + 512 * slot;
+        if (spc_warp() == 0) {
+            if (spc_lane() == 0) {
+                if (round > 0)
+                    spc_mbar_wait(empty + slot, (round - 1) & 1);
+                spc_mbar_expect(full + slot, 512);
+                spc_bulk_copy(to, args->in + 128 * i, 512, full + slot);
+            }
+        } else {
+% if config.bug ~= "bulk_no_wait" then
+            spc_mbar_wait(full + slot, round & 1);
+% end
+            for (int j = 0; j < 4; j++) {
+                unsigned v = ((unsigned *)to)[spc_thread() % 32 + 32 * j];
+                sum = 3 * sum + v;
+            }
+            spc_mbar_arrive(empty + slot);
+        }
+    }
+    spc_sync_warp();
+    args->out[spc_thread()] = sum;
+}
+
+/* What a kernel must not do. */
+SPC_KERNEL(misuse, primitive_args, 128, 1)
+{
+    int thread = spc_thread();
+    spc_u8 *shared = spc_shared();
+    unsigned v = (unsigned)thread;
+    spc_b16 zero;
+    zero.x = zero.y = zero.z = zero.w = 0;
+% if config.bug == "outside_primitive" then
+    spc_shared_store16(shared + args->n + 16 * thread - 16 * 127, zero);
+% elseif config.bug == "outside_plain" then
+    ((unsigned *)shared)[args->n / 4 + thread - 127] = v;
+% elseif config.bug == "outside_global" then
+    v = args->in[args->n + thread - 127];
+% elseif config.bug == "misaligned" then
+    v = spc_load16((const spc_u8 *)args->in + 4 * thread).x;
+% elseif config.bug == "divergent" then
+    if (thread % 32 < 16)
+        v = (unsigned)spc_shfl(thread, 3);
+    else
+        spc_sync_warp();
+% elseif config.bug == "early_exit" then
+    if (thread >= 96)
+        return;
+    spc_sync_block();
+% elseif config.bug == "two_barriers" then
+    if (spc_warp() < 2)
+        spc_sync_named(1, 128);
+    else
+        spc_sync_named(2, 128);
+% elseif config.bug == "never_arrives" then
+    spc_u64 *bar = (spc_u64 *)shared;
+    if (thread == 0)
+        spc_mbar_init(bar, 2);
+    spc_sync_block();
+    if (thread == 0)
+        spc_mbar_arrive(bar);
+    spc_mbar_wait(bar, 0);
+% elseif config.bug == "spins" then
+    while (spc_load_acquire(args->flags) == 0) {
+    }
+% elseif config.bug == "bad_named" then
+    spc_sync_named(3, 100);
+% end
+    args->out[thread] = v + zero.x + shared[0] * 0u;
+}
+
+/* Blocks pass a running sum along (decoupled look-back with tickets). */
+SPC_KERNEL(chain, primitive_args, 128, 1)
+{
+    unsigned *ticket = (unsigned *)spc_shared();
+    unsigned *ready = args->flags + 1, *total = args->out;
+    if (spc_thread() == 0)
+        ticket[0] = spc_atomic_add_u32(args->flags, 1);
+    spc_sync_block();
+    unsigned block = ticket[0], before = 0;
+    if (spc_thread() == 0) {
+        if (block > 0) {
+% if config.bug ~= "grid_race" then
+            while (spc_load_acquire(ready + block - 1) == 0) {
+            }
+% end
+            before = total[block - 1]; /* races: grid_race */
+        }
+        total[block] = before + args->in[block];
+        spc_store_release(ready + block, 1);
+    }
+}
+
+/* All blocks meet between the steps of a scan. */
+SPC_KERNEL(meet, primitive_args, 128, 1)
+{
+    spc_u32 round = 0;
+    int blocks = spc_grid_x(), n = blocks * spc_threads();
+    int at = spc_block_x() * spc_threads() + spc_thread();
+    args->out[at] = args->in[at];
+    for (int step = 1; step < 64; step *= 2) {
+        spc_sync_grid(args->flags, &round);
+        unsigned v = args->out[at] + args->out[(at + step * 37) % n];
+        spc_sync_grid(args->flags, &round);
+        args->out[at] = v;
+    }
+}
+
+/* Nothing but switches. */
+SPC_KERNEL(switches, primitive_args, 1024, 1)
+{
+    unsigned v = (unsigned)spc_thread();
+    for (int i = 0; i < args->n; i++)
+        v += (unsigned)spc_shfl((int)v, i);
+    args->out[spc_thread()] = v;
+}

@@ -1,0 +1,252 @@
+/*
+ * primitives.cuh - one kernel for each group of primitives.
+ *
+ * Compiled twice: by nvcc into the recorder of the golden vectors, and by the
+ * host's compiler into the emulation. Inputs and outputs are words; in_words,
+ * out_words and the meaning of each word are in primitives.h.
+ */
+#ifndef SPC_TEST_PRIMITIVES_CUH
+#define SPC_TEST_PRIMITIVES_CUH
+
+#include "spc_device.cuh"
+
+#include "primitives_args.h"
+
+SPC_KERNEL(lanes, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    int lane = spc_lane();
+    spc_u32 v = in[lane];
+
+    out[lane] = (spc_u32)spc_shfl((int)v, (int)(in[32 + lane] & 31u));
+    out[32 + lane] = (spc_u32)spc_shfl_up((int)v, 5);
+    out[64 + lane] = (spc_u32)spc_shfl_xor((int)v, 11);
+    out[96 + lane] =
+        spc_f32_bits(spc_shfl_xor_f32(spc_bits_f32(v & 0x3fffffffu), 16));
+    out[128 + lane] = spc_ballot((v & 4u) != 0);
+    out[160 + lane] = spc_warp_or(v & (1u << lane));
+    out[192 + lane] = spc_match(v & 3u);
+}
+
+SPC_KERNEL(bits, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+
+    for (int i = spc_lane(); i < 64; i += 32) {
+        out[i] = (spc_u32)spc_popc(in[i]);
+        out[64 + i] = (spc_u32)spc_ffs(in[i]);
+        out[128 + i] = (spc_u32)spc_clz(in[i]);
+        out[192 + i] = spc_brev(in[i]);
+    }
+}
+
+/* One word each, so that the order does not matter: old values, then new. */
+SPC_KERNEL(atomics, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    int lane = spc_lane();
+    spc_u32 v = in[32 + lane], a = in[lane];
+    spc_u32 *cell = out + 256 + lane;
+
+    for (int i = 0; i < 8; i++)
+        cell[32 * i] = a;
+    cell[64] = a & 0x3fffffffu;
+    out[lane] = (spc_u32)spc_atomic_add((int *)cell, (int)v);
+    out[32 + lane] = spc_atomic_add_u32(cell + 32, v);
+    out[64 + lane] = spc_f32_bits(
+        spc_atomic_add_f32((float *)(cell + 64), spc_bits_f32(v & 0x3fffffffu)));
+    out[96 + lane] = spc_atomic_or(cell + 96, v);
+    out[128 + lane] = (spc_u32)spc_atomic_min((int *)(cell + 128), (int)v);
+    out[160 + lane] = (spc_u32)spc_atomic_max((int *)(cell + 160), (int)v);
+    out[192 + lane] = spc_atomic_cas(cell + 192, a, v);
+    out[224 + lane] = spc_atomic_cas(cell + 224, a + 1u, v);
+}
+
+SPC_KERNEL(numbers, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+
+    for (int i = spc_lane(); i < 512; i += 32) {
+        spc_u32 v = in[i], w = in[(i + 7) & 511];
+        out[i] = spc_f32_bits(spc_f16_to_f32((spc_u16)v));
+        out[512 + i] = spc_f32_to_f16(spc_bits_f32(w));
+        out[1024 + i] = spc_pack_f16(spc_bits_f32(v), spc_bits_f32(w));
+        out[1536 + i] = spc_f32_to_tf32(spc_bits_f32(v));
+        /* Finite and not tiny: a GPU's NaN has bits of its own. */
+        out[2048 + i] = spc_f32_bits(spc_fma(spc_bits_f32(v & 0x3fffffffu),
+                                             spc_bits_f32(w & 0x3fffffffu),
+                                             spc_bits_f32(v ^ w) * 0.0f + 1.0f));
+    }
+}
+
+/* Shared memory holds 32 rows of 16 bytes, then what was moved. */
+SPC_KERNEL(moves, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    spc_u8 *shared = spc_shared();
+    int lane = spc_lane();
+    spc_u32 r[4];
+    spc_b8 half;
+    spc_b16 row = spc_load16(in + 4 * lane);
+
+    spc_shared_store16(shared + 16 * lane, row);
+    spc_sync_warp();
+    row = spc_shared_load16(shared + 16 * (lane ^ 1));
+    spc_store16(out + 4 * lane, row);
+    half = spc_load8(in + 2 * lane);
+    spc_store8(out + 128 + 2 * lane, half);
+    spc_store4(out + 192 + lane, spc_load4(in + 32 + lane));
+    out[224 + lane] = (spc_u32)spc_load_int((const int *)in + lane);
+    spc_ldmatrix4(r, shared + 16 * (31 - lane));
+    for (int i = 0; i < 4; i++)
+        out[256 + 32 * i + lane] = r[i];
+    spc_ldmatrix4_trans(r, shared + 16 * lane);
+    for (int i = 0; i < 4; i++)
+        out[384 + 32 * i + lane] = r[i];
+    out[512 + lane] = spc_movmatrix(in[lane]);
+}
+
+/* Sizes 16, 8 and 4 with every count of valid bytes. */
+SPC_KERNEL(copies, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    spc_u8 *shared = spc_shared();
+    int lane = spc_lane();
+    spc_b16 fill;
+
+    fill.x = fill.y = fill.z = fill.w = 0xabababab;
+    for (int i = 0; i < 3; i++)
+        spc_shared_store16(shared + 512 * i + 16 * lane, fill);
+    spc_sync_warp();
+    spc_copy_async16(shared + 16 * lane, in + 4 * lane,
+                     lane > 16 ? 16 : lane);
+    spc_copy_commit();
+    spc_copy_async8(shared + 512 + 16 * lane, in + 4 * lane,
+                    lane > 8 ? 8 : lane);
+    spc_copy_commit();
+    spc_copy_async4(shared + 1024 + 16 * lane, in + 4 * lane,
+                    lane > 4 ? 4 : lane);
+    spc_copy_commit();
+    spc_copy_wait(2);
+    spc_store16(out + 4 * lane, spc_shared_load16(shared + 16 * lane));
+    spc_copy_wait(0);
+    for (int i = 1; i < 3; i++)
+        spc_store16(out + 128 * i + 4 * lane,
+                    spc_shared_load16(shared + 512 * i + 16 * lane));
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+SPC_KERNEL(mma_f16, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    int lane = spc_lane();
+    float d[4];
+
+    for (int i = 0; i < 4; i++)
+        d[i] = spc_bits_f32(in[192 + 4 * lane + i]);
+    spc_mma_f16(d, in + 4 * lane, in + 128 + 2 * lane);
+    for (int i = 0; i < 4; i++)
+        out[4 * lane + i] = spc_f32_bits(d[i]);
+}
+
+SPC_KERNEL(mma_tf32, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    int lane = spc_lane();
+    float d[4];
+
+    for (int i = 0; i < 4; i++)
+        d[i] = spc_bits_f32(in[192 + 4 * lane + i]);
+    spc_mma_tf32(d, in + 4 * lane, in + 128 + 2 * lane);
+    for (int i = 0; i < 4; i++)
+        out[4 * lane + i] = spc_f32_bits(d[i]);
+}
+#endif
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+/* A ring of one slot: thread 0 brings 512 bytes twice, all read them. */
+SPC_KERNEL(bulk, primitive_args, 64, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    spc_u8 *shared = spc_shared();
+    spc_u64 *full = (spc_u64 *)(shared + 512);
+    spc_u64 *empty = full + 1;
+    int thread = spc_thread();
+
+    if (thread == 0) {
+        spc_mbar_init(full, 1);
+        spc_mbar_init(empty, 64);
+        spc_mbar_fence();
+    }
+    spc_sync_block();
+    for (int i = 0; i < 4; i++) {
+        if (thread == 0) {
+            if (i > 0)
+                spc_mbar_wait(empty, (i - 1) & 1);
+            spc_mbar_expect(full, 512);
+            spc_bulk_copy(shared, in + 128 * i, 512, full);
+        }
+        spc_mbar_wait(full, i & 1);
+        spc_store8(out + 128 * i + 2 * thread,
+                   spc_load8(shared + 8 * (63 - thread)));
+        spc_mbar_arrive(empty);
+    }
+}
+#endif
+
+/* Two products: with 0 and with the first one's result. A's registers, then
+ * B's image: core matrices in the order (n, k) or (k, n). */
+#define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
+    SPC_KERNEL(wgmma_##n##_##type, primitive_args, 128, 1)                     \
+    {                                                                          \
+        const spc_u32 *in = args->in;                                          \
+        spc_u32 *out = args->out;                                              \
+        spc_u8 *shared = spc_shared();                                         \
+        int thread = spc_thread();                                             \
+        spc_u32 a[4];                                                          \
+        float d[(n) / 2];                                                      \
+        SPC_UNROLL for (int i = 0; i < 4; i++) a[i] = in[4 * thread + i];      \
+        for (int i = thread; i < 2 * (n); i += 128)                            \
+            spc_shared_store16(shared + 16 * i, spc_load16(in + 512 + 4 * i)); \
+        spc_fence_async();                                                     \
+        spc_sync_block();                                                      \
+        spc_u64 b = spc_wgmma_descriptor(shared, leading, stride);             \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++) d[i] = 3.0f;              \
+        spc_wgmma_fence();                                                     \
+        spc_wgmma_##n##_##type(d, a, b, 0);                                    \
+        spc_wgmma_##n##_##type(d, a, b, 1);                                    \
+        spc_wgmma_commit();                                                    \
+        spc_wgmma_wait(0);                                                     \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++)                           \
+            out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
+    }
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+PRIMITIVE_WGMMA(16, f16, 128, 256)
+PRIMITIVE_WGMMA(32, f16, 32 * 16, 128)
+PRIMITIVE_WGMMA(48, f16, 128, 256)
+PRIMITIVE_WGMMA(64, f16, 64 * 16, 128)
+PRIMITIVE_WGMMA(96, f16, 128, 256)
+PRIMITIVE_WGMMA(128, f16, 128 * 16, 128)
+PRIMITIVE_WGMMA(192, f16, 128, 256)
+PRIMITIVE_WGMMA(256, f16, 256 * 16, 128)
+PRIMITIVE_WGMMA(16, tf32, 16 * 16, 128)
+PRIMITIVE_WGMMA(32, tf32, 128, 256)
+PRIMITIVE_WGMMA(48, tf32, 48 * 16, 128)
+PRIMITIVE_WGMMA(64, tf32, 128, 256)
+PRIMITIVE_WGMMA(96, tf32, 96 * 16, 128)
+PRIMITIVE_WGMMA(128, tf32, 128, 256)
+PRIMITIVE_WGMMA(192, tf32, 192 * 16, 128)
+PRIMITIVE_WGMMA(256, tf32, 128, 256)
+#endif
+
+#endif

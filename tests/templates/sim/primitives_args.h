@@ -1,0 +1,12 @@
+/* primitives_args.h - what the test kernels take; plain C. */
+#ifndef SPC_TEST_PRIMITIVES_ARGS_H
+#define SPC_TEST_PRIMITIVES_ARGS_H
+
+typedef struct primitive_args {
+    const unsigned *in;
+    unsigned *out;
+    unsigned *flags; /* zeroed words */
+    int n;
+} primitive_args;
+
+#endif

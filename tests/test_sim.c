@@ -1,0 +1,1022 @@
+/*
+ * test_sim.c - the emulation of CUDA: primitives against vectors recorded on a
+ * GPU and against their definitions, schedules, and broken kernels.
+ */
+#include "device.h"
+
+#include "clock.h"
+#include "error.h"
+#include "file.h"
+#include "golden/primitives.h"
+#include "half.h"
+#include "random.h"
+#include "template.h"
+#include "templates/sim/primitives_args.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef SPC_TEST_DATA
+#define SPC_TEST_DATA "tests"
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ASAN 1
+#else
+#define ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#else
+#define TSAN 0
+#endif
+
+extern const spc__device_ops spc__device_sim;
+static const spc__device_ops *const ops = &spc__device_sim;
+
+static spc_error error;
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+#define assert_says(words)                                                     \
+    ck_assert_msg(strstr(error.text, (words)) != NULL,                         \
+                  "'%s' does not say '%s'", error.text, (words))
+
+/* ---- a device with one module on it -------------------------------------- */
+
+typedef struct rig {
+    spc__device *device;
+    spc__module *module;
+    unsigned *in, *out, *flags;
+} rig;
+
+enum { WORDS = 1 << 16 };
+
+static spc__device *open_device(const char *schedule, const char *async,
+                                int threads)
+{
+    spc__device *device = NULL;
+    spc__device_options options = {threads, NULL};
+    setenv("SPC_SIM_SCHEDULE", schedule, 1);
+    setenv("SPC_SIM_ASYNC", async, 1);
+    assert_ok(ops->open(&device, -1, &options, &error));
+    return device;
+}
+
+static void compile(spc__artefact *out, spc__device *device,
+                    const char *template_name, const char *bug)
+{
+    spc__attrs problem = {0}, config = {0}, target;
+    spc__buf source = SPC__BUF_INIT, flags = SPC__BUF_INIT;
+    spc__compiler *compiler;
+    spc__library *library;
+    const char *options;
+
+    assert_ok(
+        spc__library_open(&library, SPC_TEST_DATA "/templates/sim", &error));
+    spc__template *tpl = spc__library_find(library, template_name);
+    ck_assert_ptr_nonnull(tpl);
+    spc__attrs_set_text(&problem, "op", "test");
+    if (bug != NULL)
+        spc__attrs_set_text(&config, "bug", bug);
+    ops->target(device, &target);
+    assert_ok(
+        spc__template_render(&source, tpl, &problem, &target, &config, &error));
+    assert_ok(ops->compiler(device, &compiler, &options, &error));
+    /* The folder of test templates has no primitive layer of its own. */
+    spc__buf_printf(&flags, "%s -I%s/../templates", options, SPC_TEST_DATA);
+    spc__compile_job job = {source.data, template_name, "", flags.data,
+                            library};
+    assert_ok(spc__compile(out, compiler, &job, NULL, &error));
+    spc__buf_release(&source);
+    spc__buf_release(&flags);
+    spc__library_close(library);
+}
+
+/* What this process, or the one it was forked from, has compiled before. */
+static struct built {
+    char name[64];
+    spc__artefact artefact;
+} built[32];
+
+static const spc__artefact *build(spc__device *device,
+                                  const char *template_name, const char *bug)
+{
+    char name[64];
+    int i = 0;
+    snprintf(name, sizeof(name), "%s %s", template_name, bug ? bug : "");
+    while (built[i].name[0] != '\0' && strcmp(built[i].name, name) != 0)
+        i++;
+    ck_assert_int_lt(i, LENGTH(built) - 1);
+    if (built[i].name[0] == '\0') {
+        compile(&built[i].artefact, device, template_name, bug);
+        memcpy(built[i].name, name, sizeof(name));
+    }
+    return &built[i].artefact;
+}
+
+static void forget_builds(void)
+{
+    for (int i = 0; i < LENGTH(built); i++)
+        if (built[i].name[0] != '\0')
+            spc__artefact_release(&built[i].artefact);
+}
+
+/* The memory is exactly WORDS long, so that its ends are known. */
+static void rig_open(rig *r, const char *schedule, const char *async,
+                     int threads, const char *template_name, const char *bug)
+{
+    void *memory[3];
+
+    r->device = open_device(schedule, async, threads);
+    const spc__artefact *artefact = build(r->device, template_name, bug);
+    assert_ok(ops->module_load(r->device, &r->module, artefact->code,
+                               artefact->code_bytes, &error));
+    for (int i = 0; i < 3; i++)
+        assert_ok(ops->alloc(r->device, &memory[i], WORDS * 4, &error));
+    r->in = memory[0];
+    r->out = memory[1];
+    r->flags = memory[2];
+    for (int i = 0; i < WORDS; i++)
+        r->in[i] = (unsigned)i * 2654435761u;
+}
+
+static void rig_close(rig *r)
+{
+    ops->dealloc(r->device, r->in);
+    ops->dealloc(r->device, r->out);
+    ops->dealloc(r->device, r->flags);
+    ops->module_unload(r->device, r->module);
+    ops->close(r->device);
+}
+
+static spc_status launch(rig *r, const char *name, const spc__launch *geometry,
+                         int n)
+{
+    spc__kernel *kernel;
+    primitive_args args = {r->in, r->out, r->flags, n};
+
+    assert_ok(ops->kernel_get(r->device, r->module, name,
+                              geometry->shared_bytes, &kernel, &error));
+    memset(r->flags, 0, WORDS * 4);
+    return ops->launch(r->device, kernel, geometry, &args, sizeof(args), NULL,
+                       &error);
+}
+
+/* ---- primitives by definition ---------------------------------------------
+ */
+
+static float as_float(uint32_t bits)
+{
+    float v;
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+static void expect_lanes(const uint32_t *in, uint32_t *out)
+{
+    uint32_t ballot = 0, any = 0;
+    for (int l = 0; l < 32; l++) {
+        ballot |= (in[l] >> 2 & 1u) << l;
+        any |= in[l] & 1u << l;
+    }
+    for (int l = 0; l < 32; l++) {
+        out[l] = in[in[32 + l] % 32];
+        out[32 + l] = in[l < 5 ? l : l - 5];
+        out[64 + l] = in[l ^ 11];
+        out[96 + l] = in[l ^ 16] & 0x3fffffffu;
+        out[128 + l] = ballot;
+        out[160 + l] = any;
+        out[192 + l] = 0;
+        for (int m = 0; m < 32; m++)
+            out[192 + l] |= (uint32_t)((in[m] & 3) == (in[l] & 3)) << m;
+    }
+}
+
+static void expect_bits(const uint32_t *in, uint32_t *out)
+{
+    for (int i = 0; i < 64; i++) {
+        uint32_t ones = 0, first = 0, zeros = 32, turned = 0;
+        for (int b = 31; b >= 0; b--)
+            if (in[i] >> b & 1) {
+                ones++;
+                first = (uint32_t)b + 1;
+                zeros = zeros == 32 ? 31 - (uint32_t)b : zeros;
+                turned |= 0x80000000u >> b;
+            }
+        out[i] = ones;
+        out[64 + i] = first;
+        out[128 + i] = zeros;
+        out[192 + i] = turned;
+    }
+}
+
+static void expect_atomics(const uint32_t *in, uint32_t *out)
+{
+    for (int l = 0; l < 32; l++) {
+        uint32_t a = in[l], v = in[32 + l], *now = out + 256 + l;
+        float sum = as_float(a & 0x3fffffffu) + as_float(v & 0x3fffffffu);
+        for (int i = 0; i < 8; i++)
+            out[32 * i + l] = a;
+        out[64 + l] = a & 0x3fffffffu;
+        now[0] = now[32] = a + v;
+        now[64] = golden_float(sum);
+        now[96] = a | v;
+        now[128] = (uint32_t)((int)a < (int)v ? (int)a : (int)v);
+        now[160] = (uint32_t)((int)a > (int)v ? (int)a : (int)v);
+        now[192] = v;
+        now[224] = a;
+    }
+}
+
+/* base/half.h rounds by arithmetic of its own. NaNs are the device's: 0x7fff
+ * as binary16, 0x7fffffff as tf32. */
+static uint32_t half_of(uint32_t bits)
+{
+    float v = as_float(bits);
+    return isnan(v) ? 0x7fff : spc__half_from_float(v);
+}
+
+static uint32_t tf32_of(uint32_t bits)
+{
+    float v = as_float(bits);
+    if (isnan(v))
+        return 0x7fffffffu;
+    return isinf(v) ? bits : (bits + 0x1000u) & ~0x1fffu;
+}
+
+static void expect_numbers(const uint32_t *in, uint32_t *out)
+{
+    for (int i = 0; i < 512; i++) {
+        uint32_t v = in[i], w = in[(i + 7) & 511];
+        float a = as_float(v & 0x3fffffffu), b = as_float(w & 0x3fffffffu);
+        out[i] = golden_float(spc__half_to_float((uint16_t)v));
+        out[512 + i] = half_of(w);
+        out[1024 + i] = half_of(v) | half_of(w) << 16;
+        out[1536 + i] = tf32_of(v);
+        out[2048 + i] = golden_float(fmaf(a, b, as_float(v ^ w) * 0.0f + 1.0f));
+    }
+}
+
+static uint16_t element(const uint32_t *in, int row, int column)
+{
+    return (uint16_t)(in[4 * row + column / 2] >> 16 * (column % 2));
+}
+
+static void expect_moves(const uint32_t *in, uint32_t *out)
+{
+    memcpy(out + 128, in, 64 * 4);
+    memcpy(out + 192, in + 32, 32 * 4);
+    memcpy(out + 224, in, 32 * 4);
+    for (int l = 0; l < 32; l++) {
+        int g = l / 4, t = l % 4;
+        memcpy(out + 4 * l, in + 4 * (l ^ 1), 16);
+        for (int i = 0; i < 4; i++) {
+            /* Lane 8i + r gave row 31 - (8i + r) as row r of matrix i. */
+            int row = 31 - (8 * i + g);
+            out[256 + 32 * i + l] = in[4 * row + t];
+            out[384 + 32 * i + l] = element(in, 8 * i + 2 * t, g) |
+                                    (uint32_t)element(in, 8 * i + 2 * t + 1, g)
+                                        << 16;
+        }
+        out[512 + l] =
+            element(in, 2 * t, g) | (uint32_t)element(in, 2 * t + 1, g) << 16;
+    }
+}
+
+static void expect_copies(const uint32_t *in, uint32_t *out)
+{
+    static const int sizes[] = {16, 8, 4};
+    unsigned char *to = (unsigned char *)out;
+    for (int i = 0; i < 3; i++)
+        for (int l = 0; l < 32; l++) {
+            unsigned char *row = to + 512 * i + 16 * l;
+            int valid = l < sizes[i] ? l : sizes[i];
+            memset(row, 0xab, 16);
+            memset(row, 0, (size_t)sizes[i]);
+            memcpy(row, in + 4 * l, (size_t)valid);
+        }
+}
+
+static void expect_bulk(const uint32_t *in, uint32_t *out)
+{
+    for (int i = 0; i < 4; i++)
+        for (int t = 0; t < 64; t++)
+            memcpy(out + 128 * i + 2 * t, in + 128 * i + 2 * (63 - t), 8);
+}
+
+/* PTX ISA, fragments of mma.m16n8k16 (f16) and m16n8k8 (tf32): lane 4g + t. */
+static double a_element(const uint32_t *a, int f16, int m, int k)
+{
+    int g = m % 8, high = m / 8;
+    if (!f16)
+        return as_float(a[4 * (4 * g + k % 4) + high + 2 * (k / 4)] & ~0x1fffu);
+    uint32_t word = a[4 * (4 * g + k % 8 / 2) + high + 2 * (k / 8)];
+    return spc__half_to_float((uint16_t)(word >> 16 * (k % 2)));
+}
+
+static double b_element(const uint32_t *b, int f16, int k, int n)
+{
+    if (!f16)
+        return as_float(b[2 * (4 * n + k % 4) + k / 4] & ~0x1fffu);
+    uint32_t word = b[2 * (4 * n + k % 8 / 2) + k / 8];
+    return spc__half_to_float((uint16_t)(word >> 16 * (k % 2)));
+}
+
+static void expect_mma(const uint32_t *in, uint32_t *out, int f16)
+{
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            int at = 4 * (4 * (m % 8) + n / 2) + 2 * (m / 8) + n % 2;
+            double sum = as_float(in[192 + at]);
+            for (int k = 0; k < (f16 ? 16 : 8); k++)
+                sum +=
+                    a_element(in, f16, m, k) * b_element(in + 128, f16, k, n);
+            out[at] = golden_float((float)sum);
+        }
+}
+
+/* B's image by the strides that primitives.cuh gives for each size. */
+static double image_element(const uint32_t *image, int f16, int size, int k,
+                            int n)
+{
+    static const int by_n_first[] = {32, 64, 128, 256};
+    int per_core = f16 ? 8 : 4, packed = !f16;
+    for (int i = 0; i < 4; i++)
+        packed ^= size == by_n_first[i];
+    int leading = packed ? size * 16 : 128, stride = packed ? 128 : 256;
+    int byte = n / 8 * stride + k / per_core * leading + n % 8 * 16 +
+               k % per_core * (16 / per_core);
+    uint32_t word = image[byte / 4];
+    if (!f16)
+        return as_float(word);
+    return spc__half_to_float((uint16_t)(word >> 8 * (byte % 4)));
+}
+
+static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16, int size)
+{
+    for (int m = 0; m < 64; m++)
+        for (int n = 0; n < size; n++) {
+            int lane = 4 * (m % 8) + n % 8 / 2, warp = m / 16;
+            int at = size / 2 * (32 * warp + lane) + 4 * (n / 8) +
+                     2 * (m / 8 % 2) + n % 2;
+            double sum = 0;
+            for (int k = 0; k < (f16 ? 16 : 8); k++)
+                sum += a_element(in + 128 * warp, f16, m % 16, k) *
+                       image_element(in + 512, f16, size, k, n);
+            out[at] = golden_float((float)(2 * sum));
+        }
+}
+
+static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
+{
+    static const struct {
+        const char *kernel;
+        void (*expect)(const uint32_t *in, uint32_t *out);
+    } plain[] = {
+        {"lanes", expect_lanes},     {"bits", expect_bits},
+        {"atomics", expect_atomics}, {"numbers", expect_numbers},
+        {"moves", expect_moves},     {"copies", expect_copies},
+        {"bulk", expect_bulk},
+    };
+    int size = 0, f16 = strstr(c->kernel, "_f16") != NULL;
+    for (int i = 0; i < LENGTH(plain); i++)
+        if (strcmp(plain[i].kernel, c->kernel) == 0)
+            plain[i].expect(in, out);
+    if (strncmp(c->kernel, "mma", 3) == 0)
+        expect_mma(in, out, f16);
+    if (sscanf(c->kernel, "wgmma_%d", &size) == 1)
+        expect_wgmma(in, out, f16, size);
+}
+
+/* Sums that are not exact may differ in the last bits: the matrix units cut
+ * what falls below the largest term's 24 bits. */
+static void assert_agree(const golden_case *c, const uint32_t *got,
+                         const uint32_t *want, const char *what)
+{
+    for (int i = 0; i < c->out_words; i++) {
+        if (got[i] == want[i])
+            continue;
+        double difference = fabs((double)as_float(got[i]) - as_float(want[i]));
+        ck_assert_msg(!c->exact && difference < 1e-5,
+                      "%s: word %d is %08x, %s says %08x", c->name, i, got[i],
+                      what, want[i]);
+    }
+}
+
+static void run_case(const golden_case *c, const char *async, uint32_t *out)
+{
+    rig r;
+    spc__launch geometry = {1,     1,    (unsigned)c->threads, GOLDEN_SHARED,
+                            false, false};
+    rig_open(&r, "random:7", async, 1, "primitives", NULL);
+    golden_fill(r.in, c);
+    memset(r.out, 0, GOLDEN_WORDS * 4);
+    assert_ok(launch(&r, c->kernel, &geometry, 0));
+    memcpy(out, r.out, GOLDEN_WORDS * 4);
+    rig_close(&r);
+}
+
+static uint32_t got[GOLDEN_WORDS], want[GOLDEN_WORDS], input[GOLDEN_WORDS];
+
+START_TEST(every_primitive_does_what_the_ptx_isa_says)
+{
+    const golden_case *c = &golden_cases[_i / 2];
+    golden_fill(input, c);
+    expect(c, input, want);
+    run_case(c, _i % 2 ? "deferred" : "eager", got);
+    assert_agree(c, got, want, "the definition");
+}
+END_TEST
+
+/* Finds a case in the recorded vectors; fills `words` if they are listed. */
+static bool find_recorded(FILE *file, const golden_case *c, uint64_t *hash,
+                          uint32_t *words, int *listed)
+{
+    char line[256], name[64];
+    unsigned long long seen;
+    int count;
+    while (fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "case %63s %d %llx", name, &count, &seen) != 3 ||
+            strcmp(name, c->name) != 0)
+            continue;
+        ck_assert_int_eq(count, c->out_words);
+        *hash = seen;
+        for (*listed = 0; *listed < count; ++*listed)
+            if (fscanf(file, "%x", &words[*listed]) != 1)
+                break;
+        return true;
+    }
+    return false;
+}
+
+START_TEST(every_primitive_does_what_a_gpu_did)
+{
+    const golden_case *c = &golden_cases[_i];
+    uint64_t hash = 0;
+    int listed = 0;
+    FILE *file = fopen(SPC_TEST_DATA "/golden/primitives.txt", "r");
+    if (file == NULL) {
+        if (_i == 0)
+            fprintf(stderr, "SKIPPED: tests/golden/primitives.txt has not "
+                            "been recorded\n");
+        return;
+    }
+    bool found = find_recorded(file, c, &hash, want, &listed);
+    fclose(file);
+    ck_assert_msg(found, "no vectors for %s", c->name);
+    run_case(c, "eager", got);
+    if (listed == c->out_words)
+        assert_agree(c, got, want, "the GPU");
+    else
+        ck_assert_msg(golden_hash(got, c->out_words) == hash,
+                      "%s differs from the GPU", c->name);
+}
+END_TEST
+
+START_TEST(every_primitive_has_a_host_half)
+{
+    spc__buf cuda = SPC__BUF_INIT, sim = SPC__BUF_INIT;
+    spc__library *library;
+    assert_ok(spc__library_open(&library, NULL, &error));
+    spc__buf_puts(&cuda, spc__library_header(library, "spc_device.cuh"));
+    spc__buf_puts(&sim, spc__library_header(library, "spc_sim.h"));
+    int count = 0;
+    for (char *p = cuda.data; (p = strstr(p, "SPC_DEVICE ")) != NULL; p++) {
+        char name[64];
+        char *open = strchr(p, '('), *start = open;
+        while (start > p && start[-1] != ' ' && start[-1] != '*')
+            start--;
+        if (strncmp(start, "spc_", 4) != 0 ||
+            strncmp(start, "spc_wgmma_##", 12) == 0)
+            continue;
+        snprintf(name, sizeof(name), "%.*s(", (int)(open - start), start);
+        ck_assert_msg(strstr(sim.data, name) != NULL, "%s has none", name);
+        count++;
+    }
+    ck_assert_int_gt(count, 60);
+    spc__buf_release(&cuda);
+    spc__buf_release(&sim);
+    spc__library_close(library);
+}
+END_TEST
+
+/* ---- whole kernels, every schedule ------------------------------------------
+ */
+
+static const char *const schedules[] = {"forward", "reverse", "random:1",
+                                        "random:2"};
+static const char *const asyncs[] = {"eager", "deferred"};
+
+static const struct whole {
+    const char *kernel;
+    spc__launch geometry;
+    int words; /* of the result */
+} wholes[] = {
+    {"rotate", {3, 1, 128, 512, false, false}, 384},
+    {"rotate", {1, 1, 1024, 4096, false, false}, 1024},
+    {"rotate_warp", {2, 1, 96, 512, false, false}, 192},
+    {"ring", {1, 1, 128, 6144, false, false}, 128},
+    {"product", {1, 1, 128, 512, false, false}, 1024},
+    {"producer", {1, 1, 128, 1088, false, false}, 128},
+    {"chain", {40, 1, 64, 16, false, false}, 40},
+    {"meet", {6, 1, 64, 0, false, true}, 384},
+};
+
+static unsigned rotated(const rig *r, int threads, int by, int at)
+{
+    int block = at / threads * threads;
+    return r->in[block + (at % threads + 4 * by) % threads] + 4;
+}
+
+static unsigned whole_value(const rig *r, const struct whole *w, int i)
+{
+    unsigned sum = 0;
+    if (strcmp(w->kernel, "rotate") == 0)
+        return rotated(r, (int)w->geometry.block, 33, i);
+    if (strcmp(w->kernel, "rotate_warp") == 0)
+        return rotated(r, 32, 5, i);
+    if (strcmp(w->kernel, "product") == 0)
+        return 32;
+    for (int j = 0; strcmp(w->kernel, "ring") == 0 && j < 8; j++) {
+        const unsigned *row = r->in + 512 * j + 4 * i;
+        sum = 3 * sum + (row[0] ^ row[1] ^ row[2] ^ row[3]);
+    }
+    for (int j = 0; strcmp(w->kernel, "producer") == 0 && i >= 32 && j < 32;
+         j++)
+        sum = 3 * sum + r->in[32 * j + i % 32];
+    for (int j = 0; strcmp(w->kernel, "chain") == 0 && j <= i; j++)
+        sum += r->in[j];
+    return sum;
+}
+
+static void expect_meeting(const rig *r, int n, unsigned *out)
+{
+    static unsigned next[WORDS];
+    memcpy(out, r->in, (size_t)n * 4);
+    for (int step = 1; step < 64; step *= 2) {
+        for (int i = 0; i < n; i++)
+            next[i] = out[i] + out[(i + step * 37) % n];
+        memcpy(out, next, (size_t)n * 4);
+    }
+}
+
+/* Words that differ from what the kernel must compute. */
+static int count_wrong(const rig *r, const struct whole *w)
+{
+    static unsigned values[WORDS];
+    int wrong = 0;
+    if (strcmp(w->kernel, "meet") == 0)
+        expect_meeting(r, w->words, values);
+    else
+        for (int i = 0; i < w->words; i++)
+            values[i] = whole_value(r, w, i);
+    for (int i = 0; i < w->words; i++)
+        wrong += r->out[i] != values[i];
+    return wrong;
+}
+
+START_TEST(a_whole_kernel_is_right_under_every_schedule)
+{
+    const struct whole *w = &wholes[_i];
+    for (int s = 0; s < LENGTH(schedules); s++)
+        for (int a = 0; a < LENGTH(asyncs); a++)
+            for (int threads = 1; threads <= 2; threads++) {
+                rig r;
+                rig_open(&r, schedules[s], asyncs[a], threads, "pipeline",
+                         "none");
+                memset(r.out, 0xee, WORDS * 4);
+                assert_ok(launch(&r, w->kernel, &w->geometry, 0));
+                ck_assert_msg(count_wrong(&r, w) == 0,
+                              "%s, %s, %s, %d threads: %d words wrong",
+                              w->kernel, schedules[s], asyncs[a], threads,
+                              count_wrong(&r, w));
+                rig_close(&r);
+            }
+}
+END_TEST
+
+/* ---- broken kernels
+ * ------------------------------------------------------------ */
+
+/* Runs body() in a child; returns what it wrote to stderr, for the caller to
+ * free, and its wait status. Sanitizers end the process that they accuse. */
+static char *run_in_child(void (*body)(int i), int i, int *status)
+{
+    int ends[2];
+    spc__buf text = SPC__BUF_INIT;
+    char chunk[4096];
+    ssize_t bytes;
+
+    ck_assert_int_eq(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 2);
+        close(ends[0]);
+        close(ends[1]);
+        body(i);
+        _exit(0);
+    }
+    close(ends[1]);
+    while ((bytes = read(ends[0], chunk, sizeof(chunk))) > 0)
+        spc__buf_append(&text, chunk, (size_t)bytes);
+    close(ends[0]);
+    waitpid(child, status, 0);
+    spc__buf_puts(&text, "");
+    return spc__buf_detach(&text);
+}
+
+/* A mistake that shows in the result of some schedule, as a deadlock, or, if
+ * it is one between threads, as a race. */
+static const struct wrong {
+    const char *bug;
+    int whole;
+    bool only_deferred; /* eager copies hide it */
+    bool only_race;     /* no schedule of ours shows it */
+    bool race;
+} wrongs[] = {
+    {"no_barrier", 0, false, false, true},
+    {"early_barrier", 0, false, false, true},
+    {"no_warp_sync", 2, false, false, true},
+    {"wait_one_late", 3, true, false, false},
+    {"no_commit", 3, true, false, false},
+    {"wgmma_no_wait", 4, true, false, false},
+    {"bulk_no_wait", 5, false, false, false},
+    {"grid_race", 6, false, true, true},
+};
+
+/* Schedules under which the result is wrong. */
+static int wrong_results(const struct wrong *b, const char *async)
+{
+    const struct whole *w = &wholes[b->whole];
+    int wrong = 0;
+    for (int s = 0; s < LENGTH(schedules); s++) {
+        rig r;
+        rig_open(&r, schedules[s], async, 1, "pipeline", b->bug);
+        memset(r.out, 0xee, WORDS * 4);
+        wrong += launch(&r, w->kernel, &w->geometry, 0) != SPC_OK ||
+                 count_wrong(&r, w) > 0;
+        rig_close(&r);
+    }
+    return wrong;
+}
+
+static void report_wrong(int i)
+{
+    int eager = wrong_results(&wrongs[i], "eager");
+    int deferred = wrong_results(&wrongs[i], "deferred");
+    fprintf(stderr, "eager %d deferred %d\n", eager, deferred);
+}
+
+/* The line of the template that says "races:" and the bug's name. */
+static int racing_line(const char *bug)
+{
+    char line[256];
+    int number = 0, found = 0;
+    FILE *file = fopen(SPC_TEST_DATA "/templates/sim/pipeline.cu.lua", "r");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file)) {
+        const char *races = strstr(line, "races:");
+        number++;
+        if (races && strstr(races, bug))
+            found = number;
+    }
+    fclose(file);
+    return found;
+}
+
+static void assert_race(const char *report, const char *bug)
+{
+    char line[64];
+    snprintf(line, sizeof(line), "pipeline.cu.lua:%d", racing_line(bug));
+    ck_assert_msg(strstr(report, "ThreadSanitizer: data race") != NULL,
+                  "%s is no race: %s", bug, report);
+    ck_assert_msg(strstr(report, line) != NULL, "%s is not at %s: %s", bug,
+                  line, report);
+}
+
+START_TEST(a_missing_barrier_or_wait_shows)
+{
+    const struct wrong *b = &wrongs[_i];
+    int status, eager = -1, deferred = -1;
+    char *text = run_in_child(report_wrong, _i, &status);
+    char *last = strstr(text, "eager ");
+    ck_assert_msg(last != NULL, "%s: no result: %s", b->bug, text);
+    sscanf(last, "eager %d deferred %d", &eager, &deferred);
+    ck_assert_msg(b->only_race || deferred > 0, "%s shows nowhere: %s", b->bug,
+                  text);
+    ck_assert_msg(b->only_race || b->only_deferred == (eager == 0),
+                  "%s shows in %d schedules with eager copies", b->bug, eager);
+    if (TSAN && b->race)
+        assert_race(text, b->bug);
+    free(text);
+}
+END_TEST
+
+/* What stops a launch, and how it is named. */
+static const struct misuse {
+    const char *bug;
+    const char *says[3];
+} misuses[] = {
+    {"outside_primitive",
+     {"spc_shared_store16 at pipeline.cu.lua:", "outside the block's shared",
+      "thread 127:"}},
+    {"misaligned", {"spc_load16 at pipeline.cu.lua:", "misaligned", "thread"}},
+    {"divergent",
+     {"divergence: it is in spc_s", "waits in spc_s", "spc_shfl at "}},
+    {"early_exit",
+     {"deadlock: it waits in spc_sync_block at pipeline.cu.lua:", "has ended",
+      "block (0, 0)"}},
+    {"two_barriers",
+     {"deadlock: it waits in spc_sync_named at pipeline.cu.lua:",
+      "in spc_sync_named", "thread"}},
+    {"never_arrives",
+     {"deadlock: it waits in spc_mbar_wait at pipeline.cu.lua:", "", ""}},
+    {"spins",
+     {"deadlock: it waits in spc_load_acquire at pipeline.cu.lua:", "", ""}},
+    {"bad_named", {"barrier 3 for 100 threads", "multiple of 32", ""}},
+};
+
+START_TEST(a_misuse_ends_the_launch_with_one_sentence)
+{
+    const struct misuse *m = &misuses[_i];
+    spc__launch geometry = {1, 1, 128, 4096, false, false};
+    for (int s = 0; s < LENGTH(schedules); s++) {
+        rig r;
+        rig_open(&r, schedules[s], "eager", 1, "pipeline", m->bug);
+        ck_assert_int_eq(launch(&r, "misuse", &geometry, 4096), SPC_EDEVICE);
+        assert_says("kernel 'misuse'");
+        for (int i = 0; i < 3; i++)
+            assert_says(m->says[i]);
+        /* The device still works. */
+        assert_ok(launch(&r, "rotate", &geometry, 0));
+        ck_assert_int_eq(count_wrong(&r, &wholes[0]) > 256, 0);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+static void run_outside(int i)
+{
+    static const char *const bugs[] = {"outside_plain", "outside_global"};
+    static const int n[] = {4096, WORDS};
+    spc__launch geometry = {1, 1, 128, 4096, false, false};
+    rig r;
+    rig_open(&r, "forward", "eager", 1, "pipeline", bugs[i]);
+    spc_status status = launch(&r, "misuse", &geometry, n[i]);
+    fprintf(stderr, "status %d: %s\n", status, error.text);
+}
+
+START_TEST(a_plain_access_outside_is_caught)
+{
+    int status;
+    char *text = run_in_child(run_outside, _i, &status);
+    if (ASAN) {
+        ck_assert_msg(strstr(text, "AddressSanitizer") != NULL, "%s", text);
+        ck_assert_msg(strstr(text, "pipeline.cu.lua:") != NULL, "%s", text);
+    } else if (_i == 0) {
+        ck_assert_msg(strstr(text, "4096 bytes of shared memory was written") !=
+                          NULL,
+                      "%s", text);
+    }
+    free(text);
+}
+END_TEST
+
+/* ---- the device
+ * ------------------------------------------------------------------ */
+
+static const struct setting {
+    const char *name, *value, *says;
+} settings[] = {
+    {"SPC_SIM_SCHEDULE", "sideways", "random:SEED are right"},
+    {"SPC_SIM_SCHEDULE", "random:", "must be a number"},
+    {"SPC_SIM_SCHEDULE", "random:1x", "must be a number"},
+    {"SPC_SIM_ASYNC", "late", "eager and deferred are right"},
+    {"SPC_SIM_TARGET", "sm_1", "sm_90a"},
+};
+
+START_TEST(a_bad_setting_is_refused_with_what_would_be_right)
+{
+    spc__device *device;
+    unsetenv("SPC_SIM_SCHEDULE");
+    unsetenv("SPC_SIM_ASYNC");
+    setenv(settings[_i].name, settings[_i].value, 1);
+    ck_assert_int_eq(ops->open(&device, -1, NULL, &error), SPC_EINVAL);
+    ck_assert_ptr_null(device);
+    assert_says(settings[_i].name);
+    assert_says(settings[_i].says);
+}
+END_TEST
+
+START_TEST(there_is_one_sim_device)
+{
+    spc_device_info info;
+    spc__device *device;
+    ck_assert_int_eq(ops->list(&info, 1), 1);
+    ck_assert_str_eq(info.id, "sim");
+    ck_assert_str_eq(info.target, "sm_90a");
+    ck_assert_int_eq(ops->open(&device, 1, NULL, &error), SPC_ENODEVICE);
+    assert_says("sim:1");
+}
+END_TEST
+
+START_TEST(a_target_brings_its_limits)
+{
+    spc__attrs target;
+    setenv("SPC_SIM_TARGET", "sm_86", 1);
+    spc__device *device = open_device("forward", "eager", 1);
+    ops->target(device, &target);
+    ck_assert_str_eq(spc__attrs_text(&target, "target", ""), "sm_86");
+    ck_assert_int_eq(spc__attrs_number(&target, "sm", 0), 86);
+    ck_assert_int_eq(spc__attrs_number(&target, "shared_block", 0), 101376);
+    ops->close(device);
+}
+END_TEST
+
+static const struct refused {
+    spc__launch geometry;
+    size_t args_bytes;
+    spc_status status;
+    const char *says;
+} refusals[] = {
+    {{0, 1, 128, 0, false, false},
+     sizeof(primitive_args),
+     SPC_EINVAL,
+     "0 x 1 blocks"},
+    {{1, 1, 256, 0, false, false},
+     sizeof(primitive_args),
+     SPC_EINVAL,
+     "1 to 128"},
+    {{1, 1, 128, 300000, false, false},
+     sizeof(primitive_args),
+     SPC_EDEVICE,
+     "232448"},
+    {{1, 1, 128, 0, false, false}, 8, SPC_EINVAL, "bytes of arguments"},
+    {{500, 1, 128, 0, false, true},
+     sizeof(primitive_args),
+     SPC_EDEVICE,
+     "are resident"},
+};
+
+START_TEST(an_impossible_launch_is_refused)
+{
+    rig r;
+    spc__kernel *kernel;
+    primitive_args args = {0};
+    const struct refused *c = &refusals[_i];
+    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    assert_ok(
+        ops->kernel_get(r.device, r.module, "misuse", 0, &kernel, &error));
+    ck_assert_int_eq(ops->launch(r.device, kernel, &c->geometry, &args,
+                                 c->args_bytes, NULL, &error),
+                     c->status);
+    assert_says(c->says);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(an_unknown_kernel_and_foreign_code_are_refused)
+{
+    rig r;
+    spc__kernel *kernel;
+    spc__module *module;
+    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    ck_assert_int_eq(
+        ops->kernel_get(r.device, r.module, "nothing", 0, &kernel, &error),
+        SPC_ENOTFOUND);
+    assert_says("'nothing'");
+    ck_assert_int_ne(ops->module_load(r.device, &module, "no code", 7, &error),
+                     SPC_OK);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_grid_barrier_needs_a_cooperative_launch)
+{
+    rig r;
+    spc__launch geometry = {2, 1, 64, 0, false, false};
+    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    ck_assert_int_eq(launch(&r, "meet", &geometry, 0), SPC_EDEVICE);
+    assert_says("spc_sync_grid at pipeline.cu.lua:");
+    assert_says("cooperative");
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(many_blocks_run_in_one_launch)
+{
+    rig r;
+    spc__launch geometry = {TSAN ? 500 : 48000, 1, 32, 128, false, false};
+    rig_open(&r, "forward", "eager", 2, "pipeline", "none");
+    assert_ok(launch(&r, "switches", &geometry, 1));
+    rig_close(&r);
+}
+END_TEST
+
+/* The bound is ten times what a quiet machine needs. */
+START_TEST(a_switch_takes_tens_of_nanoseconds)
+{
+    rig r;
+    spc__launch geometry = {8, 1, 128, 0, false, false};
+    int rounds = 2000;
+    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    assert_ok(launch(&r, "switches", &geometry, 1));
+    uint64_t start = spc__now_ns();
+    assert_ok(launch(&r, "switches", &geometry, rounds));
+    double ns = (double)(spc__now_ns() - start) / (8.0 * 128 * rounds);
+    printf("sim: %.1f ns a switch\n", ns);
+    if (!ASAN && !TSAN)
+        ck_assert_double_lt(ns, 150);
+    rig_close(&r);
+}
+END_TEST
+
+static spc_status count_run(void *payload, void *stream)
+{
+    ++*(int *)payload;
+    return SPC_OK;
+}
+
+START_TEST(measuring_runs_as_often_as_asked)
+{
+    double samples[16];
+    int count = 0, runs = 0;
+    spc__measure measure = {count_run, &runs, 16, 1.0, false};
+    spc__device *device = open_device("forward", "eager", 1);
+    assert_ok(ops->measure(device, &measure, samples, &count, &error));
+    ck_assert_int_eq(count, 16);
+    ck_assert_int_eq(runs, 16);
+    ops->close(device);
+}
+END_TEST
+
+/* In the process that the tests are forked from. */
+static void build_whole(void)
+{
+    spc__device *device = open_device("forward", "eager", 1);
+    build(device, "primitives", NULL);
+    build(device, "pipeline", "none");
+    ops->close(device);
+}
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("sim");
+    TCase *tc = tcase_create("primitives");
+    tcase_set_timeout(tc, 300);
+    tcase_add_unchecked_fixture(tc, build_whole, NULL);
+    tcase_add_loop_test(tc, every_primitive_does_what_the_ptx_isa_says, 0,
+                        2 * GOLDEN_CASES);
+    tcase_add_loop_test(tc, every_primitive_does_what_a_gpu_did, 0,
+                        GOLDEN_CASES);
+    tcase_add_test(tc, every_primitive_has_a_host_half);
+    suite_add_tcase(s, tc);
+
+    tc = tcase_create("kernels");
+    tcase_set_timeout(tc, 300);
+    tcase_add_unchecked_fixture(tc, build_whole, NULL);
+    tcase_add_loop_test(tc, a_whole_kernel_is_right_under_every_schedule, 0,
+                        LENGTH(wholes));
+    tcase_add_loop_test(tc, a_missing_barrier_or_wait_shows, 0, LENGTH(wrongs));
+    tcase_add_loop_test(tc, a_misuse_ends_the_launch_with_one_sentence, 0,
+                        LENGTH(misuses));
+    tcase_add_loop_test(tc, a_plain_access_outside_is_caught, 0, 2);
+    suite_add_tcase(s, tc);
+
+    tc = tcase_create("device");
+    tcase_set_timeout(tc, 300);
+    tcase_add_unchecked_fixture(tc, build_whole, NULL);
+    tcase_add_loop_test(tc, a_bad_setting_is_refused_with_what_would_be_right,
+                        0, LENGTH(settings));
+    tcase_add_test(tc, there_is_one_sim_device);
+    tcase_add_test(tc, a_target_brings_its_limits);
+    tcase_add_loop_test(tc, an_impossible_launch_is_refused, 0,
+                        LENGTH(refusals));
+    tcase_add_test(tc, an_unknown_kernel_and_foreign_code_are_refused);
+    tcase_add_test(tc, a_grid_barrier_needs_a_cooperative_launch);
+    tcase_add_test(tc, many_blocks_run_in_one_launch);
+    tcase_add_test(tc, a_switch_takes_tens_of_nanoseconds);
+    tcase_add_test(tc, measuring_runs_as_often_as_asked);
+    suite_add_tcase(s, tc);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    forget_builds();
+    return failed ? 1 : 0;
+}
