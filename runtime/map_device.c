@@ -1,0 +1,385 @@
+/*
+ * map_device.c - the map builder of cuda and sim: the templates of role "map".
+ *
+ * A build is one cooperative launch, a row order one more: no allocation, no
+ * host in between, so that both can be captured into a CUDA graph. What the
+ * kernels need to find clear they leave clear.
+ */
+#include "error.h"
+#include "index_abi.h"
+#include "map_builder.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct work {
+    /* Keys in two orders while indexing; then digests, and tile masks. */
+    char *keys;
+    size_t key_bytes;
+    int *rows[2];
+    unsigned *bins;
+    int bin_bits;
+    int *tables;
+    spc_index_sync *sync;
+    unsigned grid, block;
+    spc__kernel *index, *order, *tiles; /* the last two on first use */
+    size_t index_shared, order_shared;
+} work;
+
+static const spc__device_ops *ops_of(const spc_map *map)
+{
+    return spc__device_ops_of(map->ctx->device);
+}
+
+static bool device_serves(const spc_ctx *ctx)
+{
+    return strcmp(spc__device_ops_of(ctx->device)->name, "cpu") != 0;
+}
+
+/* ---- choosing sizes ---------------------------------------------------------
+ */
+
+/* A fiber for each thread is dear on the simulator, barriers are not. */
+static unsigned choose_block(const spc_map *map)
+{
+    int most = (int)spc__attrs_number(&map->ctx->target, "max_threads", 1024);
+
+    if (strcmp(ops_of(map)->name, "sim") == 0)
+        return 128;
+    return most < 1024 ? (unsigned)most : 1024;
+}
+
+/* Every multiprocessor takes one block, fewer where rows are few. */
+static unsigned choose_grid(const spc_map *map)
+{
+    int most = map->ctx->info.multiprocessors;
+    int useful = (map->rows_padded + 127) / 128;
+
+    return (unsigned)(useful < most ? useful : most > 0 ? most : 1);
+}
+
+static size_t index_shared(const spc_map *map, int bin_bits, unsigned block)
+{
+    return (size_t)SPC_INDEX_SHARED(1 << bin_bits, (int)block, map->offsets);
+}
+
+/* About eight keys a bin if they were spread evenly (they are not), within
+ * what shared memory and the key have. */
+static int choose_bin_bits(const spc_map *map, unsigned block)
+{
+    size_t most =
+        (size_t)spc__attrs_number(&map->ctx->target, "shared_block", 49152);
+    int bits = 6;
+
+    while (bits < 15 && bits < map->key.total_bits &&
+           map->capacity >> (bits + 3) > 0 &&
+           index_shared(map, bits + 1, block) <= most)
+        bits++;
+    return bits;
+}
+
+/* ---- code
+ * --------------------------------------------------------------------- */
+
+static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
+{
+    static const char *const bits[4] = {"bits_b", "bits_x", "bits_y", "bits_z"};
+    static const char *const kernel[3] = {"kx", "ky", "kz"};
+    static const char *const dilation[3] = {"dx", "dy", "dz"};
+
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "index");
+    spc__attrs_set_number(out, "key", spc_map_key_bits(map));
+    for (int i = 0; i < 4; i++)
+        spc__attrs_set_number(out, bits[i], map->key.bits[i]);
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
+    spc__attrs_set_number(out, "bin_bits", w->bin_bits);
+    spc__attrs_set_number(out, "digit", SPC_KEY_DIGIT);
+    spc__attrs_set_number(out, "threads", w->block);
+}
+
+static void order_problem(spc__attrs *out, const spc_map *map, const work *w)
+{
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "order");
+    spc__attrs_set_number(out, "offsets", map->offsets);
+    spc__attrs_set_number(out, "digest", SPC__DIGEST_BITS);
+    spc__attrs_set_number(out, "digit", SPC_ORDER_DIGIT);
+    spc__attrs_set_number(out, "threads", w->block);
+}
+
+/* The context words its own failures; the builder's caller expects them in
+ * `error`. */
+static spc_status load(spc__code *out, const spc_map *map, const char *name,
+                       const spc__attrs *problem, spc_error *error)
+{
+    spc_status status =
+        spc__ctx_code(out, map->ctx, name, problem, NULL, SPC_PLAN_JIT);
+
+    if (status != SPC_OK)
+        *error = map->ctx->error;
+    return status;
+}
+
+static spc_status get_kernel(spc__kernel **out, const spc_map *map,
+                             const spc__code *code, const char *name,
+                             size_t shared, spc_error *error)
+{
+    const work *w = map->work;
+    spc__device *device = map->ctx->device;
+    spc_status status =
+        ops_of(map)->kernel_get(device, code->module, name, shared, out, error);
+
+    if (status != SPC_OK)
+        return status;
+    /* A cooperative launch needs all its blocks resident. */
+    if (ops_of(map)->occupancy(device, *out, w->block, shared) < 1) {
+        *out = NULL;
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "kernel '%s' with %u threads and %zu bytes of shared "
+                         "memory does not fit a multiprocessor of %s",
+                         name, w->block, shared, map->ctx->info.name);
+    }
+    return SPC_OK;
+}
+
+static spc_status load_index(spc_map *map, spc_error *error)
+{
+    work *w = map->work;
+    spc__attrs problem;
+    spc__code code;
+    spc_status status;
+
+    index_problem(&problem, map, w);
+    if ((status = load(&code, map, "index", &problem, error)) != SPC_OK)
+        return status;
+    w->index_shared = index_shared(map, w->bin_bits, w->block);
+    return get_kernel(&w->index, map, &code, "spc_index", w->index_shared,
+                      error);
+}
+
+/* Only a map that is given a layout needs it. */
+static spc_status load_order(spc_map *map, spc_error *error)
+{
+    work *w = map->work;
+    spc__attrs problem;
+    spc__code code;
+    spc_status status;
+
+    if (w->tiles)
+        return SPC_OK;
+    order_problem(&problem, map, w);
+    if ((status = load(&code, map, "index_order", &problem, error)) != SPC_OK)
+        return status;
+    w->order_shared = (size_t)SPC_ORDER_SHARED((int)w->block, map->offsets);
+    status =
+        get_kernel(&w->order, map, &code, "spc_order", w->order_shared, error);
+    return status == SPC_OK ? get_kernel(&w->tiles, map, &code, "spc_tiles",
+                                         w->order_shared, error)
+                            : status;
+}
+
+static spc_status launch(const spc_map *map, spc__kernel *kernel, size_t shared,
+                         const void *args, size_t bytes, void *stream,
+                         spc_error *error)
+{
+    const work *w = map->work;
+    spc__launch how = {
+        .grid_x = w->grid,
+        .grid_y = 1,
+        .block = w->block,
+        .shared_bytes = shared,
+        .cooperative = true,
+    };
+
+    return ops_of(map)->launch(map->ctx->device, kernel, &how, args, bytes,
+                               stream, error);
+}
+
+/* ---- creating --------------------------------------------------------------
+ */
+
+static void device_destroy(spc_map *map)
+{
+    work *w = map->work;
+
+    if (!w)
+        return;
+    spc__map_dealloc(map, w->keys);
+    spc__map_dealloc(map, w->rows[0]);
+    spc__map_dealloc(map, w->rows[1]);
+    spc__map_dealloc(map, w->bins);
+    spc__map_dealloc(map, w->tables);
+    spc__map_dealloc(map, w->sync);
+    free(w);
+    map->work = NULL;
+}
+
+/* Memory whose words are zero when the first kernel runs. */
+static spc_status alloc_clear(void *out, const spc_map *map, size_t bytes,
+                              spc_error *error)
+{
+    void **memory = out;
+    spc_status status = spc__map_alloc(memory, map, bytes, error);
+
+    return status == SPC_OK ? ops_of(map)->fill(map->ctx->device, *memory, 0,
+                                                bytes, NULL, error)
+                            : status;
+}
+
+static spc_status alloc_work(const spc_map *map, work *w, spc_error *error)
+{
+    size_t rows = (size_t)map->rows_padded;
+    size_t digits = (size_t)1 << SPC_ORDER_DIGIT;
+    size_t words = (size_t)map->mask_words > 2 ? (size_t)map->mask_words : 2;
+    size_t per_row =
+        2 * w->key_bytes > 4 * words ? 2 * w->key_bytes : 4 * words;
+    size_t tables =
+        SPC_SORT_TABLES * SPC_SORT_TABLE((size_t)w->grid, digits) * sizeof(int);
+    void *memory = NULL;
+    spc_status status = spc__map_alloc(&memory, map, per_row * rows, error);
+
+    w->keys = memory;
+    for (int i = 0; i < 2 && status == SPC_OK; i++) {
+        status = spc__map_alloc(&memory, map, 4 * rows, error);
+        if (status == SPC_OK)
+            w->rows[i] = memory;
+    }
+    if (status == SPC_OK)
+        status = alloc_clear(&w->bins, map, (size_t)4 << w->bin_bits, error);
+    if (status == SPC_OK)
+        status = alloc_clear(&w->tables, map, tables, error);
+    if (status == SPC_OK)
+        status = alloc_clear(&w->sync, map, sizeof *w->sync, error);
+    /* The build may run on another stream than the clearing. */
+    return status == SPC_OK ? ops_of(map)->sync(map->ctx->device, NULL, error)
+                            : status;
+}
+
+static spc_status device_create(spc_map *map, spc_error *error)
+{
+    work *w = map->work = calloc(1, sizeof *w);
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    w->block = choose_block(map);
+    w->grid = choose_grid(map);
+    w->bin_bits = choose_bin_bits(map, w->block);
+    w->key_bytes = spc_map_key_bits(map) == 32 ? 4 : 8;
+    status = alloc_work(map, w, error);
+    return status == SPC_OK ? load_index(map, error) : status;
+}
+
+/* ---- running
+ * ------------------------------------------------------------------ */
+
+static spc_status device_build(spc_map *map, const int32_t *coords,
+                               void *stream, spc_error *error)
+{
+    const work *w = map->work;
+    spc_index_args args = {
+        .coords = coords,
+        .rows = map->rows,
+        .rows_padded = map->rows_padded,
+        .keys_a = w->keys,
+        .keys_b = w->keys + w->key_bytes * (size_t)map->rows_padded,
+        .rows_a = w->rows[0],
+        .rows_b = w->rows[1],
+        .bins = w->bins,
+        .tables = w->tables,
+        .sync = w->sync,
+        .keys = map->keys,
+        .order = map->plain.order,
+        .index = map->plain.index,
+        .mask = map->plain.mask,
+        .stats = map->stats,
+    };
+
+    if ((uintptr_t)coords % 16 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the coordinates must start at a multiple of 16 "
+                         "bytes, as device allocations do");
+    for (int i = 0; i < 4; i++) {
+        args.low[i] = map->key.low[i];
+        args.last[i] = map->key.last[i];
+    }
+    return launch(map, w->index, w->index_shared, &args, sizeof args, stream,
+                  error);
+}
+
+static spc_tiles_args tile_args(const spc_map *map,
+                                const spc__map_layout *layout,
+                                const spc__map_tiles *tiles)
+{
+    const work *w = map->work;
+    spc_tiles_args args = {
+        .mask = layout->mask,
+        .rows_padded = map->rows_padded,
+        .scratch = (unsigned *)(void *)w->keys,
+        .tables = w->tables,
+        .sync = w->sync,
+    };
+
+    if (tiles) {
+        args.tile_rows = tiles->rows;
+        args.tiles = spc__map_tile_count(map, tiles->rows);
+        args.tile_order = tiles->order;
+        args.tile_mask = tiles->mask;
+    }
+    return args;
+}
+
+static spc_status device_order(spc_map *map, const spc__map_layout *layout,
+                               void *stream, spc_error *error)
+{
+    const work *w = map->work;
+    unsigned *digests = (unsigned *)(void *)w->keys;
+    spc_status status = load_order(map, error);
+    spc_order_args args = {
+        .plain_order = map->plain.order,
+        .plain_index = map->plain.index,
+        .plain_mask = map->plain.mask,
+        .stats = map->stats,
+        .rows = map->rows,
+        .digests_a = digests,
+        .digests_b = digests + map->rows_padded,
+        .rows_a = w->rows[0],
+        .rows_b = w->rows[1],
+        .order = layout->order,
+        .index = layout->index,
+        .mask = layout->mask,
+        .tile = tile_args(map, layout, layout->tiles),
+    };
+
+    if (status != SPC_OK)
+        return status;
+    return launch(map, w->order, w->order_shared, &args, sizeof args, stream,
+                  error);
+}
+
+static spc_status device_tile(spc_map *map, const spc__map_layout *layout,
+                              const spc__map_tiles *tiles, void *stream,
+                              spc_error *error)
+{
+    const work *w = map->work;
+    spc_tiles_args args = tile_args(map, layout, tiles);
+    spc_status status = load_order(map, error);
+
+    if (status != SPC_OK)
+        return status;
+    return launch(map, w->tiles, w->order_shared, &args, sizeof args, stream,
+                  error);
+}
+
+const spc__map_builder spc__map_builder_device = {
+    .name = "device",
+    .serves = device_serves,
+    .create = device_create,
+    .destroy = device_destroy,
+    .build = device_build,
+    .order = device_order,
+    .tile = device_tile,
+};

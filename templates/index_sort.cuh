@@ -1,0 +1,238 @@
+/*
+ * index_sort.cuh - one pass of a stable radix sort over all blocks of a
+ * cooperative launch.
+ *
+ * Defined before it is included: SORT_THREADS (of a block), SORT_BITS (of a
+ * digit). Each block owns a contiguous range of items. A pass begins when the
+ * table of digit counts is complete: each block sums the counts of smaller
+ * digits, and of its digit in blocks before it, and so knows where its items
+ * go. While it moves them it counts the next pass's digits for the blocks that
+ * will own them. So a pass costs one barrier of the grid.
+ *
+ * Three tables take turns: one is read, one is filled, one is cleared. All are
+ * clear when a kernel starts, and it leaves them so.
+ */
+#ifndef SPC_INDEX_SORT_CUH
+#define SPC_INDEX_SORT_CUH
+
+#include "index_abi.h"
+
+#define SORT_DIGITS (1 << SORT_BITS)
+#define SORT_WARPS (SORT_THREADS / 32)
+#define SORT_PER_THREAD ((SORT_DIGITS + SORT_THREADS - 1) / SORT_THREADS)
+
+/* SPC_SORT_SHARED bytes. */
+typedef struct sort_shared {
+    int next[SORT_DIGITS];  /* where the block's next item of a digit goes */
+    int place[SORT_DIGITS]; /* the same when the present step began */
+    int sums[40];
+    spc_u16 count[SORT_WARPS * SORT_DIGITS];
+} sort_shared;
+
+/* Exclusive sum over the block; `sums` holds SORT_WARPS + 1 words, the last
+ * receives the total. Begins and ends with a barrier. */
+SPC_DEVICE int sort_block_sum(int value, int *sums)
+{
+    int lane = spc_lane(), warp = spc_warp(), sum = value;
+
+    for (int by = 1; by < 32; by *= 2) {
+        int other = spc_shfl_up(sum, by);
+        if (lane >= by)
+            sum += other;
+    }
+    spc_sync_block();
+    if (lane == 31)
+        sums[warp] = sum;
+    spc_sync_block();
+    if (warp == 0) {
+        int own = lane < SORT_WARPS ? sums[lane] : 0, all = own;
+        for (int by = 1; by < 32; by *= 2) {
+            int other = spc_shfl_up(all, by);
+            if (lane >= by)
+                all += other;
+        }
+        spc_sync_warp();
+        if (lane < SORT_WARPS)
+            sums[lane] = all - own;
+        if (lane == 31)
+            sums[SORT_WARPS] = all;
+    }
+    spc_sync_block();
+    return sums[warp] + sum - value;
+}
+
+SPC_DEVICE int *sort_group(int *table, int group)
+{
+    return table + (spc_grid_x() + group) * SORT_DIGITS;
+}
+
+/* Counts of the first pass: items that this block owns anyway. Begins with
+ * clearing, then every thread adds its items, then the sums are stored. */
+SPC_DEVICE void sort_count_clear(sort_shared *s)
+{
+    for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS)
+        s->next[d] = 0;
+    spc_sync_block();
+}
+
+SPC_DEVICE void sort_count(sort_shared *s, int valid, int digit)
+{
+    spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
+
+    if (valid && spc_ffs(peers) - 1 == spc_lane())
+        spc_atomic_add(&s->next[digit], spc_popc(peers));
+}
+
+SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
+{
+    int block = spc_block_x();
+    int *own = table + block * SORT_DIGITS;
+    int *group = sort_group(table, block / SPC_SORT_GROUP);
+
+    spc_sync_block();
+    for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
+        int count = s->next[d];
+        own[d] = count;
+        if (count)
+            spc_atomic_add(&group[d], count);
+    }
+}
+
+/* Where this block's first item of each digit goes. */
+SPC_DEVICE void sort_begin(sort_shared *s, int *table)
+{
+    int block = spc_block_x(), home = block / SPC_SORT_GROUP;
+    int groups = SPC_SORT_GROUPS(spc_grid_x());
+    int before[SORT_PER_THREAD], total[SORT_PER_THREAD], sum = 0;
+
+    for (int i = 0; i < SORT_PER_THREAD; i++) {
+        int d = spc_thread() * SORT_PER_THREAD + i;
+        before[i] = total[i] = 0;
+        if (d >= SORT_DIGITS)
+            continue;
+        for (int g = 0; g < groups; g++) {
+            int count = sort_group(table, g)[d];
+            total[i] += count;
+            if (g < home)
+                before[i] += count;
+        }
+        for (int b = home * SPC_SORT_GROUP; b < block; b++)
+            before[i] += table[b * SORT_DIGITS + d];
+        sum += total[i];
+    }
+    sum = sort_block_sum(sum, s->sums);
+    for (int i = 0; i < SORT_PER_THREAD; i++) {
+        int d = spc_thread() * SORT_PER_THREAD + i;
+        if (d < SORT_DIGITS)
+            s->next[d] = sum + before[i];
+        sum += total[i];
+    }
+}
+
+/*
+ * Where this thread's item goes; the block's threads hold consecutive items.
+ * Called by all threads of the block; items that are not valid take no place.
+ */
+SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
+{
+    int lane = spc_lane(), warp = spc_warp();
+    spc_u32 *clear = (spc_u32 *)s->count;
+    spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
+    int rank = spc_popc(peers & ((1u << lane) - 1u));
+
+    spc_sync_block(); /* all have read the step before */
+    for (int i = spc_thread(); i < SORT_WARPS * SORT_DIGITS / 2;
+         i += SORT_THREADS)
+        clear[i] = 0;
+    spc_sync_block();
+    if (valid && rank == 0)
+        s->count[warp * SORT_DIGITS + digit] = (spc_u16)spc_popc(peers);
+    spc_sync_block();
+    for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
+        int sum = 0;
+        for (int w = 0; w < SORT_WARPS; w++) {
+            int count = s->count[w * SORT_DIGITS + d];
+            s->count[w * SORT_DIGITS + d] = (spc_u16)sum;
+            sum += count;
+        }
+        s->place[d] = s->next[d];
+        s->next[d] += sum;
+    }
+    spc_sync_block();
+    if (!valid)
+        return -1;
+    return s->place[digit] + s->count[warp * SORT_DIGITS + digit] + rank;
+}
+
+/* Counts, for the next pass, an item that has moved to `place`. Called by
+ * whole warps. */
+SPC_DEVICE void sort_count_next(int *table, int per_block, int valid, int place,
+                                int digit)
+{
+    int block = valid ? place / per_block : -1;
+    spc_u32 peers = spc_match((spc_u32)(block * SORT_DIGITS + digit));
+
+    if (valid && spc_ffs(peers) - 1 == spc_lane()) {
+        int count = spc_popc(peers);
+        spc_atomic_add(&table[block * SORT_DIGITS + digit], count);
+        spc_atomic_add(&sort_group(table, block / SPC_SORT_GROUP)[digit],
+                       count);
+    }
+}
+
+/* Clears `tables` tables, each thread of the grid its share. */
+SPC_DEVICE void sort_clear(int *table, int tables)
+{
+    int words = tables * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
+
+    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < words;
+         i += spc_grid_x() * SORT_THREADS)
+        table[i] = 0;
+}
+
+/* The table of a pass. */
+SPC_DEVICE int *sort_table(int *tables, int pass)
+{
+    return tables + pass % 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
+}
+
+/* ---- the barrier of the grid (index_abi.h, spc_index_sync) ----------------
+ */
+
+typedef struct grid_barrier {
+    spc_index_sync *words;
+    spc_u32 turn;
+    spc_u32 round;
+} grid_barrier;
+
+SPC_DEVICE void grid_open(grid_barrier *barrier, spc_index_sync *words)
+{
+    barrier->words = words;
+    barrier->turn = words->turn & 1u;
+    barrier->round = 0;
+}
+
+SPC_DEVICE void grid_sync(grid_barrier *barrier)
+{
+    spc_sync_grid(&barrier->words->counter[barrier->turn], &barrier->round);
+}
+
+/* After the launch's last barrier: the next launch takes the other counter,
+ * which nobody has used since it was cleared. */
+SPC_DEVICE void grid_close(grid_barrier *barrier)
+{
+    if (spc_block_x() == 0 && spc_thread() == 0) {
+        barrier->words->counter[barrier->turn ^ 1u] = 0;
+        barrier->words->turn = barrier->turn ^ 1u;
+    }
+}
+
+/* `items` spread over the blocks in multiples of `unit`. */
+SPC_DEVICE int share_of_block(int items, int unit)
+{
+    int units = (items + unit - 1) / unit;
+
+    return (units + spc_grid_x() - 1) / spc_grid_x() * unit;
+}
+
+#endif

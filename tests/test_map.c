@@ -1,0 +1,694 @@
+/*
+ * test_map.c - kernel maps on every device, against the oracle's hash map.
+ *
+ * Runs on "cpu" (threaded C) and "sim" (the CUDA templates); given a device as
+ * its argument, on that one: `test_map cuda:0`.
+ */
+#include "ctx.h"
+#include "map.h"
+#include "map_builder.h"
+#include "random.h"
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define assert_ok(ctx, call)                                                   \
+    do {                                                                       \
+        spc_status status_ = (call);                                           \
+        ck_assert_msg(status_ == SPC_OK, "%s: %s", #call,                      \
+                      (ctx) ? spc_ctx_error(ctx) : "");                        \
+    } while (0)
+
+static const char *const devices[2] = {"cpu", "sim"};
+static const char *only_device; /* the program's argument */
+
+enum { DEVICES = 2 };
+
+/* ---- scenes ---------------------------------------------------------------
+ */
+
+typedef struct points {
+    int32_t (*at)[4];
+    int rows;
+} points;
+
+typedef void fill_points(points *out, int rows, uint64_t seed);
+
+static int compare(const void *a, const void *b)
+{
+    return memcmp(a, b, 16);
+}
+
+/* Fisher and Yates: no builder may rely on sorted input. */
+static void shuffle(points *p, uint64_t seed)
+{
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = p->rows - 1; i > 0; i--) {
+        int j = (int)spc__random_below(&random, (uint32_t)i + 1);
+        int32_t swap[4];
+        memcpy(swap, p->at[i], 16);
+        memcpy(p->at[i], p->at[j], 16);
+        memcpy(p->at[j], swap, 16);
+    }
+}
+
+static void deduplicate(points *p, uint64_t seed)
+{
+    int kept = 0;
+
+    qsort(p->at, (size_t)p->rows, 16, compare);
+    for (int i = 0; i < p->rows; i++)
+        if (!kept || memcmp(p->at[kept - 1], p->at[i], 16) != 0)
+            memmove(p->at[kept++], p->at[i], 16);
+    p->rows = kept;
+    shuffle(p, seed);
+}
+
+static void fill_box(points *p, const int32_t low[4], const uint32_t extent[4],
+                     uint64_t seed)
+{
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < p->rows; i++)
+        for (int a = 0; a < 4; a++)
+            p->at[i][a] =
+                low[a] + (int32_t)spc__random_below(&random, extent[a]);
+    deduplicate(p, seed + 1);
+}
+
+/* Dense enough that most offsets are present somewhere, negative too. */
+static void fill_cube(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){0, -7, -3, -9}, (uint32_t[]){1, 14, 12, 10}, seed);
+}
+
+static void fill_batches(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){-1, -4, 0, -2}, (uint32_t[]){4, 9, 8, 7}, seed);
+}
+
+static void fill_sparse(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){0, -500, -500, -40}, (uint32_t[]){1, 1000, 900, 80},
+             seed);
+}
+
+static void fill_plane(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){3, 5, -60, -60}, (uint32_t[]){1, 1, 120, 120},
+             seed);
+}
+
+/* Two clusters at the ends of the world: 64-bit keys, crowded bins. */
+static void fill_far(points *p, int rows, uint64_t seed)
+{
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    p->rows = rows;
+    for (int i = 0; i < rows; i++) {
+        bool far = i % 7 == 0;
+        p->at[i][0] = far ? 2 : 0;
+        for (int a = 1; a < 4; a++)
+            p->at[i][a] = (far ? 300000 : -1000) +
+                          (int32_t)spc__random_below(&random, 16);
+    }
+    deduplicate(p, seed);
+}
+
+/* One outlier puts all others into one bin of 32-bit keys. */
+static void fill_outlier(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){0, 0, 0, 0}, (uint32_t[]){1, 15, 15, 15}, seed);
+    memcpy(p->at[p->rows / 2], (int32_t[]){0, 60000, 7, 7}, 16);
+}
+
+/* The faces of a box, corners and edges included: voxels at the extremes of
+ * every axis, where an offset without guard bands would reach the opposite
+ * face, a row further or a batch further. */
+static void fill_faces(points *p, int rows, uint64_t seed)
+{
+    int n = 0;
+
+    for (int b = 0; b < 2; b++)
+        for (int x = 0; x < 8; x++)
+            for (int y = 0; y < 8; y++)
+                for (int z = 0; z < 8; z++)
+                    if ((x % 7 == 0 || y % 7 == 0 || z % 7 == 0) && n < rows)
+                        memcpy(p->at[n++], (int32_t[]){b, x - 8, y - 8, z - 8},
+                               16);
+    p->rows = n;
+    shuffle(p, seed);
+}
+
+/* Only the eight corners, at the extremes of int32. */
+static void fill_corners(points *p, int rows, uint64_t seed)
+{
+    (void)rows;
+    p->rows = 8;
+    for (int i = 0; i < 8; i++) {
+        p->at[i][0] = 0;
+        p->at[i][1] = i & 1 ? INT32_MAX : INT32_MAX - 1;
+        p->at[i][2] = i & 2 ? INT32_MIN : INT32_MIN + 1;
+        p->at[i][3] = i & 4 ? INT32_MAX : 0;
+    }
+    shuffle(p, seed);
+}
+
+/* ---- contexts and maps
+ * --------------------------------------------------------- */
+
+typedef struct scene_case {
+    const char *name;
+    int kernel[3];
+    int dilation[3];
+    fill_points *fill;
+    int rows;
+} scene_case;
+
+static const scene_case cases[] = {
+    {"K 3 in a cube", {3, 3, 3}, {1, 1, 1}, fill_cube, 700},
+    {"K 1", {1, 1, 1}, {1, 1, 1}, fill_cube, 300},
+    {"K 2", {2, 2, 2}, {1, 1, 1}, fill_cube, 500},
+    {"K 4, dilated", {4, 4, 4}, {2, 1, 3}, fill_cube, 500},
+    {"K 3x1x5", {3, 1, 5}, {1, 1, 1}, fill_cube, 500},
+    {"K 2x3x4, dilated", {2, 3, 4}, {3, 2, 1}, fill_batches, 600},
+    {"K 5", {5, 5, 5}, {1, 1, 1}, fill_batches, 400},
+    {"K 7, 343 offsets", {7, 7, 7}, {1, 1, 1}, fill_cube, 300},
+    {"K 1x1x343", {1, 1, 343}, {1, 1, 1}, fill_plane, 200},
+    {"K 33 deep", {3, 1, 33}, {1, 1, 2}, fill_plane, 300},
+    {"K 3, batches", {3, 3, 3}, {1, 1, 1}, fill_batches, 900},
+    {"K 3, sparse", {3, 3, 3}, {1, 1, 1}, fill_sparse, 1500},
+    {"K 3, dilation 5", {3, 3, 3}, {5, 5, 5}, fill_cube, 600},
+    {"K 3, a plane", {3, 3, 3}, {1, 1, 1}, fill_plane, 2500},
+    {"K 3, far apart", {3, 3, 3}, {1, 1, 1}, fill_far, 3000},
+    {"K 5, far apart, dilated", {5, 5, 5}, {2, 2, 2}, fill_far, 500},
+    {"K 3, an outlier", {3, 3, 3}, {1, 1, 1}, fill_outlier, 2600},
+    {"K 3, faces", {3, 3, 3}, {1, 1, 1}, fill_faces, 600},
+    {"K 2, faces", {2, 2, 2}, {1, 1, 1}, fill_faces, 600},
+    {"K 5, faces", {5, 5, 5}, {3, 3, 3}, fill_faces, 600},
+    {"K 7, faces", {7, 7, 7}, {1, 1, 1}, fill_faces, 600},
+    {"K 3, corners of the world", {3, 3, 1}, {1, 1, 1}, fill_corners, 8},
+    {"K 3, no voxel", {3, 3, 3}, {1, 1, 1}, fill_cube, 0},
+    {"K 3, one voxel", {3, 3, 3}, {1, 1, 1}, fill_cube, 1},
+    {"K 3, two voxels", {3, 3, 3}, {1, 1, 1}, fill_cube, 2},
+};
+
+enum { CASES = sizeof cases / sizeof *cases };
+
+static spc_conv conv_of(const scene_case *c)
+{
+    spc_conv conv = SPC_CONV_INIT;
+
+    conv.cin = conv.cout = 16;
+    memcpy(conv.kernel, c->kernel, sizeof conv.kernel);
+    memcpy(conv.dilation, c->dilation, sizeof conv.dilation);
+    return conv;
+}
+
+static points make_points(const scene_case *c, uint64_t seed)
+{
+    points p = {calloc((size_t)c->rows + 8, 16), 0};
+
+    ck_assert_ptr_nonnull(p.at);
+    c->fill(&p, c->rows, seed);
+    return p;
+}
+
+static spc_scene *make_scene(const points *p)
+{
+    spc_scene *scene;
+    spc_error error;
+    spc_status status =
+        spc_scene_create(&scene, p->at[0], p->rows, "test", &error);
+
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return scene;
+}
+
+static spc_ctx *open_ctx(const char *device)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error;
+    spc_ctx *ctx;
+
+    options.device = device;
+    options.database = "";
+    spc_status status = spc_ctx_create(&ctx, &options, &error);
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return ctx;
+}
+
+static const char *device_at(int i)
+{
+    return only_device ? only_device : devices[i % DEVICES];
+}
+
+/* ---- reading a map back
+ * ------------------------------------------------------ */
+
+static void *fetch(spc_ctx *ctx, const void *from, size_t count)
+{
+    void *to = malloc(4 * count + 4);
+
+    ck_assert_ptr_nonnull(to);
+    assert_ok(ctx, spc_copy_to_host(ctx, to, from, 4 * count));
+    return to;
+}
+
+/* The index against the oracle's. Returns it, [offsets][rows]. */
+static int32_t *check_index(spc_ctx *ctx, const spc_map *map,
+                            const spc_conv *conv, const spc_scene *scene)
+{
+    int64_t rows = spc_scene_rows(scene);
+    size_t entries = (size_t)(map->offsets * rows);
+    int32_t *got = malloc(4 * entries + 4), *want = malloc(4 * entries + 4);
+    int64_t pairs = 0;
+    spc_error error;
+
+    assert_ok(ctx, spc_map_download(map, got));
+    spc_status status = spc_oracle_map(want, conv, scene, 2, &error);
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    for (size_t i = 0; i < entries; i++) {
+        ck_assert_msg(got[i] == want[i], "offset %d of row %d: %d, not %d",
+                      (int)(i / (size_t)rows), (int)(i % (size_t)rows), got[i],
+                      want[i]);
+        pairs += want[i] >= 0;
+    }
+    ck_assert_int_eq(spc_map_pairs(map), pairs);
+    ck_assert_int_eq(spc_map_rows(map), rows);
+    free(want);
+    return got;
+}
+
+/* Row order, masks and index of a view are one permutation of the plain map. */
+static void check_rows(const spc_map_view *v, const int *order,
+                       const int *index, const unsigned *mask,
+                       const int32_t *plain)
+{
+    char *seen = calloc((size_t)v->rows + 1, 1);
+    size_t padded = (size_t)v->rows_padded, rows = (size_t)v->rows;
+
+    for (size_t p = 0; p < padded; p++) {
+        int row = order[p];
+        ck_assert(p < rows ? row >= 0 && row < v->rows : row == -1);
+        if (row >= 0)
+            ck_assert_msg(!seen[row]++, "row %d twice", row);
+        for (size_t k = 0; k < (size_t)v->offsets; k++) {
+            int want = row < 0 ? -1 : plain[k * rows + (size_t)row];
+            bool bit = mask[k / 32 * padded + p] >> k % 32 & 1u;
+            ck_assert_int_eq(index[k * padded + p], want);
+            ck_assert_int_eq(bit, want >= 0);
+        }
+    }
+    free(seen);
+}
+
+static unsigned tile_word(const spc_map_view *v, const unsigned *mask, int tile,
+                          int word)
+{
+    unsigned all = 0;
+
+    for (int i = 0; i < v->tile_rows; i++) {
+        int p = tile * v->tile_rows + i;
+        if (p < v->rows_padded)
+            all |= mask[(size_t)word * (size_t)v->rows_padded + (size_t)p];
+    }
+    return all;
+}
+
+/* Tiles by falling cost, equal ones in their order, with their masks. */
+static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
+                        const unsigned *mask)
+{
+    size_t words = (size_t)(v->tiles * v->mask_words);
+    int *order = fetch(ctx, v->tile_order, (size_t)v->tiles);
+    unsigned *tile_mask = fetch(ctx, v->tile_mask, words);
+    int last_cost = v->offsets, last_tile = -1;
+    bool fine = v->offsets < 256; /* past that, cost is sorted roughly */
+
+    ck_assert_int_eq(v->tiles, (v->rows + v->tile_rows - 1) / v->tile_rows);
+    for (int t = 0; t < v->tiles; t++) {
+        int cost = 0;
+        ck_assert(order[t] >= 0 && order[t] < v->tiles);
+        for (int w = 0; w < v->mask_words; w++) {
+            unsigned want = tile_word(v, mask, order[t], w);
+            ck_assert_uint_eq(tile_mask[w * v->tiles + t], want);
+            cost += __builtin_popcount(want);
+        }
+        ck_assert_int_le(cost, last_cost + (fine ? 0 : 1));
+        if (cost == last_cost && fine)
+            ck_assert_int_gt(order[t], last_tile);
+        last_cost = cost;
+        last_tile = order[t];
+    }
+    free(order);
+    free(tile_mask);
+}
+
+/* Returns the row order, [rows_padded]. */
+static int *check_view(spc_ctx *ctx, const spc_map *map, const char *name,
+                       int tile_rows, const int32_t *plain)
+{
+    spc_map_view v;
+
+    ck_assert(spc__map_view(&v, map, name, tile_rows));
+    size_t padded = (size_t)v.rows_padded;
+    int *order = fetch(ctx, v.order, padded);
+    int *index = fetch(ctx, v.index, padded * (size_t)v.offsets);
+    unsigned *mask = fetch(ctx, v.mask, padded * (size_t)v.mask_words);
+
+    ck_assert_int_eq(v.rows_padded % SPC_ROW_PAD, 0);
+    check_rows(&v, order, index, mask, plain);
+    if (tile_rows)
+        check_tiles(ctx, &v, mask);
+    free(index);
+    free(mask);
+    return order;
+}
+
+static void check_layouts(spc_ctx *ctx, spc_map *map, const int32_t *plain)
+{
+    static const struct {
+        const char *order;
+        int tile_rows;
+    } views[] = {{"none", 0},  {"none", 16},  {"gray", 32},
+                 {"gray", 64}, {"gray", 192}, {"none", 256}};
+
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        assert_ok(ctx, spc__map_prepare(map, views[i].order, views[i].tile_rows,
+                                        NULL));
+        assert_ok(ctx, spc_synchronize(ctx));
+        free(check_view(ctx, map, views[i].order, views[i].tile_rows, plain));
+    }
+}
+
+/* The order by mask digest is the same on every device. */
+static void check_same_order(spc_ctx *ctx, const spc_map *map,
+                             const spc_conv *conv, const spc_scene *scene,
+                             const int32_t *plain)
+{
+    spc_ctx *cpu = open_ctx("cpu");
+    spc_map *other;
+
+    assert_ok(cpu, spc_map_create_from_scene(&other, cpu, conv, scene));
+    assert_ok(cpu, spc__map_prepare(other, "gray", 0, NULL));
+    int *want = check_view(cpu, other, "gray", 0, plain);
+    int *got = check_view(ctx, map, "gray", 0, plain);
+    for (int64_t p = 0; p < spc_map_rows(map); p++)
+        ck_assert_int_eq(got[p], want[p]);
+    free(got);
+    free(want);
+    spc_map_free(other);
+    spc_ctx_free(cpu);
+}
+
+/* ---- tests
+ * --------------------------------------------------------------------- */
+
+START_TEST(map_and_layouts_agree_with_the_oracle)
+{
+    const scene_case *c = &cases[_i / DEVICES];
+    spc_conv conv = conv_of(c);
+    points p = make_points(c, 11);
+    spc_scene *scene = make_scene(&p);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+    spc_map *map;
+
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    int32_t *plain = check_index(ctx, map, &conv, scene);
+    check_layouts(ctx, map, plain);
+    check_same_order(ctx, map, &conv, scene, plain);
+    free(plain);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    spc_scene_free(scene);
+    free(p.at);
+}
+END_TEST
+
+/* A rebuild leaves nothing behind: other rows, fewer rows, the same again. */
+START_TEST(rebuilt_maps_equal_new_ones)
+{
+    static const int chosen[] = {0, 6, 10, 16};
+    scene_case c = cases[chosen[_i / DEVICES]];
+    spc_conv conv = conv_of(&c);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+    points first = make_points(&c, 1);
+    spc_scene *scene = make_scene(&first);
+    spc_map *map;
+
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    assert_ok(ctx, spc__map_prepare(map, "gray", 64, NULL));
+    assert_ok(ctx, spc__map_prepare(map, "gray", 16, NULL));
+    assert_ok(ctx, spc__map_prepare(map, "none", 32, NULL));
+    spc_scene_free(scene);
+    for (int round = 0; round < 3; round++) {
+        points p = {first.at, first.rows - round * (first.rows / 3)};
+        void *coords;
+        shuffle(&p, (uint64_t)round);
+        scene = make_scene(&p);
+        assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+        assert_ok(ctx,
+                  spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+        assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, false, NULL));
+        assert_ok(ctx, spc__map_check(map, NULL));
+        int32_t *plain = check_index(ctx, map, &conv, scene);
+        free(check_view(ctx, map, "gray", 64, plain));
+        free(check_view(ctx, map, "gray", 16, plain));
+        free(check_view(ctx, map, "none", 32, plain));
+        assert_ok(ctx, spc__map_relayout(map, "gray", 16, NULL));
+        assert_ok(ctx, spc_synchronize(ctx));
+        free(check_view(ctx, map, "gray", 16, plain));
+        check_same_order(ctx, map, &conv, scene, plain);
+        free(plain);
+        spc_dealloc(ctx, coords);
+        spc_scene_free(scene);
+    }
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    free(first.at);
+}
+END_TEST
+
+START_TEST(coordinates_on_the_device_give_the_same_map)
+{
+    spc_conv conv = conv_of(&cases[0]);
+    points p = make_points(&cases[0], 5);
+    spc_scene *scene = make_scene(&p);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+    spc_map *map;
+    void *coords;
+
+    assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_map_create(&map, ctx, &conv, coords, p.rows, NULL));
+    free(check_index(ctx, map, &conv, scene));
+    ck_assert_ptr_null(spc__map_coords(map));
+    spc_map_free(map);
+    spc_dealloc(ctx, coords);
+    spc_ctx_free(ctx);
+    spc_scene_free(scene);
+    free(p.at);
+}
+END_TEST
+
+static void expect_failure(spc_ctx *ctx, const spc_conv *conv, const points *p,
+                           spc_status want, const char *words)
+{
+    spc_scene *scene = make_scene(p);
+    spc_map *map = (spc_map *)ctx; /* anything but NULL */
+
+    ck_assert_int_eq(spc_map_create_from_scene(&map, ctx, conv, scene), want);
+    ck_assert_ptr_null(map);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), words), "\"%s\" lacks \"%s\"",
+                  spc_ctx_error(ctx), words);
+    spc_scene_free(scene);
+}
+
+START_TEST(duplicates_are_reported_with_their_rows)
+{
+    /* Crowded (the outlier's scene) and not; the pair whose second row comes
+     * first is named. */
+    scene_case c = cases[_i / DEVICES ? 16 : 10];
+    spc_conv conv = conv_of(&c);
+    points p = make_points(&c, 3);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+
+    memcpy(p.at[300], p.at[100], 16);
+    memcpy(p.at[p.rows - 1], p.at[7], 16);
+    expect_failure(ctx, &conv, &p, SPC_EDUPLICATE,
+                   "rows 100 and 300 have the same coordinate");
+    spc_ctx_free(ctx);
+    free(p.at);
+}
+END_TEST
+
+START_TEST(many_equal_rows_are_one_error)
+{
+    points p = {calloc(1500, 16), 1500};
+    spc_conv conv = conv_of(&cases[0]);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+
+    expect_failure(ctx, &conv, &p, SPC_EDUPLICATE, "rows 0 and 1 have");
+    spc_ctx_free(ctx);
+    free(p.at);
+}
+END_TEST
+
+START_TEST(an_extent_beyond_64_bits_names_the_axis)
+{
+    points p = make_points(&cases[0], 3);
+    spc_conv conv = conv_of(&cases[0]);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+
+    p.at[0][1] = 100000000;
+    p.at[1][2] = INT32_MAX;
+    p.at[2][2] = INT32_MIN;
+    p.at[3][3] = 100000;
+    expect_failure(ctx, &conv, &p, SPC_ERANGE, "64-bit key: y, from");
+    spc_ctx_free(ctx);
+    free(p.at);
+}
+END_TEST
+
+START_TEST(a_rebuild_outside_the_key_layout_is_reported)
+{
+    points p = make_points(&cases[0], 3);
+    spc_conv conv = conv_of(&cases[0]);
+    spc_scene *scene = make_scene(&p);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+    spc_map *map;
+    void *coords;
+
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    p.at[9][2] = 5000;
+    p.at[4][3] = -10; /* the lowest z is -9: just inside the guard band */
+    p.at[200][0] = INT32_MIN;
+    assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, true, NULL));
+    ck_assert_int_eq(spc__map_check(map, NULL), SPC_ERANGE);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), "row 4: its z"), "%s",
+                  spc_ctx_error(ctx));
+    ck_assert_int_eq(spc__map_rebuild(map, coords, p.rows + 1, true, NULL),
+                     SPC_ECAPACITY);
+    spc_map_free(map);
+    spc_dealloc(ctx, coords);
+    spc_ctx_free(ctx);
+    spc_scene_free(scene);
+    free(p.at);
+}
+END_TEST
+
+START_TEST(impossible_requests_are_refused)
+{
+    spc_conv conv = conv_of(&cases[0]);
+    spc_ctx *ctx = open_ctx(device_at(_i));
+    points p = make_points(&cases[0], 3);
+    spc_scene *scene = make_scene(&p);
+    spc_map *map;
+    spc_map_view view;
+    int32_t coords[4] = {0};
+
+    ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, -1, NULL),
+                     SPC_EINVAL);
+    ck_assert_int_eq(spc_map_create(&map, ctx, &conv, NULL, 5, NULL),
+                     SPC_EINVAL);
+    ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 100000000, NULL),
+                     SPC_EINVAL);
+    conv.kernel[1] = 0;
+    ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 1, NULL),
+                     SPC_EINVAL);
+    conv.kernel[1] = 200;
+    ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 1, NULL),
+                     SPC_EINVAL);
+    ck_assert_ptr_null(map);
+    conv.kernel[1] = 3;
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    ck_assert_int_eq(spc__map_prepare(map, "hilbert", 0, NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc__map_prepare(map, "gray", 100, NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc__map_prepare(map, "gray", -16, NULL), SPC_EINVAL);
+    ck_assert(!spc__map_view(&view, map, "none", 64));
+    ck_assert_int_eq(spc__map_relayout(map, "none", 64, NULL), SPC_ESTATE);
+    spc_map_free(map);
+    spc_map_free(NULL);
+    spc_ctx_free(ctx);
+    spc_scene_free(scene);
+    free(p.at);
+}
+END_TEST
+
+/* Every fitting pair of axes: bits are counted with the guard bands. */
+START_TEST(key_layouts_leave_guard_bands_on_both_sides)
+{
+    static const struct {
+        int32_t high[4];
+        int bits[4];
+    } table[] = {
+        {{0, 0, 0, 0}, {0, 3, 2, 0}},
+        {{1, 2, 0, 7}, {1, 3, 2, 3}},
+        {{3, 3, 1, 8}, {2, 3, 2, 4}},
+        {{4, 4, 2, 0}, {3, 4, 3, 0}},
+    };
+    spc_conv conv =
+        conv_of(&(scene_case){.kernel = {3, 2, 1}, .dilation = {2, 2, 9}});
+    int32_t low[4] = {0};
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        spc__key_layout key;
+        ck_assert_int_eq(
+            spc__key_layout_choose(&key, &conv, low, table[i].high, NULL),
+            SPC_OK);
+        for (int a = 0; a < 4; a++)
+            ck_assert_int_eq(key.bits[a], table[i].bits[a]);
+        ck_assert_int_eq(key.before[1], 2);
+        ck_assert_int_eq(key.before[2], 0);
+        ck_assert_uint_ge(key.last[1], (uint32_t)table[i].high[1]);
+        ck_assert_uint_lt(key.last[1] + 4, 1u << key.bits[1]);
+    }
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    Suite *suite = suite_create("map");
+    TCase *agree = tcase_create("agreement"), *other = tcase_create("other");
+
+    only_device = argc > 1 ? argv[1] : NULL;
+    /* With a device of its own each second turn would only repeat. */
+    tcase_set_timeout(agree, 300);
+    tcase_add_loop_test(agree, map_and_layouts_agree_with_the_oracle, 0,
+                        CASES * DEVICES);
+    tcase_add_loop_test(agree, rebuilt_maps_equal_new_ones, 0, 4 * DEVICES);
+    tcase_set_timeout(other, 300);
+    tcase_add_loop_test(other, coordinates_on_the_device_give_the_same_map, 0,
+                        DEVICES);
+    tcase_add_loop_test(other, duplicates_are_reported_with_their_rows, 0,
+                        2 * DEVICES);
+    tcase_add_loop_test(other, many_equal_rows_are_one_error, 0, DEVICES);
+    tcase_add_loop_test(other, an_extent_beyond_64_bits_names_the_axis, 0,
+                        DEVICES);
+    tcase_add_loop_test(other, a_rebuild_outside_the_key_layout_is_reported, 0,
+                        DEVICES);
+    tcase_add_loop_test(other, impossible_requests_are_refused, 0, DEVICES);
+    tcase_add_test(other, key_layouts_leave_guard_bands_on_both_sides);
+    suite_add_tcase(suite, agree);
+    suite_add_tcase(suite, other);
+    SRunner *runner = srunner_create(suite);
+    if (only_device) /* a GPU's driver does not survive fork() */
+        srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
