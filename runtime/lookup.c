@@ -183,6 +183,9 @@ static int by_preference(const void *a, const void *b)
     const fallback *first = a, *second = b;
     if (first->preference != second->preference)
         return first->preference > second->preference ? -1 : 1;
+    /* Who has more to vary was written for speed. */
+    if (first->config.count != second->config.count)
+        return first->config.count > second->config.count ? -1 : 1;
     return strcmp(spc__template_name(first->tpl),
                   spc__template_name(second->tpl));
 }
@@ -205,7 +208,8 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
         return status;
     if (look->deterministic && spc__attrs_number(&launch, "atomics", 0) != 0)
         return spc__fail(error, SPC_EUNSUPPORTED,
-                         "its sums depend on the order of arrival");
+                         "the sums of '%s' depend on the order of arrival",
+                         spc__template_name(tpl));
     out->preference = spc__attrs_number(&launch, "preference", 0);
     return SPC_OK;
 }
@@ -226,8 +230,8 @@ static int collect(fallback *out, lookup *look, spc__library *library,
         if (question(&out[count], look, tpl, &error) == SPC_OK)
             count++;
         else
-            spc__buf_printf(why, "%s'%s': %s", why->length > 0 ? "; " : "",
-                            spc__template_name(tpl), error.text);
+            spc__buf_printf(why, "%s%s", why->length > 0 ? "; " : "",
+                            error.text);
     }
     qsort(out, (size_t)count, sizeof(out[0]), by_preference);
     return count;

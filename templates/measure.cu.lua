@@ -106,7 +106,7 @@ SPC_KERNEL(spc_rate_$(kind), spc_measure_args, 128, 1)
     spc_u64 b = spc_wgmma_descriptor(shared, 128, 256);
     for (int pass = 0; pass < args->repeat; pass++) {
         spc_wgmma_fence();
-%   for i = 1, 16 do
+%   for i = 1, 4 do
         spc_wgmma_256_$(kind)(d, a, b, 1);
 %   end
         spc_wgmma_commit();
@@ -118,7 +118,7 @@ SPC_KERNEL(spc_rate_$(kind), spc_measure_args, 128, 1)
         ((float *)args->to)[0] = sum;
     if (spc_thread() == 0)
         args->work[spc_block_x()] =
-            (long long)args->repeat * $(16 * 2 * 64 * 256 * k);
+            (long long)args->repeat * $(4 * 2 * 64 * 256 * k);
 }
 % elseif kind == "f16" or mma_tf32 then
 /* Eight independent products a warp hide the latency of each. */

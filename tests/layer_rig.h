@@ -1,0 +1,107 @@
+/*
+ * layer_rig.h - for tests: one layer from its text to its checked result.
+ */
+#ifndef LAYER_RIG_H
+#define LAYER_RIG_H
+
+#include "sample.h"
+#include <check.h>
+#include <string.h>
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+#define assert_ok(call, text)                                                  \
+    do {                                                                       \
+        spc_status status_ = (call);                                           \
+        ck_assert_msg(status_ == SPC_OK, "%s: %s", #call, (text));             \
+    } while (0)
+
+#define assert_says(text, wanted)                                              \
+    ck_assert_msg(strstr((text), (wanted)) != NULL, "'%s' does not say '%s'",  \
+                  (text), (wanted))
+
+/* Everything that running one layer needs. */
+typedef struct rig {
+    spc_ctx *ctx;
+    spc_conv conv;
+    spc_scene *scene;
+    spc_map *map;
+    spc_plan *plan;
+    spc__sample sample;
+    spc_buffers buffers;
+    void *packed, *workspace;
+} rig;
+
+static inline spc_ctx *open_ctx(const char *device, const char *database,
+                                const char *template_dir)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error = {0};
+    spc_ctx *ctx = NULL;
+
+    options.device = device;
+    options.database = database;
+    options.template_dir = template_dir;
+    options.threads = 2;
+    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
+    return ctx;
+}
+
+/* Layer and scene in words; no plan yet. Takes the context over. */
+static inline void rig_open(rig *r, spc_ctx *ctx, const char *layer,
+                            const char *scene)
+{
+    spc_error error = {0};
+
+    memset(r, 0, sizeof(*r));
+    r->ctx = ctx;
+    assert_ok(spc_conv_parse(&r->conv, layer, &error), error.text);
+    assert_ok(spc_scene_load(&r->scene, scene, &error), error.text);
+    assert_ok(spc_map_create_from_scene(&r->map, ctx, &r->conv, r->scene),
+              spc_ctx_error(ctx));
+}
+
+/* What executing needs, for the plan that is there. */
+static inline void rig_prepare(rig *r, spc_weights_layout layout)
+{
+    spc_ctx *ctx = r->ctx;
+
+    assert_ok(spc__sample_init(&r->sample, ctx, &r->conv, r->scene, 7),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&r->workspace, ctx,
+                        spc_plan_workspace_bytes(r->plan, r->map)),
+              spc_ctx_error(ctx));
+    if (layout == SPC_KRSC)
+        assert_ok(spc_plan_pack_weights(r->plan, r->packed,
+                                        r->sample.device_weights, layout, NULL),
+                  spc_ctx_error(ctx));
+    r->buffers = (spc_buffers){r->sample.device_in, r->sample.device_out,
+                               r->packed, r->sample.device_bias, r->workspace};
+}
+
+static inline void rig_check(rig *r)
+{
+    double error = 0;
+
+    assert_ok(spc__sample_poison(&r->sample, r->ctx), spc_ctx_error(r->ctx));
+    assert_ok(spc_plan_execute(r->plan, r->map, &r->buffers, NULL),
+              spc_ctx_error(r->ctx));
+    assert_ok(spc_synchronize(r->ctx), spc_ctx_error(r->ctx));
+    assert_ok(spc__sample_compare(&error, &r->sample, r->ctx),
+              spc_ctx_error(r->ctx));
+}
+
+static inline void rig_close(rig *r)
+{
+    spc__sample_release(&r->sample, r->ctx);
+    spc_dealloc(r->ctx, r->packed);
+    spc_dealloc(r->ctx, r->workspace);
+    spc_plan_free(r->plan);
+    spc_map_free(r->map);
+    spc_scene_free(r->scene);
+    spc_ctx_free(r->ctx);
+}
+
+#endif

@@ -1,0 +1,559 @@
+/* test_lookup.c - which record serves a layer, and what is said about it. */
+#include "layer_rig.h"
+
+#include "builtin.h"
+#include "error.h"
+#include "file.h"
+#include "plan.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static spc_error error;
+static char folder[300], database[400], templates[300];
+
+static void write_file(const char *directory, const char *name,
+                       const char *text)
+{
+    char path[600];
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    assert_ok(spc__file_write(path, text, strlen(text), &error), error.text);
+}
+
+/* A folder with the template "probe" and the header that it includes;
+ * `extra` is added to the template's text. */
+static void write_templates(const char *extra)
+{
+    spc__buf text = SPC__BUF_INIT;
+
+    assert_ok(spc__file_read(&text,
+                             SPC_TEST_DATA "/templates/lookup/probe.c.lua",
+                             1 << 20, &error),
+              error.text);
+    spc__buf_puts(&text, extra);
+    write_file(templates, "probe.c.lua", spc__buf_text(&text));
+    for (int i = 0; i < spc__builtin_count; i++)
+        if (strcmp(spc__builtin_files[i].name, "spc_abi.h") == 0)
+            write_file(templates, "spc_abi.h", spc__builtin_files[i].text);
+    spc__buf_release(&text);
+}
+
+static void make_folder(char *out, size_t bytes)
+{
+    spc__buf path = SPC__BUF_INIT;
+    assert_ok(spc__temp_dir_create(&path, &error), error.text);
+    snprintf(out, bytes, "%s", spc__buf_text(&path));
+    spc__buf_release(&path);
+}
+
+static void set_up(void)
+{
+    make_folder(folder, sizeof(folder));
+    make_folder(templates, sizeof(templates));
+    snprintf(database, sizeof(database), "%s/own.db", folder);
+    write_templates("");
+}
+
+static void tear_down(void)
+{
+    spc__temp_dir_remove(folder);
+    spc__temp_dir_remove(templates);
+}
+
+/* ---- records
+ * ----------------------------------------------------------------- */
+
+/* A choice as a tuner would have stored it, without its code. */
+typedef struct record {
+    const char *layer;
+    double octaves; /* rows, from those of the scene asked about */
+    const char *template_name;
+    const char *config;
+    bool stale; /* of an older version of its template */
+} record;
+
+static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
+{
+    spc__problem_key key;
+    spc__provenance provenance;
+    spc__trial trial;
+    spc_conv conv;
+
+    memset(&trial, 0, sizeof(trial));
+    assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
+    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_density(map));
+    key.log2_rows += from->octaves;
+    spc__ctx_provenance(&provenance, ctx);
+    snprintf(trial.template_name, sizeof(trial.template_name), "%s",
+             from->template_name);
+    if (from->stale ||
+        !spc__ctx_template_hash(trial.template_hash, ctx, from->template_name))
+        memset(trial.template_hash, 'e', sizeof(trial.template_hash) - 1);
+    assert_ok(spc__attrs_parse(&trial.config, from->config, &error),
+              error.text);
+    trial.median_us = 12.5;
+    trial.samples = 9;
+    trial.verified = true;
+    assert_ok(
+        spc__cache_put_trial(ctx->cache, &key, &trial, &provenance, &error),
+        error.text);
+    assert_ok(spc__cache_put_choice(ctx->cache, &key, &trial, "for a test",
+                                    &provenance, &error),
+              error.text);
+}
+
+/* ---- the order
+ * ------------------------------------------------------------------- */
+
+#define LAYER "subm,cin=8,cout=8,dtype=f32"
+
+static const struct lookup_case {
+    const char *layer;
+    record records[3];
+    unsigned flags;
+    spc_origin origin;
+    const char *config, *says;
+} cases[] = {
+    {LAYER,
+     {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}},
+     0,
+     SPC_ORIGIN_EXACT,
+     "tile=32,order=gray,arrival=0",
+     "exactly this problem"},
+    {LAYER,
+     {{LAYER, 1, "probe", "tile=64,order=none,arrival=0", false},
+      {LAYER, 0, "probe", "tile=32,order=none,arrival=0", false}},
+     0,
+     SPC_ORIGIN_EXACT,
+     "tile=32,order=none,arrival=0",
+     "12.5 us"},
+    {LAYER,
+     {{LAYER, 0.6, "probe", "tile=32,order=none,arrival=0", false}},
+     0,
+     SPC_ORIGIN_BUCKET,
+     "tile=32,order=none,arrival=0",
+     "similar scene"},
+    {LAYER,
+     {{LAYER, 6, "probe", "tile=32,order=none,arrival=0", false}},
+     0,
+     SPC_ORIGIN_NEAREST,
+     "tile=32,order=none,arrival=0",
+     "nearest measured problem"},
+    {LAYER,
+     {{"subm,cin=32,cout=16,dtype=f32", 0, "probe",
+       "tile=64,order=gray,arrival=0", false}},
+     0,
+     SPC_ORIGIN_NEAREST,
+     "tile=64,order=gray,arrival=0",
+     "subm,cin=32,cout=16"},
+    /* The nearest one's tile is too wide here; the next one's is not. */
+    {"subm,cin=4,cout=8,dtype=f32",
+     {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
+      {"subm,cin=16,cout=8,dtype=f32", 0, "probe",
+       "tile=32,order=gray,arrival=0", false}},
+     0,
+     SPC_ORIGIN_NEAREST,
+     "tile=32,order=gray,arrival=0",
+     "subm,cin=16,cout=8"},
+    {"subm,cin=4,cout=8,dtype=f32",
+     {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "wide tiles need eight channels"},
+    /* Another kernel is another problem altogether. */
+    {LAYER,
+     {{"subm,cin=8,cout=8,k=5,dtype=f32", 0, "probe",
+       "tile=32,order=gray,arrival=0", false}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "no record near"},
+    /* An older template's record is a hint: its configuration, compiled anew.
+     */
+    {LAYER,
+     {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", true}},
+     0,
+     SPC_ORIGIN_EXACT,
+     "tile=32,order=gray,arrival=0",
+     "exactly"},
+    {LAYER,
+     {{LAYER, 0, "probe", "tile=48,order=gray,arrival=0", true}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "tile"},
+    {LAYER,
+     {{LAYER, 0, "gone", "tile=32", false}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "no longer there"},
+    {LAYER,
+     {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}},
+     SPC_PLAN_ESTIMATE,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "estimate"},
+    {LAYER ",deterministic=1",
+     {{LAYER ",deterministic=1", 0, "probe", "tile=32,order=gray,arrival=1",
+       false}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "order of arrival"},
+    {LAYER,
+     {{NULL, 0, NULL, NULL, false}},
+     0,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "no record"},
+};
+
+static void expect_stats(spc_stats stats, spc_origin origin)
+{
+    ck_assert_int_eq(stats.lookups, 1);
+    ck_assert_int_eq(stats.hits, origin == SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(stats.near_hits, origin == SPC_ORIGIN_BUCKET ||
+                                          origin == SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(stats.misses, origin == SPC_ORIGIN_DEFAULT);
+}
+
+START_TEST(the_record_that_serves_is_the_documented_one)
+{
+    const struct lookup_case *c = &cases[_i];
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, templates), c->layer,
+             "gen:uniform,n=300,extent=9");
+    for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
+        put_record(r.ctx, r.map, &c->records[i]);
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, c->flags),
+              spc_ctx_error(r.ctx));
+    ck_assert_msg(spc_plan_origin(r.plan) == c->origin, "%s",
+                  spc_plan_reason(r.plan));
+    ck_assert_str_eq(spc_plan_template(r.plan), "probe");
+    ck_assert_str_eq(spc_plan_config(r.plan), c->config);
+    assert_says(spc_plan_reason(r.plan), c->says);
+    expect_stats(spc_ctx_stats(r.ctx), c->origin);
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", "", templates), "subm,cin=8,cout=8,dtype=f16",
+             "gen:uniform,n=30");
+    ck_assert_int_eq(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+                     SPC_EUNSUPPORTED);
+    assert_says(spc_ctx_error(r.ctx), "f32 only");
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- code from the database
+ * --------------------------------------------------------- */
+
+/* Makes the plan once with leave to compile, in a context of its own. */
+static void compile_once(const char *template_dir, const record *put)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, template_dir), LAYER,
+             "gen:uniform,n=300,extent=9");
+    if (put != NULL)
+        put_record(r.ctx, r.map, put);
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
+    rig_close(&r);
+}
+
+START_TEST(cached_only_never_compiles)
+{
+    static const record choice = {LAYER, 0, "probe",
+                                  "tile=32,order=gray,arrival=0", false};
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        SPC_ENOTFOUND);
+    ck_assert(r.plan == NULL);
+    assert_says(spc_ctx_error(r.ctx), "compiling was not permitted");
+    rig_close(&r);
+
+    compile_once(templates, &choice);
+    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 1);
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* Stores the choice with its code, as the tuner does. */
+static void choose_compiled(const char *template_name)
+{
+    spc__problem_key key;
+    spc__provenance provenance;
+    spc__trial trial;
+    spc__attrs problem;
+    spc__code code;
+    rig r;
+
+    memset(&trial, 0, sizeof(trial));
+    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
+    spc__conv_attrs(&problem, &r.conv);
+    assert_ok(spc__ctx_code(&code, r.ctx, template_name, &problem, NULL, 0),
+              spc_ctx_error(r.ctx));
+    spc__conv_key(&key, r.ctx, &r.conv, spc_map_rows(r.map),
+                  spc_map_density(r.map));
+    snprintf(trial.template_name, sizeof(trial.template_name), "%s",
+             template_name);
+    ck_assert(
+        spc__ctx_template_hash(trial.template_hash, r.ctx, template_name));
+    memcpy(trial.artefact, code.artefact, sizeof(trial.artefact));
+    trial.launch = code.launch;
+    spc__ctx_provenance(&provenance, r.ctx);
+    assert_ok(
+        spc__cache_put_trial(r.ctx->cache, &key, &trial, &provenance, &error),
+        error.text);
+    assert_ok(spc__cache_put_choice(r.ctx->cache, &key, &trial, "for a test",
+                                    &provenance, &error),
+              error.text);
+    rig_close(&r);
+}
+
+START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
+{
+    rig r;
+
+    choose_compiled("generic");
+    setenv("SPC_CC", "/nonexistent/cc", 1);
+    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).hits, 1);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
+    ck_assert(r.ctx->library == NULL);
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* As a deployment carries it: a read-only layer, and no database to write. */
+START_TEST(a_shipped_layer_serves_alone)
+{
+    const char *layers[] = {database};
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *ctx;
+    rig r;
+
+    choose_compiled("generic");
+    options.device = "cpu";
+    options.database = "";
+    options.layers = layers;
+    options.layer_count = 1;
+    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
+    rig_open(&r, ctx, LAYER, "gen:uniform,n=300,extent=9");
+    assert_ok(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(without_a_compiler_the_sentence_says_so)
+{
+    rig r;
+
+    setenv("SPC_CC", "/nonexistent/cc", 1);
+    rig_open(&r, open_ctx("cpu", "", templates), LAYER, "gen:uniform,n=30");
+    spc_status status = spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0);
+    ck_assert_int_eq(status, SPC_EUNSUPPORTED);
+    assert_says(spc_ctx_error(r.ctx), "/nonexistent/cc");
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        SPC_ENOTFOUND);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_changed_template_is_compiled_again)
+{
+    compile_once(templates, NULL);
+    write_templates("/* changed */\n");
+    compile_once(templates, NULL);
+}
+END_TEST
+
+START_TEST(one_context_loads_a_module_once)
+{
+    spc_plan *second;
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", "", templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    assert_ok(
+        spc_plan_create(&second, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).lookups, 2);
+    spc_plan_free(second);
+    rig_close(&r);
+}
+END_TEST
+
+/* The tuner unloads what lost; a plan with the same code keeps it. */
+START_TEST(unloading_spares_what_others_use)
+{
+    spc__code code, again;
+    spc__attrs problem;
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", "", templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    rig_prepare(&r, SPC_KRSC);
+    spc__conv_attrs(&problem, &r.conv);
+    assert_ok(spc__ctx_code(&code, r.ctx, "probe", &problem, NULL, 0),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc__ctx_load(&again, r.ctx, code.artefact, "", 0, &code.launch),
+              spc_ctx_error(r.ctx));
+    ck_assert_ptr_eq(again.module, code.module);
+    spc__ctx_unload(r.ctx, code.artefact);
+    spc__ctx_unload(r.ctx, "no such key");
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(the_hash_without_lua_is_the_hash_with_it)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    char hex[SPC__SHA256_HEX], again[SPC__SHA256_HEX];
+    spc__library *library;
+    spc_ctx *other = open_ctx("cpu", "", NULL);
+
+    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
+    for (int i = 0; i < spc__library_count(library); i++) {
+        const char *name = spc__template_name(spc__library_at(library, i));
+        ck_assert(spc__ctx_template_hash(hex, ctx, name));
+        ck_assert(spc__ctx_template_hash(again, other, name));
+        ck_assert_str_eq(hex, again);
+    }
+    ck_assert(other->library == NULL);
+    ck_assert(!spc__ctx_template_hash(hex, other, "no_such_template"));
+    spc_ctx_free(ctx);
+    spc_ctx_free(other);
+}
+END_TEST
+
+/* ---- listing
+ * ---------------------------------------------------------------------------
+ */
+
+typedef struct seen {
+    int rows, trials;
+    int64_t id;
+    char layer[200], choice[200];
+} seen;
+
+static spc_status see_row(const spc_db_row *row, void *payload)
+{
+    seen *all = payload;
+    all->rows++;
+    all->id = row->id;
+    snprintf(all->layer, sizeof(all->layer), "%s", row->layer);
+    snprintf(all->choice, sizeof(all->choice), "%s", row->choice);
+    return SPC_OK;
+}
+
+static void see_trial(const spc_trial *trial, void *payload)
+{
+    seen *all = payload;
+    all->trials++;
+    ck_assert_str_eq(trial->status, "ok");
+    ck_assert_double_eq(trial->median_us, 12.5);
+    ck_assert(trial->from_database && trial->verified);
+}
+
+START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
+{
+    static const record choice = {LAYER, 0, "probe",
+                                  "tile=32,order=gray,arrival=0", false};
+    seen all = {0};
+
+    compile_once(templates, &choice);
+    spc_ctx *ctx = open_ctx("cpu", database, templates);
+    assert_ok(spc_db_each(ctx, see_row, &all), spc_ctx_error(ctx));
+    ck_assert_int_eq(all.rows, 1);
+    ck_assert_str_eq(all.layer, "subm,cin=8,cout=8,k=3,dtype=f32");
+    ck_assert_str_eq(all.choice, "probe tile=32,order=gray,arrival=0");
+    assert_ok(spc_db_trials(ctx, all.id, see_trial, &all), spc_ctx_error(ctx));
+    ck_assert_int_eq(all.trials, 1);
+    ck_assert_int_eq(spc_db_trials(ctx, 999999, see_trial, &all),
+                     SPC_ENOTFOUND);
+    spc_ctx_free(ctx);
+    ctx = open_ctx("cpu", "", templates);
+    ck_assert_int_eq(spc_db_each(ctx, see_row, &all), SPC_ENOTFOUND);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- suite
+ * ---------------------------------------------------------------------------------
+ */
+
+int main(void)
+{
+    Suite *suite = suite_create("lookup");
+    TCase *order = tcase_create("the order"), *code = tcase_create("code");
+    SRunner *runner = srunner_create(suite);
+
+    tcase_add_checked_fixture(order, set_up, tear_down);
+    tcase_add_checked_fixture(code, set_up, tear_down);
+    tcase_set_timeout(order, 60);
+    tcase_set_timeout(code, 60);
+    tcase_add_loop_test(order, the_record_that_serves_is_the_documented_one, 0,
+                        LENGTH(cases));
+    tcase_add_test(
+        order, a_layer_that_no_template_takes_is_unsupported_with_the_reason);
+    tcase_add_test(code, cached_only_never_compiles);
+    tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
+    tcase_add_test(code, a_shipped_layer_serves_alone);
+    tcase_add_test(code, without_a_compiler_the_sentence_says_so);
+    tcase_add_test(code, a_changed_template_is_compiled_again);
+    tcase_add_test(code, one_context_loads_a_module_once);
+    tcase_add_test(code, unloading_spares_what_others_use);
+    tcase_add_test(code, the_hash_without_lua_is_the_hash_with_it);
+    tcase_add_test(code,
+                   the_listing_shows_what_was_measured_and_no_code_records);
+    suite_add_tcase(suite, order);
+    suite_add_tcase(suite, code);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
