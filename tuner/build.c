@@ -1,9 +1,9 @@
 /*
  * build.c - from candidates to compiled code.
  *
- * A batch is rendered one after the other (one Lua state), then what neither the
- * database nor an earlier candidate has is compiled on all cores. The resource
- * report decides before any launch.
+ * A batch is rendered one after the other (one Lua state), then what neither
+ * the database nor an earlier candidate has is compiled on all cores. The
+ * resource report decides before any launch.
  */
 #include "run.h"
 
@@ -25,7 +25,8 @@ static void fail_entry(spc__entry *entry, spc__trial_status status,
     entry->source = NULL;
 }
 
-/* ---- compilers -------------------------------------------------------------- */
+/* ---- compilers --------------------------------------------------------------
+ */
 
 static spc_status open_compiler(spc__run *run)
 {
@@ -57,16 +58,37 @@ static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
     return job;
 }
 
-/* ---- rendering -------------------------------------------------------------- */
+/* ---- rendering --------------------------------------------------------------
+ */
+
+/* What the code and its launch come to, without the comment at the head of the
+ * source, which names the configuration. */
+static void identify(spc__entry *entry)
+{
+    const char *body = strstr(entry->source, "*/");
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__buf launch = SPC__BUF_INIT;
+    spc__sha256 sha;
+
+    if (body == NULL)
+        body = entry->source;
+    spc__attrs_format(&launch, &entry->trial.launch);
+    spc__sha256_init(&sha);
+    spc__sha256_field(&sha, body, strlen(body));
+    spc__sha256_field(&sha, spc__buf_text(&launch), launch.length);
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(entry->identity, digest);
+    spc__buf_release(&launch);
+}
 
 /* SPC_ENOMEM only; a template's own failure is the candidate's. */
 static spc_status render(spc__run *run, spc__entry *entry)
 {
     spc__buf source = SPC__BUF_INIT;
     spc_error error = {0};
-    spc_status status = spc__template_render(
-        &source, entry->candidate->tpl, &run->problem, &run->target,
-        &entry->candidate->config, &error);
+    spc_status status =
+        spc__template_render(&source, entry->candidate->tpl, &run->problem,
+                             &run->target, &entry->candidate->config, &error);
 
     if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(run->error, 1);
@@ -76,23 +98,31 @@ static spc_status render(spc__run *run, spc__entry *entry)
     if (entry->source != NULL) {
         spc__compile_job job = job_of(run, entry);
         spc__artefact_key(entry->trial.artefact, run->compiler, &job);
+        identify(entry);
     }
     return status == SPC_ENOMEM ? status : SPC_OK;
 }
 
-/* An admitted candidate that came to the same code and the same launch. */
-static const spc__entry *find_twin(const spc__run *run,
-                                   const spc__entry *entry)
+/* The same code twice would only be compiled and measured twice. */
+static bool merge_twin(const spc__run *run, spc__entry *entry)
 {
+    char note[192];
+
+    if (entry->candidate->is_default)
+        return false;
     for (int i = 0; i < run->count; i++) {
         const spc__entry *other = &run->entries[i];
-        if (other != entry && other->reach != SPC__NEW &&
-            other->reach != SPC__FAILED &&
-            strcmp(other->trial.artefact, entry->trial.artefact) == 0 &&
-            spc__attrs_equal(&other->trial.launch, &entry->trial.launch))
-            return other;
+        if (other == entry || other->is_twin ||
+            strcmp(other->identity, entry->identity) != 0)
+            continue;
+        snprintf(note, sizeof(note),
+                 "the same code and launch as '%.32s %.120s'",
+                 other->trial.template_name, other->config);
+        entry->is_twin = true;
+        fail_entry(entry, SPC__TRIAL_CONSTRAINT, note);
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 static bool take_stored(spc__run *run, spc__entry *entry)
@@ -105,7 +135,8 @@ static bool take_stored(spc__run *run, spc__entry *entry)
                                    &entry->trial.resources, &error) == SPC_OK;
 }
 
-/* ---- what the report says ------------------------------------------------------ */
+/* ---- what the report says
+ * ------------------------------------------------------ */
 
 /* Registers are handed out by the warp, in units of 256. */
 static int64_t block_registers(int64_t registers, int64_t block)
@@ -161,7 +192,8 @@ static void judge(const spc__run *run, spc__entry *entry)
         fail_entry(entry, SPC__TRIAL_CONSTRAINT, why);
 }
 
-/* ---- compiling ---------------------------------------------------------------- */
+/* ---- compiling
+ * ---------------------------------------------------------------- */
 
 struct batch {
     spc__run *run;
@@ -220,7 +252,7 @@ static spc_status render_all(struct batch *batch)
         spc__entry *entry = batch->list[i];
         if ((status = render(run, entry)) != SPC_OK)
             return status;
-        if (entry->reach == SPC__FAILED)
+        if (entry->reach == SPC__FAILED || merge_twin(run, entry))
             continue;
         if (take_stored(run, entry)) {
             free(entry->source);
@@ -232,28 +264,6 @@ static spc_status render_all(struct batch *batch)
     }
     batch->count = kept;
     return SPC_OK;
-}
-
-/* The same code twice would only be measured twice. */
-static void merge_twins(spc__run *run, spc__entry **list, int count)
-{
-    char note[192];
-
-    for (int i = 0; i < count; i++) {
-        spc__entry *entry = list[i];
-        if (entry->reach != SPC__BUILT)
-            continue;
-        entry->reach = SPC__NEW; /* a twin is somebody else */
-        const spc__entry *twin = find_twin(run, entry);
-        entry->reach = SPC__BUILT;
-        if (twin == NULL || entry->candidate->is_default)
-            continue;
-        snprintf(note, sizeof(note), "the same code and launch as '%.32s %.120s'",
-                 twin->trial.template_name, twin->config);
-        free(entry->code);
-        entry->code = NULL;
-        fail_entry(entry, SPC__TRIAL_CONSTRAINT, note);
-    }
 }
 
 spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
@@ -276,7 +286,6 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
     run->builds += batch.count;
     spc__parallel_for(batch.count, run->ctx->threads, compile_one, &batch);
     run->build_s += (double)(spc__now_ns() - since) * 1e-9;
-    merge_twins(run, list, count);
     if (spc__run_cancelled(run))
         status = spc__run_interrupted(run);
 done:

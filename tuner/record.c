@@ -34,7 +34,8 @@ static bool leads(const spc__run *run, int s)
     return true;
 }
 
-/* ---- recalling ---------------------------------------------------------------- */
+/* ---- recalling
+ * ---------------------------------------------------------------- */
 
 static int compare(const char *name, const char *config,
                    const spc__entry *entry)
@@ -66,8 +67,8 @@ static spc__entry *entry_of(const spc__run *run, const spc__trial *trial)
     spc__buf config = SPC__BUF_INIT;
 
     spc__attrs_format(&config, &trial->config);
-    spc__entry *entry = spc__run_find(run, trial->template_name,
-                                      spc__buf_text(&config));
+    spc__entry *entry =
+        spc__run_find(run, trial->template_name, spc__buf_text(&config));
     spc__buf_release(&config);
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
@@ -145,7 +146,8 @@ spc_status spc__run_recall(spc__run *run)
     return status;
 }
 
-/* ---- recording ------------------------------------------------------------------ */
+/* ---- recording
+ * ------------------------------------------------------------------ */
 
 /* The figures of all scenes of one place, as one. */
 static void set_timing(spc__trial *trial, const spc__run *run,
@@ -162,8 +164,8 @@ static void set_timing(spc__trial *trial, const spc__run *run,
         logs += log(timing->median_us);
         cold += timing->cold_us > 0 ? log(timing->cold_us) : 0;
         relative = fmax(relative, timing->spread_us / timing->median_us);
-        samples = scenes == 0 || timing->count < samples ? timing->count
-                                                         : samples;
+        samples =
+            scenes == 0 || timing->count < samples ? timing->count : samples;
         scenes++;
     }
     trial->samples = samples;
@@ -175,8 +177,7 @@ static void set_timing(spc__trial *trial, const spc__run *run,
 
 static bool writable(const spc__run *run)
 {
-    return run->ctx->cache != NULL && run->options.target == NULL &&
-           !run->told;
+    return run->ctx->cache != NULL && run->options.target == NULL && !run->told;
 }
 
 void spc__run_record(spc__run *run, const spc__entry *entry)
@@ -223,9 +224,8 @@ void spc__run_record_code(spc__run *run, const spc__entry *entry)
     if (run->ctx->cache == NULL || run->told)
         return;
     if (spc__cache_put_artefact(run->ctx->cache, entry->trial.artefact, target,
-                                run->provenance.compiler,
-                                &entry->trial.launch, &entry->trial.resources,
-                                entry->code, entry->code_bytes, &error) !=
-        SPC_OK)
+                                run->provenance.compiler, &entry->trial.launch,
+                                &entry->trial.resources, entry->code,
+                                entry->code_bytes, &error) != SPC_OK)
         trouble(run, &error);
 }

@@ -36,7 +36,8 @@ struct spc__rig {
     void *host; /* as large as the largest output */
 };
 
-/* ---- building ------------------------------------------------------------------ */
+/* ---- building
+ * ------------------------------------------------------------------ */
 
 static spc_status upload(void **out, spc_ctx *ctx, const void *from,
                          size_t bytes)
@@ -61,11 +62,10 @@ static spc_status build_stage(spc__rig *rig, int s)
     to->out_bytes = rows * (size_t)subject->conv.cout * element;
     if ((status = spc_scene_create(&copy, scene->coords, scene->rows, "",
                                    &rig->ctx->error)) != SPC_OK ||
-        (status = spc_map_create_from_scene(&to->map, rig->ctx,
-                                            &subject->conv, copy)) != SPC_OK ||
+        (status = spc_map_create_from_scene(&to->map, rig->ctx, &subject->conv,
+                                            copy)) != SPC_OK ||
         (status = upload(&to->in, rig->ctx, scene->in,
-                         rows * (size_t)subject->conv.cin * element)) !=
-            SPC_OK)
+                         rows * (size_t)subject->conv.cin * element)) != SPC_OK)
         goto done;
     status = spc_alloc(&to->out, rig->ctx, to->out_bytes + 1);
 done:
@@ -137,7 +137,8 @@ void spc__rig_free(spc__rig *rig)
     free(rig);
 }
 
-/* ---- slots ------------------------------------------------------------------------ */
+/* ---- slots
+ * ------------------------------------------------------------------------ */
 
 static bool reserve_slot(spc__rig *rig, int number)
 {
@@ -199,25 +200,25 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
     status = spc__plan_create_from(&to->plan, ctx, conv, &loaded,
-                                   code->template_name,
-                                   spc__buf_text(&config));
+                                   code->template_name, spc__buf_text(&config));
     spc__buf_release(&config);
     for (int s = 0; s < rig->subject->scene_count && status == SPC_OK; s++) {
         spc_map *map = rig->stages[s].map;
         if ((status = spc_map_prepare(map, to->plan, NULL)) == SPC_OK)
-            status = reserve_workspace(
-                rig, spc_plan_workspace_bytes(to->plan, map));
+            status =
+                reserve_workspace(rig, spc_plan_workspace_bytes(to->plan, map));
     }
     if (status == SPC_OK)
-        status = spc_alloc(&to->weights, ctx,
-                           spc_plan_weights_bytes(to->plan) + 1);
+        status =
+            spc_alloc(&to->weights, ctx, spc_plan_weights_bytes(to->plan) + 1);
     if (status == SPC_OK)
         status = spc_plan_pack_weights(to->plan, to->weights, rig->weights,
                                        SPC_KRSC, NULL);
     return status == SPC_OK ? spc_synchronize(ctx) : status;
 }
 
-/* ---- running ------------------------------------------------------------------------ */
+/* ---- running
+ * ------------------------------------------------------------------------ */
 
 /* Notes a failure, and whether the device survived it. */
 static void note_failure(spc__outcome *out, spc__rig *rig,
@@ -312,7 +313,7 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
     memset(out, 0, sizeof(*out));
     if (measure.samples > SPC__SAMPLES_MAX)
         measure.samples = SPC__SAMPLES_MAX;
-    if (rig->ops->measure(rig->ctx->device, &measure, out->samples,
-                          &out->count, &rig->ctx->error) != SPC_OK)
+    if (rig->ops->measure(rig->ctx->device, &measure, out->samples, &out->count,
+                          &rig->ctx->error) != SPC_OK)
         note_failure(out, rig, SPC__TRIAL_FAULT);
 }

@@ -23,8 +23,8 @@ typedef enum spc__reach {
 } spc__reach;
 
 typedef struct spc__timing { /* of one candidate on one scene */
-    double *all; /* samples of this run */
-    int count;   /* samples behind the median */
+    double *all;             /* samples of this run */
+    int count;               /* samples behind the median */
     int room;
     double median_us, spread_us, cold_us;
 } spc__timing;
@@ -35,8 +35,10 @@ typedef struct spc__entry { /* a candidate in this run */
     spc__reach reach;
     spc__trial trial; /* all that is known but the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;    /* from the database */
-    char *source;  /* rendered, until compiled */
+    bool known;        /* from the database */
+    bool is_twin;      /* another has the same code and launch */
+    char identity[65]; /* by which twins know each other; "" until rendered */
+    char *source;      /* rendered, until compiled */
     void *code;
     size_t code_bytes;
 } spc__entry;
@@ -58,16 +60,17 @@ typedef struct spc__run {
     spc__library *library;
     spc__attrs problem;
     spc__attrs target;
-    spc__compiler *compiler; /* opened with the first batch */
+    spc__compiler *compiler;     /* opened with the first batch */
     spc__compiler *own_compiler; /* for another target than the device's */
-    spc__compile_job job;    /* without source */
+    spc__compile_job job;        /* without source */
 
     spc__space *space;
-    spc__entry *entries; /* the admitted candidates, in the order of the space */
+    spc__entry
+        *entries; /* the admitted candidates, in the order of the space */
     int count;
     spc__entry **by_config; /* sorted by template and configuration */
 
-    int32_t *index[SPC__SCENES_MAX]; /* plain maps, until the oracle ran */
+    int32_t *index[SPC__SCENES_MAX];    /* plain maps, until the oracle ran */
     spc__place places[SPC__SCENES_MAX]; /* by scene */
     spc__provenance provenance;
     bool told; /* of trouble with the database */

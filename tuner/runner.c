@@ -50,7 +50,8 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
-/* ---- the worker process -------------------------------------------------------- */
+/* ---- the worker process
+ * -------------------------------------------------------- */
 
 static bool cancelled(const spc__runner *runner)
 {
@@ -134,12 +135,11 @@ static spc_status greet(spc__runner *runner, spc_error *error)
     if (status == SPC_EINTERRUPTED)
         return interrupted(error);
     if (status != SPC_OK)
-        return spc__fail(error, SPC_EDEVICE,
-                         "the measuring worker '%s' was not ready %s%s",
-                         runner->options.worker[0],
-                         status == SPC_ETIMEOUT ? "in time: killed, "
-                                                : "before its end: ",
-                         how);
+        return spc__fail(
+            error, SPC_EDEVICE, "the measuring worker '%s' was not ready %s%s",
+            runner->options.worker[0],
+            status == SPC_ETIMEOUT ? "in time: killed, " : "before its end: ",
+            how);
     if (hello.magic != SPC__WIRE_MAGIC)
         return spc__fail(error, SPC_ESTATE,
                          "the measuring worker '%s' is another build of libspc",
@@ -190,9 +190,8 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     if ((status = spc__wire_send(runner->socket, request, sizeof(*request))) !=
         SPC_OK)
         return status;
-    if (bytes > 0 && (status = spc__wire_send(runner->socket,
-                                              request->code.code, bytes)) !=
-                         SPC_OK)
+    if (bytes > 0 && (status = spc__wire_send(
+                          runner->socket, request->code.code, bytes)) != SPC_OK)
         return status;
     return spc__wire_receive(runner->socket, reply, sizeof(*reply),
                              runner->options.limit_s + grace_s,
@@ -237,7 +236,8 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
     return SPC_OK;
 }
 
-/* ---- requests -------------------------------------------------------------------- */
+/* ---- requests
+ * -------------------------------------------------------------------- */
 
 static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
                           const spc__wire_request *request, spc_error *error)

@@ -26,8 +26,8 @@ void spc__runner_free(spc__runner *runner);
 
 /*
  * As the rig's functions. A failure returned is the run's: no worker can be
- * started, SPC_EINTERRUPTED, or the device is lost to this process. `time` loads
- * the candidate again if a worker died meanwhile.
+ * started, SPC_EINTERRUPTED, or the device is lost to this process. `time`
+ * loads the candidate again if a worker died meanwhile.
  */
 spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
                               const spc__rig_code *code, spc_error *error);

@@ -52,7 +52,8 @@ static const struct effort *effort_of(const spc__run *run)
     return &efforts[run->options.effort];
 }
 
-/* ---- sets of candidates --------------------------------------------------------- */
+/* ---- sets of candidates
+ * --------------------------------------------------------- */
 
 /* Do two configurations of one template differ in one parameter? */
 static bool are_neighbours(const spc__entry *a, const spc__entry *b)
@@ -61,8 +62,7 @@ static bool are_neighbours(const spc__entry *a, const spc__entry *b)
     const spc__attrs *second = &b->candidate->config;
     int differ = 0;
 
-    if (a->candidate->tpl != b->candidate->tpl ||
-        first->count != second->count)
+    if (a->candidate->tpl != b->candidate->tpl || first->count != second->count)
         return false;
     for (int i = 0; i < first->count && differ < 2; i++)
         differ += strcmp(first->at[i].text, second->at[i].text) != 0;
@@ -118,7 +118,8 @@ static int add_neighbours(const spc__run *run, const spc__entry *best,
     return count;
 }
 
-/* ---- scores ---------------------------------------------------------------------- */
+/* ---- scores
+ * ---------------------------------------------------------------------- */
 
 double spc__entry_score(const spc__run *run, const spc__entry *entry)
 {
@@ -134,8 +135,8 @@ static double relative_spread(const spc__run *run, const spc__entry *entry)
     double most = 0;
 
     for (int s = 0; s < run->scene_count; s++)
-        most = fmax(most, entry->timings[s].spread_us /
-                              entry->timings[s].median_us);
+        most = fmax(most,
+                    entry->timings[s].spread_us / entry->timings[s].median_us);
     return most;
 }
 
@@ -171,7 +172,8 @@ static int rank_all(const spc__run *run, spc__entry **list)
     return rank(run, list, run->count);
 }
 
-/* ---- measuring ------------------------------------------------------------------- */
+/* ---- measuring
+ * ------------------------------------------------------------------- */
 
 static spc__rig_code code_of(const spc__entry *entry)
 {
@@ -243,8 +245,8 @@ spc_status spc__run_verify(spc__run *run, spc__entry **list, int count)
         if (entry->reach != SPC__BUILT)
             continue;
         spc__rig_code code = code_of(entry);
-        status = spc__runner_verify(&outcome, run->runner,
-                                    slot_of(run, entry), &code, run->error);
+        status = spc__runner_verify(&outcome, run->runner, slot_of(run, entry),
+                                    &code, run->error);
         if (status != SPC_OK)
             break;
         entry->trial.error = outcome.error;
@@ -285,9 +287,8 @@ static spc_status take(spc__run *run, spc__entry *entry, int s, int samples,
     spc__rig_code code = code_of(entry);
     spc__timing *timing = &entry->timings[s];
     spc__outcome outcome;
-    spc_status status =
-        spc__runner_time(&outcome, run->runner, slot_of(run, entry), &code,
-                         &order, run->error);
+    spc_status status = spc__runner_time(
+        &outcome, run->runner, slot_of(run, entry), &code, &order, run->error);
 
     if (status != SPC_OK)
         return status;
@@ -352,8 +353,8 @@ static void shuffle(spc__entry **list, int count, spc__random *random)
     }
 }
 
-/* Rounds over the list until all have `wanted` samples; the order of the list is
- * lost. */
+/* Rounds over the list until all have `wanted` samples; the order of the list
+ * is lost. */
 static spc_status measure_rounds(spc__run *run, spc__entry **list, int count,
                                  int wanted, bool cold)
 {
@@ -383,7 +384,8 @@ static void record_all(spc__run *run, spc__entry **list, int count)
             spc__run_record(run, list[i]);
 }
 
-/* ---- screening and halving ---------------------------------------------------------- */
+/* ---- screening and halving
+ * ---------------------------------------------------------- */
 
 static spc_status screen_one(spc__run *run, spc__entry *entry)
 {
@@ -403,8 +405,7 @@ static spc_status screen_one(spc__run *run, spc__entry *entry)
         run->best = entry;
     else if (spc__entry_score(run, entry) >
              hopeless * spc__entry_score(run, run->best))
-        return spc__runner_unload(run->runner, slot_of(run, entry),
-                                  run->error);
+        return spc__runner_unload(run->runner, slot_of(run, entry), run->error);
     return SPC_OK;
 }
 
@@ -447,8 +448,8 @@ static spc_status screen(spc__run *run, spc__entry **list, int count)
 
     run->to_measure += count;
     for (int i = 0; i < count && status == SPC_OK; i += batch)
-        status = screen_batch(run, list + i,
-                              count - i < batch ? count - i : batch);
+        status =
+            screen_batch(run, list + i, count - i < batch ? count - i : batch);
     return status;
 }
 
@@ -479,7 +480,9 @@ static spc_status halve(spc__run *run, spc__entry **list, int count)
     return status;
 }
 
-/* ---- finals --------------------------------------------------------------------------- */
+/* ---- finals
+ * ---------------------------------------------------------------------------
+ */
 
 /* What the database knew of this candidate is not enough: build it again. */
 static spc_status revive(spc__run *run, spc__entry *entry)
@@ -535,7 +538,8 @@ static spc_status finals(spc__run *run, spc__entry **list)
     return status;
 }
 
-/* ---- the winner ------------------------------------------------------------------------- */
+/* ---- the winner
+ * ------------------------------------------------------------------------- */
 
 /* Among equals: a default before others (it must be beaten by something), then
  * fewer registers, less shared memory, and the order of the space. */
@@ -578,9 +582,11 @@ static const spc__entry *pick(const spc__run *run, spc__entry **ranked,
         if (is_preferred(ranked[i], winner))
             winner = ranked[i];
     }
-    int used = snprintf(reason, bytes, "the fastest of %d by geometric mean "
-                        "over %d scene%s", count, run->scene_count,
-                        run->scene_count == 1 ? "" : "s");
+    int used =
+        snprintf(reason, bytes,
+                 "the fastest of %d by geometric mean "
+                 "over %d scene%s",
+                 count, run->scene_count, run->scene_count == 1 ? "" : "s");
     if (tied > 0)
         snprintf(reason + used, bytes - (size_t)used,
                  "; chosen by rule among %d within %.3g %%", tied + 1,
@@ -661,18 +667,18 @@ static spc_status nobody(const spc__run *run)
     for (int i = 0; i < run->count; i++) {
         const spc__entry *entry = &run->entries[i];
         if (entry->reach == SPC__FAILED)
-            return spc__fail(run->error, of[entry->trial.status],
-                             "none of %d candidates can be used; '%s %s' "
-                             "fails (%s): %s",
-                             run->count, entry->trial.template_name,
-                             entry->config,
-                             spc__trial_status_name(entry->trial.status),
-                             entry->trial.note);
+            return spc__fail(
+                run->error, of[entry->trial.status],
+                "none of %d candidates can be used; '%s %s' "
+                "fails (%s): %s",
+                run->count, entry->trial.template_name, entry->config,
+                spc__trial_status_name(entry->trial.status), entry->trial.note);
     }
     return spc__fail(run->error, SPC_EINTERNAL, "no candidate was tried");
 }
 
-/* ---- the whole search ---------------------------------------------------------------------- */
+/* ---- the whole search
+ * ---------------------------------------------------------------------- */
 
 static int only_new(spc__entry **list, int count)
 {

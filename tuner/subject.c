@@ -30,7 +30,8 @@ struct header {
 
 static const char magic[16] = "spctune subject";
 
-/* ---- layout ---------------------------------------------------------------- */
+/* ---- layout ----------------------------------------------------------------
+ */
 
 static size_t reserve(size_t *end, size_t bytes)
 {
@@ -77,16 +78,14 @@ static void point_at(spc__subject *out, const struct header *header)
 
     out->conv = header->conv;
     out->weights = base + header->weights;
-    out->bias =
-        header->conv.bias ? (const float *)(base + header->bias) : NULL;
+    out->bias = header->conv.bias ? (const float *)(base + header->bias) : NULL;
     out->scene_count = header->scene_count;
     for (int s = 0; s < header->scene_count; s++) {
         spc__subject_scene *scene = &out->scenes[s];
         scene->rows = header->scenes[s].rows;
         scene->coords = (const int32_t *)(base + header->scenes[s].coords);
         scene->in = base + header->scenes[s].in;
-        scene->reference =
-            (const double *)(base + header->scenes[s].reference);
+        scene->reference = (const double *)(base + header->scenes[s].reference);
         scene->tolerance = (const float *)(base + header->scenes[s].tolerance);
     }
 }
@@ -105,7 +104,8 @@ static spc_status map_block(spc__subject *out, size_t bytes, int protection,
     return SPC_OK;
 }
 
-/* ---- data ------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------
+ */
 
 /* Fills `raw` with values in [-1, 1] of the layer's type and `plain` with the
  * same values as float. */
@@ -171,9 +171,9 @@ static spc_status fill_scene(spc__subject *subject, int s,
     draw((void *)data->in, in, inputs, conv->dtype, random);
     spc_oracle((double *)data->reference, magnitude, conv, index, data->rows,
                in, weights, subject->bias, threads);
-    struct bounds bounds = {conv,      index,
+    struct bounds bounds = {conv,       index,
                             data->rows, data->reference,
-                            magnitude, (float *)data->tolerance};
+                            magnitude,  (float *)data->tolerance};
     spc__parallel_for(data->rows, threads, bound_row, &bounds);
 done:
     free(in);
@@ -205,7 +205,8 @@ static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
     return status;
 }
 
-/* ---- life ------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------
+ */
 
 spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
                              const spc_scene *const *scenes, int scene_count,
@@ -261,7 +262,8 @@ void spc__subject_release(spc__subject *subject)
     memset(subject, 0, sizeof(*subject));
 }
 
-/* ---- judging ---------------------------------------------------------------- */
+/* ---- judging ----------------------------------------------------------------
+ */
 
 size_t spc__subject_element_bytes(const spc__subject *subject)
 {

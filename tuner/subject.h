@@ -33,8 +33,8 @@ typedef struct spc__subject {
 
 /*
  * Draws inputs, weights and bias from `seed`, uniform in [-1, 1] and rounded
- * to the layer's type, and asks the oracle. index[s] is the plain map of scene s
- * (spc_oracle_map). The caller releases *out also after a failure.
+ * to the layer's type, and asks the oracle. index[s] is the plain map of scene
+ * s (spc_oracle_map). The caller releases *out also after a failure.
  */
 spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
                              const spc_scene *const *scenes, int scene_count,

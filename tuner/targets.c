@@ -47,7 +47,8 @@ static const struct target *find(const char *name)
     if (*end != '\0' && strcmp(end, "a") != 0 && strcmp(end, "f") != 0)
         return NULL;
     for (int i = 0; i < KNOWN; i++)
-        if (known[i].sm == sm && (*end == '\0' || sm >= (*end == 'a' ? 90 : 100)))
+        if (known[i].sm == sm &&
+            (*end == '\0' || sm >= (*end == 'a' ? 90 : 100)))
             return &known[i];
     return NULL;
 }
@@ -60,8 +61,8 @@ static spc_status unknown(const char *name, spc_error *error)
         spc__buf_printf(&list, "%ssm_%d", i == 0 ? "" : ", ", known[i].sm);
     spc_status status = spc__fail(
         error, SPC_EUNSUPPORTED,
-        "unknown target '%s': known are %s, with an 'a' from sm_90 on",
-        name, spc__buf_text(&list));
+        "unknown target '%s': known are %s, with an 'a' from sm_90 on", name,
+        spc__buf_text(&list));
     spc__buf_release(&list);
     return status;
 }

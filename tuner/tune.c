@@ -16,7 +16,8 @@
 
 static const double default_limit_s = 10;
 
-/* ---- telling the caller ---------------------------------------------------------- */
+/* ---- telling the caller
+ * ---------------------------------------------------------- */
 
 bool spc__run_cancelled(const spc__run *run)
 {
@@ -75,8 +76,8 @@ static void fill_timing(spc_trial *out, const spc__run *run,
     out->samples = entry->timings[0].count;
     for (int s = 0; s < run->scene_count; s++) {
         const spc__timing *timing = &entry->timings[s];
-        out->spread_us = fmax(out->spread_us,
-                              timing->spread_us / timing->median_us);
+        out->spread_us =
+            fmax(out->spread_us, timing->spread_us / timing->median_us);
         cold += timing->cold_us > 0 ? log(timing->cold_us) : -INFINITY;
         if (timing->count < out->samples)
             out->samples = timing->count;
@@ -112,7 +113,8 @@ void spc__run_tell(spc__run *run, const spc__entry *entry)
     run->options.on_trial(&trial, run->options.payload);
 }
 
-/* ---- the space --------------------------------------------------------------------- */
+/* ---- the space
+ * --------------------------------------------------------------------- */
 
 /* Is it what the context's own compiler compiles for? The emulation's is not:
  * it only says which GPU it takes the part of. */
@@ -123,8 +125,7 @@ static bool is_native(const spc_ctx *ctx, const char *target)
             strcmp(spc__attrs_text(&ctx->target, "device", ""), "sim") != 0);
 }
 
-static spc_status find_target(spc__attrs *out, spc_ctx *ctx,
-                              const char *target)
+static spc_status find_target(spc__attrs *out, spc_ctx *ctx, const char *target)
 {
     if (is_native(ctx, target)) {
         *out = ctx->target;
@@ -254,7 +255,8 @@ static void list_space(spc__run *run)
     spc__buf_release(&config);
 }
 
-/* ---- stages that measure no time ------------------------------------------------------ */
+/* ---- stages that measure no time
+ * ------------------------------------------------------ */
 
 static spc_status build_batch(spc__run *run, spc__entry **list, int count)
 {
@@ -291,13 +293,15 @@ static spc_status build_all(spc__run *run)
     if (list == NULL)
         return spc__fail_memory(run->error, sizeof(*list));
     for (int i = 0; i < count && status == SPC_OK; i += batch)
-        status = build_batch(run, list + i,
-                             count - i < batch ? count - i : batch);
+        status =
+            build_batch(run, list + i, count - i < batch ? count - i : batch);
     free(list);
     return status;
 }
 
-/* ---- scenes --------------------------------------------------------------------------- */
+/* ---- scenes
+ * ---------------------------------------------------------------------------
+ */
 
 static spc_status check_scenes(const spc__run *run)
 {
@@ -363,7 +367,9 @@ static spc_status place_scenes(spc__run *run)
     return status;
 }
 
-/* ---- the run ---------------------------------------------------------------------------- */
+/* ---- the run
+ * ----------------------------------------------------------------------------
+ */
 
 static void count_failures(spc__run *run)
 {
@@ -488,12 +494,11 @@ spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
     const spc__candidate *candidate = &run.space->candidates[i];
     if (!candidate->admitted)
         status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
-                           "candidate %d is refused by: %s", i,
-                           candidate->why);
+                           "candidate %d is refused by: %s", i, candidate->why);
     else
-        status = spc__template_render(&source, candidate->tpl, &run.problem,
-                                      &run.target, &candidate->config,
-                                      &ctx->error);
+        status =
+            spc__template_render(&source, candidate->tpl, &run.problem,
+                                 &run.target, &candidate->config, &ctx->error);
     if (status == SPC_OK && (*out = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(&ctx->error, 1);
 done:

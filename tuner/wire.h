@@ -36,8 +36,8 @@ typedef struct spc__wire_reply {
 } spc__wire_reply;
 
 #define SPC__WIRE_MAGIC                                                        \
-    (0x73706300u ^ (unsigned)(sizeof(spc__wire_request) * 31 +                 \
-                              sizeof(spc__wire_reply)))
+    (0x73706300u ^                                                             \
+     (unsigned)(sizeof(spc__wire_request) * 31 + sizeof(spc__wire_reply)))
 
 /*
  * Whole messages. `wait_s` < 0 waits for ever; else SPC_ETIMEOUT. SPC_EIO: the

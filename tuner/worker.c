@@ -43,9 +43,8 @@ static spc_status serve_one(spc__rig *rig)
     spc__wire_request request;
     spc__wire_reply reply;
     void *code = NULL;
-    spc_status status =
-        spc__wire_receive(SPC__WIRE_SOCKET, &request, sizeof(request), -1,
-                          NULL);
+    spc_status status = spc__wire_receive(SPC__WIRE_SOCKET, &request,
+                                          sizeof(request), -1, NULL);
 
     if (status != SPC_OK || request.magic != SPC__WIRE_MAGIC)
         return SPC_EIO;

@@ -36,7 +36,8 @@ static void defaults(void *to)
     args->folder = ".";
 }
 
-/* ---- one row ----------------------------------------------------------------- */
+/* ---- one row
+ * ----------------------------------------------------------------- */
 
 /* What is measured, and with what it is compared. */
 struct row {
@@ -47,13 +48,13 @@ struct row {
 };
 
 static const char *const plain_titles[] = {
-    "scene",    "layer",   ">warm us",  ">+-",       ">cold us", ">floor us",
-    ">x floor", ">map us", ">order us", ">error",    "plan",     "",
-    NULL};
+    "scene",     "layer",    ">warm us", ">+-",       ">cold us",
+    ">floor us", ">x floor", ">map us",  ">order us", ">error",
+    "plan",      "",         NULL};
 static const char *const suite_titles[] = {
-    "scene",    "layer",     ">warm us",  ">+-",      ">cold us", ">floor us",
-    ">x floor", ">reach us", ">aim us",   ">peer us", ">x peer",  ">error",
-    "plan",     "",          NULL};
+    "scene",     "layer",    ">warm us",  ">+-",     ">cold us",
+    ">floor us", ">x floor", ">reach us", ">aim us", ">peer us",
+    ">x peer",   ">error",   "plan",      "",        NULL};
 
 /* The share of `whole` that `part` is; empty without a whole. */
 static void add_ratio(table *t, double part, double whole)
@@ -143,8 +144,7 @@ static spc_status measure(spc_ctx *ctx, const struct row *row, uint64_t seed,
                           table *t, spc__json *json)
 {
     spc_bench_result result;
-    spc_status status =
-        spc_bench(ctx, row->layer, row->scene, seed, &result);
+    spc_status status = spc_bench(ctx, row->layer, row->scene, seed, &result);
 
     if (status != SPC_OK)
         return cli_fail(status, "%s on %s: %s", row->layer_text,
@@ -156,7 +156,8 @@ static spc_status measure(spc_ctx *ctx, const struct row *row, uint64_t seed,
     return SPC_OK;
 }
 
-/* ---- layers and scenes of the command line --------------------------------------- */
+/* ---- layers and scenes of the command line
+ * --------------------------------------- */
 
 static spc_status bench_layer(cli_job *job, const spc_conv *layer,
                               const char *text)
@@ -168,8 +169,7 @@ static spc_status bench_layer(cli_job *job, const spc_conv *layer,
     table_init(&t, plain_titles);
     for (int i = 0; i < job->scenes.count && !*cli_cancel_flag(); i++) {
         struct row row = {layer, text, job->scenes.at[i], NULL};
-        spc_status status =
-            measure(job->ctx, &row, args->seed, &t, job->json);
+        spc_status status = measure(job->ctx, &row, args->seed, &t, job->json);
         if (first == SPC_OK)
             first = status;
     }
@@ -181,7 +181,8 @@ static spc_status bench_layer(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-/* ---- suites ------------------------------------------------------------------------ */
+/* ---- suites
+ * ------------------------------------------------------------------------ */
 
 /* One suite at work: consecutive rows mostly share their scene. */
 struct show {
@@ -231,8 +232,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
     if (spc_conv_parse(&layer, from->layer, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     struct row row = {&layer, from->layer, show->scene, from};
-    return measure(show->ctx, &row, show->args->seed, &show->table,
-                   show->json);
+    return measure(show->ctx, &row, show->args->seed, &show->table, show->json);
 }
 
 static spc_status show_rows(struct show *show, const cli_suite *suite)

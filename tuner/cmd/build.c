@@ -99,8 +99,7 @@ static void print_build(const cli_job *job, const trials *found,
                    found->at[i].note);
     printf("%s for %s: %d built, %d compiled now, %d refused, %d failed; "
            "compiling took %.0f ms a candidate, %.0f ms at most; %.3g s\n",
-           text, target, sum->good, report->compiled,
-           sum->refused, sum->failed,
+           text, target, sum->good, report->compiled, sum->refused, sum->failed,
            report->compiled > 0 ? sum->total_ms / report->compiled : 0.0,
            sum->slowest_ms, report->elapsed_s);
     if (sum->spilling_defaults > 0)
@@ -160,16 +159,17 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));
     else if (sum.failed > 0)
-        status = cli_fail(SPC_ECOMPILE, "%s for %s: %d of %d candidates do "
-                                        "not compile",
+        status = cli_fail(SPC_ECOMPILE,
+                          "%s for %s: %d of %d candidates do "
+                          "not compile",
                           text, target, sum.failed, report.candidates);
     trials_release(&found);
     return status;
 }
 
 /* A list may hold several targets, separated by commas. */
-static spc_status build_list(cli_job *job, const spc_conv *layer, const char *text,
-                             const char *list)
+static spc_status build_list(cli_job *job, const spc_conv *layer,
+                             const char *text, const char *list)
 {
     spc_status first = SPC_OK;
 
@@ -194,8 +194,7 @@ static spc_status build_layer(cli_job *job, const spc_conv *layer,
     if (args->targets.count == 0)
         return build_target(job, layer, text, NULL);
     for (int i = 0; i < args->targets.count; i++) {
-        spc_status status =
-            build_list(job, layer, text, args->targets.at[i]);
+        spc_status status = build_list(job, layer, text, args->targets.at[i]);
         if (first == SPC_OK)
             first = status;
         if (status == SPC_EINTERRUPTED)

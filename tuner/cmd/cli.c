@@ -1,4 +1,5 @@
-/* cli.c - reading the command line, opening the context, saying what is wrong. */
+/* cli.c - reading the command line, opening the context, saying what is wrong.
+ */
 #include "cli.h"
 
 #include <errno.h>
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- talk --------------------------------------------------------------------- */
+/* ---- talk
+ * --------------------------------------------------------------------- */
 
 spc_status cli_fail(spc_status status, const char *format, ...)
 {
@@ -39,7 +41,8 @@ void cli_say(const cli *self, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* ---- options ------------------------------------------------------------------ */
+/* ---- options
+ * ------------------------------------------------------------------ */
 
 const cli_option cli_global_options[] = {
     {'d', "device", "DEVICE", CLI_TEXT, offsetof(cli_globals, device),
@@ -55,8 +58,7 @@ const cli_option cli_global_options[] = {
      "templates in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; default: all cores"},
-    {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json),
-     "results as JSON"},
+    {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
     {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
      "no talk on standard error but errors"},
     {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
@@ -175,7 +177,8 @@ static const cli_option *find_option(const cli_option *table, const char *word,
     return NULL;
 }
 
-/* ---- the command line ------------------------------------------------------------ */
+/* ---- the command line
+ * ------------------------------------------------------------ */
 
 struct reader {
     cli *self;
@@ -275,15 +278,15 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
     return status;
 }
 
-/* ---- the context ------------------------------------------------------------------ */
+/* ---- the context
+ * ------------------------------------------------------------------ */
 
 static void write_log(int level, const char *text, void *payload)
 {
     const cli *self = payload;
 
     if (level >= 2 ? !self->globals.quiet : self->globals.verbose)
-        fprintf(stderr, "spctune: %s%s\n", level >= 2 ? "warning: " : "",
-                text);
+        fprintf(stderr, "spctune: %s%s\n", level >= 2 ? "warning: " : "", text);
 }
 
 spc_status cli_open(spc_ctx **out, cli *self)

@@ -11,12 +11,12 @@
 #include "spc.h"
 
 typedef enum cli_kind {
-    CLI_FLAG, /* bool */
-    CLI_TEXT, /* const char * */
-    CLI_LIST, /* cli_list: may be given several times */
-    CLI_INT,  /* int, not negative */
-    CLI_SEED, /* uint64_t */
-    CLI_REAL, /* double, positive */
+    CLI_FLAG,  /* bool */
+    CLI_TEXT,  /* const char * */
+    CLI_LIST,  /* cli_list: may be given several times */
+    CLI_INT,   /* int, not negative */
+    CLI_SEED,  /* uint64_t */
+    CLI_REAL,  /* double, positive */
     CLI_EFFORT /* spc_effort */
 } cli_kind;
 

@@ -66,9 +66,9 @@ static spc_status list_row(const spc_db_row *row, void *payload)
     return SPC_OK;
 }
 
-static const char *const titles[] = {
-    ">id",  "layer",  "device", ">rows", ">density", ">trials",
-    "choice", ">us", "file",    NULL};
+static const char *const titles[] = {">id",      "layer",   "device", ">rows",
+                                     ">density", ">trials", "choice", ">us",
+                                     "file",     NULL};
 
 static spc_status list_all(spc_ctx *ctx, const cli *self)
 {
@@ -145,8 +145,7 @@ static spc_status check_file(const cli *self)
         file = getenv("SPC_DATABASE");
     if (file != NULL && file[0] != '\0' && access(file, F_OK) != 0)
         return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
-                        "there is no database '%s': %s", file,
-                        strerror(errno));
+                        "there is no database '%s': %s", file, strerror(errno));
     return SPC_OK;
 }
 

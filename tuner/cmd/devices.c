@@ -19,17 +19,17 @@ enum { MOST = 32 };
 static void print_devices(const spc_device_info *all, int count)
 {
     static const char *const titles[] = {
-        "device", "name",   "target", "driver",     ">units",
-        ">GiB",   ">copy GB/s", ">gather GB/s", ">f16", ">tf32", ">f32 TFLOP/s",
-        ">launch us", NULL};
+        "device", "name",  "target",       "driver",
+        ">units", ">GiB",  ">copy GB/s",   ">gather GB/s",
+        ">f16",   ">tf32", ">f32 TFLOP/s", ">launch us",
+        NULL};
     table out;
 
     table_init(&out, titles);
     for (int i = 0; i < count; i++) {
         const spc_device_info *d = &all[i];
-        const double figures[] = {d->copy_gbps,   d->gather_gbps,
-                                  d->f16_tflops,  d->tf32_tflops,
-                                  d->f32_tflops,  d->launch_us};
+        const double figures[] = {d->copy_gbps,   d->gather_gbps, d->f16_tflops,
+                                  d->tf32_tflops, d->f32_tflops,  d->launch_us};
         table_cell(&out, "%s", d->id);
         table_cell(&out, "%s", d->name);
         table_cell(&out, "%s", d->target);

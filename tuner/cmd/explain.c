@@ -61,8 +61,7 @@ static void write_plan(const cli_job *job, const spc_scene *scene,
     spc__json_text(json, "config", spc_plan_config(plan));
     spc__json_text(json, "origin", origin_name(spc_plan_origin(plan)));
     spc__json_text(json, "reason", spc_plan_reason(plan));
-    spc__json_int(json, "weights_bytes",
-                  (int64_t)spc_plan_weights_bytes(plan));
+    spc__json_int(json, "weights_bytes", (int64_t)spc_plan_weights_bytes(plan));
     spc__json_int(json, "workspace_bytes",
                   (int64_t)spc_plan_workspace_bytes(plan, map));
     spc__json_int(json, "compiled", stats.compiles);
@@ -102,8 +101,7 @@ static spc_status explain_layer(cli_job *job, const spc_conv *layer,
     for (int i = 0; i < job->scenes.count; i++) {
         if (i > 0 && job->json == NULL)
             putchar('\n');
-        spc_status status =
-            explain_on(job, layer, job->scenes.at[i], text);
+        spc_status status = explain_on(job, layer, job->scenes.at[i], text);
         if (first == SPC_OK)
             first = status;
     }

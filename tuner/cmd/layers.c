@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- scenes ------------------------------------------------------------------ */
+/* ---- scenes
+ * ------------------------------------------------------------------ */
 
 spc_status load_scenes(scene_set *out, const cli_list *specs)
 {
@@ -36,7 +37,8 @@ void free_scenes(scene_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-/* ---- layers ------------------------------------------------------------------ */
+/* ---- layers
+ * ------------------------------------------------------------------ */
 
 /* Reads all operands as layers; there must be at least one. */
 static spc_status read_layers(spc_conv **out, const cli *self)
@@ -65,7 +67,8 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     return SPC_OK;
 }
 
-static spc_status each_layer(cli_job *job, const spc_conv *layers, job_body body)
+static spc_status each_layer(cli_job *job, const spc_conv *layers,
+                             job_body body)
 {
     spc_status first = SPC_OK;
     char text[200];

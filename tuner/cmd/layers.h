@@ -29,8 +29,7 @@ typedef spc_status (*job_body)(cli_job *job, const spc_conv *layer,
  * needs no scenes. A layer that fails does not keep the others from their turn
  * (an interrupt does); the first failure is returned.
  */
-spc_status job_run(cli *self, void *args, const cli_list *specs,
-                   job_body body);
+spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body);
 
 spc_status load_scenes(scene_set *out, const cli_list *specs);
 void free_scenes(scene_set *set);

@@ -6,9 +6,8 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_tune,  &cli_bench, &cli_explain, &cli_space,
-    &cli_verify,  &cli_build, &cli_scene, &cli_db,      &cli_worker,
-    NULL,
+    &cli_devices, &cli_tune,  &cli_bench, &cli_explain, &cli_space, &cli_verify,
+    &cli_build,   &cli_scene, &cli_db,    &cli_worker,  NULL,
 };
 
 static spc_status run(cli *self, int argc, char **argv, void **args)
@@ -70,8 +69,9 @@ int main(int argc, char **argv)
         return 0;
     if (argc == 3 && strcmp(argv[1], "help") == 0)
         return spc_status_exit_code(
-            cli_fail(SPC_EINVAL, "there is no command '%s' to help with: "
-                                 "'spctune help' lists them",
+            cli_fail(SPC_EINVAL,
+                     "there is no command '%s' to help with: "
+                     "'spctune help' lists them",
                      argv[2]));
     spc_status status = run(&self, argc, argv, &args);
     if (self.command != NULL)

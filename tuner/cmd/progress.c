@@ -48,8 +48,8 @@ void progress_show(progress *p, const spc_progress *state)
                         state->done, state->total);
     used += add_time(line + used, sizeof(line) - (size_t)used, state->left_s);
     if (state->best != NULL)
-        snprintf(line + used, sizeof(line) - (size_t)used,
-                 ", best %.1f us: %s", state->best_us, state->best);
+        snprintf(line + used, sizeof(line) - (size_t)used, ", best %.1f us: %s",
+                 state->best_us, state->best);
     fprintf(stderr, "\r\033[K%.*s", terminal_width(), line);
     fflush(stderr);
     p->shown = true;

@@ -57,8 +57,7 @@ static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
     return SPC_OK;
 }
 
-static void add_row(table *t, const spc_scene *scene,
-                    const struct facts *facts)
+static void add_row(table *t, const spc_scene *scene, const struct facts *facts)
 {
     static const char axes[] = "bxyz";
 
@@ -97,8 +96,8 @@ static spc_status look_at_all(const scene_set *scenes, const cli *self,
     for (int i = 0; i < scenes->count; i++) {
         struct facts facts = {.rows = spc_scene_rows(scenes->at[i])};
         find_extent(&facts, scenes->at[i]);
-        spc_status status = find_neighbours(&facts, scenes->at[i],
-                                            self->globals.threads);
+        spc_status status =
+            find_neighbours(&facts, scenes->at[i], self->globals.threads);
         if (status != SPC_OK)
             return status;
         add_row(t, scenes->at[i], &facts);

@@ -40,8 +40,8 @@ static spc_status render(cli_job *job, const spc_conv *layer)
     if (args->only != NULL)
         return cli_fail(SPC_EINVAL, "--render counts the candidates of all "
                                     "templates: leave out --only");
-    spc_status status = spc_space_render(&source, job->ctx, layer,
-                                         args->target, (int)number);
+    spc_status status =
+        spc_space_render(&source, job->ctx, layer, args->target, (int)number);
     if (status != SPC_OK)
         return cli_fail_ctx(status, job->ctx);
     if (job->json != NULL)
@@ -81,7 +81,8 @@ static void print_space(const cli_job *job, const trials *found,
     table_release(&out);
 }
 
-static spc_status list_layer(cli_job *job, const spc_conv *layer, const char *text)
+static spc_status list_layer(cli_job *job, const spc_conv *layer,
+                             const char *text)
 {
     const struct args *args = job->args;
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;

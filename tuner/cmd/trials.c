@@ -108,7 +108,7 @@ static void add_row(table *t, const spc_trial *trial)
 void trials_print(const trials *t, int most)
 {
     static const char *const titles[] = {
-        "candidate", ">us",         ">+-",     ">cold us", ">samples",
+        "candidate", ">us",        ">+-",     ">cold us", ">samples",
         ">error",    ">registers", ">shared", "",         NULL};
     table out;
     int shown = 0;

@@ -58,9 +58,8 @@ static void print_report(const spc_tune_report *report, int scenes)
                report->worst_ratio > 0 ? report->worst_ratio : 1.0);
     printf("%d candidates, %d refused, %d known, %d compiled, %d verified, "
            "%d timed, %d failed in %.3g s\n",
-           report->candidates, report->refused, report->known,
-           report->compiled, report->verified, report->timed, report->failed,
-           report->elapsed_s);
+           report->candidates, report->refused, report->known, report->compiled,
+           report->verified, report->timed, report->failed, report->elapsed_s);
 }
 
 static void write_report(spc__json *json, const char *layer,

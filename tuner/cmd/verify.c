@@ -56,8 +56,7 @@ static int judge(const trials *found, double *worst)
 }
 
 static void print_result(const trials *found, const char *layer,
-                         const struct args *args,
-                         const spc_tune_report *report)
+                         const struct args *args, const spc_tune_report *report)
 {
     double worst;
     int failed = judge(found, &worst);

@@ -1,0 +1,5 @@
+%template = {
+%  summary = "a comma is missing"
+%  role = "conv",
+%}
+int nothing;
