@@ -26,7 +26,7 @@ typedef struct spc__sandbox {
     size_t bytes_limit;  /* SPC__LUA_BYTES; tests lower it */
     bool bytes_refused;  /* the bound, not malloc, refused an allocation */
     int64_t budget;      /* instructions left */
-    uint64_t deadline;   /* spc__now_ns() */
+    uint64_t deadline;   /* of the thread's processor time */
     const char *subject; /* file name of the template that is running */
     int line;  /* where to place an error raised outside of Lua code; 0: no */
     void *job; /* what the body is written to; NULL outside */
