@@ -66,13 +66,15 @@ spc_status spc__template_default(spc__attrs *config, spc__template *tpl,
                                  const spc__attrs *problem,
                                  const spc__attrs *target, spc_error *error);
 
-/* Every parameter known, each value legal, every constraint satisfied:
- * SPC_OK, else SPC_EUNSUPPORTED and the name of what refused. */
+/* Every parameter known, each value legal, every constraint satisfied, and the
+ * launch within the target's limits (shared_block, max_threads): SPC_OK, else
+ * SPC_EUNSUPPORTED and the name of what refused. */
 spc_status spc__template_check(spc__template *tpl, const spc__attrs *problem,
                                const spc__attrs *target,
                                const spc__attrs *config, spc_error *error);
 
-/* Launch geometry (templates/README.md lists the names). */
+/* Launch geometry (templates/README.md lists the names), sorted by name; of a
+ * configuration that passes spc__template_check. */
 spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
                                 const spc__attrs *problem,
                                 const spc__attrs *target,
@@ -86,7 +88,9 @@ spc_status spc__template_target(spc__buf *out, spc__template *tpl,
 
 /*
  * Appends the rendered source to *out, with #line back to the template. The
- * same input gives the same bytes, in every process.
+ * same input gives the same bytes, in every process. The problem must be
+ * accepted and the configuration pass spc__template_check, else
+ * SPC_EUNSUPPORTED; on failure *out is as before.
  */
 spc_status spc__template_render(spc__buf *out, spc__template *tpl,
                                 const spc__attrs *problem,
