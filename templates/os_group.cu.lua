@@ -50,7 +50,11 @@
 %    if n >= problem.cout then return n end
 %  end
 %end
-%function image_bytes(problem) return #k_steps(problem) * columns(problem) * 32 end
+%-- f32 keeps two tf32 images of the weights, the large part and the rest.
+%function images(problem) return problem.dtype == "f32" and 2 or 1 end
+%function image_bytes(problem)
+%  return #k_steps(problem) * columns(problem) * 32 * images(problem)
+%end
 %function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
 %function shared_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
@@ -58,6 +62,7 @@
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
 %  return columns(problem) // 2 + config.depth * (2 * row + 6) + 36
+%       + (images(problem) - 1) * 2 * row
 %end
 %
 %template = {
@@ -72,7 +77,6 @@
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
-%    if problem.dtype == "f32" then return false, "f16 and tf32 only" end
 %    if problem.cin * element_bytes(problem) % 4 ~= 0
 %       or problem.cout * element_bytes(problem) % 16 ~= 0 then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
@@ -80,7 +84,7 @@
 %    if problem.cin > 128 or problem.cout > 256 then
 %      return false, "more channels than a warpgroup holds"
 %    end
-%    if packed_bytes(problem) + 4 * 384 + 16 > target.shared_block then
+%    if shared_bytes(problem, {groups = 1}) > target.shared_block then
 %      return false, "the weights do not fit shared memory"
 %    end
 %    return true
@@ -108,6 +112,7 @@
 %      words = ceil_div(problem.offsets, 32),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      threads = config.groups * 128,
+%
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
 %      half = problem.dtype == "f16",
 %    }
@@ -187,18 +192,28 @@ SPC_DEVICE void look_ahead(int *code, int *row, spc_stream *stream, int *place,
 }
 
 /* acc (+)= rows times the weights of the offset. */
-SPC_DEVICE void multiply(float *acc, spc_u32 *data, int offset, int fresh)
+SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset, int fresh)
 {
     spc_u64 b = spc_wgmma_descriptor(spc_shared() + offset * $(image),
                                      $(n * 16), 128);
+% local terms = problem.dtype == "f32" and
+%   {{"small", 0}, {"large", 1}, {"large", 0}} or
+%   {{half and "data" or "large", 0}}
+% if not half then
+    spc_u32 large[$(#steps * 4)]$(problem.dtype == "f32" and ", small[" .. #steps * 4 .. "]" or "");
+% end
 % for i, step in ipairs(steps) do
 %   if not half then
     SPC_UNROLL
-    for (int r = 0; r < $(step.pair and 4 or 2); r++)
-        data[$(2 * step.register) + r] =
-            spc_f32_to_tf32(spc_bits_f32(data[$(2 * step.register) + r]));
-%   end
-%   if not step.pair then
+    for (int r = 0; r < 4; r++) {
+        spc_u32 v = $(step.pair and "" or "r >= 2 ? 0 : ")data[$(2 * step.register) + r];
+        large[$(4 * i - 4) + r] = spc_f32_to_tf32(spc_bits_f32(v));
+%     if problem.dtype == "f32" then
+        small[$(4 * i - 4) + r] = spc_f32_to_tf32(
+            spc_bits_f32(v) - spc_bits_f32(large[$(4 * i - 4) + r]));
+%     end
+    }
+%   elseif not step.pair then
     spc_u32 half$(i)[4];
     half$(i)[0] = data[$(2 * step.register)];
     half$(i)[1] = data[$(2 * step.register + 1)];
@@ -207,9 +222,14 @@ SPC_DEVICE void multiply(float *acc, spc_u32 *data, int offset, int fresh)
 %   end
 % end
     spc_wgmma_fence();
-% for i, step in ipairs(steps) do
-    spc_wgmma_$(n)_$(problem.dtype)(acc, $(step.pair and "data + " .. 2 * step.register or "half" .. i),
-        b + $((i - 1) * n * 2), $(i > 1 and 1 or "!fresh"));
+% local first = true
+% for _, term in ipairs(terms) do
+%   for i, step in ipairs(steps) do
+%     local a = half and (step.pair and "data + " .. 2 * step.register or "half" .. i)
+%               or term[1] .. " + " .. 4 * i - 4
+    spc_wgmma_$(n)_$(half and "f16" or "tf32")(acc, $(a), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
+%     first = false
+%   end
 % end
     spc_wgmma_commit();
 }
@@ -326,7 +346,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 }
 
 /*
- * The packed image of an offset: [core along k][n columns][16 bytes]. A k-step has
+ * The packed image of an offset: [core along k][n columns][16 bytes], for f32 twice:
+ * the weights rounded to tf32, then what that leaves of them. A k-step has
  * two cores; element e of core c belongs to lane q = e * element / 4 ... of the
  * gathering quad, register c of the k-step. Column c stands for the output
  * channel that leaves a lane with neighbouring ones.
@@ -335,7 +356,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     int item = spc_block_x() * 256 + spc_thread();
     int column = item % $(n), core = item / $(n) % $(#steps * 2);
-    int offset = item / $(n * #steps * 2);
+    int offset = item / $(image // 16);
     int at = 0, stride = 0, last = 0, pair = 0, co = 0;
     spc_u32 v[4];
 
@@ -370,7 +391,12 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
             if (ci + 1 < $(problem.cin))
                 v[q] |= (spc_u32)w[from + args->stride_in] << 16;
 % else
-            v[q] = spc_f32_to_tf32(((const float *)args->weights)[from]);
+            float w = ((const float *)args->weights)[from];
+            v[q] = spc_f32_to_tf32(w);
+%   if problem.dtype == "f32" then
+            if (item % $(image // 16) >= $(image // 32))
+                v[q] = spc_f32_to_tf32(w - spc_bits_f32(v[q]));
+%   end
 % end
         }
     }

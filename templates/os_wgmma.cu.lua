@@ -3,7 +3,7 @@
 %--
 %-- A block has `groups` consuming warpgroups, which together hold one tile of
 %-- 64 * groups output rows by n output channels in registers, and one producing
-%-- warp. A step is (tile, offset, block of kblock input channels). The producer
+%-- warp. A step is (tile, offset, block of input channels). The producer
 %-- brings each step's weights with one bulk copy into a ring of `stages`, from
 %-- an image that was packed to be exactly what wgmma reads (core matrices, no
 %-- swizzle). Each lane gathers its own parts of its rows with asynchronous
@@ -13,12 +13,20 @@
 %-- permuted so that a lane ends with 8 neighbouring ones.
 %
 %function ceil_div(a, b) return (a + b - 1) // b end
-%function padded_cin(problem) return ceil_div(problem.cin, 32) * 32 end
+%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
+%-- Pieces of a row: 64 bytes that a quad of lanes loads together.
+%function row_pieces(problem)
+%  return ceil_div(problem.cin * element_bytes(problem), 64)
+%end
+%-- f32 keeps two tf32 images of the weights, the large part and the rest.
+%function images(problem) return problem.dtype == "f32" and 2 or 1 end
 %function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
-%function stage_bytes(config) return config.kblock * config.n * 2 end
-%function gather_bytes(config) return config.groups * config.kblock // 32 * 4096 end
+%function stage_bytes(problem, config)
+%  return config.pieces * config.n * 64 * images(problem)
+%end
+%function gather_bytes(config) return config.groups * config.pieces * 4096 end
 %function shared_bytes(problem, config)
-%  return config.stages * stage_bytes(config)
+%  return config.stages * stage_bytes(problem, config)
 %       + config.depth * gather_bytes(config) + 16 * config.stages
 %       + (config.groups * 4 + 1) * 384
 %end
@@ -29,8 +37,8 @@
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
 %  return math.min(240, (pool - 24) // config.groups // 8 * 8)
 %end
-%function registers_needed(config)
-%  return config.n // 2 + config.kblock // 32 * 8 + 42
+%function registers_needed(problem, config)
+%  return config.n // 2 + config.pieces * 8 * images(problem) + 42
 %end
 %
 %template = {
@@ -40,26 +48,26 @@
 %  params = {
 %    {"groups", {1, 2, 3, 4}, "consuming warpgroups, 64 rows each"},
 %    {"n", {32, 64, 96, 128, 192, 256}, "output channels of a block"},
-%    {"kblock", {32, 64, 96, 128}, "input channels of a step"},
-%    {"stages", {3, 4, 6, 8}, "ring of weights"},
+%    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
+%    {"stages", {2, 3, 4, 6, 8}, "ring of weights"},
 %    {"depth", {2, 3, 4}, "ring of gathered rows"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
-%    if problem.dtype ~= "f16" then return false, "f16 only" end
 %    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
-%    if problem.cin % 8 ~= 0 or problem.cout % 8 ~= 0 then
-%      return false, "channels must be multiples of 8"
+%    local element = element_bytes(problem)
+%    if problem.cin * element % 16 ~= 0 or problem.cout * element % 16 ~= 0 then
+%      return false, "rows must be multiples of 16 bytes"
 %    end
-%    if problem.cin < 32 or problem.cout < 32 then
-%      return false, "fewer than 32 channels leave wgmma idle"
+%    if problem.cin * element < 64 or problem.cout < 32 then
+%      return false, "fewer channels leave wgmma idle"
 %    end
 %    return true
 %  end,
 %  constraints = {
-%    {"kblock divides the input channels", function(problem, config)
-%      return padded_cin(problem) % config.kblock == 0
+%    {"steps divide the row", function(problem, config)
+%      return row_pieces(problem) % config.pieces == 0
 %    end},
 %    {"output channels fill their blocks", function(problem, config)
 %      local blocks = out_blocks(problem, config)
@@ -72,10 +80,10 @@
 %         and config.blocks * (bytes + 1024) <= target.shared_sm
 %    end},
 %    {"registers", function(problem, config)
-%      return registers_needed(config) <= consumer_registers(config)
+%      return registers_needed(problem, config) <= consumer_registers(config)
 %    end},
 %    {"the rings hold some 32 KiB in flight, not many times that", function(problem, config)
-%      local weights = config.stages * stage_bytes(config)
+%      local weights = config.stages * stage_bytes(problem, config)
 %      return weights >= 24576 and weights <= 131072
 %    end},
 %    {"enough warpgroups", function(problem, config)
@@ -84,25 +92,28 @@
 %  },
 %  derive = function(problem, config, target)
 %    return {
-%      k_blocks = padded_cin(problem) // config.kblock,
+%      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32),
 %      consumers = config.groups * 128,
-%      pieces = config.kblock // 32,
-%      stage_size = stage_bytes(config),
+%      pieces = config.pieces, element = element_bytes(problem),
+%      half = problem.dtype == "f16",
+%      lane_channels = 16 // element_bytes(problem),
+%      image = config.pieces * config.n * 64,
+%      stage_size = stage_bytes(problem, config),
 %      place_size = gather_bytes(config),
-%      gather_at = config.stages * stage_bytes(config),
-%      barrier_at = config.stages * stage_bytes(config)
+%      gather_at = config.stages * stage_bytes(problem, config),
+%      barrier_at = config.stages * stage_bytes(problem, config)
 %                 + config.depth * gather_bytes(config),
-%      ring_at = config.stages * (stage_bytes(config) + 16)
+%      ring_at = config.stages * (stage_bytes(problem, config) + 16)
 %              + config.depth * gather_bytes(config),
 %      consumer_limit = consumer_registers(config),
-%      row_bytes = problem.cin * 2,
+%      row_bytes = problem.cin * element_bytes(problem),
 %      rows = config.groups * 64,
 %    }
 %  end,
 %  launch = function(problem, config, target)
-%    local packed = problem.offsets * padded_cin(problem) * 2
+%    local packed = problem.offsets * row_pieces(problem) * 64 * images(problem)
 %                 * out_blocks(problem, config) * config.n
 %    return {
 %      block = (config.groups + 1) * 128,
@@ -122,30 +133,32 @@
 %    if problem.cout > 256 then
 %      n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
 %    end
-%    local kblock = 32
-%    for _, size in ipairs {96, 64} do
-%      if padded_cin(problem) % size == 0 then kblock = size end
+%    local pieces = 1
+%    for p = 2, 4 do
+%      if row_pieces(problem) % p == 0 then pieces = p end
 %    end
-%    local config = {groups = n >= 192 and 2 or 3, n = n, kblock = kblock,
-%                    stages = 4, depth = 4, blocks = 1}
-%    if stage_bytes(config) < 8192 then config.stages = 8 end
-%    while stage_bytes(config) * config.stages < 24576 and config.stages < 8 do
+%    if n >= 192 and pieces == 4 then pieces = 2 end
+%    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
+%                    stages = 4, depth = 2, blocks = 1}
+%    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
+%      config.pieces = pieces // 2
+%    end
+%    local function fits()
+%      local weights = stage_bytes(problem, config) * config.stages
+%      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
+%    end
+%    while stage_bytes(problem, config) * config.stages < 24576 and config.stages < 8 do
 %      config.stages = config.stages + 2
 %    end
-%    while shared_bytes(problem, config) > target.shared_block and config.depth > 2 do
-%      config.depth = config.depth - 1
-%    end
-%    while stage_bytes(config) * config.stages > 131072 do
-%      config.stages = config.stages - 1
-%    end
+%    while not fits() and config.stages > 2 do config.stages = config.stages - 1 end
 %    return config
 %  end,
 %  target = function(target) return "sm_90a" end,
 %}
 #include "spc_stream.cuh"
 
-/* One 16-byte place of this lane: piece `i` (32 channels of row g for even i,
- * of row g + 8 for odd i) of the gather ring's place `slot`. */
+/* One 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
+ * for odd i) of the gather ring's place `slot`. */
 SPC_DEVICE spc_u8 *place_of(int slot, int i)
 {
     return spc_shared() + $(gather_at) + slot * $(place_size) +
@@ -160,12 +173,11 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
     for (int i = 0; i < $(pieces); i++) {
         SPC_UNROLL
         for (int h = 0; h < 2; h++) {
-            int channel = block * $(config.kblock) + i * 32 + q * 8;
+            int byte = (block * $(pieces) + i) * 64 + q * 16;
             int valid = row[h] >= 0 ? 16 : 0;
-            const spc_u8 *from = in + (long long)row[h] * $(row_bytes) +
-                                 channel * 2;
-% if problem.cin % 32 ~= 0 then
-            if (channel >= $(problem.cin))
+            const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
+% if row_bytes % 64 ~= 0 then
+            if (byte >= $(row_bytes))
                 valid = 0;
 % end
             spc_copy_async16(place_of(slot, i * 2 + h), valid ? from : in, valid);
@@ -250,37 +262,40 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     }
 }
 
-/* Adds the bias and stores this lane's 8-channel pieces of rows g and g + 8. */
+/* Adds the bias and stores this lane's 16-byte pieces of rows g and g + 8. */
 SPC_DEVICE void finish(const float *acc, const int *row,
                        const spc_conv_args *args)
 {
-    int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * 8;
+    int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
     spc_u8 *out = (spc_u8 *)args->out;
 
     SPC_UNROLL
-    for (int j = 0; j < $(config.n // 32); j++) {
-        int co = first + j * 32;
-% if problem.bias == 1 then
-        float bias[8];
-        SPC_UNROLL
-        for (int c = 0; c < 8; c++)
-            bias[c] = co < $(problem.cout) ? spc_load_f32(args->bias + co + c)
-                                           : 0.0f;
-%   add = function(c) return " + bias[" .. c .. "]" end
-% else
-%   add = function(c) return "" end
-% end
+    for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
+        int co = first + j * $(4 * lane_channels);
         SPC_UNROLL
         for (int h = 0; h < 2; h++) {
-            const float *d = acc + j * 16 + h * 2;
-            spc_b16 v;
-            v.x = spc_pack_f16(d[0]$(add(0)), d[1]$(add(1)));
-            v.y = spc_pack_f16(d[4]$(add(2)), d[5]$(add(3)));
-            v.z = spc_pack_f16(d[8]$(add(4)), d[9]$(add(5)));
-            v.w = spc_pack_f16(d[12]$(add(6)), d[13]$(add(7)));
-            if (row[h] >= 0 && co < $(problem.cout))
-                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * 2,
-                            v);
+            int store = row[h] >= 0 && co < $(problem.cout);
+            float v[$(lane_channels)];
+            spc_b16 w;
+            SPC_UNROLL
+            for (int i = 0; i < $(lane_channels); i++) {
+                v[i] = acc[j * $(2 * lane_channels) + i / 2 * 4 + h * 2 + i % 2];
+% if problem.bias == 1 then
+                if (store)
+                    v[i] += spc_load_f32(args->bias + co + i);
+% end
+            }
+% for i, name in ipairs {"x", "y", "z", "w"} do
+%   if half then
+            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+%   else
+            w.$(name) = spc_f32_bits(v[$(i - 1)]);
+%   end
+% end
+            if (store)
+                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) *
+                                      $(element),
+                            w);
         }
     }
 }
@@ -334,16 +349,34 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
                 a[i * 8 + 6] = low.w;
                 a[i * 8 + 7] = high.w;
             }
+% if not half then
+%   if images(problem) == 2 then
+            spc_u32 small[$(pieces * 8)];
+%   end
+            SPC_UNROLL
+            for (int i = 0; i < $(pieces * 8); i++) {
+                float v = spc_bits_f32(a[i]);
+                a[i] = spc_f32_to_tf32(v);
+%   if images(problem) == 2 then
+                small[i] = spc_f32_to_tf32(v - spc_bits_f32(a[i]));
+%   end
+            }
+% end
             spc_mbar_wait(full + stage, parity);
+            spc_u64 b = spc_wgmma_descriptor(
+                spc_shared() + stage * $(stage_size), $(config.n * 16), 128);
             spc_wgmma_fence();
             SPC_UNROLL
-            for (int k = 0; k < $(pieces * 2); k++)
-                spc_wgmma_$(config.n)_f16(
-                    acc, a + k * 4,
-                    spc_wgmma_descriptor(spc_shared() + stage * $(stage_size) +
-                                             k * $(config.n * 32),
-                                         $(config.n * 16), 128),
-                    k > 0 || !fresh);
+            for (int k = 0; k < $(pieces * 2); k++) {
+% local product = "spc_wgmma_" .. config.n .. (half and "_f16" or "_tf32")
+% if images(problem) == 2 then
+                $(product)(acc, small + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
+                $(product)(acc, a + k * 4, b + $(image // 16) + k * $(config.n * 2), 1);
+                $(product)(acc, a + k * 4, b + k * $(config.n * 2), 1);
+% else
+                $(product)(acc, a + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
+% end
+            }
             spc_wgmma_commit();
             gather_next(&g, slot, in, map);
             spc_wgmma_wait(0);
@@ -390,39 +423,47 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), $(config.blocks))
 }
 
 /*
- * The packed image: [offset][k-block][n-block] stages of kblock x n, each in
- * core matrices [k / 8][n / 8][8 columns][8 k]. Column c of 32 holds output
- * channel (c % 8 / 2) * 8 + c / 8 * 2 + c % 2 of its 32; k position p of 16 in half
- * step s of a 32-channel piece holds channel
- * (p % 8 / 2) * 8 + s * 4 + p / 8 * 2 + p % 2.
+ * The packed image: [offset][k-block][n-block] stages, each in core matrices
+ * [core along k][n columns][16 bytes], for f32 twice: the weights rounded to
+ * tf32, then what that leaves of them. Cores 4 p .. 4 p + 3 belong to piece p; of
+ * core c, the 4 bytes number q are what lane q of a quad holds in register c of
+ * its 16 bytes. Column j of a run stands for the output channel that leaves a
+ * lane with neighbouring ones.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     long long item = (long long)spc_block_x() * 256 + spc_thread();
     int column = (int)(item % $(config.n));
-    int core = (int)(item / $(config.n) % $(config.kblock // 8));
-    long long image = item / $(config.n * config.kblock // 8);
-    int n_block = (int)(image % $(n_blocks));
-    int block = (int)(image / $(n_blocks) % $(k_blocks));
-    int offset = (int)(image / $(n_blocks * k_blocks));
-    int c = column % 32;
-    int co = n_block * $(config.n) + column / 32 * 32 + (c % 8 / 2) * 8 +
+    int core = (int)(item / $(config.n) % $(pieces * 4));
+    long long stage = item / $(stage_size // 16);
+    int n_block = (int)(stage % $(n_blocks));
+    int block = (int)(stage / $(n_blocks) % $(k_blocks));
+    int offset = (int)(stage / $(n_blocks * k_blocks));
+    int run = column / $(4 * lane_channels) * $(4 * lane_channels), c = column - run;
+    int co = n_block * $(config.n) + run + c % 8 / 2 * $(lane_channels) +
              c / 8 * 2 + c % 2;
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
         return;
-    for (int r = 0; r < 4; r++) {
-        v[r] = 0;
-        for (int h = 0; h < 2; h++) {
-            int p = (core % 2) * 8 + r * 2 + h; /* within the k16 step */
-            int ci = block * $(config.kblock) + core / 4 * 32 +
-                     (p % 8 / 2) * 8 + (core / 2 % 2) * 4 + p / 8 * 2 + h;
-            if (ci < $(problem.cin) && co < $(problem.cout))
-                v[r] |= (spc_u32)((const spc_u16 *)args->weights)
-                            [offset * args->stride_k + ci * args->stride_in +
-                             co * args->stride_out]
-                        << (16 * h);
+    for (int q = 0; q < 4; q++) {
+        int byte = (block * $(pieces) + core / 4) * 64 + q * 16 + core % 4 * 4;
+        int ci = byte / $(element);
+        long long from = offset * args->stride_k + ci * args->stride_in +
+                         co * args->stride_out;
+        v[q] = 0;
+        if (ci < $(problem.cin) && co < $(problem.cout)) {
+% if half then
+            const spc_u16 *w = (const spc_u16 *)args->weights;
+            v[q] = w[from] | (spc_u32)w[from + args->stride_in] << 16;
+% else
+            float w = ((const float *)args->weights)[from];
+            v[q] = spc_f32_to_tf32(w);
+%   if images(problem) == 2 then
+            if (item % $(stage_size // 16) >= $(image // 16))
+                v[q] = spc_f32_to_tf32(w - spc_bits_f32(v[q]));
+%   end
+% end
         }
     }
     spc_b16 w;
