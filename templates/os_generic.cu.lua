@@ -1,0 +1,128 @@
+%-- Output-stationary convolution for what the other kernels refuse: any channel
+%-- counts, any type, no tensor cores.
+%--
+%-- A warp computes `rows` output rows by 32 output channels; a lane owns one channel of
+%-- all of them. Weights are read coalesced, inputs as broadcasts.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%function padded_cout(problem) return ceil_div(problem.cout, 32) * 32 end
+%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
+%function packed_bytes(problem)
+%  return problem.offsets * problem.cin * padded_cout(problem) * element_bytes(problem)
+%end
+%
+%template = {
+%  summary = "output-stationary for any channels and any target, no tensor cores",
+%  role = "conv",
+%  device = "cuda",
+%  params = {
+%    {"rows", {4, 8, 16}, "output rows of a warp"},
+%    {"warps", {4, 8}, "warps of a block"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    return true
+%  end,
+%  constraints = {},
+%  derive = function(problem, config, target)
+%    return {
+%      words = ceil_div(problem.offsets, 32), co_padded = padded_cout(problem),
+%      half = problem.dtype == "f16",
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = config.warps * 32, shared = 0,
+%      grid = "tiles", tile_rows = config.rows, tiles_per_block = config.warps,
+%      grid_y = ceil_div(problem.cout, 32), order = "gray",
+%      packed_bytes = packed_bytes(problem),
+%      pack_threads = problem.offsets * problem.cin * padded_cout(problem),
+%      preference = 0,
+%    }
+%  end,
+%  default = function(problem, target) return {rows = 8, warps = 4} end,
+%}
+#include "spc_device.cuh"
+
+% if half then
+typedef spc_u16 element;
+#define TO_FLOAT(v) spc_f16_to_f32(v)
+#define LOAD(p) spc_load2(p)
+% else
+typedef float element;
+#define TO_FLOAT(v) (v)
+#define LOAD(p) spc_load_f32(p)
+% end
+
+/* acc[r] += sum over input channels of in[row[r]] * w, for one offset. */
+SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
+                         const element *w)
+{
+    for (int c = 0; c < $(problem.cin); c++) {
+        float weight = TO_FLOAT(LOAD(w + c * $(co_padded)));
+        SPC_UNROLL
+        for (int r = 0; r < $(config.rows); r++)
+            if (row[r] >= 0)
+                acc[r] = spc_fma(TO_FLOAT(LOAD(in + (long long)row[r] * $(problem.cin) + c)),
+                                 weight, acc[r]);
+    }
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(config.warps * 32), 1)
+{
+    const spc_map_view *map = &args->map;
+    const element *in = (const element *)args->in;
+    element *out = (element *)args->out;
+    int rank = spc_block_x() * $(config.warps) + spc_warp();
+    int co = spc_block_y() * 32 + spc_lane();
+    const element *weights = (const element *)args->weights + co;
+    float acc[$(config.rows)];
+    int row[$(config.rows)], tile;
+
+    spc_depend_wait();
+    if (rank >= map->tiles)
+        return;
+    tile = spc_load_int(map->tile_order + rank);
+    SPC_UNROLL
+    for (int r = 0; r < $(config.rows); r++)
+        acc[r] = $(problem.bias == 1 and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or "0.0f");
+    for (int word = 0; word < $(words); word++) {
+        spc_u32 rest = spc_load4(map->tile_mask + word * map->tiles + rank);
+        for (; rest; rest &= rest - 1) {
+            int k = word * 32 + spc_ffs(rest) - 1;
+            const int *index = map->index + (long long)k * map->rows_padded +
+                               tile * $(config.rows);
+            SPC_UNROLL
+            for (int r = 0; r < $(config.rows); r++)
+                row[r] = spc_load_int(index + r);
+            multiply(acc, row, in,
+                     weights + (long long)k * $(problem.cin * co_padded));
+        }
+    }
+    SPC_UNROLL
+    for (int r = 0; r < $(config.rows); r++) {
+        int to = spc_load_int(map->order + tile * $(config.rows) + r);
+        if (to >= 0 && co < $(problem.cout))
+            out[(long long)to * $(problem.cout) + co] =
+                $(half and "spc_f32_to_f16(acc[r])" or "acc[r]");
+    }
+}
+
+/* Packed: [offset][cin][cout padded to a multiple of 32]. */
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    int co = (int)(item % $(co_padded));
+    int ci = (int)(item / $(co_padded) % $(problem.cin));
+    int k = (int)(item / $(co_padded * problem.cin));
+
+    if (k >= $(problem.offsets))
+        return;
+    ((element *)args->packed)[item] =
+        co < $(problem.cout)
+            ? ((const element *)args->weights)[k * args->stride_k +
+                                               ci * args->stride_in +
+                                               co * args->stride_out]
+            : (element)0;
+    spc_fence_global();
+}

@@ -1,0 +1,392 @@
+%-- Output-stationary implicit GEMM on mma.sync: the portable tile of a block.
+%--
+%-- A block of `warps` warps computes one tile: each warp 16 * m rows by n output
+%-- channels. A step is (tile, offset present in the tile, block of input channels). One
+%-- pipeline of `stages` asynchronous copies runs on across steps, offsets and
+%-- tiles: the block brings a step's weights, each lane its own parts of its own
+%-- rows. What a lane copies of a row, 16 contiguous bytes, is exactly its part of
+%-- two first operands, because the packed weights permute the channels; weights are
+%-- packed in the order of second operands. So all shared memory is read in
+%-- 16-byte accesses without conflicts, and no ldmatrix is needed.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
+%-- Pieces of a row: 64 bytes that a quad of lanes loads together.
+%function row_pieces(problem)
+%  return ceil_div(problem.cin * element_bytes(problem), 64)
+%end
+%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%function tile_rows(config) return config.warps * config.m * 16 end
+%function weight_stage(config) return config.pieces * config.n * 64 end
+%function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
+%function shared_bytes(config)
+%  return config.stages * (weight_stage(config) + gather_stage(config))
+%       + config.warps * 384
+%end
+%function registers(problem, config)
+%  local split = problem.dtype == "f32" and 2 or 1
+%  return config.m * config.n // 2 + config.m * 8 * split + 56
+%end
+%
+%template = {
+%  summary = "output-stationary implicit GEMM, a block a tile, cp.async and mma.sync",
+%  role = "conv",
+%  device = "cuda",
+%  params = {
+%    {"warps", {2, 4, 8}, "warps of a block"},
+%    {"m", {1, 2}, "16-row tiles of a warp"},
+%    {"n", {32, 64, 128}, "output channels of a block"},
+%    {"pieces", {1, 2, 4}, "64-byte pieces of input rows in a step"},
+%    {"stages", {2, 3, 4}, "steps in flight"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
+%      return false, "needs tensor cores for " .. problem.dtype
+%    end
+%    local element = element_bytes(problem)
+%    if problem.cin * element % 16 ~= 0 or problem.cout * element % 16 ~= 0 then
+%      return false, "rows must be multiples of 16 bytes"
+%    end
+%    return true
+%  end,
+%  constraints = {
+%    {"steps divide the row", function(problem, config)
+%      return row_pieces(problem) % config.pieces == 0
+%    end},
+%    {"output channels fill their blocks", function(problem, config)
+%      local blocks = out_blocks(problem, config)
+%      return blocks * config.n - problem.cout < 32
+%         and (blocks == 1 or config.n == 128)
+%    end},
+%    {"shared memory", function(problem, config, target)
+%      return shared_bytes(config) <= target.shared_block
+%    end},
+%    {"accumulators fit the registers", function(problem, config)
+%      return registers(problem, config) <= 255
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local element = element_bytes(problem)
+%    return {
+%      k_blocks = row_pieces(problem) // config.pieces,
+%      n_blocks = out_blocks(problem, config),
+%      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
+%      threads = config.warps * 32, element = element, half = problem.dtype == "f16",
+%      lane_channels = 16 // element, row_bytes = problem.cin * element,
+%      weight_size = weight_stage(config), stage_size = weight_stage(config) + gather_stage(config),
+%      ring_at = config.stages * (weight_stage(config) + gather_stage(config)),
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    local blocks = (target.shared_sm or 102400) // (shared_bytes(config) + 1024)
+%    local by_registers = 65536 // (math.max(registers(problem, config), 64) * config.warps * 32)
+%    local packed = problem.offsets * row_pieces(problem) * 64 * out_blocks(problem, config) * config.n
+%    return {
+%      block = config.warps * 32, shared = shared_bytes(config),
+%      grid = "persistent", blocks_per_sm = math.max(1, math.min(blocks, by_registers, 8)),
+%      grid_y = out_blocks(problem, config),
+%      tile_rows = tile_rows(config), order = "gray",
+%      packed_bytes = packed, pack_threads = packed // 16,
+%      pdl = target.sm >= 90 and 1 or 0, preference = 1,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3}
+%    for _, n in ipairs {128, 64, 32} do
+%      if n >= problem.cout then config.n = n end
+%    end
+%    if config.n <= 64 then config.m = 2 end
+%    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
+%    while shared_bytes(config) > target.shared_block do
+%      if config.stages > 2 then config.stages = 2
+%      elseif config.pieces > 1 then config.pieces = config.pieces // 2
+%      else config.m = 1 break end
+%    end
+%    return config
+%  end,
+%}
+#include "spc_stream.cuh"
+
+/* The lane's own place `i` of a stage: piece i / (2 m), row g + 8 * (i % (2 m)). */
+SPC_DEVICE spc_u8 *place_of(int stage, int i)
+{
+    return spc_shared() + stage * $(stage_size) + $(weight_size) +
+           i * $(threads * 16) + spc_thread() * 16;
+}
+
+/* The loading side: runs stages - 1 steps ahead of the products. */
+typedef struct loader {
+    spc_stream stream;
+    const int *index; /* of this lane's row g in the first tile */
+    int taken, place; /* steps whose indices have been asked for */
+    int block;        /* of the input channels of the step being loaded */
+    int offset, next_offset;
+    int row[$(2 * config.m)], next_row[$(2 * config.m)];
+} loader;
+
+SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
+{
+    spc_b8 step;
+
+    spc_stream_fill(&l->stream, map, l->taken + 1, $(rows), $(words),
+                    $(problem.centre));
+    step = spc_stream_step(&l->stream, l->place);
+    l->next_offset = (int)step.y & SPC_STEP_OFFSET;
+    SPC_UNROLL
+    for (int h = 0; h < $(2 * config.m); h++)
+        l->next_row[h] = spc_load_int(l->index + step.x + 8 * h);
+    l->taken++;
+    if (++l->place == SPC_STREAM_STEPS)
+        l->place = 0;
+}
+
+/* Starts the copies of the next step into `stage`; always one group. Past the end
+ * it copies what nobody multiplies. */
+SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
+{
+    const spc_u8 *in = (const spc_u8 *)args->in;
+    const spc_u8 *weights = (const spc_u8 *)args->weights;
+    int q = spc_lane() & 3;
+
+    if (++l->block == $(k_blocks)) {
+        l->block = 0;
+        l->offset = l->next_offset;
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * config.m); h++)
+            l->row[h] = l->next_row[h];
+        look_ahead(l, &args->map);
+    }
+    weights += ((long long)(l->offset * $(k_blocks) + l->block) * $(n_blocks) +
+                spc_block_y()) * $(weight_size);
+    for (int at = spc_thread() * 16; at < $(weight_size); at += $(threads * 16))
+        spc_copy_async16(spc_shared() + stage * $(stage_size) + at,
+                         weights + at, 16);
+    SPC_UNROLL
+    for (int p = 0; p < $(config.pieces); p++) {
+        int byte = (l->block * $(config.pieces) + p) * 64 + q * 16;
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * config.m); h++) {
+            int valid = l->row[h] >= 0$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "") ? 16 : 0;
+            const spc_u8 *from = in + (long long)l->row[h] * $(row_bytes) + byte;
+            spc_copy_async16(place_of(stage, p * $(2 * config.m) + h),
+                             valid ? from : in, valid);
+        }
+    }
+    spc_copy_commit();
+}
+
+% if problem.dtype == "f32" then
+/* An fp32 product from three tf32 ones: large * large + large * small + small *
+ * large (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
+SPC_DEVICE void split(spc_u32 *large, spc_u32 *small, spc_u32 v)
+{
+    *large = spc_f32_to_tf32(spc_bits_f32(v));
+    *small = spc_f32_to_tf32(spc_bits_f32(v) - spc_bits_f32(*large));
+}
+
+% end
+/* acc[m][n / 8][4] += the step in `stage`. */
+SPC_DEVICE void multiply(float *acc, int stage)
+{
+    const spc_u8 *weights = spc_shared() + stage * $(stage_size) + spc_lane() * 16;
+
+    SPC_UNROLL
+    for (int p = 0; p < $(config.pieces); p++) {
+        spc_u32 a[$(config.m)][2][4];
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * config.m); h++) {
+            spc_b16 v = spc_shared_load16(place_of(stage, p * $(2 * config.m) + h));
+            a[h / 2][0][h % 2] = v.x;
+            a[h / 2][0][h % 2 + 2] = v.y;
+            a[h / 2][1][h % 2] = v.z;
+            a[h / 2][1][h % 2 + 2] = v.w;
+        }
+        SPC_UNROLL
+        for (int s = 0; s < 2; s++) {
+% if problem.dtype == "f32" then
+            spc_u32 c[$(config.m)][4];
+% end
+% if not half then
+            SPC_UNROLL
+            for (int i = 0; i < $(config.m * 4); i++) {
+%   if problem.dtype == "f32" then
+                spc_u32 v = a[i / 4][s][i % 4];
+                split(&a[i / 4][s][i % 4], &c[i / 4][i % 4], v);
+%   else
+                a[i / 4][s][i % 4] = spc_f32_to_tf32(spc_bits_f32(a[i / 4][s][i % 4]));
+%   end
+            }
+% end
+            SPC_UNROLL
+            for (int j = 0; j < $(config.n // 16); j++) {
+                spc_b16 v = spc_shared_load16(
+                    weights + ((p * 2 + s) * $(config.n // 16) + j) * 512);
+                spc_u32 b[2][2];
+                b[0][0] = v.x;
+                b[0][1] = v.y;
+                b[1][0] = v.z;
+                b[1][1] = v.w;
+% if problem.dtype == "f32" then
+                spc_u32 d[2][2];
+                SPC_UNROLL
+                for (int i = 0; i < 4; i++)
+                    split(&b[i / 2][i % 2], &d[i / 2][i % 2], b[i / 2][i % 2]);
+% end
+                SPC_UNROLL
+                for (int t = 0; t < 2; t++)
+                    SPC_UNROLL
+                    for (int m = 0; m < $(config.m); m++) {
+                        float *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
+% if half then
+                        spc_mma_f16(to, a[m][s], b[t]);
+% else
+%   if problem.dtype == "f32" then
+                        spc_mma_tf32(to, c[m], b[t]);
+                        spc_mma_tf32(to, a[m][s], d[t]);
+%   end
+                        spc_mma_tf32(to, a[m][s], b[t]);
+% end
+                    }
+            }
+        }
+    }
+}
+
+/* Adds the bias, stores this lane's 16-byte pieces of its rows, clears acc. */
+SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
+{
+    int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
+    spc_u8 *out = (spc_u8 *)args->out;
+
+    SPC_UNROLL
+    for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
+        int co = first + j * $(4 * lane_channels);
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * config.m); h++) {
+            const float *d = acc + h / 2 * $(config.n // 2) + j * $(2 * lane_channels) + h % 2 * 2;
+            int store = row[h] >= 0 && co < $(problem.cout);
+            float v[$(lane_channels)];
+            spc_b16 w;
+            SPC_UNROLL
+            for (int i = 0; i < $(lane_channels); i++) {
+                v[i] = d[i / 2 * 4 + i % 2];
+% if problem.bias == 1 then
+                if (store)
+                    v[i] += spc_load_f32(args->bias + co + i);
+% end
+            }
+% for i, name in ipairs {"x", "y", "z", "w"} do
+%   if half then
+            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+%   else
+            w.$(name) = spc_f32_bits(v[$(i - 1)]);
+%   end
+% end
+            if (store)
+                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * $(element), w);
+        }
+    }
+    SPC_UNROLL
+    for (int i = 0; i < $(config.m * config.n // 2); i++)
+        acc[i] = 0.0f;
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
+{
+    const spc_map_view *map = &args->map;
+    float acc[$(config.m * config.n // 2)];
+    loader l;
+    int stage = 0, place = 0;
+
+    spc_stream_start(&l.stream,
+                     spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
+                     map, spc_block_x(), spc_grid_x(), $(words));
+    l.index = map->index + spc_warp() * $(config.m * 16) + (spc_lane() >> 2);
+    l.taken = 0;
+    l.place = 0;
+    l.block = $(k_blocks - 1);
+    SPC_UNROLL
+    for (int i = 0; i < $(config.m * config.n // 2); i++)
+        acc[i] = 0.0f;
+    look_ahead(&l, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int i = 0; i < $(config.stages - 1); i++)
+        load_next(&l, i, args);
+    for (int number = 0; number < l.stream.filled; number++) {
+        spc_b8 step = spc_stream_step(&l.stream, place);
+        int last = step.y & SPC_STEP_LAST;
+        int row[$(2 * config.m)];
+
+        if (++place == SPC_STREAM_STEPS)
+            place = 0;
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * config.m); h++)
+            row[h] = last ? spc_load_int(l.index + step.x + 8 * h) : -1;
+        for (int block = 0; block < $(k_blocks); block++) {
+            /* The step has arrived, for the whole block; and all have left the
+             * stage that is loaded next. */
+            spc_copy_wait($(config.stages - 2));
+            spc_sync_block();
+            load_next(&l, stage == 0 ? $(config.stages - 1) : stage - 1, args);
+            multiply(acc, stage);
+            if (++stage == $(config.stages))
+                stage = 0;
+        }
+        if (last)
+            finish(acc, row, args);
+    }
+    spc_copy_wait(0);
+}
+
+/*
+ * Packed: [offset][k-block][n-block] stages, each [k-step][pair of 8 columns][lane]
+ * [second operands of both]. A k-step s of piece p takes bytes p * 64 + q * 16 +
+ * s % 2 * 8 .. + 7 of the rows for lane quad q. Column c of a run stands for the
+ * output channel that leaves a lane with neighbouring ones.
+ */
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    int lane = (int)(item % 32), g = lane >> 2, q = lane & 3;
+    int pair = (int)(item / 32 % $(config.n // 16));
+    int step = (int)(item / $(config.n * 2) % $(config.pieces * 2));
+    long long stage = item / $(weight_size // 16);
+    int n_block = (int)(stage % $(n_blocks));
+    int block = (int)(stage / $(n_blocks) % $(k_blocks));
+    int offset = (int)(stage / $(n_blocks * k_blocks));
+    spc_u32 v[4];
+
+    if (offset >= $(problem.offsets))
+        return;
+    for (int r = 0; r < 4; r++) {
+        int column = pair * 16 + r / 2 * 8 + g;
+        int run = column / $(4 * lane_channels) * $(4 * lane_channels), c = column - run;
+        int co = n_block * $(config.n) + run + c % 8 / 2 * $(lane_channels) +
+                 c / 8 * 2 + c % 2;
+        int byte = (block * $(config.pieces) + step / 2) * 64 + q * 16 +
+                   step % 2 * 8 + r % 2 * 4;
+        int ci = byte / $(element);
+        long long from = offset * args->stride_k + ci * args->stride_in +
+                         co * args->stride_out;
+        v[r] = 0;
+        if (ci < $(problem.cin) && co < $(problem.cout)) {
+% if half then
+            const spc_u16 *w = (const spc_u16 *)args->weights;
+            v[r] = w[from] | (spc_u32)w[from + args->stride_in] << 16;
+% elseif problem.dtype == "tf32" then
+            v[r] = spc_f32_to_tf32(((const float *)args->weights)[from]);
+% else
+            v[r] = spc_f32_bits(((const float *)args->weights)[from]);
+% end
+        }
+    }
+    spc_b16 w;
+    w.x = v[0];
+    w.y = v[1];
+    w.z = v[2];
+    w.w = v[3];
+    spc_store16((spc_u8 *)args->packed + item * 16, w);
+    spc_fence_global();
+}
