@@ -493,8 +493,6 @@ static spc_status revive(spc__run *run, spc__entry *entry)
         return SPC_OK;
     entry->reach = SPC__NEW;
     entry->trial.note[0] = '\0';
-    if (entry->known)
-        run->report->known--;
     entry->known = false;
     if ((status = spc__run_build(run, &entry, 1)) != SPC_OK)
         return status;

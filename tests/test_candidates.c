@@ -1,0 +1,84 @@
+/*
+ * test_candidates.c - every shipped candidate against the oracle.
+ *
+ * Each row verifies the whole space of one layer: on the sim device the CUDA
+ * templates, on the cpu device its own. Compiling uses all cores, and so does
+ * the emulation.
+ */
+#include "layer_rig.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *device, *layer, *scene;
+} rows[] = {
+    {"sim", "subm,cin=4,cout=32,k=3,dtype=f16", "gen:uniform,n=500,extent=14"},
+    {"sim", "subm,cin=16,cout=32,k=3,dtype=f16,bias=1",
+     "gen:uniform,n=500,extent=14"},
+    {"sim", "subm,cin=64,cout=64,k=3,dtype=f16", "gen:shell,r=14"},
+    {"sim", "subm,cin=128,cout=128,k=3,dtype=f16", "gen:shell,r=14"},
+    {"sim", "subm,cin=32,cout=32,k=3,dtype=tf32",
+     "gen:uniform,n=500,extent=14"},
+    {"sim", "subm,cin=24,cout=40,k=3,dtype=f32", "gen:uniform,n=500,extent=14"},
+    {"cpu", "subm,cin=32,cout=32,k=3,dtype=f16", "gen:shell,r=14"},
+    {"cpu", "subm,cin=24,cout=40,k=3,dtype=f32,bias=1",
+     "gen:uniform,n=500,extent=14"},
+};
+
+static void on_trial(const spc_trial *trial, void *payload)
+{
+    int *failed = payload;
+
+    if (strcmp(trial->status, "ok") == 0 ||
+        strcmp(trial->status, "constraint") == 0)
+        return;
+    printf("%s: %s %s: %s\n", trial->status, trial->template_name,
+           trial->config, trial->note);
+    ++*failed;
+}
+
+START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
+{
+    spc_ctx *ctx = open_ctx(rows[_i].device, "", NULL);
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+    int failed = 0;
+
+    options.stage = SPC_STAGE_VERIFY;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    options.on_trial = on_trial;
+    options.payload = &failed;
+    assert_ok(spc_conv_parse(&conv, rows[_i].layer, &error), error.text);
+    assert_ok(spc_scene_load(&scene, rows[_i].scene, &error), error.text);
+    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options, &report),
+              spc_ctx_error(ctx));
+    printf("%s %s: %d verified, %d failed, %d refused in %.1f s\n",
+           rows[_i].device, rows[_i].layer, report.verified, failed,
+           report.refused, report.elapsed_s);
+    ck_assert_int_gt(report.verified, 0);
+    ck_assert_int_eq(failed, 0);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("candidates");
+    TCase *tcase = tcase_create("all");
+
+    tcase_set_timeout(tcase, 900);
+    tcase_add_loop_test(
+        tcase, every_candidate_of_the_space_gives_what_the_oracle_gives, 0,
+        LENGTH(rows));
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

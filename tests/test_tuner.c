@@ -1,0 +1,645 @@
+/* test_tuner.c - the tuning engine, on the cpu and the sim device. */
+#include "layer_rig.h"
+
+#include "file.h"
+#include "targets.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
+#define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
+#define SCENE "gen:uniform,n=300,extent=12"
+
+/* ---- a run and what it told
+ * ------------------------------------------------------ */
+
+enum { MOST = 512 };
+
+typedef struct told {
+    int count;
+    struct {
+        char candidate[200], status[16], note[200];
+        bool from_database, verified;
+        int samples;
+        double us, cold_us, error;
+    } at[MOST];
+    volatile int cancel;
+    int cancel_after; /* trials timed; 0: never */
+} told;
+
+static void on_trial(const spc_trial *trial, void *payload)
+{
+    told *t = payload;
+
+    if (t->count == MOST)
+        return;
+    snprintf(t->at[t->count].candidate, 200, "%s %s", trial->template_name,
+             trial->config);
+    snprintf(t->at[t->count].status, 16, "%s", trial->status);
+    snprintf(t->at[t->count].note, 200, "%s", trial->note);
+    t->at[t->count].from_database = trial->from_database;
+    t->at[t->count].verified = trial->verified;
+    t->at[t->count].samples = trial->samples;
+    t->at[t->count].us = trial->median_us;
+    t->at[t->count].cold_us = trial->cold_us;
+    t->at[t->count].error = trial->error;
+    t->count++;
+}
+
+static void on_progress(const spc_progress *progress, void *payload)
+{
+    told *t = payload;
+
+    ck_assert_int_le(progress->done, progress->total);
+    if (t->cancel_after > 0 && progress->stage == SPC_STAGE_TIME &&
+        progress->done >= t->cancel_after)
+        t->cancel = 1;
+}
+
+static int find(const told *t, const char *candidate)
+{
+    for (int i = 0; i < t->count; i++)
+        if (strcmp(t->at[i].candidate, candidate) == 0)
+            return i;
+    ck_abort_msg("nobody told about '%s'", candidate);
+    return -1;
+}
+
+static spc_tune_options options_for(told *t)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+
+    memset(t, 0, sizeof(*t));
+    options.effort = SPC_EFFORT_QUICK;
+    options.on_trial = on_trial;
+    options.on_progress = on_progress;
+    options.payload = t;
+    options.cancel = &t->cancel;
+    return options;
+}
+
+static spc_status tune_on(spc_ctx *ctx, const char *layer,
+                          const char *const *specs, int count,
+                          const spc_tune_options *options,
+                          spc_tune_report *report)
+{
+    spc_scene *scenes[4] = {NULL};
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
+    for (int s = 0; s < count; s++)
+        assert_ok(spc_scene_load(&scenes[s], specs[s], &error), error.text);
+    spc_status status = spc_tune(ctx, &conv, (const spc_scene *const *)scenes,
+                                 count, options, report);
+    for (int s = 0; s < count; s++)
+        spc_scene_free(scenes[s]);
+    return status;
+}
+
+static spc_status tune(spc_ctx *ctx, const char *layer, const char *scene,
+                       const spc_tune_options *options, spc_tune_report *report)
+{
+    return tune_on(ctx, layer, &scene, 1, options, report);
+}
+
+/* A database of one's own, gone afterwards. */
+static char *make_database(void)
+{
+    static char path[300];
+    spc__buf folder = SPC__BUF_INIT;
+    spc_error error = {0};
+
+    assert_ok(spc__temp_dir_create(&folder, &error), error.text);
+    snprintf(path, sizeof(path), "%s/tuner.db", spc__buf_text(&folder));
+    spc__buf_release(&folder);
+    return path;
+}
+
+static void remove_database(char *path)
+{
+    *strrchr(path, '/') = '\0';
+    spc__temp_dir_remove(path);
+}
+
+/* ---- the main job
+ * ------------------------------------------------------------------ */
+
+static const struct {
+    const char *device, *templates, *layer, *scene;
+} jobs[] = {
+    {"cpu", TEMPLATES "plain", LAYER, SCENE},
+    {"cpu", TEMPLATES "plain", "subm,cin=7,cout=9,k=2x3x1,dtype=f32,bias=1",
+     "gen:shell,r=16"},
+    {"cpu", NULL, "subm,cin=8,cout=8,k=3,dtype=f16,dilation=2", SCENE},
+    {"sim", NULL, "subm,cin=16,cout=16,k=3,dtype=f16",
+     "gen:uniform,n=60,extent=6"},
+};
+
+/* What a program gets from the database that was just filled. */
+static void check_plan(spc_ctx *ctx, int job, const char *winner)
+{
+    int64_t before = spc_ctx_stats(ctx).compiles;
+    char plan[300];
+    rig r;
+
+    rig_open(&r, ctx, jobs[job].layer, jobs[job].scene);
+    assert_ok(
+        spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    if (strcmp(jobs[job].device, "cpu") == 0) /* maps need no kernel there */
+        ck_assert_int_eq(spc_ctx_stats(ctx).compiles, before);
+    snprintf(plan, sizeof(plan), "%s %s", spc_plan_template(r.plan),
+             spc_plan_config(r.plan));
+    ck_assert_str_eq(plan, winner);
+    rig_close(&r);
+}
+
+START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx(jobs[_i].device, database, jobs[_i].templates);
+    spc_tune_report first, second;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune(ctx, jobs[_i].layer, jobs[_i].scene, &options, &first),
+              spc_ctx_error(ctx));
+    ck_assert_int_gt(first.timed, 0);
+    ck_assert_int_eq(first.known, 0);
+    ck_assert_str_ne(first.winner, "");
+    ck_assert(first.winner_us > 0 && first.default_us > 0);
+    spc_ctx_free(ctx);
+
+    ctx = open_ctx(jobs[_i].device, database, jobs[_i].templates);
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, jobs[_i].layer, jobs[_i].scene, &options, &second),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(second.compiled, 0);
+    ck_assert_int_eq(second.verified, 0);
+    ck_assert_int_eq(second.timed, 0);
+    ck_assert_int_ge(second.known, first.timed);
+    ck_assert_str_eq(second.winner, first.winner);
+    for (int i = 0; i < t.count; i++)
+        ck_assert(t.at[i].from_database);
+    check_plan(ctx, _i, first.winner); /* frees the context */
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(the_defaults_and_the_winner_have_all_samples_and_a_cold_time)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    int i = find(&t, report.winner);
+    ck_assert_str_eq(t.at[i].status, "ok");
+    ck_assert(t.at[i].verified && t.at[i].error <= 1);
+    ck_assert_int_ge(t.at[i].samples, 15);
+    ck_assert(t.at[i].cold_us > 0);
+    i = find(&t, "plain tile=64,step=1,order=none");
+    ck_assert_int_ge(t.at[i].samples, 15);
+    ck_assert(t.at[i].cold_us > 0);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
+{
+    static const char *const scenes[] = {SCENE, "gen:uniform,n=301,extent=12",
+                                         "gen:shell,r=20"};
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune_on(ctx, LAYER, scenes, 3, &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert(report.worst_ratio >= 1);
+    ck_assert_str_ne(report.worst_scene, "");
+    /* The first two fall into one bucket: that is one record, not two. */
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune_on(ctx, LAYER, scenes, 3, &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(report.timed, 0);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+/* ---- interruption
+ * ---------------------------------------------------------------------- */
+
+START_TEST(an_interrupted_tune_goes_on_where_it_was)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    spc_tune_report first, second;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    t.cancel_after = 3;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &first),
+                     SPC_EINTERRUPTED);
+    assert_says(spc_ctx_error(ctx), "what was measured is kept");
+    ck_assert_int_ge(first.timed, 3);
+    spc_ctx_free(ctx);
+
+    ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &second), spc_ctx_error(ctx));
+    ck_assert_int_ge(second.known + second.timed, first.timed);
+    ck_assert_int_gt(second.known, 0);
+    ck_assert_int_gt(second.timed, 0);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(a_changed_template_makes_old_records_worth_nothing)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "changed");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    spc_ctx_free(ctx);
+    ctx = open_ctx("cpu", database, TEMPLATES "unruly");
+    memset(&t, 0, sizeof(t));
+    options.worker = worker;
+    options.limit_s = 0.3;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, 0);
+    ck_assert_int_eq(report.timed, 1);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+/* ---- candidates that misbehave
+ * ------------------------------------------------------------ */
+
+static const struct {
+    const char *candidate, *status, *note;
+} moods[] = {
+    {"unruly tile=64,mood=good", "ok", ""},
+    {"unruly tile=64,mood=crash", "fault", "signal 11"},
+    {"unruly tile=64,mood=hang", "timeout", "the limit of 0.3 s"},
+    {"unruly tile=64,mood=wrong", "wrong", "row 1, channel 1"},
+    {"unruly tile=64,mood=lazy", "wrong", "nan"},
+    {"unruly tile=64,mood=broken", "compile", "unruly.c.lua:34"},
+};
+
+START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
+{
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+    static const spc_stage stages[] = {SPC_STAGE_TIME, SPC_STAGE_VERIFY};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "unruly");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = worker;
+    options.limit_s = 0.3;
+    options.stage = stages[_i];
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.failed, LENGTH(moods) - 1);
+    ck_assert_int_eq(report.verified, 1);
+    for (int m = 0; m < LENGTH(moods); m++) {
+        int i = find(&t, moods[m].candidate);
+        ck_assert_str_eq(t.at[i].status, moods[m].status);
+        assert_says(t.at[i].note, moods[m].note);
+    }
+    if (stages[_i] == SPC_STAGE_TIME)
+        ck_assert_str_eq(report.winner, moods[0].candidate);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(failures_are_known_the_second_time)
+{
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "unruly");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = worker;
+    options.limit_s = 0.3;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, LENGTH(moods));
+    ck_assert_int_eq(report.compiled, 0);
+    ck_assert_str_eq(t.at[find(&t, moods[1].candidate)].status, "fault");
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(a_worker_that_is_no_worker_is_said_to_be_none)
+{
+    static const char *const workers[][3] = {
+        {"/bin/false", NULL},
+        {"/nonexistent/worker", NULL},
+    };
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    told t;
+    spc_tune_options options = options_for(&t);
+    spc_tune_report report;
+
+    options.worker = workers[_i];
+    ck_assert_int_ne(tune(ctx, LAYER, SCENE, &options, &report), SPC_OK);
+    assert_says(spc_ctx_error(ctx), workers[_i][0]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(equal_code_is_measured_once)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "changed");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.compiled, 1);
+    ck_assert_int_eq(report.timed, 1);
+    int i = find(&t, "unruly tile=64,mood=same");
+    ck_assert_str_eq(t.at[i].status, "constraint");
+    assert_says(t.at[i].note, "unruly tile=64,mood=good");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- targets that are not here
+ * --------------------------------------------------------------- */
+
+static bool has_nvrtc(void)
+{
+    spc__compiler *compiler = NULL;
+    spc_error error;
+    bool found = spc__nvrtc_open(&compiler, &error) == SPC_OK;
+
+    if (!found)
+        printf("SKIPPED: %s\n", error.text);
+    spc__compiler_close(compiler);
+    return found;
+}
+
+START_TEST(what_spills_is_refused_before_any_launch)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "spilling");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = SPC_STAGE_BUILD;
+    options.target = "sm_90";
+    options.allow_spills = _i == 1;
+    if (has_nvrtc()) {
+        assert_ok(tune_on(ctx, LAYER, NULL, 0, &options, &report),
+                  spc_ctx_error(ctx));
+        int i = find(&t, "spilling spill=1");
+        ck_assert_str_eq(t.at[i].status, _i == 1 ? "ok" : "constraint");
+        if (_i == 0)
+            assert_says(t.at[i].note, "spills");
+        ck_assert_int_eq(report.refused, _i == 1 ? 0 : 1);
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+static const char *const targets[] = {"sm_75",  "sm_80",   "sm_86", "sm_89",
+                                      "sm_90a", "sm_100a", "sm_120"};
+
+START_TEST(the_space_of_a_gpu_that_is_not_here_is_not_empty)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = SPC_STAGE_LIST;
+    options.target = targets[_i];
+    assert_ok(tune_on(ctx, "subm,cin=32,cout=32,k=3,dtype=f16", NULL, 0,
+                      &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_int_gt(report.candidates, 0);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(every_known_target_has_facts)
+{
+    spc__attrs facts;
+    spc_error error = {0};
+
+    assert_ok(spc__target_facts(&facts, targets[_i], &error), error.text);
+    ck_assert_str_eq(spc__attrs_text(&facts, "target", ""), targets[_i]);
+    ck_assert_int_eq(spc__attrs_number(&facts, "sm", 0), atoi(targets[_i] + 3));
+    ck_assert_int_ge(spc__attrs_number(&facts, "shared_block", 0), 65536);
+}
+END_TEST
+
+static const char *const no_targets[] = {"sm_42",  "sm_",     "90",  "sm_80a",
+                                         "sm_90f", "sm_90ab", "gfx", ""};
+
+START_TEST(an_unknown_target_is_refused_with_the_known_ones)
+{
+    spc__attrs facts;
+    spc_error error = {0};
+
+    ck_assert_int_eq(spc__target_facts(&facts, no_targets[_i], &error),
+                     SPC_EUNSUPPORTED);
+    assert_says(error.text, "sm_90");
+}
+END_TEST
+
+/* ---- bad input
+ * --------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *templates; /* NULL: built in */
+    const char *layer, *scene;
+    spc_stage stage;
+    const char *target, *only;
+    spc_status status;
+    const char *says;
+} mistakes[] = {
+    {NULL, LAYER, NULL, SPC_STAGE_TIME, NULL, NULL, SPC_EINVAL,
+     "sample scenes"},
+    {NULL, LAYER, SCENE, SPC_STAGE_VERIFY, "sm_90", NULL, SPC_EINVAL, "sm_90"},
+    {NULL, LAYER, NULL, SPC_STAGE_LIST, "sm_1", NULL, SPC_EUNSUPPORTED,
+     "unknown target 'sm_1'"},
+    {NULL, LAYER, SCENE, SPC_STAGE_TIME, NULL, "nobody", SPC_EUNSUPPORTED,
+     "nobody"},
+    {TEMPLATES "refusing", LAYER, SCENE, SPC_STAGE_TIME, NULL, NULL,
+     SPC_EUNSUPPORTED, "nothing is good enough"},
+    {TEMPLATES "refusing", "subm,cin=4,cout=6,k=3,dtype=f16", SCENE,
+     SPC_STAGE_LIST, NULL, NULL, SPC_EUNSUPPORTED, "f32 only"},
+};
+
+START_TEST(a_mistake_gets_one_sentence_and_its_status)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", mistakes[_i].templates);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = mistakes[_i].stage;
+    options.target = mistakes[_i].target;
+    options.only = mistakes[_i].only;
+    ck_assert_int_eq(tune_on(ctx, mistakes[_i].layer, &mistakes[_i].scene,
+                             mistakes[_i].scene != NULL, &options, &report),
+                     mistakes[_i].status);
+    assert_says(spc_ctx_error(ctx), mistakes[_i].says);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(a_scene_without_voxels_is_nothing_to_tune_on)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_create(&scene, NULL, 0, "void", &error), error.text);
+    ck_assert_int_eq(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
+                              &options, NULL),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "no voxels");
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(one_and_two_voxels_can_be_tuned_on)
+{
+    static const int32_t coords[][4] = {{0, 5, -3, 7}, {0, 6, -3, 7}};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_tune_report report;
+    spc_conv conv;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_create(&scene, coords[0], _i, "few", &error),
+              error.text);
+    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_str_ne(report.winner, "");
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(without_a_compiler_a_run_says_so)
+{
+    static const char *const names[] = {"SPC_CC", "SPC_NVRTC"};
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    setenv(names[_i], "/nonexistent", 1);
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    options.stage = SPC_STAGE_BUILD;
+    options.target = _i == 0 ? NULL : "sm_90";
+    ck_assert_int_eq(tune_on(ctx, "subm,cin=32,cout=32,k=3,dtype=f16", NULL, 0,
+                             &options, &report),
+                     SPC_EUNSUPPORTED);
+    assert_says(spc_ctx_error(ctx), names[_i]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(a_candidate_is_rendered_by_its_number)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "unruly");
+    spc_conv conv;
+    spc_error error = {0};
+    char *source = NULL;
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_space_render(&source, ctx, &conv, NULL, 3),
+              spc_ctx_error(ctx));
+    assert_says(source, "mood=wrong");
+    free(source);
+    ck_assert_int_eq(spc_space_render(&source, ctx, &conv, NULL, 6),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "0 to 5");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tuner");
+    TCase *work = tcase_create("work");
+    TCase *trouble = tcase_create("trouble");
+
+    tcase_set_timeout(work, 240);
+    tcase_set_timeout(trouble, 240);
+    tcase_add_loop_test(
+        work, a_second_tune_measures_nothing_and_a_plan_runs_the_winner, 0,
+        LENGTH(jobs));
+    tcase_add_test(
+        work, the_defaults_and_the_winner_have_all_samples_and_a_cold_time);
+    tcase_add_test(work,
+                   several_scenes_share_one_winner_and_the_worst_is_named);
+    tcase_add_test(work, an_interrupted_tune_goes_on_where_it_was);
+    tcase_add_test(work, a_changed_template_makes_old_records_worth_nothing);
+    tcase_add_test(work, equal_code_is_measured_once);
+    tcase_add_loop_test(work, one_and_two_voxels_can_be_tuned_on, 1, 3);
+    tcase_add_test(work, a_candidate_is_rendered_by_its_number);
+    suite_add_tcase(suite, work);
+
+    tcase_add_loop_test(
+        trouble, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
+        2);
+    tcase_add_test(trouble, failures_are_known_the_second_time);
+    tcase_add_loop_test(trouble, a_worker_that_is_no_worker_is_said_to_be_none,
+                        0, 2);
+    tcase_add_loop_test(trouble, what_spills_is_refused_before_any_launch, 0,
+                        2);
+    tcase_add_loop_test(trouble,
+                        the_space_of_a_gpu_that_is_not_here_is_not_empty, 0,
+                        LENGTH(targets));
+    tcase_add_loop_test(trouble, every_known_target_has_facts, 0,
+                        LENGTH(targets));
+    tcase_add_loop_test(trouble,
+                        an_unknown_target_is_refused_with_the_known_ones, 0,
+                        LENGTH(no_targets));
+    tcase_add_loop_test(trouble, a_mistake_gets_one_sentence_and_its_status, 0,
+                        LENGTH(mistakes));
+    tcase_add_test(trouble, a_scene_without_voxels_is_nothing_to_tune_on);
+    tcase_add_loop_test(trouble, without_a_compiler_a_run_says_so, 0, 2);
+    suite_add_tcase(suite, trouble);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
