@@ -364,27 +364,37 @@ static void database_trouble(spc_ctx *ctx, const spc_error *error)
     ctx->modules->told = true;
 }
 
-/* The trial that names the code, if the database has one. */
+/* Is it the configuration that was asked for? A template's default is recorded
+ * under its own name, which is the trial's note. */
+static bool is_wanted(const wanted *want, const spc__trial *trial)
+{
+    if (want->config != NULL)
+        return spc__attrs_equal(&trial->config, want->config);
+    return strcmp(trial->note, "default") == 0;
+}
+
+/* The trial that names the code, if the database has one of the template as
+ * it is now. */
 static bool find_record(spc__trial *out, const wanted *want)
 {
-    spc__cache *cache = want->ctx->cache;
     spc__problem_key key;
     spc__trial *trials = NULL;
+    char hex[SPC__SHA256_HEX];
     spc_error error;
     int count = 0;
     bool found = false;
 
+    if (!spc__ctx_template_hash(hex, want->ctx, want->template_name))
+        return false;
     record_key(&key, want);
-    if (spc__cache_find_trials(cache, &key, &trials, &count, &error) !=
-        SPC_OK) {
+    if (spc__cache_find_trials(want->ctx->cache, &key, &trials, &count,
+                               &error) != SPC_OK) {
         database_trouble(want->ctx, &error);
         return false;
     }
-    /* The default is recorded first under its own name, "default": the note. */
     for (int i = 0; i < count && !found; i++) {
-        found = want->config != NULL
-                    ? spc__attrs_equal(&trials[i].config, want->config)
-                    : strcmp(trials[i].note, "default") == 0;
+        found = is_wanted(want, &trials[i]) &&
+                strcmp(trials[i].template_hash, hex) == 0;
         if (found)
             *out = trials[i];
     }
