@@ -16,8 +16,7 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"rows", {4, 8, 16}, "output rows of a warp"},
-%    {"warps", {4, 8}, "warps of a block"},
+%    {"rows", {8, 16}, "output rows of a warp"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -32,15 +31,15 @@
 %  end,
 %  launch = function(problem, config, target)
 %    return {
-%      block = config.warps * 32, shared = 0,
-%      grid = "tiles", tile_rows = config.rows, tiles_per_block = config.warps,
+%      block = 128, shared = 0,
+%      grid = "tiles", tile_rows = config.rows, tiles_per_block = 4,
 %      grid_y = ceil_div(problem.cout, 32), order = "gray",
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = problem.offsets * problem.cin * padded_cout(problem),
 %      preference = 0,
 %    }
 %  end,
-%  default = function(problem, target) return {rows = 8, warps = 4} end,
+%  default = function(problem, target) return {rows = 8} end,
 %}
 #include "spc_device.cuh"
 
@@ -68,12 +67,12 @@ SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
     }
 }
 
-SPC_KERNEL(spc_conv, spc_conv_args, $(config.warps * 32), 1)
+SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
 {
     const spc_map_view *map = &args->map;
     const element *in = (const element *)args->in;
     element *out = (element *)args->out;
-    int rank = spc_block_x() * $(config.warps) + spc_warp();
+    int rank = spc_block_x() * 4 + spc_warp();
     int co = spc_block_y() * 32 + spc_lane();
     const element *weights = (const element *)args->weights + co;
     float acc[$(config.rows)];

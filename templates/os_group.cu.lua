@@ -70,9 +70,9 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"depth", {1, 2, 3, 4, 6}, "steps whose rows are loaded together"},
-%    {"groups", {1, 2, 3, 4, 5}, "warpgroups of a block"},
-%    {"blocks", {1, 2, 3, 4}, "blocks of a multiprocessor"},
+%    {"depth", {1, 2, 3, 4}, "steps whose rows are loaded together"},
+%    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
+%    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -95,9 +95,8 @@
 %      return config.blocks * (bytes + 1024) <= target.shared_sm
 %         and bytes <= target.shared_block
 %    end},
-%    {"between 2 and 6 warpgroups on a multiprocessor", function(problem, config)
-%      local all = config.groups * config.blocks
-%      return all >= 2 and all <= 6
+%    {"two blocks of three warpgroups, or one block", function(problem, config)
+%      return config.blocks == 1 or config.groups == 3
 %    end},
 %    {"the rows fit the registers", function(problem, config)
 %      local limit = 65536 // (config.groups * config.blocks * 128)
@@ -124,6 +123,7 @@
 %      tile_rows = 64, order = "gray",
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16, pdl = 1,
+%      preference = problem.cin >= 16 and 5 or 1,
 %    }
 %  end,
 %  default = function(problem, target)

@@ -33,11 +33,11 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"warps", {2, 4, 8}, "warps of a block"},
+%    {"warps", {4, 8}, "warps of a block"},
 %    {"m", {1, 2}, "16-row tiles of a warp"},
-%    {"n", {32, 64, 128}, "output channels of a block"},
-%    {"pieces", {1, 2, 4}, "64-byte pieces of input rows in a step"},
-%    {"stages", {2, 3, 4}, "steps in flight"},
+%    {"n", {32, 64, 96, 128}, "output channels of a block"},
+%    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
+%    {"stages", {2, 3}, "steps in flight"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -58,6 +58,9 @@
 %      local blocks = out_blocks(problem, config)
 %      return blocks * config.n - problem.cout < 32
 %         and (blocks == 1 or config.n == 128)
+%    end},
+%    {"8 warps with 16 rows each, or 4", function(problem, config)
+%      return config.warps == 4 or config.m == 1
 %    end},
 %    {"shared memory", function(problem, config, target)
 %      return shared_bytes(config) <= target.shared_block
@@ -88,12 +91,12 @@
 %      grid_y = out_blocks(problem, config),
 %      tile_rows = tile_rows(config), order = "gray",
 %      packed_bytes = packed, pack_threads = packed // 16,
-%      pdl = target.sm >= 90 and 1 or 0, preference = 1,
+%      pdl = target.sm >= 90 and 1 or 0, preference = 2,
 %    }
 %  end,
 %  default = function(problem, target)
 %    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3}
-%    for _, n in ipairs {128, 64, 32} do
+%    for _, n in ipairs {128, 96, 64, 32} do
 %      if n >= problem.cout then config.n = n end
 %    end
 %    if config.n <= 64 then config.m = 2 end
@@ -191,7 +194,11 @@ SPC_DEVICE void multiply(float *acc, int stage)
 {
     const spc_u8 *weights = spc_shared() + stage * $(stage_size) + spc_lane() * 16;
 
+% if half then
     SPC_UNROLL
+% else
+#pragma unroll 1
+% end
     for (int p = 0; p < $(config.pieces); p++) {
         spc_u32 a[$(config.m)][2][4];
         SPC_UNROLL

@@ -62,6 +62,13 @@
 %  return problem.offsets * #k_steps(problem) * ceil_div(problem.cout, 16) * 512
 %end
 %
+%-- Matrix products that are compiled in line.
+%function body(problem, config)
+%  local products = problem.dtype == "f32" and 4 or 1
+%  return config.depth * (config.rows // 8) * #k_steps(problem)
+%       * ceil_div(problem.cout, 16) * products
+%end
+%
 %-- Registers that a thread holds for sure; the compiler's report decides.
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
@@ -76,9 +83,9 @@
 %  device = "cuda",
 %  params = {
 %    {"rows", {8, 16, 32}, "output rows of a tile"},
-%    {"depth", {2, 3, 4, 6, 8}, "steps whose rows are loaded together"},
-%    {"warps", {4, 8, 12, 16}, "warps of a block"},
-%    {"blocks", {1, 2, 3, 4}, "blocks of a multiprocessor"},
+%    {"depth", {2, 3, 4, 6}, "steps whose rows are loaded together"},
+%    {"warps", {8, 12, 16}, "warps of a block"},
+%    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
 %  },
 %  accepts = function(problem, target)
@@ -89,8 +96,9 @@
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
-%    if problem.cin > 128 or problem.cout > 128 then
-%      return false, "a warp holds at most 128 channels"
+%    if problem.cin > 128 or problem.cout > 128
+%       or body(problem, {depth = 2, rows = 8}) > 384 then
+%      return false, "more channels than a warp holds"
 %    end
 %    return true
 %  end,
@@ -102,19 +110,18 @@
 %         and bytes <= target.shared_block
 %    end},
 %    {"weights are resident where they fit", function(problem, config, target)
-%      return config.weights == "shared" or packed_bytes(problem) > target.shared_block // 2
+%      return config.weights == "shared"
+%         or shared_bytes(problem, {warps = 8, weights = "shared"}) > target.shared_block
 %    end},
-%    {"between 8 and 24 warps on a multiprocessor", function(problem, config)
-%      local warps = config.warps * config.blocks
-%      return warps >= 8 and warps <= 24 and (config.warps > 4 or config.blocks > 2)
+%    {"8, 12, 16 or 24 warps on a multiprocessor", function(problem, config)
+%      return config.blocks == 1 or config.warps == 8
 %    end},
 %    {"the ring fits the registers", function(problem, config)
 %      local limit = 65536 // (config.warps * config.blocks * 32)
 %      return registers(problem, config) <= math.min(limit, 255)
 %    end},
 %    {"the body is small enough to compile", function(problem, config)
-%      return config.depth * (config.rows // 8) * #k_steps(problem)
-%           * ceil_div(problem.cout, 16) <= 512
+%      return body(problem, config) <= 384
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -140,6 +147,8 @@
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16,
 %      pdl = target.sm >= 90 and 1 or 0,
+%      preference = math.max(problem.cin, problem.cout) * element_bytes(problem) <= 128
+%                   and 4 or 1,
 %    }
 %  end,
 %  default = function(problem, target)
@@ -151,13 +160,14 @@
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
 %    end
-%    while registers(problem, config) > room() and config.depth > 2 do
-%      config.depth = config.depth - 1
+%    local function heavy()
+%      return registers(problem, config) + 36 > room() or body(problem, config) > 384
 %    end
-%    if registers(problem, config) > room() then config.rows = 8 end
-%    if registers(problem, config) > room() then
-%      config.warps, config.blocks = 8, 1
-%    end
+%    if heavy() then config.depth = 3 end
+%    if heavy() then config.depth = 2 end
+%    if heavy() then config.warps, config.blocks = 12, 1 end
+%    if heavy() then config.warps = 8 end
+%    if heavy() then config.rows = 8 end
 %    return config
 %  end,
 %}

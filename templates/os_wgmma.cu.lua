@@ -33,7 +33,7 @@
 %
 %-- What setmaxnreg may hand to a consumer when the producers keep 24 registers.
 %function consumer_registers(config)
-%  local launch = 65536 // (config.blocks * (config.groups + 1) * 128) // 8 * 8
+%  local launch = 65536 // ((config.groups + 1) * 128) // 8 * 8
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
 %  return math.min(240, (pool - 24) // config.groups // 8 * 8)
 %end
@@ -46,12 +46,11 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"groups", {1, 2, 3, 4}, "consuming warpgroups, 64 rows each"},
+%    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
 %    {"n", {32, 64, 96, 128, 192, 256}, "output channels of a block"},
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
-%    {"stages", {2, 3, 4, 6, 8}, "ring of weights"},
-%    {"depth", {2, 3, 4}, "ring of gathered rows"},
-%    {"blocks", {1, 2}, "blocks of a multiprocessor"},
+%    {"stages", {2, 3, 4, 8}, "ring of weights"},
+%    {"depth", {2, 3}, "ring of gathered rows"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -77,7 +76,7 @@
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
 %      return bytes <= target.shared_block
-%         and config.blocks * (bytes + 1024) <= target.shared_sm
+%         and bytes + 1024 <= target.shared_sm
 %    end},
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
@@ -85,9 +84,7 @@
 %    {"the rings hold some 32 KiB in flight, not many times that", function(problem, config)
 %      local weights = config.stages * stage_bytes(problem, config)
 %      return weights >= 24576 and weights <= 131072
-%    end},
-%    {"enough warpgroups", function(problem, config)
-%      return config.groups * config.blocks >= 2
+%         and (weights >= 49152 or config.stages == 8)
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -118,11 +115,11 @@
 %    return {
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
-%      grid = "persistent", blocks_per_sm = config.blocks,
+%      grid = "persistent", blocks_per_sm = 1,
 %      grid_y = out_blocks(problem, config),
 %      tile_rows = config.groups * 64, order = "gray",
 %      packed_bytes = packed, pack_threads = packed // 16,
-%      pdl = 1,
+%      pdl = 1, preference = 3,
 %    }
 %  end,
 %  default = function(problem, target)
@@ -139,7 +136,7 @@
 %    end
 %    if n >= 192 and pieces == 4 then pieces = 2 end
 %    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
-%                    stages = 4, depth = 2, blocks = 1}
+%                    stages = 4, depth = 2}
 %    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
 %      config.pieces = pieces // 2
 %    end
@@ -398,7 +395,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     spc_copy_wait(0);
 }
 
-SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), $(config.blocks))
+SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
     spc_u64 *empty = full + $(config.stages);
