@@ -1,0 +1,166 @@
+/*
+ * bench_map.c - how long voxel indexing takes: bench_map DEVICE SCENE...
+ *
+ * Rows are shuffled first, so that sorting has real work. Microseconds are
+ * medians of warm runs: the index (pack, sort, search) for kernel sizes 1, 3
+ * and 5, then row order plus tile table, then both as one rebuild.
+ */
+#include "clock.h"
+#include "ctx.h"
+#include "map.h"
+#include "map_builder.h"
+#include "random.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 15, TILE_ROWS = 64 };
+
+typedef struct run {
+    spc_map *map;
+    const int32_t *coords;
+    int64_t rows;
+    bool index, order;
+} run;
+
+static spc_status enqueue(void *payload, void *stream)
+{
+    run *r = payload;
+
+    if (r->index)
+        return spc__map_rebuild(r->map, r->coords, r->rows, !r->order, stream);
+    return spc__map_relayout(r->map, "gray", TILE_ROWS, stream);
+}
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_map: %s: %s\n", what, why);
+    exit(EXIT_FAILURE);
+}
+
+static double median_us(spc_ctx *ctx, run r, bool cold)
+{
+    spc__measure how = {.enqueue = enqueue,
+                        .payload = &r,
+                        .samples = SAMPLES,
+                        .limit_s = 10,
+                        .cold = cold};
+    double samples[SAMPLES];
+    spc_error error;
+    int count;
+
+    if (spc__device_ops_of(ctx->device)
+            ->measure(ctx->device, &how, samples, &count, &error) != SPC_OK)
+        fail("measure", error.text);
+    return spc__median(samples, count);
+}
+
+static spc_scene *load_shuffled(const char *spec)
+{
+    spc_error error;
+    spc_scene *scene, *shuffled;
+    spc__random random;
+
+    if (spc_scene_load(&scene, spec, &error) != SPC_OK)
+        fail(spec, error.text);
+    int64_t rows = spc_scene_rows(scene);
+    int32_t(*at)[4] = malloc(16 * (size_t)rows + 1);
+    memcpy(at, spc_scene_coords(scene), 16 * (size_t)rows);
+    spc__random_init(&random, 1);
+    for (int64_t i = rows - 1; i > 0; i--) {
+        int32_t swap[4];
+        uint32_t j = spc__random_below(&random, (uint32_t)i + 1);
+        memcpy(swap, at[i], 16);
+        memcpy(at[i], at[j], 16);
+        memcpy(at[j], swap, 16);
+    }
+    if (spc_scene_create(&shuffled, at[0], rows, spec, &error) != SPC_OK)
+        fail(spec, error.text);
+    free(at);
+    spc_scene_free(scene);
+    return shuffled;
+}
+
+static void check(spc_map *map, const spc_conv *conv, const spc_scene *scene)
+{
+    size_t bytes = 4 * (size_t)(map->offsets * spc_scene_rows(scene));
+    int32_t *got = malloc(bytes), *want = malloc(bytes);
+
+    if (spc_map_download(map, got) != SPC_OK ||
+        spc_oracle_map(want, conv, scene, 0, NULL) != SPC_OK ||
+        memcmp(got, want, bytes) != 0)
+        fail(spc_scene_name(scene), "the map differs from the oracle's");
+    free(got);
+    free(want);
+}
+
+/* Rows that tiles execute over pairs that are needed. */
+static double tile_waste(spc_ctx *ctx, spc_map *map)
+{
+    spc_map_view view;
+    double rows = 0;
+
+    spc__map_view(&view, map, "gray", TILE_ROWS);
+    size_t words = (size_t)view.tiles * (size_t)view.mask_words;
+    unsigned *mask = malloc(4 * words + 4);
+    spc_copy_to_host(ctx, mask, view.tile_mask, 4 * words);
+    for (size_t i = 0; i < words; i++)
+        rows += TILE_ROWS * __builtin_popcount(mask[i]);
+    free(mask);
+    return rows / (double)spc_map_pairs(map);
+}
+
+static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_map *map;
+
+    conv.cin = conv.cout = 16;
+    for (int i = 0; i < 3; i++)
+        conv.kernel[i] = kernel;
+    if (spc_map_create_from_scene(&map, ctx, &conv, scene) != SPC_OK ||
+        spc__map_prepare(map, "gray", TILE_ROWS, NULL) != SPC_OK)
+        fail(spc_scene_name(scene), spc_ctx_error(ctx));
+    check(map, &conv, scene);
+    run r = {map, spc__map_coords(map), spc_scene_rows(scene), true, false};
+    double index = median_us(ctx, r, false), cold = median_us(ctx, r, true);
+    r.index = false;
+    double order = median_us(ctx, r, false);
+    r.index = r.order = true;
+    double both = median_us(ctx, r, false);
+    if (spc__map_check(map, NULL) != SPC_OK)
+        fail(spc_scene_name(scene), spc_ctx_error(ctx));
+    check(map, &conv, scene);
+    printf("%-32s %8lld %2d %3d %8.1f %8.1f %8.1f %8.1f %6.3f\n",
+           spc_scene_name(scene), (long long)spc_map_rows(map),
+           spc_map_key_bits(map), kernel, index, cold, order, both,
+           tile_waste(ctx, map));
+    fflush(stdout);
+    spc_map_free(map);
+}
+
+int main(int argc, char **argv)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error;
+    spc_ctx *ctx;
+
+    if (argc < 3) {
+        fprintf(stderr, "usage: bench_map DEVICE SCENE...\n");
+        return EXIT_FAILURE;
+    }
+    options.device = argv[1];
+    options.database = "";
+    if (spc_ctx_create(&ctx, &options, &error) != SPC_OK)
+        fail(argv[1], error.text);
+    printf("%-32s %8s %2s %3s %8s %8s %8s %8s %6s\n", "scene", "voxels", "b",
+           "K", "index", "cold", "order", "both", "waste");
+    for (int i = 2; i < argc; i++) {
+        spc_scene *scene = load_shuffled(argv[i]);
+        for (int kernel = 1; kernel <= 5; kernel += 2)
+            bench(ctx, scene, kernel);
+        spc_scene_free(scene);
+    }
+    spc_ctx_free(ctx);
+    return EXIT_SUCCESS;
+}
