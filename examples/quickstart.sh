@@ -46,8 +46,8 @@ cmake --build --preset release
 spctune=build/release/tuner/spctune
 example=build/release/examples/jit_layer
 
-say "devices"
-"$spctune" --database "$database" devices
+say "devices; the best one's ceilings, for the floor below"
+"$spctune" --database "$database" devices --measure
 
 say "tuning $layer on $scene"
 "$spctune" --database "$database" tune "$layer" --scene "$scene" \
