@@ -56,8 +56,7 @@ static sim_device *self(spc__device *device)
     return (sim_device *)device;
 }
 
-/* ---- options
- * ------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------- */
 
 /* CUDA C++ Programming Guide, table of compute capabilities. */
 static const spc__sim_target targets[] = {
@@ -149,8 +148,7 @@ static spc_status choose_options(spc__sim_options *out, spc_error *error)
     return choose_target(out, error);
 }
 
-/* ---- facts
- * ------------------------------------------------------------------------ */
+/* ---- facts ----------------------------------------------------------- */
 
 static void describe(spc_device_info *out, const spc__sim_options *options)
 {
@@ -193,8 +191,7 @@ static void sim_target(const spc__device *device, spc__attrs *out)
     spc__attrs_set_number(out, "multiprocessors", MULTIPROCESSORS);
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------- */
 
 /* CUDA code reads the same bytes as several types; a contraction would make
  * sums differ between machines. */
@@ -434,7 +431,7 @@ static spc__sim_worker *take_worker(void *pool)
     if (worker != NULL)
         sim->idle = worker->next;
     pthread_mutex_unlock(&sim->lock);
-    return worker != NULL ? worker : calloc(1, sizeof(*worker));
+    return worker != NULL ? worker : spc__sim_worker_create();
 }
 
 static void give_worker(void *pool, spc__sim_worker *worker)

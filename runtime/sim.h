@@ -52,7 +52,8 @@ enum {
     /* Deferred operations under way at one time. */
     SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
     SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
-    SPC__SIM_BULKS = 256     /* bulk copies of a block */
+    SPC__SIM_BULKS = 256,    /* bulk copies of a block */
+    SPC__SIM_GRAVES = SPC__SIM_TSAN ? 512 : 1
 };
 
 typedef enum spc__sim_order {
@@ -127,14 +128,14 @@ typedef struct spc__sim_warp {
     spc__sim_product *products; /* in order of issue; the worker's */
     int product_count;
     int product_group;
-    char sync[2]; /* the race checker's tokens, by turn */
+    char *sync; /* two tokens of the race checker, by turn */
 } spc__sim_warp;
 
 typedef struct spc__sim_barrier {
     int expected, arrived;
     int phase;
     uint32_t waiting[SPC__SIM_WARPS];
-    char sync[2]; /* the race checker's tokens, by phase */
+    char *sync; /* two tokens of the race checker, by phase */
 } spc__sim_barrier;
 
 typedef struct spc__sim_block {
@@ -143,6 +144,8 @@ typedef struct spc__sim_block {
     int threads, warp_count, live;
     uint32_t ready; /* warps with a ready lane */
     unsigned char *shared;
+    char *tokens; /* new for every block: what one block releases another must
+                     not acquire */
     spc__sim_bulk bulks[SPC__SIM_BULKS]; /* in order of issue */
     int bulk_count;
     spc__sim_barrier barriers[SPC__SIM_BARRIERS];
@@ -171,6 +174,12 @@ typedef struct spc__sim_launch {
     char end, fence; /* the race checker's tokens */
 } spc__sim_launch;
 
+/* Fibers of the race checker that have ended, oldest at `next`. */
+typedef struct spc__sim_graves {
+    void *fibers[SPC__SIM_GRAVES];
+    unsigned next;
+} spc__sim_graves;
+
 typedef struct spc__sim_worker {
     struct spc__sim_worker *next; /* in the device's pool */
     spc__sim_launch *launch;
@@ -191,6 +200,7 @@ typedef struct spc__sim_worker {
     uint64_t idle_since_ns;
     spc_sim_thread main; /* the worker's own context */
     spc__sim_fiber main_fiber;
+    spc__sim_graves graves;
 } spc__sim_worker;
 
 static inline spc__sim_warp *spc__sim_warp_of(const spc_sim_thread *thread)
@@ -219,8 +229,9 @@ bool spc__sim_stacks_renew(char *stacks, int slots);
 
 /* Makes `thread`, whose record is in its slot, start with entry(thread) when
  * it is first switched to. */
-bool spc__sim_fiber_start(spc_sim_thread *thread,
+bool spc__sim_fiber_start(spc_sim_thread *thread, spc__sim_graves *graves,
                           void (*entry)(spc_sim_thread *thread));
+void spc__sim_graves_release(spc__sim_graves *graves);
 /* Describes the stack that the caller runs on. */
 bool spc__sim_fiber_adopt(spc_sim_thread *thread);
 void spc__sim_fiber_release(spc__sim_fiber *fiber);
@@ -231,13 +242,16 @@ void spc__sim_fiber_switch(spc_sim_thread *from, spc_sim_thread *to);
 void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to);
 
 /* What the race checker is told; nothing in other builds. */
+bool spc__sim_tokens_renew(char **tokens, size_t count);
+/* A suspended fiber that will not run again is over. */
+void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
+                           void *token);
 void spc__sim_release(void *token);
 void spc__sim_acquire(void *token);
 void spc__sim_reads(const void *p, size_t bytes, const void *caller);
 void spc__sim_writes(void *p, size_t bytes, const void *caller);
 
-/* ---- sim_schedule.c -------------------------------------------------------
- */
+/* ---- sim_schedule.c -------------------------------------------------- */
 
 void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place);
 void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
@@ -250,8 +264,7 @@ void spc__sim_schedule_end(spc_sim_thread *self);
 /* Something happened that others may wait for. */
 void spc__sim_progress(spc__sim_launch *launch);
 
-/* ---- sim_launch.c ----------------------------------------------------------
- */
+/* ---- sim_launch.c ---------------------------------------------------- */
 
 /* Fails the launch with "kernel 'K', block (x, y), thread t: ..." and leaves
  * for the worker's own context. */
@@ -263,10 +276,10 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
                                void (*give)(void *pool,
                                             spc__sim_worker *worker),
                                void *pool, spc_error *error);
+spc__sim_worker *spc__sim_worker_create(void); /* NULL: no memory */
 void spc__sim_worker_free(spc__sim_worker *worker);
 
-/* ---- sim_memory.c -----------------------------------------------------------
- */
+/* ---- sim_memory.c ---------------------------------------------------- */
 
 void spc__sim_fence(spc_sim_thread *self);
 void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
@@ -281,8 +294,7 @@ void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
 void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
                         int bytes, spc_u64 *bar, const spc_sim_place *place);
 
-/* ---- sim_matrix.c
- * -------------------------------------------------------------- */
+/* ---- sim_matrix.c ---------------------------------------------------- */
 
 /* What `self`, the last lane of its warp to arrive, does for all. `caller` is
  * the kernel's address, for the race checker. */

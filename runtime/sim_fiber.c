@@ -30,8 +30,7 @@ void __tsan_read16_pc(void *p, void *pc);
 void __tsan_write16_pc(void *p, void *pc);
 #endif
 
-/* ---- stacks -----------------------------------------------------------------
- */
+/* ---- stacks ---------------------------------------------------------- */
 
 static size_t page_bytes(void)
 {
@@ -71,16 +70,34 @@ void spc__sim_stacks_unmap(char *stacks, int slots)
         munmap(stacks, (size_t)slots * SPC_SIM_SLOT);
 }
 
-bool spc__sim_stacks_renew(char *stacks, int slots)
+static bool renew_pages(char *from, char *to)
 {
-    char *again =
-        mmap(stacks, (size_t)slots * SPC_SIM_SLOT, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    return again != MAP_FAILED && guard(stacks, slots);
+    size_t bytes = (size_t)(to - from);
+    return mmap(from, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                0) == from;
 }
 
-/* ---- the switch
- * ---------------------------------------------------------------- */
+/* Only what was touched: new memory costs the checker four times its size. */
+bool spc__sim_stacks_renew(char *stacks, int slots)
+{
+    size_t page = page_bytes(), pages = SPC_SIM_SLOT / page;
+    unsigned char *resident = malloc(pages);
+    bool done = resident != NULL;
+    for (int i = 0; i < slots && done; i++) {
+        char *slot = stacks + (size_t)i * SPC_SIM_SLOT;
+        size_t first = 1; /* after the guard page */
+        done = mincore(slot, SPC_SIM_SLOT, resident) == 0;
+        while (first < pages && !(resident[first] & 1))
+            first++;
+        if (done && first < pages)
+            done = renew_pages(slot + first * page, slot + SPC_SIM_SLOT);
+    }
+    free(resident);
+    return done;
+}
+
+/* ---- the switch ------------------------------------------------------ */
 
 #if USE_UCONTEXT
 
@@ -194,10 +211,27 @@ static inline void jump(spc_sim_thread *from, spc_sim_thread *to)
 
 #endif
 
-/* ---- what the sanitizers are told
- * ----------------------------------------------- */
+/* ---- what the sanitizers are told ------------------------------------ */
 
-bool spc__sim_fiber_start(spc_sim_thread *thread,
+/* The checker gives a destroyed fiber's number to a new one soon, and takes
+ * the two for one thread. So many others come first. */
+static void bury(spc__sim_graves *graves, void *race_fiber)
+{
+#if SPC__SIM_TSAN
+    void **grave = &graves->fibers[graves->next++ % SPC__SIM_GRAVES];
+    if (*grave)
+        __tsan_destroy_fiber(*grave);
+    *grave = race_fiber;
+#endif
+}
+
+void spc__sim_graves_release(spc__sim_graves *graves)
+{
+    for (int i = 0; i < SPC__SIM_GRAVES; i++)
+        bury(graves, NULL);
+}
+
+bool spc__sim_fiber_start(spc_sim_thread *thread, spc__sim_graves *graves,
                           void (*entry)(spc_sim_thread *))
 {
     spc__sim_fiber *fiber = thread->fiber;
@@ -213,8 +247,7 @@ bool spc__sim_fiber_start(spc_sim_thread *thread,
 #if SPC__SIM_TSAN
     /* A fiber of its own for every block: what two blocks share is only what
      * the kernel orders. */
-    if (fiber->race_fiber)
-        __tsan_destroy_fiber(fiber->race_fiber);
+    bury(graves, fiber->race_fiber);
     fiber->race_fiber = __tsan_create_fiber(0);
 #endif
     return prepare(thread, entry);
@@ -282,6 +315,26 @@ void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to)
 {
     announce(NULL, to);
     jump(from, to);
+}
+
+/* Freed memory takes the checker's knowledge about it along. */
+bool spc__sim_tokens_renew(char **tokens, size_t count)
+{
+    free(*tokens);
+    *tokens = malloc(count);
+    return *tokens != NULL;
+}
+
+void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
+                           void *token)
+{
+#if SPC__SIM_TSAN
+    unsigned flags = __tsan_switch_to_fiber_no_sync;
+    __tsan_switch_to_fiber(((spc__sim_fiber *)thread->fiber)->race_fiber,
+                           flags);
+    __tsan_release(token);
+    __tsan_switch_to_fiber(((spc__sim_fiber *)main->fiber)->race_fiber, flags);
+#endif
 }
 
 void spc__sim_release(void *token)

@@ -22,8 +22,7 @@
 
 enum { ARENA_ALIGN = 1024, MOST_FIBERS = 16384 };
 
-/* ---- faults -----------------------------------------------------------------
- */
+/* ---- faults ---------------------------------------------------------- */
 
 static void record(spc__sim_launch *launch, spc_status status, const char *text)
 {
@@ -77,8 +76,7 @@ static const spc_sim_api api = {
     .fault = api_fault,
 };
 
-/* ---- what a worker holds
- * ---------------------------------------------------------- */
+/* ---- what a worker holds --------------------------------------------- */
 
 static void free_stacks(spc__sim_worker *worker)
 {
@@ -128,11 +126,18 @@ static bool have_arena(spc__sim_worker *worker, int blocks, int shared_bytes)
     return false;
 }
 
+static void free_blocks(spc__sim_worker *worker)
+{
+    for (int i = 0; i < worker->block_capacity; i++)
+        free(worker->blocks[i].tokens);
+    free(worker->blocks);
+}
+
 static bool have_blocks(spc__sim_worker *worker, int blocks)
 {
     if (worker->block_capacity >= blocks)
         return true;
-    free(worker->blocks);
+    free_blocks(worker);
     free(worker->products);
     worker->products = NULL;
     worker->blocks = calloc((size_t)blocks, sizeof(*worker->blocks));
@@ -155,21 +160,26 @@ static bool have_queues(spc__sim_worker *worker)
     return worker->copies && worker->products;
 }
 
+spc__sim_worker *spc__sim_worker_create(void)
+{
+    return calloc(1, sizeof(spc__sim_worker));
+}
+
 void spc__sim_worker_free(spc__sim_worker *worker)
 {
     if (!worker)
         return;
-    free(worker->blocks);
+    free_blocks(worker);
     free(worker->products);
     free_stacks(worker);
     if (worker->arena)
         munmap(worker->arena, worker->arena_bytes);
+    spc__sim_graves_release(&worker->graves);
     free(worker->main_fiber.context);
     free(worker);
 }
 
-/* ---- a block's life
- * ----------------------------------------------------------------- */
+/* ---- a block's life -------------------------------------------------- */
 
 static void fiber_main(spc_sim_thread *self)
 {
@@ -243,7 +253,7 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
     fiber->group = 0;
     warp->lanes[index % 32] = thread;
     warp->members |= 1u << index % 32;
-    return spc__sim_fiber_start(thread, fiber_main);
+    return spc__sim_fiber_start(thread, &worker->graves, fiber_main);
 }
 
 static void reset_warp(spc__sim_block *block, int index)
@@ -261,6 +271,19 @@ static void reset_warp(spc__sim_block *block, int index)
     warp->product_count = warp->product_group = 0;
 }
 
+static bool give_tokens(spc__sim_block *block)
+{
+    if (!spc__sim_tokens_renew(&block->tokens,
+                               2 * (SPC__SIM_BARRIERS + SPC__SIM_WARPS)))
+        return false;
+    char *next = block->tokens;
+    for (int i = 0; i < SPC__SIM_BARRIERS; i++, next += 2)
+        block->barriers[i].sync = next;
+    for (int i = 0; i < SPC__SIM_WARPS; i++, next += 2)
+        block->warps[i].sync = next;
+    return true;
+}
+
 /* Block `number` of the grid as the worker's block `at`. */
 static bool start_block(spc__sim_worker *worker, int at, int number)
 {
@@ -276,6 +299,8 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
     block->bulk_count = 0;
     block->ready = 0;
     memset(block->barriers, 0, sizeof(block->barriers));
+    if (!give_tokens(block))
+        return false;
     start_shared(worker, block);
     for (int w = 0; w < block->warp_count; w++)
         reset_warp(block, w);
@@ -321,6 +346,14 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
     return true;
 }
 
+/* After a fault: what its threads did is over before the launch is. */
+static void forget(spc__sim_worker *worker, spc__sim_block *block)
+{
+    for (int i = 0; i < block->threads; i++)
+        spc__sim_fiber_forget(block->warps[i / 32].lanes[i % 32], &worker->main,
+                              &worker->launch->end);
+}
+
 static void run_blocks(spc__sim_worker *worker, int first, int count)
 {
     spc__sim_launch *launch = worker->launch;
@@ -329,12 +362,14 @@ static void run_blocks(spc__sim_worker *worker, int first, int count)
         return;
     }
     spc__sim_fiber_switch(&worker->main, spc__sim_schedule_first(worker));
-    for (int i = 0; i < count && !atomic_load(&launch->failed); i++)
-        check_canary(worker, &worker->blocks[i]);
+    for (int i = 0; i < count; i++)
+        if (atomic_load(&launch->failed))
+            forget(worker, &worker->blocks[i]);
+        else
+            check_canary(worker, &worker->blocks[i]);
 }
 
-/* ---- a launch
- * -------------------------------------------------------------------------- */
+/* ---- a launch -------------------------------------------------------- */
 
 typedef struct crew {
     spc__sim_launch *launch;

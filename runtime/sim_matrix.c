@@ -81,8 +81,7 @@ ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
     }
 }
 
-/* ---- mma.sync
- * ---------------------------------------------------------------- */
+/* ---- mma.sync -------------------------------------------------------- */
 
 ALWAYS void mma(spc_sim_exchange *e, int op)
 {
@@ -99,8 +98,7 @@ ALWAYS void mma(spc_sim_exchange *e, int op)
     }
 }
 
-/* ---- wgmma
- * --------------------------------------------------------------------- */
+/* ---- wgmma ----------------------------------------------------------- */
 
 /* Columns 8j .. 8j + 7 of B: two core matrices, each 8 columns by 16 bytes of
  * k, contiguous. */
@@ -159,8 +157,7 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
     }
 }
 
-/* ---- which machine
- * --------------------------------------------------------------- */
+/* ---- which machine --------------------------------------------------- */
 
 FAST static void mma_f16_fast(spc_sim_exchange *e)
 {
@@ -269,8 +266,7 @@ static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
                 (size_t)warp->product_count * sizeof(*warp->products));
 }
 
-/* ---- votes
- * ------------------------------------------------------------------------- */
+/* ---- votes ----------------------------------------------------------- */
 
 static void vote(spc_sim_exchange *e, uint32_t members, int op)
 {

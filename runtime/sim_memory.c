@@ -23,8 +23,7 @@ void spc__sim_fence(spc_sim_thread *self)
     spc__sim_release(&launch->fence);
 }
 
-/* ---- cp.async -------------------------------------------------------------
- */
+/* ---- cp.async -------------------------------------------------------- */
 
 void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
                          int bytes, int valid)
@@ -68,8 +67,7 @@ void spc__sim_copy_wait(spc_sim_thread *self, int groups)
                 (size_t)fiber->copy_count * sizeof(*fiber->copies));
 }
 
-/* ---- mbarrier ---------------------------------------------------------------
- */
+/* ---- mbarrier -------------------------------------------------------- */
 
 /* Our own form of the 64 bits. */
 typedef struct mbar {

@@ -18,8 +18,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* ---- picking ----------------------------------------------------------------
- */
+/* ---- picking --------------------------------------------------------- */
 
 static uint64_t draw(spc__sim_worker *worker)
 {
@@ -108,8 +107,7 @@ static bool revive(spc__sim_worker *worker)
     return any;
 }
 
-/* ---- when nothing moves
- * --------------------------------------------------------- */
+/* ---- when nothing moves ---------------------------------------------- */
 
 enum {
     ALONE_ROUNDS = 1 << 14, /* of polling, with nobody else to wait for */
@@ -235,8 +233,7 @@ static inline void leave(spc_sim_thread *self)
         spc__sim_fiber_switch(self, next);
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------- */
 
 _Noreturn static void diverged(spc_sim_thread *self, const spc_sim_place *place)
 {

@@ -224,8 +224,7 @@ SPC_DEVICE void spc_sim_check_shared(const void *p, int bytes, int align,
     spc_sim_check_aligned(p, align, place);
 }
 
-/* ---- where a thread is ----------------------------------------------------
- */
+/* ---- where a thread is ----------------------------------------------- */
 
 #define spc_thread() (spc_sim_self()->thread)
 #define spc_threads() (spc_sim_self()->threads)
@@ -236,8 +235,7 @@ SPC_DEVICE void spc_sim_check_shared(const void *p, int bytes, int align,
 #define spc_grid_x() (spc_sim_self()->grid_x)
 #define spc_shared() (spc_sim_self()->shared)
 
-/* ---- barriers --------------------------------------------------------------
- */
+/* ---- barriers -------------------------------------------------------- */
 
 SPC_DEVICE void spc_sim_barrier(int id, int threads, const spc_sim_place *place)
 {
@@ -310,8 +308,7 @@ SPC_DEVICE void spc_sim_sync_grid(spc_u32 *counter, spc_u32 *round,
 #define spc_sync_grid(counter, round)                                          \
     spc_sim_sync_grid(counter, round, SPC_SIM_HERE("spc_sync_grid"))
 
-/* ---- warp collectives ------------------------------------------------------
- */
+/* ---- warp collectives ------------------------------------------------ */
 
 SPC_SIM_QUIET spc_u32 spc_sim_shuffle(spc_u32 v, int source,
                                       const spc_sim_place *place)
@@ -368,8 +365,7 @@ SPC_DEVICE int spc_sim_lane_up(int by)
 #define spc_warp_or(v) spc_sim_vote(v, SPC_SIM_OR, SPC_SIM_HERE("spc_warp_or"))
 #define spc_match(v) spc_sim_vote(v, SPC_SIM_MATCH, SPC_SIM_HERE("spc_match"))
 
-/* ---- bits -------------------------------------------------------------------
- */
+/* ---- bits ------------------------------------------------------------ */
 
 SPC_DEVICE int spc_popc(spc_u32 v)
 {
@@ -391,8 +387,7 @@ SPC_DEVICE spc_u32 spc_brev(spc_u32 v)
     return __builtin_bswap32(v);
 }
 
-/* ---- atomics
- * ----------------------------------------------------------------- */
+/* ---- atomics --------------------------------------------------------- */
 
 SPC_DEVICE int spc_atomic_add(int *p, int v)
 {
@@ -439,8 +434,7 @@ SPC_DEVICE spc_u32 spc_atomic_cas(spc_u32 *p, spc_u32 expected, spc_u32 v)
     return expected;
 }
 
-/* ---- global memory
- * ------------------------------------------------------------ */
+/* ---- global memory --------------------------------------------------- */
 
 SPC_DEVICE int spc_load_int(const int *p)
 {
@@ -525,8 +519,7 @@ SPC_DEVICE spc_b16 spc_sim_load16_if(const void *p, int condition,
 #define spc_store8(p, v) spc_sim_store8(p, v, SPC_SIM_HERE("spc_store8"))
 #define spc_store16(p, v) spc_sim_store16(p, v, SPC_SIM_HERE("spc_store16"))
 
-/* ---- shared memory
- * --------------------------------------------------------------- */
+/* ---- shared memory --------------------------------------------------- */
 
 SPC_DEVICE spc_b8 spc_sim_shared_load8(const void *p,
                                        const spc_sim_place *place)
@@ -570,8 +563,7 @@ SPC_DEVICE spc_u32 spc_sim_shared_address(const void *p,
 #define spc_shared_address(p)                                                  \
     spc_sim_shared_address(p, SPC_SIM_HERE("spc_shared_address"))
 
-/* ---- asynchronous copies
- * ------------------------------------------------------------ */
+/* ---- asynchronous copies --------------------------------------------- */
 
 /* At once, or, deferred, when its thread waits for it and not before. */
 SPC_DEVICE void spc_sim_copy(void *to, const void *from, int bytes, int valid,
@@ -613,8 +605,7 @@ SPC_DEVICE void spc_copy_wait(int groups)
 #define spc_copy_async4(to, from, valid)                                       \
     spc_sim_copy(to, from, 4, valid, SPC_SIM_HERE("spc_copy_async4"))
 
-/* ---- matrix fragments
- * ------------------------------------------------------------------ */
+/* ---- matrix fragments ------------------------------------------------ */
 
 /* The matrix whose row r is word[4 * r .. 4 * r + 3]: elements (2t, g) and
  * (2t + 1, g), which is where (g, 2t) and (g, 2t + 1) of its transpose lie. */
@@ -734,8 +725,7 @@ SPC_DEVICE float spc_fma(float a, float b, float c)
     return __builtin_fmaf(a, b, c);
 }
 
-/* ---- barriers in memory and bulk copies
- * ------------------------------------------------------ */
+/* ---- barriers in memory and bulk copies ------------------------------ */
 
 SPC_DEVICE void spc_sim_mbar_init(spc_u64 *bar, int count,
                                   const spc_sim_place *place)
@@ -793,8 +783,7 @@ SPC_DEVICE void spc_depend_launch(void)
 {
 }
 
-/* ---- warpgroup matrix products
- * ------------------------------------------------------------------ */
+/* ---- warpgroup matrix products --------------------------------------- */
 
 #define spc_registers_raise(n) ((void)0)
 #define spc_registers_lower(n) ((void)0)

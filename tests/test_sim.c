@@ -50,7 +50,7 @@ static spc_error error;
     ck_assert_msg(strstr(error.text, (words)) != NULL,                         \
                   "'%s' does not say '%s'", error.text, (words))
 
-/* ---- a device with one module on it -------------------------------------- */
+/* ---- a device with one module on it ---------------------------------- */
 
 typedef struct rig {
     spc__device *device;
@@ -171,8 +171,7 @@ static spc_status launch(rig *r, const char *name, const spc__launch *geometry,
                        &error);
 }
 
-/* ---- primitives by definition ---------------------------------------------
- */
+/* ---- primitives by definition ---------------------------------------- */
 
 static float as_float(uint32_t bits)
 {
@@ -273,11 +272,12 @@ static uint16_t element(const uint32_t *in, int row, int column)
 
 static void expect_moves(const uint32_t *in, uint32_t *out)
 {
-    memcpy(out + 128, in, 64 * 4);
-    memcpy(out + 192, in + 32, 32 * 4);
-    memcpy(out + 224, in, 32 * 4);
     for (int l = 0; l < 32; l++) {
         int g = l / 4, t = l % 4;
+        out[128 + l] = in[l];
+        out[160 + l] = in[32 + l];
+        out[192 + l] = in[32 + l];
+        out[224 + l] = in[l];
         memcpy(out + 4 * l, in + 4 * (l ^ 1), 16);
         for (int i = 0; i < 4; i++) {
             /* Lane 8i + r gave row 31 - (8i + r) as row r of matrix i. */
@@ -509,8 +509,7 @@ START_TEST(every_primitive_has_a_host_half)
 }
 END_TEST
 
-/* ---- whole kernels, every schedule ------------------------------------------
- */
+/* ---- whole kernels, every schedule ----------------------------------- */
 
 static const char *const schedules[] = {"forward", "reverse", "random:1",
                                         "random:2"};
@@ -604,8 +603,7 @@ START_TEST(a_whole_kernel_is_right_under_every_schedule)
 }
 END_TEST
 
-/* ---- broken kernels
- * ------------------------------------------------------------ */
+/* ---- broken kernels -------------------------------------------------- */
 
 /* Runs body() in a child; returns what it wrote to stderr, for the caller to
  * free, and its wait status. Sanitizers end the process that they accuse. */
@@ -792,8 +790,7 @@ START_TEST(a_plain_access_outside_is_caught)
 }
 END_TEST
 
-/* ---- the device
- * ------------------------------------------------------------------ */
+/* ---- the device ------------------------------------------------------ */
 
 static const struct setting {
     const char *name, *value, *says;

@@ -244,5 +244,6 @@ SPC_KERNEL(switches, primitive_args, 1024, 1)
     unsigned v = (unsigned)spc_thread();
     for (int i = 0; i < args->n; i++)
         v += (unsigned)spc_shfl((int)v, i);
-    args->out[spc_thread()] = v;
+    if (spc_block_x() == 0)
+        args->out[spc_thread()] = v;
 }
