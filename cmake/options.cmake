@@ -12,6 +12,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 
+# Assertions stay on in every build but release.
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO
+       "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
+
 # One interface target carries what every one of our targets compiles with.
 add_library(spc_flags INTERFACE)
 target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE

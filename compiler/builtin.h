@@ -14,4 +14,7 @@ typedef struct spc__builtin_file {
 extern const spc__builtin_file spc__builtin_files[];
 extern const int spc__builtin_count;
 
+/* SHA-256 (hex) over the hex digests of the headers, in the order of names. */
+extern const char spc__builtin_headers_digest[];
+
 #endif

@@ -43,15 +43,17 @@ static void free_template(spc__template *tpl)
     free(tpl);
 }
 
-static void hash_text(spc__template *tpl, size_t bytes)
+static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
+                      const char *more)
 {
     spc__sha256 sha;
     unsigned char digest[SPC__SHA256_BYTES];
 
     spc__sha256_init(&sha);
-    spc__sha256_update(&sha, tpl->text, bytes);
+    spc__sha256_update(&sha, text, bytes);
+    spc__sha256_update(&sha, more, strlen(more));
     spc__sha256_final(&sha, digest);
-    spc__sha256_hex(tpl->hash, digest);
+    spc__sha256_hex(hex, digest);
 }
 
 /* The line on which the declaration starts, to place what C says about it. */
@@ -111,7 +113,6 @@ static spc_status make_template(spc__template *tpl, spc_error *error)
     spc__question question = {.tpl = tpl, .text = &chunk, .error = error};
     size_t bytes = strlen(tpl->text);
 
-    hash_text(tpl, bytes);
     tpl->declared_at = find_declaration(tpl->text);
     spc_status status =
         spc__translate(&chunk, tpl->file, tpl->text, bytes, error);
@@ -263,6 +264,53 @@ static spc_status read_directory(spc__library *library, const char *directory,
     return status;
 }
 
+/* ---- hashes: a template's text and all headers ---------------------------- */
+
+/* As embed.cmake computes it for the built-in headers. */
+static spc_status digest_headers(char hex[SPC__SHA256_HEX],
+                                 const spc__library *library, spc_error *error)
+{
+    spc__buf all = SPC__BUF_INIT;
+
+    for (int i = 0; i < library->header_count; i++) {
+        const char *text = library->headers[i].text;
+        char one[SPC__SHA256_HEX];
+        digest_of(one, text, strlen(text), "");
+        spc__buf_puts(&all, one);
+    }
+    digest_of(hex, spc__buf_text(&all), all.length, "");
+    bool failed = all.failed;
+    spc__buf_release(&all);
+    return failed ? spc__fail_memory(error, SPC__SHA256_HEX) : SPC_OK;
+}
+
+static spc_status hash_templates(spc__library *library, spc_error *error)
+{
+    char headers[SPC__SHA256_HEX];
+    spc_status status = digest_headers(headers, library, error);
+
+    for (int i = 0; i < library->count && status == SPC_OK; i++) {
+        spc__template *tpl = library->templates[i];
+        digest_of(tpl->hash, tpl->text, strlen(tpl->text), headers);
+    }
+    return status;
+}
+
+bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
+{
+    for (int i = 0; i < spc__builtin_count; i++) {
+        const spc__builtin_file *file = &spc__builtin_files[i];
+        const char *suffix = template_suffix(file->name);
+        if (suffix == NULL ||
+            strlen(name) != strlen(file->name) - strlen(suffix) ||
+            strncmp(name, file->name, strlen(name)) != 0)
+            continue;
+        digest_of(hex, file->text, file->bytes, spc__builtin_headers_digest);
+        return true;
+    }
+    return false;
+}
+
 /* ---- the library --------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
@@ -286,6 +334,8 @@ spc_status spc__library_open(spc__library **out, const char *directory,
         goto done;
     status = directory != NULL ? read_directory(library, directory, error)
                                : read_builtin(library, error);
+    if (status == SPC_OK)
+        status = hash_templates(library, error);
     if (status != SPC_OK)
         goto done;
     if (library->count > 0)

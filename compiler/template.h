@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "sha256.h"
 #include "spc_status.h"
+#include <stdbool.h>
 
 typedef struct spc__library spc__library;
 typedef struct spc__template spc__template;
@@ -54,6 +55,10 @@ const char *spc__template_role(const spc__template *tpl);    /* "conv", "map" */
 const char *spc__template_device(const spc__template *tpl);  /* "cuda", "cpu" */
 const char *spc__template_summary(const spc__template *tpl); /* one line */
 const char *spc__template_hash(const spc__template *tpl);    /* file, hex */
+/* The hash covers the template's text and that of every header of the library:
+ * whatever changes in them makes older records hints. This is the hash of a
+ * built-in template without opening a library; false if there is none. */
+bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name);
 
 /* May this template serve the problem on the target at all? SPC_OK, or
  * SPC_EUNSUPPORTED with the template's own reason in *error. */

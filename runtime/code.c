@@ -10,7 +10,6 @@
  */
 #include "ctx.h"
 
-#include "builtin.h"
 #include "clock.h"
 #include "error.h"
 #include <stdio.h>
@@ -280,35 +279,6 @@ static void keep_name(spc__modules *modules, const char *name,
 /* ---- template hashes
  * ------------------------------------------------------------------ */
 
-static void hash_text(char hex[SPC__SHA256_HEX], const char *text, size_t bytes)
-{
-    unsigned char digest[SPC__SHA256_BYTES];
-    spc__sha256 sha;
-
-    spc__sha256_init(&sha);
-    spc__sha256_update(&sha, text, bytes);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
-}
-
-/* Hashes the built-in file of that name, whatever device it is for. */
-static bool hash_builtin(char hex[SPC__SHA256_HEX], const char *template_name)
-{
-    static const char *const suffixes[] = {".cu.lua", ".c.lua"};
-    char file[64];
-
-    for (int s = 0; s < 2; s++) {
-        snprintf(file, sizeof(file), "%.40s%s", template_name, suffixes[s]);
-        for (int i = 0; i < spc__builtin_count; i++)
-            if (strcmp(spc__builtin_files[i].name, file) == 0) {
-                hash_text(hex, spc__builtin_files[i].text,
-                          spc__builtin_files[i].bytes);
-                return true;
-            }
-    }
-    return false;
-}
-
 static bool hash_in_library(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
                             const char *template_name)
 {
@@ -329,7 +299,7 @@ bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
             return true;
         }
     if (ctx->library != NULL ? !hash_in_library(hex, ctx, template_name)
-                             : !hash_builtin(hex, template_name))
+                             : !spc__builtin_template_hash(hex, template_name))
         return false;
     if (grow(&modules->hashes, modules->hash_count, sizeof(hashed))) {
         hashed *entry = &modules->hashes[modules->hash_count++];

@@ -104,6 +104,7 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
 
     if (s->filled >= wanted || s->ended)
         return;
+    spc_sync_warp(); /* all lanes have read what is overwritten now */
     do {
         int word = s->entry % words, tile;
         spc_u32 mask, at;
