@@ -60,8 +60,7 @@ static spc_status read_layers(spc_conv **out, const cli *self)
                 SPC_OK ||
             spc_conv_check(&layers[i], &error) != SPC_OK) {
             free(layers);
-            return cli_fail(error.status, "layer '%s': %s",
-                            self->operands.at[i], error.text);
+            return cli_fail(error.status, "%s", error.text);
         }
     *out = layers;
     return SPC_OK;

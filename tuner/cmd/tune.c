@@ -113,7 +113,7 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
     trials_sort(&found);
     if (job->json != NULL) {
         write_report(job->json, text, &report, &found, status);
-    } else {
+    } else if (status == SPC_OK || report.candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
         trials_print(&found, args->all ? 0 : 10);
         print_report(&report, job->scenes.count);

@@ -123,7 +123,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     progress_clear(&found.progress);
     if (job->json != NULL)
         write_result(job->json, text, &found, args, &report);
-    else
+    else if (status == SPC_OK || report.candidates > 0)
         print_result(&found, text, args, &report);
     int failed = judge(&found, &worst);
     if (status != SPC_OK)

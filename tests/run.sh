@@ -1,0 +1,87 @@
+#!/bin/sh
+# run.sh - all tests, from nothing: installs what is missing, builds, runs.
+#
+#     sh tests/run.sh [PRESET...]      default: dev asan tsan
+#
+# For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
+# Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
+# so. dev runs everything; under the sanitizers the label "slow" is left out.
+set -u
+cd "$(dirname "$0")/.."
+presets=${*:-dev asan tsan}
+
+# The package of every command, header and library that the build asks for.
+missing() {
+    for pair in gcc:gcc g++:g++ cmake:cmake ninja:ninja-build \
+        pkg-config:pkg-config; do
+        command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
+    done
+    for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
+        zlib.h:zlib1g-dev stdlib.h:libc6-dev check.h:check; do
+        [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
+    done
+}
+
+install_missing() {
+    packages=$(missing | tr '\n' ' ')
+    [ -n "$packages" ] || return 0
+    echo "== installing $packages"
+    root=
+    [ "$(id -u)" = 0 ] || root=sudo
+    # shellcheck disable=SC2086 # one word a package
+    $root apt-get update -qq &&
+        $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            --no-install-recommends $packages
+}
+
+# Address-space randomisation of recent kernels is more than ThreadSanitizer of
+# GCC 12 and 13 can take; without it, it works.
+run_ctest() {
+    if [ "$1" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+        preset=$1
+        shift
+        setarch "$(uname -m)" -R ctest --preset "$preset" "$@"
+    else
+        preset=$1
+        shift
+        ctest --preset "$preset" "$@"
+    fi
+}
+
+run_preset() {
+    preset=$1
+    leave_out=
+    [ "$preset" = dev ] || leave_out="-LE slow"
+    echo "== $preset: building"
+    cmake --preset "$preset" >"build/$preset.log" 2>&1 &&
+        cmake --build --preset "$preset" >>"build/$preset.log" 2>&1 || {
+        tail -n 30 "build/$preset.log"
+        return 1
+    }
+    echo "== $preset: testing"
+    # shellcheck disable=SC2086 # two words or none
+    run_ctest "$preset" $leave_out -j "$(nproc)"
+}
+
+start=$(date +%s)
+if ! install_missing; then
+    echo "some packages could not be installed; nothing was tested" >&2
+    exit 1
+fi
+mkdir -p build
+summary=
+failed=0
+for preset in $presets; do
+    since=$(date +%s)
+    if run_preset "$preset"; then
+        result=passed
+    else
+        result=FAILED
+        failed=1
+    fi
+    summary="$summary
+  $preset: $result in $(($(date +%s) - since)) s"
+done
+echo
+echo "summary, $(($(date +%s) - start)) s in all:$summary"
+exit $failed
