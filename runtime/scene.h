@@ -105,6 +105,9 @@ void spc__scene_turn(double *cosine, double *sine, double turns);
  * reason. */
 double spc__scene_noise(spc__random *random);
 
+/* Rounded to float, as a file would store it. */
+double spc__scene_float(double value);
+
 spc_status spc__scene_street(spc__voxels *out, const spc__scene_values *values,
                              spc_error *error);
 spc_status spc__scene_room(spc__voxels *out, const spc__scene_values *values,

@@ -55,6 +55,14 @@ void spc__scene_turn(double *cosine, double *sine, double turns)
     }
 }
 
+/* Volatile: vectorised by GCC 12, a plain (double)(float)value at times comes
+ * back unrounded. */
+double spc__scene_float(double value)
+{
+    volatile float stored = (float)value;
+    return stored;
+}
+
 double spc__scene_noise(spc__random *random)
 {
     double sum = 0;

@@ -25,6 +25,8 @@ typedef struct cuboid {
     double size[3]; /* may be 0: then it is a sheet */
 } cuboid;
 
+/* C leaves the order of arguments and of initialisers open: at most one of
+ * them may draw a random number. */
 static double between(room *r, double low, double high)
 {
     return low + (high - low) * spc__random_unit(&r->random);
@@ -35,8 +37,8 @@ static spc_status add_point(room *r, const double p[3], spc_error *error)
     double point[3];
     spc__place place = {"gen:room", r->out->count, 0};
     for (int i = 0; i < 3; i++)
-        point[i] = (float)(r->turn[i][0] * p[0] + r->turn[i][1] * p[1] +
-                           r->turn[i][2] * p[2]);
+        point[i] = spc__scene_float(
+            r->turn[i][0] * p[0] + r->turn[i][1] * p[1] + r->turn[i][2] * p[2]);
     return spc__voxels_add_point(r->out, point, r->voxel, &place, error);
 }
 
@@ -97,7 +99,8 @@ static spc_status add_board(room *r, double x, double y, double height,
 
 static spc_status add_chair(room *r, double x, double y, spc_error *error)
 {
-    double size[2] = {between(r, 0.4, 0.48), between(r, 0.4, 0.48)};
+    double width = between(r, 0.4, 0.48), depth = between(r, 0.4, 0.48);
+    double size[2] = {width, depth};
     cuboid back = {{x, y, 0.46}, {size[0], 0.03, between(r, 0.4, 0.5)}};
     spc_status status = add_board(r, x, y, 0.46, size, error);
     return status == SPC_OK ? add_cuboid(r, &back, error) : status;
@@ -108,9 +111,10 @@ static spc_status add_shelf(room *r, double x, double y, spc_error *error)
 {
     spc_status status = SPC_OK;
     for (int i = 0; i < 5 && status == SPC_OK; i++) {
-        cuboid board = {{x, y, 0.1 + 0.36 * i}, {0.9, 0.3, 0.02}};
-        cuboid thing = {{x + between(r, 0.05, 0.5), y + 0.05, 0.12 + 0.36 * i},
-                        {between(r, 0.1, 0.35), 0.2, between(r, 0.1, 0.3)}};
+        double z = 0.1 + 0.36 * i, along = between(r, 0.05, 0.5);
+        double width = between(r, 0.1, 0.35), height = between(r, 0.1, 0.3);
+        cuboid board = {{x, y, z}, {0.9, 0.3, 0.02}};
+        cuboid thing = {{x + along, y + 0.05, z + 0.02}, {width, 0.2, height}};
         status = add_cuboid(r, &board, error);
         if (status == SPC_OK)
             status = add_cuboid(r, &thing, error);
@@ -126,7 +130,8 @@ static spc_status add_shelf(room *r, double x, double y, spc_error *error)
 static spc_status furnish(room *r, spc_error *error)
 {
     double length = between(r, 3.2, 4.2), width = between(r, 2.8, 3.6);
-    double table[2] = {between(r, 1.2, 1.6), between(r, 0.7, 0.9)};
+    double across = between(r, 1.2, 1.6), deep = between(r, 0.7, 0.9);
+    double table[2] = {across, deep};
     double tx = between(r, 1.0, 1.4), ty = between(r, 1.2, 1.6);
     cuboid ground = {{0, 0, 0}, {length, width, 0}};
     cuboid walls = {{0, 0, 0}, {length, width, 2.4}};

@@ -44,6 +44,9 @@ typedef struct ray {
     double x, y, z; /* unit direction */
 } ray;
 
+/* C leaves the order of arguments and of initialisers open: at most one of
+ * them may draw a random number. */
+
 /* ---- building the street ------------------------------------------------- */
 
 static double between(street *s, double low, double high)
@@ -90,7 +93,8 @@ static void add_round(street *s, shape kind, double x, double y, double bottom,
 static void add_car(street *s, double x, double y)
 {
     double yaw = between(s, -0.01, 0.01);
-    double body[3] = {between(s, 1.9, 2.4), between(s, 0.82, 0.95), 0.38};
+    double length = between(s, 1.9, 2.4), width = between(s, 0.82, 0.95);
+    double body[3] = {length, width, 0.38};
     double cabin[3] = {body[0] * 0.55, body[1] * 0.88, between(s, 0.25, 0.4)};
     add_box(s, BOX, x, y, -HEIGHT + 0.22, body, yaw);
     add_box(s, BOX, x - 0.2, y, -HEIGHT + 0.98, cabin, yaw);
@@ -98,11 +102,11 @@ static void add_car(street *s, double x, double y)
 
 static void add_tree(street *s, double x, double y)
 {
-    double trunk = between(s, 1.0, 1.5);
     double ground = -HEIGHT + KERB;
-    add_round(s, POLE, x, y, ground, between(s, 0.12, 0.25), trunk);
-    add_round(s, CROWN, x, y, ground + 1.6 * trunk, between(s, 1.4, 2.6),
-              between(s, 1.3, 2.2));
+    double trunk = between(s, 1.0, 1.5), girth = between(s, 0.12, 0.25);
+    double radius = between(s, 1.4, 2.6), half = between(s, 1.3, 2.2);
+    add_round(s, POLE, x, y, ground, girth, trunk);
+    add_round(s, CROWN, x, y, ground + 1.6 * trunk, radius, half);
 }
 
 /* One side of the street; `side` is 1 or -1. */
@@ -289,9 +293,9 @@ static spc_status add_return(spc__voxels *out, street *s, const ray *r,
 
     if (!(noisy > NEAREST) || distance >= RANGE || lost)
         return SPC_OK;
-    /* A scan is stored in float32. */
-    double point[3] = {(float)(noisy * r->x), (float)(noisy * r->y),
-                       (float)(noisy * r->z)};
+    double point[3] = {spc__scene_float(noisy * r->x),
+                       spc__scene_float(noisy * r->y),
+                       spc__scene_float(noisy * r->z)};
     spc__place place = {"gen:lidar", out->count, 0};
     return spc__voxels_add_point(out, point, voxel, &place, error);
 }
