@@ -1,0 +1,120 @@
+%-- The convolution as its definition reads, for whatever nothing else takes: any
+%-- channels, any offsets, any type. One output row at a time, in the cache.
+%
+%template = {
+%  summary = "plain loops; accepts every submanifold layer",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"tile", {64}, "output rows of a tile"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    return true
+%  end,
+%  derive = function(problem, config, target)
+%    return {
+%      half = problem.dtype == "f16",
+%      element = problem.dtype == "f16" and "spc_half" or "float",
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
+%      order = "none",
+%      packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
+%      pack_threads = problem.offsets * problem.cin,
+%    }
+%  end,
+%  default = function(problem, target) return {tile = 64} end,
+%}
+#define SPC_LANES 4
+#include "spc_cpu.h"
+
+enum {
+    CIN = $(problem.cin),
+    COUT = $(problem.cout),
+    OFFSETS = $(problem.offsets),
+    TILE = $(config.tile),
+    CHUNK = 64 /* output channels summed at a time */
+};
+
+typedef $(element) element;
+
+static float value_of(element stored)
+{
+% if half then
+    return spc_float_of_half(stored);
+% else
+    return stored;
+% end
+}
+
+/* Adds one pair to `channels` sums; weights is [CIN][COUT]. */
+static void add_pair(float *restrict sums, const float *restrict weights,
+                     const element *restrict in, int channels)
+{
+    for (int ci = 0; ci < CIN; ci++) {
+        float x = value_of(in[ci]);
+        for (int i = 0; i < channels; i++)
+            sums[i] += weights[i] * x;
+        weights += COUT;
+    }
+}
+
+static void write_sums(element *out, const float *sums, int channels)
+{
+    for (int i = 0; i < channels; i++)
+% if half then
+        out[i] = spc_half_of_float(sums[i]);
+% else
+        out[i] = sums[i];
+% end
+}
+
+/* Output row `row`, position p of the map, channels first .. first + channels. */
+static void convolve(const spc_conv_args *args, int p, long row, int first,
+                     int channels)
+{
+    const spc_map_view *map = &args->map;
+    const float *weights = (const float *)args->weights;
+    float sums[CHUNK];
+
+    for (int i = 0; i < channels; i++)
+        sums[i] = args->bias ? args->bias[first + i] : 0;
+    for (long k = 0; k < OFFSETS; k++) {
+        long from = map->index[k * map->rows_padded + p];
+        if (from >= 0)
+            add_pair(sums, weights + k * CIN * COUT + first,
+                     (const element *)args->in + from * CIN, channels);
+    }
+    write_sums((element *)args->out + row * COUT + first, sums, channels);
+}
+
+/* Call x: the x-th tile. */
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    const spc_map_view *map = &args->map;
+    int first_row = map->tile_order[x] * TILE;
+
+    for (int p = first_row; p < first_row + TILE; p++) {
+        long row = map->order ? map->order[p] : p < map->rows ? p : -1;
+        for (int first = 0; first < COUT && row >= 0; first += CHUNK)
+            convolve(args, p, row, first,
+                     COUT - first < CHUNK ? COUT - first : CHUNK);
+    }
+}
+
+/* Call x: the row of input channel ci of packed[k][ci][COUT]. */
+void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
+{
+    const element *weights = (const element *)args->weights;
+    float *to = (float *)args->packed + (long)x * COUT;
+    long k = x / CIN, ci = x % CIN;
+
+    if (k >= OFFSETS)
+        return;
+    weights += k * args->stride_k + ci * args->stride_in;
+    for (int co = 0; co < COUT; co++)
+        to[co] = value_of(weights[co * args->stride_out]);
+}

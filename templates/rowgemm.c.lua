@@ -1,0 +1,350 @@
+%-- Output-stationary convolution on a processor: pairs of a tile, offset by offset.
+%--
+%-- The sums of a tile of output rows lie in a buffer that fits a near cache. For
+%-- each offset that the tile uses, the rows that have it are listed; then
+%-- `rows` of them at a time meet `vectors` vectors of output channels in
+%-- registers, over all input channels: each weight that is loaded serves `rows`
+%-- rows, each input that is broadcast serves `vectors` vectors. The weights of
+%-- one offset stay in the first cache while the tile's pairs go by, and no
+%-- absent neighbour costs a product. A last, shorter group of rows has code of
+%-- its own.
+%--
+%--            ci ->                 co ->                     co ->
+%--     rows | . . . |   x   ci | . . vectors . |   +=  rows | . . . . . |
+%--
+%-- The order of the sum of an output is fixed: offset, then channel.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%
+%-- Floats of a vector; vectors that cout takes; blocks of `vectors` of them.
+%function lanes_of(target) return target.vector_bytes // 4 end
+%function vectors_of(problem, target)
+%  return ceil_div(problem.cout, lanes_of(target))
+%end
+%function blocks_of(problem, config, target)
+%  return ceil_div(vectors_of(problem, target), config.vectors)
+%end
+%
+%-- Blocks that one call takes on: their sums must fit the buffer.
+%function blocks_of_call(problem, config, target)
+%  local bytes = config.tile * config.vectors * target.vector_bytes
+%  local most = math.max(1, 131072 // bytes)
+%  return math.min(most, blocks_of(problem, config, target))
+%end
+%
+%-- 32 registers with AVX-512, else 16: sums, one row of weights, one input.
+%function registers_of(target) return target.vector_bytes >= 64 and 32 or 16 end
+%function registers_used(config)
+%  return config.rows * config.vectors + config.vectors + 1
+%end
+%
+%template = {
+%  summary = "output-stationary rows by channels in registers, pairs only",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"rows", {4, 6, 8, 12, 14}, "output rows held in registers"},
+%    {"vectors", {1, 2, 3, 4}, "vectors of output channels held in registers"},
+%    {"tile", {64, 128, 256, 512}, "output rows of a tile"},
+%    {"unroll", {1, 2}, "input channels of one turn of the inner loop"},
+%    {"order", {"none", "gray"}, "order of the rows"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.op ~= "subm" then return false, "submanifold layers only" end
+%    return true
+%  end,
+%  constraints = {
+%    {"sums, weights and an input fit the registers",
+%     function(problem, config, target)
+%       return registers_used(config) <= registers_of(target)
+%     end},
+%    {"at least half of the registers are used, or cout has no more",
+%     function(problem, config, target)
+%       return config.rows * config.vectors * 2 >= registers_of(target)
+%         or (config.rows >= 8 and
+%             config.vectors == vectors_of(problem, target))
+%     end},
+%    {"no block of channels is mostly padding",
+%     function(problem, config, target)
+%       local padded = blocks_of(problem, config, target) * config.vectors
+%       return padded * 3 <= vectors_of(problem, target) * 4
+%     end},
+%    {"sums of a tile take at most 128 KB",
+%     function(problem, config, target)
+%       return config.tile * config.vectors * target.vector_bytes <= 131072
+%     end},
+%    {"converted rows take at most 128 KB of the stack",
+%     function(problem, config, target)
+%       return problem.dtype ~= "f16"
+%         or config.rows * problem.cin * 4 <= 131072
+%     end},
+%    {"unrolling is for more than one input channel",
+%     function(problem, config, target)
+%       return config.unroll <= problem.cin
+%     end},
+%  },
+%  derive = function(problem, config, target)
+%    local lanes = lanes_of(target)
+%    return {
+%      lanes = lanes,
+%      width = config.vectors * lanes, -- floats of a block
+%      blocks = blocks_of(problem, config, target),
+%      call_blocks = blocks_of_call(problem, config, target),
+%      half = problem.dtype == "f16",
+%      element = problem.dtype == "f16" and "spc_half" or "float",
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    local blocks = blocks_of(problem, config, target)
+%    return {
+%      block = 1, shared = 0, grid = "tiles",
+%      tile_rows = config.tile,
+%      grid_y = ceil_div(blocks, blocks_of_call(problem, config, target)),
+%      order = config.order,
+%      packed_bytes = problem.offsets * problem.cin * blocks
+%                   * config.vectors * target.vector_bytes,
+%      pack_threads = problem.offsets * problem.cin * blocks,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local need = vectors_of(problem, target)
+%    local shapes = target.vector_bytes >= 64
+%      and {{6, 4}, {8, 3}, {12, 2}} or {{6, 2}, {4, 3}}
+%    if need == 1 then shapes = {{12, 1}} end
+%    local best, least = nil, 0
+%    for _, shape in ipairs(shapes) do
+%      local padded = ceil_div(need, shape[2]) * shape[2]
+%      if shape[2] <= need and (best == nil or padded < least) then
+%        best, least = shape, padded
+%      end
+%    end
+%    return {rows = best[1], vectors = best[2], tile = 256, unroll = 1,
+%            order = "none"}
+%  end,
+%}
+#define SPC_LANES $(lanes)
+#include "spc_cpu.h"
+
+enum {
+    CIN = $(problem.cin),
+    COUT = $(problem.cout),
+    OFFSETS = $(problem.offsets),
+    TILE = $(config.tile),
+    WIDTH = $(width),       /* floats of a block of output channels */
+    BLOCKS = $(blocks),     /* all of them */
+    CALL_BLOCKS = $(call_blocks) /* of one call */
+};
+
+typedef $(element) element;
+
+/* The pairs of one tile and one offset. */
+typedef struct pairs {
+    int count;
+    int from[TILE + 16]; /* input row */
+    int to[TILE + 16];   /* row of the tile */
+} pairs;
+
+% if half then
+/* Converts up to $(config.rows) rows of a list, from the i-th on. */
+static void take_rows(float *restrict to, const element *in, const pairs *p,
+                      int i)
+{
+    int last = i + $(config.rows) < p->count ? i + $(config.rows) : p->count;
+    for (; i < last; i++, to += CIN)
+        spc_row_from_half(to, in + (long)p->from[i] * CIN, CIN);
+}
+
+% end
+% for rows = 1, config.rows do
+%   if half then
+/* sums[to[r]] += weights * in[r] for $(rows) rows and one block. */
+static void add_$(rows)(float *restrict sums, const float *restrict weights,
+                  const float *restrict in, const int *to)
+%   else
+/* sums[to[r]] += weights * in[from[r]] for $(rows) rows and one block. */
+static void add_$(rows)(float *restrict sums, const float *restrict weights,
+                  const float *restrict in, const int *from, const int *to)
+%   end
+{
+%   for r = 0, rows - 1 do
+%     if half then
+    const float *in$(r) = in + $(r) * CIN;
+%     else
+    const float *in$(r) = in + (long)from[$(r)] * CIN;
+%     end
+    float *to$(r) = sums + (long)to[$(r)] * (CALL_BLOCKS * WIDTH);
+%     for v = 0, config.vectors - 1 do
+    spc_vector s$(r)_$(v) = spc_load(to$(r) + $(v * lanes));
+%     end
+%   end
+#pragma GCC unroll $(config.unroll)
+    for (int ci = 0; ci < CIN; ci++) {
+%   for v = 0, config.vectors - 1 do
+        spc_vector w$(v) = spc_load(weights + $(v * lanes));
+%   end
+        weights += WIDTH;
+%   for r = 0, rows - 1 do
+%     for v = 0, config.vectors - 1 do
+        s$(r)_$(v) += w$(v) * in$(r)[ci];
+%     end
+%   end
+    }
+%   for r = 0, rows - 1 do
+%     for v = 0, config.vectors - 1 do
+    spc_store(to$(r) + $(v * lanes), s$(r)_$(v));
+%     end
+%   end
+}
+
+% end
+/* Asks for up to $(config.rows) rows of a list, from the i-th on. */
+static void fetch_rows(const element *in, const pairs *p, int i)
+{
+    int last = i + $(config.rows) < p->count ? i + $(config.rows) : p->count;
+    for (; i < last; i++) {
+        const char *row = (const char *)(in + (long)p->from[i] * CIN);
+        for (int at = 0; at < CIN * (int)sizeof(element); at += 64)
+            __builtin_prefetch(row + at);
+    }
+}
+
+/* All pairs of one offset, one block of channels. */
+static void add_pairs(float *sums, const float *weights, const element *in,
+                      const pairs *p)
+{
+    int i = 0;
+% if half then
+    float rows[$(config.rows) * CIN];
+% end
+    for (; i + $(config.rows) <= p->count; i += $(config.rows)) {
+        fetch_rows(in, p, i + $(config.rows));
+% if half then
+        take_rows(rows, in, p, i);
+        add_$(config.rows)(sums, weights, rows, p->to + i);
+% else
+        add_$(config.rows)(sums, weights, in, p->from + i, p->to + i);
+% end
+    }
+% if half then
+    take_rows(rows, in, p, i);
+% end
+    switch (p->count - i) {
+% for rows = 1, config.rows - 1 do
+    case $(rows):
+%   if half then
+        add_$(rows)(sums, weights, rows, p->to + i);
+%   else
+        add_$(rows)(sums, weights, in, p->from + i, p->to + i);
+%   end
+        break;
+% end
+    }
+}
+
+/* Lists the rows of the tile that have an input at this offset. */
+static void find_pairs(pairs *p, const int *index)
+{
+    int count = 0;
+    for (int row = 0; row < TILE; row++) {
+        p->from[count] = index[row];
+        p->to[count] = row;
+        count += index[row] >= 0;
+    }
+    p->count = count;
+}
+
+/* Asks for the indices of an offset: too short a stretch for the processor
+ * to foresee. Past the last one they belong to somebody else; no harm. */
+static void fetch_index(const spc_map_view *map, int k, int tile_row)
+{
+    const int *index = map->index + (long)k * map->rows_padded + tile_row;
+    for (int row = 0; row < TILE; row += 16)
+        __builtin_prefetch(index + row);
+}
+
+/* Sums start at the bias; the channels that pad a block do not matter. */
+static void start(float *sums, const float *bias, int first)
+{
+% if problem.bias ~= 0 then
+    for (int i = 0; i < CALL_BLOCKS * WIDTH; i++)
+        sums[i] = first + i < COUT ? bias[first + i] : 0;
+    for (int row = 1; row < TILE; row++)
+        for (int i = 0; i < CALL_BLOCKS * WIDTH; i += SPC_LANES)
+            spc_store(sums + row * (CALL_BLOCKS * WIDTH) + i,
+                      spc_load(sums + i));
+% else
+    for (int i = 0; i < TILE * CALL_BLOCKS * WIDTH; i += SPC_LANES)
+        spc_store(sums + i, (spc_vector){0});
+% end
+}
+
+static void finish(element *out, const float *sums, const spc_map_view *map,
+                   int tile_row, int first)
+{
+    int channels = COUT - first;
+    if (channels > CALL_BLOCKS * WIDTH)
+        channels = CALL_BLOCKS * WIDTH;
+    for (int row = 0; row < TILE; row++) {
+        int p = tile_row + row;
+        long to = map->order ? map->order[p] : p < map->rows ? p : -1;
+        const float *from = sums + row * (CALL_BLOCKS * WIDTH);
+        if (to < 0)
+            continue;
+% if half then
+        spc_row_to_half(out + to * COUT + first, from, channels);
+% else
+        __builtin_memcpy(out + to * COUT + first, from,
+                         (unsigned long)channels * sizeof(float));
+% end
+    }
+}
+
+/* Call x of y: the x-th tile, the y-th group of blocks of channels. */
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    const spc_map_view *map = &args->map;
+    int tile_row = map->tile_order[x] * TILE;
+    int first_block = (int)y * CALL_BLOCKS;
+    int last_block = first_block + CALL_BLOCKS;
+    float sums[TILE * CALL_BLOCKS * WIDTH] __attribute__((aligned(64)));
+    pairs p;
+
+    if (last_block > BLOCKS)
+        last_block = BLOCKS;
+    start(sums, args->bias, first_block * WIDTH);
+    for (int k = 0; k < OFFSETS; k++) {
+        unsigned mask = map->tile_mask[(long)(k / 32) * map->tiles + x];
+        if (!(mask >> k % 32 & 1))
+            continue;
+        find_pairs(&p, map->index + (long)k * map->rows_padded + tile_row);
+        fetch_index(map, k + 1, tile_row);
+        for (int block = first_block; block < last_block; block++)
+            add_pairs(sums + (block - first_block) * WIDTH,
+                      (const float *)args->weights +
+                          ((long)block * OFFSETS + k) * (CIN * WIDTH),
+                      (const element *)args->in, &p);
+    }
+    finish((element *)args->out, sums, map, tile_row, first_block * WIDTH);
+}
+
+/* Call x: one row, that of an input channel, of packed[block][k][ci][WIDTH]. */
+void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
+{
+    const element *weights = (const element *)args->weights;
+    float *to = (float *)args->packed + (long)x * WIDTH;
+    unsigned ci = x % CIN, k = x / CIN % OFFSETS, block = x / CIN / OFFSETS;
+
+    if (block >= BLOCKS)
+        return;
+    weights += k * args->stride_k + ci * args->stride_in;
+    for (int i = 0; i < WIDTH; i++) {
+        int co = (int)block * WIDTH + i;
+        to[i] = 0;
+        if (co < COUT)
+% if half then
+            to[i] = spc_float_of_half(weights[co * args->stride_out]);
+% else
+            to[i] = weights[co * args->stride_out];
+% end
+    }
+}

@@ -1,0 +1,149 @@
+/*
+ * spc_cpu.h - what the cpu templates share: vectors of floats, binary16.
+ *
+ * Plain C with GCC's vector extension, which GCC and Clang both take, and no
+ * include: <immintrin.h> alone would triple the time of a compilation. The
+ * including file defines SPC_LANES, the floats of a vector (4, 8, 16).
+ */
+#ifndef SPC_CPU_H
+#define SPC_CPU_H
+
+#include "spc_abi.h"
+
+/* Vectors lie anywhere: rows of odd length make no promise. */
+typedef float spc_vector
+    __attribute__((vector_size(4 * SPC_LANES), aligned(4), may_alias));
+
+typedef unsigned short spc_half; /* the bits of a binary16 */
+
+#define SPC_INLINE static inline __attribute__((always_inline))
+
+SPC_INLINE spc_vector spc_load(const float *from)
+{
+    return *(const spc_vector *)from;
+}
+
+SPC_INLINE void spc_store(float *to, spc_vector value)
+{
+    *(spc_vector *)to = value;
+}
+
+SPC_INLINE float spc_float_of_bits(unsigned bits)
+{
+    union {
+        unsigned bits;
+        float value;
+    } u = {bits};
+    return u.value;
+}
+
+SPC_INLINE unsigned spc_bits_of_float(float value)
+{
+    union {
+        float value;
+        unsigned bits;
+    } u = {value};
+    return u.bits;
+}
+
+/* Shifting puts exponent and fraction in place, 112 powers of two too low;
+ * the product mends that for subnormals, too. Infinities and NaN stay. */
+SPC_INLINE float spc_float_of_half(spc_half half)
+{
+    unsigned shifted = (half & 0x7fffu) << 13;
+    unsigned sign = (half & 0x8000u) << 16;
+    unsigned scaled = spc_bits_of_float(spc_float_of_bits(shifted) * 0x1p112f);
+    unsigned special = (shifted & 0x0f800000u) == 0x0f800000u ? 0x7f800000u : 0;
+    return spc_float_of_bits(scaled | special | sign);
+}
+
+/* To nearest, ties to even. The last place of 0.5 is the step of subnormals:
+ * adding it lets the adder round small numbers. Larger ones are rounded as
+ * integers, with a carry that runs into the exponent and up to infinity. */
+SPC_INLINE spc_half spc_half_of_float(float value)
+{
+    unsigned bits = spc_bits_of_float(value);
+    unsigned sign = bits >> 16 & 0x8000u;
+    unsigned size = bits & 0x7fffffffu;
+    unsigned small =
+        spc_bits_of_float(spc_float_of_bits(size) + 0.5f) - 0x3f000000u;
+    unsigned large = (size - 0x38000000u + 0xfffu + (size >> 13 & 1)) >> 13;
+    unsigned special = size > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    unsigned half = size < 0x38800000u   ? small
+                    : size < 0x47800000u ? large
+                                         : special;
+    return (spc_half)(half | sign);
+}
+
+/* One vector from and to binary16. */
+#if defined(__AVX512F__) && SPC_LANES == 16
+typedef short spc_halves
+    __attribute__((vector_size(32), aligned(2), may_alias));
+typedef float spc_full __attribute__((vector_size(64)));
+typedef short spc_half_full __attribute__((vector_size(32)));
+
+SPC_INLINE spc_vector spc_load_half(const spc_half *from)
+{
+    spc_half_full bits = *(const spc_halves *)from;
+    return __builtin_ia32_vcvtph2ps512_mask(bits, (spc_full){0},
+                                            (unsigned short)-1, 4);
+}
+
+SPC_INLINE void spc_store_half(spc_half *to, spc_vector value)
+{
+    *(spc_halves *)to = (spc_half_full)__builtin_ia32_vcvtps2ph512_mask(
+        (spc_full)value, 0, (spc_half_full){0}, (unsigned short)-1);
+}
+#elif defined(__F16C__) && SPC_LANES == 8
+typedef short spc_halves
+    __attribute__((vector_size(16), aligned(2), may_alias));
+typedef float spc_full __attribute__((vector_size(32)));
+typedef short spc_half_full __attribute__((vector_size(16)));
+
+SPC_INLINE spc_vector spc_load_half(const spc_half *from)
+{
+    spc_half_full bits = *(const spc_halves *)from;
+    return __builtin_ia32_vcvtph2ps256(bits);
+}
+
+SPC_INLINE void spc_store_half(spc_half *to, spc_vector value)
+{
+    *(spc_halves *)to =
+        (spc_half_full)__builtin_ia32_vcvtps2ph256((spc_full)value, 0);
+}
+#else
+SPC_INLINE spc_vector spc_load_half(const spc_half *from)
+{
+    spc_vector value;
+    for (int i = 0; i < SPC_LANES; i++)
+        value[i] = spc_float_of_half(from[i]);
+    return value;
+}
+
+SPC_INLINE void spc_store_half(spc_half *to, spc_vector value)
+{
+    for (int i = 0; i < SPC_LANES; i++)
+        to[i] = spc_half_of_float(value[i]);
+}
+#endif
+
+/* A whole row, of any length. */
+SPC_INLINE void spc_row_from_half(float *to, const spc_half *from, int n)
+{
+    int i = 0;
+    for (; i + SPC_LANES <= n; i += SPC_LANES)
+        spc_store(to + i, spc_load_half(from + i));
+    for (; i < n; i++)
+        to[i] = spc_float_of_half(from[i]);
+}
+
+SPC_INLINE void spc_row_to_half(spc_half *to, const float *from, int n)
+{
+    int i = 0;
+    for (; i + SPC_LANES <= n; i += SPC_LANES)
+        spc_store_half(to + i, spc_load(from + i));
+    for (; i < n; i++)
+        to[i] = spc_half_of_float(from[i]);
+}
+
+#endif
