@@ -1,0 +1,215 @@
+/*
+ * bench_cpu.c - the cpu templates against the naive loop, for
+ * docs/PERFORMANCE.md.
+ *
+ *   bench_cpu [SCENE [LAYER [THREADS [TEMPLATE [CONFIG]]]]]
+ *
+ * Prints the naive triple loop at -O2 on one thread in both weight layouts,
+ * the template on one thread and on THREADS, and the ratios. CONFIG "all" walks
+ * the template's whole space on one thread.
+ */
+#include "clock.h"
+#include "cpu_rig.h"
+#include <stdio.h>
+
+static void fail(const rig *r)
+{
+    fprintf(stderr, "bench_cpu: %s\n", r->error.text);
+    exit(1);
+}
+
+/* What one writes first: a dot product for each pair and output channel, over
+ * KRSC weights. */
+__attribute__((noinline)) static void
+naive_krsc(float *out, const float *in, const float *weights,
+           const int32_t *index, int64_t rows, int offsets, int cin, int cout)
+{
+    for (int64_t row = 0; row < rows; row++)
+        for (int co = 0; co < cout; co++) {
+            float sum = 0;
+            for (int k = 0; k < offsets; k++) {
+                int32_t from = index[k * rows + row];
+                for (int ci = 0; ci < cin && from >= 0; ci++)
+                    sum += in[(int64_t)from * cin + ci] *
+                           weights[((int64_t)co * offsets + k) * cin + ci];
+            }
+            out[row * cout + co] = sum;
+        }
+}
+
+/* The better order of the same loops: output channels innermost, over RSCK
+ * weights, which needs no sum across a vector. */
+__attribute__((noinline)) static void
+naive_rsck(float *out, const float *in, const float *weights,
+           const int32_t *index, int64_t rows, int offsets, int cin, int cout)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        float *to = out + row * cout;
+        memset(to, 0, (size_t)cout * sizeof(*to));
+        for (int k = 0; k < offsets; k++) {
+            int32_t from = index[k * rows + row];
+            for (int ci = 0; ci < cin && from >= 0; ci++) {
+                float x = in[(int64_t)from * cin + ci];
+                const float *w = weights + ((int64_t)k * cin + ci) * cout;
+                for (int co = 0; co < cout; co++)
+                    to[co] += x * w[co];
+            }
+        }
+    }
+}
+
+static double time_naive(bool rsck, const spc_conv *conv, const rig_map *map,
+                         const rig_data *data, float *out)
+{
+    double best = 0;
+    for (int i = 0; i < 3; i++) {
+        uint64_t start = spc__now_ns();
+        (rsck ? naive_rsck : naive_krsc)(
+            out, data->in, data->weights, map->plain, map->view.rows,
+            map->view.offsets, conv->cin, conv->cout);
+        double us = (double)(spc__now_ns() - start) * 1e-3;
+        best = i == 0 || us < best ? us : best;
+    }
+    return best;
+}
+
+static void report(const char *what, double us, double flops, double naive)
+{
+    printf("%-34s %10.0f us %8.1f GFLOP/s %8.1f x naive\n", what, us,
+           flops / us * 1e-3, naive / us);
+}
+
+/* Least of the template's times on `threads` threads: what the machine can do
+ * when nothing else runs on it. The naive loops are taken likewise. */
+static double time_template(const char *name, const spc_conv *conv,
+                            const spc_scene *scene, const spc__attrs *config,
+                            int threads)
+{
+    rig r;
+    rig_map map;
+    rig_data data;
+    rig_kernel kernel;
+    double samples[30];
+    int count = 0;
+
+    if (rig_open(&r, threads) != SPC_OK)
+        fail(&r);
+    rig_data_create(&data, conv, spc_scene_rows(scene));
+    if (rig_build(&kernel, &r, name, conv, config, &data, false) != SPC_OK)
+        fail(&r);
+    if (rig_map_create(&map, conv, scene,
+                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
+                       false, &r.error) != SPC_OK)
+        fail(&r);
+    void *out = malloc((size_t)map.view.rows * (size_t)conv->cout * 4 + 64);
+    rig_run run = rig_prepare(&r, &kernel, conv, &map, &data, out);
+    spc__measure measure = {rig_enqueue, &run, 30, 1.0, false};
+    if (r.ops->measure(r.device, &measure, samples, &count, &r.error) != SPC_OK)
+        fail(&r);
+    free(out);
+    rig_kernel_free(&r, &kernel);
+    rig_map_free(&map);
+    rig_data_free(&data);
+    rig_close(&r);
+    for (int i = 1; i < count; i++)
+        samples[0] = samples[i] < samples[0] ? samples[i] : samples[0];
+    return samples[0];
+}
+
+typedef struct walk {
+    const char *name;
+    const spc_conv *conv;
+    const spc_scene *scene;
+    double flops;
+} walk;
+
+typedef struct configs {
+    spc__attrs at[1024];
+    int count;
+} configs;
+
+static spc_status keep_config(const spc__attrs *config, void *payload)
+{
+    configs *all = payload;
+    if (all->count < 1024)
+        all->at[all->count++] = *config;
+    return SPC_OK;
+}
+
+static void time_all(const walk *w)
+{
+    configs *all = calloc(1, sizeof(*all));
+    spc__attrs problem = {0};
+    rig r;
+
+    if (rig_open(&r, 1) != SPC_OK)
+        fail(&r);
+    spc__template *tpl = spc__library_find(r.library, w->name);
+    spc__conv_attrs(&problem, w->conv);
+    spc__template_configs(tpl, &problem, &r.target, keep_config, all, &r.error);
+    for (int i = 0; i < all->count; i++) {
+        spc__buf text = SPC__BUF_INIT;
+        if (spc__template_check(tpl, &problem, &r.target, &all->at[i], NULL) ==
+                SPC_OK &&
+            strcmp(spc__attrs_text(&all->at[i], "order", "none"), "none") ==
+                0) {
+            double us =
+                time_template(w->name, w->conv, w->scene, &all->at[i], 1);
+            spc__attrs_format(&text, &all->at[i]);
+            printf("%10.0f us %8.1f GFLOP/s  %s\n", us, w->flops / us * 1e-3,
+                   spc__buf_text(&text));
+        }
+        spc__buf_release(&text);
+    }
+    rig_close(&r);
+    free(all);
+}
+
+int main(int argc, char **argv)
+{
+    const char *spec = argc > 1 ? argv[1] : "gen:lidar";
+    const char *layer =
+        argc > 2 ? argv[2] : "subm,cin=64,cout=64,k=3,dtype=f32";
+    int threads = argc > 3 ? atoi(argv[3]) : 2;
+    const char *name = argc > 4 ? argv[4] : "rowgemm";
+    const char *text = argc > 5 ? argv[5] : NULL;
+    rig r = {0};
+    spc_conv conv;
+    spc_scene *scene;
+    spc__attrs config;
+    rig_map map;
+    rig_data data;
+
+    if (spc_conv_parse(&conv, layer, &r.error) != SPC_OK ||
+        spc_scene_load(&scene, spec, &r.error) != SPC_OK ||
+        rig_map_create(&map, &conv, scene, 64, false, &r.error) != SPC_OK)
+        fail(&r);
+    rig_data_create(&data, &conv, map.view.rows);
+    float *out = malloc((size_t)map.view.rows * (size_t)conv.cout * 4 + 64);
+    double flops = 2.0 * (double)map.pairs * conv.cin * conv.cout;
+    printf("%s: %d rows, %lld pairs; %s\n", spec, map.view.rows,
+           (long long)map.pairs, layer);
+    if (text != NULL && strcmp(text, "all") == 0) {
+        time_all(&(walk){name, &conv, scene, flops});
+    } else {
+        if (text != NULL && spc__attrs_parse(&config, text, &r.error) != SPC_OK)
+            fail(&r);
+        const spc__attrs *chosen = text != NULL ? &config : NULL;
+        double krsc = time_naive(false, &conv, &map, &data, out);
+        double rsck = time_naive(true, &conv, &map, &data, out);
+        double one = time_template(name, &conv, scene, chosen, 1);
+        double many = time_template(name, &conv, scene, chosen, threads);
+        report("naive, KRSC, -O2, 1 thread", krsc, flops, krsc);
+        report("naive, RSCK, -O2, 1 thread", rsck, flops, krsc);
+        report("template, 1 thread", one, flops, krsc);
+        report("template, all threads", many, flops, krsc);
+        printf("%d threads are %.2f times as fast as one; one is %.1f times "
+               "the better naive loop\n",
+               threads, one / many, rsck / one);
+    }
+    free(out);
+    rig_data_free(&data);
+    rig_map_free(&map);
+    spc_scene_free(scene);
+    return 0;
+}

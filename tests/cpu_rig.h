@@ -1,0 +1,326 @@
+/*
+ * cpu_rig.h - runs one candidate of a cpu template by hand: rendered,
+ * compiled, loaded, packed and launched, on a map made from the oracle's. For
+ * test_cpu.c and bench_cpu.c, which judge templates and device without a
+ * context or a database between.
+ */
+#ifndef SPC_TESTS_CPU_RIG_H
+#define SPC_TESTS_CPU_RIG_H
+
+#include "artefact.h"
+#include "ctx.h"
+#include "device.h"
+#include "error.h"
+#include "half.h"
+#include "oracle.h"
+#include "random.h"
+#include "spc_abi.h"
+#include "template.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rig {
+    spc__library *library;
+    spc__device *device;
+    const spc__device_ops *ops;
+    spc__compiler *compiler;
+    const char *options;
+    spc__attrs target;
+    spc_error error;
+} rig;
+
+static inline spc_status rig_open(rig *r, int threads)
+{
+    spc__device_options options = {.threads = threads};
+    spc_status status;
+
+    memset(r, 0, sizeof(*r));
+    if ((status = spc__library_open(&r->library, NULL, &r->error)) != SPC_OK ||
+        (status = spc__device_open(&r->device, "cpu", &options, &r->error)) !=
+            SPC_OK)
+        return status;
+    r->ops = spc__device_ops_of(r->device);
+    r->ops->target(r->device, &r->target);
+    return r->ops->compiler(r->device, &r->compiler, &r->options, &r->error);
+}
+
+static inline void rig_close(rig *r)
+{
+    spc__device_close(r->device);
+    spc__library_close(r->library);
+}
+
+/* ---- maps ---------------------------------------------------------------- */
+
+typedef struct rig_map {
+    spc_map_view view;
+    int32_t *plain; /* [offsets][rows] */
+    int64_t pairs;
+    int *index, *order, *tile_order;
+    unsigned *mask, *tile_mask;
+} rig_map;
+
+static inline void rig_map_free(rig_map *map)
+{
+    free(map->plain);
+    free(map->index);
+    free(map->order);
+    free(map->tile_order);
+    free(map->mask);
+    free(map->tile_mask);
+    memset(map, 0, sizeof(*map));
+}
+
+/* Fills the layout; `order` lists the rows, then -1. */
+static inline void rig_map_lay_out(rig_map *map)
+{
+    spc_map_view *v = &map->view;
+    int padded = v->rows_padded;
+
+    for (int p = 0; p < padded; p++)
+        for (int k = 0; k < v->offsets; k++) {
+            int row = map->order[p];
+            int from = row < 0 ? -1 : map->plain[(int64_t)k * v->rows + row];
+            map->index[(int64_t)k * padded + p] = from;
+            if (from < 0)
+                continue;
+            map->pairs++;
+            map->mask[k / 32 * padded + p] |= 1u << k % 32;
+        }
+    for (int t = 0; t < v->tiles; t++) {
+        map->tile_order[t] = v->tiles - 1 - t;
+        for (int w = 0; w < v->mask_words; w++)
+            for (int i = 0; i < v->tile_rows; i++)
+                map->tile_mask[w * v->tiles + t] |=
+                    map->mask[w * padded + map->tile_order[t] * v->tile_rows +
+                              i];
+    }
+}
+
+/* The map of `scene`; `shuffled`: its rows in a random order, else no order
+ * array at all. */
+static inline spc_status rig_map_create(rig_map *map, const spc_conv *conv,
+                                        const spc_scene *scene, int tile_rows,
+                                        bool shuffled, spc_error *error)
+{
+    int rows = (int)spc_scene_rows(scene), offsets = spc__conv_offsets(conv);
+    int padded = (rows + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
+    int round = (padded + tile_rows - 1) / tile_rows * tile_rows;
+    spc_map_view view = {.rows = rows,
+                         .rows_padded = round,
+                         .rows_in = rows,
+                         .offsets = offsets,
+                         .mask_words = (offsets + 31) / 32,
+                         .tile_rows = tile_rows,
+                         .tiles = round / tile_rows};
+    size_t words = (size_t)view.mask_words;
+    spc__random random;
+
+    memset(map, 0, sizeof(*map));
+    map->plain = malloc((size_t)rows * (size_t)offsets * sizeof(int32_t) + 1);
+    map->index = malloc((size_t)round * (size_t)offsets * sizeof(int) + 1);
+    map->order = malloc((size_t)round * sizeof(int) + 1);
+    map->mask = calloc((size_t)round * words + 1, sizeof(unsigned));
+    map->tile_order = malloc((size_t)view.tiles * sizeof(int) + 1);
+    map->tile_mask = calloc((size_t)view.tiles * words + 1, sizeof(unsigned));
+    map->view = view;
+    for (int p = 0; p < round; p++)
+        map->order[p] = p < rows ? p : -1;
+    spc__random_init(&random, 7);
+    for (int p = rows - 1; p > 0 && shuffled; p--) {
+        int other = (int)spc__random_below(&random, (uint32_t)p + 1);
+        int row = map->order[p];
+        map->order[p] = map->order[other];
+        map->order[other] = row;
+    }
+    spc_status status = spc_oracle_map(map->plain, conv, scene, 0, error);
+    if (status == SPC_OK)
+        rig_map_lay_out(map);
+    map->view.index = map->index;
+    map->view.order = shuffled ? map->order : NULL;
+    map->view.mask = map->mask;
+    map->view.tile_order = map->tile_order;
+    map->view.tile_mask = map->tile_mask;
+    return status;
+}
+
+/* ---- data ---------------------------------------------------------------- */
+
+/* Inputs, weights and bias twice: as stored, and as floats. */
+typedef struct rig_data {
+    float *in, *weights, *bias;
+    void *in_stored, *weights_stored;
+    size_t element_bytes;
+} rig_data;
+
+static inline void rig_store(void *stored, float *values, size_t n, bool half)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits = spc__half_from_float(values[i]);
+        if (half) {
+            ((uint16_t *)stored)[i] = bits;
+            values[i] = spc__half_to_float(bits);
+        } else {
+            ((float *)stored)[i] = values[i];
+        }
+    }
+}
+
+static inline void rig_fill(float *values, size_t n, spc__random *random)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(2 * spc__random_unit(random) - 1);
+}
+
+static inline void rig_data_create(rig_data *data, const spc_conv *conv,
+                                   int64_t rows)
+{
+    size_t in = (size_t)rows * (size_t)conv->cin;
+    size_t weights = (size_t)spc__conv_offsets(conv) * (size_t)conv->cin *
+                     (size_t)conv->cout;
+    bool half = conv->dtype == SPC_F16;
+    spc__random random;
+
+    data->element_bytes = half ? 2 : 4;
+    data->in = malloc(in * 4 + 1);
+    data->weights = malloc(weights * 4);
+    data->bias = malloc((size_t)conv->cout * 4);
+    data->in_stored = malloc(in * data->element_bytes + 1);
+    data->weights_stored = malloc(weights * data->element_bytes);
+    spc__random_init(&random, 1);
+    rig_fill(data->in, in, &random);
+    rig_fill(data->weights, weights, &random);
+    rig_fill(data->bias, (size_t)conv->cout, &random);
+    rig_store(data->in_stored, data->in, in, half);
+    rig_store(data->weights_stored, data->weights, weights, half);
+}
+
+static inline void rig_data_free(rig_data *data)
+{
+    free(data->in);
+    free(data->weights);
+    free(data->bias);
+    free(data->in_stored);
+    free(data->weights_stored);
+}
+
+/* ---- candidates ---------------------------------------------------------- */
+
+typedef struct rig_kernel {
+    spc__attrs launch;
+    spc__artefact artefact;
+    spc__module *module;
+    spc__kernel *conv, *pack;
+    void *packed;
+} rig_kernel;
+
+/* Renders, compiles, loads and packs; `config` NULL: the default. */
+static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
+                                   const spc_conv *conv,
+                                   const spc__attrs *config,
+                                   const rig_data *data, bool rsck)
+{
+    spc__template *tpl = spc__library_find(r->library, name);
+    spc__attrs problem = {0}, chosen = {0};
+    spc__buf source = SPC__BUF_INIT;
+    spc_error *error = &r->error;
+    spc_status status;
+
+    memset(out, 0, sizeof(*out));
+    if (tpl == NULL)
+        return spc__fail(error, SPC_ENOTFOUND, "no template '%s'", name);
+    spc__conv_attrs(&problem, conv);
+    if (config != NULL)
+        chosen = *config;
+    else if ((status = spc__template_default(&chosen, tpl, &problem, &r->target,
+                                             error)) != SPC_OK)
+        return status;
+    if ((status = spc__template_launch(&out->launch, tpl, &problem, &r->target,
+                                       &chosen, error)) != SPC_OK ||
+        (status = spc__template_render(&source, tpl, &problem, &r->target,
+                                       &chosen, error)) != SPC_OK)
+        goto done;
+    spc__compile_job job = {spc__buf_text(&source), name, "", r->options,
+                            r->library};
+    if ((status = spc__compile(&out->artefact, r->compiler, &job, NULL,
+                               error)) != SPC_OK ||
+        (status =
+             r->ops->module_load(r->device, &out->module, out->artefact.code,
+                                 out->artefact.code_bytes, error)) != SPC_OK ||
+        (status = r->ops->kernel_get(r->device, out->module, "spc_conv", 0,
+                                     &out->conv, error)) != SPC_OK ||
+        (status = r->ops->kernel_get(r->device, out->module, "spc_pack", 0,
+                                     &out->pack, error)) != SPC_OK ||
+        (status = r->ops->alloc(
+             r->device, &out->packed,
+             (size_t)spc__attrs_number(&out->launch, "packed_bytes", 0),
+             error)) != SPC_OK)
+        goto done;
+    int64_t cin = conv->cin, cout = conv->cout;
+    int64_t offsets = spc__conv_offsets(conv);
+    spc_pack_args args = {data->weights_stored, out->packed, cin, 1,
+                          offsets * cin};
+    void *other = NULL;
+    if (rsck) { /* the same weights in the other layout */
+        size_t bytes = data->element_bytes;
+        char *to = other = malloc((size_t)(offsets * cin * cout) * bytes);
+        for (int64_t k = 0; k < offsets; k++)
+            for (int64_t ci = 0; ci < cin; ci++)
+                for (int64_t co = 0; co < cout; co++, to += bytes)
+                    memcpy(to,
+                           (const char *)data->weights_stored +
+                               (size_t)((co * offsets + k) * cin + ci) * bytes,
+                           bytes);
+        args = (spc_pack_args){other, out->packed, cin * cout, cout, 1};
+    }
+    int64_t threads = spc__attrs_number(&out->launch, "pack_threads", 0);
+    spc__launch launch = {(unsigned)((threads + 255) / 256), 1, 256, 0, 0, 0};
+    status = r->ops->launch(r->device, out->pack, &launch, &args, sizeof(args),
+                            NULL, error);
+    free(other);
+done:
+    spc__buf_release(&source);
+    return status;
+}
+
+static inline void rig_kernel_free(rig *r, rig_kernel *kernel)
+{
+    if (kernel->module != NULL)
+        r->ops->module_unload(r->device, kernel->module);
+    r->ops->dealloc(r->device, kernel->packed);
+    spc__artefact_release(&kernel->artefact);
+}
+
+typedef struct rig_run {
+    rig *r;
+    const rig_kernel *kernel;
+    spc_conv_args args;
+    spc__launch launch;
+} rig_run;
+
+static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
+                                  const spc_conv *conv, const rig_map *map,
+                                  const rig_data *data, void *out)
+{
+    rig_run run = {.r = r, .kernel = kernel};
+    run.args.in = data->in_stored;
+    run.args.out = out;
+    run.args.weights = kernel->packed;
+    run.args.bias = conv->bias ? data->bias : NULL;
+    run.args.map = map->view;
+    run.launch.grid_x = (unsigned)map->view.tiles;
+    run.launch.grid_y =
+        (unsigned)spc__attrs_number(&kernel->launch, "grid_y", 1);
+    run.launch.block = (unsigned)spc__attrs_number(&kernel->launch, "block", 1);
+    return run;
+}
+
+static inline spc_status rig_enqueue(void *payload, void *stream)
+{
+    rig_run *run = payload;
+    return run->r->ops->launch(run->r->device, run->kernel->conv, &run->launch,
+                               &run->args, sizeof(run->args), stream,
+                               &run->r->error);
+}
+
+#endif

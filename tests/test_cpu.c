@@ -1,0 +1,630 @@
+/*
+ * test_cpu.c - the cpu device and its kernels: every template against the
+ * oracle on every instruction set that the machine has.
+ */
+#include "cpu_pool.h"
+#include "cpu_rig.h"
+#include "error.h"
+#define SPC_LANES 4
+#include "spc_cpu.h"
+
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static rig r;
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, r.error.text)
+
+static const char *const isas[] = {"avx512", "avx2", "portable"};
+
+/* False if the machine lacks the instruction set. */
+static bool open_isa(const char *isa)
+{
+    setenv("SPC_CPU_ISA", isa, 1);
+    if (rig_open(&r, 2) == SPC_OK)
+        return true;
+    ck_assert_msg(strstr(r.error.text, "lacks") != NULL, "%s", r.error.text);
+    rig_close(&r);
+    return false;
+}
+
+/* ---- binary16 of the rendered code --------------------------------------- */
+
+START_TEST(every_binary16_converts_as_the_host_does)
+{
+    for (unsigned bits = 0; bits < 65536; bits++) {
+        float want = spc__half_to_float((uint16_t)bits);
+        float got = spc_float_of_half((spc_half)bits);
+        ck_assert((isnan(want) && isnan(got)) ||
+                  spc_bits_of_float(want) == spc_bits_of_float(got));
+    }
+}
+END_TEST
+
+START_TEST(floats_round_to_binary16_as_the_host_does)
+{
+    spc__random random;
+    spc__random_init(&random, 3);
+    for (int i = 0; i < 2000000; i++) {
+        uint32_t bits = (uint32_t)spc__random_u64(&random);
+        if (i < 65536) /* halfway between two of them, and beside that */
+            bits = spc_bits_of_float(spc__half_to_float((uint16_t)i)) + 0x1000;
+        float value = spc_float_of_bits(bits + (uint32_t)(i % 3) - 1);
+        uint16_t want = spc__half_from_float(value);
+        uint16_t got = spc_half_of_float(value);
+        bool both_nan = (want & 0x7fff) > 0x7c00 && (got & 0x7fff) > 0x7c00;
+        ck_assert_msg(want == got || both_nan, "%a: %04x, not %04x",
+                      (double)value, got, want);
+    }
+}
+END_TEST
+
+/* ---- kernels against the oracle ------------------------------------------ */
+
+/* Largest error over its tolerance. */
+static double judge(const spc_conv *conv, const rig_map *map,
+                    const rig_data *data, const void *out)
+{
+    int64_t rows = map->view.rows, n = rows * conv->cout;
+    double *want = malloc((size_t)n * sizeof(double) + 1);
+    double *size = malloc((size_t)n * sizeof(double) + 1);
+    double worst = 0;
+
+    spc_oracle(want, size, conv, map->plain, rows, data->in, data->weights,
+               conv->bias ? data->bias : NULL, 0);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t terms = 0;
+        for (int k = 0; k < map->view.offsets; k++)
+            terms += map->plain[k * rows + i / conv->cout] >= 0;
+        double got = conv->dtype == SPC_F16
+                         ? spc__half_to_float(((const uint16_t *)out)[i])
+                         : ((const float *)out)[i];
+        double ratio =
+            fabs(got - want[i]) /
+            spc__tolerance(conv, want[i], size[i], terms * conv->cin);
+        worst = ratio > worst || isnan(ratio) ? ratio : worst;
+    }
+    free(want);
+    free(size);
+    return worst;
+}
+
+/* Runs one candidate on fenced memory and compares. */
+static void check_candidate(const char *name, const spc_conv *conv,
+                            const spc_scene *scene, const spc__attrs *config,
+                            bool shuffled, bool rsck)
+{
+    enum { FENCE = 64 };
+    rig_map map;
+    rig_data data;
+    rig_kernel kernel;
+    spc__buf text = SPC__BUF_INIT;
+
+    rig_data_create(&data, conv, spc_scene_rows(scene));
+    assert_ok(rig_build(&kernel, &r, name, conv, config, &data, rsck));
+    assert_ok(
+        rig_map_create(&map, conv, scene,
+                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
+                       shuffled, &r.error));
+    size_t bytes =
+        (size_t)map.view.rows * (size_t)conv->cout * data.element_bytes;
+    unsigned char *memory = malloc(bytes + 2 * FENCE);
+    memset(memory, 0xff, bytes + 2 * FENCE);
+    rig_run run = rig_prepare(&r, &kernel, conv, &map, &data, memory + FENCE);
+    assert_ok(rig_enqueue(&run, NULL));
+    double error = judge(conv, &map, &data, memory + FENCE);
+    if (config != NULL)
+        spc__attrs_format(&text, config);
+    ck_assert_msg(error <= 1, "%s %s: error over tolerance %g", name,
+                  spc__buf_text(&text), error);
+    for (int i = 0; i < FENCE; i++)
+        ck_assert(memory[i] == 0xff &&
+                  memory[bytes + FENCE + (size_t)i] == 0xff);
+    spc__buf_release(&text);
+    free(memory);
+    rig_kernel_free(&r, &kernel);
+    rig_map_free(&map);
+    rig_data_free(&data);
+}
+
+static const struct {
+    const char *scene, *layer;
+} layers[] = {
+    {"gen:uniform,n=700,extent=12", "subm,cin=64,cout=64,k=3,dtype=f32"},
+    {"gen:uniform,n=700,extent=12", "subm,cin=64,cout=64,k=3,dtype=f16"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=1,cout=1,k=3,dtype=f32,bias=1"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=3,cout=5,k=2,dtype=f16,bias=1"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=33,cout=33,k=3,dtype=f16"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=17,cout=80,k=3,dtype=f32,bias=1"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=8,cout=130,k=3,dtype=tf32"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=4,cout=32,k=3x1x2,dtype=f16"},
+    {"gen:uniform,n=300,extent=9",
+     "subm,cin=16,cout=32,k=3,dilation=2,dtype=f32"},
+    {"gen:uniform,n=200,extent=7,batch=2", "subm,cin=5,cout=7,k=7,dtype=f16"},
+    {"gen:uniform,n=150,extent=8", "subm,cin=256,cout=600,k=1,dtype=f32"},
+    {"gen:uniform,n=1", "subm,cin=16,cout=16,k=3,dtype=f16"},
+    {"gen:uniform,n=2,extent=2", "subm,cin=16,cout=16,k=3,dtype=f32,bias=1"},
+};
+
+static void check_layer(int i, const char *name)
+{
+    spc_conv conv;
+    spc_scene *scene;
+    assert_ok(spc_conv_parse(&conv, layers[i].layer, &r.error));
+    assert_ok(spc_scene_load(&scene, layers[i].scene, &r.error));
+    check_candidate(name, &conv, scene, NULL, i % 2 == 1, i % 3 == 1);
+    spc_scene_free(scene);
+}
+
+START_TEST(the_row_gemm_passes_the_oracle_on_every_instruction_set)
+{
+    for (int i = 0; i < LENGTH(isas); i++)
+        if (open_isa(isas[i])) {
+            check_layer(_i, "rowgemm");
+            rig_close(&r);
+        }
+}
+END_TEST
+
+START_TEST(the_generic_kernel_passes_the_oracle)
+{
+    if (!open_isa(isas[_i % LENGTH(isas)]))
+        open_isa("portable");
+    check_layer(_i, "generic");
+    rig_close(&r);
+}
+END_TEST
+
+typedef struct configs {
+    spc__attrs at[1024];
+    int count;
+} configs;
+
+static spc_status keep_config(const spc__attrs *config, void *payload)
+{
+    configs *all = payload;
+    if (all->count < 1024)
+        all->at[all->count++] = *config;
+    return SPC_OK;
+}
+
+/* The middle tile sizes and the other order are the same code again. */
+static bool is_new_code(const spc__attrs *config)
+{
+    int64_t tile = spc__attrs_number(config, "tile", 0);
+    return (tile == 64 || tile == 512) &&
+           strcmp(spc__attrs_text(config, "order", ""), "none") == 0;
+}
+
+START_TEST(every_candidate_of_the_row_gemm_passes_the_oracle)
+{
+    configs *all = calloc(1, sizeof(*all));
+    spc__attrs problem = {0};
+    spc_conv conv;
+    spc_scene *scene;
+    int admitted = 0;
+
+    if (!open_isa(isas[_i])) {
+        free(all);
+        return;
+    }
+    assert_ok(
+        spc_conv_parse(&conv, "subm,cin=12,cout=56,k=2,dtype=f16", &r.error));
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=700,extent=11", &r.error));
+    spc__conv_attrs(&problem, &conv);
+    spc__template *tpl = spc__library_find(r.library, "rowgemm");
+    assert_ok(spc__template_configs(tpl, &problem, &r.target, keep_config, all,
+                                    &r.error));
+    for (int i = 0; i < all->count; i++) {
+        const spc__attrs *config = &all->at[i];
+        if (spc__template_check(tpl, &problem, &r.target, config, NULL) !=
+                SPC_OK ||
+            !is_new_code(config))
+            continue;
+        check_candidate("rowgemm", &conv, scene, config, i % 4 == 1, false);
+        admitted++;
+    }
+    ck_assert_int_gt(admitted, 5);
+    spc_scene_free(scene);
+    rig_close(&r);
+    free(all);
+}
+END_TEST
+
+START_TEST(the_number_of_threads_changes_no_bit)
+{
+    rig_map map;
+    rig_data data;
+    spc_conv conv;
+    spc_scene *scene;
+    float *out[2];
+
+    unsetenv("SPC_CPU_ISA");
+    assert_ok(
+        spc_conv_parse(&conv, "subm,cin=32,cout=32,k=3,dtype=f32", &r.error));
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=5000,extent=24", &r.error));
+    for (int i = 0; i < 2; i++) {
+        rig_kernel kernel;
+        assert_ok(rig_open(&r, i == 0 ? 1 : 3));
+        rig_data_create(&data, &conv, 5000);
+        assert_ok(rig_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
+        assert_ok(rig_map_create(&map, &conv, scene, 256, false, &r.error));
+        out[i] = malloc(5000 * 32 * sizeof(float));
+        rig_run run = rig_prepare(&r, &kernel, &conv, &map, &data, out[i]);
+        assert_ok(rig_enqueue(&run, NULL));
+        rig_kernel_free(&r, &kernel);
+        rig_map_free(&map);
+        rig_data_free(&data);
+        rig_close(&r);
+    }
+    ck_assert_mem_eq(out[0], out[1], 5000 * 32 * sizeof(float));
+    free(out[0]);
+    free(out[1]);
+    spc_scene_free(scene);
+}
+END_TEST
+
+/* ---- the device ---------------------------------------------------------- */
+
+static const char *const counting_kernel =
+    "typedef struct args { int *counts; int width; } args;\n"
+    "void count(const args *a, unsigned x, unsigned y)\n"
+    "{ __atomic_fetch_add(&a->counts[y * a->width + x], 1,\n"
+    "                     __ATOMIC_RELAXED); }\n";
+
+typedef struct count_args {
+    int *counts;
+    int width;
+} count_args;
+
+typedef struct counter {
+    spc__artefact artefact;
+    spc__module *module;
+    spc__kernel *kernel;
+} counter;
+
+static void counter_create(counter *c)
+{
+    spc__compile_job job = {counting_kernel, "counting", "", r.options,
+                            r.library};
+    memset(c, 0, sizeof(*c));
+    assert_ok(spc__compile(&c->artefact, r.compiler, &job, NULL, &r.error));
+    assert_ok(r.ops->module_load(r.device, &c->module, c->artefact.code,
+                                 c->artefact.code_bytes, &r.error));
+    assert_ok(r.ops->kernel_get(r.device, c->module, "count", 0, &c->kernel,
+                                &r.error));
+}
+
+static void counter_free(counter *c)
+{
+    r.ops->module_unload(r.device, c->module);
+    spc__artefact_release(&c->artefact);
+}
+
+static void open_any(void)
+{
+    unsetenv("SPC_CPU_ISA");
+    assert_ok(rig_open(&r, 4));
+}
+
+static void close_any(void)
+{
+    rig_close(&r);
+}
+
+static bool all_are(const int *counts, int n, int value)
+{
+    for (int i = 0; i < n; i++)
+        if (counts[i] != value)
+            return false;
+    return true;
+}
+
+START_TEST(a_launch_calls_every_thread_of_every_block_once)
+{
+    static const unsigned shapes[][3] = {{1, 1, 1},  {1000, 1, 1}, {7, 5, 1},
+                                         {3, 2, 64}, {0, 1, 1},    {1, 1, 256}};
+    const unsigned *shape = shapes[_i];
+    int width = (int)(shape[0] * shape[2]), n = width * (int)shape[1];
+    int *counts = calloc((size_t)n + 1, sizeof(*counts));
+    spc__launch launch = {
+        .grid_x = shape[0], .grid_y = shape[1], .block = shape[2]};
+    count_args args = {counts, width};
+    counter c;
+
+    counter_create(&c);
+    for (int i = 0; i < 100; i++)
+        assert_ok(r.ops->launch(r.device, c.kernel, &launch, &args,
+                                sizeof(args), NULL, &r.error));
+    ck_assert(all_are(counts, n, 100));
+    launch.block = 0;
+    ck_assert_int_eq(r.ops->launch(r.device, c.kernel, &launch, &args,
+                                   sizeof(args), NULL, &r.error),
+                     SPC_EINVAL);
+    counter_free(&c);
+    free(counts);
+}
+END_TEST
+
+enum { LAUNCHES = 300, WIDTH = 50 };
+
+static void *launch_often(void *payload)
+{
+    const counter *c = payload;
+    static atomic_int failures;
+    int counts[WIDTH] = {0};
+    count_args args = {counts, WIDTH};
+    spc__launch launch = {.grid_x = WIDTH, .grid_y = 1, .block = 1};
+    for (int i = 0; i < LAUNCHES; i++)
+        if (r.ops->launch(r.device, c->kernel, &launch, &args, sizeof(args),
+                          NULL, NULL) != SPC_OK)
+            atomic_fetch_add(&failures, 1);
+    return all_are(counts, WIDTH, LAUNCHES) && failures == 0 ? NULL : payload;
+}
+
+START_TEST(several_threads_may_launch_at_once)
+{
+    pthread_t threads[4];
+    counter c;
+    void *failed;
+
+    counter_create(&c);
+    for (int i = 0; i < LENGTH(threads); i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_often, &c),
+                         0);
+    for (int i = 0; i < LENGTH(threads); i++) {
+        pthread_join(threads[i], &failed);
+        ck_assert_ptr_null(failed);
+    }
+    counter_free(&c);
+}
+END_TEST
+
+START_TEST(a_forked_process_launches_without_the_pool)
+{
+    counter c;
+    int status;
+
+    counter_create(&c);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(launch_often(&c) == NULL ? 0 : 1);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    counter_free(&c);
+}
+END_TEST
+
+START_TEST(modules_loaded_one_after_another_are_different_ones)
+{
+    for (int i = 0; i < 5; i++) {
+        char source[64];
+        int value = 0;
+        int *to = &value;
+        spc__artefact artefact = {0};
+        spc__module *module;
+        spc__kernel *kernel;
+        spc__launch launch = {.grid_x = 1, .grid_y = 1, .block = 1};
+
+        snprintf(source, sizeof(source),
+                 "void set(int *const *to) { **to = %d; }\n", i + 1);
+        spc__compile_job job = {source, "set", "", "", r.library};
+        assert_ok(spc__compile(&artefact, r.compiler, &job, NULL, &r.error));
+        assert_ok(r.ops->module_load(r.device, &module, artefact.code,
+                                     artefact.code_bytes, &r.error));
+        assert_ok(
+            r.ops->kernel_get(r.device, module, "set", 0, &kernel, &r.error));
+        assert_ok(r.ops->launch(r.device, kernel, &launch, &to, sizeof(to),
+                                NULL, &r.error));
+        ck_assert_int_eq(value, i + 1);
+        ck_assert_int_eq(
+            r.ops->kernel_get(r.device, module, "none", 0, &kernel, &r.error),
+            SPC_ENOTFOUND);
+        ck_assert_ptr_nonnull(strstr(r.error.text, "no kernel 'none'"));
+        ck_assert_ptr_null(kernel);
+        r.ops->module_unload(r.device, module);
+        spc__artefact_release(&artefact);
+    }
+}
+END_TEST
+
+START_TEST(damaged_code_is_refused_before_it_is_mapped)
+{
+    counter c;
+    spc__module *module;
+
+    counter_create(&c);
+    const size_t cuts[] = {0, 3, 63, 64, 200, c.artefact.code_bytes / 2};
+    for (int i = 0; i < LENGTH(cuts); i++) {
+        ck_assert_int_eq(r.ops->module_load(r.device, &module, c.artefact.code,
+                                            cuts[i], &r.error),
+                         SPC_EFORMAT);
+        ck_assert_ptr_null(module);
+    }
+    ck_assert_int_eq(r.ops->module_load(r.device, &module, counting_kernel,
+                                        strlen(counting_kernel), &r.error),
+                     SPC_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(r.error.text, "no shared object"));
+    counter_free(&c);
+}
+END_TEST
+
+static spc_status sleep_a_little(void *payload, void *stream)
+{
+    ++*(int *)payload;
+    usleep(1000);
+    return SPC_OK;
+}
+
+static spc_status fail_at_once(void *payload, void *stream)
+{
+    return SPC_EDEVICE;
+}
+
+START_TEST(measuring_takes_the_samples_asked_for_and_keeps_its_limit)
+{
+    double samples[20];
+    int count, runs = 0;
+    spc__measure measure = {sleep_a_little, &runs, 20, 5, _i == 1};
+
+    assert_ok(r.ops->measure(r.device, &measure, samples, &count, &r.error));
+    ck_assert_int_eq(count, 20);
+    for (int i = 0; i < count; i++)
+        ck_assert(samples[i] >= 1000 && samples[i] < 1e6);
+    measure.limit_s = 0;
+    assert_ok(r.ops->measure(r.device, &measure, samples, &count, &r.error));
+    ck_assert_int_eq(count, 1);
+    measure.enqueue = fail_at_once;
+    ck_assert_int_eq(
+        r.ops->measure(r.device, &measure, samples, &count, &r.error),
+        SPC_EDEVICE);
+    ck_assert_int_eq(count, 0);
+}
+END_TEST
+
+START_TEST(memory_is_aligned_filled_and_copied)
+{
+    char from[100], to[100] = {0};
+    void *memory;
+
+    assert_ok(r.ops->alloc(r.device, &memory, 100, &r.error));
+    ck_assert_uint_eq((uintptr_t)memory % 256, 0);
+    memset(from, 7, sizeof(from));
+    assert_ok(r.ops->copy_in(r.device, memory, from, 100, NULL, &r.error));
+    assert_ok(r.ops->fill(r.device, memory, 9, 50, NULL, &r.error));
+    assert_ok(r.ops->copy_out(r.device, to, memory, 100, NULL, &r.error));
+    assert_ok(r.ops->sync(r.device, NULL, &r.error));
+    ck_assert(to[0] == 9 && to[49] == 9 && to[50] == 7 && to[99] == 7);
+    r.ops->dealloc(r.device, memory);
+    assert_ok(r.ops->alloc(r.device, &memory, 0, &r.error));
+    ck_assert_ptr_nonnull(memory);
+    r.ops->dealloc(r.device, memory);
+    r.ops->dealloc(r.device, NULL);
+    ck_assert_int_eq(r.ops->alloc(r.device, &memory, (size_t)1 << 62, &r.error),
+                     SPC_ENOMEM);
+}
+END_TEST
+
+START_TEST(the_device_says_what_it_is)
+{
+    spc_device_info info, listed;
+    const char *isa = spc__attrs_text(&r.target, "isa", "");
+
+    r.ops->info(r.device, &info);
+    ck_assert_int_eq(r.ops->list(&listed, 1), 1);
+    ck_assert_int_eq(r.ops->list(NULL, 0), 1);
+    ck_assert_str_eq(info.id, "cpu");
+    ck_assert_str_eq(info.target, isa);
+    ck_assert_str_eq(info.name + 4, isa);
+    ck_assert_str_eq(listed.name, info.name);
+    ck_assert_int_eq(info.multiprocessors, 4);
+    ck_assert_int_gt(listed.multiprocessors, 0);
+    ck_assert_str_eq(spc__attrs_text(&r.target, "device", ""), "cpu");
+    ck_assert_int_ge((int)spc__attrs_number(&r.target, "vector_bytes", 0), 16);
+}
+END_TEST
+
+START_TEST(an_unknown_instruction_set_is_refused)
+{
+    spc__device *device;
+    spc_device_info info;
+    spc_error error = {0};
+
+    setenv("SPC_CPU_ISA", "mmx", 1);
+    ck_assert_int_eq(spc__device_open(&device, "cpu", NULL, &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_null(device);
+    ck_assert_str_eq(error.text, "SPC_CPU_ISA is 'mmx'; avx512, avx2 and "
+                                 "portable are right");
+    ck_assert_int_eq(r.ops->list(&info, 1), 1);
+    unsetenv("SPC_CPU_ISA");
+    ck_assert_int_eq(spc__device_open(&device, "cpu:1", NULL, &error),
+                     SPC_ENODEVICE);
+}
+END_TEST
+
+/* ---- the pool ------------------------------------------------------------ */
+
+static void add_one(void *payload, int64_t i)
+{
+    atomic_fetch_add(&((atomic_int *)payload)[i], 1);
+}
+
+START_TEST(a_pool_of_any_size_does_all_of_a_loop)
+{
+    static const int sizes[] = {1, 2, 3, 16};
+    atomic_int counts[200] = {0};
+    spc__pool *pool;
+
+    assert_ok(spc__pool_create(&pool, sizes[_i], &r.error));
+    for (int n = 0; n <= 200; n++)
+        spc__pool_run(pool, n, add_one, counts);
+    for (int i = 0; i < 200; i++)
+        ck_assert_int_eq(atomic_load(&counts[i]), 200 - i);
+    spc__pool_free(pool);
+    spc__pool_free(NULL);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("cpu");
+    TCase *halves = tcase_create("binary16");
+    TCase *kernels = tcase_create("kernels");
+    TCase *device = tcase_create("device");
+    TCase *pool = tcase_create("pool");
+
+    tcase_set_timeout(halves, 60);
+    tcase_add_test(halves, every_binary16_converts_as_the_host_does);
+    tcase_add_test(halves, floats_round_to_binary16_as_the_host_does);
+    suite_add_tcase(s, halves);
+
+    tcase_set_timeout(kernels, 300);
+    tcase_add_loop_test(kernels,
+                        the_row_gemm_passes_the_oracle_on_every_instruction_set,
+                        0, LENGTH(layers));
+    tcase_add_loop_test(kernels, the_generic_kernel_passes_the_oracle, 0,
+                        LENGTH(layers));
+    tcase_add_loop_test(kernels,
+                        every_candidate_of_the_row_gemm_passes_the_oracle, 0,
+                        LENGTH(isas));
+    tcase_add_test(kernels, the_number_of_threads_changes_no_bit);
+    suite_add_tcase(s, kernels);
+
+    tcase_add_checked_fixture(device, open_any, close_any);
+    tcase_set_timeout(device, 60);
+    tcase_add_loop_test(device, a_launch_calls_every_thread_of_every_block_once,
+                        0, 6);
+    tcase_add_test(device, several_threads_may_launch_at_once);
+    tcase_add_test(device, a_forked_process_launches_without_the_pool);
+    tcase_add_test(device, modules_loaded_one_after_another_are_different_ones);
+    tcase_add_test(device, damaged_code_is_refused_before_it_is_mapped);
+    tcase_add_loop_test(
+        device, measuring_takes_the_samples_asked_for_and_keeps_its_limit, 0,
+        2);
+    tcase_add_test(device, memory_is_aligned_filled_and_copied);
+    tcase_add_test(device, the_device_says_what_it_is);
+    tcase_add_test(device, an_unknown_instruction_set_is_refused);
+    suite_add_tcase(s, device);
+
+    tcase_add_loop_test(pool, a_pool_of_any_size_does_all_of_a_loop, 0, 4);
+    suite_add_tcase(s, pool);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

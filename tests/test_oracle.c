@@ -1,0 +1,415 @@
+/* test_oracle.c - the oracle against the definition, and the tolerance. */
+#include "half.h"
+#include "oracle.h"
+#include "random.h"
+#include "spc.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static spc_error error;
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+/* ---- the map ------------------------------------------------------------- */
+
+static int offsets_of(const spc_conv *conv)
+{
+    return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+}
+
+/* The row that lies `delta` away, by looking at all of them. */
+static int32_t search(const spc_scene *scene, int64_t row, const int delta[3])
+{
+    const int32_t *at = spc_scene_coords(scene);
+    for (int32_t other = 0; other < spc_scene_rows(scene); other++) {
+        const int32_t *b = at + 4 * other, *a = at + 4 * row;
+        bool same = a[0] == b[0];
+        for (int axis = 0; axis < 3; axis++)
+            same &= (int64_t)a[1 + axis] + delta[axis] == b[1 + axis];
+        if (same)
+            return other;
+    }
+    return -1;
+}
+
+static void assert_map(const int32_t *index, const spc_conv *conv,
+                       const spc_scene *scene)
+{
+    const int *n = conv->kernel;
+    int64_t rows = spc_scene_rows(scene);
+    int k = 0;
+    for (int i = 0; i < n[0]; i++)
+        for (int j = 0; j < n[1]; j++)
+            for (int l = 0; l < n[2]; l++, k++) {
+                int delta[3] = {conv->dilation[0] * (i - (n[0] - 1) / 2),
+                                conv->dilation[1] * (j - (n[1] - 1) / 2),
+                                conv->dilation[2] * (l - (n[2] - 1) / 2)};
+                for (int64_t row = 0; row < rows; row++)
+                    ck_assert_int_eq(index[k * rows + row],
+                                     search(scene, row, delta));
+            }
+}
+
+static const struct {
+    const char *scene;
+    spc_conv conv;
+} maps[] = {
+    {"gen:uniform,n=200,extent=8",
+     {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=200,extent=8",
+     {.kernel = {2, 2, 2}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=200,extent=8",
+     {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=150,extent=8",
+     {.kernel = {3, 1, 4}, .dilation = {2, 3, 1}}},
+    {"gen:uniform,n=90,extent=6,batch=2",
+     {.kernel = {5, 5, 5}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=60,extent=5", {.kernel = {7, 7, 7}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=1", {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
+    {"gen:uniform,n=2,extent=2", {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
+};
+
+START_TEST(the_map_is_what_the_definition_says)
+{
+    const spc_conv *conv = &maps[_i].conv;
+    spc_scene *scene;
+
+    assert_ok(spc_scene_load(&scene, maps[_i].scene, &error));
+    size_t entries = (size_t)spc_scene_rows(scene) * (size_t)offsets_of(conv);
+    int32_t *index = malloc(entries * sizeof(*index));
+    for (int threads = 1; threads <= 3; threads += 2) {
+        assert_ok(spc_oracle_map(index, conv, scene, threads, &error));
+        assert_map(index, conv, scene);
+    }
+    free(index);
+    spc_scene_free(scene);
+}
+END_TEST
+
+START_TEST(coordinates_at_the_edge_of_int32_have_no_neighbours_beyond)
+{
+    static const int32_t rows[][4] = {{0, INT32_MAX, 0, INT32_MIN},
+                                      {0, INT32_MIN, 0, INT32_MIN},
+                                      {0, INT32_MAX - 1, 0, INT32_MIN},
+                                      {1, INT32_MAX, 0, INT32_MIN}};
+    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_scene *scene;
+    int32_t index[27 * 4];
+
+    assert_ok(spc_scene_create(&scene, rows[0], 4, "edge", &error));
+    assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
+    assert_map(index, &conv, scene);
+    conv.dilation[0] = INT32_MAX;
+    assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
+    spc_scene_free(scene);
+}
+END_TEST
+
+START_TEST(an_empty_scene_has_an_empty_map)
+{
+    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_scene *scene;
+    assert_ok(spc_scene_create(&scene, NULL, 0, "none", &error));
+    assert_ok(spc_oracle_map(NULL, &conv, scene, 0, &error));
+    spc_scene_free(scene);
+}
+END_TEST
+
+START_TEST(equal_coordinates_are_reported_with_their_rows)
+{
+    static const int32_t rows[][4] = {
+        {0, 1, 2, 3}, {1, 1, 2, 3}, {0, 4, 5, 6}, {0, 1, 2, 3}};
+    spc_conv conv = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}};
+    spc_scene *scene;
+    int32_t index[4];
+
+    assert_ok(spc_scene_create(&scene, rows[0], 4, "twice", &error));
+    ck_assert_int_eq(spc_oracle_map(index, &conv, scene, 1, &error),
+                     SPC_EDUPLICATE);
+    ck_assert_ptr_nonnull(strstr(error.text, "rows 0 and 3"));
+    ck_assert_ptr_nonnull(strstr(error.text, "(1, 2, 3) of batch 0"));
+    spc_scene_free(scene);
+}
+END_TEST
+
+static const struct {
+    spc_conv conv;
+    const char *said;
+} bad_kernels[] = {
+    {{.kernel = {3, 0, 3}, .dilation = {1, 1, 1}}, "along y are 0 and 1"},
+    {{.kernel = {3, 3, 3}, .dilation = {1, 1, 0}}, "along z are 3 and 0"},
+    {{.kernel = {7, 7, 8}, .dilation = {1, 1, 1}}, "more than 343 offsets"},
+    {{.kernel = {1 << 30, 1 << 30, 1 << 30}, .dilation = {1, 1, 1}},
+     "more than 343"},
+};
+
+START_TEST(an_impossible_kernel_is_refused)
+{
+    spc_scene *scene;
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=1", &error));
+    ck_assert_int_eq(
+        spc_oracle_map(NULL, &bad_kernels[_i].conv, scene, 1, &error),
+        SPC_EINVAL);
+    ck_assert_msg(strstr(error.text, bad_kernels[_i].said) != NULL, "%s",
+                  error.text);
+    spc_scene_free(scene);
+}
+END_TEST
+
+START_TEST(the_shell_has_its_known_number_of_pairs)
+{
+    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_scene *scene;
+    int64_t pairs = 0;
+
+    assert_ok(spc_scene_load(&scene, "gen:shell,r=256", &error));
+    int64_t entries = 27 * spc_scene_rows(scene);
+    int32_t *index = malloc((size_t)entries * sizeof(*index));
+    assert_ok(spc_oracle_map(index, &conv, scene, 0, &error));
+    for (int64_t i = 0; i < entries; i++)
+        pairs += index[i] >= 0;
+    ck_assert_int_eq(pairs, 3203048);
+    free(index);
+    spc_scene_free(scene);
+}
+END_TEST
+
+/* ---- the convolution ----------------------------------------------------- */
+
+typedef struct layer {
+    spc_conv conv;
+    spc_scene *scene;
+    int64_t rows;
+    int32_t *index;
+    float *in, *weights, *bias;
+    double *out, *magnitude;
+} layer;
+
+static void fill(float *values, size_t n, uint64_t seed)
+{
+    spc__random random;
+    spc__random_init(&random, seed);
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(2 * spc__random_unit(&random) - 1);
+}
+
+static void layer_create(layer *l, const char *scene, const char *text)
+{
+    memset(l, 0, sizeof(*l));
+    assert_ok(spc_conv_parse(&l->conv, text, &error));
+    assert_ok(spc_scene_load(&l->scene, scene, &error));
+    l->rows = spc_scene_rows(l->scene);
+    size_t rows = (size_t)l->rows, k = (size_t)offsets_of(&l->conv);
+    size_t cin = (size_t)l->conv.cin, cout = (size_t)l->conv.cout;
+    l->index = malloc(rows * k * sizeof(*l->index));
+    l->in = malloc(rows * cin * sizeof(float));
+    l->weights = malloc(k * cin * cout * sizeof(float));
+    l->bias = malloc(cout * sizeof(float));
+    l->out = malloc(rows * cout * sizeof(double));
+    l->magnitude = malloc(rows * cout * sizeof(double));
+    fill(l->in, rows * cin, 1);
+    fill(l->weights, k * cin * cout, 2);
+    fill(l->bias, cout, 3);
+    assert_ok(spc_oracle_map(l->index, &l->conv, l->scene, 2, &error));
+}
+
+static void layer_free(layer *l)
+{
+    spc_scene_free(l->scene);
+    free(l->index);
+    free(l->in);
+    free(l->weights);
+    free(l->bias);
+    free(l->out);
+    free(l->magnitude);
+}
+
+/* One output by the definition, the sum in double or in float. */
+static double define(const layer *l, int64_t row, int co, bool in_float,
+                     double *magnitude, int64_t *terms)
+{
+    double sum = l->conv.bias ? l->bias[co] : 0, size = fabs(sum);
+    float narrow = (float)sum;
+    int offsets = offsets_of(&l->conv), cin = l->conv.cin;
+
+    *terms = 0;
+    for (int k = 0; k < offsets; k++) {
+        int32_t from = l->index[k * l->rows + row];
+        for (int ci = 0; ci < cin && from >= 0; ci++, ++*terms) {
+            float x = l->in[(int64_t)from * cin + ci];
+            float w = l->weights[((int64_t)co * offsets + k) * cin + ci];
+            sum += (double)x * w;
+            size += fabs((double)x * w);
+            narrow += x * w;
+        }
+    }
+    *magnitude = size;
+    return in_float ? narrow : sum;
+}
+
+static const struct {
+    const char *scene, *layer;
+} layers[] = {
+    {"gen:uniform,n=300,extent=10", "subm,cin=16,cout=16,k=3,dtype=f32"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=5,cout=3,k=3,dtype=f32,bias=1"},
+    {"gen:uniform,n=300,extent=10", "subm,cin=1,cout=1,k=2,dtype=f16"},
+    {"gen:uniform,n=200,extent=8", "subm,cin=7,cout=17,k=3x1x2,dtype=f16"},
+    {"gen:uniform,n=100,extent=6,batch=3", "subm,cin=4,cout=9,k=5,dtype=tf32"},
+    {"gen:uniform,n=1", "subm,cin=3,cout=8,k=3,dtype=f32,bias=1"},
+    {"gen:uniform,n=60,extent=5", "subm,cin=2,cout=2,k=7,dtype=f32"},
+};
+
+START_TEST(the_oracle_computes_the_definition)
+{
+    layer l;
+    layer_create(&l, layers[_i].scene, layers[_i].layer);
+    for (int threads = 1; threads <= 4; threads++) {
+        spc_oracle(l.out, threads == 3 ? NULL : l.magnitude, &l.conv, l.index,
+                   l.rows, l.in, l.weights, l.bias, threads);
+        for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
+            double size;
+            int64_t terms;
+            double want = define(&l, i / l.conv.cout, (int)(i % l.conv.cout),
+                                 false, &size, &terms);
+            ck_assert_double_eq_tol(l.out[i], want, 1e-13 * size);
+            ck_assert_double_eq_tol(l.magnitude[i], size, 1e-13 * size);
+        }
+    }
+    layer_free(&l);
+}
+END_TEST
+
+START_TEST(the_number_of_threads_changes_no_bit)
+{
+    layer l;
+    layer_create(&l, "gen:uniform,n=3000,extent=20",
+                 "subm,cin=12,cout=20,k=3,dtype=f32");
+    size_t bytes = (size_t)l.rows * 20 * sizeof(double);
+    double *other = malloc(bytes);
+    spc_oracle(l.out, NULL, &l.conv, l.index, l.rows, l.in, l.weights, NULL, 1);
+    spc_oracle(other, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+               NULL, 4);
+    ck_assert_mem_eq(l.out, other, bytes);
+    free(other);
+    layer_free(&l);
+}
+END_TEST
+
+START_TEST(no_rows_are_no_work)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    float weights[27] = {0};
+    conv.cin = conv.cout = 1;
+    spc_oracle(NULL, NULL, &conv, NULL, 0, NULL, weights, NULL, 0);
+}
+END_TEST
+
+/* ---- the tolerance ------------------------------------------------------- */
+
+START_TEST(a_sum_in_float_is_within_the_tolerance)
+{
+    layer l;
+    double worst = 0;
+    layer_create(&l, layers[_i].scene, layers[_i].layer);
+    spc_oracle(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+               l.bias, 2);
+    for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
+        double size;
+        int64_t terms;
+        double got = define(&l, i / l.conv.cout, (int)(i % l.conv.cout), true,
+                            &size, &terms);
+        if (l.conv.dtype == SPC_F16)
+            got = spc__half_to_float(spc__half_from_float((float)got));
+        double limit = spc__tolerance(&l.conv, l.out[i], l.magnitude[i], terms);
+        double ratio = fabs(got - l.out[i]) / limit;
+        worst = ratio > worst ? ratio : worst;
+    }
+    ck_assert_double_le(worst, 1);
+    layer_free(&l);
+}
+END_TEST
+
+START_TEST(a_missing_product_is_beyond_the_tolerance)
+{
+    layer l;
+    layer_create(&l, "gen:uniform,n=300,extent=8",
+                 "subm,cin=32,cout=4,k=3,dtype=f32");
+    spc_oracle(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+               NULL, 2);
+    int caught = 0;
+    for (int64_t i = 0; i < l.rows * 4; i++) {
+        double size;
+        int64_t terms, row = i / 4;
+        double got = define(&l, row, (int)(i % 4), true, &size, &terms);
+        int32_t self = l.index[13 * l.rows + row];
+        got -= l.in[self * 32] * l.weights[((i % 4) * 27 + 13) * 32];
+        caught += fabs(got - l.out[i]) >
+                  spc__tolerance(&l.conv, l.out[i], l.magnitude[i], terms);
+    }
+    ck_assert_int_gt(caught, (int)(l.rows * 4 * 9 / 10));
+    layer_free(&l);
+}
+END_TEST
+
+START_TEST(types_with_fewer_bits_have_wider_tolerances)
+{
+    spc_conv f32 = {.dtype = SPC_F32}, tf32 = {.dtype = SPC_TF32};
+    spc_conv f16 = {.dtype = SPC_F16};
+    double narrow = spc__tolerance(&f32, 1, 1, 100);
+    ck_assert_double_lt(narrow, spc__tolerance(&f16, 1, 1, 100));
+    ck_assert_double_lt(spc__tolerance(&f16, 1, 1, 100),
+                        spc__tolerance(&tf32, 1, 1, 100));
+    ck_assert_double_lt(narrow, 1e-5);
+    ck_assert_double_gt(spc__tolerance(&f16, 0, 0, 0), 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("oracle");
+    TCase *map = tcase_create("map");
+    TCase *conv = tcase_create("convolution");
+    TCase *tolerance = tcase_create("tolerance");
+
+    tcase_set_timeout(map, 60);
+    tcase_add_loop_test(map, the_map_is_what_the_definition_says, 0,
+                        LENGTH(maps));
+    tcase_add_test(map,
+                   coordinates_at_the_edge_of_int32_have_no_neighbours_beyond);
+    tcase_add_test(map, an_empty_scene_has_an_empty_map);
+    tcase_add_test(map, equal_coordinates_are_reported_with_their_rows);
+    tcase_add_loop_test(map, an_impossible_kernel_is_refused, 0,
+                        LENGTH(bad_kernels));
+    tcase_add_test(map, the_shell_has_its_known_number_of_pairs);
+    suite_add_tcase(s, map);
+
+    tcase_set_timeout(conv, 60);
+    tcase_add_loop_test(conv, the_oracle_computes_the_definition, 0,
+                        LENGTH(layers));
+    tcase_add_test(conv, the_number_of_threads_changes_no_bit);
+    tcase_add_test(conv, no_rows_are_no_work);
+    suite_add_tcase(s, conv);
+
+    tcase_add_loop_test(tolerance, a_sum_in_float_is_within_the_tolerance, 0,
+                        LENGTH(layers));
+    tcase_add_test(tolerance, a_missing_product_is_beyond_the_tolerance);
+    tcase_add_test(tolerance, types_with_fewer_bits_have_wider_tolerances);
+    suite_add_tcase(s, tolerance);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
