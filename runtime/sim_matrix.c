@@ -67,18 +67,51 @@ ALWAYS void unpack_a_tf32(float to[16][16], const uint32_t (*a)[32])
             narrow_tf32(&to[8 * (i & 1) + g][4 * (i >> 1)], &a[i][4 * g], 4);
 }
 
+/* Four rows at a time: their sums do not wait for each other, and stay in
+ * registers. */
 ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
 {
-    for (int m = 0; m < 16; m++) {
-        floats8 sum;
-        memcpy(&sum, d[m], sizeof(sum));
+    for (int m = 0; m < 16; m += 4) {
+        floats8 s0, s1, s2, s3, row;
+        memcpy(&s0, d[m], sizeof(s0));
+        memcpy(&s1, d[m + 1], sizeof(s1));
+        memcpy(&s2, d[m + 2], sizeof(s2));
+        memcpy(&s3, d[m + 3], sizeof(s3));
         for (int k = 0; k < depth; k++) {
-            floats8 row;
             memcpy(&row, b[k], sizeof(row));
-            sum += a[m][k] * row;
+            s0 += a[m][k] * row;
+            s1 += a[m + 1][k] * row;
+            s2 += a[m + 2][k] * row;
+            s3 += a[m + 3][k] * row;
         }
-        memcpy(d[m], &sum, sizeof(sum));
+        memcpy(d[m], &s0, sizeof(s0));
+        memcpy(d[m + 1], &s1, sizeof(s1));
+        memcpy(d[m + 2], &s2, sizeof(s2));
+        memcpy(d[m + 3], &s3, sizeof(s3));
     }
+}
+
+#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+
+/* Rows become columns: first pairs, then quads, then halves change places. */
+ALWAYS void transpose(float (*tile)[8])
+{
+    floats8 r[8], p[8];
+    memcpy(r, tile, sizeof(r));
+    for (int i = 0; i < 8; i += 2) {
+        p[i] = MIX(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        p[i + 1] = MIX(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 8; i++) {
+        int low = i & ~2;
+        r[i] = i & 2 ? MIX(p[low], p[low + 2], 2, 3, 10, 11, 6, 7, 14, 15)
+                     : MIX(p[low], p[low + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    }
+    for (int i = 0; i < 4; i++) {
+        p[i] = MIX(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        p[i + 4] = MIX(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    memcpy(tile, p, sizeof(p));
 }
 
 /* ---- mma.sync -------------------------------------------------------- */
@@ -106,37 +139,38 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
                      int op)
 {
     for (int half = 0; half < 2; half++, core += leading) {
+        float turned[8][8];
         if (op == SPC_SIM_WGMMA_F16) {
-            uint16_t turned[8][8];
             for (int n = 0; n < 8; n++)
-                for (int k = 0; k < 8; k++)
-                    memcpy(&turned[k][n], core + 16 * n + 2 * k, 2);
-            for (int k = 0; k < 8; k++)
-                widen(b[8 * half + k], turned[k]);
+                widen(turned[n], (const uint16_t *)(core + 16 * n));
+            transpose(turned);
+            memcpy(b[8 * half], turned, sizeof(turned));
         } else {
-            uint32_t turned[4][8];
+            memset(turned, 0, sizeof(turned));
             for (int n = 0; n < 8; n++)
-                for (int k = 0; k < 4; k++)
-                    memcpy(&turned[k][n], core + 16 * n + 4 * k, 4);
-            narrow_tf32(b[4 * half], turned[0], 32);
+                narrow_tf32(turned[n], (const uint32_t *)(core + 16 * n), 4);
+            transpose(turned);
+            memcpy(b[4 * half], turned, sizeof(turned) / 2);
         }
     }
 }
 
+/* A lane's four accumulators are two pairs of neighbours, eight rows apart. */
 ALWAYS void load_tile(float (*tile)[8], const spc__sim_product *p, int j)
 {
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-            tile[8 * (i >> 1) + lane / 4][2 * (lane % 4) + (i & 1)] =
-                p->accumulate ? p->d[lane][4 * j + i] : 0;
+    memset(tile, 0, 16 * sizeof(*tile));
+    for (int lane = 0; lane < 32 && p->accumulate; lane++)
+        for (int i = 0; i < 2; i++)
+            memcpy(&tile[8 * i + lane / 4][2 * (lane % 4)],
+                   p->d[lane] + 4 * j + 2 * i, 2 * sizeof(float));
 }
 
 ALWAYS void store_tile(const spc__sim_product *p, int j, float (*tile)[8])
 {
     for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-            p->d[lane][4 * j + i] =
-                tile[8 * (i >> 1) + lane / 4][2 * (lane % 4) + (i & 1)];
+        for (int i = 0; i < 2; i++)
+            memcpy(p->d[lane] + 4 * j + 2 * i,
+                   &tile[8 * i + lane / 4][2 * (lane % 4)], 2 * sizeof(float));
 }
 
 /* `b` is where the descriptor's address lies; the strides are in bytes. */
