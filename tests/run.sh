@@ -7,7 +7,7 @@
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
 # so. dev runs everything; under the sanitizers the label "slow" is left out.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 presets=${*:-dev asan tsan}
 
 # The package of every command, header and library that the build asks for.

@@ -15,3 +15,15 @@ foreach(case IN LISTS SPC_CLI_CASES)
   add_test(NAME cli_${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh
     $<TARGET_FILE:spctune> ${case})
 endforeach()
+
+# The program in README.md, as it stands there.
+file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
+string(REGEX MATCH "```c\n(.*)\n```\n\nThe test suite" found "${readme}")
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/readme.c
+  CONTENT "${CMAKE_MATCH_1}\n")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/README.md)
+add_executable(readme ${CMAKE_CURRENT_BINARY_DIR}/readme.c)
+target_link_libraries(readme PRIVATE spc)
+add_test(NAME readme COMMAND readme)
+set_tests_properties(readme PROPERTIES ENVIRONMENT "SPC_DATABASE=")
