@@ -197,7 +197,7 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
         }
         spc_mbar_wait(full, i & 1);
         spc_store8(out + 128 * i + 2 * thread,
-                   spc_load8(shared + 8 * (63 - thread)));
+                   spc_shared_load8(shared + 8 * (63 - thread)));
         spc_mbar_arrive(empty);
     }
 }
