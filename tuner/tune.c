@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "spc_abi.h"
 #include "targets.h"
 #include <math.h>
 #include <stdio.h>
@@ -150,20 +151,32 @@ static spc_status open_space(spc__run *run)
                              run->error);
 }
 
-/* A layer that must give the same sums always takes no atomics. */
-static void refuse_atomics(spc__run *run)
+/* What no template's constraints know: a layer that must give the same sums
+ * always takes no atomics, and the rows of a map are padded to a multiple of
+ * SPC_ROW_PAD, which tiles must divide for every number of rows. */
+static const char *refuse(const spc__run *run, const spc__attrs *launch)
 {
-    if (!run->conv->deterministic)
-        return;
+    int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
+
+    if (run->conv->deterministic &&
+        spc__attrs_number(launch, "atomics", 0) != 0)
+        return "its sums depend on the order of arrival";
+    if (tile_rows < 1 || SPC_ROW_PAD % tile_rows != 0)
+        return "the rows of a tile do not divide the padding of a map";
+    return NULL;
+}
+
+static void refuse_more(spc__run *run)
+{
     for (int i = 0; i < run->space->count; i++) {
         spc__candidate *candidate = &run->space->candidates[i];
-        if (!candidate->admitted ||
-            spc__attrs_number(&candidate->launch, "atomics", 0) == 0)
+        const char *why =
+            candidate->admitted ? refuse(run, &candidate->launch) : NULL;
+        if (why == NULL)
             continue;
         candidate->admitted = false;
         run->space->admitted--;
-        snprintf(candidate->why, sizeof(candidate->why),
-                 "its sums depend on the order of arrival");
+        snprintf(candidate->why, sizeof(candidate->why), "%s", why);
     }
 }
 
@@ -404,7 +417,12 @@ static spc_status go(spc__run *run)
     if ((status = check_scenes(run)) != SPC_OK ||
         (status = open_space(run)) != SPC_OK)
         return status;
-    refuse_atomics(run);
+    refuse_more(run);
+    if (run->space->admitted == 0)
+        return spc__fail(run->error, SPC_EUNSUPPORTED,
+                         "no candidate is left: '%s' is refused because %s",
+                         spc__template_name(run->space->candidates[0].tpl),
+                         run->space->candidates[0].why);
     if ((status = make_entries(run)) != SPC_OK)
         return status;
     if (run->options.stage == SPC_STAGE_LIST) {
