@@ -28,7 +28,7 @@ static spc__cuda_device *self(spc__device *device)
     return (spc__cuda_device *)device;
 }
 
-/* ---- contexts ----------------------------------------------------------- */
+/* ---- contexts --------------------------------------------------------- */
 
 spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
                            spc_error *error)
@@ -53,7 +53,7 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed)
         device->api.CtxPopCurrent(&popped);
 }
 
-/* ---- describing a device ------------------------------------------------ */
+/* ---- describing a device ---------------------------------------------- */
 
 static int attribute(const spc__cuda *api, CUdevice device, int which)
 {
@@ -128,7 +128,7 @@ static void cuda_target(const spc__device *device, spc__attrs *out)
     spc__attrs_set_number(out, "multiprocessors", d->multiprocessors);
 }
 
-/* ---- opening and closing ------------------------------------------------ */
+/* ---- opening and closing ---------------------------------------------- */
 
 static void cuda_close(spc__device *device)
 {
@@ -234,8 +234,7 @@ done:
     return status;
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory ----------------------------------------------------------- */
 
 static spc_status cuda_alloc(spc__device *device, void **out, size_t bytes,
                              spc_error *error)
@@ -341,7 +340,7 @@ static spc_status cuda_sync(spc__device *device, void *stream, spc_error *error)
     return status;
 }
 
-/* ---- code --------------------------------------------------------------- */
+/* ---- code ------------------------------------------------------------- */
 
 static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
                                 const char **options, spc_error *error)

@@ -18,8 +18,7 @@ static const spc__map_builder *const builders[] = {
     &spc__map_builder_host,
 };
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory ----------------------------------------------------------- */
 
 static const spc__device_ops *ops_of(const spc_map *map)
 {
@@ -38,8 +37,7 @@ void spc__map_dealloc(const spc_map *map, void *memory)
         ops_of(map)->dealloc(map->ctx->device, memory);
 }
 
-/* ---- creating -------------------------------------------------------------
- */
+/* ---- creating --------------------------------------------------------- */
 
 static spc_status check_request(const spc_conv *conv, const int32_t *coords,
                                 int64_t rows, spc_error *error)
@@ -243,8 +241,7 @@ void spc_map_free(spc_map *map)
     free(map);
 }
 
-/* ---- looking at a map ------------------------------------------------------
- */
+/* ---- looking at a map ------------------------------------------------- */
 
 int64_t spc_map_rows(const spc_map *map)
 {
@@ -309,8 +306,7 @@ done:
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
-/* ---- trouble ----------------------------------------------------------------
- */
+/* ---- trouble ---------------------------------------------------------- */
 
 static spc_status fail_range(const spc_map *map, const int32_t *bad_row,
                              spc_error *error)

@@ -11,12 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* SPC_INDEX_SHARES in bits, and the largest number of bins. */
+enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+
 typedef struct work {
     /* Keys in two orders while indexing; then digests, and tile masks. */
     char *keys;
     size_t key_bytes;
     int *rows[2];
     unsigned *bins;
+    int *begins, *shares;
     int bin_bits;
     int *tables;
     spc_index_sync *sync;
@@ -35,8 +39,7 @@ static bool device_serves(const spc_ctx *ctx)
     return strcmp(spc__device_ops_of(ctx->device)->name, "cpu") != 0;
 }
 
-/* ---- choosing sizes ---------------------------------------------------------
- */
+/* ---- choosing sizes --------------------------------------------------- */
 
 /* A fiber for each thread is dear on the simulator, barriers are not. */
 static unsigned choose_block(const spc_map *map)
@@ -57,28 +60,18 @@ static unsigned choose_grid(const spc_map *map)
     return (unsigned)(useful < most ? useful : most > 0 ? most : 1);
 }
 
-static size_t index_shared(const spc_map *map, int bin_bits, unsigned block)
+/* About as many bins as rows, so that most hold few keys. */
+static int choose_bin_bits(const spc_map *map)
 {
-    return (size_t)SPC_INDEX_SHARED(1 << bin_bits, (int)block, map->offsets);
-}
+    int bits = SHARE_BITS;
 
-/* About eight keys a bin if they were spread evenly (they are not), within
- * what shared memory and the key have. */
-static int choose_bin_bits(const spc_map *map, unsigned block)
-{
-    size_t most =
-        (size_t)spc__attrs_number(&map->ctx->target, "shared_block", 49152);
-    int bits = 6;
-
-    while (bits < 15 && bits < map->key.total_bits &&
-           map->capacity >> (bits + 3) > 0 &&
-           index_shared(map, bits + 1, block) <= most)
+    while (bits < BIN_BITS_MAX && bits < map->key.total_bits &&
+           1 << bits < map->capacity)
         bits++;
     return bits;
 }
 
-/* ---- code
- * --------------------------------------------------------------------- */
+/* ---- code ------------------------------------------------------------- */
 
 static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
 {
@@ -95,7 +88,6 @@ static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
         spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
     for (int i = 0; i < 3; i++)
         spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
-    spc__attrs_set_number(out, "bin_bits", w->bin_bits);
     spc__attrs_set_number(out, "digit", SPC_KEY_DIGIT);
     spc__attrs_set_number(out, "threads", w->block);
 }
@@ -155,7 +147,7 @@ static spc_status load_index(spc_map *map, spc_error *error)
     index_problem(&problem, map, w);
     if ((status = load(&code, map, "index", &problem, error)) != SPC_OK)
         return status;
-    w->index_shared = index_shared(map, w->bin_bits, w->block);
+    w->index_shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets);
     return get_kernel(&w->index, map, &code, "spc_index", w->index_shared,
                       error);
 }
@@ -198,8 +190,7 @@ static spc_status launch(const spc_map *map, spc__kernel *kernel, size_t shared,
                                stream, error);
 }
 
-/* ---- creating --------------------------------------------------------------
- */
+/* ---- creating --------------------------------------------------------- */
 
 static void device_destroy(spc_map *map)
 {
@@ -211,6 +202,8 @@ static void device_destroy(spc_map *map)
     spc__map_dealloc(map, w->rows[0]);
     spc__map_dealloc(map, w->rows[1]);
     spc__map_dealloc(map, w->bins);
+    spc__map_dealloc(map, w->begins);
+    spc__map_dealloc(map, w->shares);
     spc__map_dealloc(map, w->tables);
     spc__map_dealloc(map, w->sync);
     free(w);
@@ -250,6 +243,11 @@ static spc_status alloc_work(const spc_map *map, work *w, spc_error *error)
     if (status == SPC_OK)
         status = alloc_clear(&w->bins, map, (size_t)4 << w->bin_bits, error);
     if (status == SPC_OK)
+        status =
+            alloc_clear(&w->begins, map, ((size_t)4 << w->bin_bits) + 4, error);
+    if (status == SPC_OK)
+        status = alloc_clear(&w->shares, map, 4 * SPC_INDEX_SHARES, error);
+    if (status == SPC_OK)
         status = alloc_clear(&w->tables, map, tables, error);
     if (status == SPC_OK)
         status = alloc_clear(&w->sync, map, sizeof *w->sync, error);
@@ -267,14 +265,13 @@ static spc_status device_create(spc_map *map, spc_error *error)
         return spc__fail_memory(error, sizeof *w);
     w->block = choose_block(map);
     w->grid = choose_grid(map);
-    w->bin_bits = choose_bin_bits(map, w->block);
+    w->bin_bits = choose_bin_bits(map);
     w->key_bytes = spc_map_key_bits(map) == 32 ? 4 : 8;
     status = alloc_work(map, w, error);
     return status == SPC_OK ? load_index(map, error) : status;
 }
 
-/* ---- running
- * ------------------------------------------------------------------ */
+/* ---- running ---------------------------------------------------------- */
 
 static spc_status device_build(spc_map *map, const int32_t *coords,
                                void *stream, spc_error *error)
@@ -288,7 +285,13 @@ static spc_status device_build(spc_map *map, const int32_t *coords,
         .keys_b = w->keys + w->key_bytes * (size_t)map->rows_padded,
         .rows_a = w->rows[0],
         .rows_b = w->rows[1],
+        .bin_shift = map->key.total_bits > w->bin_bits
+                         ? map->key.total_bits - w->bin_bits
+                         : 0,
+        .share_shift = w->bin_bits - SHARE_BITS,
         .bins = w->bins,
+        .begins = w->begins,
+        .shares = w->shares,
         .tables = w->tables,
         .sync = w->sync,
         .keys = map->keys,

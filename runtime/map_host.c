@@ -77,8 +77,7 @@ static int at_most(int value, int limit)
     return value < limit ? value : limit;
 }
 
-/* ---- radix sort -------------------------------------------------------------
- */
+/* ---- radix sort ------------------------------------------------------- */
 
 /* One stable pass by DIGIT_BITS at `shift`; chunks are contiguous and keep
  * their order. */
@@ -166,8 +165,7 @@ static void sort(uint64_t *keys[2], int *order[2], int rows, int bits,
     }
 }
 
-/* ---- building
- * ---------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------- */
 
 typedef struct build {
     spc_map *map;
@@ -347,8 +345,7 @@ static spc_status host_build(spc_map *map, const int32_t *coords, void *stream,
     return SPC_OK;
 }
 
-/* ---- row order
- * ----------------------------------------------------------------- */
+/* ---- row order -------------------------------------------------------- */
 
 /*
  * The digest of a mask (map.h): offsets from rarest to commonest, the last (the
@@ -440,8 +437,7 @@ static void permute_chunk(void *payload, int64_t chunk)
                 from->index[(size_t)k * padded + (size_t)o->sorted[p]];
 }
 
-/* ---- tiles
- * ------------------------------------------------------------------------ */
+/* ---- tiles ------------------------------------------------------------ */
 
 typedef struct tiling {
     const spc_map *map;

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory ----------------------------------------------------------- */
 
 static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
 {
@@ -75,8 +74,7 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
     return status;
 }
 
-/* ---- layouts --------------------------------------------------------------
- */
+/* ---- layouts ---------------------------------------------------------- */
 
 /* True for "gray", false for "none". */
 static spc_status parse_order(bool *gray, const char *order, spc_error *error)

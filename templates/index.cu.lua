@@ -1,13 +1,13 @@
 %-- Voxel indexing in one cooperative launch: pack, sort, z-delta search.
 %--
 %-- Keys are sorted by distribution. Packing counts them by their leading bits
-%-- into bins, with the atomic's answer as the rank inside the bin; after a
-%-- barrier of the grid every block sums the bins and the keys go to their bins;
-%-- after another each key finds its place in its bin by counting smaller ones.
-%-- Three barriers in all, however many bits a key has. The bins stay in shared
-%-- memory and bound the binary searches of the map. Scenes so uneven that a bin
-%-- is large (one far outlier is enough) take a radix sort instead, in the same
-%-- launch.
+%-- into about as many bins as there are rows, with the atomic's answer as the
+%-- rank inside the bin; the blocks sum the bins, each a share of them; the keys
+%-- go to their bins; each key finds its place in its bin by counting smaller
+%-- ones. A barrier of the grid (well under a microsecond) follows each step,
+%-- however many bits a key has. The bins bound the binary searches of the map,
+%-- too. Scenes so uneven that a bin is large (one far outlier is enough) take a
+%-- radix sort instead, in the same launch.
 %--
 %-- The map is Spira's z-delta search (section 4): for each (x, y) column of the
 %-- kernel one binary search, then a walk along z.
@@ -41,8 +41,6 @@
 %    return {
 %      bits = bits, shift = shift, before = before, k = k, total = total,
 %      offsets = offsets, words = (offsets + 31) // 32,
-%      bin_bits = problem.bin_bits,
-%      bin_shift = total > problem.bin_bits and total - problem.bin_bits or 0,
 %      passes = math.max(1, (total + problem.digit - 1) // problem.digit),
 %      piece = math.min(k[3], 32),
 %      step_x = constant(k[1] > 1 and d[1] << shift[2] or 0),
@@ -68,17 +66,17 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 /* A walk is at most 32 long, so that its bits fit a word. */
 #define PIECE $(piece)
 #define PIECES $((k[3] + piece - 1) // piece)
-#define BINS $(1 << bin_bits)
-#define BIN_SHIFT $(bin_shift)
-#define BINS_PER_THREAD ((BINS + SORT_THREADS - 1) / SORT_THREADS)
-#define CROWDED 1024 /* keys of one bin from which the radix sort is faster */
+/* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of
+ * its first and last bin. */
+#define RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 
-/* The shared memory of a block: where each bin begins, then the space that
- * sorting and searching use in turn. */
+/* The shared memory of a block: where each share of the bins begins, then the
+ * space that sorting and searching use in turn. */
 typedef struct shared_index {
-    int begin[BINS + 4];
+    int share[SPC_INDEX_SHARES + 4];
     union {
         sort_shared sort;
+        map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
             unsigned mask[SPC_INDEX_CHUNK * WORDS];
             int pairs[OFFSETS];
@@ -86,12 +84,19 @@ typedef struct shared_index {
     } u;
 } shared_index;
 
-SPC_DEVICE int bin_of(map_key key)
+SPC_DEVICE int bin_of(const spc_index_args *args, map_key key)
 {
-    return (int)(key >> BIN_SHIFT);
+    return (int)(key >> args->bin_shift);
 }
 
-/* ---- pack ------------------------------------------------------------------ */
+/* Where a bin begins among the sorted keys; a bin past the last: the rows. */
+SPC_DEVICE int begin_of(const spc_index_args *args, const shared_index *s,
+                        int bin)
+{
+    return args->begins[bin] + s->share[bin >> args->share_shift];
+}
+
+/* ---- pack ------------------------------------------------------------- */
 
 /* One coordinate's field value; notes a row outside the layout, and takes the
  * nearest coordinate inside it so that what follows stays in bounds. */
@@ -115,7 +120,8 @@ SPC_DEVICE map_key pack_row(const spc_index_args *args, int row, int *bad)
 
 % for i, name in ipairs({"x", "y", "z", "w"}) do
 %   if bits[i] > 0 then
-    key |= field_of(args, $(i - 1), (int)c.$(name), $(constant(before[i])), row, &bad[$(i - 1)])
+    key |= field_of(args, $(i - 1), (int)c.$(name), $(constant(before[i])), row,
+                    &bad[$(i - 1)])
            << $(shift[i]);
 %   else
     field_of(args, $(i - 1), (int)c.$(name), 0, row, &bad[$(i - 1)]);
@@ -147,10 +153,10 @@ SPC_DEVICE void pack(const spc_index_args *args, int begin, int end, int *bad)
             key = pack_row(args, row, bad);
         /* One atomic for all lanes of a bin: neighbours in a scan often share
          * one. */
-        spc_u32 peers = spc_match((spc_u32)(valid ? bin_of(key) : BINS));
+        spc_u32 peers = spc_match((spc_u32)(valid ? bin_of(args, key) : -1));
         int leader = spc_ffs(peers) - 1;
         if (valid && lane == leader)
-            rank = (int)spc_atomic_add_u32(&args->bins[bin_of(key)],
+            rank = (int)spc_atomic_add_u32(&args->bins[bin_of(args, key)],
                                            (spc_u32)spc_popc(peers));
         rank = spc_shfl(rank, leader) + spc_popc(peers & ((1u << lane) - 1u));
         if (valid) {
@@ -167,38 +173,57 @@ SPC_DEVICE void report_bad_rows(const spc_index_args *args, const int *bad)
             spc_atomic_min(&args->stats[SPC_INDEX_BAD_ROW + i], bad[i]);
 }
 
-/* ---- bins ------------------------------------------------------------------ */
+/* ---- bins ------------------------------------------------------------- */
 
-/* Sums the bins into s->begin; returns the largest one. */
-SPC_DEVICE int sum_bins(const spc_index_args *args, shared_index *s)
+/* Sums one share of the bins, and leaves them clear for the next launch. */
+SPC_DEVICE void sum_share(const spc_index_args *args, shared_index *s,
+                          int share)
 {
-    int count[BINS_PER_THREAD], sum = 0, most = 0;
-    int first = spc_thread() * BINS_PER_THREAD;
+    int bins = 1 << args->share_shift, sum = 0, most = 0;
+    unsigned *count = args->bins + share * bins;
+    int *begin = args->begins + share * bins;
 
-    for (int i = 0; i < BINS_PER_THREAD; i++) {
-        count[i] = first + i < BINS ? (int)args->bins[first + i] : 0;
-        sum += count[i];
-        most = count[i] > most ? count[i] : most;
+    for (int step = 0; step < bins; step += SORT_THREADS) {
+        int i = step + spc_thread(), own = 0, before;
+        if (i < bins) {
+            own = (int)count[i];
+            count[i] = 0;
+        }
+        before = sort_block_sum(own, s->u.sort.sums);
+        if (i < bins)
+            begin[i] = sum + before;
+        sum += s->u.sort.sums[SORT_WARPS];
+        most = own > most ? own : most;
     }
-    sum = sort_block_sum(sum, s->u.sort.sums);
-    for (int i = 0; i < BINS_PER_THREAD; i++) {
-        if (first + i < BINS)
-            s->begin[first + i] = sum;
-        sum += count[i];
-    }
-    if (spc_thread() == 0) {
-        s->begin[BINS] = args->rows;
-        s->u.sort.sums[36] = 0;
-    }
+    if (spc_thread() == 0)
+        args->shares[share] = sum;
     for (int bits = 16; bits > 0; bits >>= 1) {
         int other = spc_shfl_xor(most, bits);
         most = other > most ? other : most;
     }
+    if (spc_lane() == 0 && most > SPC_INDEX_CROWDED)
+        spc_atomic_max(&args->stats[SPC_INDEX_MOST_KEYS], most);
+}
+
+SPC_DEVICE void sum_bins(const spc_index_args *args, shared_index *s)
+{
+    for (int share = spc_block_x(); share < SPC_INDEX_SHARES;
+         share += spc_grid_x())
+        sum_share(args, s, share);
+}
+
+/* Where the shares begin: every block for itself. */
+SPC_DEVICE void sum_shares(const spc_index_args *args, shared_index *s)
+{
+    int i = spc_thread();
+    int own = i < SPC_INDEX_SHARES ? args->shares[i] : 0;
+    int before = sort_block_sum(own, s->u.sort.sums);
+
+    if (i < SPC_INDEX_SHARES)
+        s->share[i] = before;
+    if (i == 0)
+        s->share[SPC_INDEX_SHARES] = args->rows;
     spc_sync_block();
-    if (spc_lane() == 0)
-        spc_atomic_max(&s->u.sort.sums[36], most);
-    spc_sync_block();
-    return s->u.sort.sums[36];
 }
 
 SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
@@ -209,7 +234,7 @@ SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
 
     for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
         map_key key = from[row];
-        int place = s->begin[bin_of(key)] + args->rows_a[row];
+        int place = begin_of(args, s, bin_of(args, key)) + args->rows_a[row];
         to[place] = key;
         args->rows_b[place] = row;
     }
@@ -228,24 +253,83 @@ SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
     return rank;
 }
 
-/* Each key counts the smaller ones of its bin: no barrier, and the result does
- * not depend on the order in which the keys came in. */
-SPC_DEVICE void rank_in_bins(const spc_index_args *args, const shared_index *s,
-                             int begin, int end)
+SPC_DEVICE map_key exchange(map_key key, int bits)
+{
+% if problem.key == 64 then
+    spc_u32 low = (spc_u32)spc_shfl_xor((int)(spc_u32)key, bits);
+    spc_u32 high = (spc_u32)spc_shfl_xor((int)(spc_u32)(key >> 32), bits);
+    return (spc_u64)high << 32 | low;
+% else
+    return (spc_u32)spc_shfl_xor((int)key, bits);
+% end
+}
+
+/* Sorts the 32 keys of a warp (bitonic; Batcher 1968). */
+SPC_DEVICE map_key sort_warp(map_key key)
+{
+    int lane = spc_lane();
+
+    SPC_UNROLL
+    for (int run = 2; run <= 32; run *= 2) {
+        SPC_UNROLL
+        for (int bits = run / 2; bits > 0; bits /= 2) {
+            map_key other = exchange(key, bits);
+            int low = ((lane & bits) == 0) == ((lane & run) == 0);
+            if (low == (other < key))
+                key = other;
+        }
+    }
+    return key;
+}
+
+/* Sorted runs of 32 of the keys at [first, last), into shared memory. */
+SPC_DEVICE void sort_runs(const map_key *from, shared_index *s, int first,
+                          int last)
+{
+    for (int at = first + 32 * spc_warp(); at < last; at += SORT_THREADS) {
+        int p = at + spc_lane();
+        s->u.keys[p - first] = sort_warp(p < last ? from[p] : ~(map_key)0);
+    }
+}
+
+/* How many of a sorted run of 32 are below `key`; adds to *equal how many are
+ * the same (two at most). */
+SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
+{
+    int rank = 0;
+
+    SPC_UNROLL
+    for (int step = 16; step > 0; step /= 2)
+        if (run[rank + step - 1] < key)
+            rank += step;
+    rank += run[rank] < key;
+    if (rank < 32 && run[rank] == key)
+        *equal += 1 + (rank < 31 && run[rank + 1] == key);
+    return rank;
+}
+
+/*
+ * Each key finds its place in its bin: the sum of its ranks in the runs that
+ * the bin overlaps. Keys of other bins in those runs are all smaller or all
+ * larger. The result does not depend on the order in which the keys came in.
+ */
+SPC_DEVICE void rank_chunk(const spc_index_args *args, shared_index *s,
+                           int begin, int end)
 {
     const map_key *from = (const map_key *)args->keys_b;
     map_key *to = (map_key *)args->keys;
+    int base = begin_of(args, s, bin_of(args, from[begin])) & ~31;
+    int top = begin_of(args, s, bin_of(args, from[end - 1]) + 1);
 
+    sort_runs(from, s, base, top);
+    spc_sync_block();
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
         map_key key = from[p];
-        int row = args->rows_b[p];
-        int first = s->begin[bin_of(key)], last = s->begin[bin_of(key) + 1];
-        int place = first, equal = 0;
-        for (int q = first; q < last; q++) {
-            map_key other = from[q];
-            place += other < key;
-            equal += other == key;
-        }
+        int row = args->rows_b[p], bin = bin_of(args, key);
+        int first = begin_of(args, s, bin), last = begin_of(args, s, bin + 1);
+        int place = first & ~31, equal = 0;
+        for (int run = place; run < last; run += 32)
+            place += rank_in_run(s->u.keys + (run - base), key, &equal);
         if (equal > 1)
             place += rank_among_equals(args, key, row, first, last);
         to[place] = key;
@@ -253,7 +337,18 @@ SPC_DEVICE void rank_in_bins(const spc_index_args *args, const shared_index *s,
     }
 }
 
-/* ---- the sort for crowded bins ---------------------------------------------- */
+SPC_DEVICE void rank_in_bins(const spc_index_args *args, shared_index *s,
+                             int begin, int end)
+{
+    for (; begin < end; begin += SPC_INDEX_CHUNK) {
+        int rest = end - begin;
+        spc_sync_block();
+        rank_chunk(args, s, begin,
+                   begin + (rest < SPC_INDEX_CHUNK ? rest : SPC_INDEX_CHUNK));
+    }
+}
+
+/* ---- the sort for crowded bins ---------------------------------------- */
 
 SPC_DEVICE int key_digit(map_key key, int pass)
 {
@@ -323,20 +418,25 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, sort_shared *s,
     }
 }
 
-/* ---- z-delta search ----------------------------------------------------------- */
+/* ---- z-delta search --------------------------------------------------- */
 
 /* The first position whose key is not below `target`. */
-SPC_DEVICE int lower_bound(const map_key *keys, const shared_index *s,
+SPC_DEVICE int lower_bound(const spc_index_args *args, const shared_index *s,
                            map_key target)
 {
-    int low = s->begin[bin_of(target)], high = s->begin[bin_of(target) + 1];
+    const map_key *keys = (const map_key *)args->keys;
+    int bin = bin_of(args, target);
+    int low = begin_of(args, s, bin);
+    int count = begin_of(args, s, bin + 1) - low;
 
-    while (low < high) {
-        int middle = (low + high) >> 1;
-        if (keys[middle] < target)
-            low = middle + 1;
-        else
-            high = middle;
+    while (count > 0) {
+        int half = count >> 1;
+        if (keys[low + half] < target) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
     }
     return low;
 }
@@ -353,12 +453,37 @@ SPC_DEVICE spc_u32 walk(const spc_index_args *args, const shared_index *s,
                    (map_key)(column / $(k[2])) * (map_key)$(step_x) +
                    (map_key)(column % $(k[2])) * (map_key)$(step_y) +
                    (map_key)(piece * PIECE) * (map_key)$(step_z);
-    int at = lower_bound(keys, s, want), rows = args->rows;
+    int at = lower_bound(args, s, want), rows = args->rows;
     int *out = args->index +
                (long long)(column * DEPTH + piece * PIECE) * args->rows_padded +
                p;
-    map_key found = at < rows ? keys[at] : 0;
     spc_u32 present = 0;
+
+% if problem.dz == 1 and k[3] <= 7 then
+    /* What is there lies at the next $(k[3]) positions: no step waits for the
+     * one before. */
+    int row[PIECE], depth[PIECE];
+
+    SPC_UNROLL
+    for (int i = 0; i < PIECE; i++) {
+        map_key beyond =
+            at + i < rows ? keys[at + i] - want : (map_key)PIECE;
+        depth[i] = beyond < (map_key)PIECE ? (int)beyond : -1;
+        row[i] = depth[i] >= 0 ? args->order[at + i] : -1;
+        if (depth[i] >= 0)
+            present |= 1u << depth[i];
+    }
+    SPC_UNROLL
+    for (int l = 0; l < PIECE; l++) {
+        int found = -1;
+        SPC_UNROLL
+        for (int i = 0; i <= l; i++)
+            if (depth[i] == l)
+                found = row[i];
+        out[(long long)l * args->rows_padded] = found;
+    }
+% else
+    map_key found = at < rows ? keys[at] : 0;
 
     for (int l = 0; l < PIECE; l++) {
         int row = -1;
@@ -375,6 +500,7 @@ SPC_DEVICE spc_u32 walk(const spc_index_args *args, const shared_index *s,
         out[(long long)l * args->rows_padded] = row;
         want += (map_key)$(step_z);
     }
+% end
     return present;
 }
 
@@ -409,11 +535,19 @@ SPC_DEVICE void note_present(shared_index *s, int local, int offset,
 SPC_DEVICE void search_chunk(const spc_index_args *args, shared_index *s,
                              int begin, int count)
 {
-    /* Lanes are neighbouring rows: they search close by and write together. */
-    for (int item = spc_thread(); item < count * COLUMNS * PIECES;
-         item += SORT_THREADS) {
-        int walk_number = item / count, local = item - walk_number * count;
-        int column = walk_number / PIECES, piece = walk_number % PIECES;
+    int groups = count / 32, group = spc_warp(), number = 0;
+
+    /* A warp takes 32 neighbouring rows and one column: its lanes search
+     * close by and write together. */
+    for (;; group += SORT_WARPS) {
+        while (group >= groups) {
+            group -= groups;
+            number++;
+        }
+        if (number >= COLUMNS * PIECES)
+            break;
+        int local = 32 * group + spc_lane();
+        int column = number / PIECES, piece = number % PIECES;
         spc_u32 present = 0;
         if (begin + local < args->rows)
             present = walk(args, s, begin + local, column, piece);
@@ -465,7 +599,7 @@ SPC_DEVICE void search(const spc_index_args *args, shared_index *s)
                            s->u.search.pairs[k]);
 }
 
-/* ---- the kernel --------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------- */
 
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
@@ -485,16 +619,17 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     grid_sync(&barrier);
 
     report_bad_rows(args, bad);
-    crowded = sum_bins(args, s) > CROWDED;
+    sum_bins(args, s);
+    grid_sync(&barrier);
+
+    sum_shares(args, s);
+    crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
     if (crowded)
         radix_sort(args, &s->u.sort, &barrier, begin, end, per_block);
     else
         scatter_to_bins(args, s, begin, end);
     grid_sync(&barrier);
 
-    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < BINS;
-         i += spc_grid_x() * SORT_THREADS)
-        args->bins[i] = 0;
     if (crowded) {
         sort_clear(args->tables, 3);
     } else {

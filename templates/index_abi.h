@@ -11,11 +11,16 @@
  * equal to their predecessor, pairs of each offset. */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
+#define SPC_INDEX_MOST_KEYS 5 /* of one bin, if more than SPC_INDEX_CROWDED */
 #define SPC_INDEX_PAIRS 8
 #define SPC_INDEX_NO_ROW 0x7fffffff
 
 /* Rows whose masks a block of the map search holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
+/* The bins are summed in so many shares. */
+#define SPC_INDEX_SHARES 128
+/* Keys of one bin from which a radix sort is faster. */
+#define SPC_INDEX_CROWDED 1024
 /* Rows or tiles that a block of the row order works on at once; a multiple of
  * every tile size. */
 #define SPC_ORDER_CHUNK 768
@@ -40,11 +45,12 @@
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_SEARCH_SHARED(offsets)                                       \
     (4 * SPC_INDEX_CHUNK * (((offsets) + 31) / 32) + 4 * (offsets))
-#define SPC_INDEX_SHARED(bins, threads, offsets)                               \
-    (4 * ((bins) + 4) + (SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT) >        \
-                                 SPC_INDEX_SEARCH_SHARED(offsets)              \
-                             ? SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT)    \
-                             : SPC_INDEX_SEARCH_SHARED(offsets)))
+#define SPC_INDEX_SHARED(threads, offsets)                                     \
+    (4 * (SPC_INDEX_SHARES + 4) +                                              \
+     (SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT) >                           \
+              SPC_INDEX_SEARCH_SHARED(offsets)                                 \
+          ? SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT)                       \
+          : SPC_INDEX_SEARCH_SHARED(offsets)))
 #define SPC_ORDER_COPY_SHARED(offsets)                                         \
     (4 * SPC_ORDER_CHUNK * (1 + ((offsets) + 31) / 32))
 #define SPC_ORDER_SHARED(threads, offsets)                                     \
@@ -70,12 +76,16 @@ typedef struct spc_index_args {
     int rows_padded;
     int low[4];       /* batch, x, y, z */
     unsigned last[4]; /* largest coordinate - low */
+    int bin_shift;    /* key bits below those that number the bin */
+    int share_shift;  /* bin_bits less those that number the share */
     /* Working memory. Keys are u32 or u64. */
     void *keys_a; /* in the caller's order */
     void *keys_b; /* by bin */
     int *rows_a;  /* rank within the bin */
     int *rows_b;
     unsigned *bins; /* [2^bin_bits], zero between launches */
+    int *begins;    /* [2^bin_bits + 1], the last 0 */
+    int *shares;    /* [SPC_INDEX_SHARES] */
     int *tables;    /* [SPC_SORT_TABLES], all but the last zero between
                        launches */
     spc_index_sync *sync;

@@ -1,8 +1,8 @@
 %-- Row order and tile tables of a kernel map.
 %--
-%-- spc_order sorts rows by a digest of their offset mask (runtime/map.h, "gray"),
-%-- writes the map's arrays in that order, and the first tile table.
-%-- spc_tiles makes a further tile table of any row order. Both are
+%-- spc_order sorts rows by a digest of their offset mask ("gray" in
+%-- runtime/map.h), writes the map's arrays in that order, and the first tile
+%-- table. spc_tiles makes a further tile table of any row order. Both are
 %-- cooperative launches.
 %
 %template = {
@@ -54,12 +54,12 @@ typedef struct shared_order {
     } u;
 } shared_order;
 
-/* ---- digests ----------------------------------------------------------------- */
+/* ---- digests ---------------------------------------------------------- */
 
 /*
  * Offsets from rarest to commonest, the last left out, in $(groups) groups of
- * neighbours, the first $(larger) of $(size + 1) offsets and the others of $(size).
- * The rarest group has the highest bit.
+ * neighbours: the first $(larger) of $(size + 1) offsets, the others of
+ * $(size). The rarest group has the highest bit.
  */
 SPC_DEVICE void assign_bits(shared_order *s, const int *stats)
 {
@@ -117,7 +117,7 @@ SPC_DEVICE void digest_rows(const spc_order_args *args, shared_order *s,
     sort_count_store(&s->u.sort, sort_table(args->tile.tables, 0));
 }
 
-/* ---- sorting ------------------------------------------------------------------- */
+/* ---- sorting ---------------------------------------------------------- */
 
 SPC_DEVICE void order_pass(const spc_order_args *args, shared_order *s,
                            int pass, int begin, int end, int per_block)
@@ -144,7 +144,7 @@ SPC_DEVICE void order_pass(const spc_order_args *args, shared_order *s,
     }
 }
 
-/* ---- writing the map in the new order ------------------------------------------ */
+/* ---- writing the map in the new order --------------------------------- */
 
 SPC_DEVICE void copy_rows(const spc_order_args *args, shared_order *s,
                           const int *sorted, int begin, int count)
@@ -189,7 +189,7 @@ SPC_DEVICE void copy_index(const spc_order_args *args, const shared_order *s,
     }
 }
 
-/* ---- tiles ------------------------------------------------------------------------ */
+/* ---- tiles ------------------------------------------------------------ */
 
 SPC_DEVICE int tile_digit(int cost)
 {
@@ -252,7 +252,7 @@ SPC_DEVICE int at_most(int value, int limit)
     return value < limit ? value : limit;
 }
 
-/* ---- kernels ------------------------------------------------------------------------ */
+/* ---- kernels ---------------------------------------------------------- */
 
 SPC_KERNEL(spc_order, spc_order_args, $(problem.threads), 1)
 {

@@ -19,7 +19,9 @@
 
 #define SORT_DIGITS (1 << SORT_BITS)
 #define SORT_WARPS (SORT_THREADS / 32)
-#define SORT_PER_THREAD ((SORT_DIGITS + SORT_THREADS - 1) / SORT_THREADS)
+/* Digits of a thread where half of the threads share them. */
+#define SORT_PER_THREAD                                                        \
+    ((SORT_DIGITS + SORT_THREADS / 2 - 1) / (SORT_THREADS / 2))
 
 /* SPC_SORT_SHARED bytes. */
 typedef struct sort_shared {
@@ -98,33 +100,43 @@ SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
     }
 }
 
-/* Where this block's first item of each digit goes. */
+/*
+ * Where this block's first item of each digit goes. Half of the threads sum
+ * the groups, the others the blocks of this block's own group.
+ */
 SPC_DEVICE void sort_begin(sort_shared *s, int *table)
 {
     int block = spc_block_x(), home = block / SPC_SORT_GROUP;
     int groups = SPC_SORT_GROUPS(spc_grid_x());
+    int half = spc_thread() / (SORT_THREADS / 2);
+    int lane = spc_thread() - half * (SORT_THREADS / 2);
     int before[SORT_PER_THREAD], total[SORT_PER_THREAD], sum = 0;
 
+    SPC_UNROLL
     for (int i = 0; i < SORT_PER_THREAD; i++) {
-        int d = spc_thread() * SORT_PER_THREAD + i;
+        int d = lane * SORT_PER_THREAD + i;
         before[i] = total[i] = 0;
         if (d >= SORT_DIGITS)
             continue;
+        if (half) {
+            for (int b = home * SPC_SORT_GROUP; b < block; b++)
+                before[i] += table[b * SORT_DIGITS + d];
+            s->place[d] = before[i];
+            continue;
+        }
         for (int g = 0; g < groups; g++) {
             int count = sort_group(table, g)[d];
             total[i] += count;
-            if (g < home)
-                before[i] += count;
+            before[i] += g < home ? count : 0;
         }
-        for (int b = home * SPC_SORT_GROUP; b < block; b++)
-            before[i] += table[b * SORT_DIGITS + d];
         sum += total[i];
     }
     sum = sort_block_sum(sum, s->sums);
+    SPC_UNROLL
     for (int i = 0; i < SORT_PER_THREAD; i++) {
-        int d = spc_thread() * SORT_PER_THREAD + i;
-        if (d < SORT_DIGITS)
-            s->next[d] = sum + before[i];
+        int d = lane * SORT_PER_THREAD + i;
+        if (!half && d < SORT_DIGITS)
+            s->next[d] = sum + before[i] + s->place[d];
         sum += total[i];
     }
 }
@@ -196,8 +208,7 @@ SPC_DEVICE int *sort_table(int *tables, int pass)
     return tables + pass % 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 }
 
-/* ---- the barrier of the grid (index_abi.h, spc_index_sync) ----------------
- */
+/* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */
 
 typedef struct grid_barrier {
     spc_index_sync *words;

@@ -33,8 +33,7 @@ static const char *only_device; /* the program's argument */
 
 enum { DEVICES = 2 };
 
-/* ---- scenes ---------------------------------------------------------------
- */
+/* ---- scenes ----------------------------------------------------------- */
 
 typedef struct points {
     int32_t (*at)[4];
@@ -172,8 +171,7 @@ static void fill_corners(points *p, int rows, uint64_t seed)
     shuffle(p, seed);
 }
 
-/* ---- contexts and maps
- * --------------------------------------------------------- */
+/* ---- contexts and maps ------------------------------------------------ */
 
 typedef struct scene_case {
     const char *name;
@@ -272,8 +270,7 @@ static const char *device_of(int turn)
     return only_device ? only_device : devices[turn % DEVICES];
 }
 
-/* ---- reading a map back
- * ------------------------------------------------------ */
+/* ---- reading a map back ----------------------------------------------- */
 
 static void *fetch(spc_ctx *ctx, const void *from, size_t count)
 {
@@ -436,8 +433,7 @@ static void check_same_order(spc_ctx *ctx, const spc_map *map,
     spc_ctx_free(cpu);
 }
 
-/* ---- tests
- * --------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------ */
 
 START_TEST(map_and_layouts_agree_with_the_oracle)
 {
