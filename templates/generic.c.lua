@@ -1,5 +1,5 @@
-%-- The convolution as its definition reads, for whatever nothing else takes: any
-%-- channels, any offsets, any type. One output row at a time, in the cache.
+%-- The convolution as its definition reads, for whatever nothing else takes:
+%-- any channels, any offsets, any type. One output row at a time.
 %
 %template = {
 %  summary = "plain loops; accepts every submanifold layer",
@@ -72,7 +72,7 @@ static void write_sums(element *out, const float *sums, int channels)
 % end
 }
 
-/* Output row `row`, position p of the map, channels first .. first + channels. */
+/* Output row `row` at position p of the map, some channels from `first` on. */
 static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
 {

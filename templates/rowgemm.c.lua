@@ -1,7 +1,8 @@
-%-- Output-stationary convolution on a processor: pairs of a tile, offset by offset.
+%-- Output-stationary convolution on a processor: a tile's pairs, offset by
+%-- offset.
 %--
-%-- The sums of a tile of output rows lie in a buffer that fits a near cache. For
-%-- each offset that the tile uses, the rows that have it are listed; then
+%-- The sums of a tile of output rows lie in a buffer that fits a near cache.
+%-- For each offset that the tile uses, the rows that have it are listed; then
 %-- `rows` of them at a time meet `vectors` vectors of output channels in
 %-- registers, over all input channels: each weight that is loaded serves `rows`
 %-- rows, each input that is broadcast serves `vectors` vectors. The weights of
@@ -45,7 +46,7 @@
 %  params = {
 %    {"rows", {4, 6, 8, 12, 14}, "output rows held in registers"},
 %    {"vectors", {1, 2, 3, 4}, "vectors of output channels held in registers"},
-%    {"tile", {64, 128, 256, 512}, "output rows of a tile"},
+%    {"tile", {64, 128, 256}, "output rows of a tile"},
 %    {"unroll", {1, 2}, "input channels of one turn of the inner loop"},
 %    {"order", {"none", "gray"}, "order of the rows"},
 %  },
@@ -101,6 +102,7 @@
 %      tile_rows = config.tile,
 %      grid_y = ceil_div(blocks, blocks_of_call(problem, config, target)),
 %      order = config.order,
+%      preference = 10,
 %      packed_bytes = problem.offsets * problem.cin * blocks
 %                   * config.vectors * target.vector_bytes,
 %      pack_threads = problem.offsets * problem.cin * blocks,

@@ -200,7 +200,7 @@ static spc_status keep_config(const spc__attrs *config, void *payload)
 static bool is_new_code(const spc__attrs *config)
 {
     int64_t tile = spc__attrs_number(config, "tile", 0);
-    return (tile == 64 || tile == 512) &&
+    return (tile == 64 || tile == 256) &&
            strcmp(spc__attrs_text(config, "order", ""), "none") == 0;
 }
 
