@@ -473,7 +473,7 @@ START_TEST(measuring_takes_the_samples_asked_for_and_keeps_its_limit)
 {
     double samples[20];
     int count, runs = 0;
-    spc__measure measure = {sleep_a_little, &runs, 20, 5, _i == 1};
+    spc__measure measure = {sleep_a_little, &runs, 20, 50, _i == 1};
 
     assert_ok(r.ops->measure(r.device, &measure, samples, &count, &r.error));
     ck_assert_int_eq(count, 20);
@@ -508,8 +508,10 @@ START_TEST(memory_is_aligned_filled_and_copied)
     ck_assert_ptr_nonnull(memory);
     r.ops->dealloc(r.device, memory);
     r.ops->dealloc(r.device, NULL);
+#ifndef SPC_SANITIZE /* a sanitizer takes such a size for a mistake */
     ck_assert_int_eq(r.ops->alloc(r.device, &memory, (size_t)1 << 62, &r.error),
                      SPC_ENOMEM);
+#endif
 }
 END_TEST
 
