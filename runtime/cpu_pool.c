@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MOST_THREADS = 512, LINGER_NS = 30000 };
 
@@ -37,6 +38,7 @@ struct spc__pool {
     atomic_uint generation;
     int active; /* threads that joined the slot's loop */
     bool stopping;
+    pid_t owner; /* a forked process has the memory, but not the threads */
     int started;
     pthread_t threads[MOST_THREADS];
 };
@@ -101,7 +103,7 @@ void spc__pool_run(spc__pool *pool, int64_t n,
     loop l = {.n = n, .body = body, .payload = payload};
 
     atomic_init(&l.next, 0);
-    if (n <= 1 || pool->started == 0 ||
+    if (n <= 1 || pool->started == 0 || pool->owner != getpid() ||
         pthread_mutex_trylock(&pool->one_at_a_time) != 0) {
         work(&l);
         return;
@@ -140,6 +142,7 @@ spc_status spc__pool_create(spc__pool **out, int threads, spc_error *error)
                0)
         pool->started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pool->owner = getpid();
     *out = pool;
     return SPC_OK;
 }
@@ -148,6 +151,10 @@ void spc__pool_free(spc__pool *pool)
 {
     if (pool == NULL)
         return;
+    if (pool->owner != getpid()) {
+        free(pool); /* its locks may be held for ever */
+        return;
+    }
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
     pthread_cond_broadcast(&pool->wake);

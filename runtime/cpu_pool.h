@@ -19,7 +19,7 @@ void spc__pool_free(
  * Calls body(payload, i) for every i in [0, n), handed out one by one, and
  * returns when all are done. Any thread may call, several at once: the pool
  * helps one of them, the others do their work alone. The caller never waits
- * for a thread that has not yet joined in.
+ * for a thread that has not yet joined in. In a forked process it works alone.
  */
 void spc__pool_run(spc__pool *pool, int64_t n,
                    void (*body)(void *payload, int64_t i), void *payload);
