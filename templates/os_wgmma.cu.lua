@@ -6,11 +6,11 @@
 %-- warp. A step is (tile, offset, block of input channels). The producer
 %-- brings each step's weights with one bulk copy into a ring of `stages`, from
 %-- an image that was packed to be exactly what wgmma reads (core matrices, no
-%-- swizzle). Each lane gathers its own parts of its rows with asynchronous
-%-- copies into a ring of `depth` places in shared memory that only it reads: no
-%-- barrier, and 16 contiguous bytes are exactly its first operands of two k16
-%-- products, because the packed weights permute the channels. Output channels are
-%-- permuted so that a lane ends with 8 neighbouring ones.
+%-- swizzle). Each lane gathers its own parts of its rows: 16 contiguous bytes are
+%-- exactly its first operands of two k16 products, because the packed weights
+%-- permute the channels. They wait in registers for the next step, or, by
+%-- asynchronous copies, in two places of shared memory that only the lane reads.
+%-- Output channels are permuted so that a lane ends with 8 neighbouring ones.
 %
 %function ceil_div(a, b) return (a + b - 1) // b end
 %function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
@@ -24,10 +24,12 @@
 %function stage_bytes(problem, config)
 %  return config.pieces * config.n * 64 * images(problem)
 %end
-%function gather_bytes(config) return config.groups * config.pieces * 4096 end
+%function gather_bytes(config)
+%  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
+%end
 %function shared_bytes(problem, config)
 %  return config.stages * stage_bytes(problem, config)
-%       + config.depth * gather_bytes(config) + 16 * config.stages
+%       + gather_bytes(config) + 16 * config.stages
 %       + (config.groups * 4 + 1) * 384
 %end
 %
@@ -50,7 +52,7 @@
 %    {"n", {32, 64, 96, 128, 192, 256}, "output channels of a block"},
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
-%    {"depth", {2, 3}, "ring of gathered rows"},
+%    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -98,12 +100,12 @@
 %      lane_channels = 16 // element_bytes(problem),
 %      image = config.pieces * config.n * 64,
 %      stage_size = stage_bytes(problem, config),
-%      place_size = gather_bytes(config),
+%      place_size = gather_bytes(config) // 2,
 %      gather_at = config.stages * stage_bytes(problem, config),
 %      barrier_at = config.stages * stage_bytes(problem, config)
-%                 + config.depth * gather_bytes(config),
+%                 + gather_bytes(config),
 %      ring_at = config.stages * (stage_bytes(problem, config) + 16)
-%              + config.depth * gather_bytes(config),
+%              + gather_bytes(config),
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      rows = config.groups * 64,
@@ -134,9 +136,8 @@
 %    for p = 2, 4 do
 %      if row_pieces(problem) % p == 0 then pieces = p end
 %    end
-%    if n >= 192 and pieces == 4 then pieces = 2 end
 %    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
-%                    stages = 4, depth = 2}
+%                    stages = 4, gather = "registers"}
 %    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
 %      config.pieces = pieces // 2
 %    end
@@ -154,6 +155,7 @@
 %}
 #include "spc_stream.cuh"
 
+% if config.gather == "shared" then
 /* One 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
  * for odd i) of the gather ring's place `slot`. */
 SPC_DEVICE spc_u8 *place_of(int slot, int i)
@@ -181,8 +183,29 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
         }
     }
 }
+% else
+/* This lane's parts of rows g and g + 8, in the order of first operands. */
+SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
+{
+    int q = spc_lane() & 3;
 
-/* The gathering side of a consumer: runs `depth` steps ahead of the products. */
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces); i++) {
+        SPC_UNROLL
+        for (int h = 0; h < 2; h++) {
+            int byte = (block * $(pieces) + i) * 64 + q * 16;
+            spc_b16 v = spc_load16_if(in + (long long)row[h] * $(row_bytes) + byte,
+                                      row[h] >= 0$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or ""));
+            a[i * 8 + h] = v.x;
+            a[i * 8 + h + 2] = v.y;
+            a[i * 8 + h + 4] = v.z;
+            a[i * 8 + h + 6] = v.w;
+        }
+    }
+}
+% end
+
+/* The gathering side of a consumer: runs a step or two ahead of the products. */
 typedef struct gatherer {
     spc_stream stream;
     const int *index; /* of this lane's row g in the first tile */
@@ -205,11 +228,8 @@ SPC_DEVICE void look_ahead(gatherer *g, const spc_map_view *map)
         g->place = 0;
 }
 
-/* Starts the gather of the next step into place `slot`; always one group of
- * copies, so that waiting can count. Past the end it gathers rows that nobody
- * multiplies. */
-SPC_DEVICE void gather_next(gatherer *g, int slot, const spc_u8 *in,
-                            const spc_map_view *map)
+/* Moves on to the next step, or next block of its channels. */
+SPC_DEVICE void advance(gatherer *g, const spc_map_view *map)
 {
     if (++g->block == $(k_blocks)) {
         g->block = 0;
@@ -217,8 +237,6 @@ SPC_DEVICE void gather_next(gatherer *g, int slot, const spc_u8 *in,
         g->row[1] = g->next_row[1];
         look_ahead(g, map);
     }
-    gather(slot, in, g->row, g->block);
-    spc_copy_commit();
 }
 
 SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
@@ -304,7 +322,10 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     const spc_u8 *in = (const spc_u8 *)args->in;
     float acc[$(config.n // 2)];
     gatherer g;
-    int stage = 0, parity = 0, slot = 0, place = 0, fresh = 1;
+    int stage = 0, parity = 0, place = 0, fresh = 1;
+% if config.gather == "shared" then
+    int slot = 0;
+% end
 
     spc_stream_start(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
                      $(words));
@@ -315,8 +336,17 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     look_ahead(&g, map);
     spc_depend_wait();
     spc_depend_launch();
-    for (int i = 0; i < $(config.depth); i++)
-        gather_next(&g, i, in, map);
+% if config.gather == "shared" then
+    for (int i = 0; i < 2; i++) {
+        advance(&g, map);
+        gather(i, in, g.row, g.block);
+        spc_copy_commit();
+    }
+% else
+    spc_u32 a[$(pieces * 8)];
+    advance(&g, map);
+    gather(a, in, g.row, g.block);
+% end
 
     for (int number = 0; number < g.stream.filled; number++) {
         spc_b8 step = spc_stream_step(&g.stream, place);
@@ -330,9 +360,10 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
             row[1] = spc_load_int(g.index + step.x + 8);
         }
         for (int block = 0; block < $(k_blocks); block++) {
+% if config.gather == "shared" then
             spc_u32 a[$(pieces * 8)];
 
-            spc_copy_wait($(config.depth - 1));
+            spc_copy_wait(1);
             SPC_UNROLL
             for (int i = 0; i < $(pieces); i++) {
                 spc_b16 low = spc_shared_load16(place_of(slot, i * 2));
@@ -346,6 +377,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
                 a[i * 8 + 6] = low.w;
                 a[i * 8 + 7] = high.w;
             }
+% end
 % if not half then
 %   if images(problem) == 2 then
             spc_u32 small[$(pieces * 8)];
@@ -375,13 +407,21 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
 % end
             }
             spc_wgmma_commit();
-            gather_next(&g, slot, in, map);
+            /* Past the end it gathers rows that nobody multiplies. */
+            advance(&g, map);
+% if config.gather == "shared" then
+            gather(slot, in, g.row, g.block);
+            spc_copy_commit();
+            if (++slot == 2)
+                slot = 0;
             spc_wgmma_wait(0);
+% else
+            spc_wgmma_wait(0);
+            gather(a, in, g.row, g.block);
+% end
             if (spc_lane() == 0)
                 spc_mbar_arrive(empty + stage);
             fresh = 0;
-            if (++slot == $(config.depth))
-                slot = 0;
             if (++stage == $(config.stages)) {
                 stage = 0;
                 parity ^= 1;
@@ -392,7 +432,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
             fresh = 1;
         }
     }
+% if config.gather == "shared" then
     spc_copy_wait(0);
+% end
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
