@@ -128,7 +128,8 @@ typedef struct spc__sim_warp {
     spc__sim_product *products; /* in order of issue; the worker's */
     int product_count;
     int product_group;
-    char *sync; /* two tokens of the race checker, by turn */
+    /* Tokens of the race checker: two by turn, one for what wgmma read. */
+    char *sync;
 } spc__sim_warp;
 
 typedef struct spc__sim_barrier {
@@ -167,6 +168,7 @@ typedef struct spc__sim_launch {
     bool cooperative;
     atomic_int next_block;
     atomic_int workers;    /* with blocks to run */
+    atomic_int polling;    /* of these, those that have polled for long */
     atomic_llong progress; /* grows while anything moves */
     atomic_bool failed;
     pthread_mutex_t lock; /* of the error */
@@ -196,6 +198,7 @@ typedef struct spc__sim_worker {
     int block_capacity, block_count, live_blocks;
     uint64_t random;
     int idle_rounds;
+    bool polling; /* counted in the launch's */
     long long seen_progress;
     uint64_t idle_since_ns;
     spc_sim_thread main; /* the worker's own context */

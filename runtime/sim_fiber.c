@@ -351,11 +351,12 @@ void spc__sim_acquire(void *token)
 #endif
 }
 
+/* `caller` is where a call returns to: the call lies before it. */
 void spc__sim_reads(const void *p, size_t bytes, const void *caller)
 {
 #if SPC__SIM_TSAN
     for (size_t at = 0; at < bytes; at += 16)
-        __tsan_read16_pc((char *)p + at, (void *)caller);
+        __tsan_read16_pc((char *)p + at, (char *)caller - 1);
 #endif
 }
 
@@ -363,6 +364,6 @@ void spc__sim_writes(void *p, size_t bytes, const void *caller)
 {
 #if SPC__SIM_TSAN
     for (size_t at = 0; at < bytes; at += 16)
-        __tsan_write16_pc((char *)p + at, (void *)caller);
+        __tsan_write16_pc((char *)p + at, (char *)caller - 1);
 #endif
 }

@@ -274,12 +274,12 @@ static void reset_warp(spc__sim_block *block, int index)
 static bool give_tokens(spc__sim_block *block)
 {
     if (!spc__sim_tokens_renew(&block->tokens,
-                               2 * (SPC__SIM_BARRIERS + SPC__SIM_WARPS)))
+                               2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
         return false;
     char *next = block->tokens;
     for (int i = 0; i < SPC__SIM_BARRIERS; i++, next += 2)
         block->barriers[i].sync = next;
-    for (int i = 0; i < SPC__SIM_WARPS; i++, next += 2)
+    for (int i = 0; i < SPC__SIM_WARPS; i++, next += 3)
         block->warps[i].sync = next;
     return true;
 }
@@ -362,6 +362,9 @@ static void run_blocks(spc__sim_worker *worker, int first, int count)
         return;
     }
     spc__sim_fiber_switch(&worker->main, spc__sim_schedule_first(worker));
+    if (worker->polling)
+        atomic_fetch_sub(&launch->polling, 1);
+    worker->polling = false;
     for (int i = 0; i < count; i++)
         if (atomic_load(&launch->failed))
             forget(worker, &worker->blocks[i]);
@@ -458,6 +461,7 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
         workers = launch->grid_x * launch->grid_y;
     atomic_init(&launch->next_block, 0);
     atomic_init(&launch->workers, workers);
+    atomic_init(&launch->polling, 0);
     atomic_init(&launch->progress, 0);
     atomic_init(&launch->failed, false);
     if (pthread_mutex_init(&launch->lock, NULL) != 0)

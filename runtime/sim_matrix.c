@@ -251,6 +251,7 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
         spc__sim_reads(b + j * stride, 128, caller);
         spc__sim_reads(b + j * stride + leading, 128, caller);
     }
+    spc__sim_release(&spc__sim_warp_of(self)->sync[2]);
     if (HAVE_FAST)
         wgmma_fast(p, b, leading, stride);
     else

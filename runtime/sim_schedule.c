@@ -110,8 +110,9 @@ static bool revive(spc__sim_worker *worker)
 /* ---- when nothing moves ---------------------------------------------- */
 
 enum {
-    ALONE_ROUNDS = 1 << 14, /* of polling, with nobody else to wait for */
-    STUCK_SECONDS = 20      /* of polling, while other workers run */
+    MANY_ROUNDS = 1 << 14, /* of polling: with nobody else, that is for ever */
+    ALL_SECONDS = 1,       /* of polling by all workers */
+    SOME_SECONDS = 20      /* of polling, while others run and nothing moves */
 };
 
 static spc_sim_thread *first_thread(spc__sim_worker *worker, bool done,
@@ -161,8 +162,27 @@ void spc__sim_progress(spc__sim_launch *launch)
     atomic_fetch_add_explicit(&launch->progress, 1, memory_order_relaxed);
 }
 
+static void set_polling(spc__sim_worker *worker, bool polling)
+{
+    if (worker->polling != polling)
+        atomic_fetch_add(&worker->launch->polling, polling ? 1 : -1);
+    worker->polling = polling;
+}
+
+/* Nothing has moved anywhere for so long that nothing will. */
+static bool hopeless(const spc__sim_worker *worker)
+{
+    const spc__sim_launch *launch = worker->launch;
+    int workers = atomic_load(&launch->workers);
+    if (worker->idle_rounds < MANY_ROUNDS || workers == 1)
+        return worker->idle_rounds >= MANY_ROUNDS;
+    uint64_t idle_ns = spc__now_ns() - worker->idle_since_ns;
+    bool all = atomic_load(&launch->polling) == workers;
+    return idle_ns > (all ? ALL_SECONDS : SOME_SECONDS) * 1000000000ull;
+}
+
 /* All threads of this worker poll. Others may still bring what they wait
- * for, unless nothing has moved anywhere for long. */
+ * for. */
 static void idle(spc_sim_thread *self)
 {
     spc__sim_worker *worker = spc__sim_block_of(self)->worker;
@@ -175,18 +195,16 @@ static void idle(spc_sim_thread *self)
     if (progress != worker->seen_progress) {
         worker->seen_progress = progress;
         worker->idle_rounds = 0;
+        set_polling(worker, false);
         return;
     }
     if (worker->idle_rounds++ == 0)
         worker->idle_since_ns = spc__now_ns();
-    if (atomic_load(&launch->workers) == 1) {
-        if (worker->idle_rounds > ALONE_ROUNDS)
-            deadlock(self);
-        return;
-    }
-    if (spc__now_ns() - worker->idle_since_ns > STUCK_SECONDS * 1000000000ull)
+    set_polling(worker, worker->idle_rounds >= MANY_ROUNDS);
+    if (hopeless(worker))
         deadlock(self);
-    sched_yield();
+    if (atomic_load(&launch->workers) > 1)
+        sched_yield();
 }
 
 static spc_sim_thread *pick_far(spc_sim_thread *self)
@@ -296,6 +314,9 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
     self->place = NULL;
     if (token)
         spc__sim_acquire(token);
+    /* One lane's view of its warp's wgmma is all lanes': what was read is. */
+    if (op == SPC_SIM_WGMMA_WAIT)
+        spc__sim_acquire(&warp->sync[2]);
 }
 
 static void open_barrier(spc__sim_block *block, spc__sim_barrier *barrier)

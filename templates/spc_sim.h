@@ -680,13 +680,14 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
 
 /* ---- numbers --------------------------------------------------------- */
 
-/* Nearest, ties away from zero; a NaN keeps its sign and top bits. */
+/* Nearest, ties away from zero. A NaN only loses its lower bits, which can
+ * leave an infinity: as recorded on an H200. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
 {
     spc_u32 bits = spc_f32_bits(v);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return 0x7fffffffu;
-    return (bits + 0x1000u) & 0xffffe000u;
+    if ((bits & 0x7f800000u) != 0x7f800000u)
+        bits += 0x1000u;
+    return bits & 0xffffe000u;
 }
 
 /* The exponent's bias moves by a multiplication, which normalises subnormal
@@ -695,8 +696,10 @@ SPC_DEVICE float spc_f16_to_f32(spc_u16 v)
 {
     spc_u32 sign = (spc_u32)(v & 0x8000u) << 16;
     spc_u32 rest = (spc_u32)(v & 0x7fffu) << 13;
-    if (rest >= 0x0f800000u)
-        return spc_bits_f32(sign | 0x70000000u | rest);
+    if (rest > 0x0f800000u)
+        return spc_bits_f32(0x7fffffffu); /* as the device has it */
+    if (rest == 0x0f800000u)
+        return spc_bits_f32(sign | 0x7f800000u);
     return spc_bits_f32(sign | spc_f32_bits(spc_bits_f32(rest) * 0x1p112f));
 }
 
