@@ -63,6 +63,11 @@ run_preset() {
     run_ctest "$preset" $leave_out -j "$(nproc)"
 }
 
+# Tests ask for memory that cannot be had and expect to be told so.
+ASAN_OPTIONS=allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+TSAN_OPTIONS=allocator_may_return_null=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}
+export ASAN_OPTIONS TSAN_OPTIONS
+
 start=$(date +%s)
 if ! install_missing; then
     echo "some packages could not be installed; nothing was tested" >&2

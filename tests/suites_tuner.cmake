@@ -26,4 +26,6 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 add_executable(readme ${CMAKE_CURRENT_BINARY_DIR}/readme.c)
 target_link_libraries(readme PRIVATE spc)
 add_test(NAME readme COMMAND readme)
-set_tests_properties(readme PROPERTIES ENVIRONMENT "SPC_DATABASE=")
+# It ends without freeing anything, as short programs may.
+set_tests_properties(readme PROPERTIES
+  ENVIRONMENT "SPC_DATABASE=;ASAN_OPTIONS=detect_leaks=0")

@@ -76,7 +76,8 @@ static int by_merit(const void *a, const void *b)
 
 void trials_sort(trials *t)
 {
-    qsort(t->at, (size_t)t->count, sizeof(*t->at), by_merit);
+    if (t->count > 0)
+        qsort(t->at, (size_t)t->count, sizeof(*t->at), by_merit);
 }
 
 static void add_row(table *t, const spc_trial *trial)
