@@ -20,7 +20,7 @@ enum {
     COPY_BYTES = 512 << 20, /* far more than any cache */
     TABLE_BYTES = 8 << 20,  /* well inside the last-level cache */
     LIST_ROWS = 1 << 19,
-    JITTER_ROWS = 16, /* neighbouring rows, as a scene's are */
+    WINDOW_ROWS = 16, /* neighbouring rows, as a scene's are */
     MOST_BLOCKS = 65536,
     MOST_REPEATS = 1 << 20,
 };
@@ -133,8 +133,9 @@ static spc_status measure_copy(bed *b, double *gbps)
     return status;
 }
 
-/* Row numbers that walk through the table, each within a few rows of the
- * one before. */
+/* Row numbers that walk through the table, shuffled within windows of a few
+ * rows. Each row comes once in a walk: a repeated one would be answered by the
+ * first-level cache. */
 static spc_status fill_rows(bed *b, int row_bytes)
 {
     int32_t *rows = malloc(LIST_ROWS * sizeof(*rows));
@@ -145,9 +146,11 @@ static spc_status fill_rows(bed *b, int row_bytes)
     if (rows == NULL)
         return spc__fail_memory(&b->ctx->error, LIST_ROWS * sizeof(*rows));
     spc__random_init(&random, 1);
-    for (int i = 0; i < LIST_ROWS; i++)
-        rows[i] = (i + (int)spc__random_below(&random, JITTER_ROWS)) &
-                  (table_rows - 1);
+    for (int i = 0; i < LIST_ROWS; i++) {
+        int other = i - (int)spc__random_below(&random, i % WINDOW_ROWS + 1);
+        rows[i] = rows[other]; /* Fisher and Yates, inside out */
+        rows[other] = i & (table_rows - 1);
+    }
     status =
         spc_copy_to_device(b->ctx, b->rows, rows, LIST_ROWS * sizeof(*rows));
     free(rows);

@@ -30,11 +30,13 @@ SPC_KERNEL(spc_copy, spc_measure_args, 256, 1)
     long long step = (long long)args->blocks * 256;
     long long i = (long long)spc_block_x() * 256 + spc_thread();
 
-    for (; i + 3 * step < args->items; i += 4 * step) {
-        spc_b16 v[4];
-        for (int j = 0; j < 4; j++)
+    for (; i + 7 * step < args->items; i += 8 * step) {
+        spc_b16 v[8];
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++)
             v[j] = spc_load16(from + i + j * step);
-        for (int j = 0; j < 4; j++)
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++)
             spc_store16(to + i + j * step, v[j]);
     }
     for (; i < args->items; i += step)
