@@ -53,7 +53,7 @@ enum {
     SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
     SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
     SPC__SIM_BULKS = 256,    /* bulk copies of a block */
-    SPC__SIM_GRAVES = SPC__SIM_TSAN ? 512 : 1
+    SPC__SIM_SETS = 4        /* of the race checker's fibers */
 };
 
 typedef enum spc__sim_order {
@@ -91,8 +91,9 @@ typedef struct spc__sim_fiber {
     char *stack_low;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's */
-    void *race_fiber; /* ThreadSanitizer's */
-    void *context;    /* a ucontext_t, where there is no switch of our own */
+    void *race_fiber; /* ThreadSanitizer's: one of the next ones */
+    void *race_fibers[SPC__SIM_SETS];
+    void *context; /* a ucontext_t, where there is no switch of our own */
 } spc__sim_fiber;
 
 /* A warp's part of a wgmma, kept until the warp waits. */
@@ -176,12 +177,6 @@ typedef struct spc__sim_launch {
     char end, fence; /* the race checker's tokens */
 } spc__sim_launch;
 
-/* Fibers of the race checker that have ended, oldest at `next`. */
-typedef struct spc__sim_graves {
-    void *fibers[SPC__SIM_GRAVES];
-    unsigned next;
-} spc__sim_graves;
-
 typedef struct spc__sim_worker {
     struct spc__sim_worker *next; /* in the device's pool */
     spc__sim_launch *launch;
@@ -203,7 +198,7 @@ typedef struct spc__sim_worker {
     uint64_t idle_since_ns;
     spc_sim_thread main; /* the worker's own context */
     spc__sim_fiber main_fiber;
-    spc__sim_graves graves;
+    unsigned blocks_run; /* blocks in turn use other race fibers */
 } spc__sim_worker;
 
 static inline spc__sim_warp *spc__sim_warp_of(const spc_sim_thread *thread)
@@ -232,9 +227,8 @@ bool spc__sim_stacks_renew(char *stacks, int slots);
 
 /* Makes `thread`, whose record is in its slot, start with entry(thread) when
  * it is first switched to. */
-bool spc__sim_fiber_start(spc_sim_thread *thread, spc__sim_graves *graves,
+bool spc__sim_fiber_start(spc_sim_thread *thread, int race_set,
                           void (*entry)(spc_sim_thread *thread));
-void spc__sim_graves_release(spc__sim_graves *graves);
 /* Describes the stack that the caller runs on. */
 bool spc__sim_fiber_adopt(spc_sim_thread *thread);
 void spc__sim_fiber_release(spc__sim_fiber *fiber);

@@ -213,25 +213,34 @@ static inline void jump(spc_sim_thread *from, spc_sim_thread *to)
 
 /* ---- what the sanitizers are told ------------------------------------ */
 
-/* The checker gives a destroyed fiber's number to a new one soon, and takes
- * the two for one thread. So many others come first. */
-static void bury(spc__sim_graves *graves, void *race_fiber)
+/*
+ * Blocks that follow each other are different threads to the checker, and what
+ * they share is only what the kernel orders. But its threads are expensive
+ * (a megabyte, half a millisecond), and when it destroys one it gives the
+ * number to another and takes the two for one: so a few sets serve in turn.
+ */
+static void choose_race_fiber(spc__sim_fiber *fiber, int race_set)
 {
 #if SPC__SIM_TSAN
-    void **grave = &graves->fibers[graves->next++ % SPC__SIM_GRAVES];
-    if (*grave)
-        __tsan_destroy_fiber(*grave);
-    *grave = race_fiber;
+    void **one = &fiber->race_fibers[race_set];
+    if (!*one)
+        *one = __tsan_create_fiber(0);
+    fiber->race_fiber = *one;
 #endif
 }
 
-void spc__sim_graves_release(spc__sim_graves *graves)
+static void destroy_race_fibers(spc__sim_fiber *fiber)
 {
-    for (int i = 0; i < SPC__SIM_GRAVES; i++)
-        bury(graves, NULL);
+#if SPC__SIM_TSAN
+    for (int i = 0; i < SPC__SIM_SETS; i++) {
+        if (fiber->race_fibers[i])
+            __tsan_destroy_fiber(fiber->race_fibers[i]);
+        fiber->race_fibers[i] = NULL;
+    }
+#endif
 }
 
-bool spc__sim_fiber_start(spc_sim_thread *thread, spc__sim_graves *graves,
+bool spc__sim_fiber_start(spc_sim_thread *thread, int race_set,
                           void (*entry)(spc_sim_thread *))
 {
     spc__sim_fiber *fiber = thread->fiber;
@@ -244,12 +253,7 @@ bool spc__sim_fiber_start(spc_sim_thread *thread, spc__sim_graves *graves,
     ASAN_UNPOISON_MEMORY_REGION(fiber->stack_low, fiber->stack_bytes);
     fiber->fake_stack = NULL;
 #endif
-#if SPC__SIM_TSAN
-    /* A fiber of its own for every block: what two blocks share is only what
-     * the kernel orders. */
-    bury(graves, fiber->race_fiber);
-    fiber->race_fiber = __tsan_create_fiber(0);
-#endif
+    choose_race_fiber(fiber, race_set);
     return prepare(thread, entry);
 }
 
@@ -274,11 +278,7 @@ bool spc__sim_fiber_adopt(spc_sim_thread *thread)
 
 void spc__sim_fiber_release(spc__sim_fiber *fiber)
 {
-#if SPC__SIM_TSAN
-    if (fiber->race_fiber)
-        __tsan_destroy_fiber(fiber->race_fiber);
-    fiber->race_fiber = NULL;
-#endif
+    destroy_race_fibers(fiber);
     free(fiber->context);
 }
 
@@ -334,6 +334,7 @@ void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
                            flags);
     __tsan_release(token);
     __tsan_switch_to_fiber(((spc__sim_fiber *)main->fiber)->race_fiber, flags);
+    destroy_race_fibers(thread->fiber);
 #endif
 }
 

@@ -174,7 +174,6 @@ void spc__sim_worker_free(spc__sim_worker *worker)
     free_stacks(worker);
     if (worker->arena)
         munmap(worker->arena, worker->arena_bytes);
-    spc__sim_graves_release(&worker->graves);
     free(worker->main_fiber.context);
     free(worker);
 }
@@ -184,6 +183,7 @@ void spc__sim_worker_free(spc__sim_worker *worker)
 static void fiber_main(spc_sim_thread *self)
 {
     spc__sim_fiber_enter(self);
+    spc__sim_acquire(spc__sim_block_of(self)->tokens);
     spc__sim_launch *launch = spc__sim_launch_of(self);
     launch->kernel->entry(launch->args);
     spc__sim_schedule_end(self);
@@ -223,6 +223,16 @@ static void check_canary(spc__sim_worker *worker, spc__sim_block *block)
 #endif
 }
 
+/* Few sets for big blocks: each is memory. A cooperative launch needs one. */
+static int race_set(const spc__sim_worker *worker)
+{
+    int sets = SPC__SIM_MAX_BLOCK / worker->launch->threads;
+    sets = sets < 2 ? 2 : sets > SPC__SIM_SETS ? SPC__SIM_SETS : sets;
+    return worker->launch->cooperative
+               ? 0
+               : (int)(worker->blocks_run % (unsigned)sets);
+}
+
 static bool start_thread(spc__sim_block *block, int slot, int index)
 {
     spc__sim_worker *worker = block->worker;
@@ -253,7 +263,7 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
     fiber->group = 0;
     warp->lanes[index % 32] = thread;
     warp->members |= 1u << index % 32;
-    return spc__sim_fiber_start(thread, &worker->graves, fiber_main);
+    return spc__sim_fiber_start(thread, race_set(worker), fiber_main);
 }
 
 static void reset_warp(spc__sim_block *block, int index)
@@ -274,9 +284,9 @@ static void reset_warp(spc__sim_block *block, int index)
 static bool give_tokens(spc__sim_block *block)
 {
     if (!spc__sim_tokens_renew(&block->tokens,
-                               2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
+                               1 + 2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
         return false;
-    char *next = block->tokens;
+    char *next = block->tokens + 1; /* the first: the block begins */
     for (int i = 0; i < SPC__SIM_BARRIERS; i++, next += 2)
         block->barriers[i].sync = next;
     for (int i = 0; i < SPC__SIM_WARPS; i++, next += 3)
@@ -311,6 +321,7 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
         block->warps[w].ready = block->warps[w].members;
         block->ready |= 1u << w;
     }
+    spc__sim_release(block->tokens);
     return true;
 }
 
@@ -338,6 +349,7 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
         return false;
     worker->block_count = worker->live_blocks = count;
     worker->idle_rounds = 0;
+    worker->blocks_run++;
     worker->random =
         launch->options->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
     for (int i = 0; i < count; i++)
