@@ -429,6 +429,29 @@ static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
                             percent > 100 ? 100 : (int)percent);
 }
 
+/* The limit belongs to the function, which others may hold too: it is only
+ * raised. */
+static spc_status raise_shared(const spc__cuda_device *d, CUfunction function,
+                               const char *name, size_t bytes, spc_error *error)
+{
+    char what[160];
+    int limit = 0;
+
+    d->api.FuncGetAttribute(
+        &limit, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+    if (bytes <= (size_t)limit)
+        return SPC_OK;
+    snprintf(what, sizeof what,
+             "give kernel '%.60s' %zu bytes of shared memory a block", name,
+             bytes);
+    return spc__cuda_check(
+        &d->api,
+        d->api.FuncSetAttribute(function,
+                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                (int)bytes),
+        error, what);
+}
+
 static spc_status kernel_find(const spc__cuda_device *d, spc__kernel *kernel,
                               const spc__module *module, const char *name,
                               spc_error *error)
@@ -444,18 +467,26 @@ static spc_status kernel_find(const spc__cuda_device *d, spc__kernel *kernel,
     snprintf(what, sizeof what, "find kernel '%.100s'", name);
     if ((status = spc__cuda_check(&d->api, result, error, what)) != SPC_OK)
         return status;
-    snprintf(what, sizeof what,
-             "give kernel '%.60s' %zu bytes of shared memory a block", name,
-             kernel->shared_bytes);
-    status = spc__cuda_check(
-        &d->api,
-        d->api.FuncSetAttribute(kernel->function,
-                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                (int)kernel->shared_bytes),
-        error, what);
+    status =
+        raise_shared(d, kernel->function, name, kernel->shared_bytes, error);
     if (status == SPC_OK)
         prefer_carveout(d, kernel->function, kernel->shared_bytes);
     return status;
+}
+
+/* Asked again, the module answers with the kernel it has: a long run that
+ * makes many maps does not gather kernels. */
+static spc__kernel *keep_one(spc__module *module, spc__kernel *kernel)
+{
+    for (spc__kernel *old = module->kernels; old; old = old->next)
+        if (old->function == kernel->function &&
+            old->shared_bytes == kernel->shared_bytes) {
+            free(kernel);
+            return old;
+        }
+    kernel->next = module->kernels;
+    module->kernels = kernel;
+    return kernel;
 }
 
 static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
@@ -479,9 +510,7 @@ static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
         free(kernel);
         return status;
     }
-    kernel->next = module->kernels;
-    module->kernels = kernel;
-    *out = kernel;
+    *out = keep_one(module, kernel);
     return SPC_OK;
 }
 

@@ -16,9 +16,11 @@
  * Prepares the layout; does nothing if it is there. Row orders:
  *   "none"  rows in ascending key order: order[p] is the caller's row of the
  *           p-th smallest key
- *   "gray"  rows sorted by the Gray rank of their offset mask, the rarest
- *           offset the most significant bit (dense-first), stable; for K > 64
- *           by the best 64-bit digest of the mask that the builder knows
+ *   "gray"  rows sorted by the Gray rank of a digest of their offset mask,
+ *           stable. Offsets go from rarest to commonest, the last (the centre)
+ *           left out; where there are more than 18, the rarest share bits, and
+ *           a bit says whether any of its offsets is present. The rarest group
+ *           is the most significant bit (dense-first).
  * tile_rows 0: no tile table.
  */
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,

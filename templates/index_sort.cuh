@@ -19,6 +19,7 @@
 
 #define SORT_DIGITS (1 << SORT_BITS)
 #define SORT_WARPS (SORT_THREADS / 32)
+#define SORT_BATCH (SORT_WARPS < 8 ? SORT_WARPS : 8) /* divides SORT_WARPS */
 /* Digits of a thread where half of the threads share them. */
 #define SORT_PER_THREAD                                                        \
     ((SORT_DIGITS + SORT_THREADS / 2 - 1) / (SORT_THREADS / 2))
@@ -28,7 +29,10 @@ typedef struct sort_shared {
     int next[SORT_DIGITS];  /* where the block's next item of a digit goes */
     int place[SORT_DIGITS]; /* the same when the present step began */
     int sums[40];
-    spc_u16 count[SORT_WARPS * SORT_DIGITS];
+    union {
+        spc_u16 digit[SORT_WARPS * SORT_DIGITS];
+        spc_u32 pair[SORT_WARPS * SORT_DIGITS / 2];
+    } count; /* of each warp */
 } sort_shared;
 
 /* Exclusive sum over the block; `sums` holds SORT_WARPS + 1 words, the last
@@ -100,6 +104,29 @@ SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
     }
 }
 
+/* The sum of `rows` table entries DIGITS apart, and of the first `part` of
+ * them. Loads go out in batches: the time is that of one, not of their chain.
+ */
+SPC_DEVICE int sort_sum_column(const int *column, int rows, int part,
+                               int *part_sum)
+{
+    int sum = 0, before = 0;
+
+    for (int first = 0; first < rows; first += SPC_SORT_GROUP) {
+        int count[SPC_SORT_GROUP];
+        SPC_UNROLL
+        for (int i = 0; i < SPC_SORT_GROUP; i++)
+            count[i] = first + i < rows ? column[(first + i) * SORT_DIGITS] : 0;
+        SPC_UNROLL
+        for (int i = 0; i < SPC_SORT_GROUP; i++) {
+            sum += count[i];
+            before += first + i < part ? count[i] : 0;
+        }
+    }
+    *part_sum = before;
+    return sum;
+}
+
 /*
  * Where this block's first item of each digit goes. Half of the threads sum
  * the groups, the others the blocks of this block's own group.
@@ -107,10 +134,9 @@ SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
 SPC_DEVICE void sort_begin(sort_shared *s, int *table)
 {
     int block = spc_block_x(), home = block / SPC_SORT_GROUP;
-    int groups = SPC_SORT_GROUPS(spc_grid_x());
     int half = spc_thread() / (SORT_THREADS / 2);
     int lane = spc_thread() - half * (SORT_THREADS / 2);
-    int before[SORT_PER_THREAD], total[SORT_PER_THREAD], sum = 0;
+    int before[SORT_PER_THREAD], total[SORT_PER_THREAD], sum = 0, none;
 
     SPC_UNROLL
     for (int i = 0; i < SORT_PER_THREAD; i++) {
@@ -118,17 +144,14 @@ SPC_DEVICE void sort_begin(sort_shared *s, int *table)
         before[i] = total[i] = 0;
         if (d >= SORT_DIGITS)
             continue;
-        if (half) {
-            for (int b = home * SPC_SORT_GROUP; b < block; b++)
-                before[i] += table[b * SORT_DIGITS + d];
-            s->place[d] = before[i];
-            continue;
-        }
-        for (int g = 0; g < groups; g++) {
-            int count = sort_group(table, g)[d];
-            total[i] += count;
-            before[i] += g < home ? count : 0;
-        }
+        if (half)
+            s->place[d] =
+                sort_sum_column(table + home * SPC_SORT_GROUP * SORT_DIGITS + d,
+                                block - home * SPC_SORT_GROUP, 0, &none);
+        else
+            total[i] = sort_sum_column(sort_group(table, 0) + d,
+                                       SPC_SORT_GROUPS(spc_grid_x()), home,
+                                       &before[i]);
         sum += total[i];
     }
     sum = sort_block_sum(sum, s->sums);
@@ -141,6 +164,30 @@ SPC_DEVICE void sort_begin(sort_shared *s, int *table)
     }
 }
 
+/* Turns the warps' counts of digits 2 * pair and the next one into the counts
+ * of the warps before. Both halves of a word are summed at once: no count of a
+ * block passes 16 bits. */
+SPC_DEVICE void sort_sum_pair(sort_shared *s, int pair)
+{
+    spc_u32 *column = s->count.pair + pair, sum = 0;
+
+    for (int first = 0; first < SORT_WARPS; first += SORT_BATCH) {
+        spc_u32 count[SORT_BATCH];
+        SPC_UNROLL
+        for (int i = 0; i < SORT_BATCH; i++)
+            count[i] = column[(first + i) * (SORT_DIGITS / 2)];
+        SPC_UNROLL
+        for (int i = 0; i < SORT_BATCH; i++) {
+            column[(first + i) * (SORT_DIGITS / 2)] = sum;
+            sum += count[i];
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        s->place[2 * pair + i] = s->next[2 * pair + i];
+        s->next[2 * pair + i] += (int)(sum >> (16 * i) & 0xffffu);
+    }
+}
+
 /*
  * Where this thread's item goes; the block's threads hold consecutive items.
  * Called by all threads of the block; items that are not valid take no place.
@@ -148,32 +195,23 @@ SPC_DEVICE void sort_begin(sort_shared *s, int *table)
 SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
 {
     int lane = spc_lane(), warp = spc_warp();
-    spc_u32 *clear = (spc_u32 *)s->count;
     spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
     int rank = spc_popc(peers & ((1u << lane) - 1u));
 
     spc_sync_block(); /* all have read the step before */
     for (int i = spc_thread(); i < SORT_WARPS * SORT_DIGITS / 2;
          i += SORT_THREADS)
-        clear[i] = 0;
+        s->count.pair[i] = 0;
     spc_sync_block();
     if (valid && rank == 0)
-        s->count[warp * SORT_DIGITS + digit] = (spc_u16)spc_popc(peers);
+        s->count.digit[warp * SORT_DIGITS + digit] = (spc_u16)spc_popc(peers);
     spc_sync_block();
-    for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
-        int sum = 0;
-        for (int w = 0; w < SORT_WARPS; w++) {
-            int count = s->count[w * SORT_DIGITS + d];
-            s->count[w * SORT_DIGITS + d] = (spc_u16)sum;
-            sum += count;
-        }
-        s->place[d] = s->next[d];
-        s->next[d] += sum;
-    }
+    for (int pair = spc_thread(); pair < SORT_DIGITS / 2; pair += SORT_THREADS)
+        sort_sum_pair(s, pair);
     spc_sync_block();
     if (!valid)
         return -1;
-    return s->place[digit] + s->count[warp * SORT_DIGITS + digit] + rank;
+    return s->place[digit] + s->count.digit[warp * SORT_DIGITS + digit] + rank;
 }
 
 /* Counts, for the next pass, an item that has moved to `place`. Called by
