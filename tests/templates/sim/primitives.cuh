@@ -56,8 +56,9 @@ SPC_KERNEL(atomics, primitive_args, 32, 1)
     cell[64] = a & 0x3fffffffu;
     out[lane] = (spc_u32)spc_atomic_add((int *)cell, (int)v);
     out[32 + lane] = spc_atomic_add_u32(cell + 32, v);
-    out[64 + lane] = spc_f32_bits(
-        spc_atomic_add_f32((float *)(cell + 64), spc_bits_f32(v & 0x3fffffffu)));
+    float addend = spc_bits_f32(v & 0x3fffffffu);
+    out[64 + lane] =
+        spc_f32_bits(spc_atomic_add_f32((float *)(cell + 64), addend));
     out[96 + lane] = spc_atomic_or(cell + 96, v);
     out[128 + lane] = (spc_u32)spc_atomic_min((int *)(cell + 128), (int)v);
     out[160 + lane] = (spc_u32)spc_atomic_max((int *)(cell + 160), (int)v);
@@ -76,10 +77,10 @@ SPC_KERNEL(numbers, primitive_args, 32, 1)
         out[512 + i] = spc_f32_to_f16(spc_bits_f32(w));
         out[1024 + i] = spc_pack_f16(spc_bits_f32(v), spc_bits_f32(w));
         out[1536 + i] = spc_f32_to_tf32(spc_bits_f32(v));
-        /* Finite and not tiny: a GPU's NaN has bits of its own. */
-        out[2048 + i] = spc_f32_bits(spc_fma(spc_bits_f32(v & 0x3fffffffu),
-                                             spc_bits_f32(w & 0x3fffffffu),
-                                             spc_bits_f32(v ^ w) * 0.0f + 1.0f));
+        float a = spc_bits_f32(v & 0x3fffffffu);
+        float b = spc_bits_f32(w & 0x3fffffffu);
+        float c = spc_bits_f32(v ^ w) * 0.0f + 1.0f;
+        out[2048 + i] = spc_f32_bits(spc_fma(a, b, c));
     }
 }
 
