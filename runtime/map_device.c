@@ -147,7 +147,8 @@ static spc_status load_index(spc_map *map, spc_error *error)
     index_problem(&problem, map, w);
     if ((status = load(&code, map, "index", &problem, error)) != SPC_OK)
         return status;
-    w->index_shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets);
+    w->index_shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets,
+                                               (int)w->key_bytes);
     return get_kernel(&w->index, map, &code, "spc_index", w->index_shared,
                       error);
 }

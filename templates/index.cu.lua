@@ -68,7 +68,7 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 #define PIECES $((k[3] + piece - 1) // piece)
 /* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of
  * its first and last bin. */
-#define RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
+#define RANK_KEYS SPC_INDEX_RANK_KEYS
 
 /* The shared memory of a block: where each share of the bins begins, then the
  * space that sorting and searching use in turn. */
@@ -83,6 +83,13 @@ typedef struct shared_index {
         } search;
     } u;
 } shared_index;
+
+/* What the runtime asks for must hold it. */
+typedef char shared_index_fits[sizeof(shared_index) <=
+                                       SPC_INDEX_SHARED(SORT_THREADS, OFFSETS,
+                                                        sizeof(map_key))
+                                   ? 1
+                                   : -1];
 
 SPC_DEVICE int bin_of(const spc_index_args *args, map_key key)
 {

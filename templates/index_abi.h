@@ -45,19 +45,20 @@
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_SEARCH_SHARED(offsets)                                       \
     (4 * SPC_INDEX_CHUNK * (((offsets) + 31) / 32) + 4 * (offsets))
-#define SPC_INDEX_SHARED(threads, offsets)                                     \
+/* Keys that a block ranks at a time: its chunk, with a crowded bin on each side. */
+#define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
+#define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define SPC_INDEX_SHARED(threads, offsets, key_bytes)                          \
     (4 * (SPC_INDEX_SHARES + 4) +                                              \
-     (SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT) >                           \
-              SPC_INDEX_SEARCH_SHARED(offsets)                                 \
-          ? SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT)                       \
-          : SPC_INDEX_SEARCH_SHARED(offsets)))
+     SPC_LARGER((key_bytes) * SPC_INDEX_RANK_KEYS,                             \
+                SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT),       \
+                           SPC_INDEX_SEARCH_SHARED(offsets))))
 #define SPC_ORDER_COPY_SHARED(offsets)                                         \
     (4 * SPC_ORDER_CHUNK * (1 + ((offsets) + 31) / 32))
 #define SPC_ORDER_SHARED(threads, offsets)                                     \
-    (8 * (offsets) + (SPC_SORT_SHARED(threads, 1 << SPC_ORDER_DIGIT) >         \
-                              SPC_ORDER_COPY_SHARED(offsets)                   \
-                          ? SPC_SORT_SHARED(threads, 1 << SPC_ORDER_DIGIT)     \
-                          : SPC_ORDER_COPY_SHARED(offsets)))
+    (8 * (offsets) +                                                           \
+     SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_ORDER_DIGIT),                \
+                SPC_ORDER_COPY_SHARED(offsets)))
 
 /*
  * The grid barrier of spc_sync_grid needs a counter that starts at zero: two

@@ -54,6 +54,12 @@ typedef struct shared_order {
     } u;
 } shared_order;
 
+/* What the runtime asks for must hold it. */
+typedef char shared_order_fits[sizeof(shared_order) <=
+                                       SPC_ORDER_SHARED(SORT_THREADS, OFFSETS)
+                                   ? 1
+                                   : -1];
+
 /* ---- digests ---------------------------------------------------------- */
 
 /*

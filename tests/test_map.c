@@ -157,6 +157,19 @@ static void fill_faces(points *p, int rows, uint64_t seed)
     shuffle(p, seed);
 }
 
+/* Enough for many bins, 32-bit keys; and with an outlier that takes 64 bits. */
+static void fill_large(points *p, int rows, uint64_t seed)
+{
+    p->rows = rows;
+    fill_box(p, (int32_t[]){0, 0, 0, 0}, (uint32_t[]){1, 40, 40, 40}, seed);
+}
+
+static void fill_large_wide(points *p, int rows, uint64_t seed)
+{
+    fill_large(p, rows, seed);
+    memcpy(p->at[p->rows / 2], (int32_t[]){0, 90000, 90000, 90000}, 16);
+}
+
 /* Only the eight corners, at the extremes of int32. */
 static void fill_corners(points *p, int rows, uint64_t seed)
 {
@@ -204,6 +217,8 @@ static const scene_case cases[] = {
     {"K 5, faces", {5, 5, 5}, {3, 3, 3}, fill_faces, 600},
     {"K 7, faces", {7, 7, 7}, {1, 1, 1}, fill_faces, 600},
     {"K 3, corners of the world", {3, 3, 1}, {1, 1, 1}, fill_corners, 8},
+    {"K 3, twelve thousand voxels", {3, 3, 3}, {1, 1, 1}, fill_large, 12000},
+    {"K 1, wide keys", {1, 1, 1}, {1, 1, 1}, fill_large_wide, 12000},
     {"K 3, no voxel", {3, 3, 3}, {1, 1, 1}, fill_cube, 0},
     {"K 3, one voxel", {3, 3, 3}, {1, 1, 1}, fill_cube, 1},
     {"K 3, two voxels", {3, 3, 3}, {1, 1, 1}, fill_cube, 2},
