@@ -18,6 +18,9 @@
 #include "cpu_pool.h"
 #include "error.h"
 #include "parallel.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +72,10 @@ static bool has_avx512(void)
 static bool has_avx2(void)
 {
 #if defined(__x86_64__)
+    /* Not every compiler's __builtin_cpu_supports knows f16c. */
+    unsigned a, b, c, d;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 #else
     return false;
 #endif
