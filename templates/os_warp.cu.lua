@@ -97,6 +97,7 @@
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if problem.cin > 128 or problem.cout > 128
+%       or #k_steps(problem) * ceil_div(problem.cout, 16) > 48
 %       or body(problem, {depth = 2, rows = 8}) > 384 then
 %      return false, "more channels than a warp holds"
 %    end
