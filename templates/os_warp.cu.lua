@@ -162,7 +162,8 @@
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
 %    end
 %    local function heavy()
-%      return registers(problem, config) + 36 > room() or body(problem, config) > 384
+%      local spare = problem.cout > 64 and 100 or 36
+%      return registers(problem, config) + spare > room() or body(problem, config) > 384
 %    end
 %    if heavy() then config.depth = 3 end
 %    if heavy() then config.depth = 2 end
