@@ -14,6 +14,7 @@ foreach(case IN LISTS SPC_CLI_CASES)
   get_filename_component(name ${case} NAME_WE)
   add_test(NAME cli_${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh
     $<TARGET_FILE:spctune> ${case})
+  set_tests_properties(cli_${name} PROPERTIES LABELS cli TIMEOUT 300)
 endforeach()
 
 # The program in README.md, as it stands there.
