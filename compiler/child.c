@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,8 @@ static char **make_environment(char *temp_dir, const char *folder)
 
 /* ---- starting ------------------------------------------------------------ */
 
+static const struct rlimit most_memory = {(rlim_t)8 << 30, (rlim_t)8 << 30};
+
 static int start(pid_t *out, const char *path, const char *const *arguments,
                  char **environment, int write_end)
 {
@@ -83,6 +86,8 @@ static int start(pid_t *out, const char *path, const char *const *arguments,
                                (char *const *)arguments, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
+    if (failure == 0) /* a source that never ends must not take all memory */
+        prlimit(*out, RLIMIT_AS, &most_memory, NULL);
     return failure;
 }
 

@@ -306,8 +306,10 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
                          "subm,cin=64,cout=64,k=3,dtype=f16");
     if ((status = read_words(&conv, text, error)) == SPC_OK)
         status = spc_conv_check(&conv, error);
-    if (status != SPC_OK)
-        return spc__fail_prefix(error, "layer '%.120s': ", text);
+    if (status != SPC_OK) {
+        spc__fail_prefix(error, "layer '%.120s': ", text);
+        return status; /* also when nobody wants the sentence */
+    }
     *out = conv;
     return SPC_OK;
 }

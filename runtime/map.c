@@ -263,6 +263,16 @@ int spc_map_key_bits(const spc_map *map)
     return map->key.total_bits <= 32 ? 32 : 64;
 }
 
+const spc_ctx *spc__map_ctx(const spc_map *map)
+{
+    return map->ctx;
+}
+
+const spc_conv *spc__map_conv(const spc_map *map)
+{
+    return &map->conv;
+}
+
 const int32_t *spc__map_coords(const spc_map *map)
 {
     return map->coords;

@@ -170,6 +170,29 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
+/* A map serves the layers of its own context, kernel and dilation. */
+static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
+                            const spc_map *map, spc_error *error)
+{
+    static const char axes[] = "xyz";
+
+    if (map == NULL)
+        return spc__fail(error, SPC_EINVAL, "the map is NULL");
+    if (spc__map_ctx(map) != ctx)
+        return spc__fail(error, SPC_EINVAL,
+                         "the map belongs to another context than the plan");
+    const spc_conv *built = spc__map_conv(map);
+    for (int a = 0; a < 3; a++)
+        if (built->kernel[a] != conv->kernel[a] ||
+            built->dilation[a] != conv->dilation[a])
+            return spc__fail(error, SPC_EINVAL,
+                             "the map was built for kernel size %d, dilation "
+                             "%d on axis %c, the layer has %d, %d",
+                             built->kernel[a], built->dilation[a], axes[a],
+                             conv->kernel[a], conv->dilation[a]);
+    return SPC_OK;
+}
+
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                            spc_map *map, unsigned flags)
 {
@@ -179,13 +202,16 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
     spc_status status;
 
     *out = NULL;
+    if (conv == NULL || map == NULL)
+        return spc__fail(&ctx->error, SPC_EINVAL, "a plan needs a %s",
+                         conv == NULL ? "layer" : "map");
     if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
         return status;
-    if (map == NULL || flags & ~known)
+    if (flags & ~known)
         return spc__fail(&ctx->error, SPC_EINVAL,
-                         map == NULL ? "a plan needs a map"
-                                     : "unknown plan flags: SPC_PLAN_* of "
-                                       "spc.h are right");
+                         "unknown plan flags: SPC_PLAN_* of spc.h are right");
+    if ((status = check_map(ctx, conv, map, &ctx->error)) != SPC_OK)
+        return status;
     status = spc__lookup(&pick, ctx, conv, spc_map_rows(map),
                          spc_map_density(map), flags);
     if (status == SPC_OK)
@@ -254,6 +280,11 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 
 spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
 {
+    spc_status status =
+        check_map(plan->ctx, &plan->conv, map, &plan->ctx->error);
+
+    if (status != SPC_OK)
+        return status;
     return spc__map_prepare(map, plan->geometry.order, plan->geometry.tile_rows,
                             stream);
 }
@@ -373,16 +404,16 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     spc_error error = {0};
     spc_status status = SPC_OK;
 
+    if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
+        return tell(plan, &error);
     if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "
                            "spc_map_prepare first");
     else if (args.map.rows == 0) /* buffers of no rows may well be NULL */
         return SPC_OK;
-    else if (args.map.offsets != spc__conv_offsets(&plan->conv))
-        status = spc__fail(&error, SPC_EINVAL,
-                           "the map has %d offsets and the layer %d",
-                           args.map.offsets, spc__conv_offsets(&plan->conv));
+    else if (buffers == NULL)
+        status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
     else if ((status = check_buffers(plan, map, buffers, &error)) == SPC_OK) {
         args.in = buffers->in;
         args.out = buffers->out;

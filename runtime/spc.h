@@ -83,6 +83,7 @@ typedef struct spc_ctx_options {
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
+/* Free its plans and maps first: they use the context until they are freed. */
 SPC_API void spc_ctx_free(spc_ctx *ctx);
 SPC_API const char *spc_ctx_error(const spc_ctx *ctx); /* last failure */
 

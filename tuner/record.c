@@ -122,7 +122,11 @@ static spc_status recall_place(spc__run *run, int s)
                                &count, &error) != SPC_OK)
         trouble(run, &error);
     for (int i = 0; i < count; i++) {
-        spc__entry *entry = entry_of(run, &trials[i]);
+        /* A compiler that failed may have been short of disk or memory, or
+         * killed: that is tried again. */
+        spc__entry *entry = trials[i].status == SPC__TRIAL_COMPILE
+                                ? NULL
+                                : entry_of(run, &trials[i]);
         if (entry != NULL)
             take_over(entry, &trials[i], s);
     }
@@ -197,12 +201,24 @@ void spc__run_record(spc__run *run, const spc__entry *entry)
     free(trial);
 }
 
+/* The database may have been in trouble only for a while: what it missed is
+ * still here. */
+static void record_again(spc__run *run)
+{
+    run->told = false;
+    for (int i = 0; i < run->count && !run->told; i++)
+        if (!run->entries[i].known && run->entries[i].reach == SPC__TIMED)
+            spc__run_record(run, &run->entries[i]);
+}
+
 void spc__run_record_choice(spc__run *run, const spc__entry *entry,
                             const char *reason)
 {
     spc__trial *trial = malloc(sizeof(*trial));
     spc_error error;
 
+    if (run->told)
+        record_again(run);
     for (int s = 0; trial != NULL && s < run->scene_count; s++) {
         if (!writable(run) || !leads(run, s))
             continue;
