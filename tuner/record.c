@@ -112,6 +112,14 @@ static void settle(const spc__run *run, spc__entry *entry)
         memset(entry->timings, 0, sizeof(entry->timings));
 }
 
+/* A compiler that failed without naming a line of the template may have been
+ * short of disk or memory, or killed: that is tried again. */
+static bool is_lasting(const spc__trial *trial)
+{
+    return trial->status != SPC__TRIAL_COMPILE ||
+           strstr(trial->note, ".lua:") != NULL;
+}
+
 static spc_status recall_place(spc__run *run, int s)
 {
     spc__trial *trials = NULL;
@@ -122,11 +130,8 @@ static spc_status recall_place(spc__run *run, int s)
                                &count, &error) != SPC_OK)
         trouble(run, &error);
     for (int i = 0; i < count; i++) {
-        /* A compiler that failed may have been short of disk or memory, or
-         * killed: that is tried again. */
-        spc__entry *entry = trials[i].status == SPC__TRIAL_COMPILE
-                                ? NULL
-                                : entry_of(run, &trials[i]);
+        spc__entry *entry =
+            is_lasting(&trials[i]) ? entry_of(run, &trials[i]) : NULL;
         if (entry != NULL)
             take_over(entry, &trials[i], s);
     }

@@ -119,6 +119,9 @@ spc__entry **spc__run_seeds(const spc__run *run, int *count);
 double spc__entry_score(const spc__run *run, const spc__entry *entry);
 
 /* tune.c */
+/* How many of `left` candidates the next batch takes: few at first, so that
+ * there is soon something to tell and to judge the time left by. */
+int spc__run_batch(const spc__run *run, int left);
 bool spc__run_cancelled(const spc__run *run);
 spc_status spc__run_interrupted(spc__run *run);
 void spc__run_progress(spc__run *run, spc_stage stage, int done, int total);

@@ -443,13 +443,14 @@ static spc_status screen_batch(spc__run *run, spc__entry **list, int count)
 /* Compiles, verifies and times those of the list that are new. */
 static spc_status screen(spc__run *run, spc__entry **list, int count)
 {
-    int batch = 4 * run->ctx->threads > 16 ? 4 * run->ctx->threads : 16;
+    int batch;
     spc_status status = SPC_OK;
 
     run->to_measure += count;
-    for (int i = 0; i < count && status == SPC_OK; i += batch)
-        status =
-            screen_batch(run, list + i, count - i < batch ? count - i : batch);
+    for (int i = 0; i < count && status == SPC_OK; i += batch) {
+        batch = spc__run_batch(run, count - i);
+        status = screen_batch(run, list + i, batch);
+    }
     return status;
 }
 

@@ -20,6 +20,13 @@ static const double default_limit_s = 10;
 /* ---- telling the caller
  * ---------------------------------------------------------- */
 
+int spc__run_batch(const spc__run *run, int left)
+{
+    int batch = (run->measures == 0 ? 2 : 8) * run->ctx->threads;
+
+    return left < batch ? left : batch;
+}
+
 bool spc__run_cancelled(const spc__run *run)
 {
     return run->options.cancel != NULL && *run->options.cancel;
@@ -298,16 +305,16 @@ static spc_status build_batch(spc__run *run, spc__entry **list, int count)
 /* Builds, and with SPC_STAGE_VERIFY verifies, the candidates of the effort. */
 static spc_status build_all(spc__run *run)
 {
-    int batch = 4 * run->ctx->threads > 16 ? 4 * run->ctx->threads : 16;
     spc__entry **list = spc__run_seeds(run, &run->to_measure);
-    int count = run->to_measure;
+    int count = run->to_measure, batch;
     spc_status status = SPC_OK;
 
     if (list == NULL)
         return spc__fail_memory(run->error, sizeof(*list));
-    for (int i = 0; i < count && status == SPC_OK; i += batch)
-        status =
-            build_batch(run, list + i, count - i < batch ? count - i : batch);
+    for (int i = 0; i < count && status == SPC_OK; i += batch) {
+        batch = spc__run_batch(run, count - i);
+        status = build_batch(run, list + i, batch);
+    }
     free(list);
     return status;
 }
