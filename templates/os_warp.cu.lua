@@ -16,7 +16,6 @@
 %-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
 %-- comes last in a tile: its indices are the output rows.
 %
-%function floor_div(a, b) return (a - a % b) // b end
 %function ceil_div(a, b) return (a + b - 1) // b end
 %
 %-- The pieces in which a quad of lanes loads a row: `bytes` for each lane (16, 8, 4)
