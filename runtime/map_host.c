@@ -59,7 +59,9 @@ static spc_status host_create(spc_map *map, spc_error *error)
     }
     if (all)
         all = (w->counts = malloc(sizeof(int) * SORT_CHUNKS * DIGITS)) != NULL;
-    return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
+    /* Row orders are copied from the plain index. */
+    return all ? spc__map_index_alloc(&map->plain, map, error)
+               : spc__fail_memory(error, 24 * rows);
 }
 
 static int chunk_count(int rows)
@@ -324,27 +326,6 @@ static void search_chunk(void *payload, int64_t chunk)
                                __ATOMIC_RELAXED);
 }
 
-static spc_status host_build(spc_map *map, const int32_t *coords, void *stream,
-                             spc_error *error)
-{
-    work *w = map->work;
-    uint64_t *keys[2] = {map->keys, w->keys[0]};
-    int *order[2] = {map->plain.order, w->rows[0]};
-    int first = pass_count(map->key.total_bits) & 1;
-    build b = {map, coords, keys[first], order[first]};
-    int threads = map->ctx->threads;
-
-    (void)stream;
-    (void)error;
-    memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
-    for (int i = 0; i < 4; i++)
-        map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
-    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
-    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
-    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
-    return SPC_OK;
-}
-
 /* ---- row order -------------------------------------------------------- */
 
 /*
@@ -498,7 +479,7 @@ static void sort_tiles(const tiling *t)
         t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
 }
 
-static spc_status host_tile(spc_map *map, const spc__map_layout *layout,
+static spc_status host_tile(const spc_map *map, const spc__map_layout *layout,
                             const spc__map_tiles *tiles, void *stream,
                             spc_error *error)
 {
@@ -514,8 +495,8 @@ static spc_status host_tile(spc_map *map, const spc__map_layout *layout,
     return SPC_OK;
 }
 
-static spc_status host_order(spc_map *map, const spc__map_layout *layout,
-                             void *stream, spc_error *error)
+static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
+                            void *stream, spc_error *error)
 {
     work *w = map->work;
     uint32_t bit_of[SPC_MAX_OFFSETS];
@@ -525,6 +506,8 @@ static spc_status host_order(spc_map *map, const spc__map_layout *layout,
                   bit_of, w->rows[0]};
     int threads = map->ctx->threads;
 
+    if (!layout->gray)
+        return SPC_OK; /* building fills it */
     spc__parallel_for(chunk_count(map->rows), threads, digest_chunk, &o);
     sort(w->keys, w->rows, map->rows, bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, permute_chunk,
@@ -534,12 +517,32 @@ static spc_status host_order(spc_map *map, const spc__map_layout *layout,
     return SPC_OK;
 }
 
+static spc_status host_build(spc_map *map, const int32_t *coords,
+                             const spc__map_layout *gray, void *stream,
+                             spc_error *error)
+{
+    work *w = map->work;
+    uint64_t *keys[2] = {map->keys, w->keys[0]};
+    int *order[2] = {map->plain.order, w->rows[0]};
+    int first = pass_count(map->key.total_bits) & 1;
+    build b = {map, coords, keys[first], order[first]};
+    int threads = map->ctx->threads;
+
+    memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
+    for (int i = 0; i < 4; i++)
+        map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
+    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
+    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
+    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
+    return gray ? host_fill(map, gray, stream, error) : SPC_OK;
+}
+
 const spc__map_builder spc__map_builder_host = {
     .name = "host",
     .serves = host_serves,
     .create = host_create,
     .destroy = host_destroy,
     .build = host_build,
-    .order = host_order,
+    .fill = host_fill,
     .tile = host_tile,
 };

@@ -31,19 +31,27 @@ spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error)
 {
     size_t rows = (size_t)map->rows_padded;
-    size_t words = (size_t)map->mask_words, offsets = (size_t)map->offsets;
-    spc_status status;
     void *memory;
+    spc_status status = spc__map_alloc(&memory, map, 4 * rows, error);
 
-    if ((status = spc__map_alloc(&memory, map, 4 * rows, error)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
     layout->order = memory;
-    if ((status = spc__map_alloc(&memory, map, 4 * rows * offsets, error)) !=
-        SPC_OK)
-        return status;
-    layout->index = memory;
-    status = spc__map_alloc(&memory, map, 4 * rows * words, error);
+    status =
+        spc__map_alloc(&memory, map, 4 * rows * (size_t)map->mask_words, error);
     layout->mask = memory;
+    return status;
+}
+
+spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
+                                spc_error *error)
+{
+    void *memory;
+    spc_status status = spc__map_alloc(
+        &memory, map, 4 * (size_t)map->rows_padded * (size_t)map->offsets,
+        error);
+
+    layout->index = memory;
     return status;
 }
 
@@ -103,16 +111,15 @@ static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
     return tiles;
 }
 
-static spc_status refill(spc_map *map, const spc__map_layout *layout,
+/* The tile tables that a build does not bring. */
+static spc_status refill(const spc_map *map, const spc__map_layout *layout,
                          void *stream, spc_error *error)
 {
     const spc__map_tiles *tiles = layout->tiles;
     spc_status status = SPC_OK;
 
-    if (layout->gray) { /* brings the first tile table with it */
-        status = map->builder->order(map, layout, stream, error);
-        tiles = tiles ? tiles->next : NULL;
-    }
+    if (layout->gray && tiles) /* came with the rows */
+        tiles = tiles->next;
     for (; status == SPC_OK && tiles; tiles = tiles->next)
         status = map->builder->tile(map, layout, tiles, stream, error);
     return status;
@@ -128,7 +135,9 @@ static spc_status add_gray(spc_map *map, void *stream, spc_error *error)
     layout->gray = true;
     status = spc__map_layout_alloc(layout, map, error);
     if (status == SPC_OK)
-        status = map->builder->order(map, layout, stream, error);
+        status = spc__map_index_alloc(layout, map, error);
+    if (status == SPC_OK)
+        status = map->builder->fill(map, layout, stream, error);
     if (status == SPC_OK) {
         map->gray = layout;
         return SPC_OK;
@@ -138,17 +147,26 @@ static spc_status add_gray(spc_map *map, void *stream, spc_error *error)
     return status;
 }
 
+static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
+{
+    spc_status status = spc__map_index_alloc(&map->plain, map, error);
+
+    return status == SPC_OK
+               ? map->builder->fill(map, &map->plain, stream, error)
+               : status;
+}
+
 static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
                             int tile_rows, void *stream, spc_error *error)
 {
     spc__map_tiles *tiles = NULL;
     spc_status status;
 
-    if (tile_rows < 0 || SPC__MAP_PAD % tile_rows != 0)
+    if (tile_rows < 0 || SPC_ROW_PAD % tile_rows != 0)
         return spc__fail(error, SPC_EINVAL,
                          "a map cannot have tiles of %d rows: the size must "
                          "divide %d",
-                         tile_rows, SPC__MAP_PAD);
+                         tile_rows, SPC_ROW_PAD);
     if ((status = create_tiles(&tiles, map, tile_rows, error)) != SPC_OK)
         return status;
     status = map->builder->tile(map, layout, tiles, stream, error);
@@ -171,6 +189,8 @@ spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
 
     if (status == SPC_OK && gray && !map->gray)
         status = add_gray(map, stream, &error);
+    if (status == SPC_OK && !gray && !map->plain.index)
+        status = add_plain_index(map, stream, &error);
     if (status == SPC_OK && tile_rows != 0) {
         layout = gray ? map->gray : &map->plain;
         if (!find_tiles(layout, tile_rows))
@@ -187,7 +207,7 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
     bool gray;
 
     if (parse_order(&gray, order, NULL) != SPC_OK ||
-        !(layout = layout_of(map, gray)))
+        !(layout = layout_of(map, gray)) || !layout->index)
         return false;
     if (tile_rows && !(tiles = find_tiles(layout, tile_rows)))
         return false;
@@ -222,7 +242,8 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
         return spc__ctx_fail(map->ctx, &error);
     }
     map->rows = (int)rows;
-    status = map->builder->build(map, coords, stream, &error);
+    status = map->builder->build(map, coords, index_only ? NULL : map->gray,
+                                 stream, &error);
     if (status == SPC_OK && !index_only)
         status = refill(map, &map->plain, stream, &error);
     if (status == SPC_OK && !index_only && map->gray)
@@ -246,8 +267,8 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                            "the map's layout \"%s\" with tiles of %d rows was "
                            "never prepared",
                            order, tile_rows);
-    if (status == SPC_OK && gray)
-        status = map->builder->order(map, layout, stream, &error);
+    if (status == SPC_OK)
+        status = map->builder->fill(map, layout, stream, &error);
     /* A gray layout's first table came with its order. */
     if (status == SPC_OK && tiles && !(gray && tiles == layout->tiles))
         status = map->builder->tile(map, layout, tiles, stream, &error);

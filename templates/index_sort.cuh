@@ -10,7 +10,8 @@
  * will own them. So a pass costs one barrier of the grid.
  *
  * Three tables take turns: one is read, one is filled, one is cleared. All are
- * clear when a kernel starts, and it leaves them so.
+ * clear when a kernel starts, and it leaves them so. A fourth is for a sort of
+ * one pass.
  */
 #ifndef SPC_INDEX_SORT_CUH
 #define SPC_INDEX_SORT_CUH
@@ -214,10 +215,21 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
     return s->place[digit] + s->count.digit[warp * SORT_DIGITS + digit] + rank;
 }
 
-/* Counts, for the next pass, an item that has moved to `place`. Called by
- * whole warps. */
-SPC_DEVICE void sort_count_next(int *table, int per_block, int valid, int place,
-                                int digit)
+/* ---- counting for the next pass ---------------------------------------- */
+
+/* Counts by group of blocks are collected in shared memory first: most digests
+ * are alike, and all blocks would add to the same few words. */
+SPC_DEVICE void sort_count_open(int *groups)
+{
+    for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
+         i += SORT_THREADS)
+        groups[i] = 0;
+    spc_sync_block();
+}
+
+/* Counts an item that has moved to `place`. Called by whole warps. */
+SPC_DEVICE void sort_count_next(int *groups, int *table, int per_block,
+                                int valid, int place, int digit)
 {
     int block = valid ? place / per_block : -1;
     spc_u32 peers = spc_match((spc_u32)(block * SORT_DIGITS + digit));
@@ -225,9 +237,20 @@ SPC_DEVICE void sort_count_next(int *table, int per_block, int valid, int place,
     if (valid && spc_ffs(peers) - 1 == spc_lane()) {
         int count = spc_popc(peers);
         spc_atomic_add(&table[block * SORT_DIGITS + digit], count);
-        spc_atomic_add(&sort_group(table, block / SPC_SORT_GROUP)[digit],
+        spc_atomic_add(&groups[block / SPC_SORT_GROUP * SORT_DIGITS + digit],
                        count);
     }
+}
+
+SPC_DEVICE void sort_count_flush(const int *groups, int *table)
+{
+    int *to = sort_group(table, 0);
+
+    spc_sync_block();
+    for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
+         i += SORT_THREADS)
+        if (groups[i])
+            spc_atomic_add(&to[i], groups[i]);
 }
 
 /* Clears `tables` tables, each thread of the grid its share. */
@@ -244,6 +267,12 @@ SPC_DEVICE void sort_clear(int *table, int tables)
 SPC_DEVICE int *sort_table(int *tables, int pass)
 {
     return tables + pass % 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
+}
+
+/* The one that takes no turns. */
+SPC_DEVICE int *sort_last_table(int *tables)
+{
+    return tables + 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 }
 
 /* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */
