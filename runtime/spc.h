@@ -57,7 +57,7 @@ typedef struct spc_ctx_options {
     /* Read-only (shipped) databases below it, best first. */
     const char *const *layers;
     int layer_count;
-    /* Folder of templates that replaces the built-in ones; NULL: built in. */
+    /* Folder whose kernels replace those built in; NULL: those built in. */
     const char *template_dir;
     int threads;       /* for compiling and for the cpu device; 0: all cores */
     bool need_database; /* fail if the database cannot be opened; otherwise a
@@ -359,8 +359,8 @@ typedef enum spc_effort {
 typedef struct spc_trial {
     const char *template_name;
     const char *config;
-    const char *status; /* "ok", "constraint", "compile", "timeout", "launch",
-                           "fault", "wrong" */
+    const char *status; /* "ok", "constraint", "template", "compile", "timeout",
+                           "launch", "fault", "wrong" */
     const char *note;   /* what a failure said, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */

@@ -488,9 +488,9 @@ static const struct {
      "unknown target 'sm_1'"},
     {NULL, LAYER, SCENE, SPC_STAGE_TIME, NULL, "nobody", SPC_EUNSUPPORTED,
      "nobody"},
-    {TEMPLATES "refusing", LAYER, SCENE, SPC_STAGE_TIME, NULL, NULL,
+    {TEMPLATES "mistakes", LAYER, SCENE, SPC_STAGE_TIME, NULL, NULL,
      SPC_EUNSUPPORTED, "nothing is good enough"},
-    {TEMPLATES "refusing", "subm,cin=4,cout=6,k=3,dtype=f16", SCENE,
+    {TEMPLATES "mistakes", "subm,cin=4,cout=6,k=3,dtype=f16", SCENE,
      SPC_STAGE_LIST, NULL, NULL, SPC_EUNSUPPORTED, "f32 only"},
 };
 

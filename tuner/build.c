@@ -93,7 +93,7 @@ static spc_status render(spc__run *run, spc__entry *entry)
     if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(run->error, 1);
     else if (status != SPC_OK)
-        fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
+        fail_entry(entry, SPC__TRIAL_TEMPLATE, error.text);
     spc__buf_release(&source);
     if (entry->source != NULL) {
         spc__compile_job job = job_of(run, entry);

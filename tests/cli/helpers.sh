@@ -15,3 +15,10 @@ steady() {
 first() {
     cut -c "1-$1"
 }
+
+# A command on a layer for which a template makes its N-th mistake.
+mistake() {
+    n=$1
+    shift
+    spctune -q -d cpu --templates templates/mistakes "$@" subm,cin=$n,cout=6,k=3,dtype=f32 --database ""
+}
