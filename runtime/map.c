@@ -232,9 +232,11 @@ void spc_map_free(spc_map *map)
     if (!map)
         return;
     map->builder->destroy(map);
-    if (map->gray)
-        spc__map_layout_release(map, map->gray);
-    free(map->gray);
+    for (spc__map_layout *next, *layout = map->sorted; layout; layout = next) {
+        next = layout->next;
+        spc__map_layout_release(map, layout);
+        free(layout);
+    }
     spc__map_layout_release(map, &map->plain);
     spc__map_dealloc(map, map->coords);
     spc__map_dealloc(map, map->keys);

@@ -42,8 +42,13 @@ spc_status spc__key_layout_choose(spc__key_layout *out, const spc_conv *conv,
 void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
                         int64_t rows);
 
-/* Bits of the digest by which the order "gray" sorts (map.h). */
-enum { SPC__DIGEST_BITS = 18 };
+/* Bits of a digest, for kernels of up to 27 offsets and for larger ones: two
+ * passes of a sort, or three. */
+enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
+
+/* The bit of every offset, 0 for the centre; returns how many bits there are. */
+int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
+                        const spc_conv *conv);
 
 /*
  * Words that a build leaves on the device, for spc__map_check: the first row
@@ -72,7 +77,10 @@ enum { SPC__KEY_SLACK = 8 };
 
 /* One row order of a map. The plain one has no index until somebody reads it. */
 typedef struct spc__map_layout {
-    bool gray;
+    struct spc__map_layout *next;
+    const spc__row_order *sorted; /* NULL: coordinate order */
+    uint32_t *bit_of;             /* [offsets] of a sorted one */
+    int bits;
     int *order;
     int *index;
     unsigned *mask;
@@ -91,8 +99,8 @@ struct spc_map {
     int rows, capacity, rows_padded;
     int64_t pairs;
     int32_t *coords;       /* a copy of our own, or NULL */
-    spc__map_layout plain; /* coordinate order */
-    spc__map_layout *gray; /* NULL until prepared */
+    spc__map_layout plain;   /* coordinate order */
+    spc__map_layout *sorted; /* the sorted orders that were prepared */
     void *keys;            /* ascending; u32 or u64; builders may pad */
     int32_t *stats;        /* [SPC__MAP_STATS] */
 };
@@ -107,12 +115,12 @@ struct spc__map_builder {
 
     /* None of the three allocates or synchronises.
      * Fills keys, stats and the plain layout (its index, if it has one) from
-     * coords; then, if not NULL, `gray` as `fill` does. */
+     * coords; then, if not NULL, `sorted` as `fill` does. */
     spc_status (*build)(spc_map *map, const int32_t *coords,
-                        const spc__map_layout *gray, void *stream,
+                        const spc__map_layout *sorted, void *stream,
                         spc_error *error);
     /* Fills a layout of the map as it was built: the index of a plain one; a
-     * gray one with its first tile table, if it has one. */
+     * sorted one with its first tile table, if it has one. */
     spc_status (*fill)(const spc_map *map, const spc__map_layout *layout,
                        void *stream, spc_error *error);
     spc_status (*tile)(const spc_map *map, const spc__map_layout *layout,

@@ -99,7 +99,6 @@ static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
         spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
     for (int i = 0; i < 3; i++)
         spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
-    spc__attrs_set_number(out, "digest", SPC__DIGEST_BITS);
     spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
     spc__attrs_set_number(out, "threads", w->block);
 }
@@ -280,10 +279,18 @@ static void add_tiles(spc_index_args *args, const spc_map *map,
     };
 }
 
-static void add_gray(spc_index_args *args, const spc_map *map,
-                     const spc__map_layout *layout)
+static void add_sorted(spc_index_args *args, const spc_map *map,
+                       const spc__map_layout *layout)
 {
-    args->gray = (spc_index_layout){layout->order, layout->index, layout->mask};
+    args->sorted.order = layout->order;
+    args->sorted.index = layout->index;
+    args->sorted.mask = layout->mask;
+    args->sorted.passes =
+        (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
+    if (args->sorted.passes == 0) /* a kernel of one offset */
+        args->sorted.passes = 1;
+    memcpy(args->sorted.bit_of, layout->bit_of,
+           (size_t)map->offsets * sizeof *layout->bit_of);
     if (layout->tiles)
         add_tiles(args, map, layout, layout->tiles);
 }
@@ -305,7 +312,7 @@ static spc_status launch(const spc_map *map, const spc_index_args *args,
 }
 
 static spc_status device_build(spc_map *map, const int32_t *coords,
-                               const spc__map_layout *gray, void *stream,
+                               const spc__map_layout *sorted, void *stream,
                                spc_error *error)
 {
     spc_index_args args = common_args(map);
@@ -316,8 +323,8 @@ static spc_status device_build(spc_map *map, const int32_t *coords,
                          "bytes, as device allocations do");
     args.coords = coords;
     args.index = map->plain.index;
-    if (gray)
-        add_gray(&args, map, gray);
+    if (sorted)
+        add_sorted(&args, map, sorted);
     return launch(map, &args, stream, error);
 }
 
@@ -326,8 +333,8 @@ static spc_status device_fill(const spc_map *map, const spc__map_layout *layout,
 {
     spc_index_args args = common_args(map);
 
-    if (layout->gray)
-        add_gray(&args, map, layout);
+    if (layout->sorted)
+        add_sorted(&args, map, layout);
     else
         args.index = layout->index;
     return launch(map, &args, stream, error);

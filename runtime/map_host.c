@@ -328,36 +328,6 @@ static void search_chunk(void *payload, int64_t chunk)
 
 /* ---- row order -------------------------------------------------------- */
 
-/*
- * The digest of a mask (map.h): offsets from rarest to commonest, the last (the
- * centre) left out, in at most SPC__DIGEST_BITS groups of neighbours, the
- * larger groups first; a group's bit says whether any of its offsets is
- * present. Bit values by offset, 0 for the one left out.
- */
-static int digest_bits(const spc_map *map, uint32_t bit_of[SPC_MAX_OFFSETS])
-{
-    const int32_t *pairs = map->stats + SPC__MAP_PAIRS;
-    int used = map->offsets - 1;
-    int groups = at_most(used, SPC__DIGEST_BITS);
-
-    for (int k = 0; k < map->offsets; k++) {
-        int rank = 0;
-        for (int j = 0; j < map->offsets; j++)
-            rank += pairs[j] < pairs[k] || (pairs[j] == pairs[k] && j < k);
-        if (rank == used) {
-            bit_of[k] = 0;
-            continue;
-        }
-        int size = used / groups, larger = used % groups;
-        int in_larger = larger * (size + 1);
-        int group = rank < in_larger ? rank / (size + 1)
-                                     : larger + (rank - in_larger) / size;
-        bit_of[k] = 1u << (groups - 1 - group);
-    }
-    return groups;
-}
-
-/* The place of `code` in the sequence of Gray codes. */
 static uint32_t gray_rank(uint32_t code)
 {
     for (int shift = 1; shift < 32; shift *= 2)
@@ -499,17 +469,15 @@ static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
                             void *stream, spc_error *error)
 {
     work *w = map->work;
-    uint32_t bit_of[SPC_MAX_OFFSETS];
-    int bits = digest_bits(map, bit_of);
-    int first = pass_count(bits) & 1;
-    ordering o = {map,    layout,    w->keys[first], w->rows[first],
-                  bit_of, w->rows[0]};
+    int first = pass_count(layout->bits) & 1;
+    ordering o = {map,           layout,         w->keys[first],
+                  w->rows[first], layout->bit_of, w->rows[0]};
     int threads = map->ctx->threads;
 
-    if (!layout->gray)
+    if (!layout->sorted)
         return SPC_OK; /* building fills it */
     spc__parallel_for(chunk_count(map->rows), threads, digest_chunk, &o);
-    sort(w->keys, w->rows, map->rows, bits, w->counts, threads);
+    sort(w->keys, w->rows, map->rows, layout->bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, permute_chunk,
                       &o);
     if (layout->tiles)
@@ -518,7 +486,7 @@ static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
 }
 
 static spc_status host_build(spc_map *map, const int32_t *coords,
-                             const spc__map_layout *gray, void *stream,
+                             const spc__map_layout *sorted, void *stream,
                              spc_error *error)
 {
     work *w = map->work;
@@ -534,7 +502,7 @@ static spc_status host_build(spc_map *map, const int32_t *coords,
     spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
     sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
-    return gray ? host_fill(map, gray, stream, error) : SPC_OK;
+    return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;
 }
 
 const spc__map_builder spc__map_builder_host = {

@@ -25,6 +25,7 @@ void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
     spc__map_dealloc(map, layout->order);
     spc__map_dealloc(map, layout->index);
     spc__map_dealloc(map, layout->mask);
+    free(layout->bit_of);
 }
 
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
@@ -84,21 +85,29 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
 
 /* ---- layouts ---------------------------------------------------------- */
 
-/* True for "gray", false for "none". */
-static spc_status parse_order(bool *gray, const char *order, spc_error *error)
+/* NULL for "none". */
+static spc_status parse_order(const spc__row_order **out, const char *order,
+                              spc_error *error)
 {
-    *gray = strcmp(order, "gray") == 0;
-    if (*gray || strcmp(order, "none") == 0)
+    *out = spc__row_order_find(order);
+    if (*out || strcmp(order, "none") == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "unknown row order \"%.32s\": it must be \"none\" or "
-                     "\"gray\"",
-                     order);
+                     "unknown row order \"%.32s\": it must be %s", order,
+                     spc__row_order_names());
 }
 
-static const spc__map_layout *layout_of(const spc_map *map, bool gray)
+/* NULL if it was never prepared. */
+static const spc__map_layout *find_layout(const spc_map *map,
+                                          const spc__row_order *order)
 {
-    return gray ? map->gray : &map->plain;
+    const spc__map_layout *layout = map->sorted;
+
+    if (!order)
+        return map->plain.index ? &map->plain : NULL;
+    while (layout && layout->sorted != order)
+        layout = layout->next;
+    return layout;
 }
 
 static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
@@ -111,35 +120,42 @@ static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
     return tiles;
 }
 
-/* The tile tables that a build does not bring. */
-static spc_status refill(const spc_map *map, const spc__map_layout *layout,
-                         void *stream, spc_error *error)
+/* The tile tables that filling a layout does not bring. */
+static spc_status refill_tiles(const spc_map *map,
+                               const spc__map_layout *layout, void *stream,
+                               spc_error *error)
 {
     const spc__map_tiles *tiles = layout->tiles;
     spc_status status = SPC_OK;
 
-    if (layout->gray && tiles) /* came with the rows */
+    if (layout->sorted && tiles) /* came with the rows */
         tiles = tiles->next;
     for (; status == SPC_OK && tiles; tiles = tiles->next)
         status = map->builder->tile(map, layout, tiles, stream, error);
     return status;
 }
 
-static spc_status add_gray(spc_map *map, void *stream, spc_error *error)
+static spc_status add_sorted(spc_map *map, const spc__row_order *order,
+                             void *stream, spc_error *error)
 {
     spc__map_layout *layout = calloc(1, sizeof *layout);
     spc_status status;
 
     if (!layout)
         return spc__fail_memory(error, sizeof *layout);
-    layout->gray = true;
-    status = spc__map_layout_alloc(layout, map, error);
+    layout->sorted = order;
+    layout->bit_of = malloc((size_t)map->offsets * sizeof *layout->bit_of);
+    status = layout->bit_of ? spc__map_layout_alloc(layout, map, error)
+                            : spc__fail_memory(error, sizeof *layout);
     if (status == SPC_OK)
         status = spc__map_index_alloc(layout, map, error);
-    if (status == SPC_OK)
-        status = map->builder->fill(map, layout, stream, error);
     if (status == SPC_OK) {
-        map->gray = layout;
+        layout->bits = spc__row_order_bits(layout->bit_of, order, &map->conv);
+        status = map->builder->fill(map, layout, stream, error);
+    }
+    if (status == SPC_OK) {
+        layout->next = map->sorted;
+        map->sorted = layout;
         return SPC_OK;
     }
     spc__map_layout_release(map, layout);
@@ -183,16 +199,15 @@ spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream)
 {
     spc_error error = {0};
-    spc__map_layout *layout;
-    bool gray;
-    spc_status status = parse_order(&gray, order, &error);
+    const spc__row_order *sorted;
+    spc_status status = parse_order(&sorted, order, &error);
 
-    if (status == SPC_OK && gray && !map->gray)
-        status = add_gray(map, stream, &error);
-    if (status == SPC_OK && !gray && !map->plain.index)
-        status = add_plain_index(map, stream, &error);
+    if (status == SPC_OK && !find_layout(map, sorted))
+        status = sorted ? add_sorted(map, sorted, stream, &error)
+                        : add_plain_index(map, stream, &error);
     if (status == SPC_OK && tile_rows != 0) {
-        layout = gray ? map->gray : &map->plain;
+        /* Ours to write: the map is not const here. */
+        spc__map_layout *layout = (spc__map_layout *)find_layout(map, sorted);
         if (!find_tiles(layout, tile_rows))
             status = add_tiles(map, layout, tile_rows, stream, &error);
     }
@@ -204,10 +219,10 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
 {
     const spc__map_layout *layout;
     const spc__map_tiles *tiles = NULL;
-    bool gray;
+    const spc__row_order *sorted;
 
-    if (parse_order(&gray, order, NULL) != SPC_OK ||
-        !(layout = layout_of(map, gray)) || !layout->index)
+    if (parse_order(&sorted, order, NULL) != SPC_OK ||
+        !(layout = find_layout(map, sorted)))
         return false;
     if (tile_rows && !(tiles = find_tiles(layout, tile_rows)))
         return false;
@@ -242,12 +257,19 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
         return spc__ctx_fail(map->ctx, &error);
     }
     map->rows = (int)rows;
-    status = map->builder->build(map, coords, index_only ? NULL : map->gray,
+    status = map->builder->build(map, coords, index_only ? NULL : map->sorted,
                                  stream, &error);
-    if (status == SPC_OK && !index_only)
-        status = refill(map, &map->plain, stream, &error);
-    if (status == SPC_OK && !index_only && map->gray)
-        status = refill(map, map->gray, stream, &error);
+    if (index_only)
+        return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+    if (status == SPC_OK)
+        status = refill_tiles(map, &map->plain, stream, &error);
+    for (const spc__map_layout *layout = map->sorted;
+         layout && status == SPC_OK; layout = layout->next) {
+        if (layout != map->sorted) /* the first one came with the build */
+            status = map->builder->fill(map, layout, stream, &error);
+        if (status == SPC_OK)
+            status = refill_tiles(map, layout, stream, &error);
+    }
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
@@ -256,12 +278,12 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
 {
     const spc__map_layout *layout = NULL;
     const spc__map_tiles *tiles = NULL;
+    const spc__row_order *sorted;
     spc_error error = {0};
-    bool gray;
-    spc_status status = parse_order(&gray, order, &error);
+    spc_status status = parse_order(&sorted, order, &error);
 
     if (status == SPC_OK &&
-        (!(layout = layout_of(map, gray)) ||
+        (!(layout = find_layout(map, sorted)) ||
          (tile_rows && !(tiles = find_tiles(layout, tile_rows)))))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map's layout \"%s\" with tiles of %d rows was "
@@ -269,8 +291,8 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                            order, tile_rows);
     if (status == SPC_OK)
         status = map->builder->fill(map, layout, stream, &error);
-    /* A gray layout's first table came with its order. */
-    if (status == SPC_OK && tiles && !(gray && tiles == layout->tiles))
+    /* A sorted layout's first table came with its rows. */
+    if (status == SPC_OK && tiles && !(sorted && tiles == layout->tiles))
         status = map->builder->tile(map, layout, tiles, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }

@@ -1,5 +1,5 @@
 %-- Kernel maps on the device, in one cooperative launch: pack, sort, z-delta
-%-- search; then, where they are wanted, the row order "gray" and a tile table.
+%-- search; then, where they are wanted, a sorted row order and a tile table.
 %--
 %-- Every stage ends where the blocks need each other's results, at a barrier of
 %-- the grid (about a microsecond). What a launch does not do is said by null
@@ -35,9 +35,6 @@
 %    local runs = k[1] * k[2] * ((k[3] + run - 1) // run)
 %    local batch = math.min(runs, 3)
 %    if runs % 3 ~= 0 and runs % 2 == 0 then batch = 2 end
-%    -- Offsets share the bits of a digest (index_order.cuh).
-%    local used = offsets - 1 -- without the commonest, the centre
-%    local digest = math.min(used, problem.digest)
 %    return {
 %      bits = bits, shift = shift, before = before, k = k, offsets = offsets,
 %      key_passes = math.max(1, (shift[1] + bits[1] + problem.digit - 1) //
@@ -47,10 +44,6 @@
 %      step_y = constant(k[2] > 1 and d[2] << shift[3] or 0),
 %      step_z = constant(d[3]),
 %      origin = constant(origin),
-%      digest = digest, size = digest > 0 and used // digest or 1,
-%      larger = digest > 0 and used % digest or 0,
-%      digest_passes = math.max(1, (digest + problem.digit - 1) //
-%                                  problem.digit),
 %    }
 %  end,
 %  launch = function(problem, config, target) return {} end,
@@ -82,12 +75,6 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 #define STEP_Y ((map_key)$(step_y))
 #define STEP_Z ((map_key)$(step_z))
 
-/* Digests of masks. */
-#define DIGEST_BITS $(digest)
-#define DIGEST_SIZE $(size)
-#define DIGEST_LARGER $(larger)
-#define DIGEST_PASSES $(digest_passes)
-
 /* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of
  * its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
@@ -103,10 +90,8 @@ typedef struct index_shared {
         struct {
             unsigned mask[SPC_INDEX_CHUNK * WORDS];
             int pairs[OFFSETS];
+            int digits[SORT_DIGITS]; /* of the rows' digests */
         } search;
-        struct {
-            int pairs[OFFSETS];
-        } order;
         struct {
             int from[SPC_INDEX_CHUNK]; /* position in coordinate order */
             unsigned mask[SPC_INDEX_CHUNK * WORDS];
@@ -133,6 +118,7 @@ SPC_DEVICE int at_most(int value, int limit)
 }
 
 #include "index_keys.cuh"
+#include "index_digest.cuh"
 #include "index_search.cuh"
 #include "index_order.cuh"
 
@@ -217,7 +203,8 @@ SPC_DEVICE void report_bad_rows(const spc_index_args *args, const int *bad)
 
 /* Everything of the plain map but, where it is not wanted, the index. */
 SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
-                      grid_barrier *barrier, int begin, int end, int per_block)
+                      grid_barrier *barrier, int begin, int end, int padded_end,
+                      int per_block)
 {
     int bad[4] = {SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW,
                   SPC_INDEX_NO_ROW};
@@ -239,13 +226,13 @@ SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
         scatter_to_bins(args, s, begin, end);
     grid_sync(barrier);
 
-    if (crowded) {
+    if (crowded)
         sort_clear(args->tables, 3);
-    } else {
+    else
         rank_in_bins(args, s, begin, end);
-        grid_sync(barrier);
-    }
-    search(args, s);
+    grid_sync(barrier);
+
+    search(args, s, begin, padded_end);
 }
 
 /* Positions of a layout that are one block's share: whole tiles. */
@@ -261,9 +248,10 @@ SPC_DEVICE int layout_share(const spc_index_args *args)
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
     index_shared *s = (index_shared *)spc_shared();
-    int per_block = share_of_block(args->rows, 32);
-    int begin = at_most(spc_block_x() * per_block, args->rows);
-    int end = at_most(begin + per_block, args->rows);
+    int per_block = share_of_block(args->rows_padded, 32);
+    int begin = at_most(spc_block_x() * per_block, args->rows_padded);
+    int padded_end = at_most(begin + per_block, args->rows_padded);
+    int end = at_most(padded_end, args->rows);
     int out_share = layout_share(args);
     int out_begin = at_most(spc_block_x() * out_share, args->rows_padded);
     int out_end = at_most(out_begin + out_share, args->rows_padded);
@@ -273,17 +261,18 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     if (args->tile.rows)
         sort_clear(sort_last_table(args->tables), 1);
     if (args->coords) {
-        build(args, s, &barrier, begin, end, per_block);
-        if (args->gray.index || args->tile.rows)
-            grid_sync(&barrier);
-    } else if (args->index) {
-        write_plain(args);
+        build(args, s, &barrier, begin, end, padded_end, per_block);
+    } else {
+        if (args->index)
+            write_plain(args, begin, padded_end);
+        if (args->sorted.index)
+            digest_rows(args, s, begin, end);
     }
-    if (args->gray.index)
+    if (args->sorted.index)
         order_rows(args, s, &barrier, begin, end, per_block, out_begin,
                    out_end);
-    else if (args->tile.rows && !args->coords)
-        grid_sync(&barrier); /* the table is clear */
+    else if (args->tile.rows)
+        grid_sync(&barrier); /* masks are there, the table is clear */
     if (args->tile.rows)
         make_tiles(args, s, &barrier, out_begin, out_end);
     grid_close(&barrier);

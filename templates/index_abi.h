@@ -15,6 +15,8 @@
 #define SPC_INDEX_PAIRS 8
 #define SPC_INDEX_NO_ROW 0x7fffffff
 
+/* The most offsets of a kernel. */
+#define SPC_INDEX_OFFSETS 343
 /* Rows whose masks a block holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
 /* Keys past the last that the search may load. */
@@ -65,12 +67,14 @@ typedef struct spc_index_sync {
     unsigned unused;
 } spc_index_sync;
 
-/* The map's arrays in a row order; null pointers where it is not wanted. */
-typedef struct spc_index_layout {
+/* The map's arrays in a sorted row order; null pointers where none is wanted. */
+typedef struct spc_index_sorted {
     int *order;     /* [rows_padded] */
     int *index;     /* [offsets][rows_padded] */
     unsigned *mask; /* [mask_words][rows_padded] */
-} spc_index_layout;
+    int passes;     /* of the sort, by so many digits of the digest */
+    unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit of each offset */
+} spc_index_sorted;
 
 /* A tile table. */
 typedef struct spc_index_tiles {
@@ -83,7 +87,7 @@ typedef struct spc_index_tiles {
 
 /*
  * Stages of a launch: building, with coordinates; the plain index, if `index` is
- * not null; the row order, if `gray.index` is not null; a tile table, if
+ * not null; a sorted order, if `sorted.index` is not null; a tile table, if
  * tile.rows is not zero. Without coordinates, what they read was built before.
  */
 typedef struct spc_index_args {
@@ -112,7 +116,7 @@ typedef struct spc_index_args {
     unsigned *mask; /* [mask_words][rows_padded] */
     int *index;     /* [offsets][rows_padded], or NULL */
     int *stats;
-    spc_index_layout gray;
+    spc_index_sorted sorted;
     spc_index_tiles tile;
 } spc_index_args;
 

@@ -215,13 +215,13 @@ SPC_DEVICE void count_keys(const spc_index_args *args, sort_shared *s,
 {
     const map_key *keys = (const map_key *)args->keys_a;
 
-    sort_count_clear(s);
+    sort_count_clear(s->next);
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int row = first + spc_lane(), valid = row < end;
-        sort_count(s, valid, valid ? key_digit(keys[row], 0) : 0);
+        sort_count(s->next, valid, valid ? key_digit(keys[row], 0) : 0);
     }
-    sort_count_store(s, sort_table(args->tables, 0));
+    sort_count_store(s->next, sort_table(args->tables, 0));
 }
 
 SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,

@@ -1,81 +1,14 @@
 /*
- * index_order.cuh - the row order "gray" (runtime/map.h) and tile tables.
+ * index_order.cuh - sorted row orders (runtime/map_order.c) and tile tables.
  *
- * Rows are sorted by a digest of their mask, 18 bits at most, in two passes of
- * the radix sort; then index, order and mask are written in that order from the
- * short form of the map. A tile table sorts the tiles of any row order by
- * falling cost.
+ * Rows are sorted by a digest of their mask, in a few passes of the radix sort;
+ * then index, order and mask are written in that order from the short form of
+ * the map. A tile table sorts the tiles of any row order by falling cost.
  *
  * Part of index.cu.lua, which defines index_shared and the constants.
  */
 #ifndef SPC_INDEX_ORDER_CUH
 #define SPC_INDEX_ORDER_CUH
-
-/* ---- digests ---------------------------------------------------------- */
-
-/*
- * Offsets from rarest to commonest, the last left out, in DIGEST_BITS groups of
- * neighbours: the first DIGEST_LARGER of DIGEST_SIZE + 1 offsets, the others of
- * DIGEST_SIZE. The rarest group has the highest bit.
- */
-SPC_DEVICE void assign_bits(index_shared *s, const int *stats)
-{
-    for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS)
-        s->u.order.pairs[k] = stats[SPC_INDEX_PAIRS + k];
-    spc_sync_block();
-    for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS) {
-        int own = s->u.order.pairs[k], rank = 0, group;
-        for (int j = 0; j < OFFSETS; j++) {
-            int other = s->u.order.pairs[j];
-            rank += other < own || (other == own && j < k);
-        }
-        if (rank < DIGEST_LARGER * (DIGEST_SIZE + 1))
-            group = rank / (DIGEST_SIZE + 1);
-        else
-            group = DIGEST_LARGER +
-                    (rank - DIGEST_LARGER * (DIGEST_SIZE + 1)) / DIGEST_SIZE;
-        s->bit_of[k] = rank == OFFSETS - 1 ? 0u : 1u << (DIGEST_BITS - 1 - group);
-    }
-    spc_sync_block();
-}
-
-/* The place in the sequence of Gray codes of the digest of a row's mask. */
-SPC_DEVICE spc_u32 digest_of(const index_shared *s, const unsigned *mask, int p,
-                             int rows_padded)
-{
-    spc_u32 code = 0;
-
-    for (int w = 0; w < WORDS; w++)
-        for (spc_u32 left = mask[(long long)w * rows_padded + p]; left;
-             left &= left - 1)
-            code |= s->bit_of[32 * w + spc_ffs(left) - 1];
-    for (int shift = 1; shift < 32; shift *= 2)
-        code ^= code >> shift;
-    return code;
-}
-
-SPC_DEVICE int digest_digit(spc_u32 digest, int pass)
-{
-    return (int)(digest >> (pass * SORT_BITS)) & (SORT_DIGITS - 1);
-}
-
-SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
-                            int begin, int end)
-{
-    assign_bits(s, args->stats);
-    sort_count_clear(&s->u.sort);
-    for (int first = begin + 32 * spc_warp(); first < end;
-         first += SORT_THREADS) {
-        int p = first + spc_lane(), valid = p < end;
-        spc_u32 digest = 0;
-        if (valid) {
-            digest = digest_of(s, args->mask, p, args->rows_padded);
-            ((unsigned *)args->keys_a)[p] = digest;
-        }
-        sort_count(&s->u.sort, valid, digest_digit(digest, 0));
-    }
-    sort_count_store(&s->u.sort, sort_table(args->tables, 0));
-}
 
 /* ---- sorting ---------------------------------------------------------- */
 
@@ -87,7 +20,7 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
     unsigned *to = (unsigned *)(pass % 2 ? args->keys_a : args->keys_b);
     int *to_rows = pass % 2 ? args->rows_a : args->rows_b;
     int *next = sort_table(args->tables, pass + 1);
-    int last = pass + 1 == DIGEST_PASSES;
+    int last = pass + 1 == args->sorted.passes;
 
     sort_count_open(group_counts(s));
     sort_begin(&s->u.sort, sort_table(args->tables, pass));
@@ -119,12 +52,12 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
         int p = begin + i < args->rows ? sorted[begin + i] : -1;
         s->u.copy.from[i] = p;
-        args->gray.order[begin + i] = p >= 0 ? args->order[p] : -1;
+        args->sorted.order[begin + i] = p >= 0 ? args->order[p] : -1;
         for (int w = 0; w < WORDS; w++) {
             unsigned mask =
                 p >= 0 ? args->mask[(long long)w * padded + p] : 0;
             s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
-            args->gray.mask[(long long)w * padded + begin + i] = mask;
+            args->sorted.mask[(long long)w * padded + begin + i] = mask;
         }
     }
 }
@@ -141,21 +74,21 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
         index_batch found;
         load_batch(args, s->u.copy.from[i], s->u.copy.mask + i,
                    SPC_INDEX_CHUNK, batch, &found);
-        write_batch(args->gray.index, args->order, args->rows_padded, begin + i,
+        write_batch(args->sorted.index, args->order, args->rows_padded, begin + i,
                     batch, &found);
     }
 }
 
-/* Sorts the rows at begin..end of the coordinate order with those of all
- * blocks, then writes positions out_begin..out_end of the new one. */
+/* Sorts the rows at begin..end of the coordinate order, whose digests are known,
+ * with those of all blocks; then writes positions out_begin..out_end of the new
+ * one. */
 SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
                            grid_barrier *barrier, int begin, int end,
                            int per_block, int out_begin, int out_end)
 {
-    const int *sorted = DIGEST_PASSES % 2 ? args->rows_b : args->rows_a;
+    const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
 
-    digest_rows(args, s, begin, end);
-    for (int pass = 0; pass < DIGEST_PASSES; pass++) {
+    for (int pass = 0; pass < args->sorted.passes; pass++) {
         grid_sync(barrier);
         if (pass > 0) /* the table that was read in the pass before */
             sort_clear(sort_table(args->tables, pass + 2), 1);
@@ -203,13 +136,13 @@ SPC_DEVICE int tile_mask(const spc_index_args *args, int tile)
 SPC_DEVICE void measure_tiles(const spc_index_args *args, sort_shared *s,
                               int *table, int begin, int end)
 {
-    sort_count_clear(s);
+    sort_count_clear(s->next);
     for (int tile = begin + spc_warp(); tile < end; tile += SORT_WARPS) {
         int cost = tile_mask(args, tile);
         if (spc_lane() == 0)
             spc_atomic_add(&s->next[tile_digit(cost)], 1);
     }
-    sort_count_store(s, table);
+    sort_count_store(s->next, table);
 }
 
 SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,

@@ -216,15 +216,19 @@ SPC_DEVICE void note_duplicates(const spc_index_args *args, int p)
         spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
 }
 
-SPC_DEVICE void search(const spc_index_args *args, index_shared *s)
+/* The plain map of positions begin..end, and their digests if a sorted order is
+ * wanted. */
+SPC_DEVICE void search(const spc_index_args *args, index_shared *s, int begin,
+                       int end)
 {
-    int per_block = share_of_block(args->rows_padded, 32);
-    int begin = spc_block_x() * per_block, end = begin + per_block;
+    int sorted = args->sorted.index != (int *)0;
 
-    if (end > args->rows_padded)
-        end = args->rows_padded;
     for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS)
         s->u.search.pairs[k] = 0;
+    if (sorted) {
+        load_bits(args, s);
+        sort_count_clear(s->u.search.digits);
+    }
     for (; begin < end; begin += SPC_INDEX_CHUNK) {
         int count = end - begin < SPC_INDEX_CHUNK ? end - begin
                                                   : SPC_INDEX_CHUNK;
@@ -241,6 +245,9 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s)
             for (int w = 0; w < WORDS; w++)
                 args->mask[(long long)w * args->rows_padded + begin + i] =
                     s->u.search.mask[w * SPC_INDEX_CHUNK + i];
+            if (sorted)
+                keep_digest(args, s, s->u.search.digits, begin + i,
+                            s->u.search.mask + i, SPC_INDEX_CHUNK);
         }
         spc_sync_block();
     }
@@ -248,6 +255,8 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s)
         if (s->u.search.pairs[k])
             spc_atomic_add(&args->stats[SPC_INDEX_PAIRS + k],
                            s->u.search.pairs[k]);
+    if (sorted)
+        sort_count_store(s->u.search.digits, sort_table(args->tables, 0));
 }
 
 /* ---- layouts from the short form -------------------------------------- */
@@ -268,14 +277,10 @@ SPC_DEVICE void load_batch(const spc_index_args *args, int p,
 }
 
 /* The index in coordinate order. */
-SPC_DEVICE void write_plain(const spc_index_args *args)
+SPC_DEVICE void write_plain(const spc_index_args *args, int begin, int end)
 {
-    int per_block = share_of_block(args->rows_padded, 32);
-    int begin = spc_block_x() * per_block;
-    int count = args->rows_padded - begin;
+    int count = end - begin;
 
-    if (count > per_block)
-        count = per_block;
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
         int batch = item / count, p = begin + item - batch * count;

@@ -75,22 +75,22 @@ SPC_DEVICE int *sort_group(int *table, int group)
 
 /* Counts of the first pass: items that this block owns anyway. Begins with
  * clearing, then every thread adds its items, then the sums are stored. */
-SPC_DEVICE void sort_count_clear(sort_shared *s)
+SPC_DEVICE void sort_count_clear(int *counts)
 {
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS)
-        s->next[d] = 0;
+        counts[d] = 0;
     spc_sync_block();
 }
 
-SPC_DEVICE void sort_count(sort_shared *s, int valid, int digit)
+SPC_DEVICE void sort_count(int *counts, int valid, int digit)
 {
     spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
 
     if (valid && spc_ffs(peers) - 1 == spc_lane())
-        spc_atomic_add(&s->next[digit], spc_popc(peers));
+        spc_atomic_add(&counts[digit], spc_popc(peers));
 }
 
-SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
+SPC_DEVICE void sort_count_store(const int *counts, int *table)
 {
     int block = spc_block_x();
     int *own = table + block * SORT_DIGITS;
@@ -98,7 +98,7 @@ SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
 
     spc_sync_block();
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
-        int count = s->next[d];
+        int count = counts[d];
         own[d] = count;
         if (count)
             spc_atomic_add(&group[d], count);
