@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -155,15 +155,29 @@ static void find_file(spc__buf *out, const cli *self)
 static spc_status check_file(const cli *self, const char *file)
 {
     bool layered = self->globals.layer_files.count > 0;
+    struct stat facts;
 
     if (file[0] == '\0' && !layered)
         return cli_fail(SPC_ENOTFOUND,
                         "there is no database to look into: --database FILE "
                         "or SPC_DATABASE names one");
-    if (file[0] != '\0' && access(file, F_OK) != 0)
+    if (file[0] != '\0' && stat(file, &facts) != 0)
         return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
                         "there is no database '%s': %s", file, strerror(errno));
+    if (file[0] != '\0' && S_ISREG(facts.st_mode) && facts.st_size == 0)
+        return cli_fail(SPC_ENOTFOUND,
+                        "there is no database '%s': the file is empty", file);
     return SPC_OK;
+}
+
+/* A whole number from 1 on; else 0. */
+static int64_t read_id(const char *text)
+{
+    bool digits = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+
+    errno = 0;
+    long long id = digits ? strtoll(text, NULL, 10) : 0;
+    return errno == 0 ? id : 0;
 }
 
 static spc_status look(cli *self, int64_t id)
@@ -194,13 +208,12 @@ static spc_status run(cli *self, void *args)
 {
     const cli_list *words = &self->operands;
     bool ls = words->count == 1 && strcmp(words->at[0], "ls") == 0;
-    char *end = NULL;
-    long long id = 0;
+    int64_t id = 0;
 
     (void)args;
     if (words->count == 2 && strcmp(words->at[0], "show") == 0)
-        id = strtoll(words->at[1], &end, 10);
-    if (!ls && (id <= 0 || end == words->at[1] || *end != '\0'))
+        id = read_id(words->at[1]);
+    if (!ls && id == 0)
         return cli_fail(SPC_EINVAL,
                         "'db ls' and 'db show ID' are right, with the ID of a "
                         "problem that 'db ls' lists");
