@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ const cli_option cli_global_options[] = {
     {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
      "a read-only database below it (may be repeated, best first)"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
-     "templates in the place of the built-in ones"},
+     "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
@@ -296,6 +297,9 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
 /* ---- the context
  * ------------------------------------------------------------------ */
 
+/* Several threads of the library may have something to tell. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* A command may open several contexts, which all find the same fault. */
 static bool was_printed(cli *self, const char *text)
 {
@@ -315,8 +319,10 @@ static void write_log(int level, const char *text, void *payload)
 
     if (warning ? self->globals.quiet : !self->globals.verbose)
         return;
+    pthread_mutex_lock(&log_lock);
     if (!warning || !was_printed(self, text))
         fprintf(stderr, "spctune: %s%s\n", warning ? "warning: " : "", text);
+    pthread_mutex_unlock(&log_lock);
 }
 
 spc_status cli_open(spc_ctx **out, cli *self)
