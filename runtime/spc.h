@@ -450,8 +450,9 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
 typedef struct spc_bench_result {
     double warm_us, warm_spread_us; /* convolution, map built */
     double cold_us, cold_spread_us; /* flushed L2 */
-    double index_us, index_spread_us; /* pack + sort + map */
+    double index_us, index_spread_us; /* pack + sort + map, in key order */
     double order_us;                /* row order and tile table of the plan */
+    double map_us, map_spread_us;   /* all of that at once, as a plan reads it */
     double floor_us;                /* of the convolution; 0: unknown device */
     bool floor_measured; /* from spc_device_measure's figures; else from those
                             known of the device's class */

@@ -39,6 +39,7 @@
 %    {"depth", {1, 2, 3, 4}, "steps whose rows are loaded together"},
 %    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -86,19 +87,19 @@
 %    return {
 %      block = config.groups * 128, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      tile_rows = 64, order = "gray",
+%      tile_rows = 64, order = config.order,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16, pdl = 1,
 %      preference = problem.cin >= 16 and 5 or 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {depth = 2, groups = 4, blocks = 1}
+%    local config = {depth = 2, groups = 4, blocks = 1, order = "gray"}
 %    while registers(problem, config) > 65536 // (config.groups * 128)
 %          or shared_bytes(problem, config) > target.shared_block do
 %      if config.groups > 2 then config.groups = config.groups - 1
-%      else config.depth = config.depth - 1 end
-%      if config.depth == 0 then return {depth = 1, groups = 2, blocks = 1} end
+%      elseif config.depth > 1 then config.depth = config.depth - 1
+%      else break end
 %    end
 %    return config
 %  end,

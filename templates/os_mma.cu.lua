@@ -33,6 +33,7 @@
 %    {"n", {32, 64, 96, 128}, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -81,13 +82,14 @@
 %      block = config.warps * 32, shared = shared_bytes(config),
 %      grid = "persistent", blocks_per_sm = math.max(1, math.min(blocks, by_registers, 8)),
 %      grid_y = out_blocks(problem, config),
-%      tile_rows = tile_rows(config), order = "gray",
+%      tile_rows = tile_rows(config), order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = target.sm >= 90 and 1 or 0, preference = 2,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3}
+%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3,
+%                    order = "gray"}
 %    for _, n in ipairs {128, 96, 64, 32} do
 %      if n >= problem.cout then config.n = n end
 %    end

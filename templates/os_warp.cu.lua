@@ -53,6 +53,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -110,7 +111,7 @@
 %      block = config.warps * 32,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      tile_rows = config.rows, order = "gray",
+%      tile_rows = config.rows, order = config.order,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16,
 %      pdl = target.sm >= 90 and 1 or 0,
@@ -122,7 +123,7 @@
 %    local fits = packed_bytes(problem) + 16 * 384 <= target.shared_block
 %    local twice = 2 * (packed_bytes(problem) + 8 * 384 + 1024) <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
-%                    weights = fits and "shared" or "global"}
+%                    weights = fits and "shared" or "global", order = "gray"}
 %    if fits and not twice then config.warps, config.blocks = 16, 1 end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))

@@ -46,6 +46,7 @@
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -108,7 +109,7 @@
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
 %      grid_y = out_blocks(problem, config),
-%      tile_rows = config.groups * 64, order = "gray",
+%      tile_rows = config.groups * 64, order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = 1, preference = 3,
 %    }
@@ -126,7 +127,7 @@
 %      if row_pieces(problem) % p == 0 then pieces = p end
 %    end
 %    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
-%                    stages = 4, gather = "registers"}
+%                    stages = 4, gather = "registers", order = "gray"}
 %    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
 %      config.pieces = pieces // 2
 %    end

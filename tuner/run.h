@@ -38,6 +38,7 @@ typedef struct spc__entry { /* a candidate in this run */
     bool known;        /* from the database */
     bool is_twin;      /* another has the same code and launch */
     char identity[65]; /* by which twins know each other; "" until rendered */
+    char body[65];     /* by which those of one code do */
     char *source;      /* rendered, until compiled */
     void *code;
     size_t code_bytes;
