@@ -80,7 +80,7 @@ static void print_result(const trials *found, const char *layer,
 
 static void write_result(spc__json *json, const char *layer,
                          const trials *found, const struct args *args,
-                         const spc_tune_report *report)
+                         const spc_tune_report *report, spc_status status)
 {
     double worst;
 
@@ -93,6 +93,8 @@ static void write_result(spc__json *json, const char *layer,
     spc__json_real(json, "largest_error", worst);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
     trials_json(json, "trials", found);
+    if (status != SPC_OK)
+        json_error(json, status, cli_last_error()->text);
     spc__json_end_object(json);
 }
 
@@ -121,9 +123,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
                  job->scenes.count, &tune, &report);
     progress_clear(&found.progress);
-    if (job->json != NULL)
-        write_result(job->json, text, &found, args, &report);
-    else if (status == SPC_OK || report.candidates > 0)
+    if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
         print_result(&found, text, args, &report);
     int failed = judge(&found, &worst);
     if (status != SPC_OK)
@@ -132,6 +132,8 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         status = cli_fail(trials_failure(&found, SPC_EWRONG),
                           "%s: %d of %d candidates fail", text, failed,
                           report.candidates);
+    if (job->json != NULL)
+        write_result(job->json, text, &found, args, &report, status);
     trials_release(&found);
     return status;
 }
