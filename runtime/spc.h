@@ -67,11 +67,15 @@ typedef struct spc_ctx_options {
      * 2 warning. */
     void (*log)(int level, const char *text, void *payload);
     void *log_payload;
+    /* Non-zero, set by any thread or a signal handler: what takes long in this
+     * context (compiling, tuning, benchmarking) soon ends with
+     * SPC_EINTERRUPTED. May be NULL. */
+    const volatile int *cancel;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL                        \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL                  \
     }
 
 /*
@@ -394,7 +398,8 @@ typedef struct spc_tune_options {
     void (*on_progress)(const spc_progress *progress, void *payload);
     void *payload;
     const volatile int *cancel; /* non-zero: stop soon, SPC_EINTERRUPTED;
-                                   what was measured is kept */
+                                   what was measured is kept; NULL: the
+                                   context's */
     /* Arguments (ended by NULL) of a program that opens a context on the same
      * device and calls spc_tune_worker: candidates then run there, so that a
      * crash or a hang costs that process and not the caller's. NULL: they run
