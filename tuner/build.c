@@ -7,6 +7,7 @@
  */
 #include "run.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "parallel.h"
@@ -55,6 +56,7 @@ static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
 
     job.name = entry->trial.template_name;
     job.source = entry->source;
+    job.cancel = run->ctx->cancel;
     return job;
 }
 
@@ -231,7 +233,7 @@ static void compile_one(void *payload, int64_t i)
     pthread_mutex_lock(&batch->lock);
     if (status == SPC_OK)
         keep(run, entry, &artefact);
-    else
+    else if (status != SPC_EINTERRUPTED) /* which is not its fault */
         fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
     free(entry->source);
     entry->source = NULL;
@@ -248,7 +250,7 @@ static spc_status render_all(struct batch *batch)
     spc_status status;
     int kept = 0;
 
-    for (int i = 0; i < batch->count; i++) {
+    for (int i = 0; i < batch->count && !spc__run_cancelled(run); i++) {
         spc__entry *entry = batch->list[i];
         if ((status = render(run, entry)) != SPC_OK)
             return status;
@@ -287,7 +289,7 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
     spc__parallel_for(batch.count, run->ctx->threads, compile_one, &batch);
     run->build_s += (double)(spc__now_ns() - since) * 1e-9;
     if (spc__run_cancelled(run))
-        status = spc__run_interrupted(run);
+        status = spc__interrupted(run->error);
 done:
     free(batch.list);
     return status;

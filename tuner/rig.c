@@ -1,6 +1,7 @@
 /* rig.c - loading, verifying and timing candidates on a device. */
 #include "rig.h"
 
+#include "cancel.h"
 #include "error.h"
 #include "map.h"
 #include "plan.h"
@@ -258,6 +259,8 @@ static spc_status enqueue(void *payload, void *stream)
     spc_buffers buffers = {on->in, on->out, run->slot->weights, rig->bias,
                            rig->workspace};
 
+    if (spc__cancelled(rig->ctx->cancel))
+        return spc__interrupted(&rig->ctx->error);
     return spc_plan_execute(run->slot->plan, on->map, &buffers, stream);
 }
 
