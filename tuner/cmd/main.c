@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     if (self.command != NULL)
         free_lists(self.command->options, args);
     free_lists(cli_global_options, &self.globals);
+    cli_tidy();
     free(args);
     free(self.operands.at);
     return spc_status_exit_code(status);
