@@ -2,7 +2,6 @@
 #include "map.h"
 #include "plan.h"
 
-#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "floor.h"
@@ -32,17 +31,10 @@ typedef struct bench {
 /* ---- what is measured
  * ------------------------------------------------------------- */
 
-/* Before every run: is the caller still waiting? */
-static spc_status heed(const bench *b)
-{
-    return spc__cancelled(b->ctx->cancel) ? spc__interrupted(&b->ctx->error)
-                                          : SPC_OK;
-}
-
 static spc_status run_plan(void *payload, void *stream)
 {
     const bench *b = payload;
-    spc_status status = heed(b);
+    spc_status status = spc__ctx_heed(b->ctx);
 
     if (status != SPC_OK)
         return status;
@@ -52,7 +44,7 @@ static spc_status run_plan(void *payload, void *stream)
 static spc_status run_index(void *payload, void *stream)
 {
     const bench *b = payload;
-    spc_status status = heed(b);
+    spc_status status = spc__ctx_heed(b->ctx);
 
     if (status != SPC_OK)
         return status;
@@ -64,7 +56,7 @@ static spc_status run_order(void *payload, void *stream)
 {
     const bench *b = payload;
     const spc__geometry *geometry = spc__plan_geometry(b->plan);
-    spc_status status = heed(b);
+    spc_status status = spc__ctx_heed(b->ctx);
 
     if (status != SPC_OK)
         return status;
@@ -83,7 +75,7 @@ static spc_status measure(bench *b,
     double samples[WARM_SAMPLES];
     spc__measure what = {enqueue, b, wanted, limit_s, cold};
     int taken = wanted;
-    spc_status status = heed(b);
+    spc_status status = spc__ctx_heed(b->ctx);
 
     if (status == SPC_OK)
         status =

@@ -1,6 +1,7 @@
 /* ctx.c - contexts: a device, a database, templates, and the last error. */
 #include "ctx.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "parallel.h"
@@ -233,6 +234,11 @@ spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
     ctx->error = *error;
     pthread_mutex_unlock(&ctx->error_lock);
     return error->status;
+}
+
+spc_status spc__ctx_heed(spc_ctx *ctx)
+{
+    return spc__cancelled(ctx->cancel) ? spc__interrupted(&ctx->error) : SPC_OK;
 }
 
 spc_stats spc_ctx_stats(const spc_ctx *ctx)

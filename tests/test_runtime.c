@@ -735,7 +735,7 @@ START_TEST(the_bench_checks_and_times_everything)
 }
 END_TEST
 
-START_TEST(a_bench_ends_when_its_context_is_cancelled)
+START_TEST(what_measures_ends_when_its_context_is_cancelled)
 {
     static const volatile int cancel = 1;
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -752,6 +752,7 @@ START_TEST(a_bench_ends_when_its_context_is_cancelled)
     ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result),
                      SPC_EINTERRUPTED);
     ck_assert_double_eq(result.warm_us, 0);
+    ck_assert_int_eq(spc_device_measure(ctx), SPC_EINTERRUPTED);
     spc_scene_free(scene);
     spc_ctx_free(ctx);
 }
@@ -848,7 +849,7 @@ static void add_figures(TCase *tcase)
     tcase_add_loop_test(tcase, the_floor_is_the_largest_of_three_times, 0,
                         LENGTH(floors));
     tcase_add_test(tcase, the_bench_checks_and_times_everything);
-    tcase_add_test(tcase, a_bench_ends_when_its_context_is_cancelled);
+    tcase_add_test(tcase, what_measures_ends_when_its_context_is_cancelled);
 #ifndef SPC_SANITIZE
     tcase_add_test(tcase, a_measured_device_remembers_its_ceilings);
 #endif

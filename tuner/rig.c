@@ -1,7 +1,6 @@
 /* rig.c - loading, verifying and timing candidates on a device. */
 #include "rig.h"
 
-#include "cancel.h"
 #include "error.h"
 #include "map.h"
 #include "plan.h"
@@ -258,9 +257,10 @@ static spc_status enqueue(void *payload, void *stream)
     const stage *on = &rig->stages[run->scene];
     spc_buffers buffers = {on->in, on->out, run->slot->weights, rig->bias,
                            rig->workspace};
+    spc_status status = spc__ctx_heed(rig->ctx);
 
-    if (spc__cancelled(rig->ctx->cancel))
-        return spc__interrupted(&rig->ctx->error);
+    if (status != SPC_OK)
+        return status;
     return spc_plan_execute(run->slot->plan, on->map, &buffers, stream);
 }
 
