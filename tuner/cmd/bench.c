@@ -67,9 +67,8 @@ static void add_ratio(table *t, double part, double whole)
 
 static double warm_of(const struct row *row, const spc_bench_result *result)
 {
-    return row->suite != NULL && row->suite->indexing
-               ? result->map_us
-               : result->warm_us;
+    return row->suite != NULL && row->suite->indexing ? result->map_us
+                                                      : result->warm_us;
 }
 
 static void add_result(table *t, const struct row *row,
