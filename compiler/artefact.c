@@ -2,6 +2,7 @@
 #include "artefact.h"
 
 #include "backend.h"
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include <stdio.h>
@@ -157,6 +158,8 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
     uint64_t start = spc__now_ns();
 
     *out = (spc__artefact){0};
+    if (spc__cancelled(job->cancel))
+        return spc__interrupted(error);
     complete.name = job->name != NULL ? job->name : "kernel";
     complete.target = job->target != NULL ? job->target : "";
     complete.options = job->options != NULL ? job->options : "";

@@ -53,6 +53,9 @@ typedef struct spc__compile_job {
     const char *target;
     const char *options; /* extra, space separated; "" is fine */
     const spc__library *headers;
+    /* Not NULL: once *cancel is set, compiling ends with SPC_EINTERRUPTED, at
+     * once where the compiler is a process of its own. No part of the key. */
+    const volatile int *cancel;
 } spc__compile_job;
 
 spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,

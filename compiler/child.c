@@ -7,6 +7,7 @@
  */
 #include "child.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include <errno.h>
@@ -93,24 +94,28 @@ static int start(pid_t *out, const char *path, const char *const *arguments,
 
 /* ---- waiting ------------------------------------------------------------- */
 
-/* Reads until all writers are gone; false if the time is up first. */
-static bool drain(spc__buf *output, int fd, uint64_t deadline)
+enum { STEP_MS = 50 }; /* between two looks at the clock and the flag */
+
+/* Reads until all writers are gone: SPC_OK. */
+static spc_status drain(spc__buf *output, int fd, uint64_t deadline,
+                        const volatile int *cancel)
 {
     char chunk[4096];
 
     for (;;) {
-        uint64_t now = spc__now_ns();
-        if (now >= deadline)
-            return false;
+        if (spc__cancelled(cancel))
+            return SPC_EINTERRUPTED;
+        if (spc__now_ns() >= deadline)
+            return SPC_ETIMEOUT;
         struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready = poll(&wait, 1, (int)((deadline - now) / 1000000 + 1));
+        int ready = poll(&wait, 1, STEP_MS);
         if (ready <= 0)
-            continue; /* a signal, or the time is up */
+            continue;
         ssize_t got = read(fd, chunk, sizeof(chunk));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return true;
+            return SPC_OK;
         spc__buf_append(output, chunk, (size_t)got);
     }
 }
@@ -127,7 +132,8 @@ static int reap(pid_t child)
 
 spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           const char *const *arguments, const char *folder,
-                          int limit_seconds, spc_error *error)
+                          int limit_seconds, const volatile int *cancel,
+                          spc_error *error)
 {
     spc__buf temp_dir = SPC__BUF_INIT;
     int pipe_ends[2];
@@ -150,14 +156,17 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
         return spc__fail(error, SPC_EUNSUPPORTED, "cannot run '%s': %s", path,
                          strerror(failure));
     }
-    bool ended = drain(output, pipe_ends[0],
-                       spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull);
-    if (!ended)
+    spc_status status =
+        drain(output, pipe_ends[0],
+              spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
+    if (status != SPC_OK)
         kill(-child, SIGKILL);
     close(pipe_ends[0]);
     *exit_code = reap(child);
-    return ended ? SPC_OK
-                 : spc__fail(error, SPC_ETIMEOUT,
-                             "'%s' was killed after %d seconds", path,
-                             limit_seconds);
+    if (status == SPC_ETIMEOUT)
+        spc__fail(error, status, "'%s' was killed after %d seconds", path,
+                  limit_seconds);
+    if (status == SPC_EINTERRUPTED)
+        spc__interrupted(error);
+    return status;
 }

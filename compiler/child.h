@@ -10,11 +10,13 @@
  * (NULL-terminated; [0] is the name it sees), with nothing on its standard
  * input, TMPDIR=`folder` (NULL: as ours) and messages in English, and appends
  * what it prints to *output. After `limit_seconds` it and its children are
- * killed: SPC_ETIMEOUT. SPC_EUNSUPPORTED if it cannot be started. *exit_code is
- * 128 + n after signal n, as in a shell. Safe from several threads at once.
+ * killed: SPC_ETIMEOUT; once *cancel (may be NULL) is set: SPC_EINTERRUPTED.
+ * SPC_EUNSUPPORTED if it cannot be started. *exit_code is 128 + n after
+ * signal n, as in a shell. Safe from several threads at once.
  */
 spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           const char *const *arguments, const char *folder,
-                          int limit_seconds, spc_error *error);
+                          int limit_seconds, const volatile int *cancel,
+                          spc_error *error);
 
 #endif

@@ -105,7 +105,7 @@ static spc_status run(hostcc *cc, const spc__compile_job *job,
         words.at[words.count - 3] = object;
         words.at[words.count - 2] = source;
         status = spc__child_run(code, log, cc->path, words.at, folder,
-                                cc->base.limit_seconds, error);
+                                cc->base.limit_seconds, job->cancel, error);
     }
     spc__words_release(&words);
     spc__buf_release(&head);
@@ -223,7 +223,7 @@ static spc_status try_compiler(hostcc *cc, const char *path, spc_error *error)
         return spc__fail(error, SPC_EUNSUPPORTED, "too long a path: '%s'",
                          path);
     spc_status status =
-        spc__child_run(&code, &text, path, arguments, NULL, 10, error);
+        spc__child_run(&code, &text, path, arguments, NULL, 10, NULL, error);
     if (status == SPC_OK && (code != 0 || text.length == 0))
         status = spc__fail(error, SPC_EUNSUPPORTED,
                            "'%s --version' fails with status %d", path, code);

@@ -34,12 +34,20 @@ typedef struct bench {
 static spc_status run_plan(void *payload, void *stream)
 {
     const bench *b = payload;
+    spc_status status = spc__ctx_heed(b->ctx);
+
+    if (status != SPC_OK)
+        return status;
     return spc_plan_execute(b->plan, b->map, &b->buffers, stream);
 }
 
 static spc_status run_index(void *payload, void *stream)
 {
     const bench *b = payload;
+    spc_status status = spc__ctx_heed(b->ctx);
+
+    if (status != SPC_OK)
+        return status;
     return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, true,
                             stream);
 }
@@ -55,6 +63,10 @@ static spc_status run_order(void *payload, void *stream)
 {
     const bench *b = payload;
     const spc__geometry *geometry = spc__plan_geometry(b->plan);
+    spc_status status = spc__ctx_heed(b->ctx);
+
+    if (status != SPC_OK)
+        return status;
     return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
                              stream);
 }
@@ -70,10 +82,12 @@ static spc_status measure(bench *b,
     double samples[WARM_SAMPLES];
     spc__measure what = {enqueue, b, wanted, limit_s, cold};
     int taken = wanted;
-    spc_status status =
-        spc__device_ops_of(ctx->device)
-            ->measure(ctx->device, &what, samples, &taken, &ctx->error);
+    spc_status status = spc__ctx_heed(b->ctx);
 
+    if (status == SPC_OK)
+        status =
+            spc__device_ops_of(ctx->device)
+                ->measure(ctx->device, &what, samples, &taken, &ctx->error);
     if (status != SPC_OK)
         return status;
     *median = spc__median(samples, taken);
@@ -201,7 +215,12 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
     bench b = {.ctx = ctx, .conv = conv, .scene = scene};
     spc_status status;
 
+    if (ctx == NULL || out == NULL)
+        return SPC_EINVAL;
     memset(out, 0, sizeof(*out));
+    if (conv == NULL || scene == NULL)
+        return spc__fail(&ctx->error, SPC_EINVAL, "the %s to bench is NULL",
+                         conv == NULL ? "layer" : "scene");
     if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
         return status;
     if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==

@@ -505,6 +505,7 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
     job->options = options != NULL ? options : "";
     job->target = nvrtc ? ctx->info.target : "";
     job->headers = library;
+    job->cancel = ctx->cancel;
     return SPC_OK;
 }
 

@@ -1,6 +1,7 @@
 /* ctx.c - contexts: a device, a database, templates, and the last error. */
 #include "ctx.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "parallel.h"
@@ -49,14 +50,33 @@ static void open_what_works(spc_ctx *ctx, const char *path,
         spc__cache_open(&probe, path, NULL, 0, &error) != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without this database: %s", error.text);
+        ctx->no_store = error;
         path = NULL;
     }
     spc__cache_close(probe);
     if ((path != NULL || count > 0) &&
-        spc__cache_open(&ctx->cache, path, good, count, &error) != SPC_OK)
+        spc__cache_open(&ctx->cache, path, good, count, &error) != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without a database: %s", error.text);
+        ctx->no_store = error;
+    }
+    ctx->stores = path != NULL && ctx->cache != NULL;
     free(good);
+}
+
+/* An empty name, here or in the environment, means that none is wanted. */
+static bool wants_none(const char *named)
+{
+    const char *path = named != NULL ? named : getenv("SPC_DATABASE");
+
+    return path != NULL && path[0] == '\0';
+}
+
+static spc_status fail_nameless(spc_error *error)
+{
+    return spc__fail(error, SPC_EDB,
+                     "no database is named: give a path, or set SPC_DATABASE, "
+                     "XDG_CACHE_HOME or HOME");
 }
 
 static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
@@ -72,15 +92,16 @@ static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
     }
     if (path[0] == '\0')
         path = NULL;
+    if (path == NULL && !wants_none(options->database))
+        fail_nameless(&ctx->no_store);
     if (path == NULL && options->layer_count == 0) {
         if (options->need_database)
-            status = spc__fail(error, SPC_EDB,
-                               "no database is named: give a path, or set "
-                               "SPC_DATABASE, XDG_CACHE_HOME or HOME");
+            status = fail_nameless(error);
     } else if ((status = spc__cache_open(&ctx->cache, path, options->layers,
-                                         options->layer_count, error)) !=
-                   SPC_OK &&
-               !options->need_database) {
+                                         options->layer_count, error)) ==
+               SPC_OK) {
+        ctx->stores = path != NULL;
+    } else if (!options->need_database) {
         open_what_works(ctx, path, options);
         status = SPC_OK;
     }
@@ -150,6 +171,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
                          options->layers ? "holds at least none" : "is NULL");
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
+    ctx->cancel = options->cancel;
     ctx->threads = options->threads > 0 ? options->threads : spc__cpu_count();
     if (options->template_dir != NULL &&
         (ctx->template_dir = strdup(options->template_dir)) == NULL)
@@ -212,6 +234,11 @@ spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
     ctx->error = *error;
     pthread_mutex_unlock(&ctx->error_lock);
     return error->status;
+}
+
+spc_status spc__ctx_heed(spc_ctx *ctx)
+{
+    return spc__cancelled(ctx->cancel) ? spc__interrupted(&ctx->error) : SPC_OK;
 }
 
 spc_stats spc_ctx_stats(const spc_ctx *ctx)

@@ -19,17 +19,24 @@ struct spc_ctx {
     spc__device *device;
     spc__library *library; /* through spc__ctx_library: opened on first use */
     spc__cache *cache;     /* NULL: works without a database */
+    bool stores;           /* one of its layers may be written to */
+    spc_error no_store;    /* why not; SPC_OK: nobody wanted one */
     spc__modules *modules;
     spc__attrs target; /* facts for templates */
     spc_device_info info;
     spc_stats stats;
     int threads;
     char *template_dir;
+    const volatile int *cancel; /* the caller's; NULL: nobody cancels */
     pthread_mutex_t error_lock; /* plans execute, and fail, on any thread */
 };
 
 /* Keeps the sentence of a failure on the execute path; returns its status. */
 spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
+
+/* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of
+ * what is measured. */
+spc_status spc__ctx_heed(spc_ctx *ctx);
 
 /* The templates, opened on first use: a plan served from the database never
  * needs Lua. */

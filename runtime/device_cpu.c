@@ -381,16 +381,30 @@ static void flush_chunk(void *payload, int64_t i)
     memset(f->memory + i * FLUSH_CHUNK, (int)(i & 0x7f), FLUSH_CHUNK);
 }
 
-/* Twice the last-level cache, so that every thread's own cache is overrun,
- * too. */
-static spc_status flush_create(flush *out, spc_error *error)
+/* The bytes of last-level cache within reach of so many threads. sysconf may
+ * add up those of all cores of the package; the kernel knows the one that a
+ * core has, and no more than one a thread is of interest. */
+static int64_t reachable_cache(int threads)
 {
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (cache <= 0)
-        cache = 32 << 20;
-    if (cache > 512 << 20)
-        cache = 512 << 20;
-    out->chunks = 2 * (int64_t)cache / FLUSH_CHUNK + 1;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    int64_t all = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long kilobytes = 0;
+
+    if (file != NULL && fscanf(file, "%ldK", &kilobytes) != 1)
+        kilobytes = 0;
+    if (file != NULL)
+        fclose(file);
+    if (all <= 0)
+        all = 32 << 20;
+    if (kilobytes > 0 && kilobytes * INT64_C(1024) * threads < all)
+        all = kilobytes * INT64_C(1024) * threads;
+    return all < 512 << 20 ? all : 512 << 20;
+}
+
+/* Twice that, so that every thread's own cache is overrun, too. */
+static spc_status flush_create(flush *out, int threads, spc_error *error)
+{
+    out->chunks = 2 * reachable_cache(threads) / FLUSH_CHUNK + 1;
     out->memory = malloc((size_t)out->chunks * FLUSH_CHUNK);
     if (out->memory == NULL)
         return spc__fail_memory(error, (size_t)out->chunks * FLUSH_CHUNK);
@@ -428,7 +442,7 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
 
     *count = 0;
     if (measure->cold)
-        status = flush_create(&f, error);
+        status = flush_create(&f, self(device)->threads, error);
     if (status == SPC_OK)
         status = time_runs(measure, 1, &ns); /* pages, caches, clocks */
     if (status == SPC_OK && !measure->cold)

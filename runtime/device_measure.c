@@ -46,7 +46,10 @@ static spc_status enqueue(void *payload, void *stream)
 {
     const bed *b = payload;
     spc__device *device = b->ctx->device;
+    spc_status status = spc__ctx_heed(b->ctx);
 
+    if (status != SPC_OK)
+        return status;
     return spc__device_ops_of(device)->launch(device, b->kernel, &b->launch,
                                               &b->args, sizeof(b->args), stream,
                                               &b->ctx->error);

@@ -350,3 +350,24 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
         count(&ctx->stats, out->origin);
     return status;
 }
+
+spc_status spc__lookup_default(spc__pick *out, spc_ctx *ctx,
+                               const spc_conv *conv, int n)
+{
+    lookup look = {
+        .out = out, .ctx = ctx, .deterministic = conv->deterministic};
+    spc__library *library;
+    spc__buf why = SPC__BUF_INIT;
+    fallback *all = malloc(MOST_TEMPLATES * sizeof(*all));
+    spc_status status = spc__ctx_library(&library, ctx);
+
+    spc__conv_attrs(&look.problem, conv);
+    if (status == SPC_OK &&
+        (all == NULL || collect(all, &look, library, &why) <= n))
+        status = SPC_ENOTFOUND;
+    if (status == SPC_OK)
+        set_config(out, spc__template_name(all[n].tpl), &all[n].config);
+    spc__buf_release(&why);
+    free(all);
+    return status;
+}

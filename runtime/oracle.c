@@ -6,6 +6,7 @@
  */
 #include "oracle.h"
 
+#include "cancel.h"
 #include "error.h"
 #include "parallel.h"
 #include <math.h>
@@ -59,6 +60,7 @@ typedef struct problem {
     const float *bias;
     double *blocked; /* [K][panels][cin][LANES], or NULL: too large */
     int cin, cout, offsets, panels;
+    const volatile int *cancel;
 } problem;
 
 /* Copies the weights of one offset into panels of LANES output channels, the
@@ -180,7 +182,7 @@ static void run_tile(void *payload, int64_t tile)
 
     for (int64_t row = first; row < last; row++)
         start_row(p, row);
-    for (int64_t k = 0; k < p->offsets; k++)
+    for (int64_t k = 0; k < p->offsets && !spc__cancelled(p->cancel); k++)
         for (int64_t row = first; row < last; row++) {
             int32_t source = p->index[k * p->rows + row];
             if (source < 0)
@@ -192,9 +194,10 @@ static void run_tile(void *payload, int64_t tile)
         }
 }
 
-void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
-                const int32_t *index, int64_t rows, const float *in,
-                const float *weights, const float *bias, int threads)
+spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
+                       const int32_t *index, int64_t rows, const float *in,
+                       const float *weights, const float *bias, int threads,
+                       const volatile int *cancel, spc_error *error)
 {
     problem p = {
         .out = out,
@@ -208,6 +211,7 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
         .cout = conv->cout,
         .offsets = conv->kernel[0] * conv->kernel[1] * conv->kernel[2],
         .panels = (conv->cout + LANES - 1) / LANES,
+        .cancel = cancel,
     };
     size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
                    LANES * sizeof(double);
@@ -217,6 +221,15 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
         spc__parallel_for(p.offsets, threads, block_weights, &p);
     spc__parallel_for((rows + TILE - 1) / TILE, threads, run_tile, &p);
     free(p.blocked);
+    return spc__cancelled(cancel) ? spc__interrupted(error) : SPC_OK;
+}
+
+void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+                const int32_t *index, int64_t rows, const float *in,
+                const float *weights, const float *bias, int threads)
+{
+    spc__oracle(out, magnitude, conv, index, rows, in, weights, bias, threads,
+                NULL, NULL);
 }
 
 /* ---- the map
@@ -231,6 +244,7 @@ typedef struct table {
     int64_t rows;
     const spc_conv *conv;
     int32_t *index;
+    const volatile int *cancel;
 } table;
 
 static uint64_t hash(const int32_t row[4])
@@ -257,6 +271,8 @@ static uint64_t find_slot(const table *t, const int32_t row[4])
 static spc_status insert_rows(table *t, spc_error *error)
 {
     for (int64_t row = 0; row < t->rows; row++) {
+        if (row % 65536 == 0 && spc__cancelled(t->cancel))
+            return spc__interrupted(error);
         const int32_t *at = t->coords + 4 * row;
         int32_t *slot = &t->slots[find_slot(t, at)];
         if (*slot >= 0)
@@ -297,6 +313,8 @@ static void map_tile(void *payload, int64_t tile)
                         k % kernel[2]};
     int64_t delta[3];
 
+    if (spc__cancelled(t->cancel))
+        return;
     for (int axis = 0; axis < 3; axis++)
         delta[axis] =
             t->conv->dilation[axis] * (place[axis] - (kernel[axis] - 1) / 2);
@@ -325,8 +343,9 @@ static spc_status check_kernel(const spc_conv *conv, spc_error *error)
     return SPC_OK;
 }
 
-spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
-                          const spc_scene *scene, int threads, spc_error *error)
+spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
+                           const spc_scene *scene, int threads,
+                           const volatile int *cancel, spc_error *error)
 {
     table t = {
         .mask = 15,
@@ -334,6 +353,7 @@ spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
         .rows = spc_scene_rows(scene),
         .conv = conv,
         .index = index,
+        .cancel = cancel,
     };
     spc_status status = check_kernel(conv, error);
     if (status != SPC_OK)
@@ -350,7 +370,15 @@ spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
             (int64_t)conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
         spc__parallel_for((t.rows + 4095) / 4096 * offsets, threads, map_tile,
                           &t);
+        if (spc__cancelled(cancel))
+            status = spc__interrupted(error);
     }
     free(t.slots);
     return status;
+}
+
+spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
+                          const spc_scene *scene, int threads, spc_error *error)
+{
+    return spc__oracle_map(index, conv, scene, threads, NULL, error);
 }

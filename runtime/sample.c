@@ -60,12 +60,14 @@ static spc_status ask_oracle(spc__sample *sample, spc_ctx *ctx,
 
     if (failed)
         return spc__fail_memory(&ctx->error, (size_t)sample->rows * 4);
-    status =
-        spc_oracle_map(index, &sample->conv, scene, ctx->threads, &ctx->error);
+    status = spc__oracle_map(index, &sample->conv, scene, ctx->threads,
+                             ctx->cancel, &ctx->error);
     if (status == SPC_OK) {
         count_terms(sample, index);
-        spc_oracle(sample->reference, sample->magnitude, &sample->conv, index,
-                   sample->rows, in, weights, sample->bias, ctx->threads);
+        status =
+            spc__oracle(sample->reference, sample->magnitude, &sample->conv,
+                        index, sample->rows, in, weights, sample->bias,
+                        ctx->threads, ctx->cancel, &ctx->error);
     }
     free(index);
     return status;

@@ -62,16 +62,20 @@ typedef struct spc_ctx_options {
     int threads;       /* for compiling and for the cpu device; 0: all cores */
     bool need_database; /* fail if the database cannot be opened; otherwise a
                           database trouble is logged and the context works
-                          without one */
+                          without one; but spc_tune ends with it */
     /* Receives progress and warnings, from any thread; level: 0 debug, 1 info,
      * 2 warning. */
     void (*log)(int level, const char *text, void *payload);
     void *log_payload;
+    /* Non-zero, set by any thread or a signal handler: what takes long in this
+     * context (compiling, tuning, benchmarking) soon ends with
+     * SPC_EINTERRUPTED. May be NULL. */
+    const volatile int *cancel;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL                        \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL                  \
     }
 
 /*
@@ -394,7 +398,8 @@ typedef struct spc_tune_options {
     void (*on_progress)(const spc_progress *progress, void *payload);
     void *payload;
     const volatile int *cancel; /* non-zero: stop soon, SPC_EINTERRUPTED;
-                                   what was measured is kept */
+                                   what was measured is kept; NULL: the
+                                   context's */
     /* Arguments (ended by NULL) of a program that opens a context on the same
      * device and calls spc_tune_worker: candidates then run there, so that a
      * crash or a hang costs that process and not the caller's. NULL: they run
@@ -426,8 +431,14 @@ typedef struct spc_tune_report {
  * Tunes a layer on sample scenes: every candidate is compiled, verified
  * against the oracle and timed; the winner by geometric mean over the scenes is
  * stored as the choice for each scene's bucket. What the database already
- * knows is not measured again. SPC_EUNSUPPORTED: no candidate is admitted;
- * SPC_EWRONG: no candidate passes the oracle; SPC_EINTERRUPTED.
+ * knows is not measured again.
+ *
+ * SPC_EINVAL: an argument that cannot be; SPC_EUNSUPPORTED: no candidate is
+ * admitted; SPC_EWRONG: no candidate passes the oracle; SPC_ERANGE: a scene's
+ * coordinates do not fit the keys of a map; SPC_EINTERRUPTED. SPC_EDB (or
+ * SPC_EDBVERSION): all went well and *report is complete, but the choice or
+ * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. It is
+ * no failure where no database was asked for, by an empty name.
  */
 SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
                             const spc_scene *const *scenes, int scene_count,
@@ -463,7 +474,8 @@ typedef struct spc_bench_result {
     char plan[256]; /* "os_mma rows=64,..." */
 } spc_bench_result;
 
-/* Times the plan that spc_plan_create gives for conv on scene. */
+/* Times the plan that spc_plan_create gives for conv on scene. SPC_EWRONG: its
+ * result differs from the oracle's; SPC_EINTERRUPTED; others as that one's. */
 SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);

@@ -240,8 +240,8 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
         (status = spc__template_render(&source, tpl, &problem, &r->target,
                                        &chosen, error)) != SPC_OK)
         goto done;
-    spc__compile_job job = {spc__buf_text(&source), name, "", r->options,
-                            r->library};
+    spc__compile_job job = {
+        spc__buf_text(&source), name, "", r->options, r->library, NULL};
     if ((status = spc__compile(&out->artefact, r->compiler, &job, NULL,
                                error)) != SPC_OK ||
         (status =

@@ -293,8 +293,8 @@ typedef struct counter {
 
 static void counter_create(counter *c)
 {
-    spc__compile_job job = {counting_kernel, "counting", "", r.options,
-                            r.library};
+    spc__compile_job job = {counting_kernel, "counting", "",
+                            r.options,       r.library,  NULL};
     memset(c, 0, sizeof(*c));
     assert_ok(spc__compile(&c->artefact, r.compiler, &job, NULL, &r.error));
     assert_ok(r.ops->module_load(r.device, &c->module, c->artefact.code,
@@ -419,7 +419,7 @@ START_TEST(modules_loaded_one_after_another_are_different_ones)
 
         snprintf(source, sizeof(source),
                  "void set(int *const *to) { **to = %d; }\n", i + 1);
-        spc__compile_job job = {source, "set", "", "", r.library};
+        spc__compile_job job = {source, "set", "", "", r.library, NULL};
         assert_ok(spc__compile(&artefact, r.compiler, &job, NULL, &r.error));
         assert_ok(r.ops->module_load(r.device, &module, artefact.code,
                                      artefact.code_bytes, &r.error));

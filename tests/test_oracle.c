@@ -1,4 +1,5 @@
 /* test_oracle.c - the oracle against the definition, and the tolerance. */
+#include "clock.h"
 #include "half.h"
 #include "oracle.h"
 #include "random.h"
@@ -6,9 +7,11 @@
 
 #include <check.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static spc_error error;
 
@@ -302,6 +305,55 @@ START_TEST(the_number_of_threads_changes_no_bit)
 }
 END_TEST
 
+static void *cancel_soon(void *payload)
+{
+    nanosleep(&(struct timespec){0, 100 * 1000 * 1000}, NULL);
+    __atomic_store_n((volatile int *)payload, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+START_TEST(a_cancelled_oracle_ends_soon)
+{
+    enum { ROWS = 20000, CHANNELS = 256, OFFSETS = 27 };
+    spc_conv conv = {.cin = CHANNELS, .cout = CHANNELS, .kernel = {3, 3, 3}};
+    /* Every neighbour is row 0: work for half a minute. */
+    int32_t *index = calloc((size_t)ROWS * OFFSETS, sizeof(*index));
+    float *weights = calloc((size_t)OFFSETS * CHANNELS * CHANNELS, 4);
+    double *out = malloc((size_t)ROWS * CHANNELS * sizeof(*out));
+    float in[CHANNELS] = {0};
+    volatile int cancel = 0;
+    pthread_t thread;
+
+    uint64_t start = spc__now_ns();
+    ck_assert_int_eq(
+        pthread_create(&thread, NULL, cancel_soon, (void *)&cancel), 0);
+    ck_assert_int_eq(spc__oracle(out, NULL, &conv, index, ROWS, in, weights,
+                                 NULL, 2, &cancel, &error),
+                     SPC_EINTERRUPTED);
+    ck_assert_double_lt((double)(spc__now_ns() - start) * 1e-9, 5);
+    pthread_join(thread, NULL);
+    free(index);
+    free(weights);
+    free(out);
+}
+END_TEST
+
+START_TEST(a_cancelled_map_ends_soon)
+{
+    static const int32_t coords[2][4] = {{0, 0, 0, 0}, {0, 1, 0, 0}};
+    const volatile int cancel = 1;
+    spc_scene *scene = NULL;
+    spc_conv conv = SPC_CONV_INIT;
+    int32_t index[2 * 27];
+
+    assert_ok(spc_scene_create(&scene, coords[0], 2, "two", &error));
+    conv.cin = conv.cout = 1;
+    ck_assert_int_eq(spc__oracle_map(index, &conv, scene, 1, &cancel, &error),
+                     SPC_EINTERRUPTED);
+    spc_scene_free(scene);
+}
+END_TEST
+
 START_TEST(no_rows_are_no_work)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -395,6 +447,8 @@ static Suite *suite(void)
                         LENGTH(layers));
     tcase_add_test(conv, the_number_of_threads_changes_no_bit);
     tcase_add_test(conv, no_rows_are_no_work);
+    tcase_add_test(conv, a_cancelled_oracle_ends_soon);
+    tcase_add_test(conv, a_cancelled_map_ends_soon);
     suite_add_tcase(s, conv);
 
     tcase_add_loop_test(tolerance, a_sum_in_float_is_within_the_tolerance, 0,

@@ -735,6 +735,29 @@ START_TEST(the_bench_checks_and_times_everything)
 }
 END_TEST
 
+START_TEST(what_measures_ends_when_its_context_is_cancelled)
+{
+    static const volatile int cancel = 1;
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_bench_result result;
+    spc_scene *scene;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, "subm,cin=16,cout=16", &error), error.text);
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=200,extent=10", &error),
+              error.text);
+    ck_assert_int_eq(spc_bench(ctx, &conv, NULL, 1, &result), SPC_EINVAL);
+    ck_assert_int_eq(spc_bench(ctx, NULL, scene, 1, &result), SPC_EINVAL);
+    ctx->cancel = &cancel;
+    ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result),
+                     SPC_EINTERRUPTED);
+    ck_assert_double_eq(result.warm_us, 0);
+    ck_assert_int_eq(spc_device_measure(ctx), SPC_EINTERRUPTED);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 #ifndef SPC_SANITIZE /* its gigabytes of copies would take minutes */
 START_TEST(a_measured_device_remembers_its_ceilings)
 {
@@ -826,6 +849,7 @@ static void add_figures(TCase *tcase)
     tcase_add_loop_test(tcase, the_floor_is_the_largest_of_three_times, 0,
                         LENGTH(floors));
     tcase_add_test(tcase, the_bench_checks_and_times_everything);
+    tcase_add_test(tcase, what_measures_ends_when_its_context_is_cancelled);
 #ifndef SPC_SANITIZE
     tcase_add_test(tcase, a_measured_device_remembers_its_ceilings);
 #endif

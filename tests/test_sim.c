@@ -93,8 +93,8 @@ static void compile(spc__artefact *out, spc__device *device,
     assert_ok(ops->compiler(device, &compiler, &options, &error));
     /* The folder of test templates has no primitive layer of its own. */
     spc__buf_printf(&flags, "%s -I%s/../templates", options, SPC_TEST_DATA);
-    spc__compile_job job = {source.data, template_name, "", flags.data,
-                            library};
+    spc__compile_job job = {source.data, template_name, "",
+                            flags.data,  library,       NULL};
     assert_ok(spc__compile(out, compiler, &job, NULL, &error));
     spc__buf_release(&source);
     spc__buf_release(&flags);

@@ -1,7 +1,9 @@
 /* test_tuner.c - the tuning engine, on the cpu and the sim device. */
 #include "layer_rig.h"
 
+#include "cache_internal.h"
 #include "file.h"
+#include "lookup.h"
 #include "targets.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,7 @@ typedef struct told {
     } at[MOST];
     volatile int cancel;
     int cancel_after; /* trials timed; 0: never */
+    sqlite3 *locker;  /* rolled back after the first trial is timed */
 } told;
 
 static void on_trial(const spc_trial *trial, void *payload)
@@ -55,6 +58,8 @@ static void on_progress(const spc_progress *progress, void *payload)
     if (t->cancel_after > 0 && progress->stage == SPC_STAGE_TIME &&
         progress->done >= t->cancel_after)
         t->cancel = 1;
+    if (t->locker != NULL && progress->stage == SPC_STAGE_TIME)
+        sqlite3_exec(t->locker, "ROLLBACK", NULL, NULL, NULL);
 }
 
 static int find(const told *t, const char *candidate)
@@ -209,6 +214,32 @@ START_TEST(the_defaults_and_the_winner_have_all_samples_and_a_cold_time)
 }
 END_TEST
 
+/* The default that an untuned plan runs, and not that of another template. */
+START_TEST(untuned_is_what_a_plan_takes_without_a_database)
+{
+    static const char *const only[] = {"few", "many", NULL};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "tied");
+    spc_tune_report report;
+    rig r;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.only = only[_i];
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    rig_open(&r, ctx, LAYER, SCENE);
+    assert_ok(spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_ESTIMATE),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(spc_plan_template(r.plan), "many");
+    if (_i == 0) {
+        ck_assert_double_eq(report.default_us, 0);
+    } else {
+        int i = find(&t, "many tile=64,step=1");
+        ck_assert_double_eq(report.default_us, t.at[i].us);
+    }
+    rig_close(&r); /* frees the context */
+}
+END_TEST
+
 START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
 {
     static const char *const scenes[] = {SCENE, "gen:uniform,n=301,extent=12",
@@ -283,6 +314,184 @@ START_TEST(a_changed_template_makes_old_records_worth_nothing)
     ck_assert_int_eq(report.timed, 1);
     spc_ctx_free(ctx);
     remove_database(database);
+}
+END_TEST
+
+/* ---- a database in trouble
+ * ------------------------------------------------------------------ */
+
+/* Another process that keeps the database to itself. */
+static sqlite3 *lock(spc_ctx *ctx, const char *path)
+{
+    sqlite3 *locker = NULL;
+
+    /* Nobody here wants to wait as long as a user would. */
+    sqlite3_busy_timeout(ctx->cache->layers[0].db, 50);
+    ck_assert_int_eq(sqlite3_open(path, &locker), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(locker, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                     SQLITE_OK);
+    return locker;
+}
+
+static void count_warnings(int level, const char *text, void *payload)
+{
+    (void)text;
+    *(int *)payload += level >= SPC_LOG_WARNING;
+}
+
+static spc_ctx *open_counting(const char *database, int *warnings)
+{
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+
+    *warnings = 0;
+    ctx->log = (spc__log){count_warnings, warnings};
+    return ctx;
+}
+
+static const struct {
+    spc_stage stage;
+    const char *says;
+} losses[] = {
+    {SPC_STAGE_TIME, "the choice and "},
+    {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
+};
+
+START_TEST(what_cannot_be_stored_is_measured_told_and_a_failure)
+{
+    char *database = make_database();
+    int warnings;
+    spc_ctx *ctx = open_counting(database, &warnings);
+    sqlite3 *locker = lock(ctx, database);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = losses[_i].stage;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EDB);
+    assert_says(spc_ctx_error(ctx), losses[_i].says);
+    assert_says(spc_ctx_error(ctx), database);
+    assert_says(spc_ctx_error(ctx), "keeps it locked; wait for it to end");
+    ck_assert_int_eq(warnings, 1);
+    ck_assert_int_eq(report.candidates, 12);
+    ck_assert_int_eq(t.count, 12);
+    if (losses[_i].stage == SPC_STAGE_TIME) {
+        ck_assert_str_ne(report.winner, "");
+        ck_assert_int_eq(report.timed, 12);
+    }
+    sqlite3_close(locker);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(what_a_passing_lock_kept_out_is_stored_at_the_end)
+{
+    char *database = make_database();
+    int warnings;
+    spc_ctx *ctx = open_counting(database, &warnings);
+    spc_tune_report first, second;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    t.locker = lock(ctx, database);
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &first), spc_ctx_error(ctx));
+    ck_assert_int_eq(warnings, 1);
+    sqlite3_close(t.locker);
+    t.locker = NULL;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &second), spc_ctx_error(ctx));
+    ck_assert_int_eq(second.compiled, 0);
+    ck_assert_int_eq(second.known, first.timed);
+    ck_assert_str_eq(second.winner, first.winner);
+    check_plan(ctx, 0, first.winner); /* frees the context */
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(a_choice_that_is_there_already_need_not_be_stored)
+{
+    char *database = make_database();
+    int warnings;
+    spc_ctx *ctx = open_counting(database, &warnings);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    sqlite3 *locker = lock(ctx, database);
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.timed, 0);
+    sqlite3_close(locker);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+static const struct {
+    const char *variable; /* of the environment: where the database is */
+    const char *value;    /* NULL: unset */
+    spc_status status;
+} places[] = {
+    {"SPC_DATABASE", "newer", SPC_EDBVERSION},
+    {"SPC_DATABASE", "", SPC_OK}, /* none is wanted */
+    {"HOME", NULL, SPC_EDB},
+};
+
+/* A file that a later version may have written. */
+static void make_newer(const char *path)
+{
+    spc_error error = {0};
+    spc__cache *cache = NULL;
+    sqlite3 *db = NULL;
+
+    assert_ok(spc__cache_open(&cache, path, NULL, 0, &error), error.text);
+    spc__cache_close(cache);
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(
+        sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+}
+
+START_TEST(a_tune_without_its_database_fails_unless_none_was_wanted)
+{
+    char *database = make_database();
+    const char *value = places[_i].value;
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    unsetenv("SPC_DATABASE");
+    unsetenv("XDG_CACHE_HOME");
+    if (value != NULL && strcmp(value, "newer") == 0)
+        make_newer(value = database);
+    if (value != NULL)
+        setenv(places[_i].variable, value, 1);
+    else
+        unsetenv(places[_i].variable);
+    spc_ctx *ctx = open_ctx("cpu", NULL, TEMPLATES "plain");
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report),
+                     places[_i].status);
+    ck_assert_str_ne(report.winner, "");
+    if (places[_i].status != SPC_OK)
+        assert_says(spc_ctx_error(ctx), "could not be stored");
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(an_interrupted_tune_without_a_database_promises_nothing)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    t.cancel_after = 1;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report),
+                     SPC_EINTERRUPTED);
+    assert_says(spc_ctx_error(ctx), "no database");
+    spc_ctx_free(ctx);
 }
 END_TEST
 
@@ -512,6 +721,96 @@ START_TEST(a_mistake_gets_one_sentence_and_its_status)
 }
 END_TEST
 
+enum { NO_CONTEXT, NO_LAYER, NO_SCENES, NO_SCENE, FEWER, MORE };
+
+static const struct {
+    int what; /* see above; below zero: the options alone */
+    int stage, effort;
+    double limit_s;
+    const char *worker; /* its program; "none": no argument at all */
+    const char *says;
+} nonsense[] = {
+    {NO_CONTEXT, SPC_STAGE_TIME, 0, 0, NULL, NULL},
+    {NO_LAYER, SPC_STAGE_TIME, 0, 0, NULL, "layer to tune is NULL"},
+    {NO_SCENES, SPC_STAGE_TIME, 0, 0, NULL, "sample scene 1 of 2 is NULL"},
+    {NO_SCENE, SPC_STAGE_TIME, 0, 0, NULL, "sample scene 2 of 2 is NULL"},
+    {NO_SCENE, SPC_STAGE_LIST, 0, 0, NULL, "sample scene 2 of 2 is NULL"},
+    {FEWER, SPC_STAGE_TIME, 0, 0, NULL, "-1 sample scenes"},
+    {FEWER, SPC_STAGE_LIST, 0, 0, NULL, "-1 sample scenes"},
+    {MORE, SPC_STAGE_LIST, 0, 0, NULL, "1000 sample scenes"},
+    {-1, -1, 0, 0, NULL, "stage -1"},
+    {-1, 4, 0, 0, NULL, "stage 4"},
+    {-1, SPC_STAGE_TIME, -1, 0, NULL, "effort -1"},
+    {-1, SPC_STAGE_LIST, 3, 0, NULL, "effort 3"},
+    {-1, SPC_STAGE_TIME, 0, -1, NULL, "a limit of -1 s"},
+    {-1, SPC_STAGE_TIME, 0, 0.0 / 0.0, NULL, "a limit of "},
+    {-1, SPC_STAGE_TIME, 0, 0, "", "no program's name"},
+    {-1, SPC_STAGE_TIME, 0, 0, "none", "no program's name"},
+};
+
+START_TEST(nonsense_is_refused_with_a_sentence)
+{
+    int what = nonsense[_i].what;
+    const char *worker[] = {nonsense[_i].worker, NULL};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_scene *scenes[2] = {NULL};
+    spc_error error = {0};
+    spc_conv conv;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scenes[0], SCENE, &error), error.text);
+    options.stage = (spc_stage)nonsense[_i].stage;
+    options.effort = (spc_effort)nonsense[_i].effort;
+    options.limit_s = nonsense[_i].limit_s;
+    if (nonsense[_i].worker != NULL)
+        options.worker = worker;
+    if (nonsense[_i].worker != NULL && strcmp(worker[0], "none") == 0)
+        worker[0] = NULL;
+    ck_assert_int_eq(
+        spc_tune(what == NO_CONTEXT ? NULL : ctx,
+                 what == NO_LAYER ? NULL : &conv,
+                 what == NO_SCENES ? NULL : (const spc_scene *const *)scenes,
+                 what == NO_SCENES || what == NO_SCENE ? 2
+                 : what == FEWER                       ? -1
+                 : what == MORE                        ? 1000
+                                                       : 1,
+                 &options, NULL),
+        SPC_EINVAL);
+    if (nonsense[_i].says != NULL)
+        assert_says(spc_ctx_error(ctx), nonsense[_i].says);
+    spc_scene_free(scenes[0]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(coordinates_that_fit_no_key_are_told_before_anything_is_compiled)
+{
+    static const int32_t coords[][4] = {
+        {0, INT32_MIN / 2, INT32_MIN / 2, INT32_MIN / 2},
+        {0, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX / 2}};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_tune_report report;
+    spc_conv conv;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_create(&scene, coords[0], 2, "vast", &error),
+              error.text);
+    ck_assert_int_eq(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
+                              &options, &report),
+                     SPC_ERANGE);
+    assert_says(spc_ctx_error(ctx), "scene 'vast': the coordinates do not fit");
+    ck_assert_int_eq(report.compiled, 0);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(a_scene_without_voxels_is_nothing_to_tune_on)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -618,7 +917,19 @@ int main(void)
         work, the_defaults_and_the_winner_have_all_samples_and_a_cold_time);
     tcase_add_test(work,
                    several_scenes_share_one_winner_and_the_worst_is_named);
+    tcase_add_loop_test(work, untuned_is_what_a_plan_takes_without_a_database,
+                        0, 3);
     tcase_add_test(work, an_interrupted_tune_goes_on_where_it_was);
+    tcase_add_loop_test(work,
+                        what_cannot_be_stored_is_measured_told_and_a_failure, 0,
+                        LENGTH(losses));
+    tcase_add_test(work, what_a_passing_lock_kept_out_is_stored_at_the_end);
+    tcase_add_test(work, a_choice_that_is_there_already_need_not_be_stored);
+    tcase_add_loop_test(
+        work, a_tune_without_its_database_fails_unless_none_was_wanted, 0,
+        LENGTH(places));
+    tcase_add_test(work,
+                   an_interrupted_tune_without_a_database_promises_nothing);
     tcase_add_test(work, a_changed_template_makes_old_records_worth_nothing);
     tcase_add_test(work, equal_code_is_measured_once);
     tcase_add_loop_test(work, one_and_two_voxels_can_be_tuned_on, 1, 3);
@@ -646,6 +957,11 @@ int main(void)
                         LENGTH(no_targets));
     tcase_add_loop_test(trouble, a_mistake_gets_one_sentence_and_its_status, 0,
                         LENGTH(mistakes));
+    tcase_add_loop_test(trouble, nonsense_is_refused_with_a_sentence, 0,
+                        LENGTH(nonsense));
+    tcase_add_test(
+        trouble,
+        coordinates_that_fit_no_key_are_told_before_anything_is_compiled);
     tcase_add_test(trouble, a_scene_without_voxels_is_nothing_to_tune_on);
     tcase_add_loop_test(trouble, without_a_compiler_a_run_says_so, 0, 2);
     suite_add_tcase(suite, trouble);

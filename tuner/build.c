@@ -7,6 +7,7 @@
  */
 #include "run.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "parallel.h"
@@ -55,6 +56,7 @@ static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
 
     job.name = entry->trial.template_name;
     job.source = entry->source;
+    job.cancel = run->ctx->cancel;
     return job;
 }
 
@@ -254,7 +256,7 @@ static void compile_one(void *payload, int64_t i)
     pthread_mutex_lock(&batch->lock);
     if (status == SPC_OK)
         keep(run, entry, &artefact);
-    else
+    else if (status != SPC_EINTERRUPTED) /* which is not its fault */
         fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
     free(entry->source);
     entry->source = NULL;
@@ -293,7 +295,7 @@ static spc_status render_all(struct batch *batch)
     spc__entry **shared = batch->list + count;
     spc_status status;
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !spc__run_cancelled(run); i++) {
         spc__entry *entry = batch->list[i];
         const spc__entry *model;
         if ((status = render(run, entry)) != SPC_OK)
@@ -341,7 +343,7 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
     run->builds += batch.count;
     spc__parallel_for(batch.count, run->ctx->threads, compile_one, &batch);
     if (spc__run_cancelled(run))
-        status = spc__run_interrupted(run);
+        status = spc__interrupted(run->error);
     for (int i = 0; i < batch.shared && status == SPC_OK; i++)
         take_shared(run, batch.list[wanted + i], batch.model[i]);
     run->build_s += (double)(spc__now_ns() - since) * 1e-9;

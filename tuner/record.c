@@ -1,20 +1,40 @@
 /* record.c - a run and the database: what it knew, what it learns. */
 #include "run.h"
 
+#include "clock.h"
 #include "error.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Trouble with the database costs what it would have kept, not the run. */
+/* A lock takes seconds to notice: after trouble the database is left alone for
+ * so long. */
+static const uint64_t rest_ns = 30 * 1000000000ull;
+
+/* Trouble with the database costs no measurement: what it does not take is
+ * owed, and written at the end. */
 static void trouble(spc__run *run, const spc_error *error)
 {
     if (!run->told)
         spc__log_printf(&run->ctx->log, SPC_LOG_WARNING,
-                        "tuning goes on, but nothing is stored: %s",
+                        "tuning goes on, but nothing is stored for now: %s",
                         error->text);
     run->told = true;
+    run->trouble = *error;
+    run->trouble_ns = spc__now_ns();
+}
+
+bool spc__run_keeps(const spc__run *run)
+{
+    return run->ctx->stores || run->ctx->no_store.status != SPC_OK;
+}
+
+/* Is it worth trying to write? */
+static bool answers(const spc__run *run)
+{
+    return run->ctx->stores && (run->trouble.status == SPC_OK ||
+                                spc__now_ns() - run->trouble_ns >= rest_ns);
 }
 
 static bool same_place(const spc__place *a, const spc__place *b)
@@ -184,69 +204,178 @@ static void set_timing(spc__trial *trial, const spc__run *run,
         entry->timings[s].cold_us > 0 && scenes > 0 ? exp(cold / scenes) : 0;
 }
 
-static bool writable(const spc__run *run)
+/* What a candidate came to in the place that scene `s` leads. */
+static void sum_up(spc__trial *trial, const spc__run *run,
+                   const spc__entry *entry, int s)
 {
-    return run->ctx->cache != NULL && run->options.target == NULL && !run->told;
+    *trial = entry->trial;
+    set_timing(trial, run, entry, s);
 }
 
-void spc__run_record(spc__run *run, const spc__entry *entry)
-{
-    spc__trial *trial = malloc(sizeof(*trial));
-    spc_error error;
-
-    for (int s = 0; trial != NULL && s < run->scene_count; s++) {
-        if (!writable(run) || !leads(run, s))
-            continue;
-        *trial = entry->trial;
-        set_timing(trial, run, entry, s);
-        if (spc__cache_put_trial(run->ctx->cache, &run->places[s].key, trial,
-                                 &run->provenance, &error) != SPC_OK)
-            trouble(run, &error);
-    }
-    free(trial);
-}
-
-/* The database may have been in trouble only for a while: what it missed is
- * still here. */
-static void record_again(spc__run *run)
-{
-    run->told = false;
-    for (int i = 0; i < run->count && !run->told; i++)
-        if (!run->entries[i].known && run->entries[i].reach == SPC__TIMED)
-            spc__run_record(run, &run->entries[i]);
-}
-
-void spc__run_record_choice(spc__run *run, const spc__entry *entry,
-                            const char *reason)
+static spc_status put_trial(spc__run *run, spc__entry *entry, spc_error *error)
 {
     spc__trial *trial = malloc(sizeof(*trial));
-    spc_error error;
+    spc_status status = SPC_OK;
 
-    if (run->told)
-        record_again(run);
-    for (int s = 0; trial != NULL && s < run->scene_count; s++) {
-        if (!writable(run) || !leads(run, s))
+    if (trial == NULL)
+        return spc__fail_memory(error, sizeof(*trial));
+    for (int s = 0; s < run->scene_count && status == SPC_OK; s++) {
+        if (!leads(run, s))
             continue;
-        *trial = entry->trial;
-        set_timing(trial, run, entry, s);
-        if (spc__cache_put_choice(run->ctx->cache, &run->places[s].key, trial,
-                                  reason, &run->provenance, &error) != SPC_OK)
-            trouble(run, &error);
+        sum_up(trial, run, entry, s);
+        status = spc__cache_put_trial(run->ctx->cache, &run->places[s].key,
+                                      trial, &run->provenance, error);
     }
     free(trial);
+    entry->owes_trial = status != SPC_OK;
+    return status;
 }
 
-void spc__run_record_code(spc__run *run, const spc__entry *entry)
+static spc_status put_code(spc__run *run, spc__entry *entry, spc_error *error)
 {
     const char *target = run->options.target != NULL ? run->options.target
                                                      : run->ctx->info.target;
+    spc_status status = spc__cache_put_artefact(
+        run->ctx->cache, entry->trial.artefact, target,
+        run->provenance.compiler, &entry->trial.launch, &entry->trial.resources,
+        entry->code, entry->code_bytes, error);
+
+    entry->owes_code = status != SPC_OK;
+    return status;
+}
+
+/* Writes now if that is worth trying. */
+static void try_to(spc__run *run, spc__entry *entry,
+                   spc_status (*put)(spc__run *run, spc__entry *entry,
+                                     spc_error *error))
+{
     spc_error error;
 
-    if (run->ctx->cache == NULL || run->told)
+    if (!answers(run))
         return;
-    if (spc__cache_put_artefact(run->ctx->cache, entry->trial.artefact, target,
-                                run->provenance.compiler, &entry->trial.launch,
-                                &entry->trial.resources, entry->code,
-                                entry->code_bytes, &error) != SPC_OK)
+    if (put(run, entry, &error) == SPC_OK)
+        run->trouble.status = SPC_OK;
+    else
         trouble(run, &error);
+}
+
+void spc__run_record(spc__run *run, spc__entry *entry)
+{
+    entry->owes_trial = spc__run_keeps(run);
+    try_to(run, entry, put_trial);
+}
+
+void spc__run_record_code(spc__run *run, spc__entry *entry)
+{
+    /* To verify is not about storing: it would only keep code in memory. */
+    entry->owes_code =
+        spc__run_keeps(run) && run->options.stage != SPC_STAGE_VERIFY;
+    try_to(run, entry, put_code);
+}
+
+/* ---- at the end
+ * ------------------------------------------------------------------ */
+
+/* A database that may only be read may hold this very choice already. */
+static bool has_choice(const spc__run *run, int s, const spc__trial *trial)
+{
+    spc__choice *found = malloc(sizeof(*found));
+    spc_error error;
+    int count = 0;
+    bool same = false;
+
+    if (found != NULL && run->ctx->cache != NULL &&
+        spc__cache_find_choices(run->ctx->cache, &run->places[s].key, found, 1,
+                                &count, &error) == SPC_OK &&
+        count == 1 && found->match == SPC__MATCH_EXACT)
+        same = strcmp(found->trial.template_name, trial->template_name) == 0 &&
+               strcmp(found->trial.template_hash, trial->template_hash) == 0 &&
+               spc__attrs_equal(&found->trial.config, &trial->config);
+    free(found);
+    return same;
+}
+
+static spc_status put_choice(const spc__run *run, spc_error *error)
+{
+    spc_ctx *ctx = run->ctx;
+    spc__trial *trial = malloc(sizeof(*trial));
+    spc_status status = SPC_OK;
+
+    if (trial == NULL)
+        return spc__fail_memory(error, sizeof(*trial));
+    for (int s = 0; s < run->scene_count && status == SPC_OK; s++) {
+        if (!leads(run, s))
+            continue;
+        sum_up(trial, run, run->winner, s);
+        if (ctx->stores)
+            status = spc__cache_put_choice(ctx->cache, &run->places[s].key,
+                                           trial, run->winner_reason,
+                                           &run->provenance, error);
+        else
+            status = spc__fail(error, ctx->no_store.status, "%s",
+                               ctx->no_store.text);
+        if (status != SPC_OK && has_choice(run, s, trial))
+            status = SPC_OK;
+    }
+    free(trial);
+    return status;
+}
+
+/* Until one does not go: then the others would not either. */
+static spc_status put_owed(spc__run *run, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < run->count && status == SPC_OK; i++) {
+        spc__entry *entry = &run->entries[i];
+        if (!run->ctx->stores && (entry->owes_code || entry->owes_trial))
+            return spc__fail(error, run->ctx->no_store.status, "%s",
+                             run->ctx->no_store.text);
+        if (entry->owes_code)
+            status = put_code(run, entry, error);
+        if (entry->owes_trial && status == SPC_OK)
+            status = put_trial(run, entry, error);
+    }
+    return status;
+}
+
+static void add_count(spc__buf *out, int count, const char *what)
+{
+    if (count > 0)
+        spc__buf_printf(out, "%s%d %s%s", out->length > 0 ? " and " : "", count,
+                        what, count == 1 ? "" : "s");
+}
+
+/* "the choice and 12 measurements" */
+static void list_lost(spc__buf *out, const spc__run *run, bool is_choice_lost)
+{
+    int trials = 0, codes = 0;
+
+    for (int i = 0; i < run->count; i++) {
+        trials += run->entries[i].owes_trial;
+        codes += run->entries[i].owes_code;
+    }
+    if (is_choice_lost)
+        spc__buf_puts(out, "the choice");
+    add_count(out, trials, "measurement");
+    if (trials == 0) /* whose code it mostly is */
+        add_count(out, codes, "compiled candidate");
+}
+
+spc_status spc__run_store(spc__run *run, spc_error *lost)
+{
+    bool choose = run->winner != NULL && spc__run_keeps(run);
+    spc__buf what = SPC__BUF_INIT;
+    spc_error error;
+    spc_status status = put_owed(run, &error);
+
+    if (status == SPC_OK && choose)
+        status = put_choice(run, &error);
+    if (status == SPC_OK)
+        return SPC_OK;
+    list_lost(&what, run, choose);
+    spc__fail(lost, status, "%s could not be stored: %s", spc__buf_text(&what),
+              error.text);
+    spc__buf_release(&what);
+    return status;
 }

@@ -257,7 +257,10 @@ static spc_status enqueue(void *payload, void *stream)
     const stage *on = &rig->stages[run->scene];
     spc_buffers buffers = {on->in, on->out, run->slot->weights, rig->bias,
                            rig->workspace};
+    spc_status status = spc__ctx_heed(rig->ctx);
 
+    if (status != SPC_OK)
+        return status;
     return spc_plan_execute(run->slot->plan, on->map, &buffers, stream);
 }
 

@@ -35,8 +35,10 @@ typedef struct spc__entry { /* a candidate in this run */
     spc__reach reach;
     spc__trial trial; /* all that is known but the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;        /* from the database */
-    bool is_twin;      /* another has the same code and launch */
+    bool known;   /* from the database */
+    bool is_twin; /* another has the same code and launch */
+    /* What the database was to get and has not got yet. */
+    bool owes_trial, owes_code;
     char identity[65]; /* by which twins know each other; "" until rendered */
     char body[65];     /* by which those of one code do */
     char *source;      /* rendered, until compiled */
@@ -74,12 +76,16 @@ typedef struct spc__run {
     int32_t *index[SPC__SCENES_MAX];    /* plain maps, until the oracle ran */
     spc__place places[SPC__SCENES_MAX]; /* by scene */
     spc__provenance provenance;
-    bool told; /* of trouble with the database */
+    bool told;         /* of trouble with the database */
+    spc_error trouble; /* SPC_OK: the last write worked */
+    uint64_t trouble_ns;
 
     spc__subject subject;
     spc__runner *runner;
 
-    const spc__entry *best; /* of those measured so far, for the progress */
+    const spc__entry *best;   /* of those measured so far, for the progress */
+    const spc__entry *winner; /* the choice; NULL: none yet */
+    char winner_reason[192];
     uint64_t started_ns;
     int built, to_build; /* of the batch at hand, for the time left */
     int measured, to_measure;
@@ -98,12 +104,16 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count);
 
 /* Takes over what the database knows of these very templates. */
 spc_status spc__run_recall(spc__run *run);
-/* Makes a candidate's trial durable, in the place of every scene. */
-void spc__run_record(spc__run *run, const spc__entry *entry);
-void spc__run_record_choice(spc__run *run, const spc__entry *entry,
-                            const char *reason);
-/* Stores compiled code; trouble is logged once and never fails a run. */
-void spc__run_record_code(spc__run *run, const spc__entry *entry);
+/* Makes a candidate's trial durable, in the place of every scene. Trouble with
+ * the database is logged once; the trial is then owed. */
+void spc__run_record(spc__run *run, spc__entry *entry);
+/* Stores compiled code, or owes it. */
+void spc__run_record_code(spc__run *run, spc__entry *entry);
+/* Writes what is owed, then the choice. Else *lost says what is not stored, and
+ * why; its status is returned. */
+spc_status spc__run_store(spc__run *run, spc_error *lost);
+/* Is there, or should there be, a database that keeps what is measured? */
+bool spc__run_keeps(const spc__run *run);
 spc__entry *spc__run_find(const spc__run *run, const char *template_name,
                           const char *config);
 
@@ -124,7 +134,6 @@ double spc__entry_score(const spc__run *run, const spc__entry *entry);
  * there is soon something to tell and to judge the time left by. */
 int spc__run_batch(const spc__run *run, int left);
 bool spc__run_cancelled(const spc__run *run);
-spc_status spc__run_interrupted(spc__run *run);
 void spc__run_progress(spc__run *run, spc_stage stage, int done, int total);
 /* Tells the caller about a candidate that has come as far as it will. */
 void spc__run_tell(spc__run *run, const spc__entry *entry);

@@ -1,6 +1,7 @@
 /* runner.c - requests to a rig in this process or in a worker. */
 #include "runner.h"
 
+#include "cancel.h"
 #include "error.h"
 #include "wire.h"
 #include <errno.h>
@@ -54,17 +55,6 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
 
 /* ---- the worker process
  * -------------------------------------------------------- */
-
-static bool cancelled(const spc__runner *runner)
-{
-    return runner->options.cancel != NULL && *runner->options.cancel;
-}
-
-static spc_status interrupted(spc_error *error)
-{
-    return spc__fail(error, SPC_EINTERRUPTED,
-                     "interrupted: what was measured is kept");
-}
 
 /* Descriptors above those that the worker will have: see spawn. */
 static int raise_fd(int fd)
@@ -126,16 +116,15 @@ static spc_status greet(spc__runner *runner, spc_error *error)
 {
     spc__wire_reply hello;
     char how[64] = "";
-    spc_status status =
-        spc__wire_receive(runner->socket, &hello, sizeof(hello), start_limit_s,
-                          runner->options.cancel);
+    spc_status status = spc__wire_receive(runner->socket, &hello, sizeof(hello),
+                                          start_limit_s, runner->ctx->cancel);
 
     if (status == SPC_OK && hello.magic == SPC__WIRE_MAGIC &&
         hello.run.status == SPC_OK)
         return SPC_OK;
     bury(runner, status == SPC_EIO, how, sizeof(how));
-    if (status == SPC_EINTERRUPTED)
-        return interrupted(error);
+    if (spc__cancelled(runner->ctx->cancel))
+        return spc__interrupted(error);
     if (status != SPC_OK)
         return spc__fail(
             error, SPC_EDEVICE, "the measuring worker '%s' was not ready %s%s",
@@ -198,7 +187,7 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     double grace = request->op == SPC__WIRE_TIME ? timing_grace_s : grace_s;
     return spc__wire_receive(runner->socket, reply, sizeof(*reply),
                              runner->options.limit_s + grace,
-                             runner->options.cancel);
+                             runner->ctx->cancel);
 }
 
 /* Turns the end of a worker into the outcome of the candidate it ran. */
@@ -208,8 +197,9 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
     char how[64] = "";
 
     bury(runner, status == SPC_EIO, how, sizeof(how));
-    if (status == SPC_EINTERRUPTED)
-        return interrupted(error);
+    /* Whoever ends all processes of the group ended this one, too. */
+    if (spc__cancelled(runner->ctx->cancel))
+        return spc__interrupted(error);
     memset(out, 0, sizeof(*out));
     if (status == SPC_ETIMEOUT) {
         out->status = SPC__TRIAL_TIMEOUT;
@@ -255,6 +245,8 @@ static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
         spc__rig_load(out, runner->rig, request->slot, &request->code);
     else if (request->op == SPC__WIRE_TIME)
         spc__rig_time(out, runner->rig, request->slot, &request->order);
+    if (spc__cancelled(runner->ctx->cancel)) /* not the candidate's doing */
+        return spc__interrupted(error);
     if (out->dead)
         return spc__fail(error, SPC_EDEVICE,
                          "the device is lost to this process after '%s': %s; "
@@ -267,8 +259,8 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
                       spc__wire_request *request, spc_error *error)
 {
     memset(out, 0, sizeof(*out));
-    if (cancelled(runner))
-        return interrupted(error);
+    if (spc__cancelled(runner->ctx->cancel))
+        return spc__interrupted(error);
     return runner->options.worker != NULL
                ? ask_worker(out, runner, request, error)
                : ask_rig(out, runner, request, error);

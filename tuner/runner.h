@@ -14,7 +14,6 @@ typedef struct spc__runner spc__runner;
 typedef struct spc__runner_options {
     const char *const *worker; /* NULL: in this process */
     double limit_s;            /* of one request, in a worker */
-    const volatile int *cancel;
 } spc__runner_options;
 
 /* Nothing is started before the first request. */

@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "lookup.h"
 #include "random.h"
 #include <math.h>
 #include <stdio.h>
@@ -201,6 +202,7 @@ static void drop(spc__run *run, spc__entry *entry)
     }
     free(entry->code);
     entry->code = NULL;
+    entry->owes_code = false;
 }
 
 static void fail(spc__run *run, spc__entry *entry, const spc__outcome *outcome)
@@ -216,8 +218,7 @@ static void fail(spc__run *run, spc__entry *entry, const spc__outcome *outcome)
  * verified: not at all if everything is known. */
 static spc_status prepare(spc__run *run)
 {
-    spc__runner_options options = {run->options.worker, run->options.limit_s,
-                                   run->options.cancel};
+    spc__runner_options options = {run->options.worker, run->options.limit_s};
     spc_status status;
 
     if (run->runner != NULL)
@@ -225,7 +226,7 @@ static spc_status prepare(spc__run *run)
     if ((status = spc__subject_init(
              &run->subject, run->conv, run->scenes, run->scene_count,
              (const int32_t *const *)run->index, run->options.seed,
-             run->ctx->threads, run->error)) != SPC_OK)
+             run->ctx->threads, run->ctx->cancel, run->error)) != SPC_OK)
         return status;
     for (int s = 0; s < run->scene_count; s++) {
         free(run->index[s]);
@@ -495,13 +496,17 @@ static spc_status revive(spc__run *run, spc__entry *entry)
     entry->reach = SPC__NEW;
     entry->trial.note[0] = '\0';
     entry->known = false;
-    if ((status = spc__run_build(run, &entry, 1)) != SPC_OK)
-        return status;
-    if (entry->reach == SPC__FAILED)
-        record_failures(run, &entry, 1);
-    for (int s = 0; s < run->scene_count; s++)
-        entry->timings[s].cold_us = 0;
-    return screen_one(run, entry);
+    if ((status = spc__run_build(run, &entry, 1)) == SPC_OK) {
+        if (entry->reach == SPC__FAILED)
+            record_failures(run, &entry, 1);
+        for (int s = 0; s < run->scene_count; s++)
+            entry->timings[s].cold_us = 0;
+        status = screen_one(run, entry);
+    }
+    /* Interrupted on the way: what was known of it still holds. */
+    if (status != SPC_OK && entry->reach != SPC__FAILED)
+        entry->reach = SPC__TIMED;
+    return status;
 }
 
 /* Who must have all samples and has not: the best few, and the defaults. */
@@ -593,22 +598,21 @@ static const spc__entry *pick(const spc__run *run, spc__entry **ranked,
     return winner;
 }
 
-/* The default that a plan would take untuned (runtime/lookup.c). */
+/* The default that a plan would take untuned: the first that compiles. NULL: it
+ * is not among the candidates. */
 static const spc__entry *untuned(const spc__run *run)
 {
     const spc__entry *found = NULL;
-    int64_t most = 0;
+    spc__pick *pick = calloc(1, sizeof(*pick));
+    bool more = pick != NULL;
 
-    for (int i = 0; i < run->count; i++) {
-        const spc__entry *entry = &run->entries[i];
-        int64_t preference =
-            spc__attrs_number(&entry->candidate->launch, "preference", 0);
-        if (!entry->candidate->is_default ||
-            (found != NULL && preference <= most))
-            continue;
-        found = entry;
-        most = preference;
+    for (int i = 0; more; i++) {
+        found = NULL;
+        if (spc__lookup_default(pick, run->ctx, run->conv, i) == SPC_OK)
+            found = spc__run_find(run, pick->template_name, pick->config);
+        more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;
     }
+    free(pick);
     return found;
 }
 
@@ -634,20 +638,20 @@ static void find_worst(spc__run *run, const spc__entry *winner,
 static void choose(spc__run *run, spc__entry **list)
 {
     spc_tune_report *report = run->report;
-    const spc__entry *start = untuned(run);
-    char reason[192];
     int count = rank_all(run, list);
 
     if (count == 0)
         return;
-    const spc__entry *winner = pick(run, list, count, reason, sizeof(reason));
+    const spc__entry *winner =
+        pick(run, list, count, run->winner_reason, sizeof(run->winner_reason));
+    const spc__entry *start = untuned(run);
+    run->winner = winner;
     snprintf(report->winner, sizeof(report->winner), "%s %s",
              winner->trial.template_name, winner->config);
     report->winner_us = spc__entry_score(run, winner);
     if (start != NULL && start->reach == SPC__TIMED)
         report->default_us = spc__entry_score(run, start);
     find_worst(run, winner, list, count);
-    spc__run_record_choice(run, winner, reason);
 }
 
 /* Nobody is left: the report of the first failure stands for all. */

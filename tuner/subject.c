@@ -1,6 +1,7 @@
 /* subject.c - random data, the oracle's answers, and the block they lie in. */
 #include "subject.h"
 
+#include "cancel.h"
 #include "ctx.h"
 #include "error.h"
 #include "half.h"
@@ -152,7 +153,8 @@ static void bound_row(void *payload, int64_t row)
 static spc_status fill_scene(spc__subject *subject, int s,
                              const spc_scene *scene, const int32_t *index,
                              const float *weights, spc__random *random,
-                             int threads, spc_error *error)
+                             int threads, const volatile int *cancel,
+                             spc_error *error)
 {
     const spc__subject_scene *data = &subject->scenes[s];
     const spc_conv *conv = &subject->conv;
@@ -169,8 +171,11 @@ static spc_status fill_scene(spc__subject *subject, int s,
     memcpy((void *)data->coords, spc_scene_coords(scene),
            (size_t)data->rows * 4 * sizeof(int32_t));
     draw((void *)data->in, in, inputs, conv->dtype, random);
-    spc_oracle((double *)data->reference, magnitude, conv, index, data->rows,
-               in, weights, subject->bias, threads);
+    status = spc__oracle((double *)data->reference, magnitude, conv, index,
+                         data->rows, in, weights, subject->bias, threads,
+                         cancel, error);
+    if (status != SPC_OK)
+        goto done;
     struct bounds bounds = {conv,       index,
                             data->rows, data->reference,
                             magnitude,  (float *)data->tolerance};
@@ -183,7 +188,7 @@ done:
 
 static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
                        const int32_t *const *index, uint64_t seed, int threads,
-                       spc_error *error)
+                       const volatile int *cancel, spc_error *error)
 {
     const spc_conv *conv = &subject->conv;
     float *weights = malloc(weight_count(conv) * sizeof(float));
@@ -200,7 +205,7 @@ static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
             (float)(2.0 * spc__random_unit(&random) - 1.0);
     for (int s = 0; s < subject->scene_count && status == SPC_OK; s++)
         status = fill_scene(subject, s, scenes[s], index[s], weights, &random,
-                            threads, error);
+                            threads, cancel, error);
     free(weights);
     return status;
 }
@@ -211,7 +216,8 @@ static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
 spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
                              const spc_scene *const *scenes, int scene_count,
                              const int32_t *const *index, uint64_t seed,
-                             int threads, spc_error *error)
+                             int threads, const volatile int *cancel,
+                             spc_error *error)
 {
     struct header header;
     spc_status status;
@@ -228,7 +234,7 @@ spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
         return status;
     memcpy(out->memory, &header, sizeof(header));
     point_at(out, &header);
-    return fill(out, scenes, index, seed, threads, error);
+    return fill(out, scenes, index, seed, threads, cancel, error);
 }
 
 spc_status spc__subject_attach(spc__subject *out, int fd, spc_error *error)

@@ -34,12 +34,14 @@ typedef struct spc__subject {
 /*
  * Draws inputs, weights and bias from `seed`, uniform in [-1, 1] and rounded
  * to the layer's type, and asks the oracle. index[s] is the plain map of scene
- * s (spc_oracle_map). The caller releases *out also after a failure.
+ * s (spc_oracle_map). Once *cancel (may be NULL) is set: SPC_EINTERRUPTED. The
+ * caller releases *out also after a failure.
  */
 spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
                              const spc_scene *const *scenes, int scene_count,
                              const int32_t *const *index, uint64_t seed,
-                             int threads, spc_error *error);
+                             int threads, const volatile int *cancel,
+                             spc_error *error);
 
 /* Sees the subject of another process through its descriptor, which *out
  * then owns. SPC_ESTATE: what lies there is no subject. */

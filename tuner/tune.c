@@ -6,8 +6,11 @@
  */
 #include "run.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
+#include "map_builder.h"
+#include "oracle.h"
 #include "spc_abi.h"
 #include "targets.h"
 #include <math.h>
@@ -29,13 +32,7 @@ int spc__run_batch(const spc__run *run, int left)
 
 bool spc__run_cancelled(const spc__run *run)
 {
-    return run->options.cancel != NULL && *run->options.cancel;
-}
-
-spc_status spc__run_interrupted(spc__run *run)
-{
-    return spc__fail(run->error, SPC_EINTERRUPTED,
-                     "interrupted: what was measured is kept");
+    return spc__cancelled(run->ctx->cancel);
 }
 
 /* Seconds left for what is known to be left; below zero: not known yet. */
@@ -323,6 +320,16 @@ static spc_status build_all(spc__run *run)
 
 static spc_status check_scenes(const spc__run *run)
 {
+    if (run->scene_count < 0 || run->scene_count > SPC__SCENES_MAX ||
+        (run->scene_count == 0 && run->options.stage >= SPC_STAGE_VERIFY))
+        return spc__fail(run->error, SPC_EINVAL,
+                         "%d sample scenes: 1 to %d are right",
+                         run->scene_count, SPC__SCENES_MAX);
+    for (int s = 0; s < run->scene_count; s++)
+        if (run->scenes == NULL || run->scenes[s] == NULL)
+            return spc__fail(run->error, SPC_EINVAL,
+                             "sample scene %d of %d is NULL", s + 1,
+                             run->scene_count);
     if (run->options.stage < SPC_STAGE_VERIFY)
         return SPC_OK;
     if (run->options.target != NULL)
@@ -330,16 +337,31 @@ static spc_status check_scenes(const spc__run *run)
                          "a layer can be built for '%s', but not measured "
                          "without that device",
                          run->options.target);
-    if (run->scene_count < 1 || run->scene_count > SPC__SCENES_MAX)
-        return spc__fail(run->error, SPC_EINVAL,
-                         "%d sample scenes: 1 to %d are right",
-                         run->scene_count, SPC__SCENES_MAX);
     for (int s = 0; s < run->scene_count; s++)
         if (spc_scene_rows(run->scenes[s]) < 1)
             return spc__fail(run->error, SPC_EINVAL,
                              "scene '%s' has no voxels: there is nothing to "
                              "measure",
                              spc_scene_name(run->scenes[s]));
+    return SPC_OK;
+}
+
+/* Do the coordinates fit the keys of a map? Told before anything is compiled.
+ */
+static spc_status check_keys(const spc__run *run)
+{
+    spc__key_layout key;
+    int32_t low[4], high[4];
+
+    for (int s = 0; s < run->scene_count; s++) {
+        const spc_scene *scene = run->scenes[s];
+        spc__coords_extent(low, high, spc_scene_coords(scene),
+                           spc_scene_rows(scene));
+        if (spc__key_layout_choose(&key, run->conv, low, high, run->error) !=
+            SPC_OK)
+            return spc__fail_prefix(run->error,
+                                    "scene '%s': ", spc_scene_name(scene));
+    }
     return SPC_OK;
 }
 
@@ -351,8 +373,9 @@ static spc_status place_scene(spc__run *run, int s)
 
     if ((run->index[s] = malloc((size_t)entries * sizeof(int32_t))) == NULL)
         return spc__fail_memory(run->error, (size_t)entries * 4);
-    if ((status = spc_oracle_map(run->index[s], run->conv, run->scenes[s],
-                                 run->ctx->threads, run->error)) != SPC_OK)
+    if ((status = spc__oracle_map(run->index[s], run->conv, run->scenes[s],
+                                  run->ctx->threads, run->ctx->cancel,
+                                  run->error)) != SPC_OK)
         return status;
     for (int64_t i = 0; i < entries; i++)
         pairs += run->index[s][i] >= 0;
@@ -415,12 +438,42 @@ static void tell_all(spc__run *run)
             spc__run_tell(run, &run->entries[i]);
 }
 
+static spc_status check_options(const spc__run *run)
+{
+    const spc_tune_options *options = &run->options;
+    const char *const *worker = options->worker;
+
+    if (run->conv == NULL)
+        return spc__fail(run->error, SPC_EINVAL, "the layer to tune is NULL");
+    if ((unsigned)options->stage > SPC_STAGE_TIME)
+        return spc__fail(run->error, SPC_EINVAL,
+                         "stage %d: SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d) "
+                         "are right",
+                         (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
+    if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
+        return spc__fail(run->error, SPC_EINVAL,
+                         "effort %d: SPC_EFFORT_QUICK (%d) to "
+                         "SPC_EFFORT_EXHAUSTIVE (%d) are right",
+                         (int)options->effort, SPC_EFFORT_QUICK,
+                         SPC_EFFORT_EXHAUSTIVE);
+    if (!(options->limit_s >= 0))
+        return spc__fail(run->error, SPC_EINVAL,
+                         "a limit of %g s: a time from 0 on is right (0: %g s)",
+                         options->limit_s, default_limit_s);
+    if (worker != NULL && (worker[0] == NULL || worker[0][0] == '\0'))
+        return spc__fail(run->error, SPC_EINVAL,
+                         "the worker's arguments begin with no program's name");
+    return SPC_OK;
+}
+
 static spc_status go(spc__run *run)
 {
     spc_status status;
 
-    if ((status = check_scenes(run)) != SPC_OK ||
-        (status = open_space(run)) != SPC_OK)
+    if ((status = check_options(run)) != SPC_OK ||
+        (status = check_scenes(run)) != SPC_OK ||
+        (status = open_space(run)) != SPC_OK ||
+        (status = check_keys(run)) != SPC_OK)
         return status;
     refuse_more(run);
     if (run->space->admitted == 0)
@@ -449,6 +502,37 @@ static spc_status go(spc__run *run)
     return status;
 }
 
+/* How an interrupted run ends depends on what became of its measurements. */
+static spc_status tell_interrupted(spc__run *run, const spc_error *lost)
+{
+    if (run->options.stage != SPC_STAGE_TIME)
+        return spc__interrupted(run->error);
+    if (lost->status != SPC_OK)
+        return spc__fail(run->error, SPC_EINTERRUPTED, "interrupted, and %s",
+                         lost->text);
+    return spc__fail(run->error, SPC_EINTERRUPTED, "interrupted: %s",
+                     spc__run_keeps(run)
+                         ? "what was measured is kept"
+                         : "there is no database to keep what was measured");
+}
+
+/* Stores what is still owed to the database; that this cannot be done is a
+ * failure of its own where all else went well. */
+static spc_status finish(spc__run *run, spc_status status)
+{
+    spc_error lost = {0};
+
+    spc__run_store(run, &lost);
+    if (status == SPC_EINTERRUPTED)
+        return tell_interrupted(run, &lost);
+    if (lost.status == SPC_OK)
+        return status;
+    if (status == SPC_OK)
+        return spc__fail(run->error, lost.status, "%s", lost.text);
+    spc__log_printf(&run->ctx->log, SPC_LOG_WARNING, "%s", lost.text);
+    return status;
+}
+
 static void release_run(spc__run *run)
 {
     spc__runner_free(run->runner);
@@ -474,6 +558,9 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
 {
     static const spc_tune_options standard = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report unwanted;
+
+    if (ctx == NULL)
+        return SPC_EINVAL;
     spc__run run = {
         .ctx = ctx,
         .conv = conv,
@@ -484,13 +571,18 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
         .error = &ctx->error,
         .started_ns = spc__now_ns(),
     };
+    const volatile int *cancel = ctx->cancel;
 
     memset(run.report, 0, sizeof(*run.report));
-    if (run.options.limit_s <= 0)
+    if (run.options.limit_s == 0)
         run.options.limit_s = default_limit_s;
     if (is_native(ctx, run.options.target))
         run.options.target = NULL;
-    spc_status status = go(&run);
+    /* All that works for this run heeds its flag. */
+    if (run.options.cancel != NULL)
+        ctx->cancel = run.options.cancel;
+    spc_status status = finish(&run, go(&run));
+    ctx->cancel = cancel;
     count_failures(&run);
     release_run(&run);
     run.report->elapsed_s = (double)(spc__now_ns() - run.started_ns) * 1e-9;
@@ -500,11 +592,15 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
 spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
                             const char *target, int i)
 {
+    *out = NULL;
+    if (ctx == NULL)
+        return SPC_EINVAL;
+    if (conv == NULL)
+        return spc__fail(&ctx->error, SPC_EINVAL, "the layer is NULL");
     spc__run run = {.ctx = ctx, .conv = conv, .error = &ctx->error};
     spc__buf source = SPC__BUF_INIT;
     spc_status status;
 
-    *out = NULL;
     run.options.target = target;
     if ((status = open_space(&run)) != SPC_OK)
         return status;

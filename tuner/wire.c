@@ -1,6 +1,7 @@
 /* wire.c - whole messages over a socket, with a deadline. */
 #include "wire.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include <errno.h>
 #include <poll.h>
@@ -30,7 +31,7 @@ static spc_status await(int fd, double wait_s, uint64_t since,
     for (;;) {
         struct pollfd one = {fd, POLLIN, 0};
         int ready = poll(&one, 1, 50);
-        if (cancel != NULL && *cancel)
+        if (spc__cancelled(cancel))
             return SPC_EINTERRUPTED;
         if (ready > 0)
             return SPC_OK;

@@ -96,5 +96,5 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
 
 spc_status spc_tune_worker(spc_ctx *ctx)
 {
-    return spc__runner_serve(ctx, &ctx->error);
+    return ctx != NULL ? spc__runner_serve(ctx, &ctx->error) : SPC_EINVAL;
 }

@@ -2,6 +2,9 @@
 
 layer=subm,cin=4,cout=6,k=3,dtype=f32
 scene=gen:uniform,n=300,extent=12
+# The oracle alone takes minutes for these.
+wide=subm,cin=256,cout=256,k=3,dtype=f32
+dense=gen:uniform,n=100000,extent=50
 
 # Figures that differ from run to run become N, and so do winners; a sanitizer's
 # report of a crash that was meant is not ours.
@@ -14,6 +17,26 @@ steady() {
 # The first words of each line only: what a sentence is about.
 first() {
     cut -c "1-$1"
+}
+
+# stopped_by SIGNALS COMMAND: starts it, sends it the signals a second later, and
+# says how it ended, whether that took long, and which temporary files it left.
+stopped_by() {
+    signals=$1
+    shift
+    mkdir -p tmp
+    TMPDIR=$PWD/tmp "$@" >out 2>err &
+    pid=$!
+    sleep 1
+    for signal in $signals; do
+        kill -"$signal" $pid
+    done
+    since=$(date +%s)
+    wait $pid
+    echo "exit $?"
+    [ $(($(date +%s) - since)) -le 2 ] || echo "late"
+    grep -v '^nohup:' err
+    ls tmp
 }
 
 # A command on a layer for which a template makes its N-th mistake.

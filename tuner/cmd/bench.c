@@ -67,9 +67,8 @@ static void add_ratio(table *t, double part, double whole)
 
 static double warm_of(const struct row *row, const spc_bench_result *result)
 {
-    return row->suite != NULL && row->suite->indexing
-               ? result->map_us
-               : result->warm_us;
+    return row->suite != NULL && row->suite->indexing ? result->map_us
+                                                      : result->warm_us;
 }
 
 static void add_result(table *t, const struct row *row,
@@ -148,6 +147,8 @@ static spc_status measure(spc_ctx *ctx, const struct row *row, uint64_t seed,
     spc_bench_result result;
     spc_status status = spc_bench(ctx, row->layer, row->scene, seed, &result);
 
+    if (status == SPC_EINTERRUPTED) /* which is told once, at the end */
+        return status;
     if (status != SPC_OK)
         return cli_fail(status, "%s on %s: %s", row->layer_text,
                         spc_scene_name(row->scene), spc_ctx_error(ctx));
@@ -242,9 +243,9 @@ static spc_status show_rows(struct show *show, const cli_suite *suite)
     spc_status first = SPC_OK;
 
     for (const suite_row *row = suite->rows; row->scene != NULL; row++) {
+        spc_status status = show_row(show, row);
         if (*cli_cancel_flag())
             return cli_fail(SPC_EINTERRUPTED, "interrupted");
-        spc_status status = show_row(show, row);
         if (first == SPC_OK)
             first = status;
     }
@@ -262,7 +263,6 @@ static spc_status run_suite(cli *self, const struct args *args,
 
     if ((status = cli_open(&show.ctx, self)) != SPC_OK)
         return status;
-    cli_catch_signals();
     table_init(&show.table, suite_titles);
     spc__json_init(&json, &text);
     spc__json_array(&json, NULL);

@@ -329,6 +329,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
 {
     const cli_globals *globals = &self->globals;
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    bool is_worker = self->command == &cli_worker;
     spc_error error = {0};
 
     options.device = globals->device;
@@ -339,10 +340,15 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.threads = globals->threads;
     options.log = write_log;
     options.log_payload = self;
-    /* Whoever names a database wants that one and no silent substitute. */
+    options.cancel = cli_cancel_flag();
+    /* Whoever names a database wants that one and no silent substitute; a
+     * worker can do without, and its tuner has told already. */
     options.need_database =
-        (globals->database != NULL && globals->database[0] != '\0') ||
-        globals->layer_files.count > 0;
+        !is_worker &&
+        ((globals->database != NULL && globals->database[0] != '\0') ||
+         globals->layer_files.count > 0);
+    if (!is_worker) /* whose end is its tuner's to decide */
+        cli_catch_signals(self);
     if (spc_ctx_create(out, &options, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     return SPC_OK;
@@ -356,7 +362,7 @@ const char *const *cli_worker_arguments(cli *self)
     snprintf(self->threads_text, sizeof(self->threads_text), "%d",
              globals->threads);
     self->worker[n++] = "/proc/self/exe";
-    self->worker[n++] = "--quiet"; /* of the database we warn ourselves */
+    self->worker[n++] = "--quiet"; /* what is to be said, we say */
     self->worker[n++] = "--threads";
     self->worker[n++] = self->threads_text;
     if (globals->device != NULL) {

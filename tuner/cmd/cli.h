@@ -56,7 +56,7 @@ typedef struct cli {
     cli_list operands;
     cli_list warnings;     /* that were printed: each once */
     char threads_text[16]; /* of the worker's arguments */
-    const char *worker[12];
+    const char *worker[16];
 } cli;
 
 struct cli_command {
@@ -100,8 +100,11 @@ const char *const *cli_worker_arguments(cli *self);
 void cli_help_short(const cli *self);
 void cli_help_full(const cli *self);
 
-/* signals.c: SIGINT and SIGTERM set a flag instead of ending the program. */
+/* signals.c: the first SIGINT, SIGTERM or SIGHUP sets a flag, the second ends
+ * the program. cli_open sees to it; call before any thread is started. */
 const volatile int *cli_cancel_flag(void);
-void cli_catch_signals(void);
+void cli_catch_signals(const cli *self);
+/* Removes what temporary files are left; last of all. */
+void cli_tidy(void);
 
 #endif

@@ -88,12 +88,14 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
         if (i > 0 && job->json == NULL)
             putchar('\n');
         spc_conv_format(text, sizeof(text), &layers[i]);
+        if (*cli_cancel_flag())
+            return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
         size_t before = job->json != NULL ? job->json->out->length : 0;
         spc_status status = body(job, &layers[i], text);
         if (status != SPC_OK && job->json != NULL &&
             job->json->out->length == before)
             job_write_failure(job, text, NULL);
-        if (first == SPC_OK)
+        if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
         if (status == SPC_EINTERRUPTED)
             break;
@@ -126,11 +128,9 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
         return status;
     if ((specs == NULL ||
          (status = load_scenes(&job.scenes, specs)) == SPC_OK) &&
-        (status = cli_open(&job.ctx, self)) == SPC_OK) {
-        cli_catch_signals();
+        (status = cli_open(&job.ctx, self)) == SPC_OK)
         status = self->globals.json ? each_layer_json(&job, layers, body)
                                     : each_layer(&job, layers, body);
-    }
     spc_ctx_free(job.ctx);
     free_scenes(&job.scenes);
     free(layers);

@@ -95,6 +95,7 @@ int main(int argc, char **argv)
     if (self.command != NULL)
         free_lists(self.command->options, args);
     free_lists(cli_global_options, &self.globals);
+    cli_tidy();
     free(args);
     free(self.operands.at);
     free_warnings(&self);

@@ -41,7 +41,7 @@ void progress_show(progress *p, const spc_progress *state)
                                         "timing"};
     char line[512];
 
-    if (!p->enabled || state->elapsed_s < 0.5 ||
+    if (!p->enabled || *cli_cancel_flag() || state->elapsed_s < 0.5 ||
         (p->shown && state->elapsed_s - p->last_s < 0.2))
         return;
     int used = snprintf(line, sizeof(line), "%s %d/%d, ", verbs[state->stage],

@@ -1,37 +1,136 @@
 /*
- * signals.c - one flag that SIGINT and SIGTERM set.
+ * signals.c - SIGINT, SIGTERM and SIGHUP: the first sets a flag that all long
+ * work looks at, the second ends the program.
  *
- * A signal handler has no argument, so this flag is the program's one variable
- * of file scope. A second signal ends the program at once.
+ * A thread waits for them, since the end must remove files, which a signal
+ * handler may not. All temporary folders, ours and those of measuring workers
+ * that were killed, lie in one; it goes when the program does, either way.
  */
 #include "cli.h"
 
+#include <ftw.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
-static volatile int cancel;
-
-static void on_signal(int number)
-{
-    if (cancel) {
-        signal(number, SIG_DFL);
-        raise(number);
-    }
-    cancel = 1;
-}
+/* The program's only variable of file scope: there is one set of signals. */
+static struct {
+    volatile int cancel;
+    bool caught; /* a thread waits for them */
+    bool talks;  /* to a terminal */
+    char folder[4096];
+} signals;
 
 const volatile int *cli_cancel_flag(void)
 {
-    return &cancel;
+    return &signals.cancel;
 }
 
-void cli_catch_signals(void)
-{
-    struct sigaction action = {0};
+/* ---- temporary files
+ * -------------------------------------------------------------- */
 
-    action.sa_handler = on_signal;
-    sigemptyset(&action.sa_mask);
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+static void make_folder(void)
+{
+    const char *root = getenv("TMPDIR");
+    int length =
+        snprintf(signals.folder, sizeof(signals.folder), "%s/spctune-XXXXXX",
+                 root != NULL && root[0] != '\0' ? root : "/tmp");
+
+    /* Whoever needs a file will say why there is no room for it. */
+    if (length >= (int)sizeof(signals.folder) ||
+        mkdtemp(signals.folder) == NULL ||
+        setenv("TMPDIR", signals.folder, 1) != 0)
+        signals.folder[0] = '\0';
+}
+
+static int remove_one(const char *path, const struct stat *facts, int kind,
+                      struct FTW *at)
+{
+    (void)facts;
+    (void)kind;
+    (void)at;
+    remove(path);
+    return 0;
+}
+
+void cli_tidy(void)
+{
+    /* A compiler that is being killed may still make a file: then again. */
+    for (int i = 0; signals.folder[0] != '\0' && i < 3; i++)
+        if (nftw(signals.folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) != 0)
+            break;
+}
+
+/* A reader that has gone ends the program at once, as everywhere. All that a
+ * handler may do is enough here: what is printed is printed when no file is
+ * left in the folder. */
+static void on_broken_pipe(int number)
+{
+    rmdir(signals.folder);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* ---- waiting
+ * ---------------------------------------------------------------------- */
+
+static void say(const char *text)
+{
+    if (signals.talks)
+        fprintf(stderr, "\r\033[Kspctune: %s\n", text);
+}
+
+static void *wait_for_signals(void *payload)
+{
+    /* So long compilers take to notice the flag, and to be killed. */
+    const struct timespec pause = {0, 100 * 1000 * 1000};
+    const sigset_t *set = payload;
+    int number;
+
+    if (sigwait(set, &number) != 0)
+        return NULL;
+    __atomic_store_n(&signals.cancel, 1, __ATOMIC_RELAXED);
+    say("stopping; a second signal ends it at once");
+    if (sigwait(set, &number) != 0)
+        return NULL;
+    nanosleep(&pause, NULL);
+    cli_tidy();
+    _exit(spc_status_exit_code(SPC_EINTERRUPTED));
+}
+
+/* Is the signal to be ignored, as nohup asks for SIGHUP? */
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+void cli_catch_signals(const cli *self)
+{
+    static sigset_t set;
+    pthread_t thread;
+
+    if (signals.caught)
+        return;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    if (!is_ignored(SIGHUP))
+        sigaddset(&set, SIGHUP);
+    /* All threads inherit the mask: the signals come to ours alone. */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signals.talks = !self->globals.quiet && isatty(STDERR_FILENO);
+    signals.caught = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
+    if (!signals.caught) {
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+        return;
+    }
+    pthread_detach(thread);
+    make_folder();
+    if (!is_ignored(SIGPIPE))
+        signal(SIGPIPE, on_broken_pipe);
 }

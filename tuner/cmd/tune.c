@@ -1,43 +1,11 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
-#include "layers.h"
-#include "trials.h"
+#include "tuning.h"
 
 #include <string.h>
 
-struct args {
-    cli_list scenes;
-    spc_effort effort;
-    uint64_t seed;
-    double limit_s;
-    const char *only;
-    bool again, in_process, allow_spills, all;
-};
-
-#define AT(member) offsetof(struct args, member)
-
-static const cli_option options[] = {
-    {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
-     "a sample scene (may be repeated); see spctune scene --help"},
-    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
-     "quick, normal (default) or exhaustive"},
-    {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},
-    {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),
-     "for one candidate's run; default: 10"},
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
-    {0, "again", NULL, CLI_FLAG, AT(again),
-     "measure also what the database knows"},
-    {0, "in-process", NULL, CLI_FLAG, AT(in_process),
-     "measure in this process: no protection from crashes and hangs"},
-    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
-     "run also candidates that spill registers"},
-    {'a', "all", NULL, CLI_FLAG, AT(all),
-     "print all candidates, not the best ten"},
-    {0, NULL, NULL, CLI_FLAG, 0, NULL},
-};
-
 static void defaults(void *to)
 {
-    struct args *args = to;
+    tuning_args *args = to;
 
     args->effort = SPC_EFFORT_NORMAL;
     args->seed = 1;
@@ -91,27 +59,11 @@ static void write_report(spc__json *json, const char *layer,
 static spc_status tune_layer(cli_job *job, const spc_conv *layer,
                              const char *text)
 {
-    const struct args *args = job->args;
-    spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
+    const tuning_args *args = job->args;
     spc_tune_report report;
     trials found;
+    spc_status status = tuning_run(&found, &report, job, layer, SPC_STAGE_TIME);
 
-    trials_init(&found, job->self);
-    tune.effort = args->effort;
-    tune.only = args->only;
-    tune.seed = args->seed;
-    tune.limit_s = args->limit_s;
-    tune.again = args->again;
-    tune.allow_spills = args->allow_spills;
-    tune.on_trial = trials_collect;
-    tune.on_progress = trials_progress;
-    tune.payload = &found;
-    tune.cancel = cli_cancel_flag();
-    tune.worker = args->in_process ? NULL : cli_worker_arguments(job->self);
-    spc_status status =
-        spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
-                 job->scenes.count, &tune, &report);
-    progress_clear(&found.progress);
     trials_sort(&found);
     if (job->json != NULL) {
         write_report(job->json, text, &report, &found, status,
@@ -129,7 +81,7 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
 
 static spc_status run(cli *self, void *args)
 {
-    return job_run(self, args, &((struct args *)args)->scenes, tune_layer);
+    return job_run(self, args, &((tuning_args *)args)->scenes, tune_layer);
 }
 
 const cli_command cli_tune = {
@@ -148,9 +100,10 @@ const cli_command cli_tune = {
         "from it in one parameter, then climbs from the best; normal adds an\n"
         "even sample of the space; exhaustive times all of it.\n\n"
         "Ctrl-C ends the run with exit status 130; what was measured is "
-        "kept.",
-    .options = options,
-    .args_bytes = sizeof(struct args),
+        "kept.\nResults that the database does not take are printed all the "
+        "same; the exit\nstatus is 12 then.",
+    .options = tuning_options,
+    .args_bytes = sizeof(tuning_args),
     .run = run,
     .defaults = defaults,
 };

@@ -1,40 +1,11 @@
 /* verify.c - spctune verify: every candidate against the oracle. */
-#include "layers.h"
-#include "trials.h"
+#include "tuning.h"
 
 #include <stdio.h>
 
-struct args {
-    cli_list scenes;
-    spc_effort effort;
-    uint64_t seed;
-    double limit_s;
-    const char *only;
-    bool in_process, allow_spills, all;
-};
-
-#define AT(member) offsetof(struct args, member)
-
-static const cli_option options[] = {
-    {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
-     "a scene to verify on (may be repeated)"},
-    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
-     "which part of the space; default: exhaustive, all of it"},
-    {0, "seed", "N", CLI_SEED, AT(seed), "of weights and inputs"},
-    {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),
-     "for one candidate's run; default: 10"},
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
-    {0, "in-process", NULL, CLI_FLAG, AT(in_process),
-     "run in this process, for a debugger or compute-sanitizer"},
-    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
-     "run also candidates that spill registers"},
-    {'a', "all", NULL, CLI_FLAG, AT(all), "print also those that pass"},
-    {0, NULL, NULL, CLI_FLAG, 0, NULL},
-};
-
 static void defaults(void *to)
 {
-    struct args *args = to;
+    tuning_args *args = to;
 
     args->effort = SPC_EFFORT_EXHAUSTIVE;
     args->seed = 1;
@@ -56,7 +27,7 @@ static int judge(const trials *found, double *worst)
 }
 
 static void print_result(const trials *found, const char *layer,
-                         const struct args *args, const spc_tune_report *report)
+                         const tuning_args *args, const spc_tune_report *report)
 {
     double worst;
     int failed = judge(found, &worst);
@@ -79,7 +50,7 @@ static void print_result(const trials *found, const char *layer,
 }
 
 static void write_result(spc__json *json, const char *layer,
-                         const trials *found, const struct args *args,
+                         const trials *found, const tuning_args *args,
                          const spc_tune_report *report, spc_status status)
 {
     double worst;
@@ -101,28 +72,13 @@ static void write_result(spc__json *json, const char *layer,
 static spc_status verify_layer(cli_job *job, const spc_conv *layer,
                                const char *text)
 {
-    const struct args *args = job->args;
-    spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
+    const tuning_args *args = job->args;
     spc_tune_report report;
     trials found;
     double worst;
-
-    trials_init(&found, job->self);
-    tune.stage = SPC_STAGE_VERIFY;
-    tune.effort = args->effort;
-    tune.only = args->only;
-    tune.seed = args->seed;
-    tune.limit_s = args->limit_s;
-    tune.allow_spills = args->allow_spills;
-    tune.on_trial = trials_collect;
-    tune.on_progress = trials_progress;
-    tune.payload = &found;
-    tune.cancel = cli_cancel_flag();
-    tune.worker = args->in_process ? NULL : cli_worker_arguments(job->self);
     spc_status status =
-        spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
-                 job->scenes.count, &tune, &report);
-    progress_clear(&found.progress);
+        tuning_run(&found, &report, job, layer, SPC_STAGE_VERIFY);
+
     if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
         print_result(&found, text, args, &report);
     int failed = judge(&found, &worst);
@@ -140,7 +96,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
 
 static spc_status run(cli *self, void *args)
 {
-    return job_run(self, args, &((struct args *)args)->scenes, verify_layer);
+    return job_run(self, args, &((tuning_args *)args)->scenes, verify_layer);
 }
 
 const cli_command cli_verify = {
@@ -151,8 +107,8 @@ const cli_command cli_verify = {
             "of their\nresults with an oracle in double precision, on fresh "
             "random data drawn from\nthe seed. Nothing is timed. Exit status "
             "17 if any candidate fails.",
-    .options = options,
-    .args_bytes = sizeof(struct args),
+    .options = tuning_options + 1,
+    .args_bytes = sizeof(tuning_args),
     .run = run,
     .defaults = defaults,
 };

@@ -11,6 +11,8 @@ static spc_status run(cli *self, void *args)
     (void)args;
     /* Ctrl-C goes to the whole group; whether to end is the tuner's to say. */
     signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     if ((status = cli_open(&ctx, self)) != SPC_OK)
         return status;
     if ((status = spc_tune_worker(ctx)) != SPC_OK)

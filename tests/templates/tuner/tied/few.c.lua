@@ -1,0 +1,31 @@
+%-- First in the alphabet, with the same preference as `many`.
+%
+%template = {
+%  summary = "plain loops",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"tile", {64, 128}, "output rows of a tile"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.dtype ~= "f32" then return false, "f32 only" end
+%    return true
+%  end,
+%  derive = function(problem, config, target) return {} end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
+%      order = "none", pack_threads = problem.offsets * problem.cin,
+%      packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
+%    }
+%  end,
+%  default = function(problem, target) return {tile = 64} end,
+%}
+enum {
+    CIN = $(problem.cin),
+    COUT = $(problem.cout),
+    OFFSETS = $(problem.offsets),
+    TILE = $(config.tile)
+};
+
+#include "loops.h"

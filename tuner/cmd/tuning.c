@@ -1,0 +1,51 @@
+/* tuning.c - what tune and verify have in common. */
+#include "tuning.h"
+
+#define AT(member) offsetof(tuning_args, member)
+
+const cli_option tuning_options[] = {
+    {0, "again", NULL, CLI_FLAG, AT(again),
+     "measure also what the database knows"},
+    {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
+     "a sample scene (may be repeated); see spctune scene --help"},
+    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
+     "quick, normal or exhaustive; default: normal to tune, exhaustive to "
+     "verify"},
+    {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},
+    {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),
+     "for one candidate's run; default: 10"},
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
+    {0, "in-process", NULL, CLI_FLAG, AT(in_process),
+     "run candidates in this process: for a debugger, without protection from "
+     "crashes and hangs"},
+    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
+     "run also candidates that spill registers"},
+    {'a', "all", NULL, CLI_FLAG, AT(all), "print all candidates"},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
+                      const spc_conv *layer, spc_stage stage)
+{
+    const tuning_args *args = job->args;
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+
+    trials_init(found, job->self);
+    options.stage = stage;
+    options.effort = args->effort;
+    options.only = args->only;
+    options.seed = args->seed;
+    options.limit_s = args->limit_s;
+    options.again = args->again;
+    options.allow_spills = args->allow_spills;
+    options.on_trial = trials_collect;
+    options.on_progress = trials_progress;
+    options.payload = found;
+    if (!args->in_process)
+        options.worker = cli_worker_arguments(job->self);
+    spc_status status =
+        spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
+                 job->scenes.count, &options, report);
+    progress_clear(&found->progress);
+    return status;
+}

@@ -1,0 +1,27 @@
+/*
+ * tuning.h - what tune and verify have in common: runs of spc_tune on scenes.
+ */
+#ifndef SPC_CMD_TUNING_H
+#define SPC_CMD_TUNING_H
+
+#include "layers.h"
+#include "trials.h"
+
+typedef struct tuning_args {
+    cli_list scenes;
+    spc_effort effort;
+    uint64_t seed;
+    double limit_s;
+    const char *only;
+    bool again, in_process, allow_spills, all;
+} tuning_args;
+
+/* The options of tune; those of verify are all but the first row. */
+extern const cli_option tuning_options[];
+
+/* Runs spc_tune up to `stage` as the job's tuning_args say; *found, which the
+ * caller releases, has what it told. A failure is the caller's to tell. */
+spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
+                      const spc_conv *layer, spc_stage stage);
+
+#endif
