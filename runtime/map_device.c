@@ -61,16 +61,6 @@ static unsigned choose_grid(const spc_map *map)
     return (unsigned)(useful < most ? useful : most > 0 ? most : 1);
 }
 
-/* Runs of neighbouring keys (index.cu.lua, derive). */
-static int runs_of(const spc_conv *conv)
-{
-    int run = conv->dilation[2] > 1 ? 1
-              : conv->kernel[2] < 8 ? conv->kernel[2]
-                                    : 8;
-
-    return conv->kernel[0] * conv->kernel[1] * ((conv->kernel[2] + run - 1) / run);
-}
-
 /* About as many bins as rows, so that most hold few keys. */
 static int choose_bin_bits(const spc_map *map)
 {
@@ -80,6 +70,22 @@ static int choose_bin_bits(const spc_map *map)
            1 << bits < map->capacity)
         bits++;
     return bits;
+}
+
+/* How the search takes the kernel's offsets (index_search.cuh): in runs of so many
+ * neighbours along z, so many runs at once, in so many batches. */
+typedef struct runs {
+    int length, batch, batches;
+} runs;
+
+static runs choose_runs(const spc_conv *conv)
+{
+    const int *k = conv->kernel;
+    int length = conv->dilation[2] > 1 ? 1 : k[2] < 8 ? k[2] : 8;
+    int count = k[0] * k[1] * ((k[2] + length - 1) / length);
+    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
+
+    return (runs){length, batch, (count + batch - 1) / batch};
 }
 
 /* ---- code ------------------------------------------------------------- */
@@ -99,6 +105,9 @@ static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
         spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
     for (int i = 0; i < 3; i++)
         spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
+    runs r = choose_runs(&map->conv);
+    spc__attrs_set_number(out, "run", r.length);
+    spc__attrs_set_number(out, "batch", r.batch);
     spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
     spc__attrs_set_number(out, "threads", w->block);
 }
@@ -193,10 +202,10 @@ static spc_status alloc_work(const spc_map *map, work *w, spc_error *error)
         if (status == SPC_OK)
             w->rows[i] = memory;
     }
-    /* Most kernels have fewer runs than offsets, none has more. */
     if (status == SPC_OK)
-        status = spc__map_alloc(&memory, map,
-                                4 * rows * (size_t)runs_of(&map->conv), error);
+        status = spc__map_alloc(
+            &memory, map, 16 * rows * (size_t)choose_runs(&map->conv).batches,
+            error);
     if (status == SPC_OK)
         w->first = memory;
     if (status == SPC_OK)

@@ -30,16 +30,11 @@
 %    end
 %    local origin = -((before[2] << shift[2]) + (before[3] << shift[3]) +
 %                     before[4])
-%    -- Runs of neighbouring keys (index_search.cuh), and how many at once.
-%    local run = d[3] == 1 and math.min(k[3], 8) or 1
-%    local runs = k[1] * k[2] * ((k[3] + run - 1) // run)
-%    local batch = math.min(runs, 3)
-%    if runs % 3 ~= 0 and runs % 2 == 0 then batch = 2 end
 %    return {
 %      bits = bits, shift = shift, before = before, k = k, offsets = offsets,
 %      key_passes = math.max(1, (shift[1] + bits[1] + problem.digit - 1) //
 %                               problem.digit),
-%      run = run, batch = batch, constant = constant,
+%      constant = constant,
 %      step_x = constant(k[1] > 1 and d[1] << shift[2] or 0),
 %      step_y = constant(k[2] > 1 and d[2] << shift[3] or 0),
 %      step_z = constant(d[3]),
@@ -64,9 +59,9 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 #define COLUMNS $(k[1] * k[2])
 #define KERNEL_Y $(k[2])
 #define DEPTH $(k[3])
-#define RUN $(run)
-#define RUNS_PER_COLUMN $((k[3] + run - 1) // run)
-#define BATCH $(batch)
+#define RUN $(problem.run)
+#define RUNS_PER_COLUMN $((k[3] + problem.run - 1) // problem.run)
+#define BATCH $(problem.batch)
 
 /* Keys: from a row's own to that of offset 0, and one step along each axis. */
 #define KEY_PASSES $(key_passes)

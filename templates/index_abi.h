@@ -112,7 +112,7 @@ typedef struct spc_index_args {
     /* The plain map. */
     void *keys;     /* ascending; SPC_INDEX_SLACK more may be read */
     int *order;     /* [rows_padded] the caller's rows by ascending key */
-    int *first;     /* [rows_padded][runs] (index_search.cuh) */
+    int *first;     /* [rows_padded][batches][4] (index_search.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
     int *index;     /* [offsets][rows_padded], or NULL */
     int *stats;

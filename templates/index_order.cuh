@@ -161,13 +161,13 @@ SPC_DEVICE void measure_tiles(const spc_index_args *args, int *table, int unit,
     int count = own_positions(args, unit) / args->tile.rows;
 
     for (int i = spc_warp(); i < count; i += SORT_WARPS) {
-        int tile = own_position(per_unit, i);
-        int cost, block = tile / share;
+        int tile = own_position(per_unit, i), cost;
         if (tile >= args->tile.count)
             continue;
         cost = tile_mask(args, tile);
         if (spc_lane() == 0) {
-            int digit = tile_digit(cost), group = block / SPC_SORT_GROUP;
+            int block = tile / share, group = block / SPC_SORT_GROUP;
+            int digit = tile_digit(cost);
             spc_atomic_add(&table[block * SORT_DIGITS + digit], 1);
             spc_atomic_add(&sort_group(table, group)[digit], 1);
         }

@@ -7,8 +7,9 @@
  * a run begins among the sorted keys, and the keys there say which of its
  * offsets are present. That is the map in short form:
  *
- *   first[p * RUNS + r]   position of the first key not below run r of row p
- *   mask                  the offsets that are present
+ *   first   for each row and batch of runs, four places (BATCH are used): the
+ *           position of the first key not below the run
+ *   mask    the offsets that are present
  *
  * The i-th present offset of a run is the row at position first + i. Layouts are
  * written from this form, whatever their row order. A dilated kernel has runs of
@@ -74,14 +75,18 @@ SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
                 row[j * RUN + l] = order[found->first[j] + spc_popc(before)];
         }
     }
+    /* The runs of a batch follow one another. */
+    index += (long long)run_offset(batch * BATCH) * rows_padded + p;
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j, length = run_length(run);
+        int length = run_length(batch * BATCH + j);
         SPC_UNROLL
-        for (int l = 0; l < RUN; l++)
-            if (l < length)
-                index[(long long)(run_offset(run) + l) * rows_padded + p] =
-                    row[j * RUN + l];
+        for (int l = 0; l < RUN; l++) {
+            if (l < length) {
+                *index = row[j * RUN + l];
+                index += rows_padded;
+            }
+        }
     }
 }
 
@@ -97,45 +102,115 @@ SPC_DEVICE map_key run_key(map_key own, int run)
            (map_key)(run % RUNS_PER_COLUMN * RUN) * STEP_Z;
 }
 
-/* Moves `low` of each run to the first position whose key is not below `want`;
- * all searches take a step before the next one. */
-SPC_DEVICE void lower_bounds(const map_key *keys, const map_key *want, int *low,
-                             int *count)
+SPC_DEVICE map_key shfl_key(map_key key, int lane)
 {
-    int more = 1;
+    map_key low = (spc_u32)spc_shfl((int)(spc_u32)key, lane);
 
-    while (more) {
-        map_key key[BATCH];
-        SPC_UNROLL
-        for (int j = 0; j < BATCH; j++)
-            key[j] = keys[low[j] + (count[j] >> 1)];
-        more = 0;
-        SPC_UNROLL
-        for (int j = 0; j < BATCH; j++) {
-            int half = count[j] >> 1;
-            int above = count[j] > 0 && key[j] < want[j];
-            low[j] += above ? half + 1 : 0;
-            count[j] = above ? count[j] - half - 1 : half;
-            more |= count[j];
+    if (sizeof(map_key) == 4)
+        return low;
+    return low | (map_key)(spc_u32)spc_shfl((int)(key >> KEY_HALF), lane)
+                     << KEY_HALF;
+}
+
+/* The first position whose key is not below `want`, by itself. */
+SPC_DEVICE int lower_bound(const spc_index_args *args, const index_shared *s,
+                           map_key want)
+{
+    const map_key *keys = (const map_key *)args->keys;
+    int bin = bin_of(args, want);
+    int low = begin_of(args, s, bin);
+    int count = begin_of(args, s, bin + 1) - low;
+
+    while (count > 0) {
+        int half = count >> 1;
+        if (keys[low + half] < want) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
         }
+    }
+    return low;
+}
+
+/*
+ * The rows of a warp are neighbours, and so are the keys they look for: nearly
+ * always all lie within WINDOW keys from where the first row's bin begins. So
+ * each lane loads every fourth key of the window, the lanes search among those by
+ * shuffles, and end with two loads that are at hand.
+ */
+#define WINDOW 128
+
+/* Moves on to within 32 of the first key not below `want`. */
+SPC_DEVICE int skip_smaller(const map_key *keys, int rows, int begin,
+                            map_key want)
+{
+    int skipped = 32;
+
+    while (skipped == 32) {
+        int p = begin + 32 * spc_lane() + 31;
+        skipped = spc_popc(spc_ballot(p < rows && keys[p] < want));
+        begin += 32 * skipped;
+    }
+    return begin;
+}
+
+/* Where the windows of a batch begin: lane j looks up the bin of run j. */
+SPC_DEVICE void open_windows(const spc_index_args *args, const index_shared *s,
+                             map_key own, int batch, int *base)
+{
+    int run = batch * BATCH + (spc_lane() < BATCH ? spc_lane() : 0);
+    map_key want = run_key(shfl_key(own, 0), run < RUNS ? run : 0);
+    int bin = bin_of(args, want), begin = begin_of(args, s, bin);
+    int count = begin_of(args, s, bin + 1) - begin;
+
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        base[j] = spc_shfl(begin, j);
+        if (spc_shfl(count, j) > WINDOW)
+            base[j] = skip_smaller((const map_key *)args->keys, args->rows,
+                                   base[j], shfl_key(want, j));
     }
 }
 
+/* How many of the lanes' ascending pivots are below `want`. */
+SPC_DEVICE int rank_in_warp(map_key pivot, map_key want)
+{
+    int rank = 0;
+
+    SPC_UNROLL
+    for (int step = 16; step > 0; step /= 2)
+        if (shfl_key(pivot, rank + step - 1) < want)
+            rank += step;
+    return rank + (shfl_key(pivot, rank) < want);
+}
+
+/* Called by whole warps; lanes past the rows search for the last one. */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            int p, int batch, index_batch *found)
 {
     const map_key *keys = (const map_key *)args->keys;
-    map_key own = keys[p], want[BATCH], key[BATCH * RUN];
-    int count[BATCH];
+    int rows = args->rows, base[BATCH];
+    map_key own = keys[p < rows ? p : rows - 1], want[BATCH], key[BATCH * RUN];
 
+    open_windows(args, s, own, batch, base);
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j;
-        int bin = bin_of(args, want[j] = run_key(own, run < RUNS ? run : 0));
-        found->first[j] = begin_of(args, s, bin);
-        count[j] = begin_of(args, s, bin + 1) - found->first[j];
+        int run = batch * BATCH + j, last = base[j] + 4 * spc_lane() + 3;
+        want[j] = run_key(own, run < RUNS ? run : 0);
+        key[j] = last < rows ? keys[last] : ~(map_key)0;
     }
-    lower_bounds(keys, want, found->first, count);
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        int fours = rank_in_warp(key[j], want[j]), at = base[j] + 4 * fours;
+        if (fours < WINDOW / 4) {
+            at += at + 1 < rows && keys[at + 1] < want[j] ? 2 : 0;
+            at += at < rows && keys[at] < want[j];
+        } else {
+            at = lower_bound(args, s, want[j]);
+        }
+        found->first[j] = at;
+    }
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
         SPC_UNROLL
@@ -149,7 +224,7 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
         SPC_UNROLL
         for (int i = 0; i < RUN; i++) {
             map_key beyond = key[j * RUN + i] - want[j];
-            if (beyond < length && found->first[j] + i < args->rows)
+            if (beyond < length && found->first[j] + i < rows && p < rows)
                 found->bits[j] |= 1u << (int)beyond;
         }
     }
@@ -159,13 +234,18 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
 SPC_DEVICE void keep_batch(const spc_index_args *args, index_shared *s, int p,
                            int local, int batch, const index_batch *found)
 {
+    spc_b16 first;
+
+    first.x = (spc_u32)found->first[0];
+    first.y = (spc_u32)found->first[BATCH > 1];
+    first.z = (spc_u32)found->first[BATCH > 2 ? 2 : 0];
+    first.w = 0;
+    spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j, length = run_length(run);
+        int run = batch * BATCH + j;
         int word = run_offset(run) >> 5, shift = run_offset(run) & 31;
         spc_u32 bits = found->bits[j];
-        if (length > 0)
-            args->first[(long long)p * RUNS + run] = found->first[j];
         if (bits << shift)
             spc_atomic_or(&s->u.search.mask[word * SPC_INDEX_CHUNK + local],
                           bits << shift);
@@ -193,7 +273,7 @@ SPC_DEVICE void search_chunk(const spc_index_args *args, index_shared *s,
             found.first[j] = 0;
             found.bits[j] = 0;
         }
-        if (p < args->rows)
+        if (args->rows > 0)
             find_batch(args, s, p, batch, &found);
         keep_batch(args, s, p, local, batch, &found);
         if (args->index)
@@ -271,13 +351,20 @@ SPC_DEVICE void load_batch(const spc_index_args *args, int p,
                            const unsigned *mask, int step, int batch,
                            index_batch *found)
 {
+    spc_u32 any = 0;
+
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j;
         found->first[j] = 0;
-        found->bits[j] = run_bits(mask, step, run);
-        if (found->bits[j])
-            found->first[j] = args->first[(long long)p * RUNS + run];
+        found->bits[j] = run_bits(mask, step, batch * BATCH + j);
+        any |= found->bits[j];
+    }
+    if (any) {
+        spc_b16 first =
+            ((const spc_b16 *)args->first)[(long long)p * BATCHES + batch];
+        found->first[0] = (int)first.x;
+        found->first[BATCH > 1] = (int)(BATCH > 1 ? first.y : first.x);
+        found->first[BATCH > 2 ? 2 : 0] = (int)(BATCH > 2 ? first.z : first.x);
     }
 }
 
