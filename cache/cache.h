@@ -160,7 +160,8 @@ typedef struct spc__choice {
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
  * then tells what the sound layers gave. A capacity of 1 that hits exactly
- * takes microseconds; more than 1 scans all similar layers, so ask for one
+ * takes microseconds; what is not exact, or more than 1, looks at all similar
+ * layers, which takes tens of microseconds once they were read. So ask for one
  * first, and for more where its constraints refuse it.
  */
 spc_status spc__cache_find_choices(spc__cache *cache,

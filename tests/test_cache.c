@@ -560,6 +560,34 @@ START_TEST(a_neighbour_is_found_at_its_distance)
 }
 END_TEST
 
+/* Near lookups remember what they read; writers of every kind are noticed. */
+START_TEST(a_near_lookup_sees_what_was_put_since)
+{
+    spc__problem_key asked = make_key(64, 64, 17);
+    spc__problem_key far = make_key(64, 64, 12), near = make_key(64, 64, 15);
+    spc__trial trial = make_trial(64, 30);
+    spc__cache *cache = open_user("user.db"), *other;
+    spc__choice found[4];
+
+    ck_assert_int_eq(find(cache, &asked, found, 4), 0);
+    put_chosen(cache, &far, &trial); /* by the same handle */
+    ck_assert_int_eq(find(cache, &asked, found, 4), 1);
+    ck_assert_double_eq(found[0].distance, 5);
+    other = open_user("user.db");
+    put_chosen(other, &near, &trial);
+    spc__cache_close(other);
+    ck_assert_int_eq(find(cache, &asked, found, 4), 2);
+    ck_assert_double_eq(found[0].distance, 2);
+    sql("user.db", "UPDATE trial SET status = 'wrong' WHERE id = 1");
+    ck_assert_int_eq(find(cache, &asked, found, 4), 1);
+    asked.layer = make_key(64, 32, 0).layer; /* similar: the same memory */
+    ck_assert_int_eq(find(cache, &asked, found, 1), 1);
+    strcpy(asked.device, "another");
+    ck_assert_int_eq(find(cache, &asked, found, 1), 0);
+    spc__cache_close(cache);
+}
+END_TEST
+
 START_TEST(what_differs_in_more_than_channels_is_no_neighbour)
 {
     make_file("user.db", 64, 30);
@@ -1467,6 +1495,66 @@ START_TEST(a_hot_lookup_is_a_matter_of_microseconds)
 }
 END_TEST
 
+/* 5000 choices: 40 classes of rows, 5 of density, 25 pairs of channels. */
+static void make_large_file(const char *name)
+{
+    make_file(name, 64, 30);
+    sql(name,
+        "WITH RECURSIVE n (i) AS"
+        " (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)"
+        " INSERT INTO problem (device, layer, target, rows_bucket,"
+        "  density_bucket, cin, cout, shape)"
+        " SELECT device, replace(replace(layer, 'cin=64', 'cin=' ||"
+        "  (8 << i / 200 % 5)), 'cout=64', 'cout=' || (8 << i / 1000)),"
+        "  'sm_80', 10 + i % 40, -8 + i / 40 % 5, 8 << i / 200 % 5,"
+        "  8 << i / 1000, shape FROM problem, n WHERE id = 1;"
+        "INSERT INTO trial (problem, template, template_hash, config, status,"
+        "  median_us, samples, log2_rows, density, verified, artefact, launch,"
+        "  resources, note, provenance, unix_seconds)"
+        " SELECT p.id, template, template_hash, config, status, median_us,"
+        "  samples, rows_bucket / 2.0, density, verified, artefact, launch,"
+        "  resources, note, provenance, unix_seconds FROM problem AS p, trial "
+        "AS t"
+        "  WHERE p.id > 1 AND t.id = 1;"
+        "INSERT INTO choice SELECT t.problem, t.id, 'fastest', provenance, 0"
+        " FROM trial AS t WHERE t.id > 1");
+}
+
+START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
+{
+    spc__problem_key key = make_key(48, 24, 12.2);
+    spc__choice found[8];
+    double one_us[300], eight_us[300], first;
+    spc__cache *cache;
+
+    make_large_file("user.db");
+    cache = open_user("user.db");
+    uint64_t start = spc__now_ns();
+    ck_assert_int_eq(find(cache, &key, found, 1), 1);
+    first = (double)(spc__now_ns() - start) / 1000;
+    for (int i = 0; i < LENGTH(one_us); i++) {
+        start = spc__now_ns();
+        ck_assert_int_eq(find(cache, &key, found, 1), 1);
+        one_us[i] = (double)(spc__now_ns() - start) / 1000;
+        start = spc__now_ns();
+        ck_assert_int_eq(find(cache, &key, found, 8), 8);
+        eight_us[i] = (double)(spc__now_ns() - start) / 1000;
+    }
+    spc__cache_close(cache);
+    ck_assert_int_eq(found[0].match, SPC__MATCH_NEAREST);
+    ck_assert_double_eq(found[0].key.log2_rows, 12);
+    ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cin", 0), 64);
+    ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cout", 0), 32);
+    double one = spc__median(one_us, LENGTH(one_us));
+    double eight = spc__median(eight_us, LENGTH(eight_us));
+    if (getenv("SPC_TEST_TIMES") != NULL)
+        fprintf(stderr,
+                "near among 5000: first %.0f us, one %.1f us, eight %.1f us\n",
+                first, one, eight);
+    ck_assert_double_lt(one, first / 8); /* which reads them all */
+}
+END_TEST
+
 static TCase *records(void)
 {
     TCase *tc = tcase_create("records");
@@ -1486,6 +1574,7 @@ static TCase *records(void)
     tcase_add_loop_test(tc, a_neighbour_is_found_at_its_distance, 0,
                         LENGTH(neighbours));
     tcase_add_test(tc, what_differs_in_more_than_channels_is_no_neighbour);
+    tcase_add_test(tc, a_near_lookup_sees_what_was_put_since);
     tcase_add_test(tc, neighbours_come_in_the_order_of_match_and_distance);
     return tc;
 }
@@ -1530,6 +1619,8 @@ static TCase *conditions(void)
     tcase_add_test(tc, a_lock_that_stays_is_an_error_after_the_time_limit);
     tcase_add_test(tc, each_allocation_may_fail);
     tcase_add_test(tc, a_hot_lookup_is_a_matter_of_microseconds);
+    tcase_add_test(tc,
+                   a_near_lookup_among_thousands_is_a_matter_of_microseconds);
     return tc;
 }
 
