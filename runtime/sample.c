@@ -59,15 +59,15 @@ static spc_status ask_oracle(spc__sample *sample, spc_ctx *ctx,
     spc_status status = SPC_OK;
 
     if (failed)
-        return spc__fail_memory(&ctx->error, (size_t)sample->rows * 4);
+        return spc__fail_memory(spc__error_of(ctx), (size_t)sample->rows * 4);
     status = spc__oracle_map(index, &sample->conv, scene, ctx->threads,
-                             ctx->cancel, &ctx->error);
+                             ctx->cancel, spc__error_of(ctx));
     if (status == SPC_OK) {
         count_terms(sample, index);
         status =
             spc__oracle(sample->reference, sample->magnitude, &sample->conv,
                         index, sample->rows, in, weights, sample->bias,
-                        ctx->threads, ctx->cancel, &ctx->error);
+                        ctx->threads, ctx->cancel, spc__error_of(ctx));
     }
     free(index);
     return status;
@@ -96,7 +96,7 @@ static spc_status fill_host(spc__sample *sample, spc_ctx *ctx,
     if (conv->bias)
         sample->bias = allocate((size_t)conv->cout, sizeof(float), &failed);
     if (failed) {
-        status = spc__fail_memory(&ctx->error, outs * sizeof(double));
+        status = spc__fail_memory(spc__error_of(ctx), outs * sizeof(double));
     } else {
         spc__random_init(&random, seed);
         draw(sample->weights, weights, taps, conv->dtype, &random);
@@ -166,7 +166,7 @@ spc_status spc__sample_poison(spc__sample *sample, spc_ctx *ctx)
 {
     return spc__device_ops_of(ctx->device)
         ->fill(ctx->device, sample->device_out, 0xff, sample->out_bytes, NULL,
-               &ctx->error);
+               spc__error_of(ctx));
 }
 
 /* The worst element so far. */
@@ -205,7 +205,7 @@ spc_status spc__sample_compare(double *error, const spc__sample *sample,
     spc_status status;
 
     if (result == NULL)
-        return spc__fail_memory(&ctx->error, sample->out_bytes);
+        return spc__fail_memory(spc__error_of(ctx), sample->out_bytes);
     status =
         spc_copy_to_host(ctx, result, sample->device_out, sample->out_bytes);
     if (status == SPC_OK) {
@@ -216,7 +216,7 @@ spc_status spc__sample_compare(double *error, const spc__sample *sample,
     free(result);
     if (status == SPC_OK && most.error > 1)
         return spc__fail(
-            &ctx->error, SPC_EWRONG,
+            spc__error_of(ctx), SPC_EWRONG,
             "row %lld, channel %d is %.9g and must be %.9g: %.3g times the "
             "tolerance",
             (long long)most.row, most.channel, most.got,
