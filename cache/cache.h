@@ -202,14 +202,6 @@ spc_status spc__cache_each(spc__cache *cache,
                                               void *payload),
                            void *payload, spc_error *error);
 
-/* Sums over all layers. */
-typedef struct spc__cache_stats {
-    int64_t problems, trials, choices, artefacts, artefact_bytes, file_bytes;
-} spc__cache_stats;
-
-spc_status spc__cache_get_stats(spc__cache *cache, spc__cache_stats *out,
-                                spc_error *error);
-
 /*
  * Classes of rows and of density: log2, rounded to 1/2 octave, in half octaves
  * (2^17 rows: 34; density 1/4: -4), clamped to +-128. The density stands for

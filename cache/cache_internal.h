@@ -35,7 +35,6 @@ typedef enum spc__sql {
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
     SPC__SQL_ALL_FACTS,
-    SPC__SQL_STATS,
     SPC__SQL_COUNT
 } spc__sql;
 

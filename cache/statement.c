@@ -82,11 +82,6 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " value = ?3, unix_seconds = ?4",
     [SPC__SQL_ALL_FACTS] =
         "SELECT name, value FROM fact WHERE device = ?1 ORDER BY id",
-
-    [SPC__SQL_STATS] =
-        "SELECT (SELECT count(*) FROM problem), (SELECT count(*) FROM trial),"
-        " (SELECT count(*) FROM choice), (SELECT count(*) FROM artefact),"
-        " (SELECT coalesce(sum(length(code)), 0) FROM artefact)",
 };
 
 /* What a result means, and what would be right. */

@@ -300,7 +300,9 @@ const char *spc_scene_name(const spc_scene *scene)
 /* ---- specifications
  * -------------------------------------------------------------- */
 
-bool spc__scene_number(double *out, const char *text, const char *end)
+/* Reads a decimal number up to `end` whatever the locale is; false if the text
+ * is not wholly a number. */
+static bool read_number(double *out, const char *text, const char *end)
 {
     char copy[64];
     size_t length = (size_t)(end - text);
@@ -336,7 +338,7 @@ static spc_status read_voxel(double *out, const char *spec, const char *at,
     *out = 0;
     if (*at == '\0')
         return SPC_OK;
-    if (!spc__scene_number(out, at + 1, at + strlen(at)))
+    if (!read_number(out, at + 1, at + strlen(at)))
         return spc__fail(error, SPC_EINVAL,
                          "scene '%s': voxel size '%s' is not a number; write "
                          "it as in FILE.bin@0.05",
