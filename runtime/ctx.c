@@ -1,4 +1,4 @@
-/* ctx.c - contexts: a device, a database, templates, and the last error. */
+/* ctx.c - contexts: a device, a database, templates, and what failed last. */
 #include "ctx.h"
 
 #include "cancel.h"
@@ -231,18 +231,31 @@ static spc_status open_device(spc_ctx *ctx, const char *id, spc_error *error)
     return SPC_OK;
 }
 
+static spc_status check_layers(const spc_ctx_options *options, spc_error *error)
+{
+    int count = options->layer_count;
+
+    if (count < 0 || (count > 0 && options->layers == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_ctx_create: %d database layers%s are impossible",
+                         count,
+                         count > 0 ? " in `layers`, which is NULL," : "");
+    for (int i = 0; i < count; i++)
+        if (options->layers[i] == NULL)
+            return spc__fail(error, SPC_EINVAL,
+                             "spc_ctx_create: `layers[%d]` must not be NULL",
+                             i);
+    return SPC_OK;
+}
+
 /* Fills a context that is all zero but for its lock. */
 static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
                        spc_error *error)
 {
-    spc_status status;
+    spc_status status = check_layers(options, error);
 
-    if (options->layer_count < 0 ||
-        (options->layer_count > 0 && options->layers == NULL))
-        return spc__fail(error, SPC_EINVAL,
-                         "%d database layers are announced, but `layers` %s",
-                         options->layer_count,
-                         options->layers ? "holds at least none" : "is NULL");
+    if (status != SPC_OK)
+        return status;
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
     ctx->cancel = options->cancel;

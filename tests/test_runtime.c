@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "file.h"
+#include "random.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -141,6 +142,35 @@ START_TEST(a_bad_layer_is_refused_with_what_would_be_right)
     ck_assert_int_eq(spc_conv_parse(&conv, bad_layers[_i].text, &error),
                      SPC_EINVAL);
     assert_says(error.text, bad_layers[_i].says);
+}
+END_TEST
+
+/* Whatever becomes of a text, it is a layer that reads back as itself, or there
+ * is a sentence. */
+START_TEST(mutated_layers_are_read_or_refused_and_nothing_else)
+{
+    static const char telling[] = ",=x0123456789-kcdf";
+    spc__random random;
+
+    spc__random_init(&random, 20240601);
+    for (int i = 0; i < 20000; i++) {
+        char text[200], canonical[200], again[200];
+        spc_conv conv;
+        int length = snprintf(text, sizeof(text), "%s",
+                              layers[i % LENGTH(layers)].canonical);
+        for (int change = 0; change < 3; change++)
+            text[spc__random_below(&random, (uint32_t)length)] =
+                telling[spc__random_below(&random, sizeof(telling) - 1)];
+        spc__error_clear(&error);
+        if (spc_conv_parse(&conv, text, &error) != SPC_OK) {
+            ck_assert_uint_gt(strlen(error.text), 10);
+            continue;
+        }
+        spc_conv_format(canonical, sizeof(canonical), &conv);
+        assert_ok(spc_conv_parse(&conv, canonical, &error), error.text);
+        spc_conv_format(again, sizeof(again), &conv);
+        ck_assert_str_eq(again, canonical);
+    }
 }
 END_TEST
 
@@ -833,6 +863,8 @@ static void see_nothing(const spc_trial *trial, void *payload)
  * the sentence names ("": there is nobody to tell), where it is, the call. */
 #define CALLS_WITHOUT(X)                                                       \
     X("`out`", error.text, spc_ctx_create(NULL, NULL, &error))                 \
+    X("`layers`", error.text, spc_ctx_create(&other, &no_layers, &error))      \
+    X("`layers[0]`", error.text, spc_ctx_create(&other, &no_layer, &error))    \
     X("", "", spc_ctx_device(NULL, &info))                                     \
     X("`out`", told, spc_ctx_device(ctx, NULL))                                \
     X("", "", spc_device_measure(NULL))                                        \
@@ -900,9 +932,13 @@ static void see_nothing(const spc_trial *trial, void *payload)
 
 START_TEST(what_is_null_is_refused_and_named)
 {
+    static const char *const nowhere[] = {NULL};
+    const spc_ctx_options no_layers = {.layer_count = 1};
+    const spc_ctx_options no_layer = {.layers = nowhere, .layer_count = 1};
     int32_t room[64] = {0};
     const spc_scene *one_scene;
     char *text;
+    spc_ctx *other;
     void *memory;
     spc_device_info info;
     spc_bench_result result;
@@ -926,6 +962,7 @@ START_TEST(what_is_null_is_refused_and_named)
 #undef X
     ck_assert(memory == NULL && scene == NULL && map == NULL && plan == NULL);
     ck_assert_ptr_null(text);
+    ck_assert(other == NULL);
     rig_close(&r);
 }
 END_TEST
@@ -983,6 +1020,7 @@ static void add_layers(TCase *tcase)
                         LENGTH(layers));
     tcase_add_loop_test(tcase, a_bad_layer_is_refused_with_what_would_be_right,
                         0, LENGTH(bad_layers));
+    tcase_add_test(tcase, mutated_layers_are_read_or_refused_and_nothing_else);
     tcase_add_test(tcase, a_bad_layer_value_is_refused);
     tcase_add_loop_test(tcase, a_layer_becomes_attrs_and_comes_back, 0,
                         LENGTH(layers));
