@@ -36,6 +36,7 @@ void spc__cache_close(spc__cache *cache);
 #define SPC__TRIAL_STATUS_MAP(X)                                               \
     X(OK, "ok")                                                                \
     X(CONSTRAINT, "constraint")                                                \
+    X(TEMPLATE, "template")                                                    \
     X(COMPILE, "compile")                                                      \
     X(TIMEOUT, "timeout")                                                      \
     X(LAUNCH, "launch")                                                        \

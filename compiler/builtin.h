@@ -1,4 +1,4 @@
-/* builtin.h - the templates and headers that the library carries, as bytes. */
+/* builtin.h - the files of templates/ that the library carries, as bytes. */
 #ifndef SPC_COMPILER_BUILTIN_H
 #define SPC_COMPILER_BUILTIN_H
 
@@ -14,7 +14,8 @@ typedef struct spc__builtin_file {
 extern const spc__builtin_file spc__builtin_files[];
 extern const int spc__builtin_count;
 
-/* SHA-256 (hex) over the hex digests of the headers, in the order of names. */
-extern const char spc__builtin_headers_digest[];
+/* SHA-256 (hex) over the hex digests of what the templates share, in the order
+ * of names. */
+extern const char spc__builtin_shared_digest[];
 
 #endif

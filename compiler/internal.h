@@ -24,10 +24,13 @@ struct spc__template {
     int chunk;       /* reference in Lua's registry */
 };
 
-typedef struct spc__header {
+/* A file that templates share: a header for the compiler of their text, or,
+ * where `chunk` is a reference, Lua for `include`. */
+typedef struct spc__shared {
     char *name;
     char *text;
-} spc__header;
+    int chunk; /* else LUA_NOREF */
+} spc__shared;
 
 struct spc__library {
     spc__sandbox box;
@@ -35,9 +38,13 @@ struct spc__library {
     locale_t locale; /* "C": numbers and sorting must not follow the host's */
     spc__template **templates;
     int count;
-    spc__header *headers;
-    int header_count;
+    spc__shared *shared; /* in the order of their names */
+    int shared_count;
 };
+
+/* The shared file of that name, or NULL. */
+const spc__shared *spc__library_shared(const spc__library *library,
+                                       const char *name);
 
 /* ---- declare.c: the declaration and its parts ---------------------------- */
 
@@ -70,7 +77,11 @@ typedef struct spc__question {
     spc_error *error;
 } spc__question;
 
-/* Takes the lock, runs `ask` (payload: the question) and gives it back. */
+/* Runs `body` in the sandbox, with the library's lock and locale. */
+spc_status spc__protect(spc__library *library, const char *file,
+                        lua_CFunction body, void *payload, spc_error *error);
+
+/* Runs `ask` so; the payload is the question. */
 spc_status spc__ask(spc__question *question, lua_CFunction ask);
 
 /*

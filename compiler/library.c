@@ -1,4 +1,9 @@
-/* library.c - the templates of a folder, or those built in. */
+/*
+ * library.c - the templates of a folder, or those built in.
+ *
+ * A folder replaces the convolution kernels. For all else, files that templates
+ * share and kernels of other roles, it needs to have only what it changes.
+ */
 #include "builtin.h"
 #include "error.h"
 #include "file.h"
@@ -26,9 +31,21 @@ static const char *template_suffix(const char *file)
                                        : NULL;
 }
 
-static bool is_header(const char *file)
+static bool is_template(const char *file)
 {
-    return ends_with(file, ".cuh") || ends_with(file, ".h");
+    return template_suffix(file) != NULL;
+}
+
+static bool is_shared_lua(const char *file)
+{
+    return ends_with(file, ".lua") && !is_template(file);
+}
+
+/* What templates share. embed.cmake takes the same files. */
+static bool is_shared(const char *file)
+{
+    return is_shared_lua(file) || ends_with(file, ".cuh") ||
+           ends_with(file, ".h");
 }
 
 /* ---- one template -------------------------------------------------------- */
@@ -73,34 +90,35 @@ static int find_declaration(const char *text)
     return 1;
 }
 
-/* Raises Lua's message about the syntax, in terms of the template's text: the
- * calls and the function around the body are ours, not the author's. */
-static int fail_syntax(lua_State *L)
+/* Loads a chunk (text only: bytecode is not to be trusted), or raises Lua's
+ * message in terms of the author's text: the calls in it and the function
+ * around the body are ours. Returns a reference. */
+static int load_chunk(lua_State *L, const char *file, const spc__buf *chunk)
 {
+    lua_pushfstring(L, "@%s", file);
+    if (luaL_loadbufferx(L, spc__buf_text(chunk), chunk->length,
+                         lua_tostring(L, -1), "t") == LUA_OK)
+        return luaL_ref(L, LUA_REGISTRYINDEX);
+
     const char *message = lua_tostring(L, -1);
 
     message =
         luaL_gsub(L, message, "near 'spc__text'", "before this line of text");
     const char *close = strstr(message, " (to close 'function' at line ");
-    if (close != NULL && strstr(close, "near <eof>") != NULL)
+    if (is_template(file) && close != NULL &&
+        strstr(close, "near <eof>") != NULL)
         lua_pushfstring(L, "%s (a block of the body is not closed)",
                         lua_pushlstring(L, message, (size_t)(close - message)));
     return lua_error(L);
 }
 
-/* Loads the chunk (text only: bytecode is not to be trusted), then runs the
- * declaration once to see whether it is valid. */
-static int load(lua_State *L)
+/* Runs the declaration once, to see whether it is valid. */
+static int load_template(lua_State *L)
 {
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
     spc__template *tpl = question->tpl;
 
-    lua_pushfstring(L, "@%s", tpl->file);
-    if (luaL_loadbufferx(L, spc__buf_text(question->text),
-                         question->text->length, lua_tostring(L, -1),
-                         "t") != LUA_OK)
-        return fail_syntax(L);
-    tpl->chunk = luaL_ref(L, LUA_REGISTRYINDEX);
+    tpl->chunk = load_chunk(L, tpl->file, question->text);
     lua_settop(L, 1);
     spc__session_open(L);
     spc__declaration_check(L, tpl);
@@ -117,30 +135,38 @@ static spc_status make_template(spc__template *tpl, spc_error *error)
     spc_status status =
         spc__translate(&chunk, tpl->file, tpl->text, bytes, error);
     if (status == SPC_OK)
-        status = spc__ask(&question, load);
+        status = spc__ask(&question, load_template);
     spc__buf_release(&chunk);
     return status;
 }
 
-static spc_status check_name(const spc__library *library, const char *file,
-                             size_t length, spc_error *error)
+static spc_status check_name(const char *file, const char *suffix,
+                             spc_error *error)
 {
-    if (length > MOST_NAME ||
-        strspn(file, "abcdefghijklmnopqrstuvwxyz0123456789_") != length)
-        return spc__fail(error, SPC_ETEMPLATE,
-                         "%s: a template's name is 1 to %d small letters, "
-                         "digits and _",
-                         file, MOST_NAME);
+    size_t length = strlen(file) - strlen(suffix);
+
+    if (length <= MOST_NAME &&
+        strspn(file, "abcdefghijklmnopqrstuvwxyz0123456789_") == length)
+        return SPC_OK;
+    return spc__fail(error, SPC_ETEMPLATE,
+                     "%s: a template's name is 1 to %d small letters, digits "
+                     "and _",
+                     file, MOST_NAME);
+}
+
+/* The template that has the name which a file would give, or NULL. */
+static const spc__template *find_of_file(const spc__library *library,
+                                         const char *file)
+{
+    size_t length = strlen(file) - strlen(template_suffix(file));
+
     for (int i = 0; i < library->count; i++) {
-        const spc__template *other = library->templates[i];
-        if (strlen(other->name) == length &&
-            strncmp(other->name, file, length) == 0)
-            return spc__fail(error, SPC_ETEMPLATE,
-                             "%s: there is a template of this name already, "
-                             "%s",
-                             file, other->file);
+        const spc__template *tpl = library->templates[i];
+        if (strlen(tpl->name) == length &&
+            strncmp(tpl->name, file, length) == 0)
+            return tpl;
     }
-    return SPC_OK;
+    return NULL;
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -153,10 +179,15 @@ static void *grow(void *array, int count, size_t size)
 static spc_status add_template(spc__library *library, const char *file,
                                const char *text, spc_error *error)
 {
-    size_t length = strlen(file) - strlen(template_suffix(file));
-    spc_status status = check_name(library, file, length, error);
+    const char *suffix = template_suffix(file);
+    const spc__template *other = find_of_file(library, file);
+    spc_status status = check_name(file, suffix, error);
     if (status != SPC_OK)
         return status;
+    if (other != NULL)
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "%s: there is a template of this name already, %s",
+                         file, other->file);
 
     spc__template *tpl = calloc(1, sizeof(*tpl));
     spc__template **list =
@@ -165,7 +196,7 @@ static spc_status add_template(spc__library *library, const char *file,
         library->templates = list;
     if (tpl != NULL) {
         tpl->library = library;
-        tpl->name = strndup(file, length);
+        tpl->name = strndup(file, strlen(file) - strlen(suffix));
         tpl->file = strdup(file);
         tpl->text = strdup(text);
     }
@@ -178,20 +209,50 @@ static spc_status add_template(spc__library *library, const char *file,
     return make_template(tpl, error);
 }
 
-static spc_status add_header(spc__library *library, const char *file,
+typedef struct shared_question {
+    spc__shared *shared;
+    const spc__buf *chunk;
+} shared_question;
+
+static int load_shared(lua_State *L)
+{
+    const shared_question *question = lua_touserdata(L, 1);
+    question->shared->chunk =
+        load_chunk(L, question->shared->name, question->chunk);
+    return 0;
+}
+
+static spc_status make_shared_lua(spc__library *library, spc__shared *shared,
+                                  spc_error *error)
+{
+    spc__buf chunk = SPC__BUF_INIT;
+    shared_question question = {shared, &chunk};
+
+    spc_status status = check_name(shared->name, ".lua", error);
+    if (status == SPC_OK)
+        status = spc__translate_shared(&chunk, shared->name, shared->text,
+                                       strlen(shared->text), error);
+    if (status == SPC_OK)
+        status =
+            spc__protect(library, shared->name, load_shared, &question, error);
+    spc__buf_release(&chunk);
+    return status;
+}
+
+static spc_status add_shared(spc__library *library, const char *file,
                              const char *text, spc_error *error)
 {
-    spc__header *list =
-        grow(library->headers, library->header_count, sizeof(*list));
+    spc__shared *list =
+        grow(library->shared, library->shared_count, sizeof(*list));
     if (list == NULL)
         return spc__fail_memory(error, sizeof(*list));
-    library->headers = list;
-    spc__header *header = &list[library->header_count++];
-    header->name = strdup(file);
-    header->text = strdup(text);
-    return header->name != NULL && header->text != NULL
-               ? SPC_OK
-               : spc__fail_memory(error, strlen(text));
+    library->shared = list;
+    spc__shared *shared = &list[library->shared_count++];
+    *shared = (spc__shared){strdup(file), strdup(text), LUA_NOREF};
+    if (shared->name == NULL || shared->text == NULL)
+        return spc__fail_memory(error, strlen(text));
+    return is_shared_lua(file) ? make_shared_lua(library, shared, error)
+                               : SPC_OK;
 }
 
 static spc_status add_file(spc__library *library, const char *file,
@@ -200,24 +261,38 @@ static spc_status add_file(spc__library *library, const char *file,
     if (strlen(text) != bytes)
         return spc__fail(error, SPC_ETEMPLATE,
                          "%s: a zero byte: this is not text", file);
-    return is_header(file) ? add_header(library, file, text, error)
-                           : add_template(library, file, text, error);
+    return is_template(file) ? add_template(library, file, text, error)
+                             : add_shared(library, file, text, error);
 }
 
-static spc_status read_builtin(spc__library *library, spc_error *error)
+/* Which files a pass over them takes: is_shared or is_template. */
+typedef bool kind(const char *file);
+
+static bool is_replaced(const spc__library *library, const char *file)
+{
+    return is_template(file) ? find_of_file(library, file) != NULL
+                             : spc__library_shared(library, file) != NULL;
+}
+
+/* Those built in that the folder did not replace. */
+static spc_status read_builtin(spc__library *library, kind *wanted,
+                               spc_error *error)
 {
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < spc__builtin_count && status == SPC_OK; i++)
-        status = add_file(library, spc__builtin_files[i].name,
-                          spc__builtin_files[i].text,
-                          spc__builtin_files[i].bytes, error);
+    for (int i = 0; i < spc__builtin_count && status == SPC_OK; i++) {
+        const spc__builtin_file *file = &spc__builtin_files[i];
+        if (wanted(file->name) && !is_replaced(library, file->name))
+            status =
+                add_file(library, file->name, file->text, file->bytes, error);
+    }
     return status;
 }
 
-static int wanted(const struct dirent *entry)
+/* Editors leave files that start with a dot. */
+static int is_visible(const struct dirent *entry)
 {
-    return template_suffix(entry->d_name) != NULL || is_header(entry->d_name);
+    return entry->d_name[0] != '.';
 }
 
 /* Not alphasort, which follows the locale. */
@@ -245,18 +320,18 @@ static spc_status read_one(spc__library *library, const char *directory,
 }
 
 static spc_status read_directory(spc__library *library, const char *directory,
-                                 spc_error *error)
+                                 kind *wanted, spc_error *error)
 {
     struct dirent **entries = NULL;
     spc_status status = SPC_OK;
 
-    int count = scandir(directory, &entries, wanted, by_bytes);
+    int count = scandir(directory, &entries, is_visible, by_bytes);
     if (count < 0)
         return spc__fail(error, errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
                          "cannot read the templates of '%s': %s", directory,
                          strerror(errno));
     for (int i = 0; i < count; i++) {
-        if (status == SPC_OK)
+        if (status == SPC_OK && wanted(entries[i]->d_name))
             status = read_one(library, directory, entries[i]->d_name, error);
         free(entries[i]);
     }
@@ -264,16 +339,75 @@ static spc_status read_directory(spc__library *library, const char *directory,
     return status;
 }
 
-/* ---- hashes: a template's text and all headers ---------------------------- */
+static int by_file_name(const void *a, const void *b)
+{
+    const spc__shared *first = a, *second = b;
+    return strcmp(first->name, second->name);
+}
 
-/* As embed.cmake computes it for the built-in headers. */
-static spc_status digest_headers(char hex[SPC__SHA256_HEX],
-                                 const spc__library *library, spc_error *error)
+static spc_status read_shared(spc__library *library, const char *directory,
+                              spc_error *error)
+{
+    spc_status status =
+        directory != NULL ? read_directory(library, directory, is_shared, error)
+                          : SPC_OK;
+    if (status == SPC_OK)
+        status = read_builtin(library, is_shared, error);
+    if (library->shared_count > 0)
+        qsort(library->shared, (size_t)library->shared_count,
+              sizeof(library->shared[0]), by_file_name);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const spc__template *const *first = a, *const *second = b;
+    return strcmp((*first)->name, (*second)->name);
+}
+
+/* Of the templates from number `own` on, drops those for convolutions. */
+static void drop_convolutions(spc__library *library, int own)
+{
+    int count = own;
+
+    for (int i = own; i < library->count; i++) {
+        spc__template *tpl = library->templates[i];
+        if (strcmp(tpl->role, "conv") == 0)
+            free_template(tpl);
+        else
+            library->templates[count++] = tpl;
+    }
+    library->count = count;
+}
+
+static spc_status read_templates(spc__library *library, const char *directory,
+                                 spc_error *error)
+{
+    spc_status status = directory != NULL ? read_directory(library, directory,
+                                                           is_template, error)
+                                          : SPC_OK;
+    int own = library->count;
+    if (status == SPC_OK)
+        status = read_builtin(library, is_template, error);
+    if (directory != NULL)
+        drop_convolutions(library, own);
+    if (library->count > 0)
+        qsort(library->templates, (size_t)library->count,
+              sizeof(library->templates[0]), by_name);
+    return status;
+}
+
+/* ---- hashes: a template's text and all that templates share ---------------
+ */
+
+/* As embed.cmake computes it for the built-in files. */
+static spc_status digest_shared(char hex[SPC__SHA256_HEX],
+                                const spc__library *library, spc_error *error)
 {
     spc__buf all = SPC__BUF_INIT;
 
-    for (int i = 0; i < library->header_count; i++) {
-        const char *text = library->headers[i].text;
+    for (int i = 0; i < library->shared_count; i++) {
+        const char *text = library->shared[i].text;
         char one[SPC__SHA256_HEX];
         digest_of(one, text, strlen(text), "");
         spc__buf_puts(&all, one);
@@ -286,12 +420,12 @@ static spc_status digest_headers(char hex[SPC__SHA256_HEX],
 
 static spc_status hash_templates(spc__library *library, spc_error *error)
 {
-    char headers[SPC__SHA256_HEX];
-    spc_status status = digest_headers(headers, library, error);
+    char shared[SPC__SHA256_HEX];
+    spc_status status = digest_shared(shared, library, error);
 
     for (int i = 0; i < library->count && status == SPC_OK; i++) {
         spc__template *tpl = library->templates[i];
-        digest_of(tpl->hash, tpl->text, strlen(tpl->text), headers);
+        digest_of(tpl->hash, tpl->text, strlen(tpl->text), shared);
     }
     return status;
 }
@@ -305,19 +439,13 @@ bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
             strlen(name) != strlen(file->name) - strlen(suffix) ||
             strncmp(name, file->name, strlen(name)) != 0)
             continue;
-        digest_of(hex, file->text, file->bytes, spc__builtin_headers_digest);
+        digest_of(hex, file->text, file->bytes, spc__builtin_shared_digest);
         return true;
     }
     return false;
 }
 
 /* ---- the library --------------------------------------------------------- */
-
-static int by_name(const void *a, const void *b)
-{
-    const spc__template *const *first = a, *const *second = b;
-    return strcmp((*first)->name, (*second)->name);
-}
 
 spc_status spc__library_open(spc__library **out, const char *directory,
                              spc_error *error)
@@ -332,15 +460,12 @@ spc_status spc__library_open(spc__library **out, const char *directory,
     library->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if ((status = spc__sandbox_open(&library->box, error)) != SPC_OK)
         goto done;
-    status = directory != NULL ? read_directory(library, directory, error)
-                               : read_builtin(library, error);
-    if (status == SPC_OK)
-        status = hash_templates(library, error);
-    if (status != SPC_OK)
+    if ((status = read_shared(library, directory, error)) != SPC_OK)
         goto done;
-    if (library->count > 0)
-        qsort(library->templates, (size_t)library->count,
-              sizeof(library->templates[0]), by_name);
+    if ((status = read_templates(library, directory, error)) != SPC_OK)
+        goto done;
+    if ((status = hash_templates(library, error)) != SPC_OK)
+        goto done;
     *out = library;
     library = NULL;
 done:
@@ -355,12 +480,12 @@ void spc__library_close(spc__library *library)
     spc__sandbox_close(&library->box);
     for (int i = 0; i < library->count; i++)
         free_template(library->templates[i]);
-    for (int i = 0; i < library->header_count; i++) {
-        free(library->headers[i].name);
-        free(library->headers[i].text);
+    for (int i = 0; i < library->shared_count; i++) {
+        free(library->shared[i].name);
+        free(library->shared[i].text);
     }
     free(library->templates);
-    free(library->headers);
+    free(library->shared);
     if (library->locale != (locale_t)0)
         freelocale(library->locale);
     pthread_mutex_destroy(&library->lock);
@@ -385,24 +510,24 @@ spc__template *spc__library_find(spc__library *library, const char *name)
     return NULL;
 }
 
-static const spc__header *find_header(const spc__library *library,
-                                      const char *name)
+const spc__shared *spc__library_shared(const spc__library *library,
+                                       const char *name)
 {
-    for (int i = 0; i < library->header_count; i++)
-        if (strcmp(library->headers[i].name, name) == 0)
-            return &library->headers[i];
+    for (int i = 0; i < library->shared_count; i++)
+        if (strcmp(library->shared[i].name, name) == 0)
+            return &library->shared[i];
     return NULL;
 }
 
 const char *spc__library_header(const spc__library *library, const char *name)
 {
-    const spc__header *header = find_header(library, name);
+    const spc__shared *header = spc__library_shared(library, name);
     return header != NULL ? header->text : NULL;
 }
 
 const char *spc__library_header_name(const spc__library *library,
                                      const char *name)
 {
-    const spc__header *header = find_header(library, name);
+    const spc__shared *header = spc__library_shared(library, name);
     return header != NULL ? header->name : NULL;
 }

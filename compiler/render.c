@@ -15,6 +15,7 @@
 typedef struct source {
     spc__buf *out;
     const char *file;
+    bool shared;
     int line;
     spc_error *error;
 } source;
@@ -131,10 +132,10 @@ static spc_status put_line(source *src, const char *p, const char *end,
 
     if (src->line == 1)
         spc__buf_puts(src->out, "local spc__text = ...; ");
-    if (src->line == 1 && !is_lua)
+    if (src->line == 1 && !is_lua && !src->shared)
         return fail_at(src, "a template starts with its declaration, lines "
                             "with '%' in column 0");
-    if (!is_lua && !*in_body) {
+    if (!is_lua && !*in_body && !src->shared) {
         *in_body = true;
         spc__buf_puts(src->out, "return function() ");
     }
@@ -144,31 +145,45 @@ static spc_status put_line(source *src, const char *p, const char *end,
     return SPC_OK;
 }
 
-spc_status spc__translate(spc__buf *out, const char *file, const char *text,
-                          size_t bytes, spc_error *error)
+static spc_status translate(source *src, const char *text, size_t bytes)
 {
-    source src = {out, file, 1, error};
     const char *p = text, *last = text + bytes;
     bool in_body = false;
 
-    for (; p < last; src.line++) {
+    for (src->line = 1; p < last; src->line++) {
         const char *newline = memchr(p, '\n', (size_t)(last - p));
         const char *end = newline != NULL ? newline : last;
         const char *next = newline != NULL ? newline + 1 : last;
         if (memchr(p, '\0', (size_t)(end - p)) != NULL)
-            return fail_at(&src, "a zero byte: this is not text");
+            return fail_at(src, "a zero byte: this is not text");
         if (end > p && end[-1] == '\r')
             end--;
-        spc_status status = put_line(&src, p, end, &in_body);
+        spc_status status = put_line(src, p, end, &in_body);
         if (status != SPC_OK)
             return status;
-        spc__buf_puts(out, "\n");
+        spc__buf_puts(src->out, "\n");
         p = next;
     }
-    if (!in_body)
-        return fail_at(&src, "the template has no body, only a declaration");
-    spc__buf_puts(out, "end\n");
-    return out->failed ? spc__fail_memory(error, bytes) : SPC_OK;
+    if (!in_body && !src->shared)
+        return fail_at(src, "the template has no body, only a declaration");
+    if (in_body)
+        spc__buf_puts(src->out, "end\n");
+    return src->out->failed ? spc__fail_memory(src->error, bytes) : SPC_OK;
+}
+
+spc_status spc__translate(spc__buf *out, const char *file, const char *text,
+                          size_t bytes, spc_error *error)
+{
+    source src = {.out = out, .file = file, .error = error};
+    return translate(&src, text, bytes);
+}
+
+spc_status spc__translate_shared(spc__buf *out, const char *file,
+                                 const char *text, size_t bytes,
+                                 spc_error *error)
+{
+    source src = {.out = out, .file = file, .shared = true, .error = error};
+    return translate(&src, text, bytes);
 }
 
 /* ---- Lua to text --------------------------------------------------------- */
@@ -210,24 +225,26 @@ static void append(lua_State *L, spc__render *render, const char *text,
  * `% if` leaves, is filled with empty lines, which read better; anything else
  * takes a #line. Neither may come inside a macro continued with a backslash.
  */
-static void sync_line(lua_State *L, spc__render *render, int line)
+static void sync_line(lua_State *L, spc__render *render, const char *file,
+                      int line)
 {
+    bool same_file = render->file == file;
     int gap = line - render->next_line;
     char text[512];
 
-    if (gap == 0 || render->continued)
+    if ((same_file && gap == 0) || render->continued)
         return;
-    if (render->next_line > 0 && gap > 0 && gap <= 2) {
+    if (same_file && gap > 0 && gap <= 2) {
         append(L, render, "\n\n", (size_t)gap);
         return;
     }
-    int length =
-        snprintf(text, sizeof(text), "#line %d \"%s\"\n", line, render->file);
+    int length = snprintf(text, sizeof(text), "#line %d \"%s\"\n", line, file);
     append(L, render, text, (size_t)length);
+    render->file = file;
     render->next_line = line;
 }
 
-/* The `which`-th "$(...)" of a line of the template, for messages. A template
+/* The `which`-th "$(...)" of a line of a file's text, for messages. A template
  * that calls the writer itself may ask for one that is not there. */
 static void push_expression(lua_State *L, const char *text, int line, int which)
 {
@@ -251,10 +268,10 @@ static void push_expression(lua_State *L, const char *text, int line, int which)
 }
 
 /* Raises "$(expression) is a table", say. */
-static void refuse_value(lua_State *L, const spc__render *render, int index,
-                         const char *what)
+static void refuse_value(lua_State *L, int index, const char *what)
 {
-    push_expression(L, render->text, (int)lua_tointeger(L, 1), index / 2);
+    push_expression(L, lua_touserdata(L, lua_upvalueindex(2)),
+                    (int)lua_tointeger(L, 1), index / 2);
     luaL_error(L, "%s is %s", lua_tostring(L, -1), what);
 }
 
@@ -268,7 +285,7 @@ static void append_number(lua_State *L, spc__render *render, int index)
     } else {
         double value = lua_tonumber(L, index);
         if (!isfinite(value))
-            refuse_value(L, render, index, "not a finite number");
+            refuse_value(L, index, "not a finite number");
         spc__number_text(text, value);
     }
     append(L, render, text, strlen(text));
@@ -285,31 +302,33 @@ static void append_value(lua_State *L, spc__render *render, int index)
     case LUA_TSTRING: {
         const char *text = lua_tolstring(L, index, &length);
         if (memchr(text, '\0', length) != NULL)
-            refuse_value(L, render, index, "a text with a zero byte");
+            refuse_value(L, index, "a text with a zero byte");
         append(L, render, text, length);
         break;
     }
     case LUA_TBOOLEAN:
-        refuse_value(L, render, index, "a boolean; write $(x and 1 or 0)");
+        refuse_value(L, index, "a boolean; write $(x and 1 or 0)");
         break;
     case LUA_TNIL:
-        refuse_value(L, render, index, "nil");
+        refuse_value(L, index, "nil");
         break;
     default:
-        refuse_value(L, render, index, "neither a number nor a text");
+        refuse_value(L, index, "neither a number nor a text");
     }
 }
 
-int spc__render_line(lua_State *L)
+/* Upvalues: the name of the file that the line is in, and its text. */
+static int write_line(lua_State *L)
 {
     spc__render *render = spc__sandbox_of(L)->job;
     lua_Integer line = luaL_checkinteger(L, 1);
     int count = lua_gettop(L);
 
     if (render == NULL)
-        return luaL_error(L, "text can only be written while rendering");
+        return luaL_error(L, "text outside of the body (lines of Lua start "
+                             "with '%%')");
     luaL_argcheck(L, line > 0 && line < 100000000, 1, "no such line");
-    sync_line(L, render, (int)line);
+    sync_line(L, render, lua_touserdata(L, lua_upvalueindex(1)), (int)line);
     for (int i = 2; i <= count; i++) {
         size_t length;
         if (i % 2 == 1) {
@@ -322,4 +341,11 @@ int spc__render_line(lua_State *L)
     const spc__buf *out = render->out;
     render->continued = out->length >= 2 && out->data[out->length - 2] == '\\';
     return 0;
+}
+
+void spc__render_push_writer(lua_State *L, const char *file, const char *text)
+{
+    lua_pushlightuserdata(L, (void *)file);
+    lua_pushlightuserdata(L, (void *)text);
+    lua_pushcclosure(L, write_line, 2);
 }

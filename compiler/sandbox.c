@@ -413,16 +413,16 @@ void spc__sandbox_push_globals(lua_State *L)
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* Pushes "FILE:LINE: " of the innermost function of the template. */
+/* Pushes "FILE:LINE: " of the innermost function of a template's files. */
 static void push_position(lua_State *L, const spc__sandbox *box)
 {
     lua_Debug record;
 
     for (int level = 0; lua_getstack(L, level, &record); level++) {
         lua_getinfo(L, "Sl", &record);
-        if (record.currentline > 0 &&
-            strcmp(record.short_src, box->subject) == 0) {
-            lua_pushfstring(L, "%s:%d: ", box->subject, record.currentline);
+        if (record.currentline > 0 && record.source[0] == '@') {
+            lua_pushfstring(L, "%s:%d: ", record.source + 1,
+                            record.currentline);
             return;
         }
     }
@@ -432,11 +432,31 @@ static void push_position(lua_State *L, const spc__sandbox *box)
         lua_pushfstring(L, "%s: ", box->subject);
 }
 
-/* Message handler: every error names a line of the template, exactly once. */
+static bool starts_with_file(const char *message, const char *file)
+{
+    size_t length = strlen(file);
+    return strncmp(message, file, length) == 0 && message[length] == ':';
+}
+
+/* Does the message start with a file already: the subject or one that runs? */
+static bool is_placed(lua_State *L, const spc__sandbox *box,
+                      const char *message)
+{
+    lua_Debug record;
+
+    for (int level = 0; lua_getstack(L, level, &record); level++) {
+        lua_getinfo(L, "S", &record);
+        if (record.source[0] == '@' &&
+            starts_with_file(message, record.source + 1))
+            return true;
+    }
+    return starts_with_file(message, box->subject);
+}
+
+/* Message handler: every error names a line of a file, exactly once. */
 static int on_error(lua_State *L)
 {
     const spc__sandbox *box = spc__sandbox_of(L);
-    size_t length = strlen(box->subject);
 
     if (!lua_isstring(L, 1)) {
         push_position(L, box);
@@ -445,8 +465,7 @@ static int on_error(lua_State *L)
         lua_concat(L, 2);
         return 1;
     }
-    const char *message = lua_tostring(L, 1);
-    if (strncmp(message, box->subject, length) == 0 && message[length] == ':')
+    if (is_placed(L, box, lua_tostring(L, 1)))
         return 1;
     push_position(L, box);
     lua_pushvalue(L, 1);

@@ -38,7 +38,8 @@ void spc__sandbox_close(spc__sandbox *box);
 /*
  * Runs `body` protected, with `payload` as a light userdata at index 1. An
  * error raised inside becomes SPC_ETEMPLATE and a sentence that starts with
- * "SUBJECT:LINE: ", whatever raised it.
+ * "SUBJECT:LINE: ", or with another file that SUBJECT includes, whatever raised
+ * it. The names of our chunks start with '@'.
  */
 spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
                              lua_CFunction body, void *payload,

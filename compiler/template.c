@@ -29,10 +29,21 @@ static void leave_locale(locale_t before)
         uselocale(before);
 }
 
+spc_status spc__protect(spc__library *library, const char *file,
+                        lua_CFunction body, void *payload, spc_error *error)
+{
+    pthread_mutex_lock(&library->lock);
+    locale_t before = enter_locale(library);
+    spc_status status =
+        spc__sandbox_call(&library->box, file, body, payload, error);
+    leave_locale(before);
+    pthread_mutex_unlock(&library->lock);
+    return status;
+}
+
 spc_status spc__ask(spc__question *question, lua_CFunction ask)
 {
     static const spc__attrs none;
-    spc__library *library = question->tpl->library;
 
     if (question->problem == NULL)
         question->problem = &none;
@@ -42,24 +53,56 @@ spc_status spc__ask(spc__question *question, lua_CFunction ask)
         question->config = &none;
     question->status = SPC_OK;
 
-    pthread_mutex_lock(&library->lock);
-    locale_t before = enter_locale(library);
-    spc_status status = spc__sandbox_call(&library->box, question->tpl->file,
-                                          ask, question, question->error);
-    leave_locale(before);
-    pthread_mutex_unlock(&library->lock);
+    spc_status status =
+        spc__protect(question->tpl->library, question->tpl->file, ask, question,
+                     question->error);
     spc__domains_release(&question->domains);
     return status != SPC_OK ? status : question->status;
+}
+
+/* Runs a chunk of `file` with the table at `globals`, for one result. */
+static void run_chunk(lua_State *L, int chunk, int globals, const char *file,
+                      const char *text)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, chunk);
+    lua_pushvalue(L, globals);
+    lua_setupvalue(L, -2, 1);
+    spc__render_push_writer(L, file, text);
+    lua_call(L, 1, 1);
+}
+
+/* include "FILE": runs a shared file in the template's globals, unless it has
+ * run. Upvalues: the library, the globals, the names of those that have. */
+static int include(lua_State *L)
+{
+    const spc__library *library = lua_touserdata(L, lua_upvalueindex(1));
+    const char *name = luaL_checkstring(L, 1);
+    const spc__shared *shared = spc__library_shared(library, name);
+
+    if (shared == NULL || shared->chunk == LUA_NOREF)
+        return luaL_error(L, "include: there is no '%s' beside the templates",
+                          name);
+    lua_settop(L, 1);
+    lua_pushvalue(L, 1);
+    if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
+        return 0;
+    lua_pushvalue(L, 1);
+    lua_pushboolean(L, true);
+    lua_rawset(L, lua_upvalueindex(3));
+    run_chunk(L, shared->chunk, lua_upvalueindex(2), shared->name,
+              shared->text);
+    return 0;
 }
 
 static void declare(lua_State *L, const spc__template *tpl)
 {
     spc__sandbox_push_globals(L);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, tpl->chunk);
+    lua_pushlightuserdata(L, tpl->library);
     lua_pushvalue(L, SPC__AT_GLOBALS);
-    lua_setupvalue(L, SPC__AT_BODY, 1);
-    lua_pushcfunction(L, spc__render_line);
-    lua_call(L, 1, 1);
+    lua_newtable(L);
+    lua_pushcclosure(L, include, 3);
+    lua_setfield(L, SPC__AT_GLOBALS, "include");
+    run_chunk(L, tpl->chunk, SPC__AT_GLOBALS, tpl->file, tpl->text);
     if (!lua_isfunction(L, SPC__AT_BODY))
         luaL_error(L, "the declaration must not return");
     lua_getfield(L, SPC__AT_GLOBALS, "template");
@@ -409,8 +452,6 @@ static int ask_render(lua_State *L)
     put_banner(question->text, tpl, question->problem, &config);
 
     spc__render render = {.out = question->text,
-                          .file = tpl->file,
-                          .text = tpl->text,
                           .start = question->text->length};
     spc__sandbox_of(L)->job = &render;
     lua_pushvalue(L, SPC__AT_BODY);

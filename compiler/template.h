@@ -4,7 +4,8 @@
  * A template file (*.cu.lua, *.c.lua) is text with Lua: a line that starts
  * with '%' in column 0 is Lua, $(expression) elsewhere is a value, nothing else
  * is special. The leading run of '%' lines is the declaration: it must set the
- * global `template` to a table (templates/README.md describes its fields).
+ * global `template` to a table (templates/README.md describes its fields), and
+ * with `include "FILE.lua"` it runs a file of such text that templates share.
  * The rest is the body; each rendering runs it with the attributes of the
  * problem (`problem.cin`), the configuration (`config.rows`), the target
  * (`target.sm`) and everything `derive` returned as globals.
@@ -29,9 +30,11 @@ typedef struct spc__library spc__library;
 typedef struct spc__template spc__template;
 
 /*
- * Opens the templates built into the library, or, if `directory` is not NULL,
- * those of that folder instead. A template that does not load fails the call
- * with SPC_ETEMPLATE and a sentence "FILE:LINE: what".
+ * Opens the templates built into the library. If `directory` is not NULL, its
+ * templates are the only ones of role "conv"; for other roles, headers and Lua
+ * that templates share, a file of it replaces the built-in one of that name. A
+ * file that does not load fails the call with SPC_ETEMPLATE and a sentence
+ * "FILE:LINE: what".
  */
 spc_status spc__library_open(spc__library **out, const char *directory,
                              spc_error *error);
@@ -42,8 +45,8 @@ int spc__library_count(const spc__library *library);
 spc__template *spc__library_at(spc__library *library, int i);
 spc__template *spc__library_find(spc__library *library, const char *name);
 
-/* Text of an included header ("spc_device.cuh"), or NULL. Builtin or from the
- * directory, like the templates. Lives as long as the library. */
+/* Text of a header ("spc_device.cuh"), of the directory, else built in; or
+ * NULL. Lives as long as the library. */
 const char *spc__library_header(const spc__library *library, const char *name);
 
 /* Its own copy of that name, or NULL. */
@@ -55,9 +58,9 @@ const char *spc__template_role(const spc__template *tpl);    /* "conv", "map" */
 const char *spc__template_device(const spc__template *tpl);  /* "cuda", "cpu" */
 const char *spc__template_summary(const spc__template *tpl); /* one line */
 const char *spc__template_hash(const spc__template *tpl);    /* file, hex */
-/* The hash covers the template's text and that of every header of the library:
- * whatever changes in them makes older records hints. This is the hash of a
- * built-in template without opening a library; false if there is none. */
+/* The hash covers the template's text and that of every file that templates
+ * share: whatever changes in them makes older records hints. This is the hash
+ * of a built-in template without opening a library; false if there is none. */
 bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name);
 
 /* May this template serve the problem on the target at all? SPC_OK, or

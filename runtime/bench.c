@@ -52,6 +52,13 @@ static spc_status run_index(void *payload, void *stream)
                             stream);
 }
 
+static spc_status run_map(void *payload, void *stream)
+{
+    const bench *b = payload;
+    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, false,
+                            stream);
+}
+
 static spc_status run_order(void *payload, void *stream)
 {
     const bench *b = payload;
@@ -179,6 +186,10 @@ static spc_status time_all(bench *b, spc_bench_result *out)
                           &out->cold_spread_us, NULL)) != SPC_OK ||
         (status = measure(b, run_order, INDEX_SAMPLES, false, &out->order_us,
                           NULL, NULL)) != SPC_OK ||
+        (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||
+        (status = measure(b, run_map, INDEX_SAMPLES, false, &out->map_us,
+                          &out->map_spread_us, NULL)) != SPC_OK ||
+        (status = spc__map_prepare(b->shuffled, "none", 0, NULL)) != SPC_OK ||
         (status = measure(b, run_index, INDEX_SAMPLES, false, &out->index_us,
                           &out->index_spread_us, NULL)) != SPC_OK)
         return status;

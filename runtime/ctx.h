@@ -39,8 +39,8 @@ spc_error *spc__error_of(spc_ctx *ctx);
 /* Copies a failure there; returns its status. */
 spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 
-/* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of what
- * is measured. */
+/* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of
+ * what is measured. */
 spc_status spc__ctx_heed(spc_ctx *ctx);
 
 /* The templates, opened on first use: a plan served from the database never

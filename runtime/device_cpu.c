@@ -276,8 +276,8 @@ static void flush_chunk(void *payload, int64_t i)
 }
 
 /* The bytes of last-level cache within reach of so many threads. sysconf may
- * add up those of all cores of the package; the kernel knows the one that a core
- * has, and no more than one a thread is of interest. */
+ * add up those of all cores of the package; the kernel knows the one that a
+ * core has, and no more than one a thread is of interest. */
 static int64_t reachable_cache(int threads)
 {
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");

@@ -20,6 +20,7 @@ typedef struct lookup {
     spc__attrs problem;
     char layer[200];   /* canonical text, for sentences */
     char refused[200]; /* why the first record could not serve */
+    spc_error fault;   /* of the first template with a mistake, or SPC_OK */
 } lookup;
 
 /* ---- records of the database
@@ -227,11 +228,15 @@ static int collect(fallback *out, lookup *look, spc__library *library,
         if (strcmp(spc__template_role(tpl), "conv") != 0 ||
             !spc__ctx_serves(look->ctx, tpl) || count == MOST_TEMPLATES)
             continue;
-        if (question(&out[count], look, tpl, &error) == SPC_OK)
+        spc_status status = question(&out[count], look, tpl, &error);
+        if (status == SPC_OK)
             count++;
         else
             spc__buf_printf(why, "%s%s", why->length > 0 ? "; " : "",
                             error.text);
+        if (status != SPC_OK && status != SPC_EUNSUPPORTED &&
+            look->fault.status == SPC_OK)
+            look->fault = error;
     }
     qsort(out, (size_t)count, sizeof(out[0]), by_preference);
     return count;
@@ -292,6 +297,9 @@ static spc_status from_defaults(lookup *look)
     int count = collect(all, look, library, &why);
     if (count > 0)
         status = try_defaults(look, all, count);
+    else if (look->fault.status != SPC_OK)
+        status = spc__fail(spc__error_of(ctx), look->fault.status, "%s",
+                           look->fault.text);
     else
         status = spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                            "no template serves '%s' on %s: %s", look->layer,

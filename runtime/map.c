@@ -53,7 +53,7 @@ static spc_status check_request(const spc_conv *conv, const int32_t *coords,
         return spc__fail(
             error, SPC_EINVAL, "cannot build a kernel map of %lld rows%s",
             (long long)rows, rows < 0 ? "" : " without coordinates");
-    if (rows > (INT32_MAX / offsets) - SPC__MAP_PAD)
+    if (rows > (INT32_MAX / offsets) - SPC_ROW_PAD)
         return spc__fail(error, SPC_EINVAL,
                          "cannot build a kernel map of %lld rows and %lld "
                          "offsets: at most 2^31-1 entries are possible; split "
@@ -79,7 +79,7 @@ static void describe(spc_map *map, spc_ctx *ctx, const spc_conv *conv,
     map->centre =
         ((k[0] - 1) / 2 * k[1] + (k[1] - 1) / 2) * k[2] + (k[2] - 1) / 2;
     map->rows = map->capacity = (int)rows;
-    map->rows_padded = round_up(rows ? (int)rows : 1, SPC__MAP_PAD);
+    map->rows_padded = round_up(rows ? (int)rows : 1, SPC_ROW_PAD);
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         if (!map->builder && builders[i]->serves(ctx))
             map->builder = builders[i];
@@ -93,7 +93,8 @@ static spc_status alloc_common(spc_map *map, spc_error *error)
     if (status != SPC_OK)
         return status;
     /* u64 also where the key is u32: a builder may work in the wider type. */
-    status = spc__map_alloc(&memory, map, 8 * (size_t)map->rows_padded, error);
+    status = spc__map_alloc(
+        &memory, map, 8 * ((size_t)map->rows_padded + SPC__KEY_SLACK), error);
     map->keys = memory;
     if (status != SPC_OK)
         return status;
@@ -245,9 +246,11 @@ void spc_map_free(spc_map *map)
     if (!map)
         return;
     map->builder->destroy(map);
-    if (map->gray)
-        spc__map_layout_release(map, map->gray);
-    free(map->gray);
+    for (spc__map_layout *next, *layout = map->sorted; layout; layout = next) {
+        next = layout->next;
+        spc__map_layout_release(map, layout);
+        free(layout);
+    }
     spc__map_layout_release(map, &map->plain);
     spc__map_dealloc(map, map->coords);
     spc__map_dealloc(map, map->keys);
@@ -306,6 +309,23 @@ static void unsort(int32_t *out, const spc_map *map, const int32_t *order,
                 index[(size_t)k * (size_t)map->rows_padded + (size_t)p];
 }
 
+/* Copies the plain layout: its order, then its index. */
+static spc_status fetch_plain(int32_t *host, const spc_map *map,
+                              const spc__map_layout *plain, spc_error *error)
+{
+    spc__device *device = map->ctx->device;
+    size_t rows = (size_t)map->rows_padded;
+    spc_status status;
+
+    if ((status = ops_of(map)->copy_out(device, host, plain->order, 4 * rows,
+                                        NULL, error)) != SPC_OK ||
+        (status = ops_of(map)->copy_out(device, host + rows, plain->index,
+                                        4 * rows * (size_t)map->offsets, NULL,
+                                        error)) != SPC_OK)
+        return status;
+    return ops_of(map)->sync(device, NULL, error);
+}
+
 spc_status spc_map_download(const spc_map *map, int32_t *index)
 {
     spc_error error = {0};
@@ -316,26 +336,24 @@ spc_status spc_map_download(const spc_map *map, int32_t *index)
     if (map->rows > 0 && index == NULL)
         return spc__need(spc__error_of(map->ctx), __func__, "index", index,
                          NULL);
-    spc__device *device = map->ctx->device;
     size_t rows = (size_t)map->rows_padded;
     size_t bytes = 4 * rows * (size_t)(1 + map->offsets);
     int32_t *host = malloc(bytes);
+    spc__map_layout plain = map->plain;
 
-    if (!host) {
+    if (!host)
         status = spc__fail_memory(&error, bytes);
-        goto done;
+    if (status == SPC_OK && !map->plain.index) {
+        status = spc__map_index_alloc(&plain, map, &error);
+        if (status == SPC_OK)
+            status = map->builder->fill(map, &plain, NULL, &error);
     }
-    if ((status = ops_of(map)->copy_out(device, host, map->plain.order,
-                                        4 * rows, NULL, &error)) != SPC_OK)
-        goto done;
-    if ((status = ops_of(map)->copy_out(device, host + rows, map->plain.index,
-                                        4 * rows * (size_t)map->offsets, NULL,
-                                        &error)) != SPC_OK)
-        goto done;
-    if ((status = ops_of(map)->sync(device, NULL, &error)) != SPC_OK)
-        goto done;
-    unsort(index, map, host, host + rows);
-done:
+    if (status == SPC_OK)
+        status = fetch_plain(host, map, &plain, &error);
+    if (status == SPC_OK)
+        unsort(index, map, host, host + rows);
+    if (plain.index != map->plain.index)
+        spc__map_dealloc(map, plain.index);
     free(host);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }

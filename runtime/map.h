@@ -13,14 +13,21 @@
 #include "spc_abi.h"
 
 /*
+ * A sorted row order (map_order.c); NULL for an unknown name, and for "none",
+ * which is no sorted one.
+ */
+typedef struct spc__row_order spc__row_order;
+const spc__row_order *spc__row_order_find(const char *name);
+const char *spc__row_order_names(void);
+
+/*
  * Prepares the layout; does nothing if it is there. Row orders:
  *   "none"  rows in ascending key order: order[p] is the caller's row of the
  *           p-th smallest key
- *   "gray"  rows sorted by the Gray rank of a digest of their offset mask,
- *           stable. Offsets go from rarest to commonest, the last (the centre)
- *           left out; where there are more than 18, the rarest share bits, and
- *           a bit says whether any of its offsets is present. The rarest group
- *           is the most significant bit (dense-first).
+ *   "gray", "gray_x", "gray_y"
+ *           rows sorted by the Gray rank of a digest of their offset mask,
+ *           stable; the three differ in which offsets share a bit of the digest
+ *           (map_order.c), which is set if any of them is present
  * tile_rows 0: no tile table.
  */
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,

@@ -6,7 +6,7 @@
  * spc__map_builder, and a row in map.c's table.
  *
  * All arrays live on the device. Positions p of a row order run to
- * rows_padded, a multiple of SPC__MAP_PAD, fixed when the map is created;
+ * rows_padded, a multiple of SPC_ROW_PAD, fixed when the map is created;
  * positions past the rows hold order -1, mask 0, index -1.
  */
 #ifndef SPC_RUNTIME_MAP_BUILDER_H
@@ -14,8 +14,6 @@
 
 #include "map.h"
 
-/* A multiple of SPC_ROW_PAD and of every tile size in use, 192 included. */
-enum { SPC__MAP_PAD = 3 * SPC_ROW_PAD };
 
 /*
  * How a coordinate row becomes a key: four fields, batch highest, z lowest. A
@@ -44,8 +42,13 @@ spc_status spc__key_layout_choose(spc__key_layout *out, const spc_conv *conv,
 void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
                         int64_t rows);
 
-/* Bits of the digest by which the order "gray" sorts (map.h). */
-enum { SPC__DIGEST_BITS = 18 };
+/* Bits of a digest, for kernels of up to 27 offsets and for larger ones: two
+ * passes of a sort, or three. */
+enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
+
+/* The bit of every offset, 0 for the centre; returns how many bits there are. */
+int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
+                        const spc_conv *conv);
 
 /*
  * Words that a build leaves on the device, for spc__map_check: the first row
@@ -69,10 +72,15 @@ typedef struct spc__map_tiles {
     unsigned *mask;
 } spc__map_tiles;
 
-/* One row order of a map. */
+/* Keys past the last that a builder may read, whatever they are. */
+enum { SPC__KEY_SLACK = 8 };
+
+/* One row order of a map. The plain one has no index until somebody reads it. */
 typedef struct spc__map_layout {
     struct spc__map_layout *next;
-    bool gray;
+    const spc__row_order *sorted; /* NULL: coordinate order */
+    uint32_t *bit_of;             /* [offsets] of a sorted one */
+    int bits;
     int *order;
     int *index;
     unsigned *mask;
@@ -91,8 +99,8 @@ struct spc_map {
     int rows, capacity, rows_padded;
     int64_t pairs;
     int32_t *coords;       /* a copy of our own, or NULL */
-    spc__map_layout plain; /* coordinate order */
-    spc__map_layout *gray; /* NULL until prepared */
+    spc__map_layout plain;   /* coordinate order */
+    spc__map_layout *sorted; /* the sorted orders that were prepared */
     void *keys;            /* ascending; u32 or u64; builders may pad */
     int32_t *stats;        /* [SPC__MAP_STATS] */
 };
@@ -105,14 +113,17 @@ struct spc__map_builder {
     spc_status (*create)(spc_map *map, spc_error *error);
     void (*destroy)(spc_map *map); /* also after a failed create */
 
-    /* Fills keys, plain and stats from coords. None of the three allocates or
-     * synchronises. */
-    spc_status (*build)(spc_map *map, const int32_t *coords, void *stream,
+    /* None of the three allocates or synchronises.
+     * Fills keys, stats and the plain layout (its index, if it has one) from
+     * coords; then, if not NULL, `sorted` as `fill` does. */
+    spc_status (*build)(spc_map *map, const int32_t *coords,
+                        const spc__map_layout *sorted, void *stream,
                         spc_error *error);
-    /* Fills a gray layout, and its first tile table if it has one. */
-    spc_status (*order)(spc_map *map, const spc__map_layout *layout,
-                        void *stream, spc_error *error);
-    spc_status (*tile)(spc_map *map, const spc__map_layout *layout,
+    /* Fills a layout of the map as it was built: the index of a plain one; a
+     * sorted one with its first tile table, if it has one. */
+    spc_status (*fill)(const spc_map *map, const spc__map_layout *layout,
+                       void *stream, spc_error *error);
+    spc_status (*tile)(const spc_map *map, const spc__map_layout *layout,
                        const spc__map_tiles *tiles, void *stream,
                        spc_error *error);
 };
@@ -126,6 +137,8 @@ static inline int spc__map_tile_count(const spc_map *map, int tile_rows)
 /* Arrays of one layout; released also when only some were allocated. */
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error);
+spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
+                                spc_error *error);
 void spc__map_layout_release(const spc_map *map, spc__map_layout *layout);
 
 /* Device memory through the map's context. */

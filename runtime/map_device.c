@@ -1,9 +1,9 @@
 /*
  * map_device.c - the map builder of cuda and sim: the templates of role "map".
  *
- * A build is one cooperative launch, a row order one more: no allocation, no
- * host in between, so that both can be captured into a CUDA graph. What the
- * kernels need to find clear they leave clear.
+ * A build is one cooperative launch, with its first layout: no allocation, no
+ * host in between, so that it can be captured into a CUDA graph. What the kernel
+ * needs to find clear it leaves clear.
  */
 #include "error.h"
 #include "index_abi.h"
@@ -23,10 +23,11 @@ typedef struct work {
     int *begins, *shares;
     int bin_bits;
     int *tables;
+    int *first; /* the short form of the map (index_search.cuh) */
     spc_index_sync *sync;
     unsigned grid, block;
-    spc__kernel *index, *order, *tiles; /* the last two on first use */
-    size_t index_shared, order_shared;
+    spc__kernel *kernel;
+    size_t shared;
 } work;
 
 static const spc__device_ops *ops_of(const spc_map *map)
@@ -60,6 +61,16 @@ static unsigned choose_grid(const spc_map *map)
     return (unsigned)(useful < most ? useful : most > 0 ? most : 1);
 }
 
+/* Runs of neighbouring keys (index.cu.lua, derive). */
+static int runs_of(const spc_conv *conv)
+{
+    int run = conv->dilation[2] > 1 ? 1
+              : conv->kernel[2] < 8 ? conv->kernel[2]
+                                    : 8;
+
+    return conv->kernel[0] * conv->kernel[1] * ((conv->kernel[2] + run - 1) / run);
+}
+
 /* About as many bins as rows, so that most hold few keys. */
 static int choose_bin_bits(const spc_map *map)
 {
@@ -88,17 +99,7 @@ static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
         spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
     for (int i = 0; i < 3; i++)
         spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
-    spc__attrs_set_number(out, "digit", SPC_KEY_DIGIT);
-    spc__attrs_set_number(out, "threads", w->block);
-}
-
-static void order_problem(spc__attrs *out, const spc_map *map, const work *w)
-{
-    memset(out, 0, sizeof *out);
-    spc__attrs_set_text(out, "op", "order");
-    spc__attrs_set_number(out, "offsets", map->offsets);
-    spc__attrs_set_number(out, "digest", SPC__DIGEST_BITS);
-    spc__attrs_set_number(out, "digit", SPC_ORDER_DIGIT);
+    spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
     spc__attrs_set_number(out, "threads", w->block);
 }
 
@@ -115,80 +116,30 @@ static spc_status load(spc__code *out, const spc_map *map, const char *name,
     return status;
 }
 
-static spc_status get_kernel(spc__kernel **out, const spc_map *map,
-                             const spc__code *code, const char *name,
-                             size_t shared, spc_error *error)
+static spc_status load_kernel(spc_map *map, spc_error *error)
 {
-    const work *w = map->work;
+    const char *name = "spc_index";
     spc__device *device = map->ctx->device;
-    spc_status status =
-        ops_of(map)->kernel_get(device, code->module, name, shared, out, error);
-
-    if (status != SPC_OK)
-        return status;
-    /* A cooperative launch needs all its blocks resident. */
-    if (ops_of(map)->occupancy(device, *out, w->block, shared) < 1) {
-        *out = NULL;
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "kernel '%s' with %u threads and %zu bytes of shared "
-                         "memory does not fit a multiprocessor of %s",
-                         name, w->block, shared, map->ctx->info.name);
-    }
-    return SPC_OK;
-}
-
-static spc_status load_index(spc_map *map, spc_error *error)
-{
     work *w = map->work;
     spc__attrs problem;
     spc__code code;
     spc_status status;
 
     index_problem(&problem, map, w);
-    if ((status = load(&code, map, "index", &problem, error)) != SPC_OK)
+    w->shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets,
+                                         (int)w->key_bytes,
+                                         SPC_SORT_GROUPS((int)w->grid));
+    if ((status = load(&code, map, "index", &problem, error)) != SPC_OK ||
+        (status = ops_of(map)->kernel_get(device, code.module, name, w->shared,
+                                          &w->kernel, error)) != SPC_OK)
         return status;
-    w->index_shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets,
-                                               (int)w->key_bytes);
-    return get_kernel(&w->index, map, &code, "spc_index", w->index_shared,
-                      error);
-}
-
-/* Only a map that is given a layout needs it. */
-static spc_status load_order(spc_map *map, spc_error *error)
-{
-    work *w = map->work;
-    spc__attrs problem;
-    spc__code code;
-    spc_status status;
-
-    if (w->tiles)
-        return SPC_OK;
-    order_problem(&problem, map, w);
-    if ((status = load(&code, map, "index_order", &problem, error)) != SPC_OK)
-        return status;
-    w->order_shared = (size_t)SPC_ORDER_SHARED((int)w->block, map->offsets);
-    status =
-        get_kernel(&w->order, map, &code, "spc_order", w->order_shared, error);
-    return status == SPC_OK ? get_kernel(&w->tiles, map, &code, "spc_tiles",
-                                         w->order_shared, error)
-                            : status;
-}
-
-static spc_status launch(const spc_map *map, spc__kernel *kernel, size_t shared,
-                         const void *args, size_t bytes, void *stream,
-                         spc_error *error)
-{
-    const work *w = map->work;
-    spc__launch how = {
-        .grid_x = w->grid,
-        .grid_y = 1,
-        .block = w->block,
-        .shared_bytes = shared,
-        .cooperative = true,
-    };
-
-    return ops_of(map)->launch(map->ctx->device, kernel, &how, args, bytes,
-                               stream, error);
+    /* A cooperative launch needs all its blocks resident. */
+    if (ops_of(map)->occupancy(device, w->kernel, w->block, w->shared) < 1)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "kernel '%s' with %u threads and %zu bytes of shared "
+                         "memory does not fit a multiprocessor of %s",
+                         name, w->block, w->shared, map->ctx->info.name);
+    return SPC_OK;
 }
 
 /* ---- creating --------------------------------------------------------- */
@@ -206,6 +157,7 @@ static void device_destroy(spc_map *map)
     spc__map_dealloc(map, w->begins);
     spc__map_dealloc(map, w->shares);
     spc__map_dealloc(map, w->tables);
+    spc__map_dealloc(map, w->first);
     spc__map_dealloc(map, w->sync);
     free(w);
     map->work = NULL;
@@ -226,7 +178,7 @@ static spc_status alloc_clear(void *out, const spc_map *map, size_t bytes,
 static spc_status alloc_work(const spc_map *map, work *w, spc_error *error)
 {
     size_t rows = (size_t)map->rows_padded;
-    size_t digits = (size_t)1 << SPC_ORDER_DIGIT;
+    size_t digits = (size_t)1 << SPC_SORT_DIGIT;
     size_t words = (size_t)map->mask_words > 2 ? (size_t)map->mask_words : 2;
     size_t per_row =
         2 * w->key_bytes > 4 * words ? 2 * w->key_bytes : 4 * words;
@@ -241,6 +193,12 @@ static spc_status alloc_work(const spc_map *map, work *w, spc_error *error)
         if (status == SPC_OK)
             w->rows[i] = memory;
     }
+    /* Most kernels have fewer runs than offsets, none has more. */
+    if (status == SPC_OK)
+        status = spc__map_alloc(&memory, map,
+                                4 * rows * (size_t)runs_of(&map->conv), error);
+    if (status == SPC_OK)
+        w->first = memory;
     if (status == SPC_OK)
         status = alloc_clear(&w->bins, map, (size_t)4 << w->bin_bits, error);
     if (status == SPC_OK)
@@ -269,17 +227,16 @@ static spc_status device_create(spc_map *map, spc_error *error)
     w->bin_bits = choose_bin_bits(map);
     w->key_bytes = spc_map_key_bits(map) == 32 ? 4 : 8;
     status = alloc_work(map, w, error);
-    return status == SPC_OK ? load_index(map, error) : status;
+    return status == SPC_OK ? load_kernel(map, error) : status;
 }
 
 /* ---- running ---------------------------------------------------------- */
 
-static spc_status device_build(spc_map *map, const int32_t *coords,
-                               void *stream, spc_error *error)
+/* What every launch gets; the caller adds its stages. */
+static spc_index_args common_args(const spc_map *map)
 {
     const work *w = map->work;
     spc_index_args args = {
-        .coords = coords,
         .rows = map->rows,
         .rows_padded = map->rows_padded,
         .keys_a = w->keys,
@@ -297,85 +254,100 @@ static spc_status device_build(spc_map *map, const int32_t *coords,
         .sync = w->sync,
         .keys = map->keys,
         .order = map->plain.order,
-        .index = map->plain.index,
+        .first = w->first,
         .mask = map->plain.mask,
         .stats = map->stats,
     };
+
+    for (int i = 0; i < 4; i++) {
+        args.low[i] = map->key.low[i];
+        args.last[i] = map->key.last[i];
+    }
+    return args;
+}
+
+static void add_tiles(spc_index_args *args, const spc_map *map,
+                      const spc__map_layout *layout,
+                      const spc__map_tiles *tiles)
+{
+    args->tile = (spc_index_tiles){
+        .of = layout->mask,
+        .rows = tiles->rows,
+        .count = spc__map_tile_count(map, tiles->rows),
+        .order = tiles->order,
+        .mask = tiles->mask,
+    };
+}
+
+static void add_sorted(spc_index_args *args, const spc_map *map,
+                       const spc__map_layout *layout)
+{
+    args->sorted.order = layout->order;
+    args->sorted.index = layout->index;
+    args->sorted.mask = layout->mask;
+    args->sorted.passes =
+        (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
+    if (args->sorted.passes == 0) /* a kernel of one offset */
+        args->sorted.passes = 1;
+    memcpy(args->sorted.bit_of, layout->bit_of,
+           (size_t)map->offsets * sizeof *layout->bit_of);
+    if (layout->tiles)
+        add_tiles(args, map, layout, layout->tiles);
+}
+
+static spc_status launch(const spc_map *map, const spc_index_args *args,
+                         void *stream, spc_error *error)
+{
+    const work *w = map->work;
+    spc__launch how = {
+        .grid_x = w->grid,
+        .grid_y = 1,
+        .block = w->block,
+        .shared_bytes = w->shared,
+        .cooperative = true,
+    };
+
+    return ops_of(map)->launch(map->ctx->device, w->kernel, &how, args,
+                               sizeof *args, stream, error);
+}
+
+static spc_status device_build(spc_map *map, const int32_t *coords,
+                               const spc__map_layout *sorted, void *stream,
+                               spc_error *error)
+{
+    spc_index_args args = common_args(map);
 
     if ((uintptr_t)coords % 16 != 0)
         return spc__fail(error, SPC_EINVAL,
                          "the coordinates must start at a multiple of 16 "
                          "bytes, as device allocations do");
-    for (int i = 0; i < 4; i++) {
-        args.low[i] = map->key.low[i];
-        args.last[i] = map->key.last[i];
-    }
-    return launch(map, w->index, w->index_shared, &args, sizeof args, stream,
-                  error);
+    args.coords = coords;
+    args.index = map->plain.index;
+    if (sorted)
+        add_sorted(&args, map, sorted);
+    return launch(map, &args, stream, error);
 }
 
-static spc_tiles_args tile_args(const spc_map *map,
-                                const spc__map_layout *layout,
-                                const spc__map_tiles *tiles)
+static spc_status device_fill(const spc_map *map, const spc__map_layout *layout,
+                              void *stream, spc_error *error)
 {
-    const work *w = map->work;
-    spc_tiles_args args = {
-        .mask = layout->mask,
-        .rows_padded = map->rows_padded,
-        .scratch = (unsigned *)(void *)w->keys,
-        .tables = w->tables,
-        .sync = w->sync,
-    };
+    spc_index_args args = common_args(map);
 
-    if (tiles) {
-        args.tile_rows = tiles->rows;
-        args.tiles = spc__map_tile_count(map, tiles->rows);
-        args.tile_order = tiles->order;
-        args.tile_mask = tiles->mask;
-    }
-    return args;
+    if (layout->sorted)
+        add_sorted(&args, map, layout);
+    else
+        args.index = layout->index;
+    return launch(map, &args, stream, error);
 }
 
-static spc_status device_order(spc_map *map, const spc__map_layout *layout,
-                               void *stream, spc_error *error)
-{
-    const work *w = map->work;
-    unsigned *digests = (unsigned *)(void *)w->keys;
-    spc_status status = load_order(map, error);
-    spc_order_args args = {
-        .plain_order = map->plain.order,
-        .plain_index = map->plain.index,
-        .plain_mask = map->plain.mask,
-        .stats = map->stats,
-        .rows = map->rows,
-        .digests_a = digests,
-        .digests_b = digests + map->rows_padded,
-        .rows_a = w->rows[0],
-        .rows_b = w->rows[1],
-        .order = layout->order,
-        .index = layout->index,
-        .mask = layout->mask,
-        .tile = tile_args(map, layout, layout->tiles),
-    };
-
-    if (status != SPC_OK)
-        return status;
-    return launch(map, w->order, w->order_shared, &args, sizeof args, stream,
-                  error);
-}
-
-static spc_status device_tile(spc_map *map, const spc__map_layout *layout,
+static spc_status device_tile(const spc_map *map, const spc__map_layout *layout,
                               const spc__map_tiles *tiles, void *stream,
                               spc_error *error)
 {
-    const work *w = map->work;
-    spc_tiles_args args = tile_args(map, layout, tiles);
-    spc_status status = load_order(map, error);
+    spc_index_args args = common_args(map);
 
-    if (status != SPC_OK)
-        return status;
-    return launch(map, w->tiles, w->order_shared, &args, sizeof args, stream,
-                  error);
+    add_tiles(&args, map, layout, tiles);
+    return launch(map, &args, stream, error);
 }
 
 const spc__map_builder spc__map_builder_device = {
@@ -384,6 +356,6 @@ const spc__map_builder spc__map_builder_device = {
     .create = device_create,
     .destroy = device_destroy,
     .build = device_build,
-    .order = device_order,
+    .fill = device_fill,
     .tile = device_tile,
 };

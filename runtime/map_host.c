@@ -59,7 +59,9 @@ static spc_status host_create(spc_map *map, spc_error *error)
     }
     if (all)
         all = (w->counts = malloc(sizeof(int) * SORT_CHUNKS * DIGITS)) != NULL;
-    return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
+    /* Row orders are copied from the plain index. */
+    return all ? spc__map_index_alloc(&map->plain, map, error)
+               : spc__fail_memory(error, 24 * rows);
 }
 
 static int chunk_count(int rows)
@@ -324,59 +326,8 @@ static void search_chunk(void *payload, int64_t chunk)
                                __ATOMIC_RELAXED);
 }
 
-static spc_status host_build(spc_map *map, const int32_t *coords, void *stream,
-                             spc_error *error)
-{
-    work *w = map->work;
-    uint64_t *keys[2] = {map->keys, w->keys[0]};
-    int *order[2] = {map->plain.order, w->rows[0]};
-    int first = pass_count(map->key.total_bits) & 1;
-    build b = {map, coords, keys[first], order[first]};
-    int threads = map->ctx->threads;
-
-    (void)stream;
-    (void)error;
-    memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
-    for (int i = 0; i < 4; i++)
-        map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
-    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
-    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
-    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
-    return SPC_OK;
-}
-
 /* ---- row order -------------------------------------------------------- */
 
-/*
- * The digest of a mask (map.h): offsets from rarest to commonest, the last (the
- * centre) left out, in at most SPC__DIGEST_BITS groups of neighbours, the
- * larger groups first; a group's bit says whether any of its offsets is
- * present. Bit values by offset, 0 for the one left out.
- */
-static int digest_bits(const spc_map *map, uint32_t bit_of[SPC_MAX_OFFSETS])
-{
-    const int32_t *pairs = map->stats + SPC__MAP_PAIRS;
-    int used = map->offsets - 1;
-    int groups = at_most(used, SPC__DIGEST_BITS);
-
-    for (int k = 0; k < map->offsets; k++) {
-        int rank = 0;
-        for (int j = 0; j < map->offsets; j++)
-            rank += pairs[j] < pairs[k] || (pairs[j] == pairs[k] && j < k);
-        if (rank == used) {
-            bit_of[k] = 0;
-            continue;
-        }
-        int size = used / groups, larger = used % groups;
-        int in_larger = larger * (size + 1);
-        int group = rank < in_larger ? rank / (size + 1)
-                                     : larger + (rank - in_larger) / size;
-        bit_of[k] = 1u << (groups - 1 - group);
-    }
-    return groups;
-}
-
-/* The place of `code` in the sequence of Gray codes. */
 static uint32_t gray_rank(uint32_t code)
 {
     for (int shift = 1; shift < 32; shift *= 2)
@@ -498,7 +449,7 @@ static void sort_tiles(const tiling *t)
         t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
 }
 
-static spc_status host_tile(spc_map *map, const spc__map_layout *layout,
+static spc_status host_tile(const spc_map *map, const spc__map_layout *layout,
                             const spc__map_tiles *tiles, void *stream,
                             spc_error *error)
 {
@@ -514,24 +465,44 @@ static spc_status host_tile(spc_map *map, const spc__map_layout *layout,
     return SPC_OK;
 }
 
-static spc_status host_order(spc_map *map, const spc__map_layout *layout,
-                             void *stream, spc_error *error)
+static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
+                            void *stream, spc_error *error)
 {
     work *w = map->work;
-    uint32_t bit_of[SPC_MAX_OFFSETS];
-    int bits = digest_bits(map, bit_of);
-    int first = pass_count(bits) & 1;
-    ordering o = {map,    layout,    w->keys[first], w->rows[first],
-                  bit_of, w->rows[0]};
+    int first = pass_count(layout->bits) & 1;
+    ordering o = {map,           layout,         w->keys[first],
+                  w->rows[first], layout->bit_of, w->rows[0]};
     int threads = map->ctx->threads;
 
+    if (!layout->sorted)
+        return SPC_OK; /* building fills it */
     spc__parallel_for(chunk_count(map->rows), threads, digest_chunk, &o);
-    sort(w->keys, w->rows, map->rows, bits, w->counts, threads);
+    sort(w->keys, w->rows, map->rows, layout->bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, permute_chunk,
                       &o);
     if (layout->tiles)
         return host_tile(map, layout, layout->tiles, stream, error);
     return SPC_OK;
+}
+
+static spc_status host_build(spc_map *map, const int32_t *coords,
+                             const spc__map_layout *sorted, void *stream,
+                             spc_error *error)
+{
+    work *w = map->work;
+    uint64_t *keys[2] = {map->keys, w->keys[0]};
+    int *order[2] = {map->plain.order, w->rows[0]};
+    int first = pass_count(map->key.total_bits) & 1;
+    build b = {map, coords, keys[first], order[first]};
+    int threads = map->ctx->threads;
+
+    memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
+    for (int i = 0; i < 4; i++)
+        map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
+    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
+    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
+    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
+    return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;
 }
 
 const spc__map_builder spc__map_builder_host = {
@@ -540,6 +511,6 @@ const spc__map_builder spc__map_builder_host = {
     .create = host_create,
     .destroy = host_destroy,
     .build = host_build,
-    .order = host_order,
+    .fill = host_fill,
     .tile = host_tile,
 };

@@ -6,7 +6,7 @@
 
 /* Launch geometry (templates/README.md), read once. */
 typedef struct spc__geometry {
-    char order[8]; /* row order: "none" or "gray" */
+    char order[8]; /* row order (map.h) */
     unsigned block;
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */

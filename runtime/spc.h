@@ -60,7 +60,7 @@ typedef struct spc_ctx_options {
     /* Read-only (shipped) databases below it, best first. */
     const char *const *layers;
     int layer_count;
-    /* Folder of templates that replaces the built-in ones; NULL: built in. */
+    /* Folder whose kernels replace those built in; NULL: those built in. */
     const char *template_dir;
     int threads;       /* for compiling and for the cpu device; 0: all cores */
     bool need_database; /* fail if the database cannot be opened; otherwise a
@@ -373,8 +373,8 @@ typedef enum spc_effort {
 typedef struct spc_trial {
     const char *template_name;
     const char *config;
-    const char *status; /* "ok", "constraint", "compile", "timeout", "launch",
-                           "fault", "wrong" */
+    const char *status; /* "ok", "constraint", "template", "compile", "timeout",
+                           "launch", "fault", "wrong" */
     const char *note;   /* what a failure said, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */
@@ -471,8 +471,9 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
 typedef struct spc_bench_result {
     double warm_us, warm_spread_us; /* convolution, map built */
     double cold_us, cold_spread_us; /* flushed L2 */
-    double index_us, index_spread_us; /* pack + sort + map */
+    double index_us, index_spread_us; /* pack + sort + map, in key order */
     double order_us;                /* row order and tile table of the plan */
+    double map_us, map_spread_us;   /* all of that at once, as a plan reads it */
     double floor_us;                /* of the convolution; 0: unknown device */
     bool floor_measured; /* from spc_device_measure's figures; else from those
                             known of the device's class */

@@ -15,19 +15,19 @@
 #define SPC_INDEX_PAIRS 8
 #define SPC_INDEX_NO_ROW 0x7fffffff
 
-/* Rows whose masks a block of the map search holds in shared memory. */
+/* The most offsets of a kernel. */
+#define SPC_INDEX_OFFSETS 343
+/* Rows whose masks a block holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
+/* Keys past the last that the search may load. */
+#define SPC_INDEX_SLACK 8
 /* The bins are summed in so many shares. */
 #define SPC_INDEX_SHARES 128
 /* Keys of one bin from which a radix sort is faster. */
 #define SPC_INDEX_CROWDED 1024
-/* Rows or tiles that a block of the row order works on at once; a multiple of
- * every tile size. */
-#define SPC_ORDER_CHUNK 768
 
-/* Digits of the radix sorts, in bits: of keys, of mask digests and tiles. */
-#define SPC_KEY_DIGIT 8
-#define SPC_ORDER_DIGIT 9
+/* Digits of the radix sorts, in bits; a tile's cost must fit one. */
+#define SPC_SORT_DIGIT 9
 
 /* Blocks whose digit counts are summed, so that a block looks at groups before
  * its own and at blocks inside it, not at all blocks. */
@@ -43,22 +43,18 @@
 /* Shared memory, in bytes. */
 #define SPC_SORT_SHARED(threads, digits)                                       \
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
-#define SPC_INDEX_SEARCH_SHARED(offsets)                                       \
-    (4 * SPC_INDEX_CHUNK * (((offsets) + 31) / 32) + 4 * (offsets))
+#define SPC_INDEX_MASKS_SHARED(offsets)                                        \
+    (4 * SPC_INDEX_CHUNK * (1 + ((offsets) + 31) / 32))
 /* Keys that a block ranks at a time: its chunk, with a crowded bin on each side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
-#define SPC_INDEX_SHARED(threads, offsets, key_bytes)                          \
-    (4 * (SPC_INDEX_SHARES + 4) +                                              \
+/* For a block of a grid: SPC_SORT_GROUPS(grid) digit counts come last. */
+#define SPC_INDEX_SHARED(threads, offsets, key_bytes, groups)                  \
+    (4 * (SPC_INDEX_SHARES + 4) + 4 * ((offsets) + ((offsets)&1)) +            \
+     (4 << SPC_SORT_DIGIT) * (groups) +                                        \
      SPC_LARGER((key_bytes) * SPC_INDEX_RANK_KEYS,                             \
-                SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_KEY_DIGIT),       \
-                           SPC_INDEX_SEARCH_SHARED(offsets))))
-#define SPC_ORDER_COPY_SHARED(offsets)                                         \
-    (4 * SPC_ORDER_CHUNK * (1 + ((offsets) + 31) / 32))
-#define SPC_ORDER_SHARED(threads, offsets)                                     \
-    (8 * (offsets) +                                                           \
-     SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_ORDER_DIGIT),                \
-                SPC_ORDER_COPY_SHARED(offsets)))
+                SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
+                           SPC_INDEX_MASKS_SHARED(offsets))))
 
 /*
  * The grid barrier of spc_sync_grid needs a counter that starts at zero: two
@@ -71,8 +67,31 @@ typedef struct spc_index_sync {
     unsigned unused;
 } spc_index_sync;
 
+/* The map's arrays in a sorted row order; null pointers where none is wanted. */
+typedef struct spc_index_sorted {
+    int *order;     /* [rows_padded] */
+    int *index;     /* [offsets][rows_padded] */
+    unsigned *mask; /* [mask_words][rows_padded] */
+    int passes;     /* of the sort, by so many digits of the digest */
+    unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit of each offset */
+} spc_index_sorted;
+
+/* A tile table. */
+typedef struct spc_index_tiles {
+    const unsigned *of; /* the masks of its row order */
+    int rows;           /* of a tile; 0: no table is wanted */
+    int count;
+    int *order;     /* [count] */
+    unsigned *mask; /* [mask_words][count] */
+} spc_index_tiles;
+
+/*
+ * Stages of a launch: building, with coordinates; the plain index, if `index` is
+ * not null; a sorted order, if `sorted.index` is not null; a tile table, if
+ * tile.rows is not zero. Without coordinates, what they read was built before.
+ */
 typedef struct spc_index_args {
-    const int *coords; /* [rows][4], 16-byte aligned */
+    const int *coords; /* [rows][4], 16-byte aligned, or NULL */
     int rows;
     int rows_padded;
     int low[4];       /* batch, x, y, z */
@@ -80,7 +99,7 @@ typedef struct spc_index_args {
     int bin_shift;    /* key bits below those that number the bin */
     int share_shift;  /* bin_bits less those that number the share */
     /* Working memory. Keys are u32 or u64. */
-    void *keys_a; /* in the caller's order */
+    void *keys_a; /* in the caller's order; then digests, then tile masks */
     void *keys_b; /* by bin */
     int *rows_a;  /* rank within the bin */
     int *rows_b;
@@ -90,39 +109,15 @@ typedef struct spc_index_args {
     int *tables;    /* [SPC_SORT_TABLES], all but the last zero between
                        launches */
     spc_index_sync *sync;
-    /* Results. */
-    void *keys;     /* ascending */
+    /* The plain map. */
+    void *keys;     /* ascending; SPC_INDEX_SLACK more may be read */
     int *order;     /* [rows_padded] the caller's rows by ascending key */
-    int *index;     /* [offsets][rows_padded] */
+    int *first;     /* [rows_padded][runs] (index_search.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
+    int *index;     /* [offsets][rows_padded], or NULL */
     int *stats;
+    spc_index_sorted sorted;
+    spc_index_tiles tile;
 } spc_index_args;
-
-/* One tile table: sorts the tiles of a row order by falling cost. */
-typedef struct spc_tiles_args {
-    const unsigned *mask; /* [mask_words][rows_padded] */
-    int rows_padded;
-    int tile_rows; /* 0: no table is wanted */
-    int tiles;
-    unsigned *scratch; /* [mask_words][tiles] masks by tile number */
-    int *tile_order;
-    unsigned *tile_mask;
-    int *tables; /* as above */
-    spc_index_sync *sync;
-} spc_tiles_args;
-
-typedef struct spc_order_args {
-    const int *plain_order;
-    const int *plain_index;
-    const unsigned *plain_mask;
-    const int *stats;
-    int rows;
-    unsigned *digests_a, *digests_b; /* [rows_padded] */
-    int *rows_a, *rows_b;
-    int *order;
-    int *index;
-    unsigned *mask;
-    spc_tiles_args tile; /* of the order made here */
-} spc_order_args;
 
 #endif

@@ -10,7 +10,8 @@
  * will own them. So a pass costs one barrier of the grid.
  *
  * Three tables take turns: one is read, one is filled, one is cleared. All are
- * clear when a kernel starts, and it leaves them so.
+ * clear when a kernel starts, and it leaves them so. A fourth is for a sort of
+ * one pass.
  */
 #ifndef SPC_INDEX_SORT_CUH
 #define SPC_INDEX_SORT_CUH
@@ -74,22 +75,22 @@ SPC_DEVICE int *sort_group(int *table, int group)
 
 /* Counts of the first pass: items that this block owns anyway. Begins with
  * clearing, then every thread adds its items, then the sums are stored. */
-SPC_DEVICE void sort_count_clear(sort_shared *s)
+SPC_DEVICE void sort_count_clear(int *counts)
 {
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS)
-        s->next[d] = 0;
+        counts[d] = 0;
     spc_sync_block();
 }
 
-SPC_DEVICE void sort_count(sort_shared *s, int valid, int digit)
+SPC_DEVICE void sort_count(int *counts, int valid, int digit)
 {
     spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
 
     if (valid && spc_ffs(peers) - 1 == spc_lane())
-        spc_atomic_add(&s->next[digit], spc_popc(peers));
+        spc_atomic_add(&counts[digit], spc_popc(peers));
 }
 
-SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
+SPC_DEVICE void sort_count_store(const int *counts, int *table)
 {
     int block = spc_block_x();
     int *own = table + block * SORT_DIGITS;
@@ -97,7 +98,7 @@ SPC_DEVICE void sort_count_store(sort_shared *s, int *table)
 
     spc_sync_block();
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
-        int count = s->next[d];
+        int count = counts[d];
         own[d] = count;
         if (count)
             spc_atomic_add(&group[d], count);
@@ -214,10 +215,21 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
     return s->place[digit] + s->count.digit[warp * SORT_DIGITS + digit] + rank;
 }
 
-/* Counts, for the next pass, an item that has moved to `place`. Called by
- * whole warps. */
-SPC_DEVICE void sort_count_next(int *table, int per_block, int valid, int place,
-                                int digit)
+/* ---- counting for the next pass ---------------------------------------- */
+
+/* Counts by group of blocks are collected in shared memory first: most digests
+ * are alike, and all blocks would add to the same few words. */
+SPC_DEVICE void sort_count_open(int *groups)
+{
+    for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
+         i += SORT_THREADS)
+        groups[i] = 0;
+    spc_sync_block();
+}
+
+/* Counts an item that has moved to `place`. Called by whole warps. */
+SPC_DEVICE void sort_count_next(int *groups, int *table, int per_block,
+                                int valid, int place, int digit)
 {
     int block = valid ? place / per_block : -1;
     spc_u32 peers = spc_match((spc_u32)(block * SORT_DIGITS + digit));
@@ -225,9 +237,20 @@ SPC_DEVICE void sort_count_next(int *table, int per_block, int valid, int place,
     if (valid && spc_ffs(peers) - 1 == spc_lane()) {
         int count = spc_popc(peers);
         spc_atomic_add(&table[block * SORT_DIGITS + digit], count);
-        spc_atomic_add(&sort_group(table, block / SPC_SORT_GROUP)[digit],
+        spc_atomic_add(&groups[block / SPC_SORT_GROUP * SORT_DIGITS + digit],
                        count);
     }
+}
+
+SPC_DEVICE void sort_count_flush(const int *groups, int *table)
+{
+    int *to = sort_group(table, 0);
+
+    spc_sync_block();
+    for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
+         i += SORT_THREADS)
+        if (groups[i])
+            spc_atomic_add(&to[i], groups[i]);
 }
 
 /* Clears `tables` tables, each thread of the grid its share. */
@@ -244,6 +267,12 @@ SPC_DEVICE void sort_clear(int *table, int tables)
 SPC_DEVICE int *sort_table(int *tables, int pass)
 {
     return tables + pass % 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
+}
+
+/* The one that takes no turns. */
+SPC_DEVICE int *sort_last_table(int *tables)
+{
+    return tables + 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 }
 
 /* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */

@@ -4,9 +4,9 @@
 %-- A warp computes `rows` output rows by 32 output channels; a lane owns one channel of
 %-- all of them. Weights are read coalesced, inputs as broadcasts.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
+%include "os_common.lua"
+%
 %function padded_cout(problem) return ceil_div(problem.cout, 32) * 32 end
-%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
 %function packed_bytes(problem)
 %  return problem.offsets * problem.cin * padded_cout(problem) * element_bytes(problem)
 %end

@@ -11,47 +11,13 @@
 %-- a time: rows of depth steps are loaded together, then the indices of the depth
 %-- steps after those, then the products follow.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
-%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
-%
-%-- The pieces in which a quad of lanes loads a row: `bytes` for each lane (16, 8, 4)
-%-- at byte `at` of the row, `left` bytes of the row remain there.
-%function row_pieces(problem)
-%  local row = problem.cin * element_bytes(problem)
-%  local align = 16
-%  while row % align ~= 0 do align = align // 2 end
-%  local pieces, at = {}, 0
-%  while at < row do
-%    local left, bytes = row - at, 4
-%    if align >= 16 and left > 32 then bytes = 16
-%    elseif align >= 8 and left > 16 then bytes = 8 end
-%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
-%    at = at + 4 * bytes
-%  end
-%  return pieces
-%end
-%
-%-- One k-step multiplies two registers of a lane's piece (or one, and zero).
-%function k_steps(problem)
-%  local steps, register = {}, 0
-%  for _, piece in ipairs(row_pieces(problem)) do
-%    for i = 0, piece.bytes // 4 - 1, 2 do
-%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
-%                           last = piece.at + piece.left,
-%                           pair = piece.bytes > 4, register = register + i}
-%    end
-%    register = register + piece.bytes // 4
-%  end
-%  return steps, register
-%end
+%include "os_rows.lua"
 %
 %function columns(problem)
 %  for _, n in ipairs {16, 32, 48, 64, 96, 128, 192, 256} do
 %    if n >= problem.cout then return n end
 %  end
 %end
-%-- f32 keeps two tf32 images of the weights, the large part and the rest.
-%function images(problem) return problem.dtype == "f32" and 2 or 1 end
 %function image_bytes(problem)
 %  return #k_steps(problem) * columns(problem) * 32 * images(problem)
 %end
@@ -73,6 +39,7 @@
 %    {"depth", {1, 2, 3, 4}, "steps whose rows are loaded together"},
 %    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -106,7 +73,7 @@
 %  derive = function(problem, config, target)
 %    local steps, row = k_steps(problem)
 %    return {
-%      steps = steps, pieces = row_pieces(problem), row_registers = row,
+%      steps = steps, row_registers = row,
 %      element = element_bytes(problem), n = columns(problem),
 %      words = ceil_div(problem.offsets, 32),
 %      row_bytes = problem.cin * element_bytes(problem),
@@ -120,19 +87,19 @@
 %    return {
 %      block = config.groups * 128, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      tile_rows = 64, order = "gray",
+%      tile_rows = 64, order = config.order,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16, pdl = 1,
 %      preference = problem.cin >= 16 and 5 or 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {depth = 2, groups = 4, blocks = 1}
+%    local config = {depth = 2, groups = 4, blocks = 1, order = "gray"}
 %    while registers(problem, config) > 65536 // (config.groups * 128)
 %          or shared_bytes(problem, config) > target.shared_block do
 %      if config.groups > 2 then config.groups = config.groups - 1
-%      else config.depth = config.depth - 1 end
-%      if config.depth == 0 then return {depth = 1, groups = 2, blocks = 1} end
+%      elseif config.depth > 1 then config.depth = config.depth - 1
+%      else break end
 %    end
 %    return config
 %  end,
@@ -147,27 +114,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
-% local register = 0
-% for _, piece in ipairs(pieces) do
-%   local guard = piece.left < 4 * piece.bytes and
-%                 " && q < " .. piece.left // piece.bytes or ""
-        {
-%   if piece.bytes == 16 then
-            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, row[h] >= 0$(guard));
-            data[$(2 * register) + h] = v.x;
-            data[$(2 * register + 2) + h] = v.y;
-            data[$(2 * register + 4) + h] = v.z;
-            data[$(2 * register + 6) + h] = v.w;
-%   elseif piece.bytes == 8 then
-            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, row[h] >= 0$(guard));
-            data[$(2 * register) + h] = v.x;
-            data[$(2 * register + 2) + h] = v.y;
-%   else
-            data[$(2 * register) + h] = spc_load4_if(from + $(piece.at) + q * 4, row[h] >= 0$(guard));
-%   end
-        }
-%   register = register + piece.bytes // 4
-% end
+% write_row_loads("row[h]", function(i) return "data[" .. 2 * i .. " + h]" end)
     }
 }
 
@@ -255,23 +202,10 @@ SPC_DEVICE void finish(const float *acc, const int *row,
             int co = $(run.first) + q * $(run.lane);
             int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
             float v[$(run.lane)];
-            SPC_UNROLL
-            for (int i = 0; i < $(run.lane); i++) {
-                v[i] = acc[$(run.first // 2) + i / 2 * 4 + h * 2 + i % 2];
-%   if problem.bias == 1 then
-                if (store)
-                    v[i] += spc_load_f32(args->bias + co + i);
-%   end
-            }
+%   write_lane_values(run.lane, "acc[" .. run.first // 2 .. " + i / 2 * 4 + h * 2 + i % 2]")
 %   if not half or run.lane == 8 then
             spc_b16 w;
-%     for i, name in ipairs {"x", "y", "z", "w"} do
-%       if half then
-            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
-%       else
-            w.$(name) = spc_f32_bits(v[$(i - 1)]);
-%       end
-%     end
+%     write_lane_words()
             if (store)
                 spc_store16(to + co * $(element), w);
 %   else
@@ -362,14 +296,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 
     if (offset >= $(problem.offsets))
         return;
-% for i, step in ipairs(steps) do
-    if (core / 2 == $(i - 1)) {
-        at = $(step.at);
-        stride = $(step.stride);
-        last = $(step.last);
-        pair = $(step.pair and 1 or 0);
-    }
-% end
+% write_step_choice("core / 2")
 % for _, run in ipairs(runs) do
     if (column >= $(run.first) && column < $(run.first + run.span)) {
         int c = column - $(run.first);
@@ -400,11 +327,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % end
         }
     }
-    spc_b16 w;
-    w.x = v[0];
-    w.y = v[1];
-    w.z = v[2];
-    w.w = v[3];
-    spc_store16((spc_u8 *)args->packed + (long long)item * 16, w);
-    spc_fence_global();
+% write_packed("(long long)item")
 }

@@ -9,13 +9,8 @@
 %-- packed in the order of second operands. So all shared memory is read in
 %-- 16-byte accesses without conflicts, and no ldmatrix is needed.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
-%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
-%-- Pieces of a row: 64 bytes that a quad of lanes loads together.
-%function row_pieces(problem)
-%  return ceil_div(problem.cin * element_bytes(problem), 64)
-%end
-%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%include "os_blocks.lua"
+%
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
 %function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
@@ -38,16 +33,14 @@
 %    {"n", {32, 64, 96, 128}, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
-%    local element = element_bytes(problem)
-%    if problem.cin * element % 16 ~= 0 or problem.cout * element % 16 ~= 0 then
-%      return false, "rows must be multiples of 16 bytes"
-%    end
+%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
 %    return true
 %  end,
 %  constraints = {
@@ -84,18 +77,19 @@
 %  launch = function(problem, config, target)
 %    local blocks = (target.shared_sm or 102400) // (shared_bytes(config) + 1024)
 %    local by_registers = 65536 // (math.max(registers(problem, config), 64) * config.warps * 32)
-%    local packed = problem.offsets * row_pieces(problem) * 64 * out_blocks(problem, config) * config.n
+%    local packed = packed_image(problem, config)
 %    return {
 %      block = config.warps * 32, shared = shared_bytes(config),
 %      grid = "persistent", blocks_per_sm = math.max(1, math.min(blocks, by_registers, 8)),
 %      grid_y = out_blocks(problem, config),
-%      tile_rows = tile_rows(config), order = "gray",
+%      tile_rows = tile_rows(config), order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = target.sm >= 90 and 1 or 0, preference = 2,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3}
+%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3,
+%                    order = "gray"}
 %    for _, n in ipairs {128, 96, 64, 32} do
 %      if n >= problem.cout then config.n = n end
 %    end
@@ -170,7 +164,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         int byte = (l->block * $(config.pieces) + p) * 64 + q * 16;
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            int valid = l->row[h] >= 0$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "") ? 16 : 0;
+            int valid = l->row[h] >= 0$(byte_guard()) ? 16 : 0;
             const spc_u8 *from = in + (long long)l->row[h] * $(row_bytes) + byte;
             spc_copy_async16(place_of(stage, p * $(2 * config.m) + h),
                              valid ? from : in, valid);
@@ -275,21 +269,8 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
             spc_b16 w;
-            SPC_UNROLL
-            for (int i = 0; i < $(lane_channels); i++) {
-                v[i] = d[i / 2 * 4 + i % 2];
-% if problem.bias == 1 then
-                if (store)
-                    v[i] += spc_load_f32(args->bias + co + i);
-% end
-            }
-% for i, name in ipairs {"x", "y", "z", "w"} do
-%   if half then
-            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
-%   else
-            w.$(name) = spc_f32_bits(v[$(i - 1)]);
-%   end
-% end
+% write_lane_values(lane_channels, "d[i / 2 * 4 + i % 2]")
+% write_lane_words()
             if (store)
                 spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * $(element), w);
         }
@@ -359,24 +340,17 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     int lane = (int)(item % 32), g = lane >> 2, q = lane & 3;
     int pair = (int)(item / 32 % $(config.n // 16));
     int step = (int)(item / $(config.n * 2) % $(config.pieces * 2));
-    long long stage = item / $(weight_size // 16);
-    int n_block = (int)(stage % $(n_blocks));
-    int block = (int)(stage / $(n_blocks) % $(k_blocks));
-    int offset = (int)(stage / $(n_blocks * k_blocks));
+% write_image_of_item(weight_size)
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
         return;
     for (int r = 0; r < 4; r++) {
         int column = pair * 16 + r / 2 * 8 + g;
-        int run = column / $(4 * lane_channels) * $(4 * lane_channels), c = column - run;
-        int co = n_block * $(config.n) + run + c % 8 / 2 * $(lane_channels) +
-                 c / 8 * 2 + c % 2;
+%   write_channel_of_column("        ")
         int byte = (block * $(config.pieces) + step / 2) * 64 + q * 16 +
                    step % 2 * 8 + r % 2 * 4;
-        int ci = byte / $(element);
-        long long from = offset * args->stride_k + ci * args->stride_in +
-                         co * args->stride_out;
+%   write_weight_place()
         v[r] = 0;
         if (ci < $(problem.cin) && co < $(problem.cout)) {
 % if half then
@@ -389,11 +363,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % end
         }
     }
-    spc_b16 w;
-    w.x = v[0];
-    w.y = v[1];
-    w.z = v[2];
-    w.w = v[3];
-    spc_store16((spc_u8 *)args->packed + item * 16, w);
-    spc_fence_global();
+% write_packed("item")
 }

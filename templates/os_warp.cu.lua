@@ -16,40 +16,7 @@
 %-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
 %-- comes last in a tile: its indices are the output rows.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
-%
-%-- The pieces in which a quad of lanes loads a row: `bytes` for each lane (16, 8, 4)
-%-- at byte `at` of the row, `left` bytes of the row remain there.
-%function row_pieces(problem)
-%  local row = problem.cin * element_bytes(problem)
-%  local align = 16
-%  while row % align ~= 0 do align = align // 2 end
-%  local pieces, at = {}, 0
-%  while at < row do
-%    local left, bytes = row - at, 4
-%    if align >= 16 and left > 32 then bytes = 16
-%    elseif align >= 8 and left > 16 then bytes = 8 end
-%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
-%    at = at + 4 * bytes
-%  end
-%  return pieces
-%end
-%
-%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
-%
-%-- One k-step multiplies two registers of a lane's piece (or one, and zero).
-%function k_steps(problem)
-%  local steps, register = {}, 0
-%  for _, piece in ipairs(row_pieces(problem)) do
-%    for i = 0, piece.bytes // 4 - 1, 2 do
-%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
-%                           last = piece.at + piece.left,
-%                           pair = piece.bytes > 4, register = register + i}
-%    end
-%    register = register + piece.bytes // 4
-%  end
-%  return steps, register
-%end
+%include "os_rows.lua"
 %
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
@@ -86,6 +53,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
@@ -127,7 +95,7 @@
 %  derive = function(problem, config, target)
 %    local steps, row = k_steps(problem)
 %    return {
-%      steps = steps, pieces = row_pieces(problem), row_registers = row,
+%      steps = steps, row_registers = row,
 %      element = element_bytes(problem), columns = config.rows // 8,
 %      m_tiles = ceil_div(problem.cout, 16),
 %      words = ceil_div(problem.offsets, 32),
@@ -143,7 +111,7 @@
 %      block = config.warps * 32,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      tile_rows = config.rows, order = "gray",
+%      tile_rows = config.rows, order = config.order,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16,
 %      pdl = target.sm >= 90 and 1 or 0,
@@ -155,7 +123,7 @@
 %    local fits = packed_bytes(problem) + 16 * 384 <= target.shared_block
 %    local twice = 2 * (packed_bytes(problem) + 8 * 384 + 1024) <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
-%                    weights = fits and "shared" or "global"}
+%                    weights = fits and "shared" or "global", order = "gray"}
 %    if fits and not twice then config.warps, config.blocks = 16, 1 end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
@@ -184,27 +152,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
         spc_u32 *d = data + n * $(row_registers);
         const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
         int q = spc_lane() & 3;
-% local register = 0
-% for _, piece in ipairs(pieces) do
-%   local guard = piece.left < 4 * piece.bytes and
-%                 " && q < " .. piece.left // piece.bytes or ""
-        {
-%   if piece.bytes == 16 then
-            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, row[n] >= 0$(guard));
-            d[$(register)] = v.x;
-            d[$(register + 1)] = v.y;
-            d[$(register + 2)] = v.z;
-            d[$(register + 3)] = v.w;
-%   elseif piece.bytes == 8 then
-            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, row[n] >= 0$(guard));
-            d[$(register)] = v.x;
-            d[$(register + 1)] = v.y;
-%   else
-            d[$(register)] = spc_load4_if(from + $(piece.at) + q * 4, row[n] >= 0$(guard));
-%   end
-        }
-%   register = register + piece.bytes // 4
-% end
+% write_row_loads("row[n]", function(i) return "d[" .. i .. "]" end)
     }
 }
 
@@ -514,14 +462,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 
     if (offset >= $(problem.offsets))
         return;
-% for i, step in ipairs(steps) do
-    if (k == $(i - 1)) {
-        at = $(step.at);
-        stride = $(step.stride);
-        last = $(step.last);
-        pair = $(step.pair and 1 or 0);
-    }
-% end
+% write_step_choice("k")
     for (int r = 0; r < 4; r++) {
         int byte = at + q * stride + (r >> 1) * 4;
         int ci = byte / $(element), co = 0;
@@ -536,11 +477,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
             v[r] |= weight(args, offset, ci + 1, co) << 16;
 % end
     }
-    spc_b16 w;
-    w.x = v[0];
-    w.y = v[1];
-    w.z = v[2];
-    w.w = v[3];
-    spc_store16((spc_u8 *)args->packed + (long long)item * 16, w);
-    spc_fence_global();
+% write_packed("(long long)item")
 }

@@ -12,15 +12,8 @@
 %-- asynchronous copies, in two places of shared memory that only the lane reads.
 %-- Output channels are permuted so that a lane ends with 8 neighbouring ones.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
-%function element_bytes(problem) return problem.dtype == "f16" and 2 or 4 end
-%-- Pieces of a row: 64 bytes that a quad of lanes loads together.
-%function row_pieces(problem)
-%  return ceil_div(problem.cin * element_bytes(problem), 64)
-%end
-%-- f32 keeps two tf32 images of the weights, the large part and the rest.
-%function images(problem) return problem.dtype == "f32" and 2 or 1 end
-%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%include "os_blocks.lua"
+%
 %function stage_bytes(problem, config)
 %  return config.pieces * config.n * 64 * images(problem)
 %end
@@ -53,15 +46,13 @@
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
-%    local element = element_bytes(problem)
-%    if problem.cin * element % 16 ~= 0 or problem.cout * element % 16 ~= 0 then
-%      return false, "rows must be multiples of 16 bytes"
-%    end
-%    if problem.cin * element < 64 or problem.cout < 32 then
+%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%    if problem.cin * element_bytes(problem) < 64 or problem.cout < 32 then
 %      return false, "fewer channels leave wgmma idle"
 %    end
 %    return true
@@ -112,14 +103,13 @@
 %    }
 %  end,
 %  launch = function(problem, config, target)
-%    local packed = problem.offsets * row_pieces(problem) * 64 * images(problem)
-%                 * out_blocks(problem, config) * config.n
+%    local packed = packed_image(problem, config) * images(problem)
 %    return {
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
 %      grid_y = out_blocks(problem, config),
-%      tile_rows = config.groups * 64, order = "gray",
+%      tile_rows = config.groups * 64, order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = 1, preference = 3,
 %    }
@@ -137,7 +127,7 @@
 %      if row_pieces(problem) % p == 0 then pieces = p end
 %    end
 %    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
-%                    stages = 4, gather = "registers"}
+%                    stages = 4, gather = "registers", order = "gray"}
 %    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
 %      config.pieces = pieces // 2
 %    end
@@ -195,7 +185,7 @@ SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
         for (int h = 0; h < 2; h++) {
             int byte = (block * $(pieces) + i) * 64 + q * 16;
             spc_b16 v = spc_load16_if(in + (long long)row[h] * $(row_bytes) + byte,
-                                      row[h] >= 0$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or ""));
+                                      row[h] >= 0$(byte_guard()));
             a[i * 8 + h] = v.x;
             a[i * 8 + h + 2] = v.y;
             a[i * 8 + h + 4] = v.z;
@@ -292,21 +282,8 @@ SPC_DEVICE void finish(const float *acc, const int *row,
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
             spc_b16 w;
-            SPC_UNROLL
-            for (int i = 0; i < $(lane_channels); i++) {
-                v[i] = acc[j * $(2 * lane_channels) + i / 2 * 4 + h * 2 + i % 2];
-% if problem.bias == 1 then
-                if (store)
-                    v[i] += spc_load_f32(args->bias + co + i);
-% end
-            }
-% for i, name in ipairs {"x", "y", "z", "w"} do
-%   if half then
-            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
-%   else
-            w.$(name) = spc_f32_bits(v[$(i - 1)]);
-%   end
-% end
+% write_lane_values(lane_channels, "acc[j * " .. 2 * lane_channels .. " + i / 2 * 4 + h * 2 + i % 2]")
+% write_lane_words()
             if (store)
                 spc_store16(out + ((long long)row[h] * $(problem.cout) + co) *
                                       $(element),
@@ -474,22 +451,15 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     long long item = (long long)spc_block_x() * 256 + spc_thread();
     int column = (int)(item % $(config.n));
     int core = (int)(item / $(config.n) % $(pieces * 4));
-    long long stage = item / $(stage_size // 16);
-    int n_block = (int)(stage % $(n_blocks));
-    int block = (int)(stage / $(n_blocks) % $(k_blocks));
-    int offset = (int)(stage / $(n_blocks * k_blocks));
-    int run = column / $(4 * lane_channels) * $(4 * lane_channels), c = column - run;
-    int co = n_block * $(config.n) + run + c % 8 / 2 * $(lane_channels) +
-             c / 8 * 2 + c % 2;
+% write_image_of_item(stage_size)
+% write_channel_of_column("    ")
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
         return;
     for (int q = 0; q < 4; q++) {
         int byte = (block * $(pieces) + core / 4) * 64 + q * 16 + core % 4 * 4;
-        int ci = byte / $(element);
-        long long from = offset * args->stride_k + ci * args->stride_in +
-                         co * args->stride_out;
+%   write_weight_place()
         v[q] = 0;
         if (ci < $(problem.cin) && co < $(problem.cout)) {
 % if half then
@@ -505,11 +475,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % end
         }
     }
-    spc_b16 w;
-    w.x = v[0];
-    w.y = v[1];
-    w.z = v[2];
-    w.w = v[3];
-    spc_store16((spc_u8 *)args->packed + item * 16, w);
-    spc_fence_global();
+% write_packed("item")
 }

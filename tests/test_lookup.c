@@ -1,7 +1,6 @@
 /* test_lookup.c - which record serves a layer, and what is said about it. */
 #include "layer_rig.h"
 
-#include "builtin.h"
 #include "error.h"
 #include "file.h"
 #include "plan.h"
@@ -33,9 +32,6 @@ static void write_templates(const char *extra)
               error.text);
     spc__buf_puts(&text, extra);
     write_file(templates, "probe.c.lua", spc__buf_text(&text));
-    for (int i = 0; i < spc__builtin_count; i++)
-        if (strcmp(spc__builtin_files[i].name, "spc_abi.h") == 0)
-            write_file(templates, "spc_abi.h", spc__builtin_files[i].text);
     spc__buf_release(&text);
 }
 

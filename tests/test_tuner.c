@@ -373,7 +373,7 @@ START_TEST(what_cannot_be_stored_is_measured_told_and_a_failure)
     assert_says(spc_ctx_error(ctx), database);
     assert_says(spc_ctx_error(ctx), "keeps it locked; wait for it to end");
     ck_assert_int_eq(warnings, 1);
-    ck_assert_int_eq(report.compiled, 12);
+    ck_assert_int_eq(report.candidates, 12);
     ck_assert_int_eq(t.count, 12);
     if (losses[_i].stage == SPC_STAGE_TIME) {
         ck_assert_str_ne(report.winner, "");
@@ -697,9 +697,9 @@ static const struct {
      "unknown target 'sm_1'"},
     {NULL, LAYER, SCENE, SPC_STAGE_TIME, NULL, "nobody", SPC_EUNSUPPORTED,
      "nobody"},
-    {TEMPLATES "refusing", LAYER, SCENE, SPC_STAGE_TIME, NULL, NULL,
+    {TEMPLATES "mistakes", LAYER, SCENE, SPC_STAGE_TIME, NULL, NULL,
      SPC_EUNSUPPORTED, "nothing is good enough"},
-    {TEMPLATES "refusing", "subm,cin=4,cout=6,k=3,dtype=f16", SCENE,
+    {TEMPLATES "mistakes", "subm,cin=4,cout=6,k=3,dtype=f16", SCENE,
      SPC_STAGE_LIST, NULL, NULL, SPC_EUNSUPPORTED, "f32 only"},
 };
 

@@ -63,23 +63,28 @@ static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
 /* ---- rendering --------------------------------------------------------------
  */
 
-/* What the code and its launch come to, without the comment at the head of the
- * source, which names the configuration. */
+static void hash(char out[65], const char *text, const char *more)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_field(&sha, text, strlen(text));
+    spc__sha256_field(&sha, more, strlen(more));
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(out, digest);
+}
+
+/* What the code comes to, without the comment at the head of the source, which
+ * names the configuration; and that with its launch. */
 static void identify(spc__entry *entry)
 {
     const char *body = strstr(entry->source, "*/");
-    unsigned char digest[SPC__SHA256_BYTES];
     spc__buf launch = SPC__BUF_INIT;
-    spc__sha256 sha;
 
-    if (body == NULL)
-        body = entry->source;
     spc__attrs_format(&launch, &entry->trial.launch);
-    spc__sha256_init(&sha);
-    spc__sha256_field(&sha, body, strlen(body));
-    spc__sha256_field(&sha, spc__buf_text(&launch), launch.length);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(entry->identity, digest);
+    hash(entry->body, body != NULL ? body : entry->source, "");
+    hash(entry->identity, entry->body, spc__buf_text(&launch));
     spc__buf_release(&launch);
 }
 
@@ -95,7 +100,7 @@ static spc_status render(spc__run *run, spc__entry *entry)
     if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(run->error, 1);
     else if (status != SPC_OK)
-        fail_entry(entry, SPC__TRIAL_COMPILE, error.text);
+        fail_entry(entry, SPC__TRIAL_TEMPLATE, error.text);
     spc__buf_release(&source);
     if (entry->source != NULL) {
         spc__compile_job job = job_of(run, entry);
@@ -125,6 +130,23 @@ static bool merge_twin(const spc__run *run, spc__entry *entry)
         return true;
     }
     return false;
+}
+
+/* Another with the same code, of this batch or compiled before: candidates may
+ * differ in their launch alone, in the row order they ask for. */
+static const spc__entry *same_code(const spc__run *run, const spc__entry *entry,
+                                   spc__entry *const *batch, int count)
+{
+    for (int i = 0; i < run->count; i++) {
+        const spc__entry *other = &run->entries[i];
+        if (other != entry && other->code != NULL &&
+            strcmp(other->body, entry->body) == 0)
+            return other;
+    }
+    for (int i = 0; i < count; i++)
+        if (strcmp(batch[i]->body, entry->body) == 0)
+            return batch[i];
+    return NULL;
 }
 
 static bool take_stored(spc__run *run, spc__entry *entry)
@@ -199,8 +221,9 @@ static void judge(const spc__run *run, spc__entry *entry)
 
 struct batch {
     spc__run *run;
-    spc__entry **list;
-    int count;
+    spc__entry **list;        /* those to compile, then those that share */
+    const spc__entry **model; /* whose code an entry shares, or NULL */
+    int count, shared;
     pthread_mutex_t lock; /* the database, the report and callbacks */
 };
 
@@ -243,15 +266,38 @@ static void compile_one(void *payload, int64_t i)
     spc__artefact_release(&artefact);
 }
 
-/* Renders the batch and keeps in it only what must be compiled. */
+static void take_shared(spc__run *run, spc__entry *entry,
+                        const spc__entry *model)
+{
+    free(entry->source);
+    entry->source = NULL;
+    if (model->code == NULL) {
+        fail_entry(entry, model->trial.status, model->trial.note);
+        return;
+    }
+    if ((entry->code = malloc(model->code_bytes)) == NULL) {
+        fail_entry(entry, SPC__TRIAL_COMPILE, "out of memory");
+        return;
+    }
+    memcpy(entry->code, model->code, model->code_bytes);
+    entry->code_bytes = model->code_bytes;
+    entry->trial.resources = model->trial.resources;
+    judge(run, entry);
+    spc__run_record_code(run, entry);
+}
+
+/* Renders the batch and sorts out what must be compiled, and what shares the
+ * code of another. */
 static spc_status render_all(struct batch *batch)
 {
     spc__run *run = batch->run;
+    int kept = 0, count = batch->count;
+    spc__entry **shared = batch->list + count;
     spc_status status;
-    int kept = 0;
 
-    for (int i = 0; i < batch->count && !spc__run_cancelled(run); i++) {
+    for (int i = 0; i < count && !spc__run_cancelled(run); i++) {
         spc__entry *entry = batch->list[i];
+        const spc__entry *model;
         if ((status = render(run, entry)) != SPC_OK)
             return status;
         if (entry->reach == SPC__FAILED || merge_twin(run, entry))
@@ -260,6 +306,9 @@ static spc_status render_all(struct batch *batch)
             free(entry->source);
             entry->source = NULL;
             judge(run, entry);
+        } else if ((model = same_code(run, entry, batch->list, kept)) != NULL) {
+            batch->model[batch->shared] = model;
+            shared[batch->shared++] = entry;
         } else {
             batch->list[kept++] = entry;
         }
@@ -270,27 +319,36 @@ static spc_status render_all(struct batch *batch)
 
 spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
 {
-    struct batch batch = {run, NULL, 0, PTHREAD_MUTEX_INITIALIZER};
+    struct batch batch = {.run = run, .lock = PTHREAD_MUTEX_INITIALIZER};
     uint64_t since = spc__now_ns();
+    size_t room = (size_t)count + 1;
     spc_status status;
 
-    if ((batch.list = calloc((size_t)count + 1, sizeof(*batch.list))) == NULL)
-        return spc__fail_memory(run->error, (size_t)count * sizeof(*list));
+    batch.list = calloc(2 * room, sizeof(*batch.list));
+    batch.model = calloc(room, sizeof(*batch.model));
+    if (batch.list == NULL || batch.model == NULL) {
+        status = spc__fail_memory(run->error, room * sizeof(*list));
+        goto done;
+    }
     for (int i = 0; i < count; i++)
         if (list[i]->reach == SPC__NEW)
             batch.list[batch.count++] = list[i];
     if (batch.count > 0 && (status = open_compiler(run)) != SPC_OK)
         goto done;
+    int wanted = batch.count;
     if ((status = render_all(&batch)) != SPC_OK)
         goto done;
     run->built = 0;
     run->to_build = batch.count;
     run->builds += batch.count;
     spc__parallel_for(batch.count, run->ctx->threads, compile_one, &batch);
-    run->build_s += (double)(spc__now_ns() - since) * 1e-9;
     if (spc__run_cancelled(run))
         status = spc__interrupted(run->error);
+    for (int i = 0; i < batch.shared && status == SPC_OK; i++)
+        take_shared(run, batch.list[wanted + i], batch.model[i]);
+    run->build_s += (double)(spc__now_ns() - since) * 1e-9;
 done:
+    free(batch.model);
     free(batch.list);
     return status;
 }

@@ -40,6 +40,7 @@ typedef struct spc__entry { /* a candidate in this run */
     /* What the database was to get and has not got yet. */
     bool owes_trial, owes_code;
     char identity[65]; /* by which twins know each other; "" until rendered */
+    char body[65];     /* by which those of one code do */
     char *source;      /* rendered, until compiled */
     void *code;
     size_t code_bytes;

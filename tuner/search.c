@@ -660,6 +660,7 @@ static spc_status nobody(const spc__run *run)
     static const spc_status of[] = {
         [SPC__TRIAL_OK] = SPC_EINTERNAL,
         [SPC__TRIAL_CONSTRAINT] = SPC_EUNSUPPORTED,
+        [SPC__TRIAL_TEMPLATE] = SPC_ETEMPLATE,
         [SPC__TRIAL_COMPILE] = SPC_ECOMPILE,
         [SPC__TRIAL_TIMEOUT] = SPC_ETIMEOUT,
         [SPC__TRIAL_LAUNCH] = SPC_EDEVICE,

@@ -293,10 +293,6 @@ static spc_status build_batch(spc__run *run, spc__entry **list, int count)
         spc__run_progress(run, run->options.stage, run->measured,
                           run->to_measure);
         spc__run_tell(run, list[i]);
-        if (list[i]->owes_code)
-            continue;
-        free(list[i]->code); /* nobody will ask again */
-        list[i]->code = NULL;
     }
     return status;
 }

@@ -38,3 +38,10 @@ stopped_by() {
     grep -v '^nohup:' err
     ls tmp
 }
+
+# A command on a layer for which a template makes its N-th mistake.
+mistake() {
+    n=$1
+    shift
+    spctune -q -d cpu --templates templates/mistakes "$@" subm,cin=$n,cout=6,k=3,dtype=f32 --database ""
+}

@@ -67,9 +67,8 @@ static void add_ratio(table *t, double part, double whole)
 
 static double warm_of(const struct row *row, const spc_bench_result *result)
 {
-    return row->suite != NULL && row->suite->indexing
-               ? result->index_us + result->order_us
-               : result->warm_us;
+    return row->suite != NULL && row->suite->indexing ? result->map_us
+                                                      : result->warm_us;
 }
 
 static void add_result(table *t, const struct row *row,
@@ -83,7 +82,7 @@ static void add_result(table *t, const struct row *row,
     table_cell(t, "%s%s", indexing ? "pack+sort+map+order of " : "",
                row->layer_text);
     table_us(t, warm);
-    table_us(t, indexing ? result->index_spread_us : result->warm_spread_us);
+    table_us(t, indexing ? result->map_spread_us : result->warm_spread_us);
     table_us(t, indexing ? 0 : result->cold_us);
     table_us(t, floor);
     add_ratio(t, warm, floor);
@@ -115,6 +114,8 @@ static void write_result(spc__json *json, const struct row *row,
         {"index_us", result->index_us},
         {"index_spread_us", result->index_spread_us},
         {"order_us", result->order_us},
+        {"map_us", result->map_us},
+        {"map_spread_us", result->map_spread_us},
         {"floor_us", result->floor_us},
         {"flops", result->flops},
         {"gathered_bytes", result->gathered_bytes},

@@ -159,9 +159,8 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));
     else if (sum.failed > 0)
-        status = cli_fail(SPC_ECOMPILE,
-                          "%s for %s: %d of %d candidates do "
-                          "not compile",
+        status = cli_fail(trials_failure(&found, SPC_ECOMPILE),
+                          "%s for %s: %d of %d candidates cannot be built",
                           text, target, sum.failed, report.candidates);
     trials_release(&found);
     return status;
@@ -212,11 +211,13 @@ const cli_command cli_build = {
     .name = "build",
     .operands = "LAYER...",
     .summary = "compile the candidates, also for GPUs that are not here",
-    .more = "Compiles the candidates of each LAYER for each target and stores "
-            "the code in\nthe database. Neither a GPU nor a driver is needed, "
-            "only NVRTC (libnvrtc of the\nCUDA Toolkit; $SPC_NVRTC names "
-            "another). Candidates that spill registers are\nrefused. Exit "
-            "status 9 if any candidate does not compile.",
+    .more =
+        "Compiles the candidates of each LAYER for each target and stores "
+        "the code in\nthe database. Neither a GPU nor a driver is needed, "
+        "only NVRTC (libnvrtc of the\nCUDA Toolkit; $SPC_NVRTC names "
+        "another). Candidates that spill registers are\nrefused. Exit "
+        "status 9 if any candidate does not compile, 8 if\nonly mistakes of "
+        "templates are in the way.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

@@ -60,6 +60,15 @@ bool trial_is_refused(const spc_trial *trial)
     return strcmp(trial->status, "constraint") == 0;
 }
 
+spc_status trials_failure(const trials *t, spc_status other)
+{
+    for (int i = 0; i < t->count; i++)
+        if (!trial_is_ok(&t->at[i]) && !trial_is_refused(&t->at[i]) &&
+            strcmp(t->at[i].status, "template") != 0)
+            return other;
+    return SPC_ETEMPLATE;
+}
+
 static int by_merit(const void *a, const void *b)
 {
     const spc_trial *one = a, *two = b;

@@ -23,6 +23,10 @@ void trials_progress(const spc_progress *state, void *payload);
 bool trial_is_ok(const spc_trial *trial);
 bool trial_is_refused(const spc_trial *trial); /* by a constraint */
 
+/* How a command ends whose candidates fail: SPC_ETEMPLATE if nothing but
+ * templates' mistakes was in the way, else `other`. */
+spc_status trials_failure(const trials *t, spc_status other);
+
 /* Fastest first, then what was not timed, then failures. */
 void trials_sort(trials *t);
 

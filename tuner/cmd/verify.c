@@ -85,8 +85,9 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     else if (failed > 0)
-        status = cli_fail(SPC_EWRONG, "%s: %d of %d candidates fail", text,
-                          failed, report.candidates);
+        status = cli_fail(trials_failure(&found, SPC_EWRONG),
+                          "%s: %d of %d candidates fail", text, failed,
+                          report.candidates);
     trials_release(&found);
     return status;
 }

@@ -1,0 +1,279 @@
+/*
+ * index_keys.cuh - sorting packed keys by distribution.
+ *
+ * Packing counts keys by their leading bits into about as many bins as there
+ * are rows, with the atomic's answer as the rank inside the bin; the blocks sum
+ * the bins, each a share of them; the keys go to their bins; each key finds its
+ * place in its bin by counting smaller ones. A barrier of the grid follows each
+ * step, however many bits a key has. Scenes so uneven that a bin is large (one
+ * far outlier is enough) take a radix sort instead, in the same launch.
+ *
+ * Part of index.cu.lua, which defines map_key, index_shared and the constants.
+ */
+#ifndef SPC_INDEX_KEYS_CUH
+#define SPC_INDEX_KEYS_CUH
+
+/* Half the bits of a key. */
+#define KEY_HALF (4 * sizeof(map_key))
+
+SPC_DEVICE int bin_of(const spc_index_args *args, map_key key)
+{
+    return (int)(key >> args->bin_shift);
+}
+
+/* Where a bin begins among the sorted keys; a bin past the last: the rows. */
+SPC_DEVICE int begin_of(const spc_index_args *args, const index_shared *s,
+                        int bin)
+{
+    return args->begins[bin] + s->share[bin >> args->share_shift];
+}
+
+/* ---- bins ------------------------------------------------------------- */
+
+/* Sums one share of the bins, and leaves them clear for the next launch. */
+SPC_DEVICE void sum_share(const spc_index_args *args, index_shared *s,
+                          int share)
+{
+    int bins = 1 << args->share_shift, sum = 0, most = 0;
+    unsigned *count = args->bins + share * bins;
+    int *begin = args->begins + share * bins;
+
+    for (int step = 0; step < bins; step += SORT_THREADS) {
+        int i = step + spc_thread(), own = 0, before;
+        if (i < bins) {
+            own = (int)count[i];
+            count[i] = 0;
+        }
+        before = sort_block_sum(own, s->u.sort.sums);
+        if (i < bins)
+            begin[i] = sum + before;
+        sum += s->u.sort.sums[SORT_WARPS];
+        most = own > most ? own : most;
+    }
+    if (spc_thread() == 0)
+        args->shares[share] = sum;
+    for (int bits = 16; bits > 0; bits >>= 1) {
+        int other = spc_shfl_xor(most, bits);
+        most = other > most ? other : most;
+    }
+    if (spc_lane() == 0 && most > SPC_INDEX_CROWDED)
+        spc_atomic_max(&args->stats[SPC_INDEX_MOST_KEYS], most);
+}
+
+SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
+{
+    for (int share = spc_block_x(); share < SPC_INDEX_SHARES;
+         share += spc_grid_x())
+        sum_share(args, s, share);
+}
+
+/* Where the shares begin: every block for itself. */
+SPC_DEVICE void sum_shares(const spc_index_args *args, index_shared *s)
+{
+    int i = spc_thread();
+    int own = i < SPC_INDEX_SHARES ? args->shares[i] : 0;
+    int before = sort_block_sum(own, s->u.sort.sums);
+
+    if (i < SPC_INDEX_SHARES)
+        s->share[i] = before;
+    if (i == 0)
+        s->share[SPC_INDEX_SHARES] = args->rows;
+    spc_sync_block();
+}
+
+SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
+                                const index_shared *s, int begin, int end)
+{
+    const map_key *from = (const map_key *)args->keys_a;
+    map_key *to = (map_key *)args->keys_b;
+
+    for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
+        map_key key = from[row];
+        int place = begin_of(args, s, bin_of(args, key)) + args->rows_a[row];
+        to[place] = key;
+        args->rows_b[place] = row;
+    }
+}
+
+/* How many rows of the same key (an error in the scene) come before `row`. */
+SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
+                                 int row, int first, int last)
+{
+    const map_key *keys = (const map_key *)args->keys_b;
+    int rank = 0;
+
+    for (int q = first; q < last; q++)
+        if (keys[q] == key && args->rows_b[q] < row)
+            rank++;
+    return rank;
+}
+
+SPC_DEVICE map_key exchange(map_key key, int bits)
+{
+    map_key low = (spc_u32)spc_shfl_xor((int)(spc_u32)key, bits);
+
+    if (sizeof(map_key) == 4)
+        return low;
+    return low | (map_key)(spc_u32)spc_shfl_xor((int)(key >> KEY_HALF), bits)
+                     << KEY_HALF;
+}
+
+/* Sorts the 32 keys of a warp (bitonic; Batcher 1968). */
+SPC_DEVICE map_key sort_warp(map_key key)
+{
+    int lane = spc_lane();
+
+    SPC_UNROLL
+    for (int run = 2; run <= 32; run *= 2) {
+        SPC_UNROLL
+        for (int bits = run / 2; bits > 0; bits /= 2) {
+            map_key other = exchange(key, bits);
+            int low = ((lane & bits) == 0) == ((lane & run) == 0);
+            if (low == (other < key))
+                key = other;
+        }
+    }
+    return key;
+}
+
+/* Sorted runs of 32 of the keys at [first, last), into shared memory. */
+SPC_DEVICE void sort_runs(const map_key *from, index_shared *s, int first,
+                          int last)
+{
+    for (int at = first + 32 * spc_warp(); at < last; at += SORT_THREADS) {
+        int p = at + spc_lane();
+        s->u.keys[p - first] = sort_warp(p < last ? from[p] : ~(map_key)0);
+    }
+}
+
+/* How many of a sorted run of 32 are below `key`; adds to *equal how many are
+ * the same (two at most). */
+SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
+{
+    int rank = 0;
+
+    SPC_UNROLL
+    for (int step = 16; step > 0; step /= 2)
+        if (run[rank + step - 1] < key)
+            rank += step;
+    rank += run[rank] < key;
+    if (rank < 32 && run[rank] == key)
+        *equal += 1 + (rank < 31 && run[rank + 1] == key);
+    return rank;
+}
+
+/*
+ * Each key finds its place in its bin: the sum of its ranks in the runs that
+ * the bin overlaps. Keys of other bins in those runs are all smaller or all
+ * larger. The result does not depend on the order in which the keys came in.
+ */
+SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
+                           int begin, int end)
+{
+    const map_key *from = (const map_key *)args->keys_b;
+    map_key *to = (map_key *)args->keys;
+    int base = begin_of(args, s, bin_of(args, from[begin])) & ~31;
+    int top = begin_of(args, s, bin_of(args, from[end - 1]) + 1);
+
+    sort_runs(from, s, base, top);
+    spc_sync_block();
+    for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
+        map_key key = from[p];
+        int row = args->rows_b[p], bin = bin_of(args, key);
+        int first = begin_of(args, s, bin), last = begin_of(args, s, bin + 1);
+        int place = first & ~31, equal = 0;
+        for (int run = place; run < last; run += 32)
+            place += rank_in_run(s->u.keys + (run - base), key, &equal);
+        if (equal > 1)
+            place += rank_among_equals(args, key, row, first, last);
+        to[place] = key;
+        args->order[place] = row;
+    }
+}
+
+SPC_DEVICE void rank_in_bins(const spc_index_args *args, index_shared *s,
+                             int begin, int end)
+{
+    for (; begin < end; begin += SPC_INDEX_CHUNK) {
+        int rest = end - begin;
+        spc_sync_block();
+        rank_chunk(args, s, begin,
+                   begin + (rest < SPC_INDEX_CHUNK ? rest : SPC_INDEX_CHUNK));
+    }
+}
+
+/* ---- the sort for crowded bins ---------------------------------------- */
+
+SPC_DEVICE int key_digit(map_key key, int pass)
+{
+    return (int)(key >> (pass * SORT_BITS)) & (SORT_DIGITS - 1);
+}
+
+/* Counts the first digits of this block's keys. */
+SPC_DEVICE void count_keys(const spc_index_args *args, sort_shared *s,
+                           int begin, int end)
+{
+    const map_key *keys = (const map_key *)args->keys_a;
+
+    sort_count_clear(s->next);
+    for (int first = begin + 32 * spc_warp(); first < end;
+         first += SORT_THREADS) {
+        int row = first + spc_lane(), valid = row < end;
+        sort_count(s->next, valid, valid ? key_digit(keys[row], 0) : 0);
+    }
+    sort_count_store(s->next, sort_table(args->tables, 0));
+}
+
+SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
+                           int *groups, int pass, const map_key *from, const int *from_rows,
+                           map_key *to, int *to_rows, int begin, int end,
+                           int per_block)
+{
+    int *next = sort_table(args->tables, pass + 1);
+
+    sort_count_open(groups);
+    sort_begin(s, sort_table(args->tables, pass));
+    for (int step = begin; step < end; step += SORT_THREADS) {
+        int i = step + spc_thread(), valid = i < end;
+        map_key key = valid ? from[i] : 0;
+        int row = valid && from_rows ? from_rows[i] : i;
+        int place = sort_place(s, valid, key_digit(key, pass));
+        if (valid) {
+            to[place] = key;
+            to_rows[place] = row;
+        }
+        if (pass + 1 < KEY_PASSES)
+            sort_count_next(groups, next, per_block, valid, place,
+                            key_digit(key, pass + 1));
+    }
+    if (pass + 1 < KEY_PASSES)
+        sort_count_flush(groups, next);
+}
+
+SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
+                           grid_barrier *barrier, int begin, int end,
+                           int per_block)
+{
+    sort_shared *s = &shared->u.sort;
+    map_key *from = (map_key *)args->keys_a, *to = (map_key *)args->keys_b;
+    int *from_rows = (int *)0, *to_rows = args->rows_b;
+
+    count_keys(args, s, begin, end);
+    for (int pass = 0; pass < KEY_PASSES; pass++) {
+        grid_sync(barrier);
+        if (pass > 0) /* the table that was read in the pass before */
+            sort_clear(sort_table(args->tables, pass + 2), 1);
+        if (pass == KEY_PASSES - 1) {
+            to = (map_key *)args->keys;
+            to_rows = args->order;
+        }
+        radix_pass(args, s, group_counts(shared), pass, from, from_rows, to, to_rows, begin, end,
+                   per_block);
+        from = to;
+        from_rows = to_rows;
+        to = (map_key *)(pass % 2 ? args->keys_b : args->keys_a);
+        to_rows = pass % 2 ? args->rows_b : args->rows_a;
+    }
+}
+
+#endif

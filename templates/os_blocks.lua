@@ -1,0 +1,46 @@
+%-- Layers of many channels as os_mma and os_wgmma divide them: rows in pieces of 64
+%-- bytes, of which `config.pieces` are a block of a step, and blocks of `config.n`
+%-- output channels.
+%
+%include "os_common.lua"
+%
+%function row_pieces(problem)
+%  return ceil_div(problem.cin * element_bytes(problem), 64)
+%end
+%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%-- One image of all packed weights.
+%function packed_image(problem, config)
+%  return problem.offsets * row_pieces(problem) * 64 * out_blocks(problem, config) * config.n
+%end
+%function whole_lanes(problem)
+%  local element = element_bytes(problem)
+%  return problem.cin * element % 16 == 0 and problem.cout * element % 16 == 0
+%end
+%
+%-- What a load of 16 bytes at `byte` asks besides: a row may end inside a piece.
+%function byte_guard()
+%  return row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or ""
+%end
+%
+%-- Packing: the image of `bytes` that `item` belongs to.
+%function write_image_of_item(bytes)
+    long long stage = item / $(bytes // 16);
+    int n_block = (int)(stage % $(n_blocks));
+    int block = (int)(stage / $(n_blocks) % $(k_blocks));
+    int offset = (int)(stage / $(n_blocks * k_blocks));
+%end
+%
+%-- Packing: column `column` of a block stands for the output channel that leaves a
+%-- lane with neighbouring ones.
+%function write_channel_of_column(indent)
+$(indent)int run = column / $(4 * lane_channels) * $(4 * lane_channels), c = column - run;
+$(indent)int co = n_block * $(config.n) + run + c % 8 / 2 * $(lane_channels) +
+$(indent)         c / 8 * 2 + c % 2;
+%end
+%
+%-- Packing: where the weight of the channels at `byte` of a row and `co` is.
+%function write_weight_place()
+        int ci = byte / $(element);
+        long long from = offset * args->stride_k + ci * args->stride_in +
+                         co * args->stride_out;
+%end

@@ -1,0 +1,74 @@
+%-- Rows as os_warp and os_group read them: a quad of lanes loads a row in pieces, each
+%-- lane its part straight into the registers of its operands.
+%
+%include "os_common.lua"
+%
+%-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
+%-- `left` bytes of the row remain there.
+%function row_pieces(problem)
+%  local row = problem.cin * element_bytes(problem)
+%  local align = 16
+%  while row % align ~= 0 do align = align // 2 end
+%  local pieces, at = {}, 0
+%  while at < row do
+%    local left, bytes = row - at, 4
+%    if align >= 16 and left > 32 then bytes = 16
+%    elseif align >= 8 and left > 16 then bytes = 8 end
+%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
+%    at = at + 4 * bytes
+%  end
+%  return pieces
+%end
+%
+%-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
+%-- returns the registers of a lane's part of a row.
+%function k_steps(problem)
+%  local steps, register = {}, 0
+%  for _, piece in ipairs(row_pieces(problem)) do
+%    for i = 0, piece.bytes // 4 - 1, 2 do
+%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
+%                           last = piece.at + piece.left,
+%                           pair = piece.bytes > 4, register = register + i}
+%    end
+%    register = register + piece.bytes // 4
+%  end
+%  return steps, register
+%end
+%
+%-- Loads the parts of lane `q` of the row that begins at `from`, zeros where `row`
+%-- is none, into the variables place(0), place(1), ...
+%function write_row_loads(row, place)
+% local register = 0
+% for _, piece in ipairs(row_pieces(problem)) do
+%   local guard = piece.left < 4 * piece.bytes and
+%                 " && q < " .. piece.left // piece.bytes or ""
+        {
+%   if piece.bytes == 16 then
+            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, $(row) >= 0$(guard));
+            $(place(register)) = v.x;
+            $(place(register + 1)) = v.y;
+            $(place(register + 2)) = v.z;
+            $(place(register + 3)) = v.w;
+%   elseif piece.bytes == 8 then
+            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, $(row) >= 0$(guard));
+            $(place(register)) = v.x;
+            $(place(register + 1)) = v.y;
+%   else
+            $(place(register)) = spc_load4_if(from + $(piece.at) + q * 4, $(row) >= 0$(guard));
+%   end
+        }
+%   register = register + piece.bytes // 4
+% end
+%end
+%
+%-- Packing: what the k-step whose number `step` is reads of a row.
+%function write_step_choice(step)
+% for i, choice in ipairs(steps) do
+    if ($(step) == $(i - 1)) {
+        at = $(choice.at);
+        stride = $(choice.stride);
+        last = $(choice.last);
+        pair = $(choice.pair and 1 or 0);
+    }
+% end
+%end

@@ -1,0 +1,326 @@
+/* test_sharing.c - what templates share: Lua that they include, headers, and
+ * what a folder of templates need not have. */
+#include "builtin.h"
+#include "error.h"
+#include "file.h"
+#include "internal.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static spc_error error;
+static spc__buf folder; /* of the test's templates */
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+static void set_up(void)
+{
+    assert_ok(spc__temp_dir_create(&folder, &error));
+}
+
+static void tear_down(void)
+{
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+}
+
+static void put_file(const char *name, const char *text)
+{
+    spc__buf path = SPC__BUF_INIT;
+    spc__buf_printf(&path, "%s/%s", spc__buf_text(&folder), name);
+    assert_ok(
+        spc__file_write(spc__buf_text(&path), text, strlen(text), &error));
+    spc__buf_release(&path);
+}
+
+static spc__library *open_folder(void)
+{
+    spc__library *library = NULL;
+    assert_ok(spc__library_open(&library, spc__buf_text(&folder), &error));
+    return library;
+}
+
+/* A template on 6 lines; its body begins on line 7. */
+#define DECLARATION(first)                                                     \
+    first "\n"                                                                 \
+          "%template = {summary = 's', role = 'conv', device = 'cuda',\n"      \
+          "%  params = {}, accepts = function() return true end,\n"            \
+          "%  launch = function() return {block = 32} end,\n"                  \
+          "%  default = function() return {} end,\n"                           \
+          "%}\n"
+
+static spc_status render(spc__buf *out, spc__library *library)
+{
+    spc__attrs problem;
+    spc__template *tpl = spc__library_find(library, "t");
+    ck_assert(tpl != NULL);
+    assert_ok(spc__attrs_parse(&problem, "cin=4", &error));
+    return spc__template_render(out, tpl, &problem, NULL, NULL, &error);
+}
+
+/* Opens and renders "t.cu.lua", whose first line and body these are. */
+static spc_status try(spc__buf *out, const char *first, const char *body)
+{
+    spc__buf text = SPC__BUF_INIT, own = SPC__BUF_INIT;
+    spc__library *library = NULL;
+
+    spc__buf_puts(&text, first);
+    spc__buf_puts(&text, DECLARATION(""));
+    spc__buf_puts(&text, body);
+    put_file("t.cu.lua", spc__buf_text(&text));
+    spc_status status =
+        spc__library_open(&library, spc__buf_text(&folder), &error);
+    if (status == SPC_OK)
+        status = render(out != NULL ? out : &own, library);
+    spc__library_close(library);
+    spc__buf_release(&text);
+    spc__buf_release(&own);
+    return status;
+}
+
+/* ---- Lua ----------------------------------------------------------------- */
+
+START_TEST(shared_lua_runs_in_the_globals_of_the_template)
+{
+    spc__buf out = SPC__BUF_INIT;
+
+    put_file("more.lua", "%include 'rows.lua'\n"
+                         "%function twice(n) return double(n) end\n");
+    put_file("rows.lua", "%runs = (runs or 0) + 1\n"
+                         "%function double(n) return 2 * n end\n"
+                         "%function write_channels(name)\n"
+                         "int $(name) = $(problem.cin);\n"
+                         "% if twice then\n"
+                         "int more;\n"
+                         "% end\n"
+                         "%end\n");
+    assert_ok(try(&out, "%include 'more.lua' include 'rows.lua'",
+                  "a $(twice(3)) $(runs)\n"
+                  "% write_channels('c')\n"
+                  "b\n"
+                  "c\n"));
+    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
+                     "#line 7 \"t.cu.lua\"\n"
+                     "a 6 1\n"
+                     "#line 4 \"rows.lua\"\n"
+                     "int c = 4;\n"
+                     "\n"
+                     "int more;\n"
+                     "#line 9 \"t.cu.lua\"\n"
+                     "b\n"
+                     "c\n");
+    spc__buf_release(&out);
+}
+END_TEST
+
+/* A #line may not come between the lines of a macro. */
+START_TEST(a_macro_may_be_continued_in_shared_lua)
+{
+    spc__buf out = SPC__BUF_INIT;
+
+    put_file("rows.lua", "%function write_sum()\n"
+                         "    x + \\\n"
+                         "    y\n"
+                         "%end\n");
+    assert_ok(try(&out, "%include 'rows.lua'",
+                  "#define SUM \\\n"
+                  "% write_sum()\n"
+                  "z\n"));
+    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
+                     "#line 7 \"t.cu.lua\"\n"
+                     "#define SUM \\\n"
+                     "    x + \\\n"
+                     "    y\n"
+                     "#line 9 \"t.cu.lua\"\n"
+                     "z\n");
+    spc__buf_release(&out);
+}
+END_TEST
+
+static const struct mistake {
+    const char *shared; /* rows.lua; NULL: there is none */
+    const char *first;
+    const char *body;
+    const char *says; /* how the message starts */
+} mistakes[] = {
+    {NULL, "%include 'rows.lua'", "x\n",
+     "t.cu.lua:1: include: there is no 'rows.lua' beside the templates"},
+    {NULL, "%include 'spc_abi.h'", "x\n",
+     "t.cu.lua:1: include: there is no 'spc_abi.h' beside the templates"},
+    {NULL, "%include 't.cu.lua'", "x\n",
+     "t.cu.lua:1: include: there is no 't.cu.lua' beside the templates"},
+    {NULL, "%include()", "x\n", "t.cu.lua:1: bad argument #1 to 'include'"},
+    {"%\n%x = = 1\n", "%", "x\n", "rows.lua:2: unexpected symbol near '='"},
+    {"%function f()\n", "%", "x\n",
+     "rows.lua:2: 'end' expected (to close 'function' at line 1) near <eof>"},
+    {"%function f()\n%if x then\ny\n%end\n%end end\n", "%", "x\n",
+     "rows.lua:5: "},
+    {"%\nint $(1;\n", "%", "x\n", "rows.lua:2: '$(' is not closed"},
+    {"%\nint x;\n", "%include 'rows.lua'", "x\n",
+     "rows.lua:2: text outside of the body"},
+    {"%local x = 1\n%while true do end\n", "%include 'rows.lua'", "x\n",
+     "rows.lua:2: more than 50 million instructions in one call"},
+    {"%local x = nil + 1\n", "%include 'rows.lua'", "x\n",
+     "rows.lua:1: attempt to perform arithmetic"},
+    {"%\n%error('mine')\n", "%include 'rows.lua'", "x\n", "rows.lua:2: mine"},
+    {"%\n%error('mine', 0)\n", "%include 'rows.lua'", "x\n",
+     "rows.lua:2: mine"},
+    {"%function f()\n%error('of the caller', 2)\n%end\n", "%include 'rows.lua'",
+     "x\n% f()\n", "t.cu.lua:8: of the caller"},
+    {"%function f()\nint $(nothing);\n%end\n", "%include 'rows.lua'",
+     "x\n% f()\n", "rows.lua:2: $(nothing) is nil"},
+    {"%function f()\n%while true do end\n%end\n", "%include 'rows.lua'",
+     "x\n% f()\n", "rows.lua:2: more than 50 million"},
+    {"%function f() io.open('x') end\n", "%include 'rows.lua'", "x\n% f()\n",
+     "rows.lua:1: attempt to index a nil value (global 'io')"},
+    {"%include 'rows.lua'\n%nothing()\n", "%include 'rows.lua'", "x\n",
+     "rows.lua:2: attempt to call a nil value"},
+};
+
+START_TEST(a_mistake_in_shared_lua_names_its_line)
+{
+    const struct mistake *mistake = &mistakes[_i];
+
+    if (mistake->shared != NULL)
+        put_file("rows.lua", mistake->shared);
+    spc_status status = try(NULL, mistake->first, mistake->body);
+    ck_assert_msg(status == SPC_ETEMPLATE, "%s: %s", spc_status_name(status),
+                  error.text);
+    ck_assert_msg(strncmp(error.text, mistake->says, strlen(mistake->says)) ==
+                      0,
+                  "'%s' does not start with '%s'", error.text, mistake->says);
+}
+END_TEST
+
+START_TEST(the_name_of_shared_lua_is_as_of_templates)
+{
+    put_file("Rows-1.lua", "%\n");
+    ck_assert_int_eq(try(NULL, "%", "x\n"), SPC_ETEMPLATE);
+    ck_assert_msg(strncmp(error.text, "Rows-1.lua: a template's name", 29) == 0,
+                  "%s", error.text);
+}
+END_TEST
+
+/* ---- hashes -------------------------------------------------------------- */
+
+static void hash_of(char out[SPC__SHA256_HEX])
+{
+    spc__library *library = open_folder();
+    strcpy(out, spc__template_hash(spc__library_find(library, "t")));
+    spc__library_close(library);
+}
+
+START_TEST(what_templates_share_is_part_of_their_hash)
+{
+    static const char *const files[] = {"rows.lua", "more.cuh", "more.h",
+                                        "spc_abi.h"};
+    char before[SPC__SHA256_HEX], after[SPC__SHA256_HEX];
+
+    put_file("t.cu.lua", DECLARATION("%") "x\n");
+    hash_of(before);
+    hash_of(after);
+    ck_assert_str_eq(before, after);
+    for (int i = 0; i < LENGTH(files); i++) {
+        for (int change = 0; change < 2; change++) {
+            put_file(files[i], change == 0 ? "%-- one\n" : "%-- two\n");
+            hash_of(after);
+            ck_assert_str_ne(before, after);
+            strcpy(before, after);
+        }
+    }
+}
+END_TEST
+
+/* CMake computes the digest of what is built in; both must agree. */
+START_TEST(the_hash_of_a_builtin_template_needs_no_library)
+{
+    spc__library *library = NULL;
+    char hex[SPC__SHA256_HEX];
+
+    assert_ok(spc__library_open(&library, NULL, &error));
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        ck_assert(spc__builtin_template_hash(hex, spc__template_name(tpl)));
+        ck_assert_str_eq(hex, spc__template_hash(tpl));
+    }
+    ck_assert(!spc__builtin_template_hash(hex, "os_rows"));
+    spc__library_close(library);
+}
+END_TEST
+
+/* ---- what a folder need not have ----------------------------------------- */
+
+START_TEST(a_folder_needs_no_more_than_its_kernel)
+{
+    put_file("t.cu.lua", DECLARATION("%include 'os_common.lua'") "\n");
+    put_file(".#t.cu.lua", "what an editor leaves");
+    spc__library *library = open_folder();
+    int convolutions = 0;
+
+    for (int i = 0; i < spc__library_count(library); i++)
+        convolutions += strcmp(spc__template_role(spc__library_at(library, i)),
+                               "conv") == 0;
+    ck_assert_int_eq(convolutions, 1);
+    ck_assert(spc__library_find(library, "t") != NULL);
+    ck_assert(spc__library_find(library, "index") != NULL);
+    ck_assert(spc__library_find(library, "measure") != NULL);
+    ck_assert(spc__library_header(library, "spc_stream.cuh") != NULL);
+    spc__library_close(library);
+}
+END_TEST
+
+/* Even a .c.lua in the place of a .cu.lua. */
+START_TEST(what_a_folder_has_replaces_what_is_built_in)
+{
+    put_file("t.cu.lua", DECLARATION("%include 'os_common.lua'") "$(mine)\n");
+    put_file("index.c.lua", "%template = {summary = 'my own', role = 'map',\n"
+                            "%  device = 'cpu', params = {},\n"
+                            "%  accepts = function() return true end,\n"
+                            "%  launch = function() return {} end,\n"
+                            "%  default = function() return {} end,\n"
+                            "%}\n\n");
+    put_file("os_common.lua", "%mine = 'here'\n");
+    put_file("spc_abi.h", "/* mine */\n");
+    spc__library *library = open_folder();
+    spc__buf out = SPC__BUF_INIT;
+
+    ck_assert_str_eq(spc__library_header(library, "spc_abi.h"), "/* mine */\n");
+    ck_assert_str_eq(spc__template_summary(spc__library_find(library, "index")),
+                     "my own");
+    assert_ok(render(&out, library));
+    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
+                     "#line 7 \"t.cu.lua\"\nhere\n");
+    spc__buf_release(&out);
+    spc__library_close(library);
+}
+END_TEST
+
+/* ---- the suite ----------------------------------------------------------- */
+
+int main(void)
+{
+    Suite *s = suite_create("sharing");
+    TCase *t = tcase_create("sharing");
+
+    tcase_set_timeout(t, 600); /* valgrind and sanitizers are slow */
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, shared_lua_runs_in_the_globals_of_the_template);
+    tcase_add_test(t, a_macro_may_be_continued_in_shared_lua);
+    tcase_add_loop_test(t, a_mistake_in_shared_lua_names_its_line, 0,
+                        LENGTH(mistakes));
+    tcase_add_test(t, the_name_of_shared_lua_is_as_of_templates);
+    tcase_add_test(t, what_templates_share_is_part_of_their_hash);
+    tcase_add_test(t, the_hash_of_a_builtin_template_needs_no_library);
+    tcase_add_test(t, a_folder_needs_no_more_than_its_kernel);
+    tcase_add_test(t, what_a_folder_has_replaces_what_is_built_in);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
