@@ -135,11 +135,17 @@ static spc_status build(hostcc *cc, const spc__compile_job *job,
     return status;
 }
 
-static spc_status take_object(spc__artefact *out, const char *path,
+static spc_status take_object(spc__artefact *out, const hostcc *cc,
+                              const spc__compile_job *job, const char *path,
                               spc_error *error)
 {
     spc__buf code = SPC__BUF_INIT;
 
+    if (access(path, F_OK) != 0)
+        return spc__fail(error, SPC_ECOMPILE,
+                         "cannot compile '%s': '%s' reports success, but left "
+                         "no object",
+                         job->name, cc->path);
     spc_status status = spc__file_read(&code, path, MOST_CODE_BYTES, error);
     if (status == SPC_OK) {
         out->code_bytes = code.length;
@@ -175,7 +181,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
         status = build((hostcc *)compiler, job, folder.data, source.data,
                        object.data, log, error);
     if (status == SPC_OK)
-        status = take_object(out, object.data, error);
+        status = take_object(out, (hostcc *)compiler, job, object.data, error);
     spc__temp_dir_remove(folder.data);
 done:
     spc__buf_release(&folder);

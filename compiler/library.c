@@ -14,6 +14,7 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_FILE_BYTES = 1 << 20, MOST_NAME = 31 };
 
@@ -301,6 +302,17 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* A pipe would be waited for without end. */
+static spc_status read_plain(spc__buf *text, const char *path, spc_error *error)
+{
+    struct stat facts;
+
+    if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode))
+        return spc__fail(error, SPC_EIO,
+                         "cannot read '%s': it is not a plain file", path);
+    return spc__file_read(text, path, MOST_FILE_BYTES, error);
+}
+
 static spc_status read_one(spc__library *library, const char *directory,
                            const char *file, spc_error *error)
 {
@@ -309,8 +321,7 @@ static spc_status read_one(spc__library *library, const char *directory,
     spc__buf_printf(&path, "%s/%s", directory, file);
     spc_status status = path.failed
                             ? spc__fail_memory(error, strlen(directory))
-                            : spc__file_read(&text, spc__buf_text(&path),
-                                             MOST_FILE_BYTES, error);
+                            : read_plain(&text, spc__buf_text(&path), error);
     if (status == SPC_OK)
         status =
             add_file(library, file, spc__buf_text(&text), text.length, error);
@@ -387,6 +398,11 @@ static spc_status read_templates(spc__library *library, const char *directory,
                                                            is_template, error)
                                           : SPC_OK;
     int own = library->count;
+    if (status == SPC_OK && directory != NULL && own == 0)
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "'%s' has no templates: their names end in .cu.lua or "
+                         ".c.lua",
+                         directory);
     if (status == SPC_OK)
         status = read_builtin(library, is_template, error);
     if (directory != NULL)

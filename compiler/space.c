@@ -155,10 +155,36 @@ static bool is_wanted(const spc__template *tpl, const char *role,
            (only == NULL || strcmp(spc__template_name(tpl), only) == 0);
 }
 
+/* No template of that name, role and device: those there are. */
+static spc_status fail_name(spc__library *library, const char *role,
+                            const char *only, const char *device,
+                            spc_error *error)
+{
+    spc__buf list = SPC__BUF_INIT;
+
+    for (int i = 0; i < spc__library_count(library); i++) {
+        const spc__template *tpl = spc__library_at(library, i);
+        if (is_wanted(tpl, role, NULL, device))
+            spc__buf_printf(&list, "%s%s", list.length > 0 ? ", " : "",
+                            spc__template_name(tpl));
+    }
+    if (list.length == 0)
+        spc__fail(error, SPC_EUNSUPPORTED,
+                  "there is no template of role '%s' for device '%s'", role,
+                  device);
+    else
+        spc__fail(error, SPC_EUNSUPPORTED,
+                  "there is no template '%s' of role '%s' for device '%s', "
+                  "only %s",
+                  only, role, device, spc__buf_text(&list));
+    spc__buf_release(&list);
+    return SPC_EUNSUPPORTED;
+}
+
 /* Why is nothing left? */
-static spc_status explain(const builder *build, const char *role,
-                          const char *only, const char *device,
-                          spc_error *error)
+static spc_status explain(const builder *build, spc__library *library,
+                          const char *role, const char *only,
+                          const char *device, spc_error *error)
 {
     const spc__space *space = build->space;
     spc__buf list = SPC__BUF_INIT;
@@ -175,11 +201,7 @@ static spc_status explain(const builder *build, const char *role,
                          spc__template_name(example->tpl), example->why);
     }
     if (space->refusal_count == 0)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "there is no template%s%s%s of role '%s' for "
-                         "device '%s'",
-                         only != NULL ? " '" : "", only != NULL ? only : "",
-                         only != NULL ? "'" : "", role, device);
+        return fail_name(library, role, only, device, error);
     for (int i = 0; i < space->refusal_count; i++)
         spc__buf_printf(&list, "%s '%s': %s", i > 0 ? ";" : "",
                         space->refusals[i].template_name,
@@ -209,7 +231,7 @@ spc_status spc__space_create(spc__space **out, spc__library *library,
             status = add_template(&build, tpl, problem, target, error);
     }
     if (status == SPC_OK && space->admitted == 0)
-        status = explain(&build, role, only, device, error);
+        status = explain(&build, library, role, only, device, error);
     if (status == SPC_OK) {
         *out = space;
         space = NULL;

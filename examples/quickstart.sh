@@ -24,7 +24,7 @@ missing() {
     command -v ninja >/dev/null || echo ninja-build
     command -v pkg-config >/dev/null || echo pkg-config
     for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
-        zlib.h:zlib1g-dev stdlib.h:libc6-dev; do
+        stdlib.h:libc6-dev; do
         [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
     done
 }

@@ -227,6 +227,11 @@ static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
     if (value != NULL)
         *value++ = '\0';
     int index = name_index(word_names, text);
+    if (index < 0 && strcmp(text, "stride") == 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "there is no 'stride': a submanifold layer keeps the "
+                         "voxels of its input, which is stride 1, and other "
+                         "layers are not supported");
     if (index < 0)
         return fail_unknown(error, "word", text, word_names);
     if (*seen & 1u << index)

@@ -458,8 +458,7 @@ spc_status spc__map_check(spc_map *map, void *stream)
         fail_duplicate(map, &error);
         return spc__ctx_fail(map->ctx, &error);
     }
-    map->pairs = 0;
-    for (int k = 0; k < map->offsets; k++)
-        map->pairs += stats[SPC__MAP_PAIRS + k];
+    map->pairs = (int64_t)stats[SPC__MAP_PAIRS + 1] << 32 |
+                 (uint32_t)stats[SPC__MAP_PAIRS];
     return SPC_OK;
 }

@@ -53,13 +53,13 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
 /*
  * Words that a build leaves on the device, for spc__map_check: the first row
  * out of range by field (batch, x, y, z), SPC__MAP_NO_ROW if none; how many
- * rows equal their predecessor in key order; then the pairs of each offset.
+ * rows equal their predecessor in key order; then how many pairs there are.
  */
 enum {
     SPC__MAP_BAD_ROW = 0,
     SPC__MAP_DUPLICATES = 4,
-    SPC__MAP_PAIRS = 8, /* [offsets] */
-    SPC__MAP_STATS = SPC__MAP_PAIRS + SPC_MAX_OFFSETS + 1,
+    SPC__MAP_PAIRS = 8, /* low word, high word */
+    SPC__MAP_STATS = 10,
     SPC__MAP_NO_ROW = 0x7fffffff
 };
 

@@ -174,6 +174,7 @@ typedef struct build {
     const int32_t *coords;
     uint64_t *keys; /* where packing writes */
     int *rows;
+    int64_t pairs;
 } build;
 
 static void note_bad(spc_map *map, int field, int row)
@@ -242,9 +243,9 @@ static uint64_t column_delta(const spc_map *map, int i, int j)
     return x + y - (uint64_t)map->key.before[3];
 }
 
-/* Fills the entries of one kernel column for rows begin..end. */
-static void search_column(const spc_map *map, int column, int begin, int end,
-                          int32_t *pairs)
+/* Fills the entries of one kernel column for rows begin..end; returns how many
+ * are present. */
+static int64_t search_column(const spc_map *map, int column, int begin, int end)
 {
     const uint64_t *keys = map->keys;
     const int *kernel = map->conv.kernel;
@@ -252,6 +253,7 @@ static void search_column(const spc_map *map, int column, int begin, int end,
     uint64_t step = (uint64_t)map->conv.dilation[2];
     size_t padded = (size_t)map->rows_padded;
     int cursor = lower_bound(keys, map->rows, keys[begin] + delta);
+    int64_t pairs = 0;
 
     for (int p = begin; p < end; p++) {
         uint64_t want = keys[p] + delta;
@@ -267,12 +269,13 @@ static void search_column(const spc_map *map, int column, int begin, int end,
                     map->plain.order[at];
                 map->plain.mask[(size_t)(k / 32) * padded + (size_t)p] |=
                     1u << k % 32;
-                pairs[k]++;
+                pairs++;
             } else {
                 map->plain.index[(size_t)k * padded + (size_t)p] = -1;
             }
         }
     }
+    return pairs;
 }
 
 /* Row order, masks and index of positions past the rows. */
@@ -305,11 +308,12 @@ static void count_duplicates(spc_map *map, int begin, int end)
 
 static void search_chunk(void *payload, int64_t chunk)
 {
-    spc_map *map = ((const build *)payload)->map;
+    build *b = payload;
+    spc_map *map = b->map;
     int begin = (int)chunk * CHUNK_ROWS;
     int padded_end = at_most(begin + CHUNK_ROWS, map->rows_padded);
     int end = at_most(padded_end, map->rows);
-    int32_t pairs[SPC_MAX_OFFSETS] = {0};
+    int64_t pairs = 0;
 
     pad_chunk(&map->plain, map, end > begin ? end : begin, padded_end);
     if (end <= begin)
@@ -319,11 +323,8 @@ static void search_chunk(void *payload, int64_t chunk)
         memset(map->plain.mask + (size_t)w * (size_t)map->rows_padded + begin,
                0, 4 * (size_t)(end - begin));
     for (int c = 0; c < map->conv.kernel[0] * map->conv.kernel[1]; c++)
-        search_column(map, c, begin, end, pairs);
-    for (int k = 0; k < map->offsets; k++)
-        if (pairs[k])
-            __atomic_fetch_add(&map->stats[SPC__MAP_PAIRS + k], pairs[k],
-                               __ATOMIC_RELAXED);
+        pairs += search_column(map, c, begin, end);
+    __atomic_fetch_add(&b->pairs, pairs, __ATOMIC_RELAXED);
 }
 
 /* ---- row order -------------------------------------------------------- */
@@ -493,7 +494,7 @@ static spc_status host_build(spc_map *map, const int32_t *coords,
     uint64_t *keys[2] = {map->keys, w->keys[0]};
     int *order[2] = {map->plain.order, w->rows[0]};
     int first = pass_count(map->key.total_bits) & 1;
-    build b = {map, coords, keys[first], order[first]};
+    build b = {map, coords, keys[first], order[first], 0};
     int threads = map->ctx->threads;
 
     memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
@@ -502,6 +503,8 @@ static spc_status host_build(spc_map *map, const int32_t *coords,
     spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
     sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
+    map->stats[SPC__MAP_PAIRS] = (int32_t)(b.pairs & 0xffffffff);
+    map->stats[SPC__MAP_PAIRS + 1] = (int32_t)(b.pairs >> 32);
     return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;
 }
 

@@ -259,8 +259,9 @@ static bool read_integer(int64_t *out, const char *text, size_t length)
     return length > 0;
 }
 
-/* Reads "name=value", `length` characters. */
-static spc_status read_option(spc__scene_values *values,
+/* Reads "name=value", `length` characters; `seen` is the set of options read so
+ * far. */
+static spc_status read_option(spc__scene_values *values, unsigned *seen,
                               const struct generator *generator,
                               const char *text, size_t length, spc_error *error)
 {
@@ -272,6 +273,11 @@ static spc_status read_option(spc__scene_values *values,
         int64_t *value = &values->at[i];
         if (!is_word(text, name, option->name))
             continue;
+        if (*seen & 1u << i)
+            return spc__fail(error, SPC_EINVAL,
+                             "gen:%s: '%s' is given twice; once is right",
+                             generator->name, option->name);
+        *seen |= 1u << i;
         if (equals != NULL &&
             read_integer(value, equals + 1, length - name - 1) &&
             *value >= option->least && *value <= option->most)
@@ -301,6 +307,7 @@ spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
     const struct generator *generator = find_generator(text, length);
     spc__scene_values values = {{0}, voxel};
     spc_status status = SPC_OK;
+    unsigned seen = 0;
 
     if (generator == NULL)
         return fail_generator(text, length, error);
@@ -316,7 +323,7 @@ spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
     while (text[length] == ',' && status == SPC_OK) {
         text += length + 1;
         length = strcspn(text, ",");
-        status = read_option(&values, generator, text, length, error);
+        status = read_option(&values, &seen, generator, text, length, error);
     }
     return status == SPC_OK ? generator->run(out, &values, error) : status;
 }

@@ -89,11 +89,11 @@ typedef struct index_shared {
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
             unsigned mask[SPC_INDEX_CHUNK * WORDS];
-            int pairs[OFFSETS];
             int digits[SORT_DIGITS]; /* of the rows' digests */
         } search;
         struct {
             int from[SPC_INDEX_CHUNK]; /* position in coordinate order */
+            int to[SPC_INDEX_CHUNK];
             unsigned mask[SPC_INDEX_CHUNK * WORDS];
         } copy;
     } u;
@@ -160,7 +160,7 @@ SPC_DEVICE void clear_stats(const spc_index_args *args)
 {
     if (spc_block_x() != 0)
         return;
-    for (int i = spc_thread(); i < SPC_INDEX_PAIRS + OFFSETS;
+    for (int i = spc_thread(); i < SPC_INDEX_PAIRS + 2;
          i += SORT_THREADS)
         args->stats[i] = i < SPC_INDEX_DUPLICATES ? SPC_INDEX_NO_ROW : 0;
 }
@@ -235,14 +235,14 @@ SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
     search(args, s, begin, padded_end);
 }
 
-/* Positions of a layout that are one block's share: whole tiles. */
-SPC_DEVICE int layout_share(const spc_index_args *args)
+/* Positions of a layout that one block writes together: whole tiles. */
+SPC_DEVICE int layout_unit(const spc_index_args *args)
 {
     int unit = args->tile.rows > 32 ? args->tile.rows : 32;
 
     if (args->tile.rows && unit % args->tile.rows)
         unit *= args->tile.rows; /* small odd tiles: 3 rows, 6, ... */
-    return share_of_block(args->rows_padded, unit);
+    return unit;
 }
 
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
@@ -252,9 +252,7 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     int begin = at_most(spc_block_x() * per_block, args->rows_padded);
     int padded_end = at_most(begin + per_block, args->rows_padded);
     int end = at_most(padded_end, args->rows);
-    int out_share = layout_share(args);
-    int out_begin = at_most(spc_block_x() * out_share, args->rows_padded);
-    int out_end = at_most(out_begin + out_share, args->rows_padded);
+    int unit = layout_unit(args);
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
@@ -269,11 +267,10 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
             digest_rows(args, s, begin, end);
     }
     if (args->sorted.index)
-        order_rows(args, s, &barrier, begin, end, per_block, out_begin,
-                   out_end);
+        order_rows(args, s, &barrier, begin, end, per_block, unit);
     else if (args->tile.rows)
         grid_sync(&barrier); /* masks are there, the table is clear */
     if (args->tile.rows)
-        make_tiles(args, s, &barrier, out_begin, out_end);
+        make_tiles(args, s, &barrier, unit);
     grid_close(&barrier);
 }

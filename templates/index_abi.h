@@ -8,7 +8,7 @@
 #define SPC_INDEX_ABI_H
 
 /* What a build reports (runtime/map_builder.h): first bad row by field, rows
- * equal to their predecessor, pairs of each offset. */
+ * equal to their predecessor, pairs in two words. */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
 #define SPC_INDEX_MOST_KEYS 5 /* of one bin, if more than SPC_INDEX_CROWDED */
@@ -44,7 +44,7 @@
 #define SPC_SORT_SHARED(threads, digits)                                       \
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
-    (4 * SPC_INDEX_CHUNK * (1 + ((offsets) + 31) / 32))
+    (4 * SPC_INDEX_CHUNK * (2 + ((offsets) + 31) / 32))
 /* Keys that a block ranks at a time: its chunk, with a crowded bin on each side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))

@@ -44,29 +44,49 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
 
 /* ---- the map in the new order ----------------------------------------- */
 
+/*
+ * A block writes every grid-th unit of positions, not a run of them: an order
+ * by masks puts the rows with most neighbours together, and one block would have
+ * them all. A unit is a whole number of tiles and divides SPC_ROW_PAD. The i-th
+ * position of a block: */
+SPC_DEVICE int own_position(int unit, int i)
+{
+    return (i / unit * spc_grid_x() + spc_block_x()) * unit + i % unit;
+}
+
+/* How many positions that are. */
+SPC_DEVICE int own_positions(const spc_index_args *args, int unit)
+{
+    int units = args->rows_padded / unit;
+
+    return (units - spc_block_x() + spc_grid_x() - 1) / spc_grid_x() * unit;
+}
+
 SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
-                          const int *sorted, int begin, int count)
+                          const int *sorted, int unit, int begin, int count)
 {
     int padded = args->rows_padded;
 
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
-        int p = begin + i < args->rows ? sorted[begin + i] : -1;
+        int to = own_position(unit, begin + i);
+        int p = to < args->rows ? sorted[to] : -1;
         s->u.copy.from[i] = p;
-        args->sorted.order[begin + i] = p >= 0 ? args->order[p] : -1;
+        s->u.copy.to[i] = to;
+        args->sorted.order[to] = p >= 0 ? args->order[p] : -1;
         for (int w = 0; w < WORDS; w++) {
             unsigned mask =
                 p >= 0 ? args->mask[(long long)w * padded + p] : 0;
             s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
-            args->sorted.mask[(long long)w * padded + begin + i] = mask;
+            args->sorted.mask[(long long)w * padded + to] = mask;
         }
     }
 }
 
 SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
-                           const int *sorted, int begin, int count)
+                           const int *sorted, int unit, int begin, int count)
 {
     spc_sync_block();
-    copy_rows(args, s, sorted, begin, count);
+    copy_rows(args, s, sorted, unit, begin, count);
     spc_sync_block();
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
@@ -74,18 +94,18 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
         index_batch found;
         load_batch(args, s->u.copy.from[i], s->u.copy.mask + i,
                    SPC_INDEX_CHUNK, batch, &found);
-        write_batch(args->sorted.index, args->order, args->rows_padded, begin + i,
-                    batch, &found);
+        write_batch(args->sorted.index, args->order, args->rows_padded,
+                    s->u.copy.to[i], batch, &found);
     }
 }
 
 /* Sorts the rows at begin..end of the coordinate order, whose digests are known,
- * with those of all blocks; then writes positions out_begin..out_end of the new
- * one. */
+ * with those of all blocks; then writes this block's units of the new one. */
 SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
                            grid_barrier *barrier, int begin, int end,
-                           int per_block, int out_begin, int out_end)
+                           int per_block, int unit)
 {
+    int count = own_positions(args, unit);
     const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
 
     for (int pass = 0; pass < args->sorted.passes; pass++) {
@@ -97,9 +117,9 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
     grid_sync(barrier);
 
     sort_clear(args->tables, 3);
-    for (int at = out_begin; at < out_end; at += SPC_INDEX_CHUNK)
-        copy_chunk(args, s, sorted, at,
-                   at_most(SPC_INDEX_CHUNK, out_end - at));
+    for (int at = 0; at < count; at += SPC_INDEX_CHUNK)
+        copy_chunk(args, s, sorted, unit, at,
+                   at_most(SPC_INDEX_CHUNK, count - at));
     spc_sync_block();
 }
 
@@ -132,17 +152,26 @@ SPC_DEVICE int tile_mask(const spc_index_args *args, int tile)
     return cost;
 }
 
-/* Masks and counts of this block's tiles, for the sort after the barrier. */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, sort_shared *s,
-                              int *table, int begin, int end)
+/* Masks of the tiles in this block's units, and counts for the sort after the
+ * barrier, in which a block has `share` neighbouring ones. */
+SPC_DEVICE void measure_tiles(const spc_index_args *args, int *table, int unit,
+                              int share)
 {
-    sort_count_clear(s->next);
-    for (int tile = begin + spc_warp(); tile < end; tile += SORT_WARPS) {
-        int cost = tile_mask(args, tile);
-        if (spc_lane() == 0)
-            spc_atomic_add(&s->next[tile_digit(cost)], 1);
+    int per_unit = unit / args->tile.rows;
+    int count = own_positions(args, unit) / args->tile.rows;
+
+    for (int i = spc_warp(); i < count; i += SORT_WARPS) {
+        int tile = own_position(per_unit, i);
+        int cost, block = tile / share;
+        if (tile >= args->tile.count)
+            continue;
+        cost = tile_mask(args, tile);
+        if (spc_lane() == 0) {
+            int digit = tile_digit(cost), group = block / SPC_SORT_GROUP;
+            spc_atomic_add(&table[block * SORT_DIGITS + digit], 1);
+            spc_atomic_add(&sort_group(table, group)[digit], 1);
+        }
     }
-    sort_count_store(s->next, table);
 }
 
 SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
@@ -166,18 +195,18 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
     }
 }
 
-/* The tiles of positions begin..end, whole ones, with those of all blocks. The
- * last table is clear. */
+/* Sorts the tiles of all blocks. The last table is clear. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
-                           grid_barrier *barrier, int begin, int end)
+                           grid_barrier *barrier, int unit)
 {
     int *costs = sort_last_table(args->tables);
-    int first = at_most(begin / args->tile.rows, args->tile.count);
-    int last = at_most(end / args->tile.rows, args->tile.count);
+    int share = share_of_block(args->tile.count, 1);
+    int begin = at_most(spc_block_x() * share, args->tile.count);
 
-    measure_tiles(args, &s->u.sort, costs, first, last);
+    measure_tiles(args, costs, unit, share);
     grid_sync(barrier);
-    sort_tiles(args, &s->u.sort, costs, first, last);
+    sort_tiles(args, &s->u.sort, costs, begin,
+               at_most(begin + share, args->tile.count));
 }
 
 #endif

@@ -155,8 +155,7 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
     }
 }
 
-/* Keeps what was found: in the short form, in the row's mask, in the counts of
- * offsets. Called by whole warps. */
+/* Keeps what was found: in the short form, and in the row's mask. */
 SPC_DEVICE void keep_batch(const spc_index_args *args, index_shared *s, int p,
                            int local, int batch, const index_batch *found)
 {
@@ -174,11 +173,6 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, index_shared *s, int p,
             spc_atomic_or(
                 &s->u.search.mask[(word + 1) * SPC_INDEX_CHUNK + local],
                 bits >> (32 - shift));
-        for (int l = 0; l < length; l++) {
-            int pairs = spc_popc(spc_ballot((int)(bits >> l & 1u)));
-            if (pairs && spc_lane() == 0)
-                spc_atomic_add(&s->u.search.pairs[run_offset(run) + l], pairs);
-        }
     }
 }
 
@@ -216,15 +210,27 @@ SPC_DEVICE void note_duplicates(const spc_index_args *args, int p)
         spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
 }
 
+/* 64 bits in two words: a large map has more pairs than one holds. */
+SPC_DEVICE void add_pairs(const spc_index_args *args, int pairs)
+{
+    spc_u32 *total = (spc_u32 *)&args->stats[SPC_INDEX_PAIRS];
+
+    for (int bits = 16; bits > 0; bits >>= 1)
+        pairs += spc_shfl_xor(pairs, bits);
+    if (spc_lane() == 0 && pairs) {
+        spc_u32 before = spc_atomic_add_u32(&total[0], (spc_u32)pairs);
+        if (before + (spc_u32)pairs < before)
+            spc_atomic_add_u32(&total[1], 1);
+    }
+}
+
 /* The plain map of positions begin..end, and their digests if a sorted order is
  * wanted. */
 SPC_DEVICE void search(const spc_index_args *args, index_shared *s, int begin,
                        int end)
 {
-    int sorted = args->sorted.index != (int *)0;
+    int sorted = args->sorted.index != (int *)0, pairs = 0;
 
-    for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS)
-        s->u.search.pairs[k] = 0;
     if (sorted) {
         load_bits(args, s);
         sort_count_clear(s->u.search.digits);
@@ -242,19 +248,18 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s, int begin,
             note_duplicates(args, begin + i);
             if (begin + i >= args->rows)
                 args->order[begin + i] = -1;
-            for (int w = 0; w < WORDS; w++)
-                args->mask[(long long)w * args->rows_padded + begin + i] =
-                    s->u.search.mask[w * SPC_INDEX_CHUNK + i];
+            for (int w = 0; w < WORDS; w++) {
+                unsigned mask = s->u.search.mask[w * SPC_INDEX_CHUNK + i];
+                args->mask[(long long)w * args->rows_padded + begin + i] = mask;
+                pairs += spc_popc(mask);
+            }
             if (sorted)
                 keep_digest(args, s, s->u.search.digits, begin + i,
                             s->u.search.mask + i, SPC_INDEX_CHUNK);
         }
         spc_sync_block();
     }
-    for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS)
-        if (s->u.search.pairs[k])
-            spc_atomic_add(&args->stats[SPC_INDEX_PAIRS + k],
-                           s->u.search.pairs[k]);
+    add_pairs(args, pairs);
     if (sorted)
         sort_count_store(s->u.search.digits, sort_table(args->tables, 0));
 }

@@ -2,11 +2,11 @@
 %-- rows each by weights that stream through shared memory.
 %--
 %-- A block has `groups` consuming warpgroups, which together hold one tile of
-%-- 64 * groups output rows by n output channels in registers, and one producing
-%-- warp. A step is (tile, offset, block of input channels). The producer
-%-- brings each step's weights with one bulk copy into a ring of `stages`, from
-%-- an image that was packed to be exactly what wgmma reads (core matrices, no
-%-- swizzle). Each lane gathers its own parts of its rows: 16 contiguous bytes are
+%-- 64 * groups output rows by n output channels in registers, one producing
+%-- warp, and one that balances the blocks meanwhile. A step is (tile, offset,
+%-- block of input channels). The producer brings each step's weights with one
+%-- bulk copy into a ring of `stages`, from an image that was packed to be exactly
+%-- what wgmma reads (core matrices, no swizzle). Each lane gathers its own parts of its rows: 16 contiguous bytes are
 %-- exactly its first operands of two k16 products, because the packed weights
 %-- permute the channels. They wait in registers for the next step, or, by
 %-- asynchronous copies, in two places of shared memory that only the lane reads.
@@ -22,15 +22,15 @@
 %end
 %function shared_bytes(problem, config)
 %  return config.stages * stage_bytes(problem, config)
-%       + gather_bytes(config) + 16 * config.stages
-%       + (config.groups * 4 + 1) * 384
+%       + gather_bytes(config) + 16 * config.stages + 16
+%       + (config.groups * 4 + 1) * 384 + 256
 %end
 %
-%-- What setmaxnreg may hand to a consumer when the producers keep 24 registers.
+%-- What setmaxnreg may hand to a consumer when the producers keep 32 registers.
 %function consumer_registers(config)
 %  local launch = 65536 // ((config.groups + 1) * 128) // 8 * 8
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
-%  return math.min(240, (pool - 24) // config.groups // 8 * 8)
+%  return math.min(240, (pool - 32) // config.groups // 8 * 8)
 %end
 %function registers_needed(problem, config)
 %  return config.n // 2 + config.pieces * 8 * images(problem) + 42
@@ -96,7 +96,8 @@
 %      barrier_at = config.stages * stage_bytes(problem, config)
 %                 + gather_bytes(config),
 %      ring_at = config.stages * (stage_bytes(problem, config) + 16)
-%              + gather_bytes(config),
+%              + gather_bytes(config) + 16,
+%      list_at = shared_bytes(problem, config) - 256,
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      rows = config.groups * 64,
@@ -230,15 +231,15 @@ SPC_DEVICE void advance(gatherer *g, const spc_map_view *map)
 }
 
 SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty)
+                        spc_u64 *empty, const int *list, spc_u64 *listed)
 {
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
     spc_stream stream;
     int stage = 0, parity = 1, place = 0;
 
-    spc_stream_start(&stream, ring, &args->map, spc_block_x(), spc_grid_x(),
-                     $(words));
+    spc_stream_start_balanced(&stream, ring, &args->map, spc_block_x(),
+                              spc_grid_x(), $(words), list, listed);
     for (int number = 0;; number++) {
         int offset;
 
@@ -293,7 +294,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty)
+                        spc_u64 *empty, const int *list, spc_u64 *listed)
 {
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)args->in;
@@ -304,8 +305,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     int slot = 0;
 % end
 
-    spc_stream_start(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
-                     $(words));
+    spc_stream_start_balanced(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
+                              $(words), list, listed);
     g.index = map->index + spc_warp() * 16 + (spc_lane() >> 2);
     g.taken = 0;
     g.place = 0;
@@ -417,24 +418,34 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
-    spc_u64 *empty = full + $(config.stages);
+    spc_u64 *empty = full + $(config.stages), *listed = empty + $(config.stages);
     spc_u8 *ring = spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES;
+    int *list = spc_grid_x() > SPC_BALANCE_WORKERS
+                    ? (int *)0
+                    : (int *)(spc_shared() + $(list_at));
 
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
             spc_mbar_init(full + i, 1);
             spc_mbar_init(empty + i, $(config.groups * 4));
         }
+        spc_mbar_init(listed, 1);
         spc_mbar_fence();
     }
     spc_sync_block();
     if (spc_warp() >= $(config.groups * 4)) {
-        spc_registers_lower(24);
-        if (spc_warp() == $(config.groups * 4))
-            produce(args, ring, full, empty);
+        spc_registers_lower(32);
+        if (spc_warp() == $(config.groups * 4)) {
+            produce(args, ring, full, empty, list, listed);
+        } else if (spc_warp() == $(config.groups * 4 + 1) && list) {
+            spc_balance(list, &args->map, spc_block_x(), spc_grid_x(), $(words));
+            spc_sync_warp();
+            if (spc_lane() == 0)
+                spc_mbar_arrive(listed);
+        }
     } else {
         spc_registers_raise($(consumer_limit));
-        consume(args, ring, full, empty);
+        consume(args, ring, full, empty, list, listed);
     }
 }
 

@@ -3,7 +3,8 @@
  * one after another without a break, for output-stationary kernels.
  *
  * A worker's tiles are every `workers`-th of the tiles by falling cost, in a
- * snake, so that heavy and light ones even out. Masks are unrolled into steps
+ * snake, so that heavy and light ones even out; or, after the first turns, those
+ * of a list that spc_balance.cuh makes meanwhile. Masks are unrolled into steps
  * tile by tile, all lanes at once, into a small ring in shared memory that
  * belongs to one warp; what is left to do for a step is one 8-byte load. (Kernels
  * of this kind are bound by instructions: picking offsets from a mask one by
@@ -14,6 +15,7 @@
 #ifndef SPC_STREAM_CUH
 #define SPC_STREAM_CUH
 
+#include "spc_balance.cuh"
 #include "spc_device.cuh"
 
 #define SPC_STEP_LAST 0x10000 /* this step ends its tile */
@@ -37,29 +39,62 @@ typedef struct spc_stream {
     int filled; /* steps unrolled so far, in all */
     int place;  /* filled % SPC_STREAM_STEPS */
     int ended;
-    spc_u32 lane_mask; /* entry number e, e % 32 == lane */
+    int base, window;  /* entries base .. base + window - 1 are at hand: */
+    spc_u32 lane_mask; /* entry base + lane */
     int lane_tile;
+    const int *list; /* or NULL */
+    spc_u64 *listed; /* the barrier behind which the list is complete */
+    int from;        /* the first turn of the list */
+    int waited;
 } spc_stream;
+
+/* How many of the next entries are known without waiting in vain. */
+SPC_DEVICE int spc_stream_window(spc_stream *s, int words)
+{
+    int snake = s->from * words - s->entry;
+
+    if (s->list == (const int *)0)
+        return 32;
+    if (snake > 0)
+        return snake < 32 ? snake : 32;
+    if (!s->waited)
+        spc_mbar_wait(s->listed, 0);
+    s->waited = 1;
+    return 32;
+}
+
+SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
+{
+    if (s->list == (const int *)0 || turn < s->from)
+        return spc_snake_rank(turn, s->worker, s->workers);
+    turn -= s->from;
+    return turn < SPC_BALANCE_TILES ? s->list[turn] : -1;
+}
 
 SPC_DEVICE void spc_stream_reload(spc_stream *s, const spc_map_view *map,
                                   int words)
 {
     int entry = s->entry + spc_lane();
-    int turn = entry / words, word = entry % words;
-    int rank = turn * s->workers +
-               ((turn & 1) ? s->workers - 1 - s->worker : s->worker);
+    int word = entry % words, rank = -1;
+
+    s->base = s->entry;
+    s->window = spc_stream_window(s, words);
+    if (spc_lane() < s->window)
+        rank = spc_stream_rank(s, entry / words);
     s->lane_mask = 0;
     s->lane_tile = -1;
-    if (rank < map->tiles) {
+    if (rank >= 0 && rank < map->tiles) {
         s->lane_mask = spc_load4(map->tile_mask + word * map->tiles + rank);
         s->lane_tile = spc_load_int(map->tile_order + rank);
     }
 }
 
-/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. */
-SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
-                                 const spc_map_view *map, int worker,
-                                 int workers, int words)
+/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. With a list,
+ * some other warp calls spc_balance and then arrives at `listed`. */
+SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
+                                          const spc_map_view *map, int worker,
+                                          int workers, int words,
+                                          const int *list, spc_u64 *listed)
 {
     s->ring = ring;
     s->worker = worker;
@@ -68,7 +103,19 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
     s->filled = 0;
     s->place = 0;
     s->ended = 0;
+    s->list = list;
+    s->listed = listed;
+    s->from = spc_balance_from(map, workers);
+    s->waited = 0;
     spc_stream_reload(s, map, words);
+}
+
+SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
+                                 const spc_map_view *map, int worker,
+                                 int workers, int words)
+{
+    spc_stream_start_balanced(s, ring, map, worker, workers, words,
+                              (const int *)0, (spc_u64 *)0);
 }
 
 SPC_DEVICE void spc_stream_put(const spc_stream *s, int ahead, spc_u32 at,
@@ -109,10 +156,10 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         int word = s->entry % words, tile;
         spc_u32 mask, at;
 
-        if (s->entry != 0 && (s->entry & 31) == 0)
+        if (s->entry - s->base == s->window)
             spc_stream_reload(s, map, words);
-        tile = spc_shfl(s->lane_tile, s->entry & 31);
-        mask = (spc_u32)spc_shfl((int)s->lane_mask, s->entry & 31);
+        tile = spc_shfl(s->lane_tile, s->entry - s->base);
+        mask = (spc_u32)spc_shfl((int)s->lane_mask, s->entry - s->base);
         if (tile < 0) {
             s->ended = 1;
             if (lane < 24) /* a bundle ends, two more look past it */

@@ -18,7 +18,7 @@ missing() {
         command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
     for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
-        zlib.h:zlib1g-dev stdlib.h:libc6-dev check.h:check; do
+        stdlib.h:libc6-dev check.h:check; do
         [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
     done
 }

@@ -1115,9 +1115,11 @@ START_TEST(an_empty_space_names_what_refused_most)
     assert_fails(refuse_space(library, "conv", "rowsum", "op=halo"),
                  SPC_EUNSUPPORTED);
     ck_assert_str_eq(error.text, "there is no template 'rowsum' of role 'conv' "
-                                 "for device 'cuda'");
+                                 "for device 'cuda', only halo");
     assert_fails(refuse_space(library, "knitting", NULL, "x=1"),
                  SPC_EUNSUPPORTED);
+    ck_assert_str_eq(error.text, "there is no template of role 'knitting' for "
+                                 "device 'cuda'");
     spc__library_close(library);
 }
 END_TEST

@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static spc_error error;
 static spc__buf folder; /* of the test's templates */
@@ -299,6 +300,26 @@ START_TEST(what_a_folder_has_replaces_what_is_built_in)
 }
 END_TEST
 
+START_TEST(a_folder_without_templates_is_a_mistake)
+{
+    spc__library *library = NULL;
+    spc__buf path = SPC__BUF_INIT;
+
+    put_file("spc_abi.h", "/* mine */\n");
+    ck_assert_int_eq(
+        spc__library_open(&library, spc__buf_text(&folder), &error),
+        SPC_ENOTFOUND);
+    ck_assert_ptr_ne(strstr(error.text, "has no templates: their names"), NULL);
+    spc__buf_printf(&path, "%s/t.cu.lua", spc__buf_text(&folder));
+    ck_assert_int_eq(mkfifo(spc__buf_text(&path), 0600), 0);
+    ck_assert_int_eq(
+        spc__library_open(&library, spc__buf_text(&folder), &error), SPC_EIO);
+    ck_assert_ptr_ne(strstr(error.text, "t.cu.lua': it is not a plain file"),
+                     NULL);
+    spc__buf_release(&path);
+}
+END_TEST
+
 /* ---- the suite ----------------------------------------------------------- */
 
 int main(void)
@@ -317,6 +338,7 @@ int main(void)
     tcase_add_test(t, the_hash_of_a_builtin_template_needs_no_library);
     tcase_add_test(t, a_folder_needs_no_more_than_its_kernel);
     tcase_add_test(t, what_a_folder_has_replaces_what_is_built_in);
+    tcase_add_test(t, a_folder_without_templates_is_a_mistake);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -41,7 +41,9 @@ static const struct target *find(const char *name)
 {
     char *end = NULL;
 
-    if (strncmp(name, "sm_", 3) != 0 || !isdigit((unsigned char)name[3]))
+    /* "sm_080" would be another key of the database for the same code. */
+    if (strncmp(name, "sm_", 3) != 0 || !isdigit((unsigned char)name[3]) ||
+        name[3] == '0')
         return NULL;
     long sm = strtol(name + 3, &end, 10);
     if (*end != '\0' && strcmp(end, "a") != 0 && strcmp(end, "f") != 0)

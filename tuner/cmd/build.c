@@ -110,7 +110,7 @@ static void print_build(const cli_job *job, const trials *found,
 static void write_build(const cli_job *job, const trials *found,
                         const struct summary *sum,
                         const spc_tune_report *report, const char *text,
-                        const char *target)
+                        const char *target, spc_status status)
 {
     spc__json_object(job->json, NULL);
     spc__json_text(job->json, "layer", text);
@@ -123,6 +123,8 @@ static void write_build(const cli_job *job, const trials *found,
     spc__json_real(job->json, "slowest_ms", sum->slowest_ms);
     spc__json_real(job->json, "elapsed_s", report->elapsed_s);
     trials_json(job->json, "candidates", found);
+    if (status != SPC_OK)
+        json_error(job->json, status, cli_last_error()->text);
     spc__json_end_object(job->json);
 }
 
@@ -151,9 +153,7 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     struct summary sum = summarise(&found);
     if (target == NULL)
         target = device.target;
-    if (job->json != NULL)
-        write_build(job, &found, &sum, &report, text, target);
-    else if (found.count > 0)
+    if (job->json == NULL && found.count > 0)
         print_build(job, &found, &sum, &report, text, target);
     if (status != SPC_OK)
         cli_fail(status, "%s for %s: %s", text, target,
@@ -162,6 +162,8 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         status = cli_fail(trials_failure(&found, SPC_ECOMPILE),
                           "%s for %s: %d of %d candidates cannot be built",
                           text, target, sum.failed, report.candidates);
+    if (job->json != NULL)
+        write_build(job, &found, &sum, &report, text, target, status);
     trials_release(&found);
     return status;
 }
@@ -172,16 +174,35 @@ static spc_status build_list(cli_job *job, const spc_conv *layer,
 {
     spc_status first = SPC_OK;
 
-    while (*list != '\0' && first != SPC_EINTERRUPTED) {
+    for (bool more = true; more && first != SPC_EINTERRUPTED;) {
         size_t length = strcspn(list, ",");
         char target[24];
         snprintf(target, sizeof(target), "%.*s", (int)length, list);
         spc_status status = build_target(job, layer, text, target);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
-        list += length + (list[length] == ',');
+        more = list[length] == ',';
+        list += length + 1;
     }
     return first;
+}
+
+/* Before hours of compiling: no target is empty. */
+static spc_status check_lists(const cli_list *lists)
+{
+    for (int i = 0; i < lists->count; i++)
+        for (const char *at = lists->at[i];; at++) {
+            size_t length = strcspn(at, ",");
+            if (length == 0)
+                return cli_fail(SPC_EINVAL,
+                                "--target: '%s' is not right: names such as "
+                                "sm_90a,sm_80 are, separated by one comma",
+                                lists->at[i]);
+            at += length;
+            if (*at == '\0')
+                break;
+        }
+    return SPC_OK;
 }
 
 static spc_status build_layer(cli_job *job, const spc_conv *layer,
@@ -204,7 +225,9 @@ static spc_status build_layer(cli_job *job, const spc_conv *layer,
 
 static spc_status run(cli *self, void *args)
 {
-    return job_run(self, args, NULL, build_layer);
+    spc_status status = check_lists(&((struct args *)args)->targets);
+
+    return status != SPC_OK ? status : job_run(self, args, NULL, build_layer);
 }
 
 const cli_command cli_build = {

@@ -2,7 +2,9 @@
  */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +13,24 @@
 /* ---- talk
  * --------------------------------------------------------------------- */
 
+static spc_error last_error;
+
 spc_status cli_fail(spc_status status, const char *format, ...)
 {
     va_list arguments;
 
-    fflush(stdout);
-    fputs("spctune: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(last_error.text, sizeof(last_error.text), format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
+    last_error.status = status;
+    fflush(stdout);
+    fprintf(stderr, "spctune: %s\n", last_error.text);
     return status;
+}
+
+const spc_error *cli_last_error(void)
+{
+    return &last_error;
 }
 
 spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx)
@@ -55,7 +64,7 @@ const cli_option cli_global_options[] = {
     {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
      "a read-only database below it (may be repeated, best first)"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
-     "templates in the place of the built-in ones"},
+     "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
@@ -231,6 +240,13 @@ static spc_status read_option(struct reader *reader, const char *word)
     return store(option, base, value);
 }
 
+/* A number below zero is a word for the command to refuse, no option. */
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' &&
+           !isdigit((unsigned char)word[1]);
+}
+
 static const cli_command *find_command(const char *name)
 {
     for (int i = 0; cli_commands[i] != NULL; i++)
@@ -267,7 +283,7 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
         const char *word = argv[reader.at++];
         if (!only_operands && strcmp(word, "--") == 0)
             only_operands = true;
-        else if (!only_operands && word[0] == '-' && word[1] != '\0')
+        else if (!only_operands && is_option(word))
             status = read_option(&reader, word);
         else if (self->command == NULL)
             status = read_command(&reader, word);
@@ -281,12 +297,32 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
 /* ---- the context
  * ------------------------------------------------------------------ */
 
+/* Several threads of the library may have something to tell. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A command may open several contexts, which all find the same fault. */
+static bool was_printed(cli *self, const char *text)
+{
+    for (int i = 0; i < self->warnings.count; i++)
+        if (strcmp(self->warnings.at[i], text) == 0)
+            return true;
+    char *copy = strdup(text);
+    if (copy != NULL && cli_append(&self->warnings, copy) != SPC_OK)
+        free(copy);
+    return false;
+}
+
 static void write_log(int level, const char *text, void *payload)
 {
-    const cli *self = payload;
+    cli *self = payload;
+    bool warning = level >= 2;
 
-    if (level >= 2 ? !self->globals.quiet : self->globals.verbose)
-        fprintf(stderr, "spctune: %s%s\n", level >= 2 ? "warning: " : "", text);
+    if (warning ? self->globals.quiet : !self->globals.verbose)
+        return;
+    pthread_mutex_lock(&log_lock);
+    if (!warning || !was_printed(self, text))
+        fprintf(stderr, "spctune: %s%s\n", warning ? "warning: " : "", text);
+    pthread_mutex_unlock(&log_lock);
 }
 
 spc_status cli_open(spc_ctx **out, cli *self)

@@ -54,6 +54,7 @@ typedef struct cli {
     cli_globals globals;
     const cli_command *command;
     cli_list operands;
+    cli_list warnings;     /* that were printed: each once */
     char threads_text[16]; /* of the worker's arguments */
     const char *worker[16];
 } cli;
@@ -80,6 +81,8 @@ extern const cli_option cli_global_options[];
 /* Says "spctune: SENTENCE" on standard error and returns `status`. */
 spc_status cli_fail(spc_status status, const char *format, ...)
     SPC_PRINTF(2, 3);
+/* What cli_fail said last, for --json; status SPC_OK: nothing yet. */
+const spc_error *cli_last_error(void);
 /* The same for what the context says. */
 spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx);
 /* A remark on standard error, unless --quiet. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -136,44 +136,88 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     return status;
 }
 
-/* Looking must not create what is not there. */
-static spc_status check_file(const cli *self)
+/* The path of the database as spc.h describes it; "" if there is none. */
+static void find_file(spc__buf *out, const cli *self)
 {
-    const char *file = self->globals.database;
+    const char *named = self->globals.database != NULL ? self->globals.database
+                                                       : getenv("SPC_DATABASE");
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
-    if (file == NULL)
-        file = getenv("SPC_DATABASE");
-    if (file != NULL && file[0] != '\0' && access(file, F_OK) != 0)
+    if (named != NULL)
+        spc__buf_puts(out, named);
+    else if (cache != NULL && cache[0] == '/')
+        spc__buf_printf(out, "%s/spctune/spctune.db", cache);
+    else if (home != NULL && home[0] != '\0')
+        spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
+}
+
+/* Looking must not create what is not there, nor go on without it. */
+static spc_status check_file(const cli *self, const char *file)
+{
+    bool layered = self->globals.layer_files.count > 0;
+    struct stat facts;
+
+    if (file[0] == '\0' && !layered)
+        return cli_fail(SPC_ENOTFOUND,
+                        "there is no database to look into: --database FILE "
+                        "or SPC_DATABASE names one");
+    if (file[0] != '\0' && stat(file, &facts) != 0)
         return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
                         "there is no database '%s': %s", file, strerror(errno));
+    if (file[0] != '\0' && S_ISREG(facts.st_mode) && facts.st_size == 0)
+        return cli_fail(SPC_ENOTFOUND,
+                        "there is no database '%s': the file is empty", file);
     return SPC_OK;
+}
+
+/* A whole number from 1 on; else 0. */
+static int64_t read_id(const char *text)
+{
+    bool digits = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+
+    errno = 0;
+    long long id = digits ? strtoll(text, NULL, 10) : 0;
+    return errno == 0 ? id : 0;
+}
+
+static spc_status look(cli *self, int64_t id)
+{
+    const char *named = self->globals.database;
+    spc__buf file = SPC__BUF_INIT;
+    spc_ctx *ctx = NULL;
+
+    find_file(&file, self);
+    spc_status status = check_file(self, spc__buf_text(&file));
+    if (status != SPC_OK)
+        goto done;
+    /* Named, it must open. What it holds has nothing to do with the device:
+     * any will do. */
+    self->globals.database = spc__buf_text(&file);
+    if (self->globals.device == NULL)
+        self->globals.device = "cpu";
+    if ((status = cli_open(&ctx, self)) == SPC_OK)
+        status = id == 0 ? list_all(ctx, self) : show(ctx, self, id);
+done:
+    spc_ctx_free(ctx);
+    self->globals.database = named;
+    spc__buf_release(&file);
+    return status;
 }
 
 static spc_status run(cli *self, void *args)
 {
     const cli_list *words = &self->operands;
     bool ls = words->count == 1 && strcmp(words->at[0], "ls") == 0;
-    char *end = NULL;
-    long long id = 0;
-    spc_ctx *ctx = NULL;
-    spc_status status;
+    int64_t id = 0;
 
     (void)args;
     if (words->count == 2 && strcmp(words->at[0], "show") == 0)
-        id = strtoll(words->at[1], &end, 10);
-    if (!ls && (id <= 0 || end == words->at[1] || *end != '\0'))
+        id = read_id(words->at[1]);
+    if (!ls && id == 0)
         return cli_fail(SPC_EINVAL,
                         "'db ls' and 'db show ID' are right, with the ID of a "
                         "problem that 'db ls' lists");
-    if ((status = check_file(self)) != SPC_OK)
-        return status;
-    /* What a file holds has nothing to do with the device: any will do. */
-    if (self->globals.device == NULL)
-        self->globals.device = "cpu";
-    if ((status = cli_open(&ctx, self)) == SPC_OK)
-        status = ls ? list_all(ctx, self) : show(ctx, self, id);
-    spc_ctx_free(ctx);
-    return status;
+    return look(self, ls ? 0 : id);
 }
 
 const cli_command cli_db = {

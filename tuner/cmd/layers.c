@@ -66,6 +66,18 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     return SPC_OK;
 }
 
+void job_write_failure(cli_job *job, const char *layer, const char *scene)
+{
+    const spc_error *error = cli_last_error();
+
+    spc__json_object(job->json, NULL);
+    spc__json_text(job->json, "layer", layer);
+    if (scene != NULL)
+        spc__json_text(job->json, "scene", scene);
+    json_error(job->json, error->status, error->text);
+    spc__json_end_object(job->json);
+}
+
 static spc_status each_layer(cli_job *job, const spc_conv *layers,
                              job_body body)
 {
@@ -78,7 +90,11 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
         spc_conv_format(text, sizeof(text), &layers[i]);
         if (*cli_cancel_flag())
             return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
+        size_t before = job->json != NULL ? job->json->out->length : 0;
         spc_status status = body(job, &layers[i], text);
+        if (status != SPC_OK && job->json != NULL &&
+            job->json->out->length == before)
+            job_write_failure(job, text, NULL);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
         if (status == SPC_EINTERRUPTED)

@@ -1,6 +1,7 @@
 /* main.c - the spctune command. */
 #include "cli.h"
 
+#include "output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +52,28 @@ static bool is_special(int argc, char **argv)
     return true;
 }
 
-static void free_lists(const cli_option *table, void *args)
+/* --json may stand behind the word that is wrong. */
+static bool wants_json(const cli *self, int argc, char **argv)
 {
-    for (; args != NULL && table != NULL &&
-           (table->name != NULL || table->letter != 0);
-         table++)
-        if (table->kind == CLI_LIST)
-            free(((cli_list *)((char *)args + table->offset))->at);
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return self->globals.json;
+}
+
+static void free_warnings(cli *self)
+{
+    for (int i = 0; i < self->warnings.count; i++)
+        free((char *)self->warnings.at[i]);
+    free(self->warnings.at);
+}
+
+static void free_lists(const cli_option *row, void *args)
+{
+    for (; args != NULL && row != NULL && (row->name != NULL || row->letter);
+         row++)
+        if (row->kind == CLI_LIST)
+            free(((cli_list *)((char *)args + row->offset))->at);
 }
 
 int main(int argc, char **argv)
@@ -74,11 +90,14 @@ int main(int argc, char **argv)
                      "'spctune help' lists them",
                      argv[2]));
     spc_status status = run(&self, argc, argv, &args);
+    if (status != SPC_OK && wants_json(&self, argc, argv))
+        output_error();
     if (self.command != NULL)
         free_lists(self.command->options, args);
     free_lists(cli_global_options, &self.globals);
     cli_tidy();
     free(args);
     free(self.operands.at);
+    free_warnings(&self);
     return spc_status_exit_code(status);
 }

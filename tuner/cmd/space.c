@@ -26,7 +26,7 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-static spc_status render(cli_job *job, const spc_conv *layer)
+static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 {
     const struct args *args = job->args;
     char *end = NULL, *source = NULL;
@@ -43,7 +43,7 @@ static spc_status render(cli_job *job, const spc_conv *layer)
     spc_status status =
         spc_space_render(&source, job->ctx, layer, args->target, (int)number);
     if (status != SPC_OK)
-        return cli_fail_ctx(status, job->ctx);
+        return cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     if (job->json != NULL)
         spc__json_text(job->json, NULL, source);
     else
@@ -90,7 +90,7 @@ static spc_status list_layer(cli_job *job, const spc_conv *layer,
     trials found;
 
     if (args->render != NULL)
-        return render(job, layer);
+        return render(job, layer, text);
     trials_init(&found, job->self);
     tune.stage = SPC_STAGE_LIST;
     tune.target = args->target;

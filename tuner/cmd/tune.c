@@ -32,7 +32,7 @@ static void print_report(const spc_tune_report *report, int scenes)
 
 static void write_report(spc__json *json, const char *layer,
                          const spc_tune_report *report, const trials *found,
-                         spc_status status)
+                         spc_status status, const char *message)
 {
     spc__json_object(json, NULL);
     spc__json_text(json, "layer", layer);
@@ -51,6 +51,8 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_int(json, "failed", report->failed);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
     trials_json(json, "trials", found);
+    if (status != SPC_OK)
+        json_error(json, status, message);
     spc__json_end_object(json);
 }
 
@@ -64,7 +66,8 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
 
     trials_sort(&found);
     if (job->json != NULL) {
-        write_report(job->json, text, &report, &found, status);
+        write_report(job->json, text, &report, &found, status,
+                     spc_ctx_error(job->ctx));
     } else if (status == SPC_OK || report.candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
         trials_print(&found, args->all ? 0 : 10);

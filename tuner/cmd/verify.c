@@ -51,7 +51,7 @@ static void print_result(const trials *found, const char *layer,
 
 static void write_result(spc__json *json, const char *layer,
                          const trials *found, const tuning_args *args,
-                         const spc_tune_report *report)
+                         const spc_tune_report *report, spc_status status)
 {
     double worst;
 
@@ -64,6 +64,8 @@ static void write_result(spc__json *json, const char *layer,
     spc__json_real(json, "largest_error", worst);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
     trials_json(json, "trials", found);
+    if (status != SPC_OK)
+        json_error(json, status, cli_last_error()->text);
     spc__json_end_object(json);
 }
 
@@ -77,9 +79,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     spc_status status =
         tuning_run(&found, &report, job, layer, SPC_STAGE_VERIFY);
 
-    if (job->json != NULL)
-        write_result(job->json, text, &found, args, &report);
-    else if (status == SPC_OK || report.candidates > 0)
+    if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
         print_result(&found, text, args, &report);
     int failed = judge(&found, &worst);
     if (status != SPC_OK)
@@ -88,6 +88,8 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         status = cli_fail(trials_failure(&found, SPC_EWRONG),
                           "%s: %d of %d candidates fail", text, failed,
                           report.candidates);
+    if (job->json != NULL)
+        write_result(job->json, text, &found, args, &report, status);
     trials_release(&found);
     return status;
 }
