@@ -159,6 +159,10 @@ static spc_status fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
 static spc_status build_checked(spc_map *map, const int32_t *coords,
                                 void *stream)
 {
+    /* To the kernels, no coordinates mean that the map is built already; of no
+     * rows they read none. */
+    if (coords == NULL)
+        coords = map->keys;
     spc_status status =
         spc__map_rebuild(map, coords, map->capacity, true, stream);
 
