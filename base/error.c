@@ -79,6 +79,21 @@ spc_status spc__fail_memory(spc_error *error, size_t bytes)
     return spc__fail(error, SPC_ENOMEM, "cannot allocate %zu bytes", bytes);
 }
 
+spc_status spc__need(spc_error *error, const char *function, ...)
+{
+    spc_status status = SPC_OK;
+    const char *name;
+    va_list args;
+
+    va_start(args, function);
+    while (status == SPC_OK && (name = va_arg(args, const char *)) != NULL)
+        if (va_arg(args, const void *) == NULL)
+            status = spc__fail(error, SPC_EINVAL, "%s: `%s` must not be NULL",
+                               function, name);
+    va_end(args);
+    return status;
+}
+
 void spc__error_clear(spc_error *error)
 {
     if (error == NULL)

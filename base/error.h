@@ -20,6 +20,17 @@ spc_status spc__fail_prefix(spc_error *error, const char *format, ...)
 /* The common case of a failed allocation of `bytes`. */
 spc_status spc__fail_memory(spc_error *error, size_t bytes);
 
+/*
+ * Are a public function's arguments there? Names and pointers in turn, ended
+ * by NULL: spc__need(error, __func__, "ctx", ctx, "out", out, NULL). Returns
+ * SPC_EINVAL, naming the first that is NULL, or SPC_OK.
+ */
+#if defined(__GNUC__)
+__attribute__((__sentinel__))
+#endif
+spc_status
+spc__need(spc_error *error, const char *function, ...);
+
 void spc__error_clear(spc_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * half.c - binary16 and bfloat16, in integer arithmetic on the bits of a
- * float, so that neither compiler flags nor the rounding mode matter.
+ * half.c - binary16, in integer arithmetic on the bits of a float, so that
+ * neither compiler flags nor the rounding mode matter.
  */
 #include "half.h"
 
@@ -65,20 +65,4 @@ float spc__half_to_float(uint16_t half)
         return float_of(sign | (exponent + 112) << 23 | fraction << 13);
     float magnitude = (float)fraction * 0x1p-24f; /* exact */
     return sign ? -magnitude : magnitude;
-}
-
-uint16_t spc__bf16_from_float(float value)
-{
-    uint32_t bits = bits_of(value);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    uint32_t magnitude = bits & 0x7fffffff;
-
-    if (magnitude > 0x7f800000)
-        return sign | 0x7fc0 | (uint16_t)(magnitude >> 16 & 0x3f);
-    return sign | (uint16_t)shift_even(magnitude, 16);
-}
-
-float spc__bf16_to_float(uint16_t bits)
-{
-    return float_of((uint32_t)bits << 16);
 }

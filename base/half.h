@@ -1,4 +1,4 @@
-/* half.h - IEEE binary16 and bfloat16 on the host, round to nearest even. */
+/* half.h - IEEE binary16 on the host, round to nearest even. */
 #ifndef SPC_BASE_HALF_H
 #define SPC_BASE_HALF_H
 
@@ -6,7 +6,5 @@
 
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);
-uint16_t spc__bf16_from_float(float value);
-float spc__bf16_to_float(uint16_t bits);
 
 #endif

@@ -161,9 +161,3 @@ void spc__json_bool(spc__json *json, const char *key, bool value)
     begin(json, key);
     spc__buf_puts(json->out, value ? "true" : "false");
 }
-
-void spc__json_null(spc__json *json, const char *key)
-{
-    begin(json, key);
-    spc__buf_puts(json->out, "null");
-}

@@ -27,6 +27,5 @@ void spc__json_text(spc__json *json, const char *key, const char *value);
 void spc__json_int(spc__json *json, const char *key, int64_t value);
 void spc__json_real(spc__json *json, const char *key, double value);
 void spc__json_bool(spc__json *json, const char *key, bool value);
-void spc__json_null(spc__json *json, const char *key);
 
 #endif

@@ -1,8 +1,6 @@
 /* random.c - splitmix64 and the distributions the project draws from. */
 #include "random.h"
 
-#include <math.h>
-
 void spc__random_init(spc__random *random, uint64_t seed)
 {
     random->state = seed;
@@ -33,12 +31,4 @@ uint32_t spc__random_below(spc__random *random, uint32_t bound)
 double spc__random_unit(spc__random *random)
 {
     return (double)(spc__random_u64(random) >> 11) * 0x1p-53;
-}
-
-/* Box and Muller, the cosine half only: no state beside the seed. */
-double spc__random_normal(spc__random *random)
-{
-    const double two_pi = 6.283185307179586;
-    double radius = sqrt(-2 * log(1 - spc__random_unit(random)));
-    return radius * cos(two_pi * spc__random_unit(random));
 }

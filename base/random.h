@@ -11,7 +11,6 @@ typedef struct spc__random {
 void spc__random_init(spc__random *random, uint64_t seed);
 uint64_t spc__random_u64(spc__random *random);
 uint32_t spc__random_below(spc__random *random, uint32_t bound); /* unbiased */
-double spc__random_unit(spc__random *random);   /* [0, 1), 53 bits */
-double spc__random_normal(spc__random *random); /* mean 0, deviation 1 */
+double spc__random_unit(spc__random *random); /* [0, 1), 53 bits */
 
 #endif

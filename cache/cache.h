@@ -161,7 +161,8 @@ typedef struct spc__choice {
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
  * then tells what the sound layers gave. A capacity of 1 that hits exactly
- * takes microseconds; more than 1 scans all similar layers, so ask for one
+ * takes microseconds; what is not exact, or more than 1, looks at all similar
+ * layers, which takes tens of microseconds once they were read. So ask for one
  * first, and for more where its constraints refuse it.
  */
 spc_status spc__cache_find_choices(spc__cache *cache,
@@ -201,14 +202,6 @@ spc_status spc__cache_each(spc__cache *cache,
                            spc_status (*each)(const spc__cache_row *row,
                                               void *payload),
                            void *payload, spc_error *error);
-
-/* Sums over all layers. */
-typedef struct spc__cache_stats {
-    int64_t problems, trials, choices, artefacts, artefact_bytes, file_bytes;
-} spc__cache_stats;
-
-spc_status spc__cache_get_stats(spc__cache *cache, spc__cache_stats *out,
-                                spc_error *error);
 
 /*
  * Classes of rows and of density: log2, rounded to 1/2 octave, in half octaves

@@ -29,12 +29,12 @@ typedef enum spc__sql {
     SPC__SQL_PUT_CHOICE,
     SPC__SQL_EXACT_CHOICE,
     SPC__SQL_SIMILAR_CHOICES,
+    SPC__SQL_DATA_VERSION,
     SPC__SQL_CHOICE_OF,
     SPC__SQL_GET_ARTEFACT,
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
     SPC__SQL_ALL_FACTS,
-    SPC__SQL_STATS,
     SPC__SQL_COUNT
 } spc__sql;
 
@@ -46,10 +46,14 @@ typedef struct spc__layer {
     sqlite3_stmt *statements[SPC__SQL_COUNT];
 } spc__layer;
 
+typedef struct spc__similar spc__similar; /* similar.c */
+
 struct spc__cache {
     spc__layer *layers; /* uppermost first */
     int count;
-    bool has_user; /* layers[0] is the read-write one */
+    bool has_user;         /* layers[0] is the read-write one */
+    spc__similar *similar; /* what near lookups have read */
+    int similar_count;
     spc__buf layer_text;
     spc__buf shape_text;
     spc__buf config_text; /* scratch, so that a hot lookup allocates nothing */
@@ -149,5 +153,33 @@ spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,
                          sqlite3_stmt *stmt, int first, spc_error *error);
 spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
                            sqlite3_stmt *stmt, int first, spc_error *error);
+
+/* similar.c */
+
+/* A choice as far as a lookup ranks it. */
+typedef struct spc__similar_choice {
+    int64_t problem; /* its row in the layer */
+    int layer;
+    double median_us; /* infinite if it was never timed */
+    int rows_bucket, density_bucket;
+    int64_t cin, cout;
+    double log2_cin, log2_cout;
+    char target[sizeof(((spc__problem_key *)0)->target)];
+} spc__similar_choice;
+
+double spc__octave_of(int64_t channels); /* log2; 0 for none */
+
+/* The columns with which both questions for choices begin; the rest is zero. */
+void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer);
+
+/*
+ * All choices on `device` of layers that differ at most in channels from that
+ * of the scratch texts. *out lives until the next call. Trouble in one layer
+ * is returned, and *out has what the others hold.
+ */
+spc_status spc__similar_get(const spc__similar_choice **out, int64_t *count,
+                            spc__cache *cache, const char *device,
+                            spc_error *error);
+void spc__similar_free(spc__cache *cache);
 
 #endif

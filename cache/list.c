@@ -1,11 +1,10 @@
 /*
- * list.c - all problems of all layers, and totals.
+ * list.c - all problems of all layers.
  */
 #include "cache_internal.h"
 
 #include "error.h"
 #include <string.h>
-#include <sys/stat.h>
 
 /* A problem without a choice is shown with its newest trial's scene and
  * provenance. */
@@ -94,41 +93,5 @@ spc_status spc__cache_each(spc__cache *cache,
 
     for (int i = 0; i < cache->count && status == SPC_OK; i++)
         status = each_of_layer(&cache->layers[i], each, payload, error);
-    return status;
-}
-
-static spc_status add_layer(spc__cache_stats *out, spc__layer *layer,
-                            spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    struct stat facts;
-    bool row;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_STATS, error);
-
-    if (status != SPC_OK)
-        return status;
-    status = spc__layer_step(&row, layer, stmt, "read", error);
-    if (status == SPC_OK && row) {
-        out->problems += sqlite3_column_int64(stmt, 0);
-        out->trials += sqlite3_column_int64(stmt, 1);
-        out->choices += sqlite3_column_int64(stmt, 2);
-        out->artefacts += sqlite3_column_int64(stmt, 3);
-        out->artefact_bytes += sqlite3_column_int64(stmt, 4);
-    }
-    spc__sql_done(stmt);
-    if (stat(layer->path, &facts) == 0)
-        out->file_bytes += facts.st_size;
-    return status;
-}
-
-spc_status spc__cache_get_stats(spc__cache *cache, spc__cache_stats *out,
-                                spc_error *error)
-{
-    spc_status status = SPC_OK;
-
-    memset(out, 0, sizeof(*out));
-    for (int i = 0; i < cache->count && status == SPC_OK; i++)
-        status = add_layer(out, &cache->layers[i], error);
     return status;
 }

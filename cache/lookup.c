@@ -2,10 +2,10 @@
  * lookup.c - from a problem to the choices that fit it.
  *
  * Two ways. The hot one asks every layer for the exact key by the unique
- * index. The other scans all choices whose layer differs at most in channels,
- * ranks them by match, distance, median and layer, and reads in full only
- * those that will be returned. The distance is taken to the middle of a
- * record's buckets, so that equal keys are equally far in every layer.
+ * index. The other walks all choices whose layer differs at most in channels
+ * (similar.c), ranks them by match, distance, median and layer, and reads in
+ * full only those that will be returned. The distance is taken to the middle of
+ * a record's buckets, so that equal keys are equally far in every layer.
  */
 #include "cache_internal.h"
 
@@ -34,16 +34,11 @@ int spc__bucket_density(double density)
     return bucket(density > 0 ? log2(density) : -INFINITY);
 }
 
-/* A choice that is a candidate for the answer. */
+/* A candidate in its place. */
 typedef struct found {
+    spc__similar_choice record;
     spc__match match;
     double distance;
-    double median_us; /* infinite if it was never timed */
-    int layer;
-    int64_t problem;
-    int64_t cin, cout;
-    int rows_bucket, density_bucket;
-    char target[sizeof(((spc__problem_key *)0)->target)];
 } found;
 
 typedef struct top_list {
@@ -58,6 +53,7 @@ typedef struct question {
     double log2_rows, log2_density;
     int rows_bucket, density_bucket;
     int64_t cin, cout;
+    double log2_cin, log2_cout;
 } question;
 
 static double clamped(double log2_value)
@@ -69,103 +65,103 @@ static double clamped(double log2_value)
 static question ask(const spc__problem_key *key)
 {
     double density = key->density > 0 ? log2(key->density) : -INFINITY;
+    int64_t cin = spc__attrs_number(&key->layer, "cin", 0);
+    int64_t cout = spc__attrs_number(&key->layer, "cout", 0);
     return (question){
         .key = key,
         .log2_rows = clamped(key->log2_rows),
         .log2_density = clamped(density),
         .rows_bucket = spc__bucket_rows(key->log2_rows),
         .density_bucket = spc__bucket_density(key->density),
-        .cin = spc__attrs_number(&key->layer, "cin", 0),
-        .cout = spc__attrs_number(&key->layer, "cout", 0),
+        .cin = cin,
+        .cout = cout,
+        .log2_cin = spc__octave_of(cin),
+        .log2_cout = spc__octave_of(cout),
     };
 }
 
-static double octaves(int64_t a, int64_t b)
+static double distance_of(const spc__similar_choice *record,
+                          const question *ask, bool same_target)
 {
-    return fabs(log2((double)(a > 1 ? a : 1)) - log2((double)(b > 1 ? b : 1)));
+    double rows = fabs(record->rows_bucket / 2.0 - ask->log2_rows);
+    double density = fabs(record->density_bucket / 2.0 - ask->log2_density);
+    double channels = fabs(record->log2_cin - ask->log2_cin) +
+                      fabs(record->log2_cout - ask->log2_cout);
+
+    return SPC__DISTANCE_ROWS * rows + SPC__DISTANCE_DENSITY * density +
+           SPC__DISTANCE_CHANNELS * channels +
+           (same_target ? 0 : SPC__DISTANCE_TARGET);
 }
 
-/* Match and distance of a record; `same_layer`: its text is that asked for. */
-static void place(found *record, const question *ask, bool same_layer)
+/* Similar layers of the same channels are the same layer. */
+static spc__match match_of(const spc__similar_choice *record,
+                           const question *ask, bool same_target)
 {
     int rows = abs(record->rows_bucket - ask->rows_bucket);
     int density = abs(record->density_bucket - ask->density_bucket);
-    bool same = same_layer && strcmp(record->target, ask->key->target) == 0;
 
-    record->match = SPC__MATCH_NEAREST;
-    if (same && rows <= OCTAVE && density <= OCTAVE)
-        record->match = SPC__MATCH_BUCKET;
-    if (same && rows == 0 && density == 0) {
-        record->match = SPC__MATCH_EXACT;
-        record->distance = 0;
-        return;
-    }
-    record->distance =
-        SPC__DISTANCE_ROWS * fabs(record->rows_bucket / 2.0 - ask->log2_rows) +
-        SPC__DISTANCE_DENSITY *
-            fabs(record->density_bucket / 2.0 - ask->log2_density) +
-        SPC__DISTANCE_CHANNELS *
-            (octaves(record->cin, ask->cin) + octaves(record->cout, ask->cout));
-    if (strcmp(record->target, ask->key->target) != 0)
-        record->distance += SPC__DISTANCE_TARGET;
+    if (!same_target || record->cin != ask->cin || record->cout != ask->cout ||
+        rows > OCTAVE || density > OCTAVE)
+        return SPC__MATCH_NEAREST;
+    return rows == 0 && density == 0 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
 }
 
-static bool is_better(const found *a, const found *b)
+/* Is the record, which would be placed so, better than `other`? */
+static bool is_better(const spc__similar_choice *record, spc__match match,
+                      double distance, const found *other)
 {
-    if (a->match != b->match)
-        return a->match < b->match;
-    if (a->distance != b->distance)
-        return a->distance < b->distance;
-    if (a->median_us != b->median_us)
-        return a->median_us < b->median_us;
-    return a->layer < b->layer;
+    if (match != other->match)
+        return match < other->match;
+    if (distance != other->distance)
+        return distance < other->distance;
+    if (record->median_us != other->record.median_us)
+        return record->median_us < other->record.median_us;
+    return record->layer < other->record.layer;
 }
 
-static bool is_same_problem(const found *a, const found *b)
+static bool is_same_problem(const spc__similar_choice *a,
+                            const spc__similar_choice *b)
 {
-    return a->match == b->match && a->cin == b->cin && a->cout == b->cout &&
+    return a->cin == b->cin && a->cout == b->cout &&
            a->rows_bucket == b->rows_bucket &&
            a->density_bucket == b->density_bucket &&
            strcmp(a->target, b->target) == 0;
 }
 
 /* Inserts in order; of one problem only the better record stays. */
-static void rank(top_list *top, const found *record)
+static void rank(top_list *top, const spc__similar_choice *record,
+                 spc__match match, double distance)
 {
     found *best = top->best;
-
-    for (int i = 0; i < top->count; i++)
-        if (is_same_problem(&best[i], record)) {
-            if (!is_better(record, &best[i]))
-                return;
-            memmove(&best[i], &best[i + 1],
-                    (size_t)(top->count - i - 1) * sizeof(*best));
-            top->count--;
-            break;
-        }
     int at = top->count;
-    while (at > 0 && is_better(record, &best[at - 1]))
+
+    while (at > 0 && is_better(record, match, distance, &best[at - 1]))
         at--;
     if (at == top->capacity)
         return;
-    if (top->count < top->capacity)
+    for (int i = 0; i < at; i++)
+        if (is_same_problem(&best[i].record, record))
+            return;
+    int end = at; /* what moves down, up to the one that is replaced */
+    while (end < top->count && !is_same_problem(&best[end].record, record))
+        end++;
+    if (end == top->count && top->count < top->capacity)
         top->count++;
-    memmove(&best[at + 1], &best[at],
-            (size_t)(top->count - at - 1) * sizeof(*best));
-    best[at] = *record;
+    if (end == top->capacity)
+        end--;
+    memmove(&best[at + 1], &best[at], (size_t)(end - at) * sizeof(*best));
+    best[at] = (found){*record, match, distance};
 }
 
-/* The columns that both statements begin with. */
-static void read_found(found *out, sqlite3_stmt *stmt, int layer)
+void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer)
 {
     double median = spc__column_real(stmt, 1);
     bool timed = sqlite3_column_int(stmt, 2) > 0 && !isnan(median);
 
-    *out = (found){
-        .match = SPC__MATCH_EXACT,
-        .median_us = timed ? median : INFINITY,
-        .layer = layer,
+    *out = (spc__similar_choice){
         .problem = sqlite3_column_int64(stmt, 0),
+        .layer = layer,
+        .median_us = timed ? median : INFINITY,
     };
 }
 
@@ -183,41 +179,9 @@ static spc_status rank_exact(top_list *top, spc__cache *cache, int at,
     spc__bind_key(stmt, cache, ask->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (row) {
-        found record;
-        read_found(&record, stmt, at);
-        rank(top, &record);
-    }
-    spc__sql_done(stmt);
-    return status;
-}
-
-static spc_status rank_similar(top_list *top, spc__cache *cache, int at,
-                               const question *ask, spc_error *error)
-{
-    spc__layer *layer = &cache->layers[at];
-    sqlite3_stmt *stmt;
-    bool row = true;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_SIMILAR_CHOICES, error);
-
-    if (status != SPC_OK)
-        return status;
-    spc__bind_text(stmt, 1, ask->key->device);
-    spc__bind_text(stmt, 2, spc__buf_text(&cache->shape_text));
-    spc__bind_text(stmt, 3, spc__buf_text(&cache->layer_text));
-    while (status == SPC_OK && row) {
-        found record;
-        status = spc__layer_step(&row, layer, stmt, "read", error);
-        if (status != SPC_OK || !row)
-            break;
-        read_found(&record, stmt, at);
-        spc__column_text(record.target, sizeof(record.target), stmt, 4);
-        record.rows_bucket = sqlite3_column_int(stmt, 5);
-        record.density_bucket = sqlite3_column_int(stmt, 6);
-        record.cin = sqlite3_column_int64(stmt, 7);
-        record.cout = sqlite3_column_int64(stmt, 8);
-        place(&record, ask, sqlite3_column_int(stmt, 3) != 0);
-        rank(top, &record);
+        spc__similar_choice record;
+        spc__similar_read(&record, stmt, at);
+        rank(top, &record, SPC__MATCH_EXACT, 0);
     }
     spc__sql_done(stmt);
     return status;
@@ -230,26 +194,43 @@ static spc_error *unless(spc_status trouble, spc_error *error)
 }
 
 /* Asks every layer, also after one failed: the other layers' records count. */
-static spc_status rank_all(top_list *top, spc__cache *cache,
-                           const question *ask, bool exact, spc_error *error)
+static spc_status rank_all_exact(top_list *top, spc__cache *cache,
+                                 const question *ask, spc_error *error)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < cache->count; i++) {
-        spc_error *into = unless(status, error);
-        spc_status one = exact ? rank_exact(top, cache, i, ask, into)
-                               : rank_similar(top, cache, i, ask, into);
+        spc_status one = rank_exact(top, cache, i, ask, unless(status, error));
         if (status == SPC_OK)
             status = one;
     }
     return status;
 }
 
+static spc_status rank_all_similar(top_list *top, spc__cache *cache,
+                                   const question *ask, spc_error *error)
+{
+    const spc__similar_choice *records;
+    int64_t count;
+    spc_status status =
+        spc__similar_get(&records, &count, cache, ask->key->device, error);
+
+    for (int64_t i = 0; i < count; i++) {
+        bool same_target = strcmp(records[i].target, ask->key->target) == 0;
+        spc__match match = match_of(&records[i], ask, same_target);
+        double distance = match == SPC__MATCH_EXACT
+                              ? 0
+                              : distance_of(&records[i], ask, same_target);
+        rank(top, &records[i], match, distance);
+    }
+    return status;
+}
+
 /* *got is false if the record went away since it was ranked. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
-                        const found *record, spc_error *error)
+                        const found *from, spc_error *error)
 {
-    spc__layer *layer = &cache->layers[record->layer];
+    spc__layer *layer = &cache->layers[from->record.layer];
     sqlite3_stmt *stmt;
     spc_status status =
         spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_OF, error);
@@ -257,11 +238,11 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
     *got = false;
     if (status != SPC_OK)
         return status;
-    sqlite3_bind_int64(stmt, 1, record->problem);
+    sqlite3_bind_int64(stmt, 1, from->record.problem);
     status = spc__layer_step(got, layer, stmt, "read", error);
     if (*got) {
-        out->match = record->match;
-        out->distance = record->distance;
+        out->match = from->match;
+        out->distance = from->distance;
         out->file = layer->path;
         spc__column_text(out->reason, sizeof(out->reason), stmt,
                          SPC__KEY_WIDTH + SPC__TRIAL_WIDTH);
@@ -313,10 +294,10 @@ spc_status spc__cache_find_choices(spc__cache *cache,
         if (top.best == NULL)
             return spc__fail_memory(error, bytes);
     } else {
-        status = rank_all(&top, cache, &asked, true, error);
+        status = rank_all_exact(&top, cache, &asked, error);
     }
     if (top.count == 0) {
-        next = rank_all(&top, cache, &asked, false, unless(status, error));
+        next = rank_all_similar(&top, cache, &asked, unless(status, error));
         status = status == SPC_OK ? next : status;
     }
     next = fetch_all(&top, cache, out, count, unless(status, error));

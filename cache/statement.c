@@ -60,9 +60,10 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS
         " AND t.status = 'ok'",
     [SPC__SQL_SIMILAR_CHOICES] =
-        "SELECT p.id, t.median_us, t.samples, p.layer = ?3, p.target,"
-        " p.rows_bucket, p.density_bucket, p.cin, p.cout" FROM_CHOICE
+        "SELECT p.id, t.median_us, t.samples, p.target, p.rows_bucket,"
+        " p.density_bucket, p.cin, p.cout" FROM_CHOICE
         " WHERE p.device = ?1 AND p.shape = ?2 AND t.status = 'ok'",
+    [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
     [SPC__SQL_CHOICE_OF] =
         "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS
         ", c.reason" FROM_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
@@ -81,11 +82,6 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " value = ?3, unix_seconds = ?4",
     [SPC__SQL_ALL_FACTS] =
         "SELECT name, value FROM fact WHERE device = ?1 ORDER BY id",
-
-    [SPC__SQL_STATS] =
-        "SELECT (SELECT count(*) FROM problem), (SELECT count(*) FROM trial),"
-        " (SELECT count(*) FROM choice), (SELECT count(*) FROM artefact),"
-        " (SELECT coalesce(sum(length(code)), 0) FROM artefact)",
 };
 
 /* What a result means, and what would be right. */

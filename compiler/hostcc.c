@@ -8,6 +8,7 @@
 #include "child.h"
 #include "error.h"
 #include "file.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +26,18 @@ typedef struct hostcc {
 static spc_status write_file(const char *path, const char *text,
                              spc_error *error)
 {
-    FILE *file = fopen(path, "wxe");
-    if (file == NULL)
-        return spc__fail(error, SPC_EIO, "cannot write '%s'", path);
     size_t bytes = strlen(text);
-    bool failed = fwrite(text, 1, bytes, file) != bytes;
-    failed |= fclose(file) != 0;
-    return failed ? spc__fail(error, SPC_EIO, "cannot write '%s'", path)
-                  : SPC_OK;
+    int cause = 0;
+
+    FILE *file = fopen(path, "wxe");
+    if (file == NULL || fwrite(text, 1, bytes, file) != bytes)
+        cause = errno;
+    if (file != NULL && fclose(file) != 0 && cause == 0)
+        cause = errno; /* what was buffered did not fit */
+    if (cause == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EIO, "cannot write '%s': %s", path,
+                     strerror(cause));
 }
 
 static spc_status write_sources(const char *folder, const char *source,

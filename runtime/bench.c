@@ -85,9 +85,9 @@ static spc_status measure(bench *b,
     spc_status status = spc__ctx_heed(b->ctx);
 
     if (status == SPC_OK)
-        status =
-            spc__device_ops_of(ctx->device)
-                ->measure(ctx->device, &what, samples, &taken, &ctx->error);
+        status = spc__device_ops_of(ctx->device)
+                     ->measure(ctx->device, &what, samples, &taken,
+                               spc__error_of(ctx));
     if (status != SPC_OK)
         return status;
     *median = spc__median(samples, taken);
@@ -138,7 +138,7 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
     spc_status status;
 
     if (coords == NULL)
-        return spc__fail_memory(&ctx->error, bytes);
+        return spc__fail_memory(spc__error_of(ctx), bytes);
     memcpy(coords, spc_scene_coords(b->scene), bytes);
     spc__random_init(&random, seed);
     for (int64_t i = rows - 1; i > 0; i--) {
@@ -168,7 +168,7 @@ static spc_status check(bench *b, spc_bench_result *out)
         return status;
     status = spc__sample_compare(&out->error, &b->sample, b->ctx);
     if (status == SPC_EWRONG)
-        spc__fail_prefix(&b->ctx->error, "'%s' is wrong: ", out->plan);
+        spc__fail_prefix(spc__error_of(b->ctx), "'%s' is wrong: ", out->plan);
     return status;
 }
 
@@ -213,15 +213,13 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
                      uint64_t seed, spc_bench_result *out)
 {
     bench b = {.ctx = ctx, .conv = conv, .scene = scene};
-    spc_status status;
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "out", out, "ctx", ctx,
+                                  "conv", conv, "scene", scene, NULL);
 
-    if (ctx == NULL || out == NULL)
-        return SPC_EINVAL;
-    memset(out, 0, sizeof(*out));
-    if (conv == NULL || scene == NULL)
-        return spc__fail(&ctx->error, SPC_EINVAL, "the %s to bench is NULL",
-                         conv == NULL ? "layer" : "scene");
-    if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
+    if (out != NULL)
+        memset(out, 0, sizeof(*out));
+    if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
             SPC_OK &&

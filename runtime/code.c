@@ -171,7 +171,7 @@ spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
 {
     loaded *entry;
     spc_status status =
-        load(&entry, ctx, artefact_key, code, bytes, NULL, &ctx->error);
+        load(&entry, ctx, artefact_key, code, bytes, NULL, spc__error_of(ctx));
 
     if (status == SPC_OK)
         code_of(out, entry, launch);
@@ -210,7 +210,7 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
         }
     status = spc__device_ops_of(ctx->device)
                  ->kernel_get(ctx->device, code->module, name, shared_bytes,
-                              out, &ctx->error);
+                              out, spc__error_of(ctx));
     if (status == SPC_OK && entry != NULL &&
         grow(&entry->kernels, entry->kernel_count, sizeof(held))) {
         held *kept = &entry->kernels[entry->kernel_count++];
@@ -493,7 +493,7 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
     spc__library *library;
     spc_status status =
         spc__device_ops_of(ctx->device)
-            ->compiler(ctx->device, compiler, &options, &ctx->error);
+            ->compiler(ctx->device, compiler, &options, spc__error_of(ctx));
 
     if (status != SPC_OK ||
         (status = spc__ctx_library(&library, ctx)) != SPC_OK)
@@ -520,19 +520,20 @@ static spc_status question_template(wanted *want)
         return status;
     want->tpl = spc__library_find(library, want->template_name);
     if (want->tpl == NULL)
-        return spc__fail(&ctx->error, SPC_ENOTFOUND,
+        return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                          "there is no template '%s'", want->template_name);
     if (want->config != NULL)
         want->chosen = *want->config;
-    else if ((status =
-                  spc__template_default(&want->chosen, want->tpl, want->problem,
-                                        &ctx->target, &ctx->error)) != SPC_OK)
+    else if ((status = spc__template_default(&want->chosen, want->tpl,
+                                             want->problem, &ctx->target,
+                                             spc__error_of(ctx))) != SPC_OK)
         return status;
     want->launch.count = 0;
     if (strcmp(spc__template_role(want->tpl), "conv") != 0)
         return SPC_OK;
     return spc__template_launch(&want->launch, want->tpl, want->problem,
-                                &ctx->target, &want->chosen, &ctx->error);
+                                &ctx->target, &want->chosen,
+                                spc__error_of(ctx));
 }
 
 static spc_status compile(spc__code *out, wanted *want, spc__compiler *compiler,
@@ -542,15 +543,16 @@ static spc_status compile(spc__code *out, wanted *want, spc__compiler *compiler,
     spc__artefact artefact = {0};
     loaded *entry = NULL;
     spc_status status =
-        spc__compile(&artefact, compiler, job, NULL, &ctx->error);
+        spc__compile(&artefact, compiler, job, NULL, spc__error_of(ctx));
 
     if (status == SPC_OK) {
         ctx->stats.compiles++;
         spc__log_printf(&ctx->log, SPC_LOG_INFO, "compiled '%s' in %.0f ms",
                         want->template_name,
                         (double)artefact.compile_ns * 1e-6);
-        status = load(&entry, ctx, want->artefact, artefact.code,
-                      artefact.code_bytes, &artefact.resources, &ctx->error);
+        status =
+            load(&entry, ctx, want->artefact, artefact.code,
+                 artefact.code_bytes, &artefact.resources, spc__error_of(ctx));
     }
     if (status == SPC_OK) {
         code_of(out, entry, &want->launch);
@@ -574,7 +576,7 @@ static spc_status make(spc__code *out, wanted *want)
         (status = spc__ctx_compiler(&compiler, &job, ctx)) != SPC_OK ||
         (status = spc__template_render(&source, want->tpl, want->problem,
                                        &ctx->target, &want->chosen,
-                                       &ctx->error)) != SPC_OK)
+                                       spc__error_of(ctx))) != SPC_OK)
         goto done;
     job.name = want->template_name;
     job.source = spc__buf_text(&source);
@@ -584,7 +586,7 @@ static spc_status make(spc__code *out, wanted *want)
         if (ctx->cache != NULL)
             store(want, NULL, ctx->info.target);
     } else if (want->flags & SPC_PLAN_CACHED_ONLY) {
-        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "the database has no code of '%s' for this "
                            "problem on %s, and compiling was not permitted",
                            want->template_name, ctx->info.target);
@@ -615,6 +617,6 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
     spc__buf_release(&name);
     /* Without a compiler there is nothing to permit: the same answer. */
     if (status == SPC_EUNSUPPORTED && flags & SPC_PLAN_CACHED_ONLY)
-        status = ctx->error.status = SPC_ENOTFOUND;
+        status = spc__error_of(ctx)->status = SPC_ENOTFOUND;
     return status;
 }

@@ -303,8 +303,10 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
 {
     spc_conv conv = SPC_CONV_INIT;
-    spc_status status;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
 
+    if (status != SPC_OK)
+        return status;
     if (text == NULL || text[0] == '\0')
         return spc__fail(error, SPC_EINVAL,
                          "the layer is empty: it is written "
@@ -340,8 +342,12 @@ static const char *name_at(const char *const *names, unsigned index)
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
     char kernel[40], dilation[60] = "";
-    const int *d = conv->dilation;
 
+    if (out == NULL)
+        bytes = 0;
+    if (conv == NULL)
+        return snprintf(out, bytes, "%s", "");
+    const int *d = conv->dilation;
     format_axes(kernel, conv->kernel);
     if (d[0] != 1 || d[1] != 1 || d[2] != 1) {
         char axes[40];
@@ -384,23 +390,34 @@ static spc_status check_kernel(const int kernel[3], spc_error *error)
     return SPC_OK;
 }
 
-spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
+spc_status spc__conv_check_geometry(const spc_conv *conv, spc_error *error)
 {
-    spc_status status;
+    spc_status status = check_kernel(conv->kernel, error);
 
-    if (conv->op != SPC_SUBM)
-        return spc__fail(error, SPC_EINVAL,
-                         "operator %d is unknown: SPC_SUBM (%d) is right",
-                         (int)conv->op, (int)SPC_SUBM);
-    if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
-        (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
-        (status = check_kernel(conv->kernel, error)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
     for (int i = 0; i < 3; i++)
         if (conv->dilation[i] < 1 || conv->dilation[i] > MOST_DILATION)
             return spc__fail(error, SPC_EINVAL,
                              "dilation %d along %c: 1 to %d is right",
                              conv->dilation[i], "xyz"[i], MOST_DILATION);
+    return SPC_OK;
+}
+
+spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "conv", conv, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (conv->op != SPC_SUBM)
+        return spc__fail(error, SPC_EINVAL,
+                         "operator %d is unknown: SPC_SUBM (%d) is right",
+                         (int)conv->op, (int)SPC_SUBM);
+    if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
+        (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
+        (status = spc__conv_check_geometry(conv, error)) != SPC_OK)
+        return status;
     if ((unsigned)conv->dtype > SPC_TF32)
         return spc__fail(error, SPC_EINVAL,
                          "dtype %d is unknown: SPC_F16, SPC_F32 or SPC_TF32 "

@@ -93,16 +93,19 @@ static void *open_from_memory(int *fd, const void *code, size_t bytes)
     return handle;
 }
 
-static void *open_from_file(const void *code, size_t bytes)
+static void *open_from_file(const void *code, size_t bytes, spc_error *error)
 {
     spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
     void *handle = NULL;
 
-    if (spc__temp_dir_create(&folder, NULL) != SPC_OK)
+    if (spc__temp_dir_create(&folder, error) != SPC_OK)
         return NULL;
     spc__buf_printf(&path, "%s/kernel.so", spc__buf_text(&folder));
-    if (!path.failed && spc__file_write(path.data, code, bytes, NULL) == SPC_OK)
-        handle = dlopen(path.data, RTLD_NOW | RTLD_LOCAL);
+    if (path.failed)
+        spc__fail_memory(error, folder.length);
+    else if (spc__file_write(path.data, code, bytes, error) == SPC_OK &&
+             !(handle = dlopen(path.data, RTLD_NOW | RTLD_LOCAL)))
+        spc__fail(error, SPC_EDEVICE, "%s", dlerror());
     spc__temp_dir_remove(folder.data);
     spc__buf_release(&path);
     spc__buf_release(&folder);
@@ -113,6 +116,7 @@ spc_status spc__object_load(spc__object **out, const void *code, size_t bytes,
                             spc_error *error)
 {
     spc_status status = check_elf(code, bytes, error);
+    spc_error cause = {0};
 
     *out = NULL;
     if (status != SPC_OK)
@@ -122,13 +126,11 @@ spc_status spc__object_load(spc__object **out, const void *code, size_t bytes,
         return spc__fail_memory(error, sizeof(*object));
     object->handle = open_from_memory(&object->fd, code, bytes);
     if (object->handle == NULL)
-        object->handle = open_from_file(code, bytes);
+        object->handle = open_from_file(code, bytes, &cause);
     if (object->handle == NULL) {
-        const char *cause = dlerror();
         free(object);
         return spc__fail(error, SPC_EDEVICE,
-                         "cannot load the compiled code: %s",
-                         cause != NULL ? cause : "no file could be made");
+                         "cannot load the compiled code: %s", cause.text);
     }
     *out = object;
     return SPC_OK;

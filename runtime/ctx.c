@@ -1,4 +1,4 @@
-/* ctx.c - contexts: a device, a database, templates, and the last error. */
+/* ctx.c - contexts: a device, a database, templates, and what failed last. */
 #include "ctx.h"
 
 #include "cancel.h"
@@ -141,6 +141,80 @@ static void read_measured(spc_ctx *ctx)
             strtod(spc__attrs_text(&facts, figures[i].name, "0"), NULL);
 }
 
+/* ---- failures ------------------------------------------------------------ */
+
+/* A thread that ends leaves its own behind for the next thread of the same id:
+ * there are never more than threads at one time. */
+struct spc__failure {
+    spc__failure *next;
+    pthread_t thread;
+    spc_error error;
+};
+
+static spc__failure *find_failure(const spc_ctx *ctx)
+{
+    spc__failure *at = ctx->failures;
+
+    while (at != NULL && !pthread_equal(at->thread, pthread_self()))
+        at = at->next;
+    return at;
+}
+
+static spc__failure *add_failure(spc_ctx *ctx)
+{
+    spc__failure *mine = calloc(1, sizeof(*mine));
+
+    if (mine == NULL)
+        return NULL;
+    mine->thread = pthread_self();
+    mine->next = ctx->failures;
+    ctx->failures = mine;
+    return mine;
+}
+
+static void free_failures(spc__failure *first)
+{
+    while (first != NULL) {
+        spc__failure *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
+spc_error *spc__error_of(spc_ctx *ctx)
+{
+    static _Thread_local spc_error lost; /* no memory even for a sentence */
+
+    if (ctx == NULL)
+        return NULL;
+    pthread_mutex_lock(&ctx->failures_lock);
+    spc__failure *mine = find_failure(ctx);
+    if (mine == NULL)
+        mine = add_failure(ctx);
+    pthread_mutex_unlock(&ctx->failures_lock);
+    return mine != NULL ? &mine->error : &lost;
+}
+
+spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
+{
+    *spc__error_of(ctx) = *error;
+    return error->status;
+}
+
+/* The lock is no part of what a caller sees of a context as constant. */
+const char *spc_ctx_error(const spc_ctx *ctx)
+{
+    pthread_mutex_t *lock;
+
+    if (ctx == NULL)
+        return "there is no context: it is NULL";
+    lock = &((spc_ctx *)ctx)->failures_lock;
+    pthread_mutex_lock(lock);
+    const spc__failure *mine = find_failure(ctx);
+    pthread_mutex_unlock(lock);
+    return mine != NULL ? mine->error.text : "";
+}
+
 /* ---- life -------------------------------------------------------------------
  */
 
@@ -157,18 +231,31 @@ static spc_status open_device(spc_ctx *ctx, const char *id, spc_error *error)
     return SPC_OK;
 }
 
+static spc_status check_layers(const spc_ctx_options *options, spc_error *error)
+{
+    int count = options->layer_count;
+
+    if (count < 0 || (count > 0 && options->layers == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_ctx_create: %d database layers%s are impossible",
+                         count,
+                         count > 0 ? " in `layers`, which is NULL," : "");
+    for (int i = 0; i < count; i++)
+        if (options->layers[i] == NULL)
+            return spc__fail(error, SPC_EINVAL,
+                             "spc_ctx_create: `layers[%d]` must not be NULL",
+                             i);
+    return SPC_OK;
+}
+
 /* Fills a context that is all zero but for its lock. */
 static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
                        spc_error *error)
 {
-    spc_status status;
+    spc_status status = check_layers(options, error);
 
-    if (options->layer_count < 0 ||
-        (options->layer_count > 0 && options->layers == NULL))
-        return spc__fail(error, SPC_EINVAL,
-                         "%d database layers are announced, but `layers` %s",
-                         options->layer_count,
-                         options->layers ? "holds at least none" : "is NULL");
+    if (status != SPC_OK)
+        return status;
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
     ctx->cancel = options->cancel;
@@ -193,13 +280,15 @@ spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                           spc_error *error)
 {
     static const spc_ctx_options standard = SPC_CTX_OPTIONS_INIT;
-    spc_ctx *ctx = calloc(1, sizeof(*ctx));
-    spc_status status;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
 
+    if (status != SPC_OK)
+        return status;
     *out = NULL;
+    spc_ctx *ctx = calloc(1, sizeof(*ctx));
     if (ctx == NULL)
         return spc__fail_memory(error, sizeof(*ctx));
-    pthread_mutex_init(&ctx->error_lock, NULL);
+    pthread_mutex_init(&ctx->failures_lock, NULL);
     spc__error_clear(error);
     status = fill(ctx, options != NULL ? options : &standard, error);
     if (status != SPC_OK) {
@@ -218,32 +307,21 @@ void spc_ctx_free(spc_ctx *ctx)
     spc__library_close(ctx->library);
     spc__cache_close(ctx->cache);
     spc__device_close(ctx->device);
-    pthread_mutex_destroy(&ctx->error_lock);
+    pthread_mutex_destroy(&ctx->failures_lock);
+    free_failures(ctx->failures);
     free(ctx->template_dir);
     free(ctx);
 }
 
-const char *spc_ctx_error(const spc_ctx *ctx)
-{
-    return ctx->error.text;
-}
-
-spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
-{
-    pthread_mutex_lock(&ctx->error_lock);
-    ctx->error = *error;
-    pthread_mutex_unlock(&ctx->error_lock);
-    return error->status;
-}
-
 spc_status spc__ctx_heed(spc_ctx *ctx)
 {
-    return spc__cancelled(ctx->cancel) ? spc__interrupted(&ctx->error) : SPC_OK;
+    return spc__cancelled(ctx->cancel) ? spc__interrupted(spc__error_of(ctx))
+                                       : SPC_OK;
 }
 
 spc_stats spc_ctx_stats(const spc_ctx *ctx)
 {
-    return ctx->stats;
+    return ctx != NULL ? ctx->stats : (spc_stats){0};
 }
 
 /* ---- what a context offers inside
@@ -254,8 +332,8 @@ spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx)
     spc_status status = SPC_OK;
 
     if (ctx->library == NULL)
-        status =
-            spc__library_open(&ctx->library, ctx->template_dir, &ctx->error);
+        status = spc__library_open(&ctx->library, ctx->template_dir,
+                                   spc__error_of(ctx));
     *out = ctx->library;
     return status;
 }
@@ -278,7 +356,7 @@ int spc_devices_list(spc_device_info *out, int capacity)
     int count = 0;
 
     for (int i = 0; spc__device_table[i] != NULL; i++) {
-        int room = capacity > count ? capacity - count : 0;
+        int room = out != NULL && capacity > count ? capacity - count : 0;
         count +=
             spc__device_table[i]->list(room > 0 ? out + count : NULL, room);
     }
@@ -287,45 +365,72 @@ int spc_devices_list(spc_device_info *out, int capacity)
 
 spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out)
 {
-    *out = ctx->info;
-    return SPC_OK;
+    spc_status status = spc__need(spc__error_of((spc_ctx *)ctx), __func__,
+                                  "ctx", ctx, "out", out, NULL);
+
+    if (status == SPC_OK)
+        *out = ctx->info;
+    return status;
 }
 
 spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes)
 {
-    *out = NULL;
+    spc_error *error = spc__error_of(ctx);
+    spc_status status =
+        spc__need(error, __func__, "out", out, "ctx", ctx, NULL);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
     return spc__device_ops_of(ctx->device)
-        ->alloc(ctx->device, out, bytes > 0 ? bytes : 1, &ctx->error);
+        ->alloc(ctx->device, out, bytes > 0 ? bytes : 1, error);
 }
 
 void spc_dealloc(spc_ctx *ctx, void *memory)
 {
-    if (memory != NULL)
+    if (ctx != NULL && memory != NULL)
         spc__device_ops_of(ctx->device)->dealloc(ctx->device, memory);
 }
 
 spc_status spc_copy_to_device(spc_ctx *ctx, void *device, const void *host,
                               size_t bytes)
 {
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
+
+    if (status == SPC_OK && bytes > 0)
+        status =
+            spc__need(error, __func__, "device", device, "host", host, NULL);
+    if (status != SPC_OK)
+        return status;
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
-    spc_status status =
-        ops->copy_in(ctx->device, device, host, bytes, NULL, &ctx->error);
-    return status != SPC_OK ? status
-                            : ops->sync(ctx->device, NULL, &ctx->error);
+    status = ops->copy_in(ctx->device, device, host, bytes, NULL, error);
+    return status == SPC_OK ? ops->sync(ctx->device, NULL, error) : status;
 }
 
 spc_status spc_copy_to_host(spc_ctx *ctx, void *host, const void *device,
                             size_t bytes)
 {
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
+
+    if (status == SPC_OK && bytes > 0)
+        status =
+            spc__need(error, __func__, "host", host, "device", device, NULL);
+    if (status != SPC_OK)
+        return status;
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
-    spc_status status =
-        ops->copy_out(ctx->device, host, device, bytes, NULL, &ctx->error);
-    return status != SPC_OK ? status
-                            : ops->sync(ctx->device, NULL, &ctx->error);
+    status = ops->copy_out(ctx->device, host, device, bytes, NULL, error);
+    return status == SPC_OK ? ops->sync(ctx->device, NULL, error) : status;
 }
 
 spc_status spc_synchronize(spc_ctx *ctx)
 {
-    return spc__device_ops_of(ctx->device)
-        ->sync(ctx->device, NULL, &ctx->error);
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    return spc__device_ops_of(ctx->device)->sync(ctx->device, NULL, error);
 }

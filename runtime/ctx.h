@@ -12,9 +12,9 @@
 #include <pthread.h>
 
 typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
+typedef struct spc__failure spc__failure; /* a thread's last */
 
 struct spc_ctx {
-    spc_error error;
     spc__log log;
     spc__device *device;
     spc__library *library; /* through spc__ctx_library: opened on first use */
@@ -27,11 +27,16 @@ struct spc_ctx {
     spc_stats stats;
     int threads;
     char *template_dir;
-    const volatile int *cancel; /* the caller's; NULL: nobody cancels */
-    pthread_mutex_t error_lock; /* plans execute, and fail, on any thread */
+    const volatile int *cancel;    /* the caller's; NULL: nobody cancels */
+    pthread_mutex_t failures_lock; /* of the list, not of what it holds */
+    spc__failure *failures;        /* plans execute, and fail, on any thread */
 };
 
-/* Keeps the sentence of a failure on the execute path; returns its status. */
+/* Where the calling thread's failures with this context are told, and nobody
+ * else's. NULL for no context. */
+spc_error *spc__error_of(spc_ctx *ctx);
+
+/* Copies a failure there; returns its status. */
 spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 
 /* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of
@@ -50,6 +55,9 @@ void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 /* The layer that such attrs describe (`offsets` and `centre` are not needed);
  * false if they describe none. */
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
+
+/* Only what a kernel map depends on: kernel and dilation. */
+spc_status spc__conv_check_geometry(const spc_conv *conv, spc_error *error);
 
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
 size_t spc__conv_element_bytes(const spc_conv *conv);

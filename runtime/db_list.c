@@ -61,11 +61,15 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
     return to->each(&row, to->payload);
 }
 
-static spc_status need_cache(spc_ctx *ctx)
+/* Can the call begin? `has_each`: its callback is not NULL. */
+static spc_status check_call(spc_ctx *ctx, const char *function, bool has_each)
 {
-    if (ctx->cache != NULL)
-        return SPC_OK;
-    return spc__fail(&ctx->error, SPC_ENOTFOUND,
+    spc_status status = spc__need(spc__error_of(ctx), function, "ctx", ctx,
+                                  "each", has_each ? function : NULL, NULL);
+
+    if (status != SPC_OK || ctx->cache != NULL)
+        return status;
+    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                      "no database is open: give its path when the context is "
                      "made");
 }
@@ -75,11 +79,11 @@ spc_status spc_db_each(spc_ctx *ctx,
                        void *payload)
 {
     listing to = {each, payload};
-    spc_status status = need_cache(ctx);
+    spc_status status = check_call(ctx, __func__, each != NULL);
 
     if (status != SPC_OK)
         return status;
-    return spc__cache_each(ctx->cache, list_row, &to, &ctx->error);
+    return spc__cache_each(ctx->cache, list_row, &to, spc__error_of(ctx));
 }
 
 /* ---- trials
@@ -144,18 +148,19 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
     wanted want = {.id = id};
     spc__trial *trials = NULL;
     int count = 0;
-    spc_status status = need_cache(ctx);
+    spc_status status = check_call(ctx, __func__, each != NULL);
 
     if (status == SPC_OK)
-        status = spc__cache_each(ctx->cache, find_problem, &want, &ctx->error);
+        status = spc__cache_each(ctx->cache, find_problem, &want,
+                                 spc__error_of(ctx));
     if (status == SPC_OK && !want.found)
-        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "the database has no problem %lld: db ls lists "
                            "those it has",
                            (long long)id);
     if (status == SPC_OK)
         status = spc__cache_find_trials(ctx->cache, &want.key, &trials, &count,
-                                        &ctx->error);
+                                        spc__error_of(ctx));
     for (int i = 0; i < count && status == SPC_OK; i++)
         tell_trial(&trials[i], each, payload);
     free(trials);

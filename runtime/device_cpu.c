@@ -11,17 +11,15 @@
  * pool hands out blocks as threads become free. Memory is the host's, the
  * stream means nothing, and a launch returns when it is done.
  */
-#include "device.h"
+#include "host_device.h"
 
 #include "clock.h"
-#include "cpu_module.h"
 #include "cpu_pool.h"
 #include "error.h"
 #include "parallel.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,22 +30,21 @@ extern const spc__device_ops spc__device_cpu; /* device_table.c */
 typedef void (*kernel_fn)(const void *args, unsigned x, unsigned y);
 
 struct spc__kernel {
+    spc__host_kernel head;
     kernel_fn run;
-    spc__kernel *next;
 };
 
-struct spc__module {
-    spc__object *object;
-    spc__kernel *kernels; /* freed with the module */
-};
+/* Memory that is written to take a run's data out of the caches. */
+typedef struct flush {
+    char *memory; /* NULL until a cold run is measured */
+    int64_t chunks;
+} flush;
 
 typedef struct cpu_device {
-    const spc__device_ops *ops;
+    spc__host_device host;
     const struct isa *isa;
-    int threads;
     spc__pool *pool;
-    pthread_mutex_t lock; /* of the compiler and the modules' kernels */
-    spc__compiler *compiler;
+    flush flush;
 } cpu_device;
 
 static cpu_device *self(spc__device *device)
@@ -164,7 +161,7 @@ static int cpu_list(spc_device_info *out, int capacity)
 static void cpu_info(const spc__device *device, spc_device_info *out)
 {
     const cpu_device *cpu = (const cpu_device *)device;
-    describe(out, cpu->isa, cpu->threads);
+    describe(out, cpu->isa, cpu->host.threads);
 }
 
 static void cpu_target(const spc__device *device, spc__attrs *out)
@@ -183,149 +180,51 @@ static void cpu_close(spc__device *device)
 {
     cpu_device *cpu = self(device);
     spc__pool_free(cpu->pool);
-    spc__compiler_close(cpu->compiler);
-    pthread_mutex_destroy(&cpu->lock);
+    spc__host_release(&cpu->host);
+    free(cpu->flush.memory);
     free(cpu);
 }
 
 static spc_status cpu_open(spc__device **out, int ordinal,
                            const spc__device_options *options, spc_error *error)
 {
-    const struct isa *isa;
+    cpu_device *cpu = calloc(1, sizeof(*cpu));
     spc_status status;
 
     *out = NULL;
-    if (ordinal > 0)
-        return spc__fail(error, SPC_ENODEVICE,
-                         "there is no device cpu:%d; the machine is one "
-                         "device, \"cpu\"",
-                         ordinal);
-    if ((status = choose_isa(&isa, error)) != SPC_OK)
-        return status;
-    cpu_device *cpu = calloc(1, sizeof(*cpu));
     if (cpu == NULL)
         return spc__fail_memory(error, sizeof(*cpu));
-    cpu->ops = &spc__device_cpu;
-    cpu->isa = isa;
-    cpu->threads = options != NULL ? options->threads : 0;
-    if (cpu->threads <= 0)
-        cpu->threads = spc__cpu_count();
-    if ((status = spc__pool_create(&cpu->pool, cpu->threads, error)) !=
-        SPC_OK) {
+    if ((status = choose_isa(&cpu->isa, error)) != SPC_OK ||
+        (status = spc__host_init(&cpu->host, &spc__device_cpu, ordinal, options,
+                                 error)) != SPC_OK) {
         free(cpu);
         return status;
     }
-    pthread_mutex_init(&cpu->lock, NULL);
-    *out = (spc__device *)cpu;
-    return SPC_OK;
-}
-
-/* ---- memory -------------------------------------------------------------- */
-
-static spc_status cpu_alloc(spc__device *device, void **out, size_t bytes,
-                            spc_error *error)
-{
-    /* 256: what packed weights and workspaces are promised. */
-    if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0)
-        return SPC_OK;
-    *out = NULL;
-    return spc__fail_memory(error, bytes);
-}
-
-static void cpu_dealloc(spc__device *device, void *memory)
-{
-    free(memory);
-}
-
-static spc_status cpu_copy(spc__device *device, void *to, const void *from,
-                           size_t bytes, void *stream, spc_error *error)
-{
-    if (bytes > 0)
-        memcpy(to, from, bytes);
-    return SPC_OK;
-}
-
-static spc_status cpu_fill(spc__device *device, void *to, int byte,
-                           size_t bytes, void *stream, spc_error *error)
-{
-    if (bytes > 0)
-        memset(to, byte, bytes);
-    return SPC_OK;
-}
-
-static spc_status cpu_sync(spc__device *device, void *stream, spc_error *error)
-{
-    return SPC_OK;
-}
-
-/* ---- code ---------------------------------------------------------------- */
-
-static spc_status cpu_compiler(spc__device *device, spc__compiler **out,
-                               const char **options, spc_error *error)
-{
-    cpu_device *cpu = self(device);
-    spc_status status = SPC_OK;
-
-    pthread_mutex_lock(&cpu->lock);
-    if (cpu->compiler == NULL)
-        status = spc__hostcc_open(&cpu->compiler, error);
-    *out = cpu->compiler;
-    *options = cpu->isa->options;
-    pthread_mutex_unlock(&cpu->lock);
+    cpu->host.flags = cpu->isa->options;
+    status = spc__pool_create(&cpu->pool, cpu->host.threads, error);
+    if (status == SPC_OK)
+        *out = (spc__device *)cpu;
+    else
+        cpu_close((spc__device *)cpu);
     return status;
 }
 
-static spc_status cpu_module_load(spc__device *device, spc__module **out,
-                                  const void *code, size_t bytes,
-                                  spc_error *error)
-{
-    spc__module *module = calloc(1, sizeof(*module));
-    spc_status status;
-
-    *out = NULL;
-    if (module == NULL)
-        return spc__fail_memory(error, sizeof(*module));
-    if ((status = spc__object_load(&module->object, code, bytes, error)) !=
-        SPC_OK) {
-        free(module);
-        return status;
-    }
-    *out = module;
-    return SPC_OK;
-}
-
-static void cpu_module_unload(spc__device *device, spc__module *module)
-{
-    if (module == NULL)
-        return;
-    while (module->kernels != NULL) {
-        spc__kernel *kernel = module->kernels;
-        module->kernels = kernel->next;
-        free(kernel);
-    }
-    spc__object_unload(module->object);
-    free(module);
-}
+/* ---- code ---------------------------------------------------------------- */
 
 static spc_status cpu_kernel_get(spc__device *device, spc__module *module,
                                  const char *name, size_t shared_bytes,
                                  spc__kernel **out, spc_error *error)
 {
-    cpu_device *cpu = self(device);
     void *symbol = spc__object_find(module->object, name);
 
     *out = NULL;
     if (symbol == NULL)
-        return spc__fail(error, SPC_ENOTFOUND,
-                         "the compiled code has no kernel '%s'", name);
+        return spc__host_fail_kernel(name, error);
     spc__kernel *kernel = malloc(sizeof(*kernel));
     if (kernel == NULL)
         return spc__fail_memory(error, sizeof(*kernel));
     memcpy(&kernel->run, &symbol, sizeof(symbol)); /* as POSIX has it */
-    pthread_mutex_lock(&cpu->lock);
-    kernel->next = module->kernels;
-    module->kernels = kernel;
-    pthread_mutex_unlock(&cpu->lock);
+    spc__host_keep(device, module, &kernel->head);
     *out = kernel;
     return SPC_OK;
 }
@@ -370,11 +269,6 @@ static spc_status cpu_launch(spc__device *device, spc__kernel *kernel,
 
 enum { FLUSH_CHUNK = 1 << 20, SAMPLE_NS = 200000, MOST_RUNS = 1000 };
 
-typedef struct flush {
-    char *memory;
-    int64_t chunks;
-} flush;
-
 static void flush_chunk(void *payload, int64_t i)
 {
     const flush *f = payload;
@@ -401,9 +295,12 @@ static int64_t reachable_cache(int threads)
     return all < 512 << 20 ? all : 512 << 20;
 }
 
-/* Twice that, so that every thread's own cache is overrun, too. */
+/* Twice that, so that every thread's own cache is overrun, too. Made once: to
+ * fault in so much takes longer than most runs. */
 static spc_status flush_create(flush *out, int threads, spc_error *error)
 {
+    if (out->memory != NULL)
+        return SPC_OK;
     out->chunks = 2 * reachable_cache(threads) / FLUSH_CHUNK + 1;
     out->memory = malloc((size_t)out->chunks * FLUSH_CHUNK);
     if (out->memory == NULL)
@@ -435,14 +332,13 @@ static int runs_of_sample(const spc__measure *measure, uint64_t once_ns)
 static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
                               double *samples, int *count, spc_error *error)
 {
-    spc__pool *pool = self(device)->pool;
+    cpu_device *cpu = self(device);
     uint64_t start = spc__now_ns(), ns;
-    flush f = {NULL, 0};
     spc_status status = SPC_OK;
 
     *count = 0;
     if (measure->cold)
-        status = flush_create(&f, self(device)->threads, error);
+        status = flush_create(&cpu->flush, cpu->host.threads, error);
     if (status == SPC_OK)
         status = time_runs(measure, 1, &ns); /* pages, caches, clocks */
     if (status == SPC_OK && !measure->cold)
@@ -452,12 +348,13 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
         if (*count > 0 &&
             (double)(spc__now_ns() - start) * 1e-9 > measure->limit_s)
             break;
-        spc__pool_run(pool, f.chunks, flush_chunk, &f);
+        if (measure->cold)
+            spc__pool_run(cpu->pool, cpu->flush.chunks, flush_chunk,
+                          &cpu->flush);
         status = time_runs(measure, runs, &ns);
         if (status == SPC_OK)
             samples[(*count)++] = (double)ns * 1e-3 / runs;
     }
-    free(f.memory);
     /* The run may have worded its own failure; its sentence stays then. */
     if (status != SPC_OK && error != NULL && error->status != status)
         spc__fail(error, status, "the run to be measured fails: %s",
@@ -474,15 +371,15 @@ const spc__device_ops spc__device_cpu = {
     .close = cpu_close,
     .info = cpu_info,
     .target = cpu_target,
-    .alloc = cpu_alloc,
-    .dealloc = cpu_dealloc,
-    .copy_in = cpu_copy,
-    .copy_out = cpu_copy,
-    .fill = cpu_fill,
-    .sync = cpu_sync,
-    .compiler = cpu_compiler,
-    .module_load = cpu_module_load,
-    .module_unload = cpu_module_unload,
+    .alloc = spc__host_alloc,
+    .dealloc = spc__host_dealloc,
+    .copy_in = spc__host_copy,
+    .copy_out = spc__host_copy,
+    .fill = spc__host_fill,
+    .sync = spc__host_sync,
+    .compiler = spc__host_compiler,
+    .module_load = spc__host_module_load,
+    .module_unload = spc__host_module_unload,
     .kernel_get = cpu_kernel_get,
     .occupancy = cpu_occupancy,
     .launch = cpu_launch,

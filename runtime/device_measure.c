@@ -52,7 +52,7 @@ static spc_status enqueue(void *payload, void *stream)
         return status;
     return spc__device_ops_of(device)->launch(device, b->kernel, &b->launch,
                                               &b->args, sizeof(b->args), stream,
-                                              &b->ctx->error);
+                                              spc__error_of(b->ctx));
 }
 
 static spc_status run(bed *b, double *us)
@@ -62,7 +62,7 @@ static spc_status run(bed *b, double *us)
     double samples[SAMPLES];
     int count = SAMPLES;
     spc_status status = spc__device_ops_of(device)->measure(
-        device, &what, samples, &count, &b->ctx->error);
+        device, &what, samples, &count, spc__error_of(b->ctx));
 
     if (status == SPC_OK)
         *us = spc__median(samples, count);
@@ -147,7 +147,8 @@ static spc_status fill_rows(bed *b, int row_bytes)
     spc_status status;
 
     if (rows == NULL)
-        return spc__fail_memory(&b->ctx->error, LIST_ROWS * sizeof(*rows));
+        return spc__fail_memory(spc__error_of(b->ctx),
+                                LIST_ROWS * sizeof(*rows));
     spc__random_init(&random, 1);
     for (int i = 0; i < LIST_ROWS; i++) {
         int other = i - (int)spc__random_below(&random, i % WINDOW_ROWS + 1);
@@ -168,7 +169,7 @@ static spc_status work_done(bed *b, double *out)
     spc_status status;
 
     if (work == NULL)
-        return spc__fail_memory(&b->ctx->error, bytes);
+        return spc__fail_memory(spc__error_of(b->ctx), bytes);
     status = spc_copy_to_host(b->ctx, work, b->work, bytes);
     *out = 0;
     for (int i = 0; i < b->args.blocks && status == SPC_OK; i++)
@@ -257,7 +258,7 @@ static spc_status find_code(bed *b)
     }
     if (status != SPC_OK)
         return status;
-    return spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+    return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                      "there is no template of role \"measure\" for %s",
                      ctx->info.id);
 }
@@ -292,7 +293,7 @@ static spc_status allocate(bed *b)
             status = spc_alloc(blocks[i].to, b->ctx, blocks[i].bytes);
         if (status == SPC_OK)
             status = ops->fill(device, *blocks[i].to, 1, blocks[i].bytes, NULL,
-                               &b->ctx->error);
+                               spc__error_of(b->ctx));
     }
     b->args.work = b->work;
     return status;
@@ -341,9 +342,12 @@ static void store(spc_ctx *ctx)
 
 spc_status spc_device_measure(spc_ctx *ctx)
 {
+    spc_status status = spc__need(NULL, __func__, "ctx", ctx, NULL);
+
+    if (status != SPC_OK)
+        return status;
     bed b = {.ctx = ctx, .copy_bytes = copy_bytes_of(&ctx->info)};
     spc_device_info info = ctx->info;
-    spc_status status;
 
     info.gather_gbps = 0; /* the best of several is kept */
     if ((status = find_code(&b)) == SPC_OK &&

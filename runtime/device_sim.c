@@ -12,12 +12,10 @@
  * A launch returns when it is done; streams mean nothing. Times are those of
  * the emulation and say nothing of a GPU.
  */
-#include "device.h"
+#include "host_device.h"
 
 #include "clock.h"
-#include "cpu_module.h"
 #include "error.h"
-#include "parallel.h"
 #include "sim.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,21 +31,14 @@ enum {
 };
 
 struct spc__kernel {
+    spc__host_kernel head;
     spc__sim_kernel sim;
-    spc__kernel *next;
-};
-
-struct spc__module {
-    spc__object *object;
-    spc__kernel *kernels; /* freed with the module */
 };
 
 typedef struct sim_device {
-    const spc__device_ops *ops;
+    spc__host_device host; /* its lock guards the workers, too */
     spc__sim_options options;
     char flags[192];
-    pthread_mutex_t lock; /* of all below, and of the modules' kernels */
-    spc__compiler *compiler;
     spc__sim_worker *idle; /* workers that no launch uses */
 } sim_device;
 
@@ -210,6 +201,7 @@ static void choose_flags(sim_device *sim)
     snprintf(sim->flags, sizeof(sim->flags),
              "-Og -fno-strict-aliasing -ffp-contract=off%s%s",
              fma ? " -mfma" : "", sanitize);
+    sim->host.flags = sim->flags;
 }
 
 static void sim_close(spc__device *device)
@@ -221,132 +213,62 @@ static void sim_close(spc__device *device)
         sim->idle = worker->next;
         spc__sim_worker_free(worker);
     }
-    spc__compiler_close(sim->compiler);
-    pthread_mutex_destroy(&sim->lock);
+    spc__host_release(&sim->host);
     free(sim);
 }
 
 static spc_status sim_open(spc__device **out, int ordinal,
                            const spc__device_options *options, spc_error *error)
 {
-    spc__sim_options chosen;
-    spc_status status = choose_options(&chosen, error);
+    sim_device *sim = calloc(1, sizeof(*sim));
+    spc_status status;
 
     *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    if (ordinal > 0)
-        return spc__fail(error, SPC_ENODEVICE,
-                         "there is no device sim:%d; the emulation is one "
-                         "device, \"sim\"",
-                         ordinal);
-    sim_device *sim = calloc(1, sizeof(*sim));
     if (sim == NULL)
         return spc__fail_memory(error, sizeof(*sim));
-    sim->ops = &spc__device_sim;
-    sim->options = chosen;
-    sim->options.threads = options != NULL ? options->threads : 0;
-    if (sim->options.threads <= 0)
-        sim->options.threads = spc__cpu_count();
+    if ((status = choose_options(&sim->options, error)) != SPC_OK ||
+        (status = spc__host_init(&sim->host, &spc__device_sim, ordinal, options,
+                                 error)) != SPC_OK) {
+        free(sim);
+        return status;
+    }
+    sim->options.threads = sim->host.threads;
     choose_flags(sim);
-    pthread_mutex_init(&sim->lock, NULL);
     *out = (spc__device *)sim;
     return SPC_OK;
 }
 
 /* ---- memory ---------------------------------------------------------- */
 
-/* The exact size, so that AddressSanitizer knows where it ends. */
 static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
                             spc_error *error)
 {
-    if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0) {
+    spc_status status = spc__host_alloc(device, out, bytes, error);
+
+    if (status == SPC_OK)
         memset(*out, FRESH_BYTE, bytes);
-        return SPC_OK;
-    }
-    *out = NULL;
-    return spc__fail_memory(error, bytes);
-}
-
-static void sim_dealloc(spc__device *device, void *memory)
-{
-    free(memory);
-}
-
-static spc_status sim_copy(spc__device *device, void *to, const void *from,
-                           size_t bytes, void *stream, spc_error *error)
-{
-    if (bytes > 0)
-        memcpy(to, from, bytes);
-    return SPC_OK;
-}
-
-static spc_status sim_fill(spc__device *device, void *to, int byte,
-                           size_t bytes, void *stream, spc_error *error)
-{
-    if (bytes > 0)
-        memset(to, byte, bytes);
-    return SPC_OK;
-}
-
-static spc_status sim_sync(spc__device *device, void *stream, spc_error *error)
-{
-    return SPC_OK;
-}
-
-/* ---- code ------------------------------------------------------------ */
-
-static spc_status sim_compiler(spc__device *device, spc__compiler **out,
-                               const char **options, spc_error *error)
-{
-    sim_device *sim = self(device);
-    spc_status status = SPC_OK;
-
-    pthread_mutex_lock(&sim->lock);
-    if (sim->compiler == NULL)
-        status = spc__hostcc_open(&sim->compiler, error);
-    *out = sim->compiler;
-    *options = sim->flags;
-    pthread_mutex_unlock(&sim->lock);
     return status;
 }
 
-static void sim_module_unload(spc__device *device, spc__module *module)
-{
-    if (module == NULL)
-        return;
-    while (module->kernels != NULL) {
-        spc__kernel *kernel = module->kernels;
-        module->kernels = kernel->next;
-        free(kernel);
-    }
-    spc__object_unload(module->object);
-    free(module);
-}
+/* ---- code ------------------------------------------------------------ */
 
 static spc_status sim_module_load(spc__device *device, spc__module **out,
                                   const void *code, size_t bytes,
                                   spc_error *error)
 {
-    spc__module *module = calloc(1, sizeof(*module));
+    spc_status status = spc__host_module_load(device, out, code, bytes, error);
 
+    if (status != SPC_OK)
+        return status;
+    const int *version = spc__object_find((*out)->object, "spc_sim_version");
+    if (version != NULL && *version == SPC_SIM_VERSION)
+        return SPC_OK;
+    spc__host_module_unload(device, *out);
     *out = NULL;
-    if (module == NULL)
-        return spc__fail_memory(error, sizeof(*module));
-    spc_status status = spc__object_load(&module->object, code, bytes, error);
-    const int *version =
-        status == SPC_OK ? spc__object_find(module->object, "spc_sim_version")
-                         : NULL;
-    if (status == SPC_OK && (version == NULL || *version != SPC_SIM_VERSION))
-        status = spc__fail(error, SPC_EFORMAT,
-                           "the compiled code was not made for this version "
-                           "of the sim device (%d)",
-                           SPC_SIM_VERSION);
-    if (status == SPC_OK)
-        *out = module;
-    else
-        sim_module_unload(device, module);
-    return status;
+    return spc__fail(error, SPC_EFORMAT,
+                     "the compiled code was not made for this version of the "
+                     "sim device (%d)",
+                     SPC_SIM_VERSION);
 }
 
 static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
@@ -359,8 +281,7 @@ static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
     void *entry = spc__object_find(module->object, name);
     const int *facts = spc__object_find(module->object, facts_name);
     if (entry == NULL || facts == NULL || length >= (int)sizeof(out->name))
-        return spc__fail(error, SPC_ENOTFOUND,
-                         "the compiled code has no kernel '%s'", name);
+        return spc__host_fail_kernel(name, error);
     memcpy(&out->entry, &entry, sizeof(entry)); /* as POSIX has it */
     out->args_bytes = facts[0];
     out->max_threads =
@@ -398,10 +319,7 @@ static spc_status sim_kernel_get(spc__device *device, spc__module *module,
         free(kernel);
         return status;
     }
-    pthread_mutex_lock(&sim->lock);
-    kernel->next = module->kernels;
-    module->kernels = kernel;
-    pthread_mutex_unlock(&sim->lock);
+    spc__host_keep(device, module, &kernel->head);
     *out = kernel;
     return SPC_OK;
 }
@@ -428,11 +346,11 @@ static spc__sim_worker *take_worker(void *pool)
 {
     sim_device *sim = pool;
 
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&sim->host.lock);
     spc__sim_worker *worker = sim->idle;
     if (worker != NULL)
         sim->idle = worker->next;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&sim->host.lock);
     return worker != NULL ? worker : spc__sim_worker_create();
 }
 
@@ -440,10 +358,10 @@ static void give_worker(void *pool, spc__sim_worker *worker)
 {
     sim_device *sim = pool;
 
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&sim->host.lock);
     worker->next = sim->idle;
     sim->idle = worker;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&sim->host.lock);
 }
 
 static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
@@ -524,14 +442,14 @@ const spc__device_ops spc__device_sim = {
     .info = sim_info,
     .target = sim_target,
     .alloc = sim_alloc,
-    .dealloc = sim_dealloc,
-    .copy_in = sim_copy,
-    .copy_out = sim_copy,
-    .fill = sim_fill,
-    .sync = sim_sync,
-    .compiler = sim_compiler,
+    .dealloc = spc__host_dealloc,
+    .copy_in = spc__host_copy,
+    .copy_out = spc__host_copy,
+    .fill = spc__host_fill,
+    .sync = spc__host_sync,
+    .compiler = spc__host_compiler,
     .module_load = sim_module_load,
-    .module_unload = sim_module_unload,
+    .module_unload = spc__host_module_unload,
     .kernel_get = sim_kernel_get,
     .occupancy = sim_occupancy,
     .launch = sim_launch,

@@ -86,18 +86,18 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
         return status;
     if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
-        return spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+        return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                          "template '%s' is no longer there",
                          trial->template_name);
     if (!spc__ctx_serves(ctx, tpl))
-        return spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+        return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                          "template '%s' is for %s", trial->template_name,
                          spc__template_device(tpl));
-    status =
-        spc__template_accepts(tpl, &look->problem, &ctx->target, &ctx->error);
+    status = spc__template_accepts(tpl, &look->problem, &ctx->target,
+                                   spc__error_of(ctx));
     if (status == SPC_OK)
         status = spc__template_check(tpl, &look->problem, &ctx->target,
-                                     &trial->config, &ctx->error);
+                                     &trial->config, spc__error_of(ctx));
     return status;
 }
 
@@ -124,10 +124,10 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
                                &trial->config, look->flags);
     if (status == SPC_OK && look->deterministic &&
         spc__attrs_number(&code->launch, "atomics", 0) != 0)
-        status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+        status = spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                            "its sums depend on the order of arrival");
     if (status != SPC_OK) {
-        refuse(look, choice, ctx->error.text);
+        refuse(look, choice, spc__error_of(ctx)->text);
         return status;
     }
     look->out->origin = choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
@@ -276,7 +276,7 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
         if (i + 1 < count)
             spc__log_printf(&ctx->log, SPC_LOG_INFO,
                             "the default of '%s' cannot be had: %s", name,
-                            ctx->error.text);
+                            spc__error_of(ctx)->text);
     }
     return status;
 }
@@ -292,21 +292,22 @@ static spc_status from_defaults(lookup *look)
     if (status != SPC_OK)
         return status;
     if ((all = malloc(MOST_TEMPLATES * sizeof(*all))) == NULL)
-        return spc__fail_memory(&ctx->error, MOST_TEMPLATES * sizeof(*all));
+        return spc__fail_memory(spc__error_of(ctx),
+                                MOST_TEMPLATES * sizeof(*all));
     int count = collect(all, look, library, &why);
     if (count > 0)
         status = try_defaults(look, all, count);
     else if (look->fault.status != SPC_OK)
-        status =
-            spc__fail(&ctx->error, look->fault.status, "%s", look->fault.text);
+        status = spc__fail(spc__error_of(ctx), look->fault.status, "%s",
+                           look->fault.text);
     else
-        status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+        status = spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                            "no template serves '%s' on %s: %s", look->layer,
                            ctx->info.id,
                            why.length > 0 ? spc__buf_text(&why)
                                           : "there is none for this device");
     if (status == SPC_ENOTFOUND && look->flags & SPC_PLAN_CACHED_ONLY)
-        status = spc__fail(&ctx->error, SPC_ENOTFOUND,
+        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "no compiled code for '%s' on %s (%s) in the "
                            "database, and compiling was not permitted: tune "
                            "the layer first, or permit it",

@@ -42,22 +42,13 @@ void spc__map_dealloc(const spc_map *map, void *memory)
 static spc_status check_request(const spc_conv *conv, const int32_t *coords,
                                 int64_t rows, spc_error *error)
 {
-    int64_t offsets = 1;
+    spc_status status = spc__conv_check_geometry(conv, error);
 
-    for (int i = 0; i < 3; i++) {
-        if (conv->kernel[i] < 1 || conv->kernel[i] > SPC_MAX_OFFSETS ||
-            conv->dilation[i] < 1)
-            return spc__fail(error, SPC_EINVAL,
-                             "cannot build a kernel map: kernel size %d and "
-                             "dilation %d on axis %c must both be at least 1",
-                             conv->kernel[i], conv->dilation[i], 'x' + i);
-        offsets *= conv->kernel[i];
+    if (status != SPC_OK) {
+        spc__fail_prefix(error, "cannot build a kernel map: ");
+        return status;
     }
-    if (offsets > SPC_MAX_OFFSETS)
-        return spc__fail(error, SPC_EINVAL,
-                         "cannot build a kernel map of %lld offsets: a kernel "
-                         "has at most %d",
-                         (long long)offsets, SPC_MAX_OFFSETS);
+    int64_t offsets = spc__conv_offsets(conv);
     if (rows < 0 || (rows > 0 && !coords))
         return spc__fail(
             error, SPC_EINVAL, "cannot build a kernel map of %lld rows%s",
@@ -112,6 +103,18 @@ static spc_status alloc_common(spc_map *map, spc_error *error)
     return status;
 }
 
+static spc_status check_batches(int32_t lowest, const int32_t *coords,
+                                int64_t rows, spc_error *error)
+{
+    for (int64_t row = 0; lowest < 0 && row < rows; row++)
+        if (coords[4 * row] < 0)
+            return spc__fail(error, SPC_ERANGE,
+                             "cannot build a kernel map: the batch of row %lld "
+                             "is %d; batches count from 0",
+                             (long long)row, (int)coords[4 * row]);
+    return SPC_OK;
+}
+
 /* `host` holds the coordinates for learning the extent. */
 static spc_status create(spc_map **out, spc_ctx *ctx, const spc_conv *conv,
                          const int32_t *host, int64_t rows, spc_error *error)
@@ -125,7 +128,9 @@ static spc_status create(spc_map **out, spc_ctx *ctx, const spc_conv *conv,
         return spc__fail_memory(error, sizeof *map);
     describe(map, ctx, conv, rows);
     spc__coords_extent(low, high, host, rows);
-    status = spc__key_layout_choose(&map->key, conv, low, high, error);
+    status = check_batches(low[0], host, rows, error);
+    if (status == SPC_OK)
+        status = spc__key_layout_choose(&map->key, conv, low, high, error);
     if (status == SPC_OK)
         status = alloc_common(map, error);
     if (status == SPC_OK)
@@ -154,6 +159,10 @@ static spc_status fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
 static spc_status build_checked(spc_map *map, const int32_t *coords,
                                 void *stream)
 {
+    /* To the kernels, no coordinates mean that the map is built already; of no
+     * rows they read none. */
+    if (coords == NULL)
+        coords = map->keys;
     spc_status status =
         spc__map_rebuild(map, coords, map->capacity, true, stream);
 
@@ -166,9 +175,13 @@ spc_status spc_map_create(spc_map **out, spc_ctx *ctx, const spc_conv *conv,
     int32_t *host = NULL;
     spc_map *map = NULL;
     spc_error error = {0};
-    spc_status status;
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "conv", conv, NULL);
 
-    *out = NULL;
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
     if ((status = check_request(conv, coords, rows, &error)) != SPC_OK)
         goto done;
     if ((status = fetch(&host, ctx, coords, rows, stream, &error)) != SPC_OK)
@@ -207,9 +220,14 @@ spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
     int64_t rows = spc_scene_rows(scene);
     spc_map *map = NULL;
     spc_error error = {0};
-    spc_status status;
+    spc_status status =
+        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, "conv",
+                  conv, "scene", scene, NULL);
 
-    *out = NULL;
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
     if ((status = check_request(conv, coords, rows, &error)) != SPC_OK)
         goto done;
     if ((status = create(&map, ctx, conv, coords, rows, &error)) != SPC_OK)
@@ -248,25 +266,29 @@ void spc_map_free(spc_map *map)
 
 int64_t spc_map_rows(const spc_map *map)
 {
-    return map->rows;
+    return map != NULL ? map->rows : 0;
 }
 
 int64_t spc_map_pairs(const spc_map *map)
 {
-    return map->pairs;
+    return map != NULL ? map->pairs : 0;
 }
 
 double spc_map_density(const spc_map *map)
 {
-    return map->rows ? (double)map->pairs / map->rows / map->offsets : 0;
+    if (map == NULL || map->rows == 0)
+        return 0;
+    return (double)map->pairs / map->rows / map->offsets;
 }
 
 int spc_map_key_bits(const spc_map *map)
 {
+    if (map == NULL)
+        return 0;
     return map->key.total_bits <= 32 ? 32 : 64;
 }
 
-const spc_ctx *spc__map_ctx(const spc_map *map)
+spc_ctx *spc__map_ctx(const spc_map *map)
 {
     return map->ctx;
 }
@@ -310,12 +332,18 @@ static spc_status fetch_plain(int32_t *host, const spc_map *map,
 
 spc_status spc_map_download(const spc_map *map, int32_t *index)
 {
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "map", map, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (map->rows > 0 && index == NULL)
+        return spc__need(spc__error_of(map->ctx), __func__, "index", index,
+                         NULL);
     size_t rows = (size_t)map->rows_padded;
     size_t bytes = 4 * rows * (size_t)(1 + map->offsets);
     int32_t *host = malloc(bytes);
     spc__map_layout plain = map->plain;
-    spc_error error = {0};
-    spc_status status = SPC_OK;
 
     if (!host)
         status = spc__fail_memory(&error, bytes);

@@ -56,7 +56,7 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                              void *stream);
 
 /* The context and the geometry (operator, kernel, dilation) the map is for. */
-const spc_ctx *spc__map_ctx(const spc_map *map);
+spc_ctx *spc__map_ctx(const spc_map *map);
 const spc_conv *spc__map_conv(const spc_map *map);
 
 /* The coordinates the map was built from, on the device, if it owns a copy

@@ -121,7 +121,7 @@ static spc_status load(spc__code *out, const spc_map *map, const char *name,
         spc__ctx_code(out, map->ctx, name, problem, NULL, SPC_PLAN_JIT);
 
     if (status != SPC_OK)
-        *error = map->ctx->error;
+        *error = *spc__error_of(map->ctx);
     return status;
 }
 

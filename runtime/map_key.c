@@ -62,11 +62,12 @@ spc_status spc__key_layout_choose(spc__key_layout *out, const spc_conv *conv,
             error, SPC_ERANGE,
             "the coordinates do not fit a 64-bit key: %s, from %d to %d with "
             "the kernel's reach, needs %d bits of the %d that all fields need "
-            "together (batch %d, x %d, y %d, z %d); remove outliers or split "
-            "the scene",
+            "together (batch %d, x %d, y %d, z %d); %s",
             field_names[at], (int)low[at], (int)high[at], out->bits[at],
             out->total_bits, out->bits[0], out->bits[1], out->bits[2],
-            out->bits[3]);
+            out->bits[3],
+            at == 0 ? "number the batches 0, 1, 2, ..."
+                    : "remove outliers or split the scene");
     }
     for (int i = 0; i < 4; i++)
         out->last[i] = largest_accepted(out, i, after[i]);

@@ -228,8 +228,9 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                 const int32_t *index, int64_t rows, const float *in,
                 const float *weights, const float *bias, int threads)
 {
-    spc__oracle(out, magnitude, conv, index, rows, in, weights, bias, threads,
-                NULL, NULL);
+    if (out && conv && index && in && weights)
+        spc__oracle(out, magnitude, conv, index, rows, in, weights, bias,
+                    threads, NULL, NULL);
 }
 
 /* ---- the map
@@ -355,9 +356,12 @@ spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
         .index = index,
         .cancel = cancel,
     };
-    spc_status status = check_kernel(conv, error);
-    if (status != SPC_OK)
+    spc_status status =
+        spc__need(error, "spc_oracle_map", "conv", conv, "scene", scene, NULL);
+    if (status != SPC_OK || (status = check_kernel(conv, error)) != SPC_OK)
         return status;
+    if (t.rows > 0 && index == NULL)
+        return spc__need(error, "spc_oracle_map", "index", index, NULL);
 
     while (t.mask < 2 * (uint64_t)t.rows)
         t.mask = 2 * t.mask + 1;

@@ -150,20 +150,22 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
 
     *out = NULL;
     if (plan == NULL)
-        return spc__fail_memory(&ctx->error, sizeof(*plan));
+        return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
     plan->ctx = ctx;
     plan->conv = *conv;
     plan->origin = SPC_ORIGIN_DEFAULT;
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);
     snprintf(plan->config, sizeof(plan->config), "%s", config);
-    if ((status = read_geometry(&plan->geometry, &code->launch, &ctx->error)) !=
-            SPC_OK ||
+    if ((status = read_geometry(&plan->geometry, &code->launch,
+                                spc__error_of(ctx))) != SPC_OK ||
         (status = get_kernels(plan, code)) != SPC_OK ||
-        (status = read_grid(plan, &code->launch, &ctx->error)) != SPC_OK) {
+        (status = read_grid(plan, &code->launch, spc__error_of(ctx))) !=
+            SPC_OK) {
         spc_plan_free(plan);
-        return spc__fail_prefix(
-            &ctx->error, "cannot use '%s' (%s): ", template_name, config);
+        return spc__fail_prefix(spc__error_of(ctx),
+                                "cannot use '%s' (%s): ", template_name,
+                                config);
     }
     *out = plan;
     return SPC_OK;
@@ -175,8 +177,6 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
 {
     static const char axes[] = "xyz";
 
-    if (map == NULL)
-        return spc__fail(error, SPC_EINVAL, "the map is NULL");
     if (spc__map_ctx(map) != ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the map belongs to another context than the plan");
@@ -196,20 +196,21 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                            spc_map *map, unsigned flags)
 {
     const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
+    spc_error *error = spc__error_of(ctx);
     spc_plan *plan = NULL;
     spc__pick pick;
     spc_status status;
 
-    *out = NULL;
-    if (conv == NULL || map == NULL)
-        return spc__fail(&ctx->error, SPC_EINVAL, "a plan needs a %s",
-                         conv == NULL ? "layer" : "map");
-    if ((status = spc_conv_check(conv, &ctx->error)) != SPC_OK)
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, "map", map, NULL)) != SPC_OK ||
+        (status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if (flags & ~known)
-        return spc__fail(&ctx->error, SPC_EINVAL,
+        return spc__fail(error, SPC_EINVAL,
                          "unknown plan flags: SPC_PLAN_* of spc.h are right");
-    if ((status = check_map(ctx, conv, map, &ctx->error)) != SPC_OK)
+    if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
     status = spc__lookup(&pick, ctx, conv, spc_map_rows(map),
                          spc_map_density(map), flags);
@@ -240,22 +241,22 @@ void spc_plan_free(spc_plan *plan)
 
 spc_origin spc_plan_origin(const spc_plan *plan)
 {
-    return plan->origin;
+    return plan != NULL ? plan->origin : SPC_ORIGIN_DEFAULT;
 }
 
 const char *spc_plan_reason(const spc_plan *plan)
 {
-    return plan->reason;
+    return plan != NULL ? plan->reason : "";
 }
 
 const char *spc_plan_template(const spc_plan *plan)
 {
-    return plan->template_name;
+    return plan != NULL ? plan->template_name : "";
 }
 
 const char *spc_plan_config(const spc_plan *plan)
 {
-    return plan->config;
+    return plan != NULL ? plan->config : "";
 }
 
 const spc__geometry *spc__plan_geometry(const spc_plan *plan)
@@ -265,24 +266,37 @@ const spc__geometry *spc__plan_geometry(const spc_plan *plan)
 
 size_t spc_plan_weights_bytes(const spc_plan *plan)
 {
-    return plan->geometry.packed_bytes;
+    return plan != NULL ? plan->geometry.packed_bytes : 0;
 }
 
 size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 {
-    const spc__geometry *geometry = &plan->geometry;
+    const spc__geometry *geometry;
     size_t padded = ((size_t)spc_map_rows(map) + SPC_ROW_PAD - 1) /
                     SPC_ROW_PAD * SPC_ROW_PAD;
 
+    if (plan == NULL || map == NULL)
+        return 0;
+    geometry = &plan->geometry;
     return geometry->workspace_bytes + padded * geometry->workspace_row_bytes;
+}
+
+/* Where a failure of a call with either of them is told. */
+static spc_error *told_to(const spc_plan *plan, const spc_map *map)
+{
+    if (plan != NULL)
+        return spc__error_of(plan->ctx);
+    return map != NULL ? spc__error_of(spc__map_ctx(map)) : NULL;
 }
 
 spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
 {
+    spc_error *error = told_to(plan, map);
     spc_status status =
-        check_map(plan->ctx, &plan->conv, map, &plan->ctx->error);
+        spc__need(error, __func__, "map", map, "plan", plan, NULL);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = check_map(plan->ctx, &plan->conv, map, error)) != SPC_OK)
         return status;
     return spc__map_prepare(map, plan->geometry.order, plan->geometry.tile_rows,
                             stream);
@@ -291,7 +305,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
 /* ---- the execute path: no allocation, no synchronisation, no file
  * ---------------------------- */
 
-/* Keeps the sentence; the plan may be failing on several threads at once. */
+/* Keeps the sentence for the calling thread: others may fail as well. */
 static spc_status tell(const spc_plan *plan, spc_error *error)
 {
     spc__fail_prefix(error, "'%s': ", plan->template_name);
@@ -314,13 +328,16 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                  const void *weights, spc_weights_layout layout,
                                  void *stream)
 {
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
     long long cin = plan->conv.cin, cout = plan->conv.cout;
     long long offsets = spc__conv_offsets(&plan->conv);
     spc_pack_args args = {weights, packed, cin, 1, offsets * cin};
     spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};
-    spc_error error = {0};
-    spc_status status;
 
     if (layout == SPC_RSCK) {
         args.stride_k = cin * cout;
@@ -398,13 +415,17 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
-    const spc__geometry *geometry = &plan->geometry;
+    const spc__geometry *geometry;
     spc_conv_args args;
     spc_error error = {0};
     spc_status status = SPC_OK;
 
+    if (plan == NULL || map == NULL)
+        return spc__need(told_to(plan, map), __func__, "plan", plan, "map", map,
+                         NULL);
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
         return tell(plan, &error);
+    geometry = &plan->geometry;
     if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "

@@ -1,11 +1,9 @@
-/* sample.c - random inputs, the oracle's answer, and the comparison. */
+/* sample.c - random data on the host and on the device. */
 #include "sample.h"
 
 #include "error.h"
-#include "half.h"
+#include "expect.h"
 #include "oracle.h"
-#include "random.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,57 +15,33 @@ static void *allocate(size_t count, size_t element_bytes, bool *failed)
     return memory;
 }
 
-/* Uniform in [-1, 1), rounded to the layer's type; the oracle sees what the
- * kernel sees. */
-static void draw(void *out, float *rounded, size_t count, spc_dtype dtype,
-                 spc__random *random)
+static int64_t count_pairs(const int32_t *index, int64_t entries)
 {
-    for (size_t i = 0; i < count; i++) {
-        float value = (float)(2 * spc__random_unit(random) - 1);
-        if (dtype == SPC_F16) {
-            uint16_t half = spc__half_from_float(value);
-            ((uint16_t *)out)[i] = half;
-            rounded[i] = spc__half_to_float(half);
-        } else {
-            ((float *)out)[i] = rounded[i] = value;
-        }
-    }
-}
+    int64_t pairs = 0;
 
-static void count_terms(spc__sample *sample, const int32_t *index)
-{
-    int offsets = spc__conv_offsets(&sample->conv);
-
-    memset(sample->terms, 0, (size_t)sample->rows * sizeof(int32_t));
-    for (int k = 0; k < offsets; k++)
-        for (int64_t row = 0; row < sample->rows; row++)
-            sample->terms[row] += index[k * sample->rows + row] >= 0;
-    for (int64_t row = 0; row < sample->rows; row++) {
-        sample->pairs += sample->terms[row];
-        sample->terms[row] *= sample->conv.cin;
-    }
+    for (int64_t i = 0; i < entries; i++)
+        pairs += index[i] >= 0;
+    return pairs;
 }
 
 static spc_status ask_oracle(spc__sample *sample, spc_ctx *ctx,
                              const spc_scene *scene, const float *in,
                              const float *weights)
 {
+    spc_error *error = spc__error_of(ctx);
+    int64_t entries = spc__conv_offsets(&sample->conv) * sample->rows;
     bool failed = false;
-    int32_t *index = allocate((size_t)spc__conv_offsets(&sample->conv) *
-                                  (size_t)sample->rows,
-                              sizeof(*index), &failed);
-    spc_status status = SPC_OK;
+    int32_t *index = allocate((size_t)entries, sizeof(*index), &failed);
 
     if (failed)
-        return spc__fail_memory(&ctx->error, (size_t)sample->rows * 4);
-    status = spc__oracle_map(index, &sample->conv, scene, ctx->threads,
-                             ctx->cancel, &ctx->error);
+        return spc__fail_memory(error, (size_t)entries * sizeof(*index));
+    spc_status status = spc__oracle_map(index, &sample->conv, scene,
+                                        ctx->threads, ctx->cancel, error);
     if (status == SPC_OK) {
-        count_terms(sample, index);
-        status =
-            spc__oracle(sample->reference, sample->magnitude, &sample->conv,
-                        index, sample->rows, in, weights, sample->bias,
-                        ctx->threads, ctx->cancel, &ctx->error);
+        sample->pairs = count_pairs(index, entries);
+        status = spc__expect(sample->reference, sample->tolerance,
+                             &sample->conv, index, sample->rows, in, weights,
+                             sample->bias, ctx->threads, ctx->cancel, error);
     }
     free(index);
     return status;
@@ -91,18 +65,17 @@ static spc_status fill_host(spc__sample *sample, spc_ctx *ctx,
     sample->in = allocate(ins, element, &failed);
     sample->weights = allocate(taps, element, &failed);
     sample->reference = allocate(outs, sizeof(double), &failed);
-    sample->magnitude = allocate(outs, sizeof(double), &failed);
-    sample->terms = allocate((size_t)sample->rows, sizeof(int32_t), &failed);
+    sample->tolerance = allocate(outs, sizeof(float), &failed);
     if (conv->bias)
         sample->bias = allocate((size_t)conv->cout, sizeof(float), &failed);
     if (failed) {
-        status = spc__fail_memory(&ctx->error, outs * sizeof(double));
+        status = spc__fail_memory(spc__error_of(ctx), outs * sizeof(double));
     } else {
         spc__random_init(&random, seed);
-        draw(sample->weights, weights, taps, conv->dtype, &random);
-        draw(sample->in, in, ins, conv->dtype, &random);
-        for (int i = 0; conv->bias && i < conv->cout; i++)
-            sample->bias[i] = (float)(2 * spc__random_unit(&random) - 1);
+        spc__draw(sample->weights, weights, taps, conv->dtype, &random);
+        spc__draw(sample->in, in, ins, conv->dtype, &random);
+        if (conv->bias)
+            spc__draw_bias(sample->bias, conv->cout, &random);
         status = ask_oracle(sample, ctx, scene, in, weights);
     }
     free(in);
@@ -153,8 +126,7 @@ void spc__sample_release(spc__sample *sample, spc_ctx *ctx)
     free(sample->weights);
     free(sample->bias);
     free(sample->reference);
-    free(sample->magnitude);
-    free(sample->terms);
+    free(sample->tolerance);
     spc_dealloc(ctx, sample->device_in);
     spc_dealloc(ctx, sample->device_out);
     spc_dealloc(ctx, sample->device_weights);
@@ -166,61 +138,32 @@ spc_status spc__sample_poison(spc__sample *sample, spc_ctx *ctx)
 {
     return spc__device_ops_of(ctx->device)
         ->fill(ctx->device, sample->device_out, 0xff, sample->out_bytes, NULL,
-               &ctx->error);
-}
-
-/* The worst element so far. */
-typedef struct worst {
-    double error, got;
-    int64_t row;
-    int channel;
-} worst;
-
-static void compare_row(worst *most, const spc__sample *sample,
-                        const void *result, int64_t row)
-{
-    const spc_conv *conv = &sample->conv;
-
-    for (int c = 0; c < conv->cout; c++) {
-        int64_t i = row * conv->cout + c;
-        double got = conv->dtype == SPC_F16
-                         ? spc__half_to_float(((const uint16_t *)result)[i])
-                         : ((const float *)result)[i];
-        double tolerance =
-            spc__tolerance(conv, sample->reference[i], sample->magnitude[i],
-                           sample->terms[row]);
-        double off = fabs(got - sample->reference[i]);
-        double error = off == 0 ? 0 : off / tolerance;
-        if (!(error <= most->error)) { /* also if it is not a number */
-            *most = (worst){isnan(error) ? INFINITY : error, got, row, c};
-        }
-    }
+               spc__error_of(ctx));
 }
 
 spc_status spc__sample_compare(double *error, const spc__sample *sample,
                                spc_ctx *ctx)
 {
-    worst most = {0};
+    spc__worst worst = {0};
     void *result = malloc(sample->out_bytes + 1);
     spc_status status;
 
     if (result == NULL)
-        return spc__fail_memory(&ctx->error, sample->out_bytes);
+        return spc__fail_memory(spc__error_of(ctx), sample->out_bytes);
     status =
         spc_copy_to_host(ctx, result, sample->device_out, sample->out_bytes);
-    if (status == SPC_OK) {
-        for (int64_t row = 0; row < sample->rows; row++)
-            compare_row(&most, sample, result, row);
-        *error = most.error;
-    }
+    if (status == SPC_OK)
+        worst = spc__compare(result, &sample->conv, sample->rows,
+                             sample->reference, sample->tolerance);
     free(result);
-    if (status == SPC_OK && most.error > 1)
-        return spc__fail(
-            &ctx->error, SPC_EWRONG,
-            "row %lld, channel %d is %.9g and must be %.9g: %.3g times the "
-            "tolerance",
-            (long long)most.row, most.channel, most.got,
-            sample->reference[most.row * sample->conv.cout + most.channel],
-            most.error);
-    return status;
+    if (status != SPC_OK)
+        return status;
+    *error = worst.error;
+    if (worst.error <= 1)
+        return SPC_OK;
+    return spc__fail(spc__error_of(ctx), SPC_EWRONG,
+                     "row %lld, channel %d is %.9g and must be %.9g: %.3g "
+                     "times the tolerance",
+                     (long long)worst.row, worst.channel, worst.got,
+                     worst.reference, worst.error);
 }

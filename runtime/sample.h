@@ -14,8 +14,8 @@ typedef struct spc__sample {
     size_t in_bytes, out_bytes, weights_bytes;
     void *in, *weights; /* on the host, in the layer's type; weights KRSC */
     float *bias;        /* NULL if the layer has none */
-    double *reference, *magnitude;
-    int32_t *terms; /* products summed into each row, for the tolerance */
+    double *reference;  /* [rows][cout], of the oracle */
+    float *tolerance;
     /* The same on the device, and a result for it. */
     void *device_in, *device_out, *device_weights;
     float *device_bias;

@@ -250,8 +250,10 @@ spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
                             int64_t rows, const char *name, spc_error *error)
 {
     spc__voxels voxels = {0};
-    spc_status status;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
 
+    if (status != SPC_OK)
+        return status;
     *out = NULL;
     if (rows < 0 || rows > SPC__SCENE_MAX_POINTS)
         return spc__fail(error, SPC_EINVAL,
@@ -282,23 +284,25 @@ void spc_scene_free(spc_scene *scene)
 
 int64_t spc_scene_rows(const spc_scene *scene)
 {
-    return scene->rows;
+    return scene != NULL ? scene->rows : 0;
 }
 
 const int32_t *spc_scene_coords(const spc_scene *scene)
 {
-    return scene->coords;
+    return scene != NULL ? scene->coords : NULL;
 }
 
 const char *spc_scene_name(const spc_scene *scene)
 {
-    return scene->name;
+    return scene != NULL ? scene->name : "";
 }
 
 /* ---- specifications
  * -------------------------------------------------------------- */
 
-bool spc__scene_number(double *out, const char *text, const char *end)
+/* Reads a decimal number up to `end` whatever the locale is; false if the text
+ * is not wholly a number. */
+static bool read_number(double *out, const char *text, const char *end)
 {
     char copy[64];
     size_t length = (size_t)(end - text);
@@ -334,7 +338,7 @@ static spc_status read_voxel(double *out, const char *spec, const char *at,
     *out = 0;
     if (*at == '\0')
         return SPC_OK;
-    if (!spc__scene_number(out, at + 1, at + strlen(at)))
+    if (!read_number(out, at + 1, at + strlen(at)))
         return spc__fail(error, SPC_EINVAL,
                          "scene '%s': voxel size '%s' is not a number; write "
                          "it as in FILE.bin@0.05",
@@ -369,8 +373,10 @@ static spc_status collect(spc__voxels *out, const char *spec, spc_error *error)
 spc_status spc_scene_load(spc_scene **out, const char *spec, spc_error *error)
 {
     spc__voxels voxels = {0};
-    spc_status status;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
 
+    if (status != SPC_OK)
+        return status;
     *out = NULL;
     if (spec == NULL || *spec == '\0')
         return spc__fail(error, SPC_EINVAL,

@@ -55,10 +55,6 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
 /* Orders the rows by (batch, x, y, z) and merges equal ones. */
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error);
 
-/* Reads a decimal number up to `end` whatever the locale is; false if the text
- * is not wholly a number. */
-bool spc__scene_number(double *out, const char *text, const char *end);
-
 /* ---- files --------------------------------------------------------------- */
 
 /* What a reader gets: the whole file, terminated. */

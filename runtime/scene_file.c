@@ -100,6 +100,11 @@ static spc_status check_path(const char *path, spc_error *error)
                          "cannot read '%s': it is a directory, not a file of "
                          "points",
                          path);
+    if (!S_ISREG(facts.st_mode)) /* opening a pipe waits, a device never ends */
+        return spc__fail(error, SPC_EIO,
+                         "cannot read '%s': it is a pipe, a socket or a "
+                         "device, not a plain file of points",
+                         path);
     if (facts.st_size > most)
         return spc__fail(error, SPC_ECAPACITY,
                          "cannot read '%s': its %lld bytes are more than the "

@@ -140,10 +140,14 @@ static spc_status read_element(ply *p, const header_line *line,
                          "cannot read '%s': line %d of the header announces "
                          "%s rows; at most 2^31 - 1 are possible",
                          p->file->path, p->line, line->words[2]);
+    bool is_vertex = strcmp(line->words[1], "vertex") == 0;
+    for (int i = 0; i < p->element_count; i++)
+        if (is_vertex && p->elements[i].is_vertex)
+            return bad_header(p, error, "declares the element vertex again");
     ply_element *element = &p->elements[p->element_count++];
     element->rows = (int64_t)rows;
     element->first = p->property_count;
-    element->is_vertex = strcmp(line->words[1], "vertex") == 0;
+    element->is_vertex = is_vertex;
     return SPC_OK;
 }
 

@@ -11,6 +11,9 @@
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
  *    human is in spc_ctx_error(ctx) (or in the spc_error given by the caller
  *    where there is no context yet).
+ *  - A NULL where something is needed is SPC_EINVAL, and the sentence names it
+ *    (without a context there is nobody to tell it to). Questions about NULL
+ *    answer 0, "" or NULL.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
@@ -89,7 +92,14 @@ SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
 /* Free its plans and maps first: they use the context until they are freed. */
 SPC_API void spc_ctx_free(spc_ctx *ctx);
-SPC_API const char *spc_ctx_error(const spc_ctx *ctx); /* last failure */
+
+/*
+ * The calling thread's last failure with this context, "" if it had none.
+ * Threads that execute plans of one context never see, or overwrite, each
+ * other's sentence. It stays until the same thread's next call with the context,
+ * and is gone with the context.
+ */
+SPC_API const char *spc_ctx_error(const spc_ctx *ctx);
 
 typedef struct spc_stats {
     int64_t lookups;   /* plans asked for */
@@ -228,8 +238,8 @@ SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
  * `coords` is on the device, [rows][4]; features stay in its row order. Owns
  * its device memory; synchronises `stream` to learn the extent.
  * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
- * extent does not fit a 64-bit key, names the axis; SPC_EINVAL: rows < 0,
- * more than 2^31-1 map entries, or a bad kernel.
+ * extent does not fit a 64-bit key, names the axis, or a batch is negative;
+ * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, or a bad kernel.
  */
 SPC_API spc_status spc_map_create(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *coords,

@@ -298,21 +298,6 @@ START_TEST(every_half_survives_the_way_through_float)
 }
 END_TEST
 
-START_TEST(every_bfloat_survives_the_way_through_float)
-{
-    for (uint32_t bits = 0; bits < 65536; bits++) {
-        float value = spc__bf16_to_float((uint16_t)bits);
-        uint16_t back = spc__bf16_from_float(value);
-        if ((bits & 0x7fff) > 0x7f80) {
-            ck_assert(isnan(value));
-            ck_assert_uint_eq(back, bits | 0x0040);
-        } else {
-            ck_assert_uint_eq(back, bits);
-        }
-    }
-}
-END_TEST
-
 /* Between two neighbours, the halfway point goes to the even one and the
  * floats just beside it to the nearer one. */
 static void check_between(uint32_t low, float below, float above,
@@ -333,16 +318,6 @@ START_TEST(halves_round_to_nearest_even_between_all_neighbours)
                       spc__half_from_float);
     /* Past the largest value, 65520 is the first that is infinite. */
     check_between(0x7bff, 65504.0f, 65536.0f, spc__half_from_float);
-}
-END_TEST
-
-START_TEST(bfloats_round_to_nearest_even_between_all_neighbours)
-{
-    for (uint32_t low = 0; low < 0x7f7f; low++)
-        check_between(low, spc__bf16_to_float((uint16_t)low),
-                      spc__bf16_to_float((uint16_t)(low + 1)),
-                      spc__bf16_from_float);
-    ck_assert_uint_eq(spc__bf16_from_float(3.4e38f), 0x7f80);
 }
 END_TEST
 
@@ -463,15 +438,13 @@ START_TEST(random_numbers_fill_their_range_evenly)
         counts[spc__random_below(&random, 7)]++;
         double unit = spc__random_unit(&random);
         ck_assert(unit >= 0 && unit < 1);
-        double normal = spc__random_normal(&random);
-        ck_assert(isfinite(normal));
-        sum += normal;
-        squares += normal * normal;
+        sum += unit;
+        squares += unit * unit;
     }
     for (int i = 0; i < 7; i++)
         ck_assert_int_lt(abs(counts[i] - 10000), 400);
-    ck_assert_double_lt(fabs(sum / 70000), 0.02);
-    ck_assert_double_lt(fabs(squares / 70000 - 1), 0.03);
+    ck_assert_double_lt(fabs(sum / 70000 - 1.0 / 2), 0.01);
+    ck_assert_double_lt(fabs(squares / 70000 - 1.0 / 3), 0.01);
     ck_assert_uint_eq(spc__random_below(&random, 1), 0);
     ck_assert_uint_eq(spc__random_below(&random, 0), 0);
 }
@@ -488,7 +461,6 @@ START_TEST(json_places_commas_keys_and_nesting)
     spc__json_int(&json, "a", -1);
     spc__json_array(&json, "b");
     spc__json_bool(&json, NULL, true);
-    spc__json_null(&json, NULL);
     spc__json_object(&json, NULL);
     spc__json_end_object(&json);
     spc__json_real(&json, NULL, 0.1);
@@ -498,7 +470,7 @@ START_TEST(json_places_commas_keys_and_nesting)
     spc__json_array(&json, NULL);
     spc__json_end_array(&json);
     ck_assert_str_eq(spc__buf_text(&out),
-                     "{\"a\":-1,\"b\":[true,null,{},0.1],\"c\\\"\":\"d\"}[]");
+                     "{\"a\":-1,\"b\":[true,{},0.1],\"c\\\"\":\"d\"}[]");
     spc__buf_release(&out);
 }
 END_TEST
@@ -750,9 +722,7 @@ static TCase *numbers(void)
                         0, LENGTH(statistics));
     tcase_add_test(tc, time_goes_forward_and_the_wall_clock_is_of_this_century);
     tcase_add_test(tc, every_half_survives_the_way_through_float);
-    tcase_add_test(tc, every_bfloat_survives_the_way_through_float);
     tcase_add_test(tc, halves_round_to_nearest_even_between_all_neighbours);
-    tcase_add_test(tc, bfloats_round_to_nearest_even_between_all_neighbours);
     tcase_add_loop_test(tc, known_values_have_their_known_bits, 0,
                         LENGTH(known_halves));
     tcase_add_loop_test(tc, sha256_gives_the_digests_of_the_standard, 0,

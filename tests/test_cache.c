@@ -168,6 +168,19 @@ static void sql(const char *name, const char *text)
     sqlite3_close(db);
 }
 
+static int rows_of(spc__cache *cache, const char *table)
+{
+    sqlite3_stmt *stmt = NULL;
+    char text[60];
+
+    snprintf(text, sizeof(text), "SELECT count(*) FROM %s", table);
+    sqlite3_prepare_v2(cache->layers[0].db, text, -1, &stmt, NULL);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+    int rows = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    return rows;
+}
+
 static void read_bytes(spc__buf *out, const char *name)
 {
     spc__buf_clear(out);
@@ -445,7 +458,6 @@ START_TEST(a_listing_tells_each_problem_with_its_choice)
     spc__cache *cache = open_user("user.db");
     spc__problem_key one = make_key(16, 16, 17), two = make_key(32, 32, 17);
     spc__trial good = make_trial(64, 30), bad = make_trial(32, 0);
-    spc__cache_stats stats;
     seen all = {0};
 
     bad.status = SPC__TRIAL_TIMEOUT;
@@ -468,12 +480,9 @@ START_TEST(a_listing_tells_each_problem_with_its_choice)
     ck_assert(!all.last.has_choice);
     ck_assert_str_eq(all.last.provenance.scenes, "lidar:seed=1");
 
-    assert_ok(spc__cache_get_stats(cache, &stats, &error));
-    ck_assert_int_eq(stats.problems, 2);
-    ck_assert_int_eq(stats.trials, 3);
-    ck_assert_int_eq(stats.choices, 1);
-    ck_assert_int_eq(stats.artefacts, 0);
-    ck_assert_int_gt(stats.file_bytes, 0);
+    ck_assert_int_eq(rows_of(cache, "problem"), 2);
+    ck_assert_int_eq(rows_of(cache, "trial"), 3);
+    ck_assert_int_eq(rows_of(cache, "choice"), 1);
     spc__cache_close(cache);
 }
 END_TEST
@@ -556,6 +565,34 @@ START_TEST(a_neighbour_is_found_at_its_distance)
         ck_assert_double_eq_tol(found[0].distance, neighbours[_i].distance,
                                 exact ? 1e-9 : 1e-6);
     }
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Near lookups remember what they read; writers of every kind are noticed. */
+START_TEST(a_near_lookup_sees_what_was_put_since)
+{
+    spc__problem_key asked = make_key(64, 64, 17);
+    spc__problem_key far = make_key(64, 64, 12), near = make_key(64, 64, 15);
+    spc__trial trial = make_trial(64, 30);
+    spc__cache *cache = open_user("user.db"), *other;
+    spc__choice found[4];
+
+    ck_assert_int_eq(find(cache, &asked, found, 4), 0);
+    put_chosen(cache, &far, &trial); /* by the same handle */
+    ck_assert_int_eq(find(cache, &asked, found, 4), 1);
+    ck_assert_double_eq(found[0].distance, 5);
+    other = open_user("user.db");
+    put_chosen(other, &near, &trial);
+    spc__cache_close(other);
+    ck_assert_int_eq(find(cache, &asked, found, 4), 2);
+    ck_assert_double_eq(found[0].distance, 2);
+    sql("user.db", "UPDATE trial SET status = 'wrong' WHERE id = 1");
+    ck_assert_int_eq(find(cache, &asked, found, 4), 1);
+    asked.layer = make_key(64, 32, 0).layer; /* similar: the same memory */
+    ck_assert_int_eq(find(cache, &asked, found, 1), 1);
+    strcpy(asked.device, "another");
+    ck_assert_int_eq(find(cache, &asked, found, 1), 0);
     spc__cache_close(cache);
 }
 END_TEST
@@ -644,7 +681,6 @@ START_TEST(layers_complete_each_other)
     spc__problem_key key = make_key(64, 64, 17);
     spc__trial trial = make_trial(32, 30), *trials;
     spc__attrs facts = {0};
-    spc__cache_stats stats;
     spc__cache *cache;
     void *code;
     size_t bytes;
@@ -679,8 +715,6 @@ START_TEST(layers_complete_each_other)
     assert_ok(
         spc__cache_get_artefact(cache, "k", &code, &bytes, NULL, NULL, &error));
     free(code);
-    assert_ok(spc__cache_get_stats(cache, &stats, &error));
-    ck_assert_int_eq(stats.trials, 3);
     spc__cache_close(cache);
 }
 END_TEST
@@ -891,7 +925,6 @@ static void use_everything(spc__cache *cache)
     spc__trial trial = make_trial(64, 30), *trials = NULL;
     spc__choice found[4];
     spc__attrs facts = {0};
-    spc__cache_stats stats;
     size_t bytes;
     void *code;
     int count;
@@ -904,7 +937,6 @@ static void use_everything(spc__cache *cache)
     free(code);
     spc__cache_get_device(cache, "NVIDIA H200", &facts, &error);
     spc__cache_each(cache, count_row, &count, &error);
-    spc__cache_get_stats(cache, &stats, &error);
     spc__cache_put_trial(cache, &key, &trial, &provenance, &error);
     spc__cache_put_choice(cache, &key, &trial, NULL, &provenance, &error);
     spc__cache_put_artefact(cache, "k2", "t", "c", &trial.launch,
@@ -1114,7 +1146,6 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
     spc__problem_key key = make_key(64, 64, 17);
     spc__trial trial = make_trial(64, 30);
     spc__cache *cache = open_user("user.db");
-    spc__cache_stats stats;
     spc__choice found;
 
     put_chosen(cache, &key, &trial);
@@ -1138,8 +1169,7 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
     setrlimit(RLIMIT_FSIZE, &before);
     cache = open_user("user.db");
     ck_assert_int_eq(find(cache, &key, &found, 1), 1);
-    assert_ok(spc__cache_get_stats(cache, &stats, &error));
-    ck_assert_int_eq(stats.artefacts, taken);
+    ck_assert_int_eq(rows_of(cache, "artefact"), taken);
     put(cache, &key, &trial);
     spc__cache_close(cache);
 }
@@ -1467,6 +1497,66 @@ START_TEST(a_hot_lookup_is_a_matter_of_microseconds)
 }
 END_TEST
 
+/* 5000 choices: 40 classes of rows, 5 of density, 25 pairs of channels. */
+static void make_large_file(const char *name)
+{
+    make_file(name, 64, 30);
+    sql(name,
+        "WITH RECURSIVE n (i) AS"
+        " (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)"
+        " INSERT INTO problem (device, layer, target, rows_bucket,"
+        "  density_bucket, cin, cout, shape)"
+        " SELECT device, replace(replace(layer, 'cin=64', 'cin=' ||"
+        "  (8 << i / 200 % 5)), 'cout=64', 'cout=' || (8 << i / 1000)),"
+        "  'sm_80', 10 + i % 40, -8 + i / 40 % 5, 8 << i / 200 % 5,"
+        "  8 << i / 1000, shape FROM problem, n WHERE id = 1;"
+        "INSERT INTO trial (problem, template, template_hash, config, status,"
+        "  median_us, samples, log2_rows, density, verified, artefact, launch,"
+        "  resources, note, provenance, unix_seconds)"
+        " SELECT p.id, template, template_hash, config, status, median_us,"
+        "  samples, rows_bucket / 2.0, density, verified, artefact, launch,"
+        "  resources, note, provenance, unix_seconds FROM problem AS p, trial "
+        "AS t"
+        "  WHERE p.id > 1 AND t.id = 1;"
+        "INSERT INTO choice SELECT t.problem, t.id, 'fastest', provenance, 0"
+        " FROM trial AS t WHERE t.id > 1");
+}
+
+START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
+{
+    spc__problem_key key = make_key(48, 24, 12.2);
+    spc__choice found[8];
+    double one_us[300], eight_us[300], first;
+    spc__cache *cache;
+
+    make_large_file("user.db");
+    cache = open_user("user.db");
+    uint64_t start = spc__now_ns();
+    ck_assert_int_eq(find(cache, &key, found, 1), 1);
+    first = (double)(spc__now_ns() - start) / 1000;
+    for (int i = 0; i < LENGTH(one_us); i++) {
+        start = spc__now_ns();
+        ck_assert_int_eq(find(cache, &key, found, 1), 1);
+        one_us[i] = (double)(spc__now_ns() - start) / 1000;
+        start = spc__now_ns();
+        ck_assert_int_eq(find(cache, &key, found, 8), 8);
+        eight_us[i] = (double)(spc__now_ns() - start) / 1000;
+    }
+    spc__cache_close(cache);
+    ck_assert_int_eq(found[0].match, SPC__MATCH_NEAREST);
+    ck_assert_double_eq(found[0].key.log2_rows, 12);
+    ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cin", 0), 64);
+    ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cout", 0), 32);
+    double one = spc__median(one_us, LENGTH(one_us));
+    double eight = spc__median(eight_us, LENGTH(eight_us));
+    if (getenv("SPC_TEST_TIMES") != NULL)
+        fprintf(stderr,
+                "near among 5000: first %.0f us, one %.1f us, eight %.1f us\n",
+                first, one, eight);
+    ck_assert_double_lt(one, first / 8); /* which reads them all */
+}
+END_TEST
+
 static TCase *records(void)
 {
     TCase *tc = tcase_create("records");
@@ -1486,6 +1576,7 @@ static TCase *records(void)
     tcase_add_loop_test(tc, a_neighbour_is_found_at_its_distance, 0,
                         LENGTH(neighbours));
     tcase_add_test(tc, what_differs_in_more_than_channels_is_no_neighbour);
+    tcase_add_test(tc, a_near_lookup_sees_what_was_put_since);
     tcase_add_test(tc, neighbours_come_in_the_order_of_match_and_distance);
     return tc;
 }
@@ -1530,6 +1621,8 @@ static TCase *conditions(void)
     tcase_add_test(tc, a_lock_that_stays_is_an_error_after_the_time_limit);
     tcase_add_test(tc, each_allocation_may_fail);
     tcase_add_test(tc, a_hot_lookup_is_a_matter_of_microseconds);
+    tcase_add_test(tc,
+                   a_near_lookup_among_thousands_is_a_matter_of_microseconds);
     return tc;
 }
 

@@ -15,10 +15,12 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -1493,6 +1495,26 @@ START_TEST(headers_reach_the_c_compiler)
 }
 END_TEST
 
+/* A limit on the size of files does what a full disk does. */
+START_TEST(a_source_that_cannot_be_written_says_why)
+{
+    spc__compiler *cc = open_hostcc();
+    spc__artefact artefact;
+    struct rlimit before, small = {4, RLIM_INFINITY};
+    spc__compile_job job = {.source = "int main_of_nothing;\n", .name = "n"};
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    spc_status status = spc__compile(&artefact, cc, &job, NULL, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ck_assert_int_eq(status, SPC_EIO);
+    assert_says("/n.c': File too large");
+    spc__compiler_close(cc);
+}
+END_TEST
+
 START_TEST(a_c_compile_error_points_to_the_template)
 {
     spc__library *library = open_test_library();
@@ -1779,6 +1801,7 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, nvrtc_serves_several_threads);
     tcase_add_test(t, rendered_c_runs);
     tcase_add_test(t, headers_reach_the_c_compiler);
+    tcase_add_test(t, a_source_that_cannot_be_written_says_why);
     tcase_add_test(t, a_c_compile_error_points_to_the_template);
     tcase_add_loop_test(t, a_compiler_that_hangs_is_killed, 0, LENGTH(deaths));
     tcase_add_test(t, the_c_compiler_serves_several_threads);

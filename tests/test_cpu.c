@@ -493,6 +493,34 @@ START_TEST(measuring_takes_the_samples_asked_for_and_keeps_its_limit)
 }
 END_TEST
 
+static int64_t resident_bytes(void)
+{
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%*d %lld", &pages), 1);
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* To fault it in anew for each request took longer than what was measured. */
+START_TEST(the_memory_that_flushes_the_caches_is_kept)
+{
+    const int64_t least = 1 << 20; /* of any last-level cache, doubled */
+    double sample;
+    int count, runs = 0;
+    spc__measure measure = {sleep_a_little, &runs, 1, 50, true};
+    int64_t before = resident_bytes();
+
+    assert_ok(r.ops->measure(r.device, &measure, &sample, &count, &r.error));
+    int64_t after = resident_bytes();
+    ck_assert_int_gt(after, before + least);
+    assert_ok(r.ops->measure(r.device, &measure, &sample, &count, &r.error));
+    ck_assert_int_lt(resident_bytes(), after + least);
+}
+END_TEST
+
 START_TEST(memory_is_aligned_filled_and_copied)
 {
     char from[100], to[100] = {0};
@@ -615,6 +643,7 @@ static Suite *suite(void)
     tcase_add_loop_test(
         device, measuring_takes_the_samples_asked_for_and_keeps_its_limit, 0,
         2);
+    tcase_add_test(device, the_memory_that_flushes_the_caches_is_kept);
     tcase_add_test(device, memory_is_aligned_filled_and_copied);
     tcase_add_test(device, the_device_says_what_it_is);
     tcase_add_test(device, an_unknown_instruction_set_is_refused);

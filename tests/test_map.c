@@ -97,7 +97,7 @@ static void fill_cube(points *p, int rows, uint64_t seed)
 static void fill_batches(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
-    fill_box(p, (int32_t[]){-1, -4, 0, -2}, (uint32_t[]){4, 9, 8, 7}, seed);
+    fill_box(p, (int32_t[]){0, -4, 0, -2}, (uint32_t[]){4, 9, 8, 7}, seed);
 }
 
 static void fill_sparse(points *p, int rows, uint64_t seed)
@@ -650,6 +650,22 @@ START_TEST(an_extent_beyond_64_bits_names_the_axis)
 }
 END_TEST
 
+START_TEST(batches_count_from_zero_and_without_large_gaps)
+{
+    points p = make_points(&cases[0], 3);
+    spc_conv conv = conv_of(&cases[0]);
+    spc_ctx *ctx = open_ctx(device_of(_i));
+
+    p.at[5][0] = -1;
+    expect_failure(ctx, &conv, &p, SPC_ERANGE, "the batch of row 5 is -1");
+    p.at[5][0] = INT32_MAX;
+    p.at[6][1] = p.at[7][2] = 1 << 20;
+    expect_failure(ctx, &conv, &p, SPC_ERANGE, "number the batches 0, 1, 2");
+    spc_ctx_free(ctx);
+    free(p.at);
+}
+END_TEST
+
 START_TEST(a_rebuild_outside_the_key_layout_is_reported)
 {
     points p = make_points(&cases[0], 3);
@@ -702,7 +718,13 @@ START_TEST(impossible_requests_are_refused)
     ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 1, NULL),
                      SPC_EINVAL);
     ck_assert_ptr_null(map);
-    conv.kernel[1] = 3;
+    for (int a = 0; a < 3; a++)
+        conv.kernel[a] = 1 << 30; /* their product is 0 in 64 bits */
+    expect_failure(ctx, &conv, &p, SPC_EINVAL, "more than 343 offsets");
+    conv = conv_of(&cases[0]);
+    conv.dilation[2] = 1 << 30;
+    expect_failure(ctx, &conv, &p, SPC_EINVAL, "dilation 1073741824 along z");
+    conv = conv_of(&cases[0]);
     assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
     ck_assert_int_eq(spc__map_prepare(map, "hilbert", 0, NULL), SPC_EINVAL);
     ck_assert_int_eq(spc__map_prepare(map, "gray", 100, NULL), SPC_EINVAL);
@@ -782,6 +804,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(other, many_equal_rows_are_one_error, 0, turns(1));
     tcase_add_loop_test(other, an_extent_beyond_64_bits_names_the_axis, 0,
                         turns(1));
+    tcase_add_loop_test(other, batches_count_from_zero_and_without_large_gaps,
+                        0, turns(1));
     tcase_add_loop_test(other, a_rebuild_outside_the_key_layout_is_reported, 0,
                         turns(1));
     tcase_add_loop_test(other, impossible_requests_are_refused, 0, turns(1));

@@ -4,7 +4,9 @@
 #include "map.h"
 #include "plan.h"
 
+#include "error.h"
 #include "file.h"
+#include "random.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -140,6 +142,35 @@ START_TEST(a_bad_layer_is_refused_with_what_would_be_right)
     ck_assert_int_eq(spc_conv_parse(&conv, bad_layers[_i].text, &error),
                      SPC_EINVAL);
     assert_says(error.text, bad_layers[_i].says);
+}
+END_TEST
+
+/* Whatever becomes of a text, it is a layer that reads back as itself, or there
+ * is a sentence. */
+START_TEST(mutated_layers_are_read_or_refused_and_nothing_else)
+{
+    static const char telling[] = ",=x0123456789-kcdf";
+    spc__random random;
+
+    spc__random_init(&random, 20240601);
+    for (int i = 0; i < 20000; i++) {
+        char text[200], canonical[200], again[200];
+        spc_conv conv;
+        int length = snprintf(text, sizeof(text), "%s",
+                              layers[i % LENGTH(layers)].canonical);
+        for (int change = 0; change < 3; change++)
+            text[spc__random_below(&random, (uint32_t)length)] =
+                telling[spc__random_below(&random, sizeof(telling) - 1)];
+        spc__error_clear(&error);
+        if (spc_conv_parse(&conv, text, &error) != SPC_OK) {
+            ck_assert_uint_gt(strlen(error.text), 10);
+            continue;
+        }
+        spc_conv_format(canonical, sizeof(canonical), &conv);
+        assert_ok(spc_conv_parse(&conv, canonical, &error), error.text);
+        spc_conv_format(again, sizeof(again), &conv);
+        ck_assert_str_eq(again, canonical);
+    }
 }
 END_TEST
 
@@ -625,25 +656,51 @@ START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
 END_TEST
 
 /* Eight threads share one plan, each with an output of its own; one in four
- * calls fails, and its sentence is written while others run. */
+ * calls fails, each thread's in its own way, and every thread finds its own
+ * sentence, while another uses the context for something else. */
 enum { THREADS = 8, ROUNDS = 20 };
 
 typedef struct runner {
     const rig *r;
+    int number;
     void *out;
     int failed;
 } runner;
 
+/* Spoils the buffer that thread `number` fails on; returns its name. */
+static const char *spoil(spc_buffers *buffers, int number)
+{
+    switch (number % 4) {
+    case 0:
+        buffers->in = NULL;
+        return "`in` is NULL";
+    case 1:
+        buffers->out = (char *)buffers->out + 4;
+        return "`out` is at";
+    case 2:
+        buffers->weights = NULL;
+        return "`weights` is NULL";
+    default:
+        buffers->bias = NULL;
+        return "`bias` is NULL";
+    }
+}
+
 static void *run_often(void *payload)
 {
     runner *self = payload;
-    spc_buffers buffers = self->r->buffers;
+    const rig *r = self->r;
 
+    self->failed += strcmp(spc_ctx_error(r->ctx), "") != 0;
     for (int i = 0; i < ROUNDS; i++) {
-        buffers.out = i % 4 == 3 ? NULL : self->out;
-        spc_status status =
-            spc_plan_execute(self->r->plan, self->r->map, &buffers, NULL);
-        self->failed += status != (i % 4 == 3 ? SPC_EINVAL : SPC_OK);
+        spc_buffers buffers = r->buffers;
+        buffers.out = self->out;
+        self->failed +=
+            spc_plan_execute(r->plan, r->map, &buffers, NULL) != SPC_OK;
+        const char *says = spoil(&buffers, self->number);
+        self->failed +=
+            spc_plan_execute(r->plan, r->map, &buffers, NULL) != SPC_EINVAL;
+        self->failed += strstr(spc_ctx_error(r->ctx), says) == NULL;
     }
     return NULL;
 }
@@ -657,10 +714,16 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     open_probe(&r);
     rig_check(&r);
     for (int i = 0; i < THREADS; i++) {
-        runners[i] = (runner){.r = &r};
+        runners[i] = (runner){.r = &r, .number = i};
         assert_ok(spc_alloc(&runners[i].out, r.ctx, r.sample.out_bytes), "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
+    }
+    for (int i = 0; i < 50; i++) {
+        spc_plan *plan;
+        ck_assert_int_eq(spc_plan_create(&plan, r.ctx, &r.conv, NULL, 0),
+                         SPC_EINVAL);
+        assert_says(spc_ctx_error(r.ctx), "`map`");
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
@@ -780,6 +843,164 @@ START_TEST(a_measured_device_remembers_its_ceilings)
 END_TEST
 #endif
 
+/* ---- what is not there
+ * ------------------------------------------------------------ */
+
+static spc_status tell_nothing(const spc_db_row *row, void *payload)
+{
+    (void)row;
+    (void)payload;
+    return SPC_OK;
+}
+
+static void see_nothing(const spc_trial *trial, void *payload)
+{
+    (void)trial;
+    (void)payload;
+}
+
+/* Every public function that returns a status, and each pointer it needs: what
+ * the sentence names ("": there is nobody to tell), where it is, the call. */
+#define CALLS_WITHOUT(X)                                                       \
+    X("`out`", error.text, spc_ctx_create(NULL, NULL, &error))                 \
+    X("`layers`", error.text, spc_ctx_create(&other, &no_layers, &error))      \
+    X("`layers[0]`", error.text, spc_ctx_create(&other, &no_layer, &error))    \
+    X("", "", spc_ctx_device(NULL, &info))                                     \
+    X("`out`", told, spc_ctx_device(ctx, NULL))                                \
+    X("", "", spc_device_measure(NULL))                                        \
+    X("`out`", told, spc_alloc(NULL, ctx, 1))                                  \
+    X("", "", spc_alloc(&memory, NULL, 1))                                     \
+    X("", "", spc_copy_to_device(NULL, room, room, 1))                         \
+    X("`device`", told, spc_copy_to_device(ctx, NULL, room, 1))                \
+    X("`host`", told, spc_copy_to_device(ctx, room, NULL, 1))                  \
+    X("", "", spc_copy_to_host(NULL, room, room, 1))                           \
+    X("`host`", told, spc_copy_to_host(ctx, NULL, room, 1))                    \
+    X("`device`", told, spc_copy_to_host(ctx, room, NULL, 1))                  \
+    X("", "", spc_synchronize(NULL))                                           \
+    X("`out`", error.text, spc_conv_parse(NULL, "subm,cin=1,cout=1", &error))  \
+    X("empty", error.text, spc_conv_parse(&conv, NULL, &error))                \
+    X("`conv`", error.text, spc_conv_check(NULL, &error))                      \
+    X("`out`", error.text, spc_scene_load(NULL, "gen:uniform", &error))        \
+    X("specification", error.text, spc_scene_load(&scene, NULL, &error))       \
+    X("`out`", error.text, spc_scene_create(NULL, room, 1, "", &error))        \
+    X("NULL", error.text, spc_scene_create(&scene, NULL, 1, "", &error))       \
+    X("`out`", told, spc_map_create(NULL, ctx, &r.conv, room, 1, NULL))        \
+    X("", "", spc_map_create(&map, NULL, &r.conv, room, 1, NULL))              \
+    X("`conv`", told, spc_map_create(&map, ctx, NULL, room, 1, NULL))          \
+    X("without coordinates", told,                                             \
+      spc_map_create(&map, ctx, &r.conv, NULL, 1, NULL))                       \
+    X("`out`", told, spc_map_create_from_scene(NULL, ctx, &r.conv, r.scene))   \
+    X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
+    X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \
+    X("`scene`", told, spc_map_create_from_scene(&map, ctx, &r.conv, NULL))    \
+    X("", "", spc_map_download(NULL, room))                                    \
+    X("`index`", told, spc_map_download(r.map, NULL))                          \
+    X("`out`", told, spc_plan_create(NULL, ctx, &r.conv, r.map, 0))            \
+    X("", "", spc_plan_create(&plan, NULL, &r.conv, r.map, 0))                 \
+    X("`conv`", told, spc_plan_create(&plan, ctx, NULL, r.map, 0))             \
+    X("`map`", told, spc_plan_create(&plan, ctx, &r.conv, NULL, 0))            \
+    X("", "", spc_plan_pack_weights(NULL, room, room, SPC_KRSC, NULL))         \
+    X("`packed`", told,                                                        \
+      spc_plan_pack_weights(r.plan, NULL, room, SPC_KRSC, NULL))               \
+    X("`weights`", told,                                                       \
+      spc_plan_pack_weights(r.plan, r.packed, NULL, SPC_KRSC, NULL))           \
+    X("`map`", told, spc_map_prepare(NULL, r.plan, NULL))                      \
+    X("`plan`", told, spc_map_prepare(r.map, NULL, NULL))                      \
+    X("", "", spc_map_prepare(NULL, NULL, NULL))                               \
+    X("`plan`", told, spc_plan_execute(NULL, r.map, &r.buffers, NULL))         \
+    X("`map`", told, spc_plan_execute(r.plan, NULL, &r.buffers, NULL))         \
+    X("buffers", told, spc_plan_execute(r.plan, r.map, NULL, NULL))            \
+    X("`index`", error.text,                                                   \
+      spc_oracle_map(NULL, &r.conv, r.scene, 1, &error))                       \
+    X("`conv`", error.text, spc_oracle_map(room, NULL, r.scene, 1, &error))    \
+    X("`scene`", error.text, spc_oracle_map(room, &r.conv, NULL, 1, &error))   \
+    X("", "", spc_bench(NULL, &r.conv, r.scene, 1, &result))                   \
+    X("`conv`", told, spc_bench(ctx, NULL, r.scene, 1, &result))               \
+    X("`scene`", told, spc_bench(ctx, &r.conv, NULL, 1, &result))              \
+    X("`out`", told, spc_bench(ctx, &r.conv, r.scene, 1, NULL))                \
+    X("", "", spc_tune(NULL, &r.conv, &one_scene, 1, NULL, NULL))              \
+    X("NULL", told, spc_tune(ctx, NULL, &one_scene, 1, NULL, NULL))            \
+    X("scene", told, spc_tune(ctx, &r.conv, NULL, 1, NULL, NULL))              \
+    X("", "", spc_tune_worker(NULL))                                           \
+    X("", "", spc_space_render(&text, NULL, &r.conv, NULL, 0))                 \
+    X("`conv`", told, spc_space_render(&text, ctx, NULL, NULL, 0))             \
+    X("`out`", told, spc_space_render(NULL, ctx, &r.conv, NULL, 0))            \
+    X("", "", spc_db_each(NULL, tell_nothing, NULL))                           \
+    X("`each`", told, spc_db_each(ctx, NULL, NULL))                            \
+    X("", "", spc_db_trials(NULL, 1, see_nothing, NULL))                       \
+    X("`each`", told, spc_db_trials(ctx, 1, NULL, NULL))
+
+START_TEST(what_is_null_is_refused_and_named)
+{
+    static const char *const nowhere[] = {NULL};
+    const spc_ctx_options no_layers = {.layer_count = 1};
+    const spc_ctx_options no_layer = {.layers = nowhere, .layer_count = 1};
+    int32_t room[64] = {0};
+    const spc_scene *one_scene;
+    char *text;
+    spc_ctx *other;
+    void *memory;
+    spc_device_info info;
+    spc_bench_result result;
+    spc_scene *scene;
+    spc_plan *plan;
+    spc_conv conv;
+    spc_map *map;
+    rig r;
+
+    open_probe(&r);
+    spc_ctx *ctx = r.ctx;
+    one_scene = r.scene;
+#define X(says, where, call)                                                   \
+    spc__error_clear(&error);                                                  \
+    spc__error_clear(spc__error_of(ctx));                                      \
+    ck_assert_msg((call) == SPC_EINVAL, "%s", #call);                          \
+    assert_says((where), (says));
+#define told spc_ctx_error(ctx)
+    CALLS_WITHOUT(X)
+#undef told
+#undef X
+    ck_assert(memory == NULL && scene == NULL && map == NULL && plan == NULL);
+    ck_assert_ptr_null(text);
+    ck_assert(other == NULL);
+    rig_close(&r);
+}
+END_TEST
+
+/* Those that answer a question, free something or have no status. */
+START_TEST(null_has_no_rows_and_no_name)
+{
+    double out[4] = {7};
+    char text[8] = "before";
+
+    spc_ctx_free(NULL);
+    spc_dealloc(NULL, NULL);
+    spc_scene_free(NULL);
+    spc_map_free(NULL);
+    spc_plan_free(NULL);
+    spc_oracle(out, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
+    spc_oracle(NULL, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
+    ck_assert_double_eq(out[0], 7);
+    assert_says(spc_ctx_error(NULL), "no context");
+    ck_assert_int_eq(spc_ctx_stats(NULL).lookups, 0);
+    ck_assert_int_ge(spc_devices_list(NULL, 5), 2);
+    ck_assert_int_eq(spc_conv_format(text, sizeof(text), NULL), 0);
+    ck_assert_str_eq(text, "");
+    ck_assert_int_eq(spc_conv_format(NULL, 9, &(spc_conv)SPC_CONV_INIT),
+                     spc_conv_format(NULL, 0, &(spc_conv)SPC_CONV_INIT));
+    ck_assert(spc_scene_rows(NULL) == 0 && spc_scene_coords(NULL) == NULL);
+    ck_assert_str_eq(spc_scene_name(NULL), "");
+    ck_assert(spc_map_rows(NULL) == 0 && spc_map_pairs(NULL) == 0);
+    ck_assert(spc_map_density(NULL) == 0 && spc_map_key_bits(NULL) == 0);
+    ck_assert_int_eq(spc_plan_origin(NULL), SPC_ORIGIN_DEFAULT);
+    ck_assert_str_eq(spc_plan_reason(NULL), "");
+    ck_assert_str_eq(spc_plan_template(NULL), "");
+    ck_assert_str_eq(spc_plan_config(NULL), "");
+    ck_assert_uint_eq(spc_plan_weights_bytes(NULL), 0);
+    ck_assert_uint_eq(spc_plan_workspace_bytes(NULL, NULL), 0);
+}
+END_TEST
+
 /* ---- suite
  * ----------------------------------------------------------------------------
  */
@@ -799,6 +1020,7 @@ static void add_layers(TCase *tcase)
                         LENGTH(layers));
     tcase_add_loop_test(tcase, a_bad_layer_is_refused_with_what_would_be_right,
                         0, LENGTH(bad_layers));
+    tcase_add_test(tcase, mutated_layers_are_read_or_refused_and_nothing_else);
     tcase_add_test(tcase, a_bad_layer_value_is_refused);
     tcase_add_loop_test(tcase, a_layer_becomes_attrs_and_comes_back, 0,
                         LENGTH(layers));
@@ -844,6 +1066,12 @@ static void add_execution(TCase *tcase)
     tcase_add_test(tcase, eight_threads_execute_one_plan_at_a_time);
 }
 
+static void add_nulls(TCase *tcase)
+{
+    tcase_add_test(tcase, what_is_null_is_refused_and_named);
+    tcase_add_test(tcase, null_has_no_rows_and_no_name);
+}
+
 static void add_figures(TCase *tcase)
 {
     tcase_add_loop_test(tcase, the_floor_is_the_largest_of_three_times, 0,
@@ -864,6 +1092,7 @@ int main(void)
     add_contexts(add_case(suite, "contexts"));
     add_results(add_case(suite, "results"));
     add_execution(add_case(suite, "the execute path"));
+    add_nulls(add_case(suite, "what is not there"));
     add_figures(add_case(suite, "figures"));
     srunner_run_all(srunner, CK_NORMAL);
     int failed = srunner_ntests_failed(srunner);

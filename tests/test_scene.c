@@ -336,6 +336,8 @@ static const bad_file bad_files[] = {
      SPC_ECAPACITY, "9999999999 rows"},
     {"a.npy", TEXT(V1("\x54") NPY("<f4", "(99999999999999999999999999999, 3)")),
      "@1", SPC_ECAPACITY, "rows; at most 2^31 - 1"},
+    {"a.npy", TEXT(V1("\x45") NPY("<f8", "(2147483647, 4)")), "@1", SPC_EFORMAT,
+     "0 bytes of data follow"},
     {"a.npy", TEXT(V1("\x3c") NPY("|i1", "(1, 3)") "abc"), "@1", SPC_EINVAL,
      "integer voxels, which take no voxel size"},
     {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(1, 3)") "123456789012"), "",
@@ -362,6 +364,8 @@ static const bad_file bad_files[] = {
      SPC_EFORMAT, "is no property"},
     {"a.ply", TEXT(PLY("element vertex 1\nproperty list float int x\n")), "@1",
      SPC_EFORMAT, "is no property"},
+    {"a.ply", TEXT(PLY("element vertex 2147483647\nelement vertex 1\n" XYZ)),
+     "@1", SPC_EFORMAT, "line 4 of the header declares the element vertex"},
     {"a.ply", TEXT("ply\nend_header\n"), "@1", SPC_EFORMAT,
      "without a 'format'"},
     {"a.ply", TEXT(PLY("element vertex 1\nproperty float x\nend_header\n1\n")),
@@ -424,6 +428,22 @@ START_TEST(what_is_no_file_is_refused_in_one_sentence)
     snprintf(spec, sizeof(spec), "%s@1", path);
     assert_refused(spec, SPC_EIO, "is a directory");
     rmdir(path);
+}
+END_TEST
+
+/* Reading them would wait, or take all memory. */
+START_TEST(a_pipe_or_a_device_is_refused_unread)
+{
+    char spec[520], path[512];
+
+    snprintf(path, sizeof(path), "%s/odd.npy", folder);
+    if (_i == 0)
+        ck_assert_int_eq(mkfifo(path, 0600), 0);
+    else
+        ck_assert_int_eq(symlink("/dev/zero", path), 0);
+    snprintf(spec, sizeof(spec), "%s@1", path);
+    assert_refused(spec, SPC_EIO, "not a plain file");
+    unlink(path);
 }
 END_TEST
 
@@ -725,6 +745,7 @@ static Suite *suite(void)
     tcase_add_loop_test(bad, a_bad_file_is_refused_in_one_sentence, 0,
                         LENGTH(bad_files));
     tcase_add_test(bad, what_is_no_file_is_refused_in_one_sentence);
+    tcase_add_loop_test(bad, a_pipe_or_a_device_is_refused_unread, 0, 2);
     tcase_add_test(bad, a_file_of_too_many_points_is_refused_unread);
     tcase_add_loop_test(bad, a_bad_generator_is_refused_in_one_sentence, 0,
                         LENGTH(bad_specs));

@@ -61,7 +61,7 @@ static spc_status build_stage(spc__rig *rig, int s)
 
     to->out_bytes = rows * (size_t)subject->conv.cout * element;
     if ((status = spc_scene_create(&copy, scene->coords, scene->rows, "",
-                                   &rig->ctx->error)) != SPC_OK ||
+                                   spc__error_of(rig->ctx))) != SPC_OK ||
         (status = spc_map_create_from_scene(&to->map, rig->ctx, &subject->conv,
                                             copy)) != SPC_OK ||
         (status = upload(&to->in, rig->ctx, scene->in,
@@ -94,7 +94,7 @@ static spc_status build(spc__rig *rig)
         status = upload(&rig->bias, rig->ctx, subject->bias,
                         (size_t)conv->cout * sizeof(float));
     if (status == SPC_OK && (rig->host = malloc(most)) == NULL)
-        status = spc__fail_memory(&rig->ctx->error, most);
+        status = spc__fail_memory(spc__error_of(rig->ctx), most);
     return status;
 }
 
@@ -110,7 +110,7 @@ spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
     rig->subject = subject;
     rig->ops = spc__device_ops_of(ctx->device);
     if (build(rig) != SPC_OK) {
-        *error = ctx->error;
+        *error = *spc__error_of(ctx);
         spc__rig_free(rig);
         return error->status;
     }
@@ -224,7 +224,8 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
 static void note_failure(spc__outcome *out, spc__rig *rig,
                          spc__trial_status status)
 {
-    snprintf(out->note, sizeof(out->note), "%.190s", rig->ctx->error.text);
+    snprintf(out->note, sizeof(out->note), "%.190s",
+             spc__error_of(rig->ctx)->text);
     out->status = status;
     out->dead = spc_synchronize(rig->ctx) != SPC_OK;
 }
@@ -236,7 +237,7 @@ void spc__rig_load(spc__outcome *out, spc__rig *rig, int number,
     if (spc__rig_has(rig, number))
         return;
     if (!reserve_slot(rig, number)) {
-        spc__fail_memory(&rig->ctx->error, sizeof(slot));
+        spc__fail_memory(spc__error_of(rig->ctx), sizeof(slot));
         note_failure(out, rig, SPC__TRIAL_LAUNCH);
     } else if (bind(rig, &rig->slots[number], code) != SPC_OK) {
         note_failure(out, rig, SPC__TRIAL_LAUNCH);
@@ -272,7 +273,7 @@ static void verify_scene(spc__outcome *out, spc__rig *rig, int number, int s)
 
     /* All ones is not a number in every type: what is not written shows. */
     if (rig->ops->fill(ctx->device, on->out, 0xff, on->out_bytes, NULL,
-                       &ctx->error) != SPC_OK ||
+                       spc__error_of(ctx)) != SPC_OK ||
         enqueue(&run, NULL) != SPC_OK) {
         note_failure(out, rig, SPC__TRIAL_LAUNCH);
         return;
@@ -317,6 +318,6 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
     if (measure.samples > SPC__SAMPLES_MAX)
         measure.samples = SPC__SAMPLES_MAX;
     if (rig->ops->measure(rig->ctx->device, &measure, out->samples, &out->count,
-                          &rig->ctx->error) != SPC_OK)
+                          spc__error_of(rig->ctx)) != SPC_OK)
         note_failure(out, rig, SPC__TRIAL_FAULT);
 }

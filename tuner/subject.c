@@ -1,15 +1,9 @@
 /* subject.c - random data, the oracle's answers, and the block they lie in. */
 #include "subject.h"
 
-#include "cancel.h"
 #include "ctx.h"
 #include "error.h"
-#include "half.h"
-#include "oracle.h"
-#include "parallel.h"
-#include "random.h"
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,48 +102,6 @@ static spc_status map_block(spc__subject *out, size_t bytes, int protection,
 /* ---- data -------------------------------------------------------------------
  */
 
-/* Fills `raw` with values in [-1, 1] of the layer's type and `plain` with the
- * same values as float. */
-static void draw(void *raw, float *plain, size_t n, spc_dtype dtype,
-                 spc__random *random)
-{
-    for (size_t i = 0; i < n; i++) {
-        float value = (float)(2.0 * spc__random_unit(random) - 1.0);
-        if (dtype == SPC_F16) {
-            ((uint16_t *)raw)[i] = spc__half_from_float(value);
-            plain[i] = spc__half_to_float(((uint16_t *)raw)[i]);
-        } else {
-            ((float *)raw)[i] = value;
-            plain[i] = value;
-        }
-    }
-}
-
-/* Turns the oracle's magnitudes of one row at a time into tolerances. */
-struct bounds {
-    const spc_conv *conv;
-    const int32_t *index;
-    int64_t rows;
-    const double *reference, *magnitude;
-    float *tolerance;
-};
-
-static void bound_row(void *payload, int64_t row)
-{
-    const struct bounds *b = payload;
-    int offsets = spc__conv_offsets(b->conv);
-    int64_t terms = 0;
-
-    for (int k = 0; k < offsets; k++)
-        terms += b->index[k * b->rows + row] >= 0;
-    terms *= b->conv->cin;
-    for (int c = 0; c < b->conv->cout; c++) {
-        int64_t i = row * b->conv->cout + c;
-        b->tolerance[i] = (float)spc__tolerance(b->conv, b->reference[i],
-                                                b->magnitude[i], terms);
-    }
-}
-
 static spc_status fill_scene(spc__subject *subject, int s,
                              const spc_scene *scene, const int32_t *index,
                              const float *weights, spc__random *random,
@@ -159,30 +111,17 @@ static spc_status fill_scene(spc__subject *subject, int s,
     const spc__subject_scene *data = &subject->scenes[s];
     const spc_conv *conv = &subject->conv;
     size_t inputs = (size_t)data->rows * (size_t)conv->cin;
-    size_t outputs = (size_t)data->rows * (size_t)conv->cout;
     float *in = malloc(inputs * sizeof(float) + 1);
-    double *magnitude = malloc(outputs * sizeof(double) + 1);
-    spc_status status = SPC_OK;
 
-    if (in == NULL || magnitude == NULL) {
-        status = spc__fail_memory(error, outputs * sizeof(double));
-        goto done;
-    }
+    if (in == NULL)
+        return spc__fail_memory(error, inputs * sizeof(float));
     memcpy((void *)data->coords, spc_scene_coords(scene),
            (size_t)data->rows * 4 * sizeof(int32_t));
-    draw((void *)data->in, in, inputs, conv->dtype, random);
-    status = spc__oracle((double *)data->reference, magnitude, conv, index,
-                         data->rows, in, weights, subject->bias, threads,
-                         cancel, error);
-    if (status != SPC_OK)
-        goto done;
-    struct bounds bounds = {conv,       index,
-                            data->rows, data->reference,
-                            magnitude,  (float *)data->tolerance};
-    spc__parallel_for(data->rows, threads, bound_row, &bounds);
-done:
+    spc__draw((void *)data->in, in, inputs, conv->dtype, random);
+    spc_status status = spc__expect(
+        (double *)data->reference, (float *)data->tolerance, conv, index,
+        data->rows, in, weights, subject->bias, threads, cancel, error);
     free(in);
-    free(magnitude);
     return status;
 }
 
@@ -198,11 +137,10 @@ static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
     if (weights == NULL)
         return spc__fail_memory(error, weight_count(conv) * sizeof(float));
     spc__random_init(&random, seed);
-    draw((void *)subject->weights, weights, weight_count(conv), conv->dtype,
-         &random);
-    for (int c = 0; subject->bias != NULL && c < conv->cout; c++)
-        ((float *)subject->bias)[c] =
-            (float)(2.0 * spc__random_unit(&random) - 1.0);
+    spc__draw((void *)subject->weights, weights, weight_count(conv),
+              conv->dtype, &random);
+    if (subject->bias != NULL)
+        spc__draw_bias((float *)subject->bias, conv->cout, &random);
     for (int s = 0; s < subject->scene_count && status == SPC_OK; s++)
         status = fill_scene(subject, s, scenes[s], index[s], weights, &random,
                             threads, cancel, error);
@@ -280,18 +218,7 @@ spc__worst spc__subject_compare(const spc__subject *subject, int s,
                                 const void *out)
 {
     const spc__subject_scene *scene = &subject->scenes[s];
-    int64_t cout = subject->conv.cout;
-    bool half = subject->conv.dtype == SPC_F16;
-    spc__worst worst = {0};
 
-    for (int64_t i = 0; i < scene->rows * cout; i++) {
-        double got = half ? spc__half_to_float(((const uint16_t *)out)[i])
-                          : ((const float *)out)[i];
-        double off = fabs(got - scene->reference[i]);
-        double error = off == 0 ? 0 : off / scene->tolerance[i];
-        if (!(error <= worst.error)) /* true for NaN as well */
-            worst = (spc__worst){isnan(error) ? INFINITY : error, i / cout,
-                                 (int)(i % cout), got, scene->reference[i]};
-    }
-    return worst;
+    return spc__compare(out, &subject->conv, scene->rows, scene->reference,
+                        scene->tolerance);
 }

@@ -8,7 +8,7 @@
 #ifndef SPC_TUNER_SUBJECT_H
 #define SPC_TUNER_SUBJECT_H
 
-#include "spc.h"
+#include "expect.h"
 
 enum { SPC__SCENES_MAX = 16 };
 
@@ -49,15 +49,7 @@ spc_status spc__subject_attach(spc__subject *out, int fd, spc_error *error);
 
 void spc__subject_release(spc__subject *subject);
 
-/* The element of a result that is worst by |got - reference| / tolerance; what
- * is not a number is infinitely wrong. */
-typedef struct spc__worst {
-    double error;
-    int64_t row;
-    int channel;
-    double got, reference;
-} spc__worst;
-
+/* Holds a result on scene `s` against the oracle's. */
 spc__worst spc__subject_compare(const spc__subject *subject, int s,
                                 const void *out);
 

@@ -136,7 +136,7 @@ static spc_status find_target(spc__attrs *out, spc_ctx *ctx, const char *target)
         *out = ctx->target;
         return SPC_OK;
     }
-    return spc__target_facts(out, target, &ctx->error);
+    return spc__target_facts(out, target, spc__error_of(ctx));
 }
 
 static spc_status open_space(spc__run *run)
@@ -568,7 +568,7 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
         .scene_count = scene_count,
         .options = options != NULL ? *options : standard,
         .report = report != NULL ? report : &unwanted,
-        .error = &ctx->error,
+        .error = spc__error_of(ctx),
         .started_ns = spc__now_ns(),
     };
     const volatile int *cancel = ctx->cancel;
@@ -592,34 +592,34 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
 spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
                             const char *target, int i)
 {
-    *out = NULL;
-    if (ctx == NULL)
-        return SPC_EINVAL;
-    if (conv == NULL)
-        return spc__fail(&ctx->error, SPC_EINVAL, "the layer is NULL");
-    spc__run run = {.ctx = ctx, .conv = conv, .error = &ctx->error};
+    spc_error *error = spc__error_of(ctx);
+    spc__run run = {.ctx = ctx, .conv = conv, .error = error};
     spc__buf source = SPC__BUF_INIT;
-    spc_status status;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "ctx", ctx, "conv", conv, NULL);
 
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
     run.options.target = target;
     if ((status = open_space(&run)) != SPC_OK)
         return status;
     if (i < 0 || i >= run.space->count) {
-        status = spc__fail(&ctx->error, SPC_EINVAL,
+        status = spc__fail(error, SPC_EINVAL,
                            "there is no candidate %d: 0 to %d are right", i,
                            run.space->count - 1);
         goto done;
     }
     const spc__candidate *candidate = &run.space->candidates[i];
     if (!candidate->admitted)
-        status = spc__fail(&ctx->error, SPC_EUNSUPPORTED,
+        status = spc__fail(error, SPC_EUNSUPPORTED,
                            "candidate %d is refused by: %s", i, candidate->why);
     else
-        status =
-            spc__template_render(&source, candidate->tpl, &run.problem,
-                                 &run.target, &candidate->config, &ctx->error);
+        status = spc__template_render(&source, candidate->tpl, &run.problem,
+                                      &run.target, &candidate->config, error);
     if (status == SPC_OK && (*out = spc__buf_detach(&source)) == NULL)
-        status = spc__fail_memory(&ctx->error, 1);
+        status = spc__fail_memory(error, 1);
 done:
     spc__buf_release(&source);
     spc__space_free(run.space);

@@ -96,5 +96,6 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
 
 spc_status spc_tune_worker(spc_ctx *ctx)
 {
-    return ctx != NULL ? spc__runner_serve(ctx, &ctx->error) : SPC_EINVAL;
+    return ctx != NULL ? spc__runner_serve(ctx, spc__error_of(ctx))
+                       : SPC_EINVAL;
 }

@@ -1,0 +1,138 @@
+/* host_device.c - memory, compiler and modules of the devices cpu and sim. */
+#include "host_device.h"
+
+#include "error.h"
+#include "parallel.h"
+#include <stdlib.h>
+#include <string.h>
+
+static spc__host_device *self(spc__device *device)
+{
+    return (spc__host_device *)device;
+}
+
+spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
+                          int ordinal, const spc__device_options *options,
+                          spc_error *error)
+{
+    if (ordinal > 0)
+        return spc__fail(error, SPC_ENODEVICE,
+                         "there is no device %s:%d; there is one, \"%s\"",
+                         ops->name, ordinal, ops->name);
+    out->ops = ops;
+    out->threads = options != NULL ? options->threads : 0;
+    if (out->threads <= 0)
+        out->threads = spc__cpu_count();
+    pthread_mutex_init(&out->lock, NULL);
+    return SPC_OK;
+}
+
+void spc__host_release(spc__host_device *host)
+{
+    spc__compiler_close(host->compiler);
+    pthread_mutex_destroy(&host->lock);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
+                           spc_error *error)
+{
+    /* 256: what packed weights and workspaces are promised. */
+    if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0)
+        return SPC_OK;
+    *out = NULL;
+    return spc__fail_memory(error, bytes);
+}
+
+void spc__host_dealloc(spc__device *device, void *memory)
+{
+    free(memory);
+}
+
+spc_status spc__host_copy(spc__device *device, void *to, const void *from,
+                          size_t bytes, void *stream, spc_error *error)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+    return SPC_OK;
+}
+
+spc_status spc__host_fill(spc__device *device, void *to, int byte, size_t bytes,
+                          void *stream, spc_error *error)
+{
+    if (bytes > 0)
+        memset(to, byte, bytes);
+    return SPC_OK;
+}
+
+spc_status spc__host_sync(spc__device *device, void *stream, spc_error *error)
+{
+    return SPC_OK;
+}
+
+/* ---- code ---------------------------------------------------------------- */
+
+spc_status spc__host_compiler(spc__device *device, spc__compiler **out,
+                              const char **options, spc_error *error)
+{
+    spc__host_device *host = self(device);
+    spc_status status = SPC_OK;
+
+    pthread_mutex_lock(&host->lock);
+    if (host->compiler == NULL)
+        status = spc__hostcc_open(&host->compiler, error);
+    *out = host->compiler;
+    *options = host->flags;
+    pthread_mutex_unlock(&host->lock);
+    return status;
+}
+
+spc_status spc__host_module_load(spc__device *device, spc__module **out,
+                                 const void *code, size_t bytes,
+                                 spc_error *error)
+{
+    spc__module *module = calloc(1, sizeof(*module));
+    spc_status status;
+
+    *out = NULL;
+    if (module == NULL)
+        return spc__fail_memory(error, sizeof(*module));
+    if ((status = spc__object_load(&module->object, code, bytes, error)) !=
+        SPC_OK) {
+        free(module);
+        return status;
+    }
+    *out = module;
+    return SPC_OK;
+}
+
+void spc__host_module_unload(spc__device *device, spc__module *module)
+{
+    if (module == NULL)
+        return;
+    while (module->kernels != NULL) {
+        spc__host_kernel *kernel = module->kernels;
+        module->kernels = kernel->next;
+        free(kernel);
+    }
+    spc__object_unload(module->object);
+    free(module);
+}
+
+spc_status spc__host_fail_kernel(const char *name, spc_error *error)
+{
+    return spc__fail(error, SPC_ENOTFOUND,
+                     "the compiled code has no kernel '%s'", name);
+}
+
+void spc__host_keep(spc__device *device, spc__module *module,
+                    spc__host_kernel *kernel)
+{
+    spc__host_device *host = self(device);
+
+    pthread_mutex_lock(&host->lock);
+    kernel->next = module->kernels;
+    module->kernels = kernel;
+    pthread_mutex_unlock(&host->lock);
+}

@@ -1,0 +1,64 @@
+/*
+ * host_device.h - what the devices cpu and sim share: host memory, the
+ * system's C compiler, and modules that are shared objects.
+ *
+ * Each begins its own struct with an spc__host_device and puts the functions
+ * below, or its own around them, into its table.
+ */
+#ifndef SPC_RUNTIME_HOST_DEVICE_H
+#define SPC_RUNTIME_HOST_DEVICE_H
+
+#include "cpu_module.h"
+#include "device.h"
+#include <pthread.h>
+
+typedef struct spc__host_device {
+    const spc__device_ops *ops;
+    int threads;
+    const char *flags;    /* of the compiler, beyond its own */
+    pthread_mutex_t lock; /* of all below, and of the modules' kernels */
+    spc__compiler *compiler;
+} spc__host_device;
+
+/* A device's spc__kernel begins with this. */
+typedef struct spc__host_kernel {
+    struct spc__host_kernel *next;
+} spc__host_kernel;
+
+struct spc__module {
+    spc__object *object;
+    spc__host_kernel *kernels; /* freed with the module */
+};
+
+/* Fills in *out; `options` may be NULL. SPC_ENODEVICE for an ordinal but 0. */
+spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
+                          int ordinal, const spc__device_options *options,
+                          spc_error *error);
+void spc__host_release(spc__host_device *host);
+
+/* Aligned to 256 bytes, and of the exact size, so that AddressSanitizer knows
+ * where it ends. */
+spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
+                           spc_error *error);
+void spc__host_dealloc(spc__device *device, void *memory);
+spc_status spc__host_copy(spc__device *device, void *to, const void *from,
+                          size_t bytes, void *stream, spc_error *error);
+spc_status spc__host_fill(spc__device *device, void *to, int byte, size_t bytes,
+                          void *stream, spc_error *error);
+spc_status spc__host_sync(spc__device *device, void *stream, spc_error *error);
+
+spc_status spc__host_compiler(spc__device *device, spc__compiler **out,
+                              const char **options, spc_error *error);
+spc_status spc__host_module_load(spc__device *device, spc__module **out,
+                                 const void *code, size_t bytes,
+                                 spc_error *error);
+void spc__host_module_unload(spc__device *device, spc__module *module);
+
+/* SPC_ENOTFOUND: the module has no kernel `name`. */
+spc_status spc__host_fail_kernel(const char *name, spc_error *error);
+
+/* Gives a kernel to its module, which frees it. */
+void spc__host_keep(spc__device *device, spc__module *module,
+                    spc__host_kernel *kernel);
+
+#endif
