@@ -462,7 +462,7 @@ spc_status spc__map_check(spc_map *map, void *stream)
         fail_duplicate(map, &error);
         return spc__ctx_fail(map->ctx, &error);
     }
-    map->pairs = (int64_t)stats[SPC__MAP_PAIRS + 1] << 32 |
+    map->pairs = ((int64_t)(uint32_t)stats[SPC__MAP_PAIRS + 1] << 16) +
                  (uint32_t)stats[SPC__MAP_PAIRS];
     return SPC_OK;
 }

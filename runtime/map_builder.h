@@ -58,7 +58,7 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
 enum {
     SPC__MAP_BAD_ROW = 0,
     SPC__MAP_DUPLICATES = 4,
-    SPC__MAP_PAIRS = 8, /* low word, high word */
+    SPC__MAP_PAIRS = 8, /* pairs % 65536, summed, and pairs / 65536 */
     SPC__MAP_STATS = 10,
     SPC__MAP_NO_ROW = 0x7fffffff
 };

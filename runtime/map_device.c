@@ -136,8 +136,7 @@ static spc_status load_kernel(spc_map *map, spc_error *error)
 
     index_problem(&problem, map, w);
     w->shared = (size_t)SPC_INDEX_SHARED((int)w->block, map->offsets,
-                                         (int)w->key_bytes,
-                                         SPC_SORT_GROUPS((int)w->grid));
+                                         (int)w->key_bytes, (int)w->grid);
     if ((status = load(&code, map, "index", &problem, error)) != SPC_OK ||
         (status = ops_of(map)->kernel_get(device, code.module, name, w->shared,
                                           &w->kernel, error)) != SPC_OK)

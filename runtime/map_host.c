@@ -503,8 +503,8 @@ static spc_status host_build(spc_map *map, const int32_t *coords,
     spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
     sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
     spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
-    map->stats[SPC__MAP_PAIRS] = (int32_t)(b.pairs & 0xffffffff);
-    map->stats[SPC__MAP_PAIRS + 1] = (int32_t)(b.pairs >> 32);
+    map->stats[SPC__MAP_PAIRS] = (int32_t)(b.pairs & 0xffff);
+    map->stats[SPC__MAP_PAIRS + 1] = (int32_t)(b.pairs >> 16);
     return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;
 }
 

@@ -83,7 +83,7 @@ typedef struct index_shared {
         sort_shared sort;
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
-            unsigned mask[SPC_INDEX_CHUNK * WORDS];
+            unsigned mask[SORT_THREADS * WORDS]; /* of each thread's row */
             int digits[SORT_DIGITS]; /* of the rows' digests */
         } search;
         struct {
@@ -101,10 +101,10 @@ typedef char index_shared_fits[sizeof(index_shared) <=
                                    ? 1
                                    : -1];
 
-/* Behind it: the counts of sort_count_next. */
-SPC_DEVICE int *group_counts(index_shared *s)
+/* Behind it: the counts for a next pass. */
+SPC_DEVICE sort_counts next_counts(index_shared *s)
 {
-    return (int *)(s + 1);
+    return sort_counts_at(s + 1);
 }
 
 SPC_DEVICE int at_most(int value, int limit)
@@ -203,6 +203,7 @@ SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
 {
     int bad[4] = {SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW,
                   SPC_INDEX_NO_ROW};
+    packed_row first;
     int crowded;
 
     clear_stats(args);
@@ -211,21 +212,25 @@ SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
 
     report_bad_rows(args, bad);
     sum_bins(args, s);
-    grid_sync(barrier);
+    grid_arrive(barrier);
+    first = packed_at(args, begin + spc_thread(), end);
+    grid_wait(barrier);
 
     sum_shares(args, s);
     crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
     if (crowded)
         radix_sort(args, s, barrier, begin, end, per_block);
     else
-        scatter_to_bins(args, s, begin, end);
+        scatter_to_bins(args, s, first, begin, end);
     grid_sync(barrier);
 
     if (crowded)
         sort_clear(args->tables, 3);
     else
         rank_in_bins(args, s, begin, end);
-    grid_sync(barrier);
+    grid_arrive(barrier);
+    open_search(args, s);
+    grid_wait(barrier);
 
     search(args, s, begin, padded_end);
 }
@@ -263,9 +268,13 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     }
     if (args->sorted.index)
         order_rows(args, s, &barrier, begin, end, per_block, unit);
-    else if (args->tile.rows)
+    if (args->tile.rows && !args->sorted.index) {
         grid_sync(&barrier); /* masks are there, the table is clear */
+        measure_units(args, unit);
+    }
     if (args->tile.rows)
-        make_tiles(args, s, &barrier, unit);
+        make_tiles(args, s, &barrier);
+    else
+        sort_clear(args->tables, 3);
     grid_close(&barrier);
 }

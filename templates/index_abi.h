@@ -8,7 +8,7 @@
 #define SPC_INDEX_ABI_H
 
 /* What a build reports (runtime/map_builder.h): first bad row by field, rows
- * equal to their predecessor, pairs in two words. */
+ * equal to their predecessor, pairs (the first word and 65536 times the second). */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
 #define SPC_INDEX_MOST_KEYS 5 /* of one bin, if more than SPC_INDEX_CROWDED */
@@ -41,6 +41,8 @@
     (((grid) + SPC_SORT_GROUPS(grid)) * (digits))
 
 /* Shared memory, in bytes. */
+#define SPC_SORT_COUNTS(grid, digits)                                          \
+    (4 * (SPC_SORT_GROUPS(grid) * (digits) + (grid)))
 #define SPC_SORT_SHARED(threads, digits)                                       \
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
@@ -48,16 +50,16 @@
 /* Keys that a block ranks at a time: its chunk, with a crowded bin on each side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
-/* For a block of a grid: SPC_SORT_GROUPS(grid) digit counts come last. */
-#define SPC_INDEX_SHARED(threads, offsets, key_bytes, groups)                  \
+/* For a block of a grid of blocks; SPC_SORT_COUNTS come last. */
+#define SPC_INDEX_SHARED(threads, offsets, key_bytes, grid)                    \
     (4 * (SPC_INDEX_SHARES + 4) + 4 * ((offsets) + ((offsets)&1)) +            \
-     (4 << SPC_SORT_DIGIT) * (groups) +                                        \
+     SPC_SORT_COUNTS(grid, 1 << SPC_SORT_DIGIT) +                              \
      SPC_LARGER((key_bytes) * SPC_INDEX_RANK_KEYS,                             \
                 SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
                            SPC_INDEX_MASKS_SHARED(offsets))))
 
 /*
- * The grid barrier of spc_sync_grid needs a counter that starts at zero: two
+ * The grid barrier of spc_arrive_grid needs a counter that starts at zero: two
  * take turns, each launch clears the other one. [0], [1]: counters, [2]: whose
  * turn it is. All words start at zero.
  */

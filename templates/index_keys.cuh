@@ -13,6 +13,7 @@
 #ifndef SPC_INDEX_KEYS_CUH
 #define SPC_INDEX_KEYS_CUH
 
+#define SHARES_OF_LANE (SPC_INDEX_SHARES / 32)
 /* Half the bits of a key. */
 #define KEY_HALF (4 * sizeof(map_key))
 
@@ -67,31 +68,63 @@ SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
         sum_share(args, s, share);
 }
 
-/* Where the shares begin: every block for itself. */
+/* Where the shares begin: every block for itself, a warp of it. */
 SPC_DEVICE void sum_shares(const spc_index_args *args, index_shared *s)
 {
-    int i = spc_thread();
-    int own = i < SPC_INDEX_SHARES ? args->shares[i] : 0;
-    int before = sort_block_sum(own, s->u.sort.sums);
+    int lane = spc_lane(), own[SHARES_OF_LANE], sum = 0, before;
 
-    if (i < SPC_INDEX_SHARES)
-        s->share[i] = before;
-    if (i == 0)
-        s->share[SPC_INDEX_SHARES] = args->rows;
+    if (spc_warp() == 0) {
+        SPC_UNROLL
+        for (int i = 0; i < SHARES_OF_LANE; i++) {
+            own[i] = args->shares[lane * SHARES_OF_LANE + i];
+            sum += own[i];
+        }
+        before = -sum;
+        for (int by = 1; by < 32; by *= 2) {
+            int other = spc_shfl_up(sum, by);
+            if (lane >= by)
+                sum += other;
+        }
+        before += sum;
+        SPC_UNROLL
+        for (int i = 0; i < SHARES_OF_LANE; i++) {
+            s->share[lane * SHARES_OF_LANE + i] = before;
+            before += own[i];
+        }
+        if (lane == 0)
+            s->share[SPC_INDEX_SHARES] = args->rows;
+    }
     spc_sync_block();
 }
 
-SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
-                                const index_shared *s, int begin, int end)
+typedef struct packed_row {
+    map_key key;
+    int rank; /* in its bin */
+} packed_row;
+
+SPC_DEVICE packed_row packed_at(const spc_index_args *args, int row, int end)
 {
-    const map_key *from = (const map_key *)args->keys_a;
+    packed_row r = {0, 0};
+
+    if (row < end) {
+        r.key = ((const map_key *)args->keys_a)[row];
+        r.rank = args->rows_a[row];
+    }
+    return r;
+}
+
+/* `next` is this thread's first row, loaded ahead. */
+SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
+                                const index_shared *s, packed_row next,
+                                int begin, int end)
+{
     map_key *to = (map_key *)args->keys_b;
 
     for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
-        map_key key = from[row];
-        int place = begin_of(args, s, bin_of(args, key)) + args->rows_a[row];
-        to[place] = key;
+        int place = begin_of(args, s, bin_of(args, next.key)) + next.rank;
+        to[place] = next.key;
         args->rows_b[place] = row;
+        next = packed_at(args, row + SORT_THREADS, end);
     }
 }
 
@@ -225,13 +258,13 @@ SPC_DEVICE void count_keys(const spc_index_args *args, sort_shared *s,
 }
 
 SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
-                           int *groups, int pass, const map_key *from, const int *from_rows,
+                           sort_counts counts, int pass, const map_key *from, const int *from_rows,
                            map_key *to, int *to_rows, int begin, int end,
                            int per_block)
 {
     int *next = sort_table(args->tables, pass + 1);
 
-    sort_count_open(groups);
+    sort_count_open(counts);
     sort_begin(s, sort_table(args->tables, pass));
     for (int step = begin; step < end; step += SORT_THREADS) {
         int i = step + spc_thread(), valid = i < end;
@@ -243,11 +276,11 @@ SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
             to_rows[place] = row;
         }
         if (pass + 1 < KEY_PASSES)
-            sort_count_next(groups, next, per_block, valid, place,
+            sort_count_next(counts, next, per_block, valid, place,
                             key_digit(key, pass + 1));
     }
     if (pass + 1 < KEY_PASSES)
-        sort_count_flush(groups, next);
+        sort_count_flush(counts, next);
 }
 
 SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
@@ -267,7 +300,7 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
             to = (map_key *)args->keys;
             to_rows = args->order;
         }
-        radix_pass(args, s, group_counts(shared), pass, from, from_rows, to, to_rows, begin, end,
+        radix_pass(args, s, next_counts(shared), pass, from, from_rows, to, to_rows, begin, end,
                    per_block);
         from = to;
         from_rows = to_rows;

@@ -12,34 +12,51 @@
 
 /* ---- sorting ---------------------------------------------------------- */
 
+typedef struct digest_row {
+    spc_u32 digest;
+    int row;
+} digest_row;
+
+SPC_DEVICE digest_row digest_at(const unsigned *digests, const int *rows, int i,
+                                int end)
+{
+    digest_row r;
+
+    r.digest = i < end ? digests[i] : 0;
+    r.row = i < end && rows ? rows[i] : i;
+    return r;
+}
+
 SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
                            int pass, int begin, int end, int per_block)
 {
     const unsigned *from = (unsigned *)(pass % 2 ? args->keys_b : args->keys_a);
-    const int *from_rows = pass % 2 ? args->rows_b : args->rows_a;
+    const int *from_rows = pass % 2 ? args->rows_b
+                           : pass   ? args->rows_a
+                                    : (const int *)0;
     unsigned *to = (unsigned *)(pass % 2 ? args->keys_a : args->keys_b);
     int *to_rows = pass % 2 ? args->rows_a : args->rows_b;
     int *next = sort_table(args->tables, pass + 1);
     int last = pass + 1 == args->sorted.passes;
+    digest_row item = digest_at(from, from_rows, begin + spc_thread(), end);
 
-    sort_count_open(group_counts(s));
     sort_begin(&s->u.sort, sort_table(args->tables, pass));
     for (int step = begin; step < end; step += SORT_THREADS) {
         int i = step + spc_thread(), valid = i < end;
-        spc_u32 digest = valid ? from[i] : 0;
-        int row = valid && pass > 0 ? from_rows[i] : i;
-        int place = sort_place(&s->u.sort, valid, digest_digit(digest, pass));
+        int place =
+            sort_place(&s->u.sort, valid, digest_digit(item.digest, pass));
         if (valid) {
             if (!last)
-                to[place] = digest;
-            to_rows[place] = row;
+                to[place] = item.digest;
+            to_rows[place] = item.row;
         }
         if (!last)
-            sort_count_next(group_counts(s), next, per_block, valid, place,
-                            digest_digit(digest, pass + 1));
+            sort_count_next(next_counts(s), next, per_block, valid, place,
+                            digest_digit(item.digest, pass + 1));
+        item = digest_at(from, from_rows, i + SORT_THREADS, end);
     }
     if (!last)
-        sort_count_flush(group_counts(s), next);
+        sort_count_flush(next_counts(s), next);
 }
 
 /* ---- the map in the new order ----------------------------------------- */
@@ -61,6 +78,62 @@ SPC_DEVICE int own_positions(const spc_index_args *args, int unit)
 
     return (units - spc_block_x() + spc_grid_x() - 1) / spc_grid_x() * unit;
 }
+
+/* ---- tiles of this block ----------------------------------------------- */
+
+SPC_DEVICE int tile_digit(int cost)
+{
+    return OFFSETS - cost;
+}
+
+/* So many neighbouring tiles are a block's when tiles are sorted. */
+SPC_DEVICE int tile_share(const spc_index_args *args)
+{
+    return share_of_block(args->tile.count, 1);
+}
+
+/* Counts a tile for the block that will sort it. */
+SPC_DEVICE void count_tile(const spc_index_args *args, int tile, int cost)
+{
+    int *costs = sort_last_table(args->tables);
+    int block = tile / tile_share(args), digit = tile_digit(cost);
+
+    spc_atomic_add(&costs[block * SORT_DIGITS + digit], 1);
+    spc_atomic_add(&sort_group(costs, block / SPC_SORT_GROUP)[digit], 1);
+}
+
+/*
+ * The OR of each tile, a warp a tile, of the block's positions begin .. begin +
+ * count. Their masks are at `mask`, words `step` apart; by position in the row
+ * order, or (`own`) those of the block's own positions alone.
+ */
+SPC_DEVICE void measure_tiles(const spc_index_args *args, const unsigned *mask,
+                              long long step, int own, int unit, int begin,
+                              int count)
+{
+    unsigned *scratch = (unsigned *)args->keys_a;
+    int rows = args->tile.rows;
+
+    for (int i = spc_warp(); i * rows < count; i += SORT_WARPS) {
+        int tile = own_position(unit / rows, begin / rows + i), cost = 0;
+        int at = (own ? i : tile) * rows;
+        if (tile >= args->tile.count)
+            continue;
+        for (int w = 0; w < WORDS; w++) {
+            spc_u32 all = 0;
+            for (int r = spc_lane(); r < rows; r += 32)
+                all |= mask[w * step + at + r];
+            all = spc_warp_or(all);
+            cost += spc_popc(all);
+            if (spc_lane() == 0)
+                scratch[(long long)w * args->tile.count + tile] = all;
+        }
+        if (spc_lane() == 0)
+            count_tile(args, tile, cost);
+    }
+}
+
+/* ---- copying ------------------------------------------------------------ */
 
 SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
                           const int *sorted, int unit, int begin, int count)
@@ -88,6 +161,9 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
     spc_sync_block();
     copy_rows(args, s, sorted, unit, begin, count);
     spc_sync_block();
+    if (args->tile.rows)
+        measure_tiles(args, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
+                      count);
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
         int batch = item / count, i = item - batch * count;
@@ -106,73 +182,24 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
                            int per_block, int unit)
 {
     int count = own_positions(args, unit);
+    int chunk = SPC_INDEX_CHUNK / unit * unit; /* whole tiles */
     const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
 
     for (int pass = 0; pass < args->sorted.passes; pass++) {
-        grid_sync(barrier);
+        grid_arrive(barrier);
+        sort_count_open(next_counts(s));
+        grid_wait(barrier);
         if (pass > 0) /* the table that was read in the pass before */
             sort_clear(sort_table(args->tables, pass + 2), 1);
         order_pass(args, s, pass, begin, end, per_block);
     }
     grid_sync(barrier);
 
-    sort_clear(args->tables, 3);
-    for (int at = 0; at < count; at += SPC_INDEX_CHUNK)
-        copy_chunk(args, s, sorted, unit, at,
-                   at_most(SPC_INDEX_CHUNK, count - at));
-    spc_sync_block();
+    for (int at = 0; at < count; at += chunk)
+        copy_chunk(args, s, sorted, unit, at, at_most(chunk, count - at));
 }
 
-/* ---- tiles ------------------------------------------------------------ */
-
-SPC_DEVICE int tile_digit(int cost)
-{
-    return OFFSETS - cost;
-}
-
-/* A warp a tile: the OR of its rows' masks, and its cost. Returns the cost in
- * every lane. */
-SPC_DEVICE int tile_mask(const spc_index_args *args, int tile)
-{
-    const spc_index_tiles *t = &args->tile;
-    unsigned *scratch = (unsigned *)args->keys_a;
-    int cost = 0;
-
-    for (int w = 0; w < WORDS; w++) {
-        const unsigned *mask = t->of + (long long)w * args->rows_padded +
-                               (long long)tile * t->rows;
-        spc_u32 all = 0;
-        for (int i = spc_lane(); i < t->rows; i += 32)
-            all |= mask[i];
-        all = spc_warp_or(all);
-        if (spc_lane() == 0)
-            scratch[(long long)w * t->count + tile] = all;
-        cost += spc_popc(all);
-    }
-    return cost;
-}
-
-/* Masks of the tiles in this block's units, and counts for the sort after the
- * barrier, in which a block has `share` neighbouring ones. */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, int *table, int unit,
-                              int share)
-{
-    int per_unit = unit / args->tile.rows;
-    int count = own_positions(args, unit) / args->tile.rows;
-
-    for (int i = spc_warp(); i < count; i += SORT_WARPS) {
-        int tile = own_position(per_unit, i), cost;
-        if (tile >= args->tile.count)
-            continue;
-        cost = tile_mask(args, tile);
-        if (spc_lane() == 0) {
-            int block = tile / share, group = block / SPC_SORT_GROUP;
-            int digit = tile_digit(cost);
-            spc_atomic_add(&table[block * SORT_DIGITS + digit], 1);
-            spc_atomic_add(&sort_group(table, group)[digit], 1);
-        }
-    }
-}
+/* ---- the tile table ---------------------------------------------------- */
 
 SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
                            int *table, int begin, int end)
@@ -195,17 +222,24 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
     }
 }
 
-/* Sorts the tiles of all blocks. The last table is clear. */
-SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
-                           grid_barrier *barrier, int unit)
+/* Tiles of the block's units in a row order that is there already. */
+SPC_DEVICE void measure_units(const spc_index_args *args, int unit)
 {
-    int *costs = sort_last_table(args->tables);
-    int share = share_of_block(args->tile.count, 1);
+    measure_tiles(args, args->tile.of, args->rows_padded, 0, unit, 0,
+                  own_positions(args, unit));
+}
+
+/* Sorts the tiles that all blocks have measured. */
+SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
+                           grid_barrier *barrier)
+{
+    int share = tile_share(args);
     int begin = at_most(spc_block_x() * share, args->tile.count);
 
-    measure_tiles(args, costs, unit, share);
-    grid_sync(barrier);
-    sort_tiles(args, &s->u.sort, costs, begin,
+    grid_arrive(barrier);
+    sort_clear(args->tables, 3); /* nobody needs these again */
+    grid_wait(barrier);
+    sort_tiles(args, &s->u.sort, sort_last_table(args->tables), begin,
                at_most(begin + share, args->tile.count));
 }
 

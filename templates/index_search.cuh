@@ -135,43 +135,11 @@ SPC_DEVICE int lower_bound(const spc_index_args *args, const index_shared *s,
 
 /*
  * The rows of a warp are neighbours, and so are the keys they look for: nearly
- * always all lie within WINDOW keys from where the first row's bin begins. So
- * each lane loads every fourth key of the window, the lanes search among those by
- * shuffles, and end with two loads that are at hand.
+ * always all lie within WINDOW keys from a place shortly before the first row's.
+ * So each lane loads every fourth key of the window, the lanes search among those
+ * by shuffles, and end with two loads that are at hand.
  */
 #define WINDOW 128
-
-/* Moves on to within 32 of the first key not below `want`. */
-SPC_DEVICE int skip_smaller(const map_key *keys, int rows, int begin,
-                            map_key want)
-{
-    int skipped = 32;
-
-    while (skipped == 32) {
-        int p = begin + 32 * spc_lane() + 31;
-        skipped = spc_popc(spc_ballot(p < rows && keys[p] < want));
-        begin += 32 * skipped;
-    }
-    return begin;
-}
-
-/* Where the windows of a batch begin: lane j looks up the bin of run j. */
-SPC_DEVICE void open_windows(const spc_index_args *args, const index_shared *s,
-                             map_key own, int batch, int *base)
-{
-    int run = batch * BATCH + (spc_lane() < BATCH ? spc_lane() : 0);
-    map_key want = run_key(shfl_key(own, 0), run < RUNS ? run : 0);
-    int bin = bin_of(args, want), begin = begin_of(args, s, bin);
-    int count = begin_of(args, s, bin + 1) - begin;
-
-    SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        base[j] = spc_shfl(begin, j);
-        if (spc_shfl(count, j) > WINDOW)
-            base[j] = skip_smaller((const map_key *)args->keys, args->rows,
-                                   base[j], shfl_key(want, j));
-    }
-}
 
 /* How many of the lanes' ascending pivots are below `want`. */
 SPC_DEVICE int rank_in_warp(map_key pivot, map_key want)
@@ -185,24 +153,69 @@ SPC_DEVICE int rank_in_warp(map_key pivot, map_key want)
     return rank + (shfl_key(pivot, rank) < want);
 }
 
-/* Called by whole warps; lanes past the rows search for the last one. */
-SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
-                           int p, int batch, index_batch *found)
+/* Batches whose windows one look finds: a lane looks for one run of the warp's
+ * first row. */
+#define WINDOW_BATCHES (32 / BATCH)
+
+/* In lane l, where the window of run batch * BATCH + l begins: half a window at
+ * most before the first row's own place. */
+SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
+                            map_key own, int batch)
 {
     const map_key *keys = (const map_key *)args->keys;
-    int rows = args->rows, base[BATCH];
-    map_key own = keys[p < rows ? p : rows - 1], want[BATCH], key[BATCH * RUN];
+    int run = batch * BATCH + spc_lane();
+    map_key want = run_key(shfl_key(own, 0), run < RUNS ? run : 0);
+    int bin = bin_of(args, want), low = begin_of(args, s, bin);
+    int count = begin_of(args, s, bin + 1) - low;
 
-    open_windows(args, s, own, batch, base);
-    SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j, last = base[j] + 4 * spc_lane() + 3;
-        want[j] = run_key(own, run < RUNS ? run : 0);
-        key[j] = last < rows ? keys[last] : ~(map_key)0;
+    while (count > WINDOW / 2) {
+        int half = count >> 1;
+        if (keys[low + half] < want) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
     }
+    return low;
+}
+
+/* The window of each run of a batch, and this lane's pivot: the last of its four
+ * keys there. */
+typedef struct index_pivots {
+    int base[BATCH];
+    map_key pivot[BATCH];
+} index_pivots;
+
+SPC_DEVICE void load_pivots(const spc_index_args *args, int windows, int batch,
+                            index_pivots *out)
+{
+    const map_key *keys = (const map_key *)args->keys;
+
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int fours = rank_in_warp(key[j], want[j]), at = base[j] + 4 * fours;
+        int base = spc_shfl(windows, batch % WINDOW_BATCHES * BATCH + j);
+        int last = base + 4 * spc_lane() + 3;
+        out->base[j] = base;
+        out->pivot[j] = last < args->rows ? keys[last] : ~(map_key)0;
+    }
+}
+
+/* The runs of a batch for the row of key `own`; none for a row past the last. */
+SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
+                           map_key own, int valid, int batch,
+                           const index_pivots *pivots, index_batch *found)
+{
+    const map_key *keys = (const map_key *)args->keys;
+    map_key want[BATCH], key[BATCH * RUN];
+    int rows = args->rows;
+
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        int run = batch * BATCH + j, fours, at;
+        want[j] = run_key(own, run < RUNS ? run : 0);
+        fours = rank_in_warp(pivots->pivot[j], want[j]);
+        at = pivots->base[j] + 4 * fours;
         if (fours < WINDOW / 4) {
             at += at + 1 < rows && keys[at + 1] < want[j] ? 2 : 0;
             at += at < rows && keys[at] < want[j];
@@ -224,15 +237,15 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
         SPC_UNROLL
         for (int i = 0; i < RUN; i++) {
             map_key beyond = key[j * RUN + i] - want[j];
-            if (beyond < length && found->first[j] + i < rows && p < rows)
+            if (beyond < length && found->first[j] + i < rows && valid)
                 found->bits[j] |= 1u << (int)beyond;
         }
     }
 }
 
 /* Keeps what was found: in the short form, and in the row's mask. */
-SPC_DEVICE void keep_batch(const spc_index_args *args, index_shared *s, int p,
-                           int local, int batch, const index_batch *found)
+SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
+                           int batch, const index_batch *found)
 {
     spc_b16 first;
 
@@ -243,43 +256,49 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, index_shared *s, int p,
     spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int run = batch * BATCH + j;
-        int word = run_offset(run) >> 5, shift = run_offset(run) & 31;
+        int offset = run_offset(batch * BATCH + j), shift = offset & 31;
         spc_u32 bits = found->bits[j];
         if (bits << shift)
-            spc_atomic_or(&s->u.search.mask[word * SPC_INDEX_CHUNK + local],
-                          bits << shift);
+            mask[(offset >> 5) * SORT_THREADS] |= bits << shift;
         if (shift && bits >> (32 - shift))
-            spc_atomic_or(
-                &s->u.search.mask[(word + 1) * SPC_INDEX_CHUNK + local],
-                bits >> (32 - shift));
+            mask[((offset >> 5) + 1) * SORT_THREADS] |= bits >> (32 - shift);
     }
 }
 
-/* A warp takes 32 neighbouring rows and one batch: its lanes search close by
- * and write together. */
-SPC_DEVICE void search_chunk(const spc_index_args *args, index_shared *s,
-                             int begin, int count)
+/* All runs of 32 neighbouring rows: a warp's work. The next batch's pivots are
+ * on their way while the present one is searched. */
+SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
+                           int p, unsigned *mask)
 {
-    int groups = count / 32;
+    const map_key *keys = (const map_key *)args->keys;
+    int valid = p < args->rows;
+    map_key own = keys[valid ? p : args->rows - 1];
+    int windows = open_windows(args, s, own, 0);
+    index_pivots pivots, next;
 
-    for (int item = spc_warp(); item < groups * BATCHES; item += SORT_WARPS) {
-        int batch = item / groups;
-        int local = 32 * (item - batch * groups) + spc_lane();
-        int p = begin + local;
+    load_pivots(args, windows, 0, &pivots);
+    for (int batch = 0; batch < BATCHES; batch++) {
         index_batch found;
-        SPC_UNROLL
-        for (int j = 0; j < BATCH; j++) {
-            found.first[j] = 0;
-            found.bits[j] = 0;
+        if (batch + 1 < BATCHES) {
+            if (BATCHES > WINDOW_BATCHES && (batch + 1) % WINDOW_BATCHES == 0)
+                windows = open_windows(args, s, own, batch + 1);
+            load_pivots(args, windows, batch + 1, &next);
         }
-        if (args->rows > 0)
-            find_batch(args, s, p, batch, &found);
-        keep_batch(args, s, p, local, batch, &found);
+        find_batch(args, s, own, valid, batch, &pivots, &found);
+        keep_batch(args, mask, p, batch, &found);
         if (args->index)
             write_batch(args->index, args->order, args->rows_padded, p, batch,
                         &found);
+        pivots = next;
     }
+}
+
+/* Positions past the rows: no neighbours. */
+SPC_DEVICE void search_nothing(const spc_index_args *args, int p)
+{
+    args->order[p] = -1;
+    for (int k = 0; args->index && k < OFFSETS; k++)
+        args->index[(long long)k * args->rows_padded + p] = -1;
 }
 
 SPC_DEVICE void note_duplicates(const spc_index_args *args, int p)
@@ -290,18 +309,24 @@ SPC_DEVICE void note_duplicates(const spc_index_args *args, int p)
         spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
 }
 
-/* 64 bits in two words: a large map has more pairs than one holds. */
+/* In two words, none of which is waited for: a large map has more pairs than one
+ * word holds. */
 SPC_DEVICE void add_pairs(const spc_index_args *args, int pairs)
 {
-    spc_u32 *total = (spc_u32 *)&args->stats[SPC_INDEX_PAIRS];
-
     for (int bits = 16; bits > 0; bits >>= 1)
         pairs += spc_shfl_xor(pairs, bits);
     if (spc_lane() == 0 && pairs) {
-        spc_u32 before = spc_atomic_add_u32(&total[0], (spc_u32)pairs);
-        if (before + (spc_u32)pairs < before)
-            spc_atomic_add_u32(&total[1], 1);
+        spc_atomic_add(&args->stats[SPC_INDEX_PAIRS], pairs & 0xffff);
+        if (pairs >> 16)
+            spc_atomic_add(&args->stats[SPC_INDEX_PAIRS + 1], pairs >> 16);
     }
+}
+
+/* What a block can do before all keys are sorted. */
+SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
+{
+    load_bits(args, s);
+    sort_count_clear(s->u.search.digits);
 }
 
 /* The plain map of positions begin..end, and their digests if a sorted order is
@@ -310,34 +335,25 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s, int begin,
                        int end)
 {
     int sorted = args->sorted.index != (int *)0, pairs = 0;
+    unsigned *mask = s->u.search.mask + spc_thread(); /* this thread's own */
 
-    if (sorted) {
-        load_bits(args, s);
-        sort_count_clear(s->u.search.digits);
-    }
-    for (; begin < end; begin += SPC_INDEX_CHUNK) {
-        int count = end - begin < SPC_INDEX_CHUNK ? end - begin
-                                                  : SPC_INDEX_CHUNK;
-        for (int i = spc_thread(); i < SPC_INDEX_CHUNK * WORDS;
-             i += SORT_THREADS)
-            s->u.search.mask[i] = 0;
-        spc_sync_block();
-        search_chunk(args, s, begin, count);
-        spc_sync_block();
-        for (int i = spc_thread(); i < count; i += SORT_THREADS) {
-            note_duplicates(args, begin + i);
-            if (begin + i >= args->rows)
-                args->order[begin + i] = -1;
-            for (int w = 0; w < WORDS; w++) {
-                unsigned mask = s->u.search.mask[w * SPC_INDEX_CHUNK + i];
-                args->mask[(long long)w * args->rows_padded + begin + i] = mask;
-                pairs += spc_popc(mask);
-            }
-            if (sorted)
-                keep_digest(args, s, s->u.search.digits, begin + i,
-                            s->u.search.mask + i, SPC_INDEX_CHUNK);
+    for (int first = begin + 32 * spc_warp(); first < end;
+         first += SORT_THREADS) {
+        int p = first + spc_lane();
+        for (int w = 0; w < WORDS; w++)
+            mask[w * SORT_THREADS] = 0;
+        if (first < args->rows)
+            search_row(args, s, p, mask);
+        note_duplicates(args, p);
+        if (p >= args->rows)
+            search_nothing(args, p);
+        for (int w = 0; w < WORDS; w++) {
+            args->mask[(long long)w * args->rows_padded + p] =
+                mask[w * SORT_THREADS];
+            pairs += spc_popc(mask[w * SORT_THREADS]);
         }
-        spc_sync_block();
+        if (sorted)
+            keep_digest(args, s, s->u.search.digits, p, mask, SORT_THREADS);
     }
     add_pairs(args, pairs);
     if (sorted)

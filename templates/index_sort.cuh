@@ -217,18 +217,36 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
 
 /* ---- counting for the next pass ---------------------------------------- */
 
-/* Counts by group of blocks are collected in shared memory first: most digests
- * are alike, and all blocks would add to the same few words. */
-SPC_DEVICE void sort_count_open(int *groups)
+/*
+ * Counts that all blocks would add to are collected in shared memory first: those
+ * by group of blocks, and those of digit 0, as the upper digit of most digests is.
+ */
+typedef struct sort_counts {
+    int *groups; /* [SPC_SORT_GROUPS(grid)][SORT_DIGITS] */
+    int *zeros;  /* [grid] */
+} sort_counts;
+
+/* In SPC_SORT_COUNTS(grid) bytes at `memory`. */
+SPC_DEVICE sort_counts sort_counts_at(void *memory)
 {
-    for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
-         i += SORT_THREADS)
-        groups[i] = 0;
-    spc_sync_block();
+    sort_counts c;
+
+    c.groups = (int *)memory;
+    c.zeros = c.groups + SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
+    return c;
 }
 
-/* Counts an item that has moved to `place`. Called by whole warps. */
-SPC_DEVICE void sort_count_next(int *groups, int *table, int per_block,
+SPC_DEVICE void sort_count_open(sort_counts c)
+{
+    int words = SPC_SORT_COUNTS(spc_grid_x(), SORT_DIGITS) / 4;
+
+    for (int i = spc_thread(); i < words; i += SORT_THREADS)
+        c.groups[i] = 0;
+}
+
+/* Counts an item that has moved to `place`. Called by whole warps, after a
+ * barrier of the block. */
+SPC_DEVICE void sort_count_next(sort_counts c, int *table, int per_block,
                                 int valid, int place, int digit)
 {
     int block = valid ? place / per_block : -1;
@@ -236,21 +254,26 @@ SPC_DEVICE void sort_count_next(int *groups, int *table, int per_block,
 
     if (valid && spc_ffs(peers) - 1 == spc_lane()) {
         int count = spc_popc(peers);
-        spc_atomic_add(&table[block * SORT_DIGITS + digit], count);
-        spc_atomic_add(&groups[block / SPC_SORT_GROUP * SORT_DIGITS + digit],
+        spc_atomic_add(digit ? &table[block * SORT_DIGITS + digit]
+                             : &c.zeros[block],
+                       count);
+        spc_atomic_add(&c.groups[block / SPC_SORT_GROUP * SORT_DIGITS + digit],
                        count);
     }
 }
 
-SPC_DEVICE void sort_count_flush(const int *groups, int *table)
+SPC_DEVICE void sort_count_flush(sort_counts c, int *table)
 {
     int *to = sort_group(table, 0);
 
     spc_sync_block();
     for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
          i += SORT_THREADS)
-        if (groups[i])
-            spc_atomic_add(&to[i], groups[i]);
+        if (c.groups[i])
+            spc_atomic_add(&to[i], c.groups[i]);
+    for (int i = spc_thread(); i < spc_grid_x(); i += SORT_THREADS)
+        if (c.zeros[i])
+            spc_atomic_add(&table[i * SORT_DIGITS], c.zeros[i]);
 }
 
 /* Clears `tables` tables, each thread of the grid its share. */
@@ -290,9 +313,21 @@ SPC_DEVICE void grid_open(grid_barrier *barrier, spc_index_sync *words)
     barrier->round = 0;
 }
 
+/* What stands between the two halves touches nothing of other blocks. */
+SPC_DEVICE void grid_arrive(const grid_barrier *barrier)
+{
+    spc_arrive_grid(&barrier->words->counter[barrier->turn]);
+}
+
+SPC_DEVICE void grid_wait(grid_barrier *barrier)
+{
+    spc_wait_grid(&barrier->words->counter[barrier->turn], &barrier->round);
+}
+
 SPC_DEVICE void grid_sync(grid_barrier *barrier)
 {
-    spc_sync_grid(&barrier->words->counter[barrier->turn], &barrier->round);
+    grid_arrive(barrier);
+    grid_wait(barrier);
 }
 
 /* After the launch's last barrier: the next launch takes the other counter,

@@ -83,17 +83,23 @@ SPC_DEVICE void spc_sync_named(int id, int threads)
 SPC_DEVICE void spc_fence_global(void) { __threadfence(); }
 
 /*
- * Barrier of all blocks of a cooperative launch. `counter` is a zeroed word in
+ * Barrier of all blocks of a cooperative launch, in two halves: what a block does
+ * between them needs nobody else and costs no time. `counter` is a zeroed word in
  * global memory, used by this kernel alone; it counts arrivals and never goes
  * back, `*round` is the caller's own count of barriers, from 0.
  */
-SPC_DEVICE void spc_sync_grid(spc_u32 *counter, spc_u32 *round)
+SPC_DEVICE void spc_arrive_grid(spc_u32 *counter)
 {
     __syncthreads();
-    if (threadIdx.x == 0) {
-        spc_u32 want = (*round + 1) * gridDim.x, seen;
+    if (threadIdx.x == 0)
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter)
                      : "memory");
+}
+
+SPC_DEVICE void spc_wait_grid(spc_u32 *counter, spc_u32 *round)
+{
+    if (threadIdx.x == 0) {
+        spc_u32 want = (*round + 1) * gridDim.x, seen;
         do {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
                          : "=r"(seen)

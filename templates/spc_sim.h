@@ -289,24 +289,33 @@ SPC_DEVICE void spc_store_release(spc_u32 *p, spc_u32 v)
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-SPC_DEVICE void spc_sim_sync_grid(spc_u32 *counter, spc_u32 *round,
-                                  const spc_sim_place *place)
+SPC_DEVICE void spc_sim_arrive_grid(spc_u32 *counter,
+                                    const spc_sim_place *place)
 {
     spc_sim_thread *self = spc_sim_self();
     if (!self->cooperative)
         self->api->fault(self, place, "needs a cooperative launch", 0);
     spc_sim_barrier(0, self->threads, place);
+    if (self->thread == 0)
+        __atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+}
+#define spc_arrive_grid(counter)                                               \
+    spc_sim_arrive_grid(counter, SPC_SIM_HERE("spc_arrive_grid"))
+
+SPC_DEVICE void spc_sim_wait_grid(spc_u32 *counter, spc_u32 *round,
+                                  const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
     if (self->thread == 0) {
         spc_u32 want = (*round + 1) * (spc_u32)self->grid_x;
-        __atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
         while (spc_sim_acquire(counter, place) < want) {
         }
     }
     *round += 1;
     spc_sim_barrier(0, self->threads, place);
 }
-#define spc_sync_grid(counter, round)                                          \
-    spc_sim_sync_grid(counter, round, SPC_SIM_HERE("spc_sync_grid"))
+#define spc_wait_grid(counter, round)                                          \
+    spc_sim_wait_grid(counter, round, SPC_SIM_HERE("spc_wait_grid"))
 
 /* ---- warp collectives ------------------------------------------------ */
 

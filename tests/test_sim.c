@@ -909,7 +909,7 @@ START_TEST(a_grid_barrier_needs_a_cooperative_launch)
     spc__launch geometry = {2, 1, 64, 0, false, false};
     rig_open(&r, "forward", "eager", 1, "pipeline", "none");
     ck_assert_int_eq(launch(&r, "meet", &geometry, 0), SPC_EDEVICE);
-    assert_says("spc_sync_grid at pipeline.cu.lua:");
+    assert_says("spc_arrive_grid at pipeline.cu.lua:");
     assert_says("cooperative");
     rig_close(&r);
 }

@@ -231,9 +231,11 @@ SPC_KERNEL(meet, primitive_args, 128, 1)
     int at = spc_block_x() * spc_threads() + spc_thread();
     args->out[at] = args->in[at];
     for (int step = 1; step < 64; step *= 2) {
-        spc_sync_grid(args->flags, &round);
+        spc_arrive_grid(args->flags);
+        spc_wait_grid(args->flags, &round);
         unsigned v = args->out[at] + args->out[(at + step * 37) % n];
-        spc_sync_grid(args->flags, &round);
+        spc_arrive_grid(args->flags);
+        spc_wait_grid(args->flags, &round);
         args->out[at] = v;
     }
 }
