@@ -39,22 +39,34 @@ typedef struct spc_stream {
     int filled; /* steps unrolled so far, in all */
     int place;  /* filled % SPC_STREAM_STEPS */
     int ended;
-    int base, window;  /* entries base .. base + window - 1 are at hand: */
-    spc_u32 lane_mask; /* entry base + lane */
+    spc_u32 lane_mask; /* lane l: of entry l of those at hand */
     int lane_tile;
-    const int *list; /* or NULL */
+    const int *list; /* or NULL: then 32 entries are at hand, and the rest is
+                        not used */
+    int base, window;  /* entries base .. base + window - 1 are at hand */
     spc_u64 *listed; /* the barrier behind which the list is complete */
     int from;        /* the first turn of the list */
     int waited;
 } spc_stream;
+
+/* Which of the entries at hand is next. */
+SPC_DEVICE int spc_stream_at(const spc_stream *s)
+{
+    return s->list == (const int *)0 ? s->entry & 31 : s->entry - s->base;
+}
+
+SPC_DEVICE int spc_stream_used_up(const spc_stream *s)
+{
+    if (s->list == (const int *)0)
+        return s->entry != 0 && (s->entry & 31) == 0;
+    return s->entry - s->base == s->window;
+}
 
 /* How many of the next entries are known without waiting in vain. */
 SPC_DEVICE int spc_stream_window(spc_stream *s, int words)
 {
     int snake = s->from * words - s->entry;
 
-    if (s->list == (const int *)0)
-        return 32;
     if (snake > 0)
         return snake < 32 ? snake : 32;
     if (!s->waited)
@@ -77,9 +89,11 @@ SPC_DEVICE void spc_stream_reload(spc_stream *s, const spc_map_view *map,
     int entry = s->entry + spc_lane();
     int word = entry % words, rank = -1;
 
-    s->base = s->entry;
-    s->window = spc_stream_window(s, words);
-    if (spc_lane() < s->window)
+    if (s->list != (const int *)0) {
+        s->base = s->entry;
+        s->window = spc_stream_window(s, words);
+    }
+    if (s->list == (const int *)0 || spc_lane() < s->window)
         rank = spc_stream_rank(s, entry / words);
     s->lane_mask = 0;
     s->lane_tile = -1;
@@ -156,10 +170,10 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         int word = s->entry % words, tile;
         spc_u32 mask, at;
 
-        if (s->entry - s->base == s->window)
+        if (spc_stream_used_up(s))
             spc_stream_reload(s, map, words);
-        tile = spc_shfl(s->lane_tile, s->entry - s->base);
-        mask = (spc_u32)spc_shfl((int)s->lane_mask, s->entry - s->base);
+        tile = spc_shfl(s->lane_tile, spc_stream_at(s));
+        mask = (spc_u32)spc_shfl((int)s->lane_mask, spc_stream_at(s));
         if (tile < 0) {
             s->ended = 1;
             if (lane < 24) /* a bundle ends, two more look past it */
