@@ -1,4 +1,5 @@
 %-- Has more to vary: what an untuned plan takes of the two.
+%include "loops.lua"
 %
 %template = {
 %  summary = "plain loops",
@@ -8,25 +9,20 @@
 %    {"tile", {64, 128}, "output rows of a tile"},
 %    {"step", {1}, "nothing"},
 %  },
-%  accepts = function(problem, target)
-%    if problem.dtype ~= "f32" then return false, "f32 only" end
-%    return true
+%  accepts = accept_f32,
+%  launch = function(problem, config)
+%    return loop_launch(problem, config.tile, "none")
 %  end,
-%  derive = function(problem, config, target) return {} end,
-%  launch = function(problem, config, target)
-%    return {
-%      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
-%      order = "none", pack_threads = problem.offsets * problem.cin,
-%      packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
-%    }
-%  end,
-%  default = function(problem, target) return {tile = 64, step = 1} end,
+%  default = function() return {tile = 64, step = 1} end,
 %}
-enum {
-    CIN = $(problem.cin),
-    COUT = $(problem.cout),
-    OFFSETS = $(problem.offsets),
-    TILE = $(config.tile)
-};
+#include "spc_abi.h"
 
-#include "loops.h"
+% write_loops()
+
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    int first = args->map.tile_order[x] * TILE;
+
+    for (int p = first; p < first + TILE; p++)
+        convolve(args, p);
+}

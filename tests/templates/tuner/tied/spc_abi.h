@@ -1,1 +1,0 @@
-../../../../templates/spc_abi.h
