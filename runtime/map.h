@@ -40,9 +40,9 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
 /*
  * Builds the map again for other coordinates of the same key layout (rows at
  * most the map's capacity), with every prepared layout, without allocation or
- * synchronisation: what a bench times and a graph captures. Trouble found on the
- * device (duplicates, a coordinate outside the key layout) is kept there for
- * spc__map_check. `index_only` skips the layouts.
+ * synchronisation: what a bench times and a graph captures. Trouble found on
+ * the device (duplicates, a coordinate outside the key layout) is kept there
+ * for spc__map_check. `index_only` skips the layouts.
  */
 spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                             bool index_only, void *stream);

@@ -14,7 +14,6 @@
 
 #include "map.h"
 
-
 /*
  * How a coordinate row becomes a key: four fields, batch highest, z lowest. A
  * coordinate c is held as c - low + before. Field values below `before` and
@@ -46,7 +45,8 @@ void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
  * passes of a sort, or three. */
 enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
 
-/* The bit of every offset, 0 for the centre; returns how many bits there are. */
+/* The bit of every offset, 0 for the centre; returns how many bits there are.
+ */
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_conv *conv);
 
@@ -75,7 +75,8 @@ typedef struct spc__map_tiles {
 /* Keys past the last that a builder may read, whatever they are. */
 enum { SPC__KEY_SLACK = 8 };
 
-/* One row order of a map. The plain one has no index until somebody reads it. */
+/* One row order of a map. The plain one has no index until somebody reads it.
+ */
 typedef struct spc__map_layout {
     struct spc__map_layout *next;
     const spc__row_order *sorted; /* NULL: coordinate order */
@@ -98,11 +99,11 @@ struct spc_map {
     spc__key_layout key;
     int rows, capacity, rows_padded;
     int64_t pairs;
-    int32_t *coords;       /* a copy of our own, or NULL */
+    int32_t *coords;         /* a copy of our own, or NULL */
     spc__map_layout plain;   /* coordinate order */
     spc__map_layout *sorted; /* the sorted orders that were prepared */
-    void *keys;            /* ascending; u32 or u64; builders may pad */
-    int32_t *stats;        /* [SPC__MAP_STATS] */
+    void *keys;              /* ascending; u32 or u64; builders may pad */
+    int32_t *stats;          /* [SPC__MAP_STATS] */
 };
 
 struct spc__map_builder {

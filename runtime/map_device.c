@@ -2,8 +2,8 @@
  * map_device.c - the map builder of cuda and sim: the templates of role "map".
  *
  * A build is one cooperative launch, with its first layout: no allocation, no
- * host in between, so that it can be captured into a CUDA graph. What the kernel
- * needs to find clear it leaves clear.
+ * host in between, so that it can be captured into a CUDA graph. What the
+ * kernel needs to find clear it leaves clear.
  */
 #include "error.h"
 #include "index_abi.h"
@@ -72,8 +72,8 @@ static int choose_bin_bits(const spc_map *map)
     return bits;
 }
 
-/* How the search takes the kernel's offsets (index_search.cuh): in runs of so many
- * neighbours along z, so many runs at once, in so many batches. */
+/* How the search takes the kernel's offsets (index_search.cuh): in runs of so
+ * many neighbours along z, so many runs at once, in so many batches. */
 typedef struct runs {
     int length, batch, batches;
 } runs;
@@ -293,8 +293,7 @@ static void add_sorted(spc_index_args *args, const spc_map *map,
     args->sorted.order = layout->order;
     args->sorted.index = layout->index;
     args->sorted.mask = layout->mask;
-    args->sorted.passes =
-        (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
+    args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
     if (args->sorted.passes == 0) /* a kernel of one offset */
         args->sorted.passes = 1;
     memcpy(args->sorted.bit_of, layout->bit_of,

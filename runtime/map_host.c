@@ -471,8 +471,9 @@ static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
 {
     work *w = map->work;
     int first = pass_count(layout->bits) & 1;
-    ordering o = {map,           layout,         w->keys[first],
-                  w->rows[first], layout->bit_of, w->rows[0]};
+    ordering o = {
+        map,       layout, w->keys[first], w->rows[first], layout->bit_of,
+        w->rows[0]};
     int threads = map->ctx->threads;
 
     if (!layout->sorted)

@@ -3,10 +3,10 @@
  *
  * A tile costs as many steps as its rows have offsets between them, so rows of
  * like masks should be neighbours. Rows are sorted by the Gray rank of a digest
- * of their mask (Gray codes: neighbours differ in one bit). A digest shorter than
- * the mask sorts faster and, for large tiles, better: a distinction that scatters
- * rows which share nearly everything costs more than it gains. Which offsets may
- * share a bit depends on the scene:
+ * of their mask (Gray codes: neighbours differ in one bit). A digest shorter
+ * than the mask sorts faster and, for large tiles, better: a distinction that
+ * scatters rows which share nearly everything costs more than it gains. Which
+ * offsets may share a bit depends on the scene:
  *
  *   gray    an offset and its opposite. A smooth surface has both or neither.
  *   gray_x  the line along x, where z is not 0; half the line where it is. For
@@ -129,7 +129,9 @@ static int rank_offsets(ranked *out, const spc__row_order *order,
         if (norm(offset) == 0)
             continue;
         count++;
-        *r = (ranked){.number = k, .far = norm(offset), .steep = abs(offset[2]),
+        *r = (ranked){.number = k,
+                      .far = norm(offset),
+                      .steep = abs(offset[2]),
                       .flat = !order->splits && offset[2] == 0};
         order->unit(r->unit, offset);
     }

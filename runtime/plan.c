@@ -47,8 +47,8 @@ static spc_status read_order(char out[8], const spc__attrs *launch,
     const char *order = spc__attrs_text(launch, "order", "none");
     if (strcmp(order, "none") != 0 && !spc__row_order_find(order))
         return spc__fail(error, SPC_ETEMPLATE,
-                         "its launch geometry has order=%s: %s is right",
-                         order, spc__row_order_names());
+                         "its launch geometry has order=%s: %s is right", order,
+                         spc__row_order_names());
     snprintf(out, 8, "%s", order);
     return SPC_OK;
 }
