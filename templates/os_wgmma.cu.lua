@@ -17,6 +17,20 @@
 %function stage_bytes(problem, config)
 %  return config.pieces * config.n * 64 * images(problem)
 %end
+%-- A step as wide as the layer allows: all output channels if they fit a block.
+%function natural_step(problem)
+%  local step = {n = 256, pieces = 1}
+%  for _, size in ipairs {192, 128, 96, 64, 32} do
+%    if size >= problem.cout then step.n = size end
+%  end
+%  if problem.cout > 256 then
+%    step.n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
+%  end
+%  for p = 2, 4 // images(problem) do
+%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  end
+%  return step
+%end
 %function gather_bytes(config)
 %  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
 %end
@@ -52,7 +66,7 @@
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
-%    if problem.cin * element_bytes(problem) < 64 or problem.cout < 32 then
+%    if problem.cout < 32 or 8 * stage_bytes(problem, natural_step(problem)) < 24576 then
 %      return false, "fewer channels leave wgmma idle"
 %    end
 %    return true
@@ -116,30 +130,17 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local n = 256
-%    for _, size in ipairs {32, 64, 96, 128, 192, 256} do
-%      if size >= problem.cout then n = size break end
-%    end
-%    if problem.cout > 256 then
-%      n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
-%    end
-%    local pieces = 1
-%    for p = 2, 4 do
-%      if row_pieces(problem) % p == 0 then pieces = p end
-%    end
-%    local config = {groups = n >= 192 and 2 or 3, n = n, pieces = pieces,
+%    local step = natural_step(problem)
+%    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
 %                    stages = 4, gather = "registers", order = "gray"}
-%    if pieces * images(problem) > 2 and pieces % 2 == 0 and images(problem) == 2 then
-%      config.pieces = pieces // 2
-%    end
 %    local function fits()
 %      local weights = stage_bytes(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
 %    end
-%    while stage_bytes(problem, config) * config.stages < 24576 and config.stages < 8 do
-%      config.stages = config.stages + 2
+%    if 4 * stage_bytes(problem, config) < 49152 then config.stages = 8 end
+%    for _, fewer in ipairs {4, 3, 2} do
+%      if not fits() then config.stages = fewer end
 %    end
-%    while not fits() and config.stages > 2 do config.stages = config.stages - 1 end
 %    return config
 %  end,
 %  target = function(target) return "sm_90a" end,

@@ -652,6 +652,90 @@ START_TEST(the_space_of_a_gpu_that_is_not_here_is_not_empty)
 }
 END_TEST
 
+/* Layers that other targets than this machine's compile without a mistake. */
+static const struct {
+    const char *target, *layer;
+} elsewhere[] = {
+    {"sm_75", "subm,cin=32,cout=32,k=3,dtype=f16"},
+    {"sm_80", "subm,cin=64,cout=64,k=3,dtype=f16"},
+    {"sm_80", "subm,cin=32,cout=32,k=3,dtype=tf32"},
+    {"sm_89", "subm,cin=24,cout=40,k=3,dtype=f32"},
+    {"sm_90a", "subm,cin=32,cout=32,k=3,dtype=tf32"},
+    {"sm_100a", "subm,cin=16,cout=32,k=3,dtype=f16"},
+    {"sm_120", "subm,cin=32,cout=64,k=3,dtype=f16"},
+};
+
+START_TEST(candidates_compile_for_gpus_that_are_not_here)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = SPC_STAGE_BUILD;
+    options.effort = SPC_EFFORT_QUICK;
+    options.target = elsewhere[_i].target;
+    if (has_nvrtc()) {
+        assert_ok(
+            tune_on(ctx, elsewhere[_i].layer, NULL, 0, &options, &report),
+            spc_ctx_error(ctx));
+        for (int i = 0; i < t.count; i++)
+            if (strcmp(t.at[i].status, "compile") == 0)
+                ck_abort_msg("%s: %s", t.at[i].candidate, t.at[i].note);
+        ck_assert_int_eq(report.failed, 0);
+        ck_assert_int_gt(report.compiled, 2); /* more than the generic ones */
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* A template that takes a layer has a default for it. */
+static void check_defaults(spc__library *library, const char *target,
+                           const char *layer)
+{
+    spc__attrs facts, problem, config;
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc__target_facts(&facts, target, &error), error.text);
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
+    spc__conv_attrs(&problem, &conv);
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        if (strcmp(spc__template_role(tpl), "conv") != 0 ||
+            strcmp(spc__template_device(tpl), "cuda") != 0 ||
+            spc__template_accepts(tpl, &problem, &facts, &error) != SPC_OK)
+            continue;
+        if (spc__template_default(&config, tpl, &problem, &facts, &error) !=
+            SPC_OK)
+            ck_abort_msg("%s for %s: %s", layer, target, error.text);
+    }
+}
+
+START_TEST(defaults_are_legal_wherever_a_template_serves)
+{
+    static const char *const types[] = {"f16", "f32", "tf32"};
+    static const int channels[] = {3, 4, 8, 16, 18, 24, 32, 48, 64, 96, 128,
+                                   256, 384};
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc__library *library;
+    char layer[100];
+
+    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
+    for (int i = 0; i < LENGTH(channels); i++) {
+        for (int o = 0; o < LENGTH(channels); o++) {
+            for (int t = 0; t < LENGTH(types); t++) {
+                snprintf(layer, sizeof(layer),
+                         "subm,cin=%d,cout=%d,k=3,dtype=%s", channels[i],
+                         channels[o], types[t]);
+                check_defaults(library, targets[_i], layer);
+            }
+        }
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(every_known_target_has_facts)
 {
     spc__attrs facts;
@@ -950,6 +1034,10 @@ int main(void)
     tcase_add_loop_test(trouble,
                         the_space_of_a_gpu_that_is_not_here_is_not_empty, 0,
                         LENGTH(targets));
+    tcase_add_loop_test(trouble, candidates_compile_for_gpus_that_are_not_here,
+                        0, LENGTH(elsewhere));
+    tcase_add_loop_test(trouble, defaults_are_legal_wherever_a_template_serves,
+                        0, LENGTH(targets));
     tcase_add_loop_test(trouble, every_known_target_has_facts, 0,
                         LENGTH(targets));
     tcase_add_loop_test(trouble,
