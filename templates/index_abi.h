@@ -8,7 +8,8 @@
 #define SPC_INDEX_ABI_H
 
 /* What a build reports (runtime/map_builder.h): first bad row by field, rows
- * equal to their predecessor, pairs (the first word and 65536 times the second). */
+ * equal to their predecessor, pairs (the first word and 65536 times the
+ * second). */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
 #define SPC_INDEX_MOST_KEYS 5 /* of one bin, if more than SPC_INDEX_CROWDED */
@@ -47,14 +48,15 @@
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
     (4 * SPC_INDEX_CHUNK * (2 + ((offsets) + 31) / 32))
-/* Keys that a block ranks at a time: its chunk, with a crowded bin on each side. */
+/* Keys that a block ranks at a time: its chunk, with a crowded bin on each
+ * side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
 /* For a block of a grid of blocks; SPC_SORT_COUNTS come last. */
 #define SPC_INDEX_SHARED(threads, offsets, key_bytes, grid)                    \
     (4 * (SPC_INDEX_SHARES + 4) + 4 * ((offsets) + ((offsets)&1)) +            \
      SPC_SORT_COUNTS(grid, 1 << SPC_SORT_DIGIT) +                              \
-     SPC_LARGER((key_bytes) * SPC_INDEX_RANK_KEYS,                             \
+     SPC_LARGER((key_bytes)*SPC_INDEX_RANK_KEYS,                               \
                 SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
                            SPC_INDEX_MASKS_SHARED(offsets))))
 
@@ -69,7 +71,8 @@ typedef struct spc_index_sync {
     unsigned unused;
 } spc_index_sync;
 
-/* The map's arrays in a sorted row order; null pointers where none is wanted. */
+/* The map's arrays in a sorted row order; null pointers where none is wanted.
+ */
 typedef struct spc_index_sorted {
     int *order;     /* [rows_padded] */
     int *index;     /* [offsets][rows_padded] */
@@ -88,8 +91,8 @@ typedef struct spc_index_tiles {
 } spc_index_tiles;
 
 /*
- * Stages of a launch: building, with coordinates; the plain index, if `index` is
- * not null; a sorted order, if `sorted.index` is not null; a tile table, if
+ * Stages of a launch: building, with coordinates; the plain index, if `index`
+ * is not null; a sorted order, if `sorted.index` is not null; a tile table, if
  * tile.rows is not zero. Without coordinates, what they read was built before.
  */
 typedef struct spc_index_args {

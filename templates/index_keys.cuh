@@ -258,9 +258,9 @@ SPC_DEVICE void count_keys(const spc_index_args *args, sort_shared *s,
 }
 
 SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
-                           sort_counts counts, int pass, const map_key *from, const int *from_rows,
-                           map_key *to, int *to_rows, int begin, int end,
-                           int per_block)
+                           sort_counts counts, int pass, const map_key *from,
+                           const int *from_rows, map_key *to, int *to_rows,
+                           int begin, int end, int per_block)
 {
     int *next = sort_table(args->tables, pass + 1);
 
@@ -300,8 +300,8 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
             to = (map_key *)args->keys;
             to_rows = args->order;
         }
-        radix_pass(args, s, next_counts(shared), pass, from, from_rows, to, to_rows, begin, end,
-                   per_block);
+        radix_pass(args, s, next_counts(shared), pass, from, from_rows, to,
+                   to_rows, begin, end, per_block);
         from = to;
         from_rows = to_rows;
         to = (map_key *)(pass % 2 ? args->keys_b : args->keys_a);

@@ -63,9 +63,9 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
 
 /*
  * A block writes every grid-th unit of positions, not a run of them: an order
- * by masks puts the rows with most neighbours together, and one block would have
- * them all. A unit is a whole number of tiles and divides SPC_ROW_PAD. The i-th
- * position of a block: */
+ * by masks puts the rows with most neighbours together, and one block would
+ * have them all. A unit is a whole number of tiles and divides SPC_ROW_PAD. The
+ * i-th position of a block: */
 SPC_DEVICE int own_position(int unit, int i)
 {
     return (i / unit * spc_grid_x() + spc_block_x()) * unit + i % unit;
@@ -147,8 +147,7 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
         s->u.copy.to[i] = to;
         args->sorted.order[to] = p >= 0 ? args->order[p] : -1;
         for (int w = 0; w < WORDS; w++) {
-            unsigned mask =
-                p >= 0 ? args->mask[(long long)w * padded + p] : 0;
+            unsigned mask = p >= 0 ? args->mask[(long long)w * padded + p] : 0;
             s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
             args->sorted.mask[(long long)w * padded + to] = mask;
         }
@@ -168,15 +167,16 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
          item += SORT_THREADS) {
         int batch = item / count, i = item - batch * count;
         index_batch found;
-        load_batch(args, s->u.copy.from[i], s->u.copy.mask + i,
-                   SPC_INDEX_CHUNK, batch, &found);
+        load_batch(args, s->u.copy.from[i], s->u.copy.mask + i, SPC_INDEX_CHUNK,
+                   batch, &found);
         write_batch(args->sorted.index, args->order, args->rows_padded,
                     s->u.copy.to[i], batch, &found);
     }
 }
 
-/* Sorts the rows at begin..end of the coordinate order, whose digests are known,
- * with those of all blocks; then writes this block's units of the new one. */
+/* Sorts the rows at begin..end of the coordinate order, whose digests are
+ * known, with those of all blocks; then writes this block's units of the new
+ * one. */
 SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
                            grid_barrier *barrier, int begin, int end,
                            int per_block, int unit)

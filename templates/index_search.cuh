@@ -3,17 +3,17 @@
  * to.
  *
  * Neighbours along z have neighbouring keys. So the kernel's offsets fall into
- * runs of up to RUN along z; one binary search, bounded by the bins, finds where
- * a run begins among the sorted keys, and the keys there say which of its
+ * runs of up to RUN along z; one binary search, bounded by the bins, finds
+ * where a run begins among the sorted keys, and the keys there say which of its
  * offsets are present. That is the map in short form:
  *
  *   first   for each row and batch of runs, four places (BATCH are used): the
  *           position of the first key not below the run
  *   mask    the offsets that are present
  *
- * The i-th present offset of a run is the row at position first + i. Layouts are
- * written from this form, whatever their row order. A dilated kernel has runs of
- * one offset.
+ * The i-th present offset of a run is the row at position first + i. Layouts
+ * are written from this form, whatever their row order. A dilated kernel has
+ * runs of one offset.
  *
  * A thread works on BATCH runs at once: searches are chains of loads, and their
  * latency is what they cost.
@@ -135,9 +135,9 @@ SPC_DEVICE int lower_bound(const spc_index_args *args, const index_shared *s,
 
 /*
  * The rows of a warp are neighbours, and so are the keys they look for: nearly
- * always all lie within WINDOW keys from a place shortly before the first row's.
- * So each lane loads every fourth key of the window, the lanes search among those
- * by shuffles, and end with two loads that are at hand.
+ * always all lie within WINDOW keys from a place shortly before the first
+ * row's. So each lane loads every fourth key of the window, the lanes search
+ * among those by shuffles, and end with two loads that are at hand.
  */
 #define WINDOW 128
 
@@ -180,8 +180,8 @@ SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
     return low;
 }
 
-/* The window of each run of a batch, and this lane's pivot: the last of its four
- * keys there. */
+/* The window of each run of a batch, and this lane's pivot: the last of its
+ * four keys there. */
 typedef struct index_pivots {
     int base[BATCH];
     map_key pivot[BATCH];
@@ -201,7 +201,8 @@ SPC_DEVICE void load_pivots(const spc_index_args *args, int windows, int batch,
     }
 }
 
-/* The runs of a batch for the row of key `own`; none for a row past the last. */
+/* The runs of a batch for the row of key `own`; none for a row past the last.
+ */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            map_key own, int valid, int batch,
                            const index_pivots *pivots, index_batch *found)
@@ -309,8 +310,8 @@ SPC_DEVICE void note_duplicates(const spc_index_args *args, int p)
         spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
 }
 
-/* In two words, none of which is waited for: a large map has more pairs than one
- * word holds. */
+/* In two words, none of which is waited for: a large map has more pairs than
+ * one word holds. */
 SPC_DEVICE void add_pairs(const spc_index_args *args, int pairs)
 {
     for (int bits = 16; bits > 0; bits >>= 1)

@@ -218,8 +218,9 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
 /* ---- counting for the next pass ---------------------------------------- */
 
 /*
- * Counts that all blocks would add to are collected in shared memory first: those
- * by group of blocks, and those of digit 0, as the upper digit of most digests is.
+ * Counts that all blocks would add to are collected in shared memory first:
+ * those by group of blocks, and those of digit 0, as the upper digit of most
+ * digests is.
  */
 typedef struct sort_counts {
     int *groups; /* [SPC_SORT_GROUPS(grid)][SORT_DIGITS] */

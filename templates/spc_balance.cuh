@@ -2,11 +2,12 @@
  * spc_balance.cuh - which tiles a worker takes, balanced to within one step.
  *
  * A snake over the tiles by falling cost leaves the busiest of few workers a
- * fifth above the mean. Here each next tile goes to the worker with the least to
- * do (longest processing time first; Graham 1969). All workers of the least load
- * are served at once, so one warp does it, while the rest of its block works on
- * its first tiles; every block computes the same assignment and keeps its own
- * part. The first turns stay a snake: only the last ones decide the balance.
+ * fifth above the mean. Here each next tile goes to the worker with the least
+ * to do (longest processing time first; Graham 1969). All workers of the least
+ * load are served at once, so one warp does it, while the rest of its block
+ * works on its first tiles; every block computes the same assignment and keeps
+ * its own part. The first turns stay a snake: only the last ones decide the
+ * balance.
  *
  * The list of a worker is SPC_BALANCE_TILES ranks of map->tile_order, ended by
  * -1 where it is shorter.

@@ -3,12 +3,12 @@
  * one after another without a break, for output-stationary kernels.
  *
  * A worker's tiles are every `workers`-th of the tiles by falling cost, in a
- * snake, so that heavy and light ones even out; or, after the first turns, those
- * of a list that spc_balance.cuh makes meanwhile. Masks are unrolled into steps
- * tile by tile, all lanes at once, into a small ring in shared memory that
- * belongs to one warp; what is left to do for a step is one 8-byte load. (Kernels
- * of this kind are bound by instructions: picking offsets from a mask one by
- * one cost more than the products.)
+ * snake, so that heavy and light ones even out; or, after the first turns,
+ * those of a list that spc_balance.cuh makes meanwhile. Masks are unrolled into
+ * steps tile by tile, all lanes at once, into a small ring in shared memory
+ * that belongs to one warp; what is left to do for a step is one 8-byte load.
+ * (Kernels of this kind are bound by instructions: picking offsets from a mask
+ * one by one cost more than the products.)
  *
  * The centre offset ends its tile: its indices are the tile's output rows.
  */
@@ -41,11 +41,11 @@ typedef struct spc_stream {
     int ended;
     spc_u32 lane_mask; /* lane l: of entry l of those at hand */
     int lane_tile;
-    const int *list; /* or NULL: then 32 entries are at hand, and the rest is
-                        not used */
-    int base, window;  /* entries base .. base + window - 1 are at hand */
-    spc_u64 *listed; /* the barrier behind which the list is complete */
-    int from;        /* the first turn of the list */
+    const int *list;  /* or NULL: then 32 entries are at hand, and the rest is
+                         not used */
+    int base, window; /* entries base .. base + window - 1 are at hand */
+    spc_u64 *listed;  /* the barrier behind which the list is complete */
+    int from;         /* the first turn of the list */
     int waited;
 } spc_stream;
 
@@ -154,8 +154,8 @@ SPC_DEVICE void spc_stream_advance(spc_stream *s, int steps)
 
 /*
  * Unrolls until at least `wanted` steps (in all, from the start) are in the
- * ring or there are no more; the whole warp calls it. `tile_rows`, `words` (mask
- * words of a tile) and `centre` are constants of the caller.
+ * ring or there are no more; the whole warp calls it. `tile_rows`, `words`
+ * (mask words of a tile) and `centre` are constants of the caller.
  */
 SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
                                 int wanted, int tile_rows, int words,
