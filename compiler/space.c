@@ -100,7 +100,8 @@ static int ask_space(lua_State *L)
 /* ---- all of them --------------------------------------------------------- */
 
 static spc_status add_refusal(spc__space *space, const spc__template *tpl,
-                              const char *why, spc_error *error)
+                              bool is_mistake, const char *why,
+                              spc_error *error)
 {
     struct spc__refusal *list = realloc(
         space->refusals, ((size_t)space->refusal_count + 1) * sizeof(*list));
@@ -109,6 +110,7 @@ static spc_status add_refusal(spc__space *space, const spc__template *tpl,
     space->refusals = list;
     struct spc__refusal *refusal = &list[space->refusal_count++];
     refusal->template_name = spc__template_name(tpl);
+    refusal->is_mistake = is_mistake;
     snprintf(refusal->why, sizeof(refusal->why), "%.191s", why);
     return SPC_OK;
 }
@@ -134,11 +136,12 @@ static spc_status add_template(builder *build, spc__template *tpl,
         return spc__fail(error, SPC_ENOMEM, "%s", why.text);
     build->space->count = count; /* what it had added before the fault */
     build->space->admitted = admitted;
-    if (status != SPC_EUNSUPPORTED && build->status == SPC_OK) {
+    bool is_mistake = status != SPC_EUNSUPPORTED;
+    if (is_mistake && build->status == SPC_OK) {
         build->status = status;
         build->fault = why;
     }
-    return add_refusal(build->space, tpl, why.text, error);
+    return add_refusal(build->space, tpl, is_mistake, why.text, error);
 }
 
 static const char *device_of(const spc__attrs *target)

@@ -22,9 +22,11 @@ typedef struct spc__space {
     spc__candidate *candidates; /* admitted and refused, template by template */
     int count;
     int admitted;
-    /* Templates that refused the problem as a whole, one sentence each. */
+    /* Templates that refused the problem as a whole, one sentence each: by
+     * their `accepts`, or because a mistake of theirs left no answer. */
     struct spc__refusal {
         const char *template_name;
+        bool is_mistake;
         char why[192];
     } * refusals;
     int refusal_count;

@@ -427,7 +427,9 @@ typedef struct spc_tune_options {
 typedef struct spc_tune_report {
     int candidates; /* admitted */
     int refused;    /* by constraints or resource limits */
-    int compiled, verified, timed, failed, known;
+    int compiled, verified, timed;
+    int failed; /* candidates, and templates that a mistake kept out */
+    int known;
     double elapsed_s;
     char winner[256]; /* "os_mma rows=64,stages=3", "" if none */
     double winner_us, default_us;

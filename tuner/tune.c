@@ -237,15 +237,34 @@ static spc_status make_entries(spc__run *run)
 }
 
 static void tell_refused(spc__run *run, const char *template_name,
-                         const char *config, const char *why)
+                         const char *config, spc__trial_status status,
+                         const char *why)
 {
     spc_trial trial = {.template_name = template_name,
                        .config = config,
-                       .status = "constraint",
+                       .status = spc__trial_status_name(status),
                        .note = why};
 
     if (run->options.on_trial != NULL)
         run->options.on_trial(&trial, run->options.payload);
+}
+
+static void tell_template(spc__run *run, const struct spc__refusal *refusal)
+{
+    tell_refused(
+        run, refusal->template_name, "",
+        refusal->is_mistake ? SPC__TRIAL_TEMPLATE : SPC__TRIAL_CONSTRAINT,
+        refusal->why);
+}
+
+/* Others serve without them, but whoever wrote them wants to know. */
+static void tell_mistakes(spc__run *run)
+{
+    const spc__space *space = run->space;
+
+    for (int i = 0; i < space->refusal_count; i++)
+        if (space->refusals[i].is_mistake)
+            tell_template(run, &space->refusals[i]);
 }
 
 /* Every candidate in the order of the space, then whole templates. */
@@ -264,11 +283,11 @@ static void list_space(spc__run *run)
         spc__buf_clear(&config);
         spc__attrs_format(&config, &candidate->config);
         tell_refused(run, spc__template_name(candidate->tpl),
-                     spc__buf_text(&config), candidate->why);
+                     spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
+                     candidate->why);
     }
     for (int i = 0; i < space->refusal_count; i++)
-        tell_refused(run, space->refusals[i].template_name, "",
-                     space->refusals[i].why);
+        tell_template(run, &space->refusals[i]);
     spc__buf_release(&config);
 }
 
@@ -420,6 +439,8 @@ static void count_failures(spc__run *run)
         return;
     report->candidates = run->space->admitted;
     report->refused = run->space->count - run->space->admitted;
+    for (int i = 0; i < run->space->refusal_count; i++)
+        report->failed += run->space->refusals[i].is_mistake;
     for (int i = 0; i < run->count; i++) {
         if (run->entries[i].reach != SPC__FAILED)
             continue;
@@ -487,6 +508,7 @@ static spc_status go(spc__run *run)
         list_space(run);
         return SPC_OK;
     }
+    tell_mistakes(run);
     spc__ctx_provenance(&run->provenance, run->ctx);
     run->provenance.seed = run->options.seed;
     if (run->options.stage == SPC_STAGE_BUILD)

@@ -93,10 +93,8 @@ static void print_build(const cli_job *job, const trials *found,
     if (args->all)
         print_all(found);
     for (int i = 0; !args->all && i < found->count; i++)
-        if (!trial_is_ok(&found->at[i]) && !trial_is_refused(&found->at[i]))
-            printf("%s: %s %s: %s\n", found->at[i].status,
-                   found->at[i].template_name, found->at[i].config,
-                   found->at[i].note);
+        if (trial_is_failure(&found->at[i]))
+            trial_print_failure(&found->at[i]);
     printf("%s for %s: %d built, %d compiled now, %d refused, %d failed; "
            "compiling took %.0f ms a candidate, %.0f ms at most; %.3g s\n",
            text, target, sum->good, report->compiled, sum->refused, sum->failed,
@@ -136,6 +134,7 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     spc_device_info device;
     spc_tune_report report;
     trials found;
+    char subject[256];
 
     trials_init(&found, job->self);
     tune.stage = SPC_STAGE_BUILD;
@@ -155,13 +154,14 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         target = device.target;
     if (job->json == NULL && found.count > 0)
         print_build(job, &found, &sum, &report, text, target);
-    if (status != SPC_OK)
+    if (status != SPC_OK) {
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));
-    else if (sum.failed > 0)
-        status = cli_fail(trials_failure(&found, SPC_ECOMPILE),
-                          "%s for %s: %d of %d candidates cannot be built",
-                          text, target, sum.failed, report.candidates);
+    } else if (sum.failed > 0) {
+        snprintf(subject, sizeof(subject), "%s for %s", text, target);
+        status = trials_fail(&found, SPC_ECOMPILE, report.candidates,
+                             "cannot be built", subject);
+    }
     if (job->json != NULL)
         write_build(job, &found, &sum, &report, text, target, status);
     trials_release(&found);

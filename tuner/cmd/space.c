@@ -66,7 +66,7 @@ static void print_space(const cli_job *job, const trials *found,
     table_init(&out, titles);
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
-        bool whole = trial->config[0] == '\0' && trial_is_refused(trial);
+        bool whole = trial->config[0] == '\0' && !trial_is_ok(trial);
         if (args->admitted && trial_is_refused(trial))
             continue;
         if (whole)

@@ -60,13 +60,42 @@ bool trial_is_refused(const spc_trial *trial)
     return strcmp(trial->status, "constraint") == 0;
 }
 
-spc_status trials_failure(const trials *t, spc_status other)
+bool trial_is_failure(const spc_trial *trial)
 {
-    for (int i = 0; i < t->count; i++)
-        if (!trial_is_ok(&t->at[i]) && !trial_is_refused(&t->at[i]) &&
-            strcmp(t->at[i].status, "template") != 0)
-            return other;
-    return SPC_ETEMPLATE;
+    return !trial_is_ok(trial) && !trial_is_refused(trial);
+}
+
+bool trial_is_template(const spc_trial *trial)
+{
+    return strcmp(trial->status, "template") == 0 && trial->config[0] == '\0';
+}
+
+void trial_print_failure(const spc_trial *trial)
+{
+    printf("%s: %s%s%s: %s\n", trial->status, trial->template_name,
+           trial->config[0] != '\0' ? " " : "", trial->config, trial->note);
+}
+
+spc_status trials_fail(const trials *t, spc_status other, int candidates,
+                       const char *how, const char *subject)
+{
+    spc_status status = SPC_ETEMPLATE;
+    int failed = 0, templates = 0;
+    char more[48] = "";
+
+    for (int i = 0; i < t->count; i++) {
+        const spc_trial *trial = &t->at[i];
+        if (!trial_is_failure(trial))
+            continue;
+        if (strcmp(trial->status, "template") != 0)
+            status = other;
+        templates += trial_is_template(trial);
+        failed += !trial_is_template(trial);
+    }
+    if (templates > 0)
+        snprintf(more, sizeof(more), " and %d of the templates", templates);
+    return cli_fail(status, "%s: %d of %d candidates%s %s", subject, failed,
+                    candidates, more, how);
 }
 
 static int by_merit(const void *a, const void *b)
@@ -125,7 +154,7 @@ void trials_print(const trials *t, int most)
 
     table_init(&out, titles);
     for (int i = 0; i < t->count && (most == 0 || shown < most); i++) {
-        if (trial_is_refused(&t->at[i]))
+        if (trial_is_refused(&t->at[i]) || trial_is_template(&t->at[i]))
             continue;
         add_row(&out, &t->at[i]);
         shown++;

@@ -23,9 +23,16 @@ void trials_progress(const spc_progress *state, void *payload);
 bool trial_is_ok(const spc_trial *trial);
 bool trial_is_refused(const spc_trial *trial); /* by a constraint */
 
-/* How a command ends whose candidates fail: SPC_ETEMPLATE if nothing but
- * templates' mistakes was in the way, else `other`. */
-spc_status trials_failure(const trials *t, spc_status other);
+bool trial_is_failure(const spc_trial *trial); /* neither of them */
+/* No candidate, but a template that a mistake kept out as a whole? */
+bool trial_is_template(const spc_trial *trial);
+void trial_print_failure(const spc_trial *trial);
+
+/* The end of a command whose candidates fail, with the sentence "`subject`:
+ * 1 of 2 candidates `how`": SPC_ETEMPLATE if nothing but templates' mistakes
+ * was in the way, else `other`. */
+spc_status trials_fail(const trials *t, spc_status other, int candidates,
+                       const char *how, const char *subject);
 
 /* Fastest first, then what was not timed, then failures. */
 void trials_sort(trials *t);

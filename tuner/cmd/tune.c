@@ -56,6 +56,14 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_end_object(json);
 }
 
+/* The table, which ends early, has the candidates alone. */
+static void print_templates(const trials *found)
+{
+    for (int i = 0; i < found->count; i++)
+        if (trial_is_template(&found->at[i]))
+            trial_print_failure(&found->at[i]);
+}
+
 static spc_status tune_layer(cli_job *job, const spc_conv *layer,
                              const char *text)
 {
@@ -71,6 +79,7 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
     } else if (status == SPC_OK || report.candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
         trials_print(&found, args->all ? 0 : 10);
+        print_templates(&found);
         print_report(&report, job->scenes.count);
     }
     if (status != SPC_OK)

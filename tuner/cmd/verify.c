@@ -19,7 +19,7 @@ static int judge(const trials *found, double *worst)
     *worst = 0;
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
-        failed += !trial_is_ok(trial) && !trial_is_refused(trial);
+        failed += trial_is_failure(trial);
         if (trial_is_ok(trial) && trial->error > *worst)
             *worst = trial->error;
     }
@@ -34,12 +34,9 @@ static void print_result(const trials *found, const char *layer,
 
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
-        if (trial_is_refused(trial))
-            continue;
-        if (!trial_is_ok(trial))
-            printf("%s: %s %s: %s\n", trial->status, trial->template_name,
-                   trial->config, trial->note);
-        else if (args->all)
+        if (trial_is_failure(trial))
+            trial_print_failure(trial);
+        else if (trial_is_ok(trial) && args->all)
             printf("ok: %s %s: error %.3g\n", trial->template_name,
                    trial->config, trial->error);
     }
@@ -85,9 +82,8 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     else if (failed > 0)
-        status = cli_fail(trials_failure(&found, SPC_EWRONG),
-                          "%s: %d of %d candidates fail", text, failed,
-                          report.candidates);
+        status = trials_fail(&found, SPC_EWRONG, report.candidates, "fail",
+                             text);
     if (job->json != NULL)
         write_result(job->json, text, &found, args, &report, status);
     trials_release(&found);
