@@ -264,7 +264,6 @@ static const struct field {
     {"params", LUA_TTABLE, true, check_params},
     {"role", LUA_TSTRING, true, NULL},
     {"summary", LUA_TSTRING, true, NULL},
-    {"target", LUA_TFUNCTION, false, NULL},
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 

@@ -135,16 +135,11 @@ static void place_errors_at(lua_State *L, int function)
         spc__sandbox_of(L)->line = record.linedefined;
 }
 
-/* Pushes the function `template.NAME`; false (and nothing) if it has none. */
-static bool push_part(lua_State *L, const char *name)
+/* Pushes the function `template.NAME`. */
+static void push_part(lua_State *L, const char *name)
 {
     lua_getfield(L, SPC__AT_DECLARATION, name);
-    if (!lua_isfunction(L, -1)) {
-        lua_pop(L, 1);
-        return false;
-    }
     place_errors_at(L, -1);
-    return true;
 }
 
 /* Calls template.NAME(problem, config, target) for one result. */
@@ -333,27 +328,6 @@ static int ask_launch(lua_State *L)
     return 0;
 }
 
-static int ask_target(lua_State *L)
-{
-    spc__question *question = spc__session_open(L);
-    int64_t sm = spc__attrs_number(question->target, "sm", 0);
-    const char *native = spc__attrs_text(question->target, "target", NULL);
-
-    if (push_part(L, "target")) {
-        lua_pushvalue(L, SPC__AT_TARGET);
-        lua_call(L, 1, 1);
-        if (lua_type(L, -1) != LUA_TSTRING)
-            luaL_error(L, "target must return a text, not a %s",
-                       luaL_typename(L, -1));
-        spc__buf_puts(question->text, lua_tostring(L, -1));
-    } else if (native != NULL) {
-        spc__buf_puts(question->text, native);
-    } else if (strcmp(question->tpl->device, "cuda") == 0 && sm > 0) {
-        spc__buf_printf(question->text, "sm_%lld", (long long)sm);
-    }
-    return 0;
-}
-
 static int ask_domains(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -525,14 +499,6 @@ spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
                               .out = launch,
                               .error = error};
     return spc__ask(&question, ask_launch);
-}
-
-spc_status spc__template_target(spc__buf *out, spc__template *tpl,
-                                const spc__attrs *target, spc_error *error)
-{
-    spc__question question = {
-        .tpl = tpl, .target = target, .text = out, .error = error};
-    return spc__ask(&question, ask_target);
 }
 
 spc_status spc__template_render(spc__buf *out, spc__template *tpl,

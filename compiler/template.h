@@ -88,12 +88,6 @@ spc_status spc__template_launch(spc__attrs *launch, spc__template *tpl,
                                 const spc__attrs *target,
                                 const spc__attrs *config, spc_error *error);
 
-/* Appends the target it wants to be compiled for: its own wish ("sm_90a"), else
- * target.target, else "sm_" and target.sm for a cuda template, nothing for a
- * cpu template. */
-spc_status spc__template_target(spc__buf *out, spc__template *tpl,
-                                const spc__attrs *target, spc_error *error);
-
 /*
  * Appends the rendered source to *out, with #line back to the template. The
  * same input gives the same bytes, in every process. The problem must be

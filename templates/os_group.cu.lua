@@ -43,7 +43,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
-%    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
+%    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if problem.cin * element_bytes(problem) % 4 ~= 0
 %       or problem.cout * element_bytes(problem) % 16 ~= 0 then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
@@ -103,7 +103,6 @@
 %    end
 %    return config
 %  end,
-%  target = function(target) return "sm_90a" end,
 %}
 #include "spc_stream.cuh"
 

@@ -64,7 +64,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
-%    if target.sm ~= 90 then return false, "needs wgmma (sm_90a)" end
+%    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
 %    if problem.cout < 32 or 8 * stage_bytes(problem, natural_step(problem)) < 24576 then
 %      return false, "fewer channels leave wgmma idle"
@@ -143,7 +143,6 @@
 %    end
 %    return config
 %  end,
-%  target = function(target) return "sm_90a" end,
 %}
 #include "spc_stream.cuh"
 

@@ -223,7 +223,7 @@ START_TEST(the_body_of_a_source_starts_behind_its_comment)
     spc__buf text = SPC__BUF_INIT;
 
     assert_ok(render(&text, library, "rowsum", "cin=4", "unroll=1"));
-    ck_assert(strncmp(spc__source_body(text.data), "#line 13", 8) == 0);
+    ck_assert(strncmp(spc__source_body(text.data), "#line 10", 8) == 0);
     ck_assert_str_eq(spc__source_body("int x;\n"), "int x;\n");
     ck_assert_str_eq(spc__source_body("/* open"), "/* open");
     spc__buf_release(&text);
@@ -583,8 +583,6 @@ static const char *const endless[] = {
         ACCEPTS "%}\nx\n",
     HEAD "% params = {}, launch = function() while true do end end,\n" DEFAULT
         ACCEPTS "%}\nx\n",
-    HEAD "% params = {}, target = function() while true do end end,\n" REST
-         "%}\nx\n",
     HEAD "% params = {}, constraints = {{'c', function() while true do end "
          "end}},\n" REST "%}\nx\n",
 };
@@ -593,7 +591,6 @@ START_TEST(an_endless_loop_ends_wherever_it_is)
 {
     spc__library *library = NULL;
     spc__attrs config;
-    spc__buf text = SPC__BUF_INIT;
 
     spc_status status =
         open_text(&library, "t.cu.lua", endless[_i], strlen(endless[_i]));
@@ -602,12 +599,9 @@ START_TEST(an_endless_loop_ends_wherever_it_is)
         status = spc__template_accepts(tpl, NULL, NULL, &error);
     if (status == SPC_OK)
         status = spc__template_default(&config, tpl, NULL, NULL, &error);
-    if (status == SPC_OK)
-        status = spc__template_target(&text, tpl, NULL, &error);
     ck_assert_int_eq(status, SPC_ETEMPLATE);
     assert_says("t.cu.lua:");
     assert_says(limit);
-    spc__buf_release(&text);
     spc__library_close(library);
 }
 END_TEST
@@ -941,32 +935,6 @@ START_TEST(configurations_are_walked_last_parameter_fastest)
                                        put_config, &text, &error),
                  SPC_EINTERRUPTED);
     spc__buf_release(&text);
-    spc__library_close(library);
-}
-END_TEST
-
-START_TEST(a_template_may_wish_for_a_target)
-{
-    static const struct wish {
-        const char *template_name;
-        const char *target;
-        const char *want;
-    } wishes[] = {
-        {"halo", "sm=90", "sm_90"},
-        {"halo", "sm=90,target=sm_90a", "sm_90a"},
-        {"rowsum", "avx2=1", "-mavx2 -mfma"},
-        {"rowsum", "avx2=0", ""},
-    };
-    spc__library *library = open_test_library();
-
-    for (int i = 0; i < LENGTH(wishes); i++) {
-        spc__buf text = SPC__BUF_INIT;
-        spc__attrs target = attrs(wishes[i].target);
-        assert_ok(spc__template_target(
-            &text, find(library, wishes[i].template_name), &target, &error));
-        ck_assert_str_eq(spc__buf_text(&text), wishes[i].want);
-        spc__buf_release(&text);
-    }
     spc__library_close(library);
 }
 END_TEST
@@ -1525,7 +1493,7 @@ START_TEST(a_c_compile_error_points_to_the_template)
     assert_ok(render(&text, library, "rowsum", "cin=8,mistake=1", "unroll=1"));
     spc__compile_job job = {.source = text.data, .name = "rowsum"};
     assert_fails(spc__compile(&artefact, cc, &job, &log, &error), SPC_ECOMPILE);
-    assert_says("cannot compile 'rowsum': rowsum.c.lua:21:");
+    assert_says("cannot compile 'rowsum': rowsum.c.lua:18:");
     assert_says("missing");
     ck_assert(strstr(log.data, "/tmp/") == NULL);
     spc__buf_release(&text);
@@ -1771,7 +1739,6 @@ static void add_questions(Suite *s)
                         LENGTH(faults));
     tcase_add_test(t, a_refused_default_names_the_constraint);
     tcase_add_test(t, configurations_are_walked_last_parameter_fastest);
-    tcase_add_test(t, a_template_may_wish_for_a_target);
     tcase_add_test(t, one_library_serves_several_threads);
     tcase_add_test(t, the_builtin_templates_load);
 }

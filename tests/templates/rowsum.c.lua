@@ -6,9 +6,6 @@
 %  accepts = function(problem) return problem.cin % 4 == 0, "cin in fours" end,
 %  launch = function() return {tile_rows = 1} end,
 %  default = function() return {unroll = 2} end,
-%  target = function(target)
-%    return target.avx2 == 1 and "-mavx2 -mfma" or ""
-%  end,
 %}
 float spc_conv(const float *in)
 {

@@ -168,6 +168,14 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     return status;
 }
 
+/* Code is kept under the target's name, and wgmma is the 'a' target's. */
+static void warn_target(const cli *self, const char *target)
+{
+    if (strcmp(target, "sm_90") == 0)
+        cli_say(self, "spctune: warning: sm_90 is built without wgmma, and an "
+                      "H100 or H200 looks for sm_90a: build that for them");
+}
+
 /* A list may hold several targets, separated by commas. */
 static spc_status build_list(cli_job *job, const spc_conv *layer,
                              const char *text, const char *list)
@@ -178,6 +186,7 @@ static spc_status build_list(cli_job *job, const spc_conv *layer,
         size_t length = strcspn(list, ",");
         char target[24];
         snprintf(target, sizeof(target), "%.*s", (int)length, list);
+        warn_target(job->self, target);
         spc_status status = build_target(job, layer, text, target);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
