@@ -125,6 +125,8 @@ static spc_status open_layer(layer *l, const options *o, spc_error *error)
 
     ctx.device = o->device;
     ctx.database = o->database;
+    /* Whoever names a database wants that one. */
+    ctx.need_database = o->database != NULL && o->database[0] != '\0';
     if ((status = spc_conv_parse(&l->conv, o->layer, error)) != SPC_OK)
         return status;
     return spc_ctx_create(&l->ctx, &ctx, error);

@@ -70,17 +70,19 @@ static spc_status open_best(spc__device **out,
 {
     spc_device_info info;
     spc_status status = SPC_ENODEVICE;
+    const char *failed = NULL;
 
     for (int i = 0; spc__device_table[i]; i++) {
         const spc__device_ops *ops = spc__device_table[i];
         if (is_last_choice(ops) || ops->list(&info, 1) == 0)
             continue;
-        status = ops->open(out, -1, options, error);
-        if (status == SPC_OK)
+        if (failed) /* and not the last, whose error is the answer */
+            spc__log_printf(options ? options->log : NULL, SPC_LOG_WARNING,
+                            "device %s is present but cannot be opened: %s",
+                            failed, error->text);
+        if ((status = ops->open(out, -1, options, error)) == SPC_OK)
             return SPC_OK;
-        spc__log_printf(options ? options->log : NULL, SPC_LOG_WARNING,
-                        "device %s is present but cannot be opened: %s",
-                        ops->name, error ? error->text : "");
+        failed = ops->name;
     }
     return status;
 }

@@ -235,11 +235,12 @@ SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
  * field), sorted, and searched by z-delta search (Spira, section 4: one
  * binary search for each (x, y) column of the kernel, then a walk along z).
  *
- * `coords` is on the device, [rows][4]; features stay in its row order. Owns
- * its device memory; synchronises `stream` to learn the extent.
+ * `coords` is on the device, [rows][4], at a multiple of 16 bytes (cuda, sim);
+ * features stay in its row order. Owns its device memory; synchronises `stream` to learn the extent.
  * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
  * extent does not fit a 64-bit key, names the axis, or a batch is negative;
- * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, or a bad kernel.
+ * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, a bad kernel, or
+ * coordinates at another place.
  */
 SPC_API spc_status spc_map_create(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *coords,

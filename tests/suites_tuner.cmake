@@ -30,3 +30,9 @@ add_test(NAME readme COMMAND readme)
 # It ends without freeing anything, as short programs may.
 set_tests_properties(readme PROPERTIES
   ENVIRONMENT "SPC_DATABASE=;ASAN_OPTIONS=detect_leaks=0")
+
+# Whoever names a database learns why it cannot be opened.
+add_test(NAME jit_layer_database COMMAND jit_layer -d cpu
+  --database ${PROJECT_SOURCE_DIR}/README.md)
+set_tests_properties(jit_layer_database PROPERTIES
+  PASS_REGULAR_EXPRESSION "README.md': it is not a SQLite database")

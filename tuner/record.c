@@ -18,7 +18,7 @@ static void trouble(spc__run *run, const spc_error *error)
 {
     if (!run->told)
         spc__log_printf(&run->ctx->log, SPC_LOG_WARNING,
-                        "tuning goes on, but nothing is stored for now: %s",
+                        "the run goes on, but nothing is stored for now: %s",
                         error->text);
     run->told = true;
     run->trouble = *error;

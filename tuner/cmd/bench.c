@@ -120,7 +120,7 @@ static void write_result(spc__json *json, const struct row *row,
         {"flops", result->flops},
         {"gathered_bytes", result->gathered_bytes},
         {"compulsory_bytes", result->compulsory_bytes},
-        {"error", result->error},
+        {"largest_error", result->error},
     };
 
     spc__json_object(json, NULL);
@@ -145,13 +145,18 @@ static spc_status measure(spc_ctx *ctx, const struct row *row, uint64_t seed,
                           table *t, spc__json *json)
 {
     spc_bench_result result;
+    const char *scene = spc_scene_name(row->scene);
     spc_status status = spc_bench(ctx, row->layer, row->scene, seed, &result);
 
     if (status == SPC_EINTERRUPTED) /* which is told once, at the end */
         return status;
-    if (status != SPC_OK)
-        return cli_fail(status, "%s on %s: %s", row->layer_text,
-                        spc_scene_name(row->scene), spc_ctx_error(ctx));
+    if (status != SPC_OK) {
+        cli_fail(status, "%s on %s: %s", row->layer_text, scene,
+                 spc_ctx_error(ctx));
+        if (json != NULL)
+            job_write_failure(json, row->layer_text, scene);
+        return status;
+    }
     if (json != NULL)
         write_result(json, row, &result);
     else
@@ -230,8 +235,11 @@ static spc_status show_row(struct show *show, const suite_row *from)
                 from->scene);
         return SPC_OK;
     }
-    if (status != SPC_OK)
+    if (status != SPC_OK) {
+        if (show->json != NULL)
+            job_write_failure(show->json, from->layer, from->scene);
         return status;
+    }
     if (spc_conv_parse(&layer, from->layer, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     struct row row = {&layer, from->layer, show->scene, from};

@@ -247,7 +247,7 @@ static bool is_option(const char *word)
            !isdigit((unsigned char)word[1]);
 }
 
-static const cli_command *find_command(const char *name)
+const cli_command *cli_find_command(const char *name)
 {
     for (int i = 0; cli_commands[i] != NULL; i++)
         if (strcmp(cli_commands[i]->name, name) == 0)
@@ -258,7 +258,7 @@ static const cli_command *find_command(const char *name)
 /* The first operand is the command; its arguments are zero until then. */
 static spc_status read_command(struct reader *reader, const char *word)
 {
-    const cli_command *command = find_command(word);
+    const cli_command *command = cli_find_command(word);
 
     if (command == NULL)
         return cli_fail(SPC_EINVAL,

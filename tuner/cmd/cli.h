@@ -72,10 +72,11 @@ struct cli_command {
 };
 
 extern const cli_command cli_bench, cli_build, cli_db, cli_devices, cli_explain,
-    cli_scene, cli_space, cli_tune, cli_verify, cli_worker;
+    cli_help, cli_scene, cli_space, cli_tune, cli_verify, cli_worker;
 
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];
+const cli_command *cli_find_command(const char *name); /* or NULL */
 extern const cli_option cli_global_options[];
 
 /* Says "spctune: SENTENCE" on standard error and returns `status`. */

@@ -89,7 +89,7 @@ static spc_status explain_on(cli_job *job, const spc_conv *layer,
         cli_fail(status, "%s on %s: %s", text, spc_scene_name(scene),
                  spc_ctx_error(job->ctx));
     if (status != SPC_OK && job->json != NULL)
-        job_write_failure(job, text, spc_scene_name(scene));
+        job_write_failure(job->json, text, spc_scene_name(scene));
     spc_plan_free(plan);
     spc_map_free(map);
     return status;

@@ -105,3 +105,29 @@ void cli_help_full(const cli *self)
     else
         puts("\n'spctune --help' explains the exit statuses.");
 }
+
+static spc_status run(cli *self, void *args)
+{
+    cli subject = {0};
+
+    (void)args;
+    if (self->operands.count > 1)
+        return cli_fail(SPC_EINVAL, "help explains one command at a time");
+    if (self->operands.count == 1) {
+        const char *name = self->operands.at[0];
+        if ((subject.command = cli_find_command(name)) == NULL)
+            return cli_fail(SPC_EINVAL,
+                            "there is no command '%s' to help with: "
+                            "'spctune help' lists them",
+                            name);
+    }
+    cli_help_full(&subject);
+    return SPC_OK;
+}
+
+const cli_command cli_help = {
+    .name = "help",
+    .operands = "[COMMAND]",
+    .more = "Explains spctune, or one of its commands, in full.",
+    .run = run,
+};

@@ -66,16 +66,16 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     return SPC_OK;
 }
 
-void job_write_failure(cli_job *job, const char *layer, const char *scene)
+void job_write_failure(spc__json *json, const char *layer, const char *scene)
 {
     const spc_error *error = cli_last_error();
 
-    spc__json_object(job->json, NULL);
-    spc__json_text(job->json, "layer", layer);
+    spc__json_object(json, NULL);
+    spc__json_text(json, "layer", layer);
     if (scene != NULL)
-        spc__json_text(job->json, "scene", scene);
-    json_error(job->json, error->status, error->text);
-    spc__json_end_object(job->json);
+        spc__json_text(json, "scene", scene);
+    json_error(json, error->status, error->text);
+    spc__json_end_object(json);
 }
 
 static spc_status each_layer(cli_job *job, const spc_conv *layers,
@@ -94,7 +94,7 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
         spc_status status = body(job, &layers[i], text);
         if (status != SPC_OK && job->json != NULL &&
             job->json->out->length == before)
-            job_write_failure(job, text, NULL);
+            job_write_failure(job->json, text, NULL);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
         if (status == SPC_EINTERRUPTED)

@@ -33,7 +33,7 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body);
 
 /* Writes an object about cli_last_error() in the place of a result; `scene` may
  * be NULL. job_run does so for a layer for which the body wrote nothing. */
-void job_write_failure(cli_job *job, const char *layer, const char *scene);
+void job_write_failure(spc__json *json, const char *layer, const char *scene);
 
 spc_status load_scenes(scene_set *out, const cli_list *specs);
 void free_scenes(scene_set *set);

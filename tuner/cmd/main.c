@@ -7,9 +7,19 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_tune,  &cli_bench, &cli_explain, &cli_space, &cli_verify,
-    &cli_build,   &cli_scene, &cli_db,    &cli_worker,  NULL,
+    &cli_devices, &cli_tune,   &cli_bench,  &cli_explain,
+    &cli_space,   &cli_verify, &cli_build,  &cli_scene,
+    &cli_db,      &cli_help,   &cli_worker, NULL,
 };
+
+static spc_status no_command(const cli *self)
+{
+    if (self->globals.json)
+        return cli_fail(SPC_EINVAL, "a command is missing: 'spctune help' "
+                                    "lists those that are known");
+    cli_help_short(self);
+    return SPC_EINVAL;
+}
 
 static spc_status run(cli *self, int argc, char **argv, void **args)
 {
@@ -19,37 +29,21 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
         return status;
     if (self->globals.help_full)
         cli_help_full(self);
-    else if (self->globals.help_short || self->command == NULL)
+    else if (self->globals.help_short)
         cli_help_short(self);
-    if (self->globals.help_full || self->globals.help_short)
-        return SPC_OK;
-    if (self->command == NULL)
-        return SPC_EINVAL;
-    status = self->command->run(self, *args);
-    /* A full disk or a closed pipe must not look like success. */
-    if (fflush(stdout) != 0 && status == SPC_OK)
-        status = cli_fail(SPC_EIO, "cannot write to standard output");
+    else if (self->command != NULL)
+        status = self->command->run(self, *args);
+    else
+        return no_command(self);
     return status;
 }
 
-/* `spctune help [COMMAND]` and `spctune --version` are no commands of the
- * table: they need no context. */
-static bool is_special(int argc, char **argv)
+/* A full disk or a closed pipe must not look like success. */
+static spc_status flush(spc_status status)
 {
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("spctune " SPC_VERSION_TEXT);
-        return true;
-    }
-    if (argc < 2 || argc > 3 || strcmp(argv[1], "help") != 0)
-        return false;
-    cli self = {0};
-    for (int i = 0; argc == 3 && cli_commands[i] != NULL; i++)
-        if (strcmp(cli_commands[i]->name, argv[2]) == 0)
-            self.command = cli_commands[i];
-    if (argc == 3 && self.command == NULL)
-        return false;
-    cli_help_full(&self);
-    return true;
+    if (fflush(stdout) != 0 && status == SPC_OK)
+        status = cli_fail(SPC_EIO, "cannot write to standard output");
+    return status;
 }
 
 /* --json may stand behind the word that is wrong. */
@@ -80,16 +74,13 @@ int main(int argc, char **argv)
 {
     cli self = {0};
     void *args = NULL;
+    spc_status status = SPC_OK;
 
-    if (is_special(argc, argv))
-        return 0;
-    if (argc == 3 && strcmp(argv[1], "help") == 0)
-        return spc_status_exit_code(
-            cli_fail(SPC_EINVAL,
-                     "there is no command '%s' to help with: "
-                     "'spctune help' lists them",
-                     argv[2]));
-    spc_status status = run(&self, argc, argv, &args);
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        puts("spctune " SPC_VERSION_TEXT);
+    else
+        status = run(&self, argc, argv, &args);
+    status = flush(status);
     if (status != SPC_OK && wants_json(&self, argc, argv))
         output_error();
     if (self.command != NULL)
