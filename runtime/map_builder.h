@@ -129,6 +129,12 @@ struct spc__map_builder {
                        spc_error *error);
 };
 
+/* Blocks of the indexing kernel: `most`, or fewer where a block has no room in
+ * `shared` bytes for the digit counts of so many (kernels of 343 offsets on a
+ * GPU with 64 KiB). */
+int spc__index_grid(int most, int threads, int offsets, int key_bytes,
+                    int64_t shared);
+
 /* Tiles in use for the map's present rows. */
 static inline int spc__map_tile_count(const spc_map *map, int tile_rows)
 {

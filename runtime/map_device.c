@@ -52,13 +52,28 @@ static unsigned choose_block(const spc_map *map)
     return most < 1024 ? (unsigned)most : 1024;
 }
 
+int spc__index_grid(int most, int threads, int offsets, int key_bytes,
+                    int64_t shared)
+{
+    int grid = most;
+
+    while (grid > SPC_SORT_GROUP &&
+           SPC_INDEX_SHARED(threads, offsets, key_bytes, grid) > shared)
+        grid = (grid - 1) / SPC_SORT_GROUP * SPC_SORT_GROUP;
+    return grid;
+}
+
 /* Every multiprocessor takes one block, fewer where rows are few. */
-static unsigned choose_grid(const spc_map *map)
+static unsigned choose_grid(const spc_map *map, const work *w)
 {
     int most = map->ctx->info.multiprocessors;
     int useful = (map->rows_padded + 127) / 128;
+    int64_t shared =
+        spc__attrs_number(&map->ctx->target, "shared_block", INT64_MAX);
 
-    return (unsigned)(useful < most ? useful : most > 0 ? most : 1);
+    most = useful < most ? useful : most > 0 ? most : 1;
+    return (unsigned)spc__index_grid(most, (int)w->block, map->offsets,
+                                     (int)w->key_bytes, shared);
 }
 
 /* About as many bins as rows, so that most hold few keys. */
@@ -231,9 +246,9 @@ static spc_status device_create(spc_map *map, spc_error *error)
     if (!w)
         return spc__fail_memory(error, sizeof *w);
     w->block = choose_block(map);
-    w->grid = choose_grid(map);
-    w->bin_bits = choose_bin_bits(map);
     w->key_bytes = spc_map_key_bits(map) == 32 ? 4 : 8;
+    w->grid = choose_grid(map, w);
+    w->bin_bits = choose_bin_bits(map);
     status = alloc_work(map, w, error);
     return status == SPC_OK ? load_kernel(map, error) : status;
 }

@@ -5,6 +5,7 @@
  * its argument, on that one: `test_map cuda:0`.
  */
 #include "ctx.h"
+#include "index_abi.h"
 #include "map.h"
 #include "map_builder.h"
 #include "random.h"
@@ -782,6 +783,28 @@ static bool is_present(const char *device)
     return false;
 }
 
+/* Shared memory and multiprocessors of GPUs, and the blocks that fit them. */
+START_TEST(the_blocks_of_indexing_fit_every_shared_memory)
+{
+    static const struct {
+        int multiprocessors, shared, offsets, blocks;
+    } gpus[] = {
+        {72, 65536, 27, 72},   {72, 65536, 343, 48},    {40, 65536, 343, 40},
+        {84, 101376, 343, 84}, {170, 101376, 343, 170}, {132, 232448, 343, 132},
+        {4, 1024, 343, 4}, /* which the device refuses with a sentence */
+    };
+
+    for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
+        int blocks = spc__index_grid(gpus[i].multiprocessors, 1024,
+                                     gpus[i].offsets, 8, gpus[i].shared);
+        ck_assert_int_eq(blocks, gpus[i].blocks);
+        if (gpus[i].shared > 1024)
+            ck_assert_int_le(SPC_INDEX_SHARED(1024, gpus[i].offsets, 8, blocks),
+                             gpus[i].shared);
+    }
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     enum { SKIPPED = 77 };
@@ -812,6 +835,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(other, digests_join_what_their_order_says, 0,
                         (int)(sizeof digests / sizeof *digests));
     tcase_add_test(other, key_layouts_leave_guard_bands_on_both_sides);
+    tcase_add_test(other, the_blocks_of_indexing_fit_every_shared_memory);
     suite_add_tcase(suite, agree);
     suite_add_tcase(suite, other);
     SRunner *runner = srunner_create(suite);
