@@ -236,7 +236,8 @@ SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
  * binary search for each (x, y) column of the kernel, then a walk along z).
  *
  * `coords` is on the device, [rows][4], at a multiple of 16 bytes (cuda, sim);
- * features stay in its row order. Owns its device memory; synchronises `stream` to learn the extent.
+ * features stay in its row order. Owns its device memory; synchronises `stream`
+ * to learn the extent.
  * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
  * extent does not fit a 64-bit key, names the axis, or a batch is negative;
  * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, a bad kernel, or

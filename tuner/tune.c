@@ -251,10 +251,10 @@ static void tell_refused(spc__run *run, const char *template_name,
 
 static void tell_template(spc__run *run, const struct spc__refusal *refusal)
 {
-    tell_refused(
-        run, refusal->template_name, "",
-        refusal->is_mistake ? SPC__TRIAL_TEMPLATE : SPC__TRIAL_CONSTRAINT,
-        refusal->why);
+    tell_refused(run, refusal->template_name, "",
+                 refusal->is_mistake ? SPC__TRIAL_TEMPLATE
+                                     : SPC__TRIAL_CONSTRAINT,
+                 refusal->why);
 }
 
 /* Others serve without them, but whoever wrote them wants to know. */

@@ -82,8 +82,8 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     else if (failed > 0)
-        status = trials_fail(&found, SPC_EWRONG, report.candidates, "fail",
-                             text);
+        status =
+            trials_fail(&found, SPC_EWRONG, report.candidates, "fail", text);
     if (job->json != NULL)
         write_result(job->json, text, &found, args, &report, status);
     trials_release(&found);
