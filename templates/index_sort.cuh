@@ -331,11 +331,11 @@ SPC_DEVICE void grid_sync(grid_barrier *barrier)
     grid_wait(barrier);
 }
 
-/* After the launch's last barrier: the next launch takes the other counter,
- * which nobody has used since it was cleared. */
+/* After the launch's last barrier, if it had any: the next launch takes the
+ * other counter, which nobody has used since it was cleared. */
 SPC_DEVICE void grid_close(grid_barrier *barrier)
 {
-    if (spc_block_x() == 0 && spc_thread() == 0) {
+    if (barrier->round > 0 && spc_block_x() == 0 && spc_thread() == 0) {
         barrier->words->counter[barrier->turn ^ 1u] = 0;
         barrier->words->turn = barrier->turn ^ 1u;
     }
