@@ -26,55 +26,50 @@ typedef struct bench {
     /* A second map, of the same rows shuffled: sorting has real work to do. */
     spc_map *shuffled;
     int32_t *coords; /* on the device */
+    /* What is being measured. */
+    spc_status (*run)(const struct bench *b, void *stream);
 } bench;
 
 /* ---- what is measured
  * ------------------------------------------------------------- */
 
-static spc_status run_plan(void *payload, void *stream)
+static spc_status run_plan(const bench *b, void *stream)
 {
-    const bench *b = payload;
-    spc_status status = spc__ctx_heed(b->ctx);
-
-    if (status != SPC_OK)
-        return status;
     return spc_plan_execute(b->plan, b->map, &b->buffers, stream);
 }
 
-static spc_status run_index(void *payload, void *stream)
+static spc_status run_index(const bench *b, void *stream)
 {
-    const bench *b = payload;
-    spc_status status = spc__ctx_heed(b->ctx);
-
-    if (status != SPC_OK)
-        return status;
     return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, true,
                             stream);
 }
 
-static spc_status run_map(void *payload, void *stream)
+static spc_status run_map(const bench *b, void *stream)
 {
-    const bench *b = payload;
     return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, false,
                             stream);
 }
 
-static spc_status run_order(void *payload, void *stream)
+static spc_status run_order(const bench *b, void *stream)
 {
-    const bench *b = payload;
     const spc__geometry *geometry = spc__plan_geometry(b->plan);
-    spc_status status = spc__ctx_heed(b->ctx);
-
-    if (status != SPC_OK)
-        return status;
     return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
                              stream);
 }
 
-/* Median and spread of up to `wanted` samples; returns their number in
+/* Every run may be the last one that somebody waits for. */
+static spc_status enqueue(void *payload, void *stream)
+{
+    const bench *b = payload;
+    spc_status status = spc__ctx_heed(b->ctx);
+
+    return status == SPC_OK ? b->run(b, stream) : status;
+}
+
+/* Median and spread of up to `wanted` samples of `run`; returns their number in
  * *count. */
 static spc_status measure(bench *b,
-                          spc_status (*enqueue)(void *payload, void *stream),
+                          spc_status (*run)(const bench *b, void *stream),
                           int wanted, bool cold, double *median, double *spread,
                           int *count)
 {
@@ -82,6 +77,8 @@ static spc_status measure(bench *b,
     double samples[WARM_SAMPLES];
     spc__measure what = {enqueue, b, wanted, limit_s, cold};
     int taken = wanted;
+
+    b->run = run;
     spc_status status = spc__ctx_heed(b->ctx);
 
     if (status == SPC_OK)
