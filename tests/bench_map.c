@@ -4,7 +4,8 @@
  * Rows are shuffled first, so that sorting has real work. Microseconds are
  * medians of warm runs, for kernel sizes 1, 3 and 5: the index in coordinate
  * order (pack, sort, search); row order plus tile table of a built map; and
- * both as one build, which writes the index in its final order only.
+ * both as one build, which writes the index in its final order only. Then, for
+ * every row order, the rows that tiles execute over the pairs that are needed.
  */
 #include "clock.h"
 #include "ctx.h"
@@ -96,19 +97,36 @@ static void check(spc_map *map, const spc_conv *conv, const spc_scene *scene)
 }
 
 /* Rows that tiles execute over pairs that are needed. */
-static double tile_waste(spc_ctx *ctx, spc_map *map)
+static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
+                         int tile_rows)
 {
     spc_map_view view;
     double rows = 0;
 
-    spc__map_view(&view, map, "gray", TILE_ROWS);
+    if (spc__map_prepare(map, order, tile_rows, NULL) != SPC_OK ||
+        !spc__map_view(&view, map, order, tile_rows))
+        fail(order, spc_ctx_error(ctx));
     size_t words = (size_t)view.tiles * (size_t)view.mask_words;
     unsigned *mask = malloc(4 * words + 4);
     spc_copy_to_host(ctx, mask, view.tile_mask, 4 * words);
     for (size_t i = 0; i < words; i++)
-        rows += TILE_ROWS * __builtin_popcount(mask[i]);
+        rows += tile_rows * __builtin_popcount(mask[i]);
     free(mask);
     return rows / (double)spc_map_pairs(map);
+}
+
+/* The same of every order and several sizes. */
+static void print_waste(spc_ctx *ctx, spc_map *map)
+{
+    static const char *const orders[] = {"gray", "gray_x", "gray_y"};
+    static const int sizes[] = {16, 64, 128, 192};
+
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        printf("    waste, %-6s tiles of 16 64 128 192:", orders[i]);
+        for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++)
+            printf(" %.3f", tile_waste(ctx, map, orders[i], sizes[j]));
+        printf("\n");
+    }
 }
 
 static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
@@ -138,7 +156,8 @@ static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
     printf("%-32s %8lld %2d %3d %8.1f %8.1f %8.1f %8.1f %6.3f\n",
            spc_scene_name(scene), (long long)spc_map_rows(map),
            spc_map_key_bits(map), kernel, index, cold, order, both,
-           tile_waste(ctx, map));
+           tile_waste(ctx, map, "gray", TILE_ROWS));
+    print_waste(ctx, map);
     fflush(stdout);
     spc_map_free(map);
 }
