@@ -70,6 +70,7 @@ typedef struct spc__map_tiles {
     int capacity; /* tiles allocated for */
     int *order;
     unsigned *mask;
+    int *begin;
 } spc__map_tiles;
 
 /* Keys past the last that a builder may read, whatever they are. */

@@ -299,6 +299,7 @@ static void add_tiles(spc_index_args *args, const spc_map *map,
         .count = spc__map_tile_count(map, tiles->rows),
         .order = tiles->order,
         .mask = tiles->mask,
+        .begin = tiles->begin,
     };
 }
 

@@ -446,6 +446,8 @@ static void sort_tiles(const tiling *t)
         next[t->map->offsets - t->cost[tile]]++;
     for (int c = 0; c < t->map->offsets; c++)
         next[c + 1] += next[c];
+    memcpy(t->tiles->begin, place,
+           (size_t)t->map->offsets * sizeof *t->tiles->begin);
     for (int tile = 0; tile < t->count; tile++)
         t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
 }

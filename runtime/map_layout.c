@@ -15,6 +15,7 @@ static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
         next = tiles->next;
         spc__map_dealloc(map, tiles->order);
         spc__map_dealloc(map, tiles->mask);
+        spc__map_dealloc(map, tiles->begin);
         free(tiles);
     }
 }
@@ -75,6 +76,11 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
             &memory, map, 4 * (size_t)tiles->capacity * (size_t)map->mask_words,
             error);
         tiles->mask = memory;
+    }
+    if (status == SPC_OK) {
+        status =
+            spc__map_alloc(&memory, map, 4 * (size_t)map->offsets, error);
+        tiles->begin = memory;
     }
     if (status == SPC_OK)
         *out = tiles;
@@ -232,6 +238,7 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
         .mask = layout->mask,
         .tile_order = tiles ? tiles->order : NULL,
         .tile_mask = tiles ? tiles->mask : NULL,
+        .tile_begin = tiles ? tiles->begin : NULL,
         .rows = map->rows,
         .rows_padded = map->rows_padded,
         .rows_in = map->rows,

@@ -88,6 +88,7 @@ typedef struct spc_index_tiles {
     int count;
     int *order;     /* [count] */
     unsigned *mask; /* [mask_words][count] */
+    int *begin;     /* [offsets], where each cost begins */
 } spc_index_tiles;
 
 /*

@@ -208,6 +208,11 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
     const unsigned *scratch = (const unsigned *)args->keys_a;
 
     sort_begin(s, table);
+    if (spc_block_x() == 0) { /* before the first block's there is none */
+        spc_sync_block();
+        for (int d = spc_thread(); d < OFFSETS; d += SORT_THREADS)
+            t->begin[d] = s->next[d];
+    }
     for (int step = begin; step < end; step += SORT_THREADS) {
         int tile = step + spc_thread(), valid = tile < end, cost = 0;
         for (int w = 0; valid && w < WORDS; w++)

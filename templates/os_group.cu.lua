@@ -24,6 +24,7 @@
 %function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
 %function shared_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
+%       + share_bytes(problem, config.groups)
 %end
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
@@ -224,7 +225,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)args->in;
     const int *index = map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2);
+    int group = spc_warp() >> 2;
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
+    spc_u64 *dealt = loaded + 1;
+    spc_u8 *shares = spc_shared() + $(weight_bytes + 16 + config.groups * 4 * 384);
     float acc[$(n // 2)];
     spc_u32 data[$(config.depth * 2 * row_registers)];
     int row[$(config.depth * 2)], code[$(config.depth)];
@@ -234,6 +238,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 
     if (spc_thread() == 0) {
         spc_mbar_init(loaded, 1);
+        spc_mbar_init(dealt, 32);
         spc_mbar_fence();
         spc_mbar_expect(loaded, $(weight_bytes));
         for (int at = 0; at < $(weight_bytes); at += 32768)
@@ -243,11 +248,17 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                           loaded);
     }
     spc_sync_block();
-    spc_stream_start(&stream,
-                     spc_shared() + $(weight_bytes + 16) +
-                         spc_warp() * SPC_STREAM_BYTES,
-                     map, spc_block_x() * $(config.groups) + (spc_warp() >> 2),
-                     spc_grid_x() * $(config.groups), $(words));
+    spc_stream_start_share(&stream,
+                           spc_shared() + $(weight_bytes + 16) +
+                               spc_warp() * SPC_STREAM_BYTES,
+                           map, group * spc_grid_x() + spc_block_x(),
+                           spc_grid_x() * $(config.groups), $(words),
+                           (spc_share *)shares + group, dealt);
+    /* The last group's first tile is the shortest. */
+    if (spc_warp() == $(config.groups * 4 - 1)) {
+        spc_balance(shares, map, $(config.groups), $(words));
+        spc_mbar_arrive(dealt);
+    }
     look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
     spc_depend_wait();
     spc_depend_launch();

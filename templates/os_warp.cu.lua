@@ -21,7 +21,7 @@
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
 %  return (config.weights == "shared" and packed_bytes(problem) or 0)
-%       + config.warps * 384
+%       + config.warps * 384 + share_bytes(problem, config.warps) + 16
 %end
 %
 %function packed_bytes(problem)
@@ -103,7 +103,10 @@
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
+%      share_at = shared_bytes(problem, config) - 16 - share_bytes(problem, config.warps),
+%      barrier_at = shared_bytes(problem, config) - 16,
 %      half = problem.dtype == "f16",
+%      balanced = target.sm >= 90, -- a barrier in memory says when shares are dealt
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -120,8 +123,9 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local fits = packed_bytes(problem) + 16 * 384 <= target.shared_block
-%    local twice = 2 * (packed_bytes(problem) + 8 * 384 + 1024) <= target.shared_sm
+%    local fits = shared_bytes(problem, {warps = 16, weights = "shared"}) <= target.shared_block
+%    local twice = 2 * (shared_bytes(problem, {warps = 8, weights = "shared"}) + 1024)
+%                  <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
 %                    weights = fits and "shared" or "global", order = "gray"}
 %    if fits and not twice then config.warps, config.blocks = 16, 1 end
@@ -388,10 +392,30 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                          16);
     spc_copy_commit();
 % end
+% if balanced then
+    spc_u8 *shares = spc_shared() + $(share_at);
+    spc_u64 *dealt = (spc_u64 *)(spc_shared() + $(barrier_at));
+    if (spc_thread() == 0) {
+        spc_mbar_init(dealt, 32);
+        spc_mbar_fence();
+    }
+    spc_sync_block();
+    spc_stream_start_share(&stream, spc_shared() + $(ring_at) +
+                           spc_warp() * SPC_STREAM_BYTES, map,
+                           spc_warp() * spc_grid_x() + spc_block_x(),
+                           spc_grid_x() * $(config.warps), $(words),
+                           (spc_share *)shares + spc_warp(), dealt);
+    /* The last warp's first tile is the shortest. */
+    if (spc_warp() == $(config.warps - 1)) {
+        spc_balance(shares, map, $(config.warps), $(words));
+        spc_mbar_arrive(dealt);
+    }
+% else
     spc_stream_start(&stream, spc_shared() + $(ring_at) +
                      spc_warp() * SPC_STREAM_BYTES, map,
                      spc_block_x() * $(config.warps) + spc_warp(),
                      spc_grid_x() * $(config.warps), $(words));
+% end
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;

@@ -37,7 +37,7 @@
 %function shared_bytes(problem, config)
 %  return config.stages * stage_bytes(problem, config)
 %       + gather_bytes(config) + 16 * config.stages + 16
-%       + (config.groups * 4 + 1) * 384 + 256
+%       + (config.groups * 4 + 1) * 384 + share_bytes(problem, 1)
 %end
 %
 %-- What setmaxnreg may hand to a consumer when the producers keep 32 registers.
@@ -111,7 +111,7 @@
 %                 + gather_bytes(config),
 %      ring_at = config.stages * (stage_bytes(problem, config) + 16)
 %              + gather_bytes(config) + 16,
-%      list_at = shared_bytes(problem, config) - 256,
+%      share_at = shared_bytes(problem, config) - share_bytes(problem, 1),
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      rows = config.groups * 64,
@@ -231,15 +231,15 @@ SPC_DEVICE void advance(gatherer *g, const spc_map_view *map)
 }
 
 SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty, const int *list, spc_u64 *listed)
+                        spc_u64 *empty, const spc_share *share, spc_u64 *dealt)
 {
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
     spc_stream stream;
     int stage = 0, parity = 1, place = 0;
 
-    spc_stream_start_balanced(&stream, ring, &args->map, spc_block_x(),
-                              spc_grid_x(), $(words), list, listed);
+    spc_stream_start_share(&stream, ring, &args->map, spc_block_x(),
+                           spc_grid_x(), $(words), share, dealt);
     for (int number = 0;; number++) {
         int offset;
 
@@ -294,7 +294,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty, const int *list, spc_u64 *listed)
+                        spc_u64 *empty, const spc_share *share, spc_u64 *dealt)
 {
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)args->in;
@@ -305,8 +305,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     int slot = 0;
 % end
 
-    spc_stream_start_balanced(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
-                              $(words), list, listed);
+    spc_stream_start_share(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
+                           $(words), share, dealt);
     g.index = map->index + spc_warp() * 16 + (spc_lane() >> 2);
     g.taken = 0;
     g.place = 0;
@@ -418,34 +418,30 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
-    spc_u64 *empty = full + $(config.stages), *listed = empty + $(config.stages);
+    spc_u64 *empty = full + $(config.stages), *dealt = empty + $(config.stages);
     spc_u8 *ring = spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES;
-    int *list = spc_grid_x() > SPC_BALANCE_WORKERS
-                    ? (int *)0
-                    : (int *)(spc_shared() + $(list_at));
+    spc_u8 *share = spc_shared() + $(share_at);
 
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
             spc_mbar_init(full + i, 1);
             spc_mbar_init(empty + i, $(config.groups * 4));
         }
-        spc_mbar_init(listed, 1);
+        spc_mbar_init(dealt, 32);
         spc_mbar_fence();
     }
     spc_sync_block();
     if (spc_warp() >= $(config.groups * 4)) {
         spc_registers_lower(32);
         if (spc_warp() == $(config.groups * 4)) {
-            produce(args, ring, full, empty, list, listed);
-        } else if (spc_warp() == $(config.groups * 4 + 1) && list) {
-            spc_balance(list, &args->map, spc_block_x(), spc_grid_x(), $(words));
-            spc_sync_warp();
-            if (spc_lane() == 0)
-                spc_mbar_arrive(listed);
+            produce(args, ring, full, empty, (spc_share *)share, dealt);
+        } else if (spc_warp() == $(config.groups * 4 + 1)) {
+            spc_balance(share, &args->map, 1, $(words));
+            spc_mbar_arrive(dealt);
         }
     } else {
         spc_registers_raise($(consumer_limit));
-        consume(args, ring, full, empty, list, listed);
+        consume(args, ring, full, empty, (spc_share *)share, dealt);
     }
 }
 

@@ -1,113 +1,157 @@
 /*
  * spc_balance.cuh - which tiles a worker takes, balanced to within one step.
  *
- * A snake over the tiles by falling cost leaves the busiest of few workers a
- * fifth above the mean. Here each next tile goes to the worker with the least
- * to do (longest processing time first; Graham 1969). All workers of the least
- * load are served at once, so one warp does it, while the rest of its block
- * works on its first tiles; every block computes the same assignment and keeps
- * its own part. The first turns stay a snake: only the last ones decide the
- * balance.
- *
- * The list of a worker is SPC_BALANCE_TILES ranks of map->tile_order, ended by
- * -1 where it is shorter.
+ * A snake over the tiles by falling cost leaves the busiest worker 5 to 30 % above
+ * the mean. Here each next tile goes to the worker with the least to do (longest
+ * processing time first; Graham 1969). Costs are small integers, so workers of
+ * one load are counted, not listed: a round gives tiles of one cost to workers of
+ * one load, and a map takes some fifty rounds, whatever the number of workers.
+ * One warp of a block plays them all, while the others work on their first
+ * tiles, and notes what the block's own workers get; every block plays the
+ * same rounds.
  */
 #ifndef SPC_BALANCE_CUH
 #define SPC_BALANCE_CUH
 
 #include "spc_device.cuh"
 
-#define SPC_BALANCE_TILES 64
-/* More workers than this keep the snake to the end. */
-#define SPC_BALANCE_LANE 5
-#define SPC_BALANCE_WORKERS (32 * SPC_BALANCE_LANE)
-#define SPC_BALANCE_TURNS 6
+/* What a worker gets after its first tile, whose rank in map->tile_order is the
+ * worker's number: `count` ranks, then those of a snake over `rest` and what
+ * follows. */
+#define SPC_BALANCE_TILES 30
+typedef struct spc_share {
+    int count, rest;
+    int rank[SPC_BALANCE_TILES];
+} spc_share;
 
-/* A worker's load in the upper bits, the tiles of its list in the lower six. */
-#define SPC_BALANCE_TILE 64
-#define SPC_BALANCE_FULL 0x7fffffff
+/* Shared memory of `own` workers, 16-byte aligned, with `words` mask words of a
+ * tile: their shares, then what the rounds need. */
+#define SPC_BALANCE_BYTES(own, words) ((own)*128 + (words)*256)
 
-/* The rank of a worker's tile in a turn of the snake. */
+/* Which tile of `from` and what follows a worker takes in a turn of a snake. */
 SPC_DEVICE int spc_snake_rank(int turn, int worker, int workers)
 {
     return turn * workers + ((turn & 1) ? workers - 1 - worker : worker);
-}
-
-/* The first turn whose tiles are in the list. */
-SPC_DEVICE int spc_balance_from(const spc_map_view *map, int workers)
-{
-    int turns = (map->tiles + workers - 1) / workers;
-
-    return turns > SPC_BALANCE_TURNS ? turns - SPC_BALANCE_TURNS : 1;
 }
 
 SPC_DEVICE int spc_tile_cost(const spc_map_view *map, int rank, int words)
 {
     int cost = 0;
 
-    for (int w = 0; w < words && rank < map->tiles; w++)
+    for (int w = 0; w < words; w++)
         cost += spc_popc(spc_load4(map->tile_mask + w * map->tiles + rank));
     return cost;
 }
 
-/* One warp calls it; `list` is in shared memory. */
-SPC_DEVICE void spc_balance(int *list, const spc_map_view *map, int worker,
-                            int workers, int words)
-{
-    int lane = spc_lane(), turns = spc_balance_from(map, workers);
-    int next = turns * workers, window = next;
-    int cost[2], load[SPC_BALANCE_LANE];
+/* A level of load: its workers, and the most tiles that one of them has been
+ * given. */
+#define SPC_LEVEL_WORKERS 0xffff
+#define SPC_LEVEL_TILE 0x10000
 
-    for (int i = lane; i < SPC_BALANCE_TILES; i += 32)
-        list[i] = -1;
+/* Where each cost begins, and how many of the first tiles have it. */
+SPC_DEVICE void spc_balance_open(int *begin, int *level,
+                                 const spc_map_view *map, int workers,
+                                 int words)
+{
+    for (int i = spc_lane(); i < words * 32; i += 32) {
+        begin[i] = i < map->offsets ? spc_load_int(map->tile_begin + i)
+                                    : map->tiles;
+        level[i] = 0;
+    }
     spc_sync_warp();
-    SPC_UNROLL
-    for (int j = 0; j < SPC_BALANCE_LANE; j++)
-        load[j] = 32 * j + lane < workers ? 0 : SPC_BALANCE_FULL;
-    for (int turn = 0; turn < turns; turn++) {
-        SPC_UNROLL
-        for (int j = 0; j < SPC_BALANCE_LANE; j++) {
-            int rank = spc_snake_rank(turn, 32 * j + lane, workers);
-            if (load[j] != SPC_BALANCE_FULL)
-                load[j] += spc_tile_cost(map, rank, words) * SPC_BALANCE_TILE;
+    for (int i = spc_lane(); i < map->offsets; i += 32) {
+        int end = i + 1 < words * 32 ? begin[i + 1] : map->tiles;
+        if (end > workers)
+            end = workers;
+        if (end > begin[i]) /* levels are counted modulo 32 * words */
+            level[(spc_u32)(map->offsets - i) % (words * 32u)] = end - begin[i];
+    }
+    spc_sync_warp();
+}
+
+/*
+ * One warp calls it. The block's workers are numbers block, block + grid, ... of
+ * own * grid; `memory` is SPC_BALANCE_BYTES, which begin with their shares.
+ */
+SPC_DEVICE void spc_balance(spc_u8 *memory, const spc_map_view *map, int own,
+                            int words)
+{
+    spc_share *share = (spc_share *)memory + spc_lane();
+    int *begin = (int *)((spc_share *)memory + own);
+    int *level = begin + words * 32;
+    int workers = own * spc_grid_x(), lane = spc_lane();
+    int rank = lane * spc_grid_x() + spc_block_x();
+    int next = workers, end = 0, cost_class = 0;
+    int load = 0, waiting = 0, given = 0; /* of the level that is served */
+    int my_load = -1, my_place = 0, my_tiles = 0;
+
+    spc_balance_open(begin, level, map, workers, words);
+    if (lane < own && rank < map->tiles) {
+        my_load = spc_tile_cost(map, rank, words);
+        my_place = rank - begin[map->offsets - my_load];
+    }
+    while (next < map->tiles && given < SPC_BALANCE_TILES) {
+        if (next >= end) { /* the next cost that tiles have */
+            int i = cost_class + 1 + lane;
+            int at = i < words * 32 ? begin[i] : map->tiles;
+            spc_u32 found = spc_ballot(at > next);
+            int skip = found ? spc_ffs(found) - 1 : 32;
+            end = spc_shfl(at, skip & 31);
+            cost_class += skip;
+        } else if (waiting == 0) { /* the next load that workers have */
+            int *l = level + (spc_u32)(load + 1 + lane) % (words * 32u);
+            int at = *l;
+            spc_u32 found = spc_ballot(at != 0);
+            int skip = found ? spc_ffs(found) - 1 : 31;
+            at = spc_shfl(at, skip);
+            load += skip + 1;
+            waiting = at & SPC_LEVEL_WORKERS;
+            given = at / SPC_LEVEL_TILE;
+            if (lane == skip)
+                *l = 0;
+            spc_sync_warp();
+        } else { /* tiles of this cost for workers of this load */
+            int served = end - next < waiting ? end - next : waiting;
+            int to = load + map->offsets - cost_class;
+            int *l = level + (spc_u32)to % (words * 32u);
+            int there = *l, most = there / SPC_LEVEL_TILE;
+            if (my_load == load) {
+                if (my_place < served) {
+                    share->rank[my_tiles++] = next + my_place;
+                    my_load = to;
+                    my_place += there & SPC_LEVEL_WORKERS;
+                } else {
+                    my_place -= served;
+                }
+            }
+            if (most <= given)
+                most = given + 1;
+            spc_sync_warp();
+            if (lane == 0)
+                *l = most * SPC_LEVEL_TILE +
+                     (there & SPC_LEVEL_WORKERS) + served;
+            spc_sync_warp();
+            waiting -= served;
+            next += served;
         }
     }
-    /* The costs of the next 64 tiles. */
-    cost[0] = spc_tile_cost(map, window + lane, words);
-    cost[1] = spc_tile_cost(map, window + 32 + lane, words);
-    while (next < map->tiles) {
-        int least = SPC_BALANCE_FULL, served = 0;
-        SPC_UNROLL
-        for (int j = 0; j < SPC_BALANCE_LANE; j++)
-            least = load[j] < least ? load[j] : least;
-        for (int bits = 16; bits > 0; bits >>= 1) {
-            int other = spc_shfl_xor(least, bits);
-            least = other < least ? other : least;
-        }
-        SPC_UNROLL
-        for (int j = 0; j < SPC_BALANCE_LANE; j++) {
-            int chosen = load[j] / SPC_BALANCE_TILE == least / SPC_BALANCE_TILE;
-            spc_u32 all = spc_ballot(chosen);
-            int turn = served + spc_popc(all & ((1u << lane) - 1u));
-            int at = next - window + turn, tile;
-            int low = spc_shfl(cost[0], at & 31);
-            int high = spc_shfl(cost[1], at & 31);
-            served += spc_popc(all);
-            tile = chosen && turn < 32 && next + turn < map->tiles;
-            if (tile && 32 * j + lane == worker)
-                list[load[j] % SPC_BALANCE_TILE] = next + turn;
-            if (tile)
-                load[j] += (at < 32 ? low : high) * SPC_BALANCE_TILE + 1;
-            if (load[j] % SPC_BALANCE_TILE == SPC_BALANCE_TILE - 1)
-                load[j] = SPC_BALANCE_FULL;
-        }
-        next += served < 32 ? served : 32;
-        if (next - window >= 32) {
-            window += 32;
-            cost[0] = cost[1];
-            cost[1] = spc_tile_cost(map, window + 32 + lane, words);
-        }
+    if (lane < own) {
+        share->count = my_tiles;
+        share->rest = next;
     }
+}
+
+/* The rank of a worker's tile in its turn, past the last tile if it has no more.
+ */
+SPC_DEVICE int spc_share_rank(const spc_share *share, int turn, int worker,
+                              int workers)
+{
+    turn--;
+    if (turn < 0)
+        return worker;
+    if (turn < share->count)
+        return share->rank[turn];
+    return share->rest + spc_snake_rank(turn - share->count, worker, workers);
 }
 
 #endif

@@ -3,8 +3,8 @@
  * one after another without a break, for output-stationary kernels.
  *
  * A worker's tiles are every `workers`-th of the tiles by falling cost, in a
- * snake, so that heavy and light ones even out; or, after the first turns,
- * those of a list that spc_balance.cuh makes meanwhile. Masks are unrolled into
+ * snake, so that heavy and light ones even out; or, after the first, those of
+ * its share, which spc_balance.cuh makes meanwhile. Masks are unrolled into
  * steps tile by tile, all lanes at once, into a small ring in shared memory
  * that belongs to one warp; what is left to do for a step is one 8-byte load.
  * (Kernels of this kind are bound by instructions: picking offsets from a mask
@@ -35,92 +35,59 @@
 typedef struct spc_stream {
     spc_u8 *ring;
     int worker, workers;
-    int entry;  /* next (tile, mask word) to unroll */
+    int entry;  /* next (tile, mask word) to unroll; see spc_stream_skew */
     int filled; /* steps unrolled so far, in all */
     int place;  /* filled % SPC_STREAM_STEPS */
     int ended;
-    spc_u32 lane_mask; /* lane l: of entry l of those at hand */
+    spc_u32 lane_mask; /* lane l: of entry l of the 32 at hand */
     int lane_tile;
-    const int *list;  /* or NULL: then 32 entries are at hand, and the rest is
-                         not used */
-    int base, window; /* entries base .. base + window - 1 are at hand */
-    spc_u64 *listed;  /* the barrier behind which the list is complete */
-    int from;         /* the first turn of the list */
-    int waited;
+    const spc_share *share; /* or NULL: the snake */
+    spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
 
-/* Which of the entries at hand is next. */
-SPC_DEVICE int spc_stream_at(const spc_stream *s)
+/* Entries come 32 at a time. With a share, only the first tile is known when the
+ * stream starts: its entries are the last of a first 32. */
+SPC_DEVICE int spc_stream_skew(const spc_stream *s, int words)
 {
-    return s->list == (const int *)0 ? s->entry & 31 : s->entry - s->base;
+    return s->share == (const spc_share *)0 ? 0 : 32 - words;
 }
 
-SPC_DEVICE int spc_stream_used_up(const spc_stream *s)
-{
-    if (s->list == (const int *)0)
-        return s->entry != 0 && (s->entry & 31) == 0;
-    return s->entry - s->base == s->window;
-}
-
-/* How many of the next entries are known without waiting in vain. */
-SPC_DEVICE int spc_stream_window(spc_stream *s, int words)
-{
-    int snake = s->from * words - s->entry;
-
-    if (snake > 0)
-        return snake < 32 ? snake : 32;
-    if (!s->waited)
-        spc_mbar_wait(s->listed, 0);
-    s->waited = 1;
-    return 32;
-}
-
-SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
-{
-    if (s->list == (const int *)0 || turn < s->from)
-        return spc_snake_rank(turn, s->worker, s->workers);
-    turn -= s->from;
-    return turn < SPC_BALANCE_TILES ? s->list[turn] : -1;
-}
-
+/* The next 32 entries. */
 SPC_DEVICE void spc_stream_reload(spc_stream *s, const spc_map_view *map,
                                   int words)
 {
-    int entry = s->entry + spc_lane();
-    int word = entry % words, rank = -1;
+    int entry = (s->entry & ~31) + spc_lane() - spc_stream_skew(s, words);
+    int rank = -1;
 
-    if (s->list != (const int *)0) {
-        s->base = s->entry;
-        s->window = spc_stream_window(s, words);
-    }
-    if (s->list == (const int *)0 || spc_lane() < s->window)
-        rank = spc_stream_rank(s, entry / words);
+    if (s->share == (const spc_share *)0)
+        rank = spc_snake_rank(entry / words, s->worker, s->workers);
+    else if (entry >= 0)
+        rank = spc_share_rank(s->share, entry / words, s->worker, s->workers);
     s->lane_mask = 0;
     s->lane_tile = -1;
     if (rank >= 0 && rank < map->tiles) {
-        s->lane_mask = spc_load4(map->tile_mask + word * map->tiles + rank);
+        s->lane_mask =
+            spc_load4(map->tile_mask + entry % words * map->tiles + rank);
         s->lane_tile = spc_load_int(map->tile_order + rank);
     }
 }
 
-/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. With a list,
- * some other warp calls spc_balance and then arrives at `listed`. */
-SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
-                                          const spc_map_view *map, int worker,
-                                          int workers, int words,
-                                          const int *list, spc_u64 *listed)
+/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. With a share,
+ * some warp calls spc_balance, and then each of its lanes arrives at `dealt`. */
+SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
+                                       const spc_map_view *map, int worker,
+                                       int workers, int words,
+                                       const spc_share *share, spc_u64 *dealt)
 {
     s->ring = ring;
     s->worker = worker;
     s->workers = workers;
-    s->entry = 0;
     s->filled = 0;
     s->place = 0;
     s->ended = 0;
-    s->list = list;
-    s->listed = listed;
-    s->from = spc_balance_from(map, workers);
-    s->waited = 0;
+    s->share = share;
+    s->dealt = dealt;
+    s->entry = spc_stream_skew(s, words);
     spc_stream_reload(s, map, words);
 }
 
@@ -128,8 +95,8 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
                                  const spc_map_view *map, int worker,
                                  int workers, int words)
 {
-    spc_stream_start_balanced(s, ring, map, worker, workers, words,
-                              (const int *)0, (spc_u64 *)0);
+    spc_stream_start_share(s, ring, map, worker, workers, words,
+                           (const spc_share *)0, (spc_u64 *)0);
 }
 
 SPC_DEVICE void spc_stream_put(const spc_stream *s, int ahead, spc_u32 at,
@@ -167,13 +134,16 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         return;
     spc_sync_warp(); /* all lanes have read what is overwritten now */
     do {
-        int word = s->entry % words, tile;
+        int word = (s->entry - spc_stream_skew(s, words)) % words, tile;
         spc_u32 mask, at;
 
-        if (spc_stream_used_up(s))
+        if (s->entry > 0 && (s->entry & 31) == 0) {
+            if (s->share != (const spc_share *)0)
+                spc_mbar_wait(s->dealt, 0);
             spc_stream_reload(s, map, words);
-        tile = spc_shfl(s->lane_tile, spc_stream_at(s));
-        mask = (spc_u32)spc_shfl((int)s->lane_mask, spc_stream_at(s));
+        }
+        tile = spc_shfl(s->lane_tile, s->entry & 31);
+        mask = (spc_u32)spc_shfl((int)s->lane_mask, s->entry & 31);
         if (tile < 0) {
             s->ended = 1;
             if (lane < 24) /* a bundle ends, two more look past it */

@@ -366,7 +366,8 @@ static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
     size_t words = (size_t)(v->tiles * v->mask_words);
     int *order = fetch(ctx, v->tile_order, (size_t)v->tiles);
     unsigned *tile_mask = fetch(ctx, v->tile_mask, words);
-    int last_cost = v->offsets, last_tile = -1;
+    int *begin = fetch(ctx, v->tile_begin, (size_t)v->offsets);
+    int last_cost = v->offsets, last_tile = -1, begun = 0;
 
     ck_assert_int_eq(v->tiles, (v->rows + v->tile_rows - 1) / v->tile_rows);
     for (int t = 0; t < v->tiles; t++) {
@@ -382,11 +383,18 @@ static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
         require(cost <= last_cost, "tile %d costs %d", t, cost);
         require(cost != last_cost || order[t] > last_tile,
                 "tile %d is out of order", t);
+        for (; begun <= v->offsets - cost; begun++)
+            require(begin[begun] == t, "cost %d begins at %d, not %d",
+                    v->offsets - begun, begin[begun], t);
         last_cost = cost;
         last_tile = order[t];
     }
+    for (; begun < v->offsets; begun++)
+        require(begin[begun] == v->tiles, "cost %d begins at %d, not %d",
+                v->offsets - begun, begin[begun], v->tiles);
     free(order);
     free(tile_mask);
+    free(begin);
 }
 
 /* Returns the row order, [rows_padded]. */
