@@ -2,15 +2,16 @@
 %-- rows each by weights that stream through shared memory.
 %--
 %-- A block has `groups` consuming warpgroups, which together hold one tile of
-%-- 64 * groups output rows by n output channels in registers, one producing
-%-- warp, and one that balances the blocks meanwhile. A step is (tile, offset,
-%-- block of input channels). The producer brings each step's weights with one
-%-- bulk copy into a ring of `stages`, from an image that was packed to be exactly
-%-- what wgmma reads (core matrices, no swizzle). Each lane gathers its own parts of its rows: 16 contiguous bytes are
-%-- exactly its first operands of two k16 products, because the packed weights
-%-- permute the channels. They wait in registers for the next step, or, by
-%-- asynchronous copies, in two places of shared memory that only the lane reads.
-%-- Output channels are permuted so that a lane ends with 8 neighbouring ones.
+%-- 64 * groups output rows by n output channels in registers, and three warps
+%-- that serve them: one balances the blocks, one unrolls tiles into steps (tile,
+%-- offset, block of input channels), and one, the producer, brings each step's
+%-- weights with one bulk copy into a ring of `stages`, from an image that was
+%-- packed to be exactly what wgmma reads (core matrices, no swizzle). Each lane
+%-- gathers its own parts of its rows: 16 contiguous bytes are exactly its first
+%-- operands of two k16 products, because the packed weights permute the channels.
+%-- They wait in registers for the next step, or, by asynchronous copies, in two
+%-- places of shared memory that only the lane reads. Output channels are permuted
+%-- so that a lane ends with 8 neighbouring ones.
 %
 %include "os_blocks.lua"
 %
@@ -31,13 +32,14 @@
 %  end
 %  return step
 %end
+%schedule_bytes = 976 -- sizeof(spc_schedule)
 %function gather_bytes(config)
 %  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
 %end
 %function shared_bytes(problem, config)
 %  return config.stages * stage_bytes(problem, config)
-%       + gather_bytes(config) + 16 * config.stages + 16
-%       + (config.groups * 4 + 1) * 384 + share_bytes(problem, 1)
+%       + gather_bytes(config) + 16 * config.stages
+%       + schedule_bytes + share_bytes(problem, 1)
 %end
 %
 %-- What setmaxnreg may hand to a consumer when the producers keep 32 registers.
@@ -109,8 +111,8 @@
 %      gather_at = config.stages * stage_bytes(problem, config),
 %      barrier_at = config.stages * stage_bytes(problem, config)
 %                 + gather_bytes(config),
-%      ring_at = config.stages * (stage_bytes(problem, config) + 16)
-%              + gather_bytes(config) + 16,
+%      schedule_at = config.stages * (stage_bytes(problem, config) + 16)
+%                  + gather_bytes(config),
 %      share_at = shared_bytes(problem, config) - share_bytes(problem, 1),
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = problem.cin * element_bytes(problem),
@@ -144,7 +146,9 @@
 %    return config
 %  end,
 %}
-#include "spc_stream.cuh"
+#include "spc_schedule.cuh"
+
+typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
 
 % if config.gather == "shared" then
 /* One 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
@@ -198,58 +202,48 @@ SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
 
 /* The gathering side of a consumer: runs a step or two ahead of the products. */
 typedef struct gatherer {
-    spc_stream stream;
+    spc_schedule *schedule;
+    spc_reader reader;
     const int *index; /* of this lane's row g in the first tile */
-    int taken, place; /* steps whose indices have been asked for */
     int block;        /* of the input channels of the step being gathered */
     int row[2], next_row[2];
 } gatherer;
 
-SPC_DEVICE void look_ahead(gatherer *g, const spc_map_view *map)
+SPC_DEVICE void look_ahead(gatherer *g)
 {
-    spc_b8 step;
+    spc_b8 step = spc_read_step(&g->reader, g->schedule);
 
-    spc_stream_fill(&g->stream, map, g->taken + 1, $(rows), $(words),
-                    $(problem.centre));
-    step = spc_stream_step(&g->stream, g->place);
     g->next_row[0] = spc_load_int(g->index + step.x);
     g->next_row[1] = spc_load_int(g->index + step.x + 8);
-    g->taken++;
-    if (++g->place == SPC_STREAM_STEPS)
-        g->place = 0;
 }
 
 /* Moves on to the next step, or next block of its channels. */
-SPC_DEVICE void advance(gatherer *g, const spc_map_view *map)
+SPC_DEVICE void advance(gatherer *g)
 {
     if (++g->block == $(k_blocks)) {
         g->block = 0;
         g->row[0] = g->next_row[0];
         g->row[1] = g->next_row[1];
-        look_ahead(g, map);
+        look_ahead(g);
     }
 }
 
-SPC_DEVICE void produce(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty, const spc_share *share, spc_u64 *dealt)
+SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
+                        spc_u64 *full, spc_u64 *empty)
 {
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
-    spc_stream stream;
-    int stage = 0, parity = 1, place = 0;
+    spc_reader reader = {0, 0};
+    int stage = 0, parity = 1;
 
-    spc_stream_start_share(&stream, ring, &args->map, spc_block_x(),
-                           spc_grid_x(), $(words), share, dealt);
-    for (int number = 0;; number++) {
-        int offset;
+    for (;;) {
+        int place = reader.place;
+        int code = (int)spc_read_step(&reader, schedule).y;
+        int offset = code & SPC_STEP_OFFSET;
 
-        spc_stream_fill(&stream, &args->map, number + 1, $(rows), $(words),
-                        $(problem.centre));
-        if (number >= stream.filled)
+        if (code & SPC_STEP_END)
             break;
-        offset = (int)spc_stream_step(&stream, place).y & SPC_STEP_OFFSET;
-        if (++place == SPC_STREAM_STEPS)
-            place = 0;
+        spc_step_done(schedule, place);
         for (int block = 0; block < $(k_blocks); block++) {
             if (spc_lane() == 0) {
                 long long image = offset * $(k_blocks) + block;
@@ -293,10 +287,9 @@ SPC_DEVICE void finish(const float *acc, const int *row,
     }
 }
 
-SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
-                        spc_u64 *empty, const spc_share *share, spc_u64 *dealt)
+SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
+                        spc_u64 *full, spc_u64 *empty)
 {
-    const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)args->in;
     float acc[$(config.n // 2)];
     gatherer g;
@@ -305,34 +298,33 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
     int slot = 0;
 % end
 
-    spc_stream_start_share(&g.stream, ring, map, spc_block_x(), spc_grid_x(),
-                           $(words), share, dealt);
-    g.index = map->index + spc_warp() * 16 + (spc_lane() >> 2);
-    g.taken = 0;
-    g.place = 0;
+    g.schedule = schedule;
+    g.reader.place = 0;
+    g.reader.parity = 0;
+    g.index = args->map.index + spc_warp() * 16 + (spc_lane() >> 2);
     g.block = $(k_blocks - 1);
-    look_ahead(&g, map);
+    look_ahead(&g);
     spc_depend_wait();
     spc_depend_launch();
 % if config.gather == "shared" then
     for (int i = 0; i < 2; i++) {
-        advance(&g, map);
+        advance(&g);
         gather(i, in, g.row, g.block);
         spc_copy_commit();
     }
 % else
     spc_u32 a[$(pieces * 8)];
-    advance(&g, map);
+    advance(&g);
     gather(a, in, g.row, g.block);
 % end
 
-    for (int number = 0; number < g.stream.filled; number++) {
-        spc_b8 step = spc_stream_step(&g.stream, place);
+    for (;;) {
+        spc_b8 step = spc_shared_load8(&schedule->step[place]);
         int last = step.y & SPC_STEP_LAST;
         int row[2];
 
-        if (++place == SPC_STREAM_STEPS)
-            place = 0;
+        if (step.y & SPC_STEP_END)
+            break;
         if (last) {
             row[0] = spc_load_int(g.index + step.x);
             row[1] = spc_load_int(g.index + step.x + 8);
@@ -386,7 +378,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
             }
             spc_wgmma_commit();
             /* Past the end it gathers rows that nobody multiplies. */
-            advance(&g, map);
+            advance(&g);
 % if config.gather == "shared" then
             gather(slot, in, g.row, g.block);
             spc_copy_commit();
@@ -405,6 +397,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
                 parity ^= 1;
             }
         }
+        spc_step_done(schedule, place);
+        if (++place == SPC_STREAM_STEPS)
+            place = 0;
         if (last) {
             finish(acc, row, args);
             fresh = 1;
@@ -418,8 +413,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_u8 *ring, spc_u64 *full,
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
-    spc_u64 *empty = full + $(config.stages), *dealt = empty + $(config.stages);
-    spc_u8 *ring = spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES;
+    spc_u64 *empty = full + $(config.stages);
+    spc_schedule *schedule = (spc_schedule *)(spc_shared() + $(schedule_at));
     spc_u8 *share = spc_shared() + $(share_at);
 
     if (spc_thread() == 0) {
@@ -427,21 +422,25 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
             spc_mbar_init(full + i, 1);
             spc_mbar_init(empty + i, $(config.groups * 4));
         }
-        spc_mbar_init(dealt, 32);
+        spc_schedule_init(schedule, $(config.groups * 4 + 1));
         spc_mbar_fence();
     }
     spc_sync_block();
-    if (spc_warp() >= $(config.groups * 4)) {
-        spc_registers_lower(32);
-        if (spc_warp() == $(config.groups * 4)) {
-            produce(args, ring, full, empty, (spc_share *)share, dealt);
-        } else if (spc_warp() == $(config.groups * 4 + 1)) {
-            spc_balance(share, &args->map, 1, $(words));
-            spc_mbar_arrive(dealt);
-        }
-    } else {
+    if (spc_warp() < $(config.groups * 4)) {
         spc_registers_raise($(consumer_limit));
-        consume(args, ring, full, empty, (spc_share *)share, dealt);
+        consume(args, schedule, full, empty);
+        return;
+    }
+    spc_registers_lower(32);
+    if (spc_warp() == $(config.groups * 4)) {
+        spc_schedule_steps(schedule, &args->map, spc_block_x(), spc_grid_x(),
+                           $(rows), $(words), $(problem.centre),
+                           (spc_share *)share);
+    } else if (spc_warp() == $(config.groups * 4 + 1)) {
+        produce(args, schedule, full, empty);
+    } else if (spc_warp() == $(config.groups * 4 + 2)) {
+        spc_balance(share, &args->map, 1, $(words));
+        spc_mbar_arrive(&schedule->dealt);
     }
 }
 

@@ -19,18 +19,21 @@
 #include "spc_device.cuh"
 
 #define SPC_STEP_LAST 0x10000 /* this step ends its tile */
+#define SPC_STEP_END 0x20000  /* there are no more steps */
 #define SPC_STEP_OFFSET 0xffff
 
 /* Steps of a warp's ring: a multiple of every bundle size up to 8, and room for
  * one mask word, one bundle and what is being multiplied. */
+#ifndef SPC_STREAM_STEPS
 #define SPC_STREAM_STEPS 48
+#endif
 #define SPC_STREAM_BYTES (SPC_STREAM_STEPS * 8)
 
 /*
  * A step in the ring is two words: where its indices begin (element of
  * map->index for the tile's first row), and its offset with SPC_STEP_LAST.
- * Past the end stand steps of offset 0 without SPC_STEP_LAST, which do no harm:
- * their sums are never stored.
+ * Past the end stand steps of offset 0 with SPC_STEP_END, which do no harm: their
+ * sums are never stored.
  */
 typedef struct spc_stream {
     spc_u8 *ring;
@@ -147,7 +150,7 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         if (tile < 0) {
             s->ended = 1;
             if (lane < 24) /* a bundle ends, two more look past it */
-                spc_stream_put(s, lane, 0, 0);
+                spc_stream_put(s, lane, 0, SPC_STEP_END);
             break;
         }
         s->entry++;
