@@ -17,6 +17,34 @@
 %  return problem.cin * element % 16 == 0 and problem.cout * element % 16 == 0
 %end
 %
+%-- Bytes of weights in a step of os_wgmma.
+%function step_weights(problem, config)
+%  return config.pieces * config.n * 64 * images(problem)
+%end
+%-- A step as wide as the layer allows: all output channels if they fit a block.
+%function natural_step(problem)
+%  local step = {n = 256, pieces = 1}
+%  for _, size in ipairs {192, 128, 96, 64, 32} do
+%    if size >= problem.cout then step.n = size end
+%  end
+%  if problem.cout > 256 then
+%    step.n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
+%  end
+%  for p = 2, 4 // images(problem) do
+%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  end
+%  return step
+%end
+%-- Does os_wgmma take the problem? Where it does, what streams to mma.sync is slower.
+%function streams_to_wgmma(problem, target)
+%  if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
+%  if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%  if problem.cout < 32 or 8 * step_weights(problem, natural_step(problem)) < 24576 then
+%    return false, "fewer channels leave wgmma idle"
+%  end
+%  return true
+%end
+%
 %-- What a load of 16 bytes at `byte` asks besides: a row may end inside a piece.
 %function byte_guard()
 %  return row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or ""

@@ -41,6 +41,7 @@
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%    if streams_to_wgmma(problem, target) then return false, "wgmma is faster" end
 %    return true
 %  end,
 %  constraints = {
@@ -300,6 +301,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     look_ahead(&l, map);
     spc_depend_wait();
     spc_depend_launch();
+    SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(&l, i, args);
     for (int number = 0; number < l.stream.filled; number++) {

@@ -5,7 +5,7 @@
 %
 %-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
 %-- `left` bytes of the row remain there.
-%function row_pieces(problem)
+%function lane_pieces(problem)
 %  local row = problem.cin * element_bytes(problem)
 %  local align = 16
 %  while row % align ~= 0 do align = align // 2 end
@@ -24,7 +24,7 @@
 %-- returns the registers of a lane's part of a row.
 %function k_steps(problem)
 %  local steps, register = {}, 0
-%  for _, piece in ipairs(row_pieces(problem)) do
+%  for _, piece in ipairs(lane_pieces(problem)) do
 %    for i = 0, piece.bytes // 4 - 1, 2 do
 %      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
 %                           last = piece.at + piece.left,
@@ -39,7 +39,7 @@
 %-- is none, into the variables place(0), place(1), ...
 %function write_row_loads(row, place)
 % local register = 0
-% for _, piece in ipairs(row_pieces(problem)) do
+% for _, piece in ipairs(lane_pieces(problem)) do
 %   local guard = piece.left < 4 * piece.bytes and
 %                 " && q < " .. piece.left // piece.bytes or ""
         {

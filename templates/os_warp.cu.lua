@@ -17,6 +17,7 @@
 %-- comes last in a tile: its indices are the output rows.
 %
 %include "os_rows.lua"
+%include "os_blocks.lua"
 %
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
@@ -67,6 +68,10 @@
 %       or #k_steps(problem) * ceil_div(problem.cout, 16) > 48
 %       or body(problem, {depth = 2, rows = 8}) > 384 then
 %      return false, "more channels than a warp holds"
+%    end
+%    if #k_steps(problem) * ceil_div(problem.cout, 16) >= 16
+%       and streams_to_wgmma(problem, target) then
+%      return false, "wgmma is faster"
 %    end
 %    return true
 %  end,
@@ -419,20 +424,26 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;
-    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
-    spc_depend_wait();
-    spc_depend_launch();
-    for (int done = 0;; done += $(config.depth)) {
-        SPC_UNROLL
-        for (int i = 0; i < $(config.depth); i++) {
-            code[i] = next_code[i];
+    /* The first turn only looks ahead. */
+    SPC_ROLLED
+    for (int done = -$(config.depth);; done += $(config.depth)) {
+        if (done >= 0) {
             SPC_UNROLL
-            for (int n = 0; n < $(columns); n++)
-                row[i * $(columns) + n] = next_row[i * $(columns) + n];
-            gather(data + i * $(columns * row_registers),
-                   row + i * $(columns), in);
+            for (int i = 0; i < $(config.depth); i++) {
+                code[i] = next_code[i];
+                SPC_UNROLL
+                for (int n = 0; n < $(columns); n++)
+                    row[i * $(columns) + n] = next_row[i * $(columns) + n];
+                gather(data + i * $(columns * row_registers),
+                       row + i * $(columns), in);
+            }
         }
         look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+        if (done < 0) {
+            spc_depend_wait();
+            spc_depend_launch();
+            continue;
+        }
 % if config.weights == "shared" then
         if (done == 0) {
             spc_copy_wait(0);

@@ -15,29 +15,12 @@
 %
 %include "os_blocks.lua"
 %
-%function stage_bytes(problem, config)
-%  return config.pieces * config.n * 64 * images(problem)
-%end
-%-- A step as wide as the layer allows: all output channels if they fit a block.
-%function natural_step(problem)
-%  local step = {n = 256, pieces = 1}
-%  for _, size in ipairs {192, 128, 96, 64, 32} do
-%    if size >= problem.cout then step.n = size end
-%  end
-%  if problem.cout > 256 then
-%    step.n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
-%  end
-%  for p = 2, 4 // images(problem) do
-%    if row_pieces(problem) % p == 0 then step.pieces = p end
-%  end
-%  return step
-%end
 %schedule_bytes = 976 -- sizeof(spc_schedule)
 %function gather_bytes(config)
 %  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
 %end
 %function shared_bytes(problem, config)
-%  return config.stages * stage_bytes(problem, config)
+%  return config.stages * step_weights(problem, config)
 %       + gather_bytes(config) + 16 * config.stages
 %       + schedule_bytes + share_bytes(problem, 1)
 %end
@@ -66,12 +49,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "subm" then return false, "submanifold layers only" end
-%    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
-%    if problem.cout < 32 or 8 * stage_bytes(problem, natural_step(problem)) < 24576 then
-%      return false, "fewer channels leave wgmma idle"
-%    end
-%    return true
+%    return streams_to_wgmma(problem, target)
 %  end,
 %  constraints = {
 %    {"steps divide the row", function(problem, config)
@@ -91,7 +69,7 @@
 %      return registers_needed(problem, config) <= consumer_registers(config)
 %    end},
 %    {"the rings hold some 32 KiB in flight, not many times that", function(problem, config)
-%      local weights = config.stages * stage_bytes(problem, config)
+%      local weights = config.stages * step_weights(problem, config)
 %      return weights >= 24576 and weights <= 131072
 %         and (weights >= 49152 or config.stages == 8)
 %    end},
@@ -106,12 +84,12 @@
 %      half = problem.dtype == "f16",
 %      lane_channels = 16 // element_bytes(problem),
 %      image = config.pieces * config.n * 64,
-%      stage_size = stage_bytes(problem, config),
+%      stage_size = step_weights(problem, config),
 %      place_size = gather_bytes(config) // 2,
-%      gather_at = config.stages * stage_bytes(problem, config),
-%      barrier_at = config.stages * stage_bytes(problem, config)
+%      gather_at = config.stages * step_weights(problem, config),
+%      barrier_at = config.stages * step_weights(problem, config)
 %                 + gather_bytes(config),
-%      schedule_at = config.stages * (stage_bytes(problem, config) + 16)
+%      schedule_at = config.stages * (step_weights(problem, config) + 16)
 %                  + gather_bytes(config),
 %      share_at = shared_bytes(problem, config) - share_bytes(problem, 1),
 %      consumer_limit = consumer_registers(config),
@@ -136,10 +114,10 @@
 %    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
 %                    stages = 4, gather = "registers", order = "gray"}
 %    local function fits()
-%      local weights = stage_bytes(problem, config) * config.stages
+%      local weights = step_weights(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
 %    end
-%    if 4 * stage_bytes(problem, config) < 49152 then config.stages = 8 end
+%    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
 %    end

@@ -31,6 +31,8 @@ typedef unsigned int spc_u32;
 #define SPC_ALIGN(n) __align__(n)
 /* Before a loop of constant length whose body indexes registers. */
 #define SPC_UNROLL _Pragma("unroll")
+/* Before a loop whose body is large: one copy of it. */
+#define SPC_ROLLED _Pragma("unroll 1")
 
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
     static __device__ __forceinline__ void name##_body(const args_type *args); \

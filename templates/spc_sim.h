@@ -33,6 +33,7 @@
 #define SPC_DEVICE static inline __attribute__((unused))
 #define SPC_ALIGN(n) __attribute__((aligned(n)))
 #define SPC_UNROLL
+#define SPC_ROLLED
 #define SPC_SIM_EXPORT __attribute__((visibility("default")))
 
 /* For what passes values between the lanes of a warp: a shuffle moves
