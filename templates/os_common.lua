@@ -6,10 +6,7 @@
 %-- f32 keeps two tf32 images of the weights, the large part and the rest.
 %function images(problem) return problem.dtype == "f32" and 2 or 1 end
 %
-%-- SPC_BALANCE_BYTES: shared memory in which tiles are dealt to a block's workers.
-%function share_bytes(problem, workers)
-%  return workers * 128 + ceil_div(problem.offsets, 32) * 256
-%end
+%share_bytes = 128 -- sizeof(spc_share)
 %
 %-- v[i] = value, plus the bias of output channel co + i where the row is stored.
 %function write_lane_values(count, value)

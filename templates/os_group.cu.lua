@@ -24,7 +24,7 @@
 %function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
 %function shared_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
-%       + share_bytes(problem, config.groups)
+%       + config.groups * share_bytes
 %end
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
@@ -79,6 +79,7 @@
 %      words = ceil_div(problem.offsets, 32),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      threads = config.groups * 128,
+%      share_at = shared_bytes(problem, config) - config.groups * share_bytes,
 %
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
 %      half = problem.dtype == "f16",
@@ -228,7 +229,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     int group = spc_warp() >> 2;
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
     spc_u64 *dealt = loaded + 1;
-    spc_u8 *shares = spc_shared() + $(weight_bytes + 16 + config.groups * 4 * 384);
+    spc_share *shares = (spc_share *)(spc_shared() + $(share_at));
     float acc[$(n // 2)];
     spc_u32 data[$(config.depth * 2 * row_registers)];
     int row[$(config.depth * 2)], code[$(config.depth)];
@@ -252,11 +253,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                            spc_shared() + $(weight_bytes + 16) +
                                spc_warp() * SPC_STREAM_BYTES,
                            map, group * spc_grid_x() + spc_block_x(),
-                           spc_grid_x() * $(config.groups), $(words),
-                           (spc_share *)shares + group, dealt);
-    /* The last group's first tile is the shortest. */
+                           spc_grid_x() * $(config.groups),
+                           group == $(config.groups - 1), $(words),
+                           shares + group, dealt);
     if (spc_warp() == $(config.groups * 4 - 1)) {
-        spc_balance(shares, map, $(config.groups), $(words));
+        spc_balance(shares, map, $(config.groups), 1, $(words));
         spc_mbar_arrive(dealt);
     }
     /* The first turn only looks ahead. */

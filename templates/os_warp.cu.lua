@@ -22,7 +22,7 @@
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
 %  return (config.weights == "shared" and packed_bytes(problem) or 0)
-%       + config.warps * 384 + share_bytes(problem, config.warps) + 16
+%       + config.warps * (384 + share_bytes) + 16
 %end
 %
 %function packed_bytes(problem)
@@ -108,7 +108,7 @@
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
-%      share_at = shared_bytes(problem, config) - 16 - share_bytes(problem, config.warps),
+%      share_at = shared_bytes(problem, config) - 16 - config.warps * share_bytes,
 %      barrier_at = shared_bytes(problem, config) - 16,
 %      half = problem.dtype == "f16",
 %      balanced = target.sm >= 90, -- a barrier in memory says when shares are dealt
@@ -398,7 +398,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_copy_commit();
 % end
 % if balanced then
-    spc_u8 *shares = spc_shared() + $(share_at);
+    spc_share *shares = (spc_share *)(spc_shared() + $(share_at));
     spc_u64 *dealt = (spc_u64 *)(spc_shared() + $(barrier_at));
     if (spc_thread() == 0) {
         spc_mbar_init(dealt, 32);
@@ -408,11 +408,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_stream_start_share(&stream, spc_shared() + $(ring_at) +
                            spc_warp() * SPC_STREAM_BYTES, map,
                            spc_warp() * spc_grid_x() + spc_block_x(),
-                           spc_grid_x() * $(config.warps), $(words),
-                           (spc_share *)shares + spc_warp(), dealt);
-    /* The last warp's first tile is the shortest. */
+                           spc_grid_x() * $(config.warps),
+                           spc_warp() == $(config.warps - 1), $(words),
+                           shares + spc_warp(), dealt);
     if (spc_warp() == $(config.warps - 1)) {
-        spc_balance(shares, map, $(config.warps), $(words));
+        spc_balance(shares, map, $(config.warps), 1, $(words));
         spc_mbar_arrive(dealt);
     }
 % else

@@ -22,7 +22,7 @@
 %function shared_bytes(problem, config)
 %  return config.stages * step_weights(problem, config)
 %       + gather_bytes(config) + 16 * config.stages
-%       + schedule_bytes + share_bytes(problem, 1)
+%       + schedule_bytes + share_bytes
 %end
 %
 %-- What setmaxnreg may hand to a consumer when the producers keep 32 registers.
@@ -91,7 +91,7 @@
 %                 + gather_bytes(config),
 %      schedule_at = config.stages * (step_weights(problem, config) + 16)
 %                  + gather_bytes(config),
-%      share_at = shared_bytes(problem, config) - share_bytes(problem, 1),
+%      share_at = shared_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      rows = config.groups * 64,
@@ -393,7 +393,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
     spc_u64 *empty = full + $(config.stages);
     spc_schedule *schedule = (spc_schedule *)(spc_shared() + $(schedule_at));
-    spc_u8 *share = spc_shared() + $(share_at);
+    spc_share *share = (spc_share *)(spc_shared() + $(share_at));
 
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
@@ -412,12 +412,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_registers_lower(32);
     if (spc_warp() == $(config.groups * 4)) {
         spc_schedule_steps(schedule, &args->map, spc_block_x(), spc_grid_x(),
-                           $(rows), $(words), $(problem.centre),
-                           (spc_share *)share);
+                           $(rows), $(words), $(problem.centre), share);
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
         produce(args, schedule, full, empty);
     } else if (spc_warp() == $(config.groups * 4 + 2)) {
-        spc_balance(share, &args->map, 1, $(words));
+        spc_balance(share, &args->map, 1, 0, $(words));
         spc_mbar_arrive(&schedule->dealt);
     }
 }

@@ -38,7 +38,7 @@
 typedef struct spc_stream {
     spc_u8 *ring;
     int worker, workers;
-    int entry;  /* next (tile, mask word) to unroll; see spc_stream_skew */
+    int entry;  /* next (tile, mask word) to unroll */
     int filled; /* steps unrolled so far, in all */
     int place;  /* filled % SPC_STREAM_STEPS */
     int ended;
@@ -48,39 +48,40 @@ typedef struct spc_stream {
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
 
-/* Entries come 32 at a time. With a share, only the first tile is known when the
- * stream starts: its entries are the last of a first 32. */
-SPC_DEVICE int spc_stream_skew(const spc_stream *s, int words)
+/* The mask word of an entry. With a share, tiles begin at number 32, and one
+ * before. */
+SPC_DEVICE int spc_stream_word(const spc_stream *s, int entry, int words)
 {
-    return s->share == (const spc_share *)0 ? 0 : 32 - words;
+    if (s->share == (const spc_share *)0)
+        return entry % words;
+    return (entry - 32 + words) % words;
 }
 
-/* The next 32 entries. */
+/* The next 32 entries. With a share, those before number 32 are of the first
+ * tile. */
 SPC_DEVICE void spc_stream_reload(spc_stream *s, const spc_map_view *map,
                                   int words)
 {
-    int entry = (s->entry & ~31) + spc_lane() - spc_stream_skew(s, words);
-    int rank = -1;
+    int entry = (s->entry & ~31) + spc_lane(), rank;
 
     if (s->share == (const spc_share *)0)
         rank = spc_snake_rank(entry / words, s->worker, s->workers);
-    else if (entry >= 0)
-        rank = spc_share_rank(s->share, entry / words, s->worker, s->workers);
+    else if (entry >= 32)
+        rank = spc_share_rank(s->share, (entry - 32) / words, s->worker,
+                              s->workers);
+    else
+        rank = entry < 32 - words ? map->tiles : s->worker;
     s->lane_mask = 0;
     s->lane_tile = -1;
-    if (rank >= 0 && rank < map->tiles) {
-        s->lane_mask =
-            spc_load4(map->tile_mask + entry % words * map->tiles + rank);
+    if (rank < map->tiles) {
+        int word = spc_stream_word(s, entry, words);
+        s->lane_mask = spc_load4(map->tile_mask + word * map->tiles + rank);
         s->lane_tile = spc_load_int(map->tile_order + rank);
     }
 }
 
-/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. With a share,
- * some warp calls spc_balance, and then each of its lanes arrives at `dealt`. */
-SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
-                                       const spc_map_view *map, int worker,
-                                       int workers, int words,
-                                       const spc_share *share, spc_u64 *dealt)
+SPC_DEVICE void spc_stream_open(spc_stream *s, spc_u8 *ring, int worker,
+                                int workers)
 {
     s->ring = ring;
     s->worker = worker;
@@ -88,18 +89,32 @@ SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
     s->filled = 0;
     s->place = 0;
     s->ended = 0;
-    s->share = share;
-    s->dealt = dealt;
-    s->entry = spc_stream_skew(s, words);
-    spc_stream_reload(s, map, words);
+    s->share = (const spc_share *)0;
 }
 
+/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. */
 SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
                                  const spc_map_view *map, int worker,
                                  int workers, int words)
 {
-    spc_stream_start_share(s, ring, map, worker, workers, words,
-                           (const spc_share *)0, (spc_u64 *)0);
+    spc_stream_open(s, ring, worker, workers);
+    s->entry = 0;
+    spc_stream_reload(s, map, words);
+}
+
+/* Some warp calls spc_balance, and then each of its lanes arrives at `dealt`. If
+ * that makes this worker late, it has no first tile. */
+SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
+                                       const spc_map_view *map, int worker,
+                                       int workers, int late, int words,
+                                       const spc_share *share, spc_u64 *dealt)
+{
+    spc_stream_open(s, ring, worker, workers);
+    s->share = share;
+    s->dealt = dealt;
+    s->entry = late ? 32 : 32 - words;
+    if (!late)
+        spc_stream_reload(s, map, words);
 }
 
 SPC_DEVICE void spc_stream_put(const spc_stream *s, int ahead, spc_u32 at,
@@ -137,7 +152,7 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         return;
     spc_sync_warp(); /* all lanes have read what is overwritten now */
     do {
-        int word = (s->entry - spc_stream_skew(s, words)) % words, tile;
+        int word = spc_stream_word(s, s->entry, words), tile;
         spc_u32 mask, at;
 
         if (s->entry > 0 && (s->entry & 31) == 0) {
