@@ -84,6 +84,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
         spc__domain *domain = &out->at[out->count++];
         snprintf(domain->name, sizeof(domain->name), "%s",
                  push_parameter(L, params, i));
+        spc__place_errors_at(L, -1);
         if (lua_isfunction(L, -1)) {
             lua_pushvalue(L, SPC__AT_PROBLEM);
             lua_pushvalue(L, SPC__AT_TARGET);
@@ -93,6 +94,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
         lua_settop(L, params);
     }
     lua_pop(L, 1);
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
 }
 
 int spc__domains_product(const spc__domains *domains)

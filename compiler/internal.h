@@ -99,6 +99,11 @@ enum {
 };
 spc__question *spc__session_open(lua_State *L);
 
+/* What C then raises, about the result of the function at `index` say, is
+ * placed at that function; if there is none of a template's, at the
+ * declaration. */
+void spc__place_errors_at(lua_State *L, int index);
+
 /* Raises unless the declaration of an open session is valid; fills in the
  * template's role, device and summary. */
 void spc__declaration_check(lua_State *L, spc__template *tpl);

@@ -118,28 +118,36 @@ spc__question *spc__session_open(lua_State *L)
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
 
     luaL_checkstack(L, 64, "out of memory");
-    spc__sandbox_of(L)->line = question->tpl->declared_at;
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
     declare(L, question->tpl);
     spc__push_attrs(L, question->problem);
     spc__push_attrs(L, question->target);
     return question;
 }
 
-/* Errors raised by C about a function's result are placed at the function. */
-static void place_errors_at(lua_State *L, int function)
+void spc__place_errors_at(lua_State *L, int index)
 {
+    const spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
+    spc__sandbox *box = spc__sandbox_of(L);
     lua_Debug record;
 
-    lua_pushvalue(L, function);
-    if (lua_getinfo(L, ">S", &record) != 0 && record.linedefined > 0)
-        spc__sandbox_of(L)->line = record.linedefined;
+    box->file = question->tpl->file;
+    box->line = question->tpl->declared_at;
+    if (!lua_isfunction(L, index))
+        return;
+    lua_pushvalue(L, index);
+    lua_getinfo(L, ">S", &record);
+    if (record.source[0] != '@')
+        return;
+    box->file = record.source + 1; /* the chunk's name: it stays as long */
+    box->line = record.linedefined;
 }
 
 /* Pushes the function `template.NAME`. */
 static void push_part(lua_State *L, const char *name)
 {
     lua_getfield(L, SPC__AT_DECLARATION, name);
-    place_errors_at(L, -1);
+    spc__place_errors_at(L, -1);
 }
 
 /* Calls template.NAME(problem, config, target) for one result. */
@@ -206,6 +214,7 @@ static bool satisfied(lua_State *L, int constraints, int i, int config,
 
     lua_rawgeti(L, constraints, i);
     lua_rawgeti(L, top + 1, 2);
+    spc__place_errors_at(L, -1);
     lua_pushvalue(L, SPC__AT_PROBLEM);
     lua_pushvalue(L, config);
     lua_pushvalue(L, SPC__AT_TARGET);
