@@ -108,6 +108,14 @@ void spc__place_errors_at(lua_State *L, int index);
  * template's role, device and summary. */
 void spc__declaration_check(lua_State *L, spc__template *tpl);
 
+/*
+ * A function of the declaration may change the declaration while it is being
+ * read, so whoever reads a part checks it, whatever was checked before.
+ */
+
+/* Pushes the i-th constraint, its name and its function; returns the name. */
+const char *spc__push_constraint(lua_State *L, int constraints, int i);
+
 /* Reads the legal values into the question's domains. */
 void spc__domains_read(lua_State *L, spc__domains *out);
 void spc__domains_release(spc__domains *domains);

@@ -212,20 +212,17 @@ static bool satisfied(lua_State *L, int constraints, int i, int config,
 {
     int top = lua_gettop(L);
 
-    lua_rawgeti(L, constraints, i);
-    lua_rawgeti(L, top + 1, 2);
+    const char *name = spc__push_constraint(L, constraints, i);
     spc__place_errors_at(L, -1);
     lua_pushvalue(L, SPC__AT_PROBLEM);
     lua_pushvalue(L, config);
     lua_pushvalue(L, SPC__AT_TARGET);
     lua_call(L, 3, 2);
-    bool yes = lua_toboolean(L, top + 2);
+    bool yes = lua_toboolean(L, -2);
     if (!yes) {
-        const char *reason = lua_tostring(L, top + 3);
-        lua_rawgeti(L, top + 1, 1);
-        spc__fail(why, SPC_EUNSUPPORTED, "constraint '%s'%s%s",
-                  lua_tostring(L, -1), reason != NULL ? ": " : "",
-                  reason != NULL ? reason : "");
+        const char *reason = lua_tostring(L, -1);
+        spc__fail(why, SPC_EUNSUPPORTED, "constraint '%s'%s%s", name,
+                  reason != NULL ? ": " : "", reason != NULL ? reason : "");
     }
     lua_settop(L, top);
     return yes;
@@ -269,6 +266,7 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     int top = lua_gettop(L);
     bool admitted = true;
 
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
     spc__push_config(L, config);
     lua_getfield(L, SPC__AT_DECLARATION, "constraints");
     int count = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;

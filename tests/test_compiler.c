@@ -607,6 +607,64 @@ START_TEST(an_endless_loop_ends_wherever_it_is)
 }
 END_TEST
 
+/* What a declaration does to itself while it is being read. */
+static const struct hostile rewriting[] = {
+    {"template.params = nil", "template.params must be a list, not a nil"},
+    {"template.params = {5}",
+     "template.params[1] must be a list, not a number"},
+    {"template.params = {{{}, {1}}}", "template.params[1] must be {"},
+    {"template.params[1][1] = nil", "template.params[1] must be"},
+    {"template.params[1][1] = ('n'):rep(99)", "is no name"},
+    {"for i = 1, 999 do template.params[i] = {'n' .. i, {1}} end",
+     "template.params has more than"},
+    {"template.params[1][2] = function() template.params[2] = {} end",
+     "the values of 'a' must be a list, not a nil"},
+    {"template.params[1][2] = function() template.params[2] = 5; return {1} "
+     "end",
+     "template.params[2] must be a list, not a number"},
+    {"template.constraints = {5}", "template.constraints[1] must be {"},
+    {"template.constraints = {{1, 2}}", "template.constraints[1] must be {"},
+    {"template.constraints[1][2] = function()"
+     " template.constraints[2] = nil return true end",
+     "template.constraints[2] must be {"},
+    {"template.constraints = nil", ""},
+    {"template.default = nil", "attempt to call a nil value"},
+    {"template.launch = 5", "attempt to call a number value"},
+};
+
+START_TEST(a_declaration_that_rewrites_itself_does_no_harm)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__library *library = NULL;
+    spc__space *space = NULL;
+    spc__attrs problem = {0}, target = attrs(gpu);
+
+    spc__buf_puts(&text,
+                  HEAD "% params = {{'a', {1}}, {'b', {1, 2}}},\n"
+                       "% constraints = {{'c', function() return true end},\n"
+                       "%  {'d', function() return true end}},\n"
+                       "% launch = function() return {} end,\n"
+                       "% default = function() return {a = 1, b = 1} end,\n"
+                       "% accepts = function()\n%  ");
+    spc__buf_puts(&text, rewriting[_i].body);
+    spc__buf_puts(&text, "\n%  return true\n% end,\n%}\n\n");
+    assert_ok(open_text(&library, "t.cu.lua", text.data, text.length));
+    spc_status status = spc__space_create(&space, library, "conv", NULL,
+                                          &problem, &target, &error);
+    if (rewriting[_i].says[0] == '\0') {
+        assert_ok(status);
+    } else {
+        ck_assert_int_eq(status, SPC_ETEMPLATE);
+        ck_assert_msg(strncmp(error.text, "t.cu.lua:", 9) == 0, "%s",
+                      error.text);
+        assert_says(rewriting[_i].says);
+    }
+    spc__space_free(space);
+    spc__library_close(library);
+    spc__buf_release(&text);
+}
+END_TEST
+
 START_TEST(a_library_serves_on_after_a_hostile_template)
 {
     spc__library *library = open_test_library();
@@ -1721,6 +1779,8 @@ static void add_sandbox(Suite *s)
                         LENGTH(hostiles));
     tcase_add_loop_test(t, an_endless_loop_ends_wherever_it_is, 0,
                         LENGTH(endless));
+    tcase_add_loop_test(t, a_declaration_that_rewrites_itself_does_no_harm, 0,
+                        LENGTH(rewriting));
     tcase_add_test(t, a_library_serves_on_after_a_hostile_template);
     tcase_add_test(t, nothing_leaks_from_one_rendering_to_the_next);
     tcase_add_test(t, many_renderings_need_no_more_memory_than_a_few);
