@@ -485,7 +485,7 @@ static int on_error(lua_State *L)
 
 static spc_status report(spc__sandbox *box, int code, spc_error *error)
 {
-    const char *message = lua_tostring(box->L, -1);
+    const char *message = lua_tostring(box->L, -1); /* on_error's, or Lua's */
 
     if (code == LUA_ERRMEM && !box->bytes_refused)
         return spc__fail(error, SPC_ENOMEM, "%s: out of memory", box->subject);
@@ -493,10 +493,7 @@ static spc_status report(spc__sandbox *box, int code, spc_error *error)
         return spc__fail(error, SPC_ETEMPLATE, "%s: needs more than %zu MiB",
                          box->subject, SPC__LUA_BYTES >> 20);
     if (code == LUA_ERRERR)
-        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject,
-                         message != NULL ? message : "error in an error");
-    if (message == NULL)
-        message = "error without a text";
+        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject, message);
     if (starts_with_file(message, box->subject))
         return spc__fail(error, SPC_ETEMPLATE, "%s", message);
     return spc__fail(error, SPC_ETEMPLATE, "%s (for %s)", message,

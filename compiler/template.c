@@ -10,7 +10,6 @@
 #include "internal.h"
 #include "render.h"
 #include <lauxlib.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- sessions ------------------------------------------------------------ */
@@ -335,16 +334,6 @@ static int ask_launch(lua_State *L)
     return 0;
 }
 
-static int ask_domains(lua_State *L)
-{
-    spc__question *question = spc__session_open(L);
-    spc__domains_read(L, &question->domains);
-    /* The walk goes on when this call, and the lock, are over. */
-    *(spc__domains *)question->more = question->domains;
-    question->domains = (spc__domains){0};
-    return 0;
-}
-
 /* ---- rendering ----------------------------------------------------------- */
 
 /* Every entry of the table on top becomes a global of the body. */
@@ -414,13 +403,6 @@ static void put_banner(spc__buf *out, const spc__template *tpl,
     spc__buf_printf(out, " * template: %s\n */\n", tpl->hash);
 }
 
-const char *spc__source_body(const char *source)
-{
-    const char *end =
-        strncmp(source, "/*", 2) == 0 ? strstr(source, "*/\n") : NULL;
-    return end != NULL ? end + 3 : source;
-}
-
 static int ask_render(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -455,11 +437,6 @@ const char *spc__template_role(const spc__template *tpl)
 const char *spc__template_device(const spc__template *tpl)
 {
     return tpl->device;
-}
-
-const char *spc__template_summary(const spc__template *tpl)
-{
-    return tpl->summary;
 }
 
 const char *spc__template_hash(const spc__template *tpl)
@@ -528,33 +505,5 @@ spc_status spc__template_render(spc__buf *out, spc__template *tpl,
         out->length = before;
         out->data[before] = '\0';
     }
-    return status;
-}
-
-spc_status spc__template_configs(spc__template *tpl, const spc__attrs *problem,
-                                 const spc__attrs *target,
-                                 spc_status (*each)(const spc__attrs *config,
-                                                    void *payload),
-                                 void *payload, spc_error *error)
-{
-    spc__domains domains = {0};
-    spc__question question = {.tpl = tpl,
-                              .problem = problem,
-                              .target = target,
-                              .more = &domains,
-                              .error = error};
-    spc__attrs config;
-
-    spc_status status = spc__ask(&question, ask_domains);
-    int product = status == SPC_OK ? spc__domains_product(&domains) : 0;
-    if (product < 0)
-        status =
-            spc__fail(error, SPC_ETEMPLATE, "%s: more than %d configurations",
-                      tpl->file, SPC__MOST_CONFIGS);
-    for (int i = 0; i < product && status == SPC_OK; i++) {
-        spc__domains_config(&config, &domains, i);
-        status = each(&config, payload);
-    }
-    spc__domains_release(&domains);
     return status;
 }
