@@ -67,9 +67,4 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job);
 
-/* Reads registers, frame and shared sizes from a cubin (ELF .nv.info), without
- * a compiler: for artefacts from a database. */
-spc_status spc__cubin_resources(spc__attrs *out, const void *code, size_t bytes,
-                                spc_error *error);
-
 #endif

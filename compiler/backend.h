@@ -40,7 +40,9 @@ typedef struct spc__words {
 bool spc__words_split(spc__words *out, const char *first, const char *second);
 void spc__words_release(spc__words *words);
 
-/* As spc__cubin_resources, with the name of the kernel described. */
+/* Reads registers, frame, shared and code sizes from a cubin (ELF .nv.info):
+ * *out is the resources of an artefact, and `kernel` the name of the kernel
+ * that they describe. */
 spc_status spc__cubin_report(spc__attrs *out, char *kernel, size_t size,
                              const void *code, size_t bytes, spc_error *error);
 

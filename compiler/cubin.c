@@ -5,7 +5,7 @@
  * (format, attribute, size, payload); two attributes matter here, and their
  * payload is a symbol's number and a value. Static shared memory is the size
  * of .nv.shared.K, less what the system reserves. Nothing in the file is
- * trusted: it may come from a database.
+ * trusted: SPC_NVRTC may name any library.
  */
 #include "artefact.h"
 #include "backend.h"
@@ -206,11 +206,4 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
     spc__attrs_set_number(out, "code_bytes", best.code_bytes);
     snprintf(name, size, "%s", best.name);
     return SPC_OK;
-}
-
-spc_status spc__cubin_resources(spc__attrs *out, const void *code, size_t bytes,
-                                spc_error *error)
-{
-    char name[8];
-    return spc__cubin_report(out, name, sizeof(name), code, bytes, error);
 }

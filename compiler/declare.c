@@ -66,24 +66,57 @@ static void read_values(lua_State *L, int index, spc__domain *domain)
     }
 }
 
-/* Pushes `template.params[i]`, its name and its values. */
+/* The number of parameters of the list at `params`. */
+static int count_parameters(lua_State *L, int params)
+{
+    int n = list_length(L, params, "template.params");
+
+    if (n > SPC__ATTRS_MAX)
+        luaL_error(L, "template.params has more than %d entries",
+                   SPC__ATTRS_MAX);
+    return n;
+}
+
+/* Pushes `template.params[i]`, its name and its values; returns the name. */
 static const char *push_parameter(lua_State *L, int params, int i)
 {
+    char what[64];
+    snprintf(what, sizeof(what), "template.params[%d]", i);
     lua_rawgeti(L, params, i);
-    lua_rawgeti(L, -1, 1);
-    lua_rawgeti(L, -2, 2);
-    return lua_tostring(L, -2);
+    int entry = lua_gettop(L);
+    int n = list_length(L, entry, what);
+
+    lua_rawgeti(L, entry, 3);
+    bool described = n == 2 || lua_type(L, -1) == LUA_TSTRING;
+    lua_pop(L, 1);
+    lua_rawgeti(L, entry, 1);
+    lua_rawgeti(L, entry, 2);
+    bool named = lua_type(L, -2) == LUA_TSTRING;
+    bool valued = lua_istable(L, -1) || lua_isfunction(L, -1);
+    if (n < 2 || n > 3 || !named || !valued || !described)
+        luaL_error(L,
+                   "%s must be {\"name\", {values} or function, "
+                   "\"description\"}",
+                   what);
+    const char *name = lua_tostring(L, -2);
+    if (!spc__is_attr_name(name))
+        luaL_error(L,
+                   "%s: '%s' is no name (1 to %d letters, digits and . _ - :)",
+                   what, name, SPC__ATTR_NAME - 1);
+    return name;
 }
 
 void spc__domains_read(lua_State *L, spc__domains *out)
 {
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
     lua_getfield(L, SPC__AT_DECLARATION, "params");
-    int params = lua_gettop(L), n = (int)lua_rawlen(L, params);
+    int params = lua_gettop(L), n = count_parameters(L, params);
 
     for (int i = 1; i <= n; i++) {
         spc__domain *domain = &out->at[out->count++];
         snprintf(domain->name, sizeof(domain->name), "%s",
                  push_parameter(L, params, i));
+        spc__place_errors_at(L, -1);
         if (lua_isfunction(L, -1)) {
             lua_pushvalue(L, SPC__AT_PROBLEM);
             lua_pushvalue(L, SPC__AT_TARGET);
@@ -93,6 +126,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
         lua_settop(L, params);
     }
     lua_pop(L, 1);
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
 }
 
 int spc__domains_product(const spc__domains *domains)
@@ -179,52 +213,42 @@ bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
 
 /* ---- is it valid? -------------------------------------------------------- */
 
-static void check_parameter(lua_State *L, int params, int i)
-{
-    char what[64];
-    snprintf(what, sizeof(what), "template.params[%d]", i);
-    lua_rawgeti(L, params, i);
-    int entry = lua_gettop(L);
-    int n = list_length(L, entry, what);
-
-    lua_rawgeti(L, entry, 1);
-    lua_rawgeti(L, entry, 2);
-    lua_rawgeti(L, entry, 3);
-    bool named = lua_type(L, entry + 1) == LUA_TSTRING;
-    bool valued = lua_istable(L, entry + 2) || lua_isfunction(L, entry + 2);
-    bool described = n == 2 || lua_type(L, entry + 3) == LUA_TSTRING;
-    if (n < 2 || n > 3 || !named || !valued || !described)
-        luaL_error(L,
-                   "%s must be {\"name\", {values} or function, "
-                   "\"description\"}",
-                   what);
-    if (!spc__is_attr_name(lua_tostring(L, entry + 1)))
-        luaL_error(L,
-                   "%s: '%s' is no name (1 to %d letters, digits and . _ - :)",
-                   what, lua_tostring(L, entry + 1), SPC__ATTR_NAME - 1);
-}
-
 /* Also reads the values that do not depend on a problem. */
 static void check_params(lua_State *L, int params)
 {
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
     spc__domains *seen = &question->domains;
-    int n = list_length(L, params, "template.params");
+    int n = count_parameters(L, params);
 
-    if (n > SPC__ATTRS_MAX)
-        luaL_error(L, "template.params has more than %d entries",
-                   SPC__ATTRS_MAX);
     for (int i = 1; i <= n; i++) {
-        check_parameter(L, params, i);
-        const char *name = lua_tostring(L, params + 2);
+        const char *name = push_parameter(L, params, i);
         if (find_domain(seen, name) != NULL)
             luaL_error(L, "template.params: '%s' appears twice", name);
         spc__domain *domain = &seen->at[seen->count++];
         snprintf(domain->name, sizeof(domain->name), "%s", name);
-        if (lua_istable(L, params + 3))
-            read_values(L, params + 3, domain);
+        if (lua_istable(L, -1))
+            read_values(L, lua_gettop(L), domain);
         lua_settop(L, params);
     }
+}
+
+const char *spc__push_constraint(lua_State *L, int constraints, int i)
+{
+    lua_rawgeti(L, constraints, i);
+    int entry = lua_gettop(L);
+    bool good = lua_istable(L, entry) && lua_rawlen(L, entry) == 2;
+
+    if (good) {
+        lua_rawgeti(L, entry, 1);
+        lua_rawgeti(L, entry, 2);
+        good = lua_type(L, -2) == LUA_TSTRING && lua_isfunction(L, -1);
+    }
+    if (!good)
+        luaL_error(L,
+                   "template.constraints[%d] must be {\"what must hold\", "
+                   "function}",
+                   i);
+    return lua_tostring(L, -2);
 }
 
 static void check_constraints(lua_State *L, int constraints)
@@ -232,19 +256,7 @@ static void check_constraints(lua_State *L, int constraints)
     int n = list_length(L, constraints, "template.constraints");
 
     for (int i = 1; i <= n; i++) {
-        lua_rawgeti(L, constraints, i);
-        int entry = lua_gettop(L);
-        bool good = lua_istable(L, entry) && lua_rawlen(L, entry) == 2;
-        if (good) {
-            lua_rawgeti(L, entry, 1);
-            lua_rawgeti(L, entry, 2);
-            good = lua_type(L, -2) == LUA_TSTRING && lua_isfunction(L, -1);
-        }
-        if (!good)
-            luaL_error(L,
-                       "template.constraints[%d] must be {\"what must hold\", "
-                       "function}",
-                       i);
+        spc__push_constraint(L, constraints, i);
         lua_settop(L, constraints);
     }
 }

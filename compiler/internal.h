@@ -99,9 +99,22 @@ enum {
 };
 spc__question *spc__session_open(lua_State *L);
 
+/* What C then raises, about the result of the function at `index` say, is
+ * placed at that function; if there is none of a template's, at the
+ * declaration. */
+void spc__place_errors_at(lua_State *L, int index);
+
 /* Raises unless the declaration of an open session is valid; fills in the
  * template's role, device and summary. */
 void spc__declaration_check(lua_State *L, spc__template *tpl);
+
+/*
+ * A function of the declaration may change the declaration while it is being
+ * read, so whoever reads a part checks it, whatever was checked before.
+ */
+
+/* Pushes the i-th constraint, its name and its function; returns the name. */
+const char *spc__push_constraint(lua_State *L, int constraints, int i);
 
 /* Reads the legal values into the question's domains. */
 void spc__domains_read(lua_State *L, spc__domains *out);

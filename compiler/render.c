@@ -154,8 +154,6 @@ static spc_status translate(source *src, const char *text, size_t bytes)
         const char *newline = memchr(p, '\n', (size_t)(last - p));
         const char *end = newline != NULL ? newline : last;
         const char *next = newline != NULL ? newline + 1 : last;
-        if (memchr(p, '\0', (size_t)(end - p)) != NULL)
-            return fail_at(src, "a zero byte: this is not text");
         if (end > p && end[-1] == '\r')
             end--;
         spc_status status = put_line(src, p, end, &in_body);
@@ -191,7 +189,9 @@ spc_status spc__translate_shared(spc__buf *out, const char *file,
 /* A kernel of 16 MB is a loop that went wrong; NVRTC would take hours. */
 static const size_t most_bytes = (size_t)16 << 20;
 
-void spc__number_text(char out[32], double value)
+/* The shortest decimal text that reads back as `value`; integral values have
+ * no fraction. */
+static void number_text(char out[32], double value)
 {
     if (value == floor(value) && fabs(value) < 9e15) {
         snprintf(out, 32, "%" PRId64, (int64_t)value);
@@ -286,7 +286,7 @@ static void append_number(lua_State *L, spc__render *render, int index)
         double value = lua_tonumber(L, index);
         if (!isfinite(value))
             refuse_value(L, index, "not a finite number");
-        spc__number_text(text, value);
+        number_text(text, value);
     }
     append(L, render, text, strlen(text));
 }

@@ -37,8 +37,4 @@ typedef struct spc__render {
  * text, called as (line number, literal, value, literal, ..., literal). */
 void spc__render_push_writer(lua_State *L, const char *file, const char *text);
 
-/* The shortest decimal text that reads back as `value`; integral values have
- * no fraction. */
-void spc__number_text(char out[32], double value);
-
 #endif

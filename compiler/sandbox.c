@@ -12,6 +12,7 @@
 #include "error.h"
 #include <lauxlib.h>
 #include <lualib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -427,9 +428,9 @@ static void push_position(lua_State *L, const spc__sandbox *box)
         }
     }
     if (box->line > 0)
-        lua_pushfstring(L, "%s:%d: ", box->subject, box->line);
+        lua_pushfstring(L, "%s:%d: ", box->file, box->line);
     else
-        lua_pushfstring(L, "%s: ", box->subject);
+        lua_pushfstring(L, "%s: ", box->file);
 }
 
 static bool starts_with_file(const char *message, const char *file)
@@ -453,6 +454,15 @@ static bool is_placed(lua_State *L, const spc__sandbox *box,
     return starts_with_file(message, box->subject);
 }
 
+/* The message, without the line of the prelude on which it arose. */
+static const char *skip_prelude(const char *message)
+{
+    int length = 0;
+
+    sscanf(message, "pairs:%*d: %n", &length);
+    return message + length;
+}
+
 /* Message handler: every error names a line of a file, exactly once. */
 static int on_error(lua_State *L)
 {
@@ -468,14 +478,14 @@ static int on_error(lua_State *L)
     if (is_placed(L, box, lua_tostring(L, 1)))
         return 1;
     push_position(L, box);
-    lua_pushvalue(L, 1);
+    lua_pushstring(L, skip_prelude(lua_tostring(L, 1)));
     lua_concat(L, 2);
     return 1;
 }
 
 static spc_status report(spc__sandbox *box, int code, spc_error *error)
 {
-    const char *message = lua_tostring(box->L, -1);
+    const char *message = lua_tostring(box->L, -1); /* on_error's, or Lua's */
 
     if (code == LUA_ERRMEM && !box->bytes_refused)
         return spc__fail(error, SPC_ENOMEM, "%s: out of memory", box->subject);
@@ -483,10 +493,11 @@ static spc_status report(spc__sandbox *box, int code, spc_error *error)
         return spc__fail(error, SPC_ETEMPLATE, "%s: needs more than %zu MiB",
                          box->subject, SPC__LUA_BYTES >> 20);
     if (code == LUA_ERRERR)
-        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject,
-                         message != NULL ? message : "error in an error");
-    return spc__fail(error, SPC_ETEMPLATE, "%s",
-                     message != NULL ? message : "error without a text");
+        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject, message);
+    if (starts_with_file(message, box->subject))
+        return spc__fail(error, SPC_ETEMPLATE, "%s", message);
+    return spc__fail(error, SPC_ETEMPLATE, "%s (for %s)", message,
+                     box->subject);
 }
 
 spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
@@ -498,6 +509,7 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
 
     box->subject = subject;
     box->bytes_refused = false;
+    box->file = subject;
     box->line = 0;
     box->job = NULL;
     spc__sandbox_refill(box);

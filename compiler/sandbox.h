@@ -28,8 +28,9 @@ typedef struct spc__sandbox {
     int64_t budget;      /* instructions left */
     uint64_t deadline;   /* of the thread's processor time */
     const char *subject; /* file name of the template that is running */
-    int line;  /* where to place an error raised outside of Lua code; 0: no */
-    void *job; /* what the body is written to; NULL outside */
+    const char *file;    /* where to place an error raised outside of Lua */
+    int line;            /* code: the subject, until told; line 0 is none */
+    void *job;           /* what the body is written to; NULL outside */
 } spc__sandbox;
 
 spc_status spc__sandbox_open(spc__sandbox *box, spc_error *error);
@@ -38,8 +39,8 @@ void spc__sandbox_close(spc__sandbox *box);
 /*
  * Runs `body` protected, with `payload` as a light userdata at index 1. An
  * error raised inside becomes SPC_ETEMPLATE and a sentence that starts with
- * "SUBJECT:LINE: ", or with another file that SUBJECT includes, whatever raised
- * it. The names of our chunks start with '@'.
+ * "SUBJECT:LINE: ", whatever raised it; or with another file and its line, and
+ * then it ends in "(for SUBJECT)". The names of our chunks start with '@'.
  */
 spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
                              lua_CFunction body, void *payload,

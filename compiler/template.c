@@ -10,7 +10,6 @@
 #include "internal.h"
 #include "render.h"
 #include <lauxlib.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- sessions ------------------------------------------------------------ */
@@ -118,28 +117,36 @@ spc__question *spc__session_open(lua_State *L)
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
 
     luaL_checkstack(L, 64, "out of memory");
-    spc__sandbox_of(L)->line = question->tpl->declared_at;
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
     declare(L, question->tpl);
     spc__push_attrs(L, question->problem);
     spc__push_attrs(L, question->target);
     return question;
 }
 
-/* Errors raised by C about a function's result are placed at the function. */
-static void place_errors_at(lua_State *L, int function)
+void spc__place_errors_at(lua_State *L, int index)
 {
+    const spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
+    spc__sandbox *box = spc__sandbox_of(L);
     lua_Debug record;
 
-    lua_pushvalue(L, function);
-    if (lua_getinfo(L, ">S", &record) != 0 && record.linedefined > 0)
-        spc__sandbox_of(L)->line = record.linedefined;
+    box->file = question->tpl->file;
+    box->line = question->tpl->declared_at;
+    if (!lua_isfunction(L, index))
+        return;
+    lua_pushvalue(L, index);
+    lua_getinfo(L, ">S", &record);
+    if (record.source[0] != '@')
+        return;
+    box->file = record.source + 1; /* the chunk's name: it stays as long */
+    box->line = record.linedefined;
 }
 
 /* Pushes the function `template.NAME`. */
 static void push_part(lua_State *L, const char *name)
 {
     lua_getfield(L, SPC__AT_DECLARATION, name);
-    place_errors_at(L, -1);
+    spc__place_errors_at(L, -1);
 }
 
 /* Calls template.NAME(problem, config, target) for one result. */
@@ -204,19 +211,17 @@ static bool satisfied(lua_State *L, int constraints, int i, int config,
 {
     int top = lua_gettop(L);
 
-    lua_rawgeti(L, constraints, i);
-    lua_rawgeti(L, top + 1, 2);
+    const char *name = spc__push_constraint(L, constraints, i);
+    spc__place_errors_at(L, -1);
     lua_pushvalue(L, SPC__AT_PROBLEM);
     lua_pushvalue(L, config);
     lua_pushvalue(L, SPC__AT_TARGET);
     lua_call(L, 3, 2);
-    bool yes = lua_toboolean(L, top + 2);
+    bool yes = lua_toboolean(L, -2);
     if (!yes) {
-        const char *reason = lua_tostring(L, top + 3);
-        lua_rawgeti(L, top + 1, 1);
-        spc__fail(why, SPC_EUNSUPPORTED, "constraint '%s'%s%s",
-                  lua_tostring(L, -1), reason != NULL ? ": " : "",
-                  reason != NULL ? reason : "");
+        const char *reason = lua_tostring(L, -1);
+        spc__fail(why, SPC_EUNSUPPORTED, "constraint '%s'%s%s", name,
+                  reason != NULL ? ": " : "", reason != NULL ? reason : "");
     }
     lua_settop(L, top);
     return yes;
@@ -260,6 +265,7 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     int top = lua_gettop(L);
     bool admitted = true;
 
+    spc__place_errors_at(L, SPC__AT_DECLARATION);
     spc__push_config(L, config);
     lua_getfield(L, SPC__AT_DECLARATION, "constraints");
     int count = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
@@ -325,16 +331,6 @@ static int ask_launch(lua_State *L)
 
     if (admit(L, question, &config, &launch) && question->out != NULL)
         *question->out = launch;
-    return 0;
-}
-
-static int ask_domains(lua_State *L)
-{
-    spc__question *question = spc__session_open(L);
-    spc__domains_read(L, &question->domains);
-    /* The walk goes on when this call, and the lock, are over. */
-    *(spc__domains *)question->more = question->domains;
-    question->domains = (spc__domains){0};
     return 0;
 }
 
@@ -407,13 +403,6 @@ static void put_banner(spc__buf *out, const spc__template *tpl,
     spc__buf_printf(out, " * template: %s\n */\n", tpl->hash);
 }
 
-const char *spc__source_body(const char *source)
-{
-    const char *end =
-        strncmp(source, "/*", 2) == 0 ? strstr(source, "*/\n") : NULL;
-    return end != NULL ? end + 3 : source;
-}
-
 static int ask_render(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -448,11 +437,6 @@ const char *spc__template_role(const spc__template *tpl)
 const char *spc__template_device(const spc__template *tpl)
 {
     return tpl->device;
-}
-
-const char *spc__template_summary(const spc__template *tpl)
-{
-    return tpl->summary;
 }
 
 const char *spc__template_hash(const spc__template *tpl)
@@ -521,33 +505,5 @@ spc_status spc__template_render(spc__buf *out, spc__template *tpl,
         out->length = before;
         out->data[before] = '\0';
     }
-    return status;
-}
-
-spc_status spc__template_configs(spc__template *tpl, const spc__attrs *problem,
-                                 const spc__attrs *target,
-                                 spc_status (*each)(const spc__attrs *config,
-                                                    void *payload),
-                                 void *payload, spc_error *error)
-{
-    spc__domains domains = {0};
-    spc__question question = {.tpl = tpl,
-                              .problem = problem,
-                              .target = target,
-                              .more = &domains,
-                              .error = error};
-    spc__attrs config;
-
-    spc_status status = spc__ask(&question, ask_domains);
-    int product = status == SPC_OK ? spc__domains_product(&domains) : 0;
-    if (product < 0)
-        status =
-            spc__fail(error, SPC_ETEMPLATE, "%s: more than %d configurations",
-                      tpl->file, SPC__MOST_CONFIGS);
-    for (int i = 0; i < product && status == SPC_OK; i++) {
-        spc__domains_config(&config, &domains, i);
-        status = each(&config, payload);
-    }
-    spc__domains_release(&domains);
     return status;
 }

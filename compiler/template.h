@@ -54,10 +54,9 @@ const char *spc__library_header_name(const spc__library *library,
                                      const char *name);
 
 const char *spc__template_name(const spc__template *tpl);
-const char *spc__template_role(const spc__template *tpl);    /* "conv", "map" */
-const char *spc__template_device(const spc__template *tpl);  /* "cuda", "cpu" */
-const char *spc__template_summary(const spc__template *tpl); /* one line */
-const char *spc__template_hash(const spc__template *tpl);    /* file, hex */
+const char *spc__template_role(const spc__template *tpl);   /* "conv", "map" */
+const char *spc__template_device(const spc__template *tpl); /* "cuda", "cpu" */
+const char *spc__template_hash(const spc__template *tpl);   /* file, hex */
 /* The hash covers the template's text and that of every file that templates
  * share: whatever changes in them makes older records hints. This is the hash
  * of a built-in template without opening a library; false if there is none. */
@@ -98,18 +97,5 @@ spc_status spc__template_render(spc__buf *out, spc__template *tpl,
                                 const spc__attrs *problem,
                                 const spc__attrs *target,
                                 const spc__attrs *config, spc_error *error);
-
-/* Rendered source without its opening comment: two candidates with the same
- * body are the same code. Points into `source`. */
-const char *spc__source_body(const char *source);
-
-/* All configurations: calls `each` for every combination of parameter values
- * in declaration order (last parameter fastest). A non-zero return stops the
- * walk and is returned. */
-spc_status spc__template_configs(spc__template *tpl, const spc__attrs *problem,
-                                 const spc__attrs *target,
-                                 spc_status (*each)(const spc__attrs *config,
-                                                    void *payload),
-                                 void *payload, spc_error *error);
 
 #endif

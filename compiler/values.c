@@ -1,9 +1,7 @@
 /* values.c - attrs as Lua tables, and back. */
 #include "internal.h"
 
-#include <inttypes.h>
 #include <lauxlib.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

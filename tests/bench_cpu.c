@@ -10,6 +10,7 @@
  */
 #include "clock.h"
 #include "cpu_rig.h"
+#include "space.h"
 #include <stdio.h>
 
 static void fail(const rig *r)
@@ -123,46 +124,33 @@ typedef struct walk {
     double flops;
 } walk;
 
-typedef struct configs {
-    spc__attrs at[1024];
-    int count;
-} configs;
-
-static spc_status keep_config(const spc__attrs *config, void *payload)
-{
-    configs *all = payload;
-    if (all->count < 1024)
-        all->at[all->count++] = *config;
-    return SPC_OK;
-}
-
 static void time_all(const walk *w)
 {
-    configs *all = calloc(1, sizeof(*all));
+    spc__space *space;
     spc__attrs problem = {0};
     rig r;
 
     if (rig_open(&r, 1) != SPC_OK)
         fail(&r);
-    spc__template *tpl = spc__library_find(r.library, w->name);
     spc__conv_attrs(&problem, w->conv);
-    spc__template_configs(tpl, &problem, &r.target, keep_config, all, &r.error);
-    for (int i = 0; i < all->count; i++) {
+    if (spc__space_create(&space, r.library, "conv", w->name, &problem,
+                          &r.target, &r.error) != SPC_OK)
+        fail(&r);
+    for (int i = 0; i < space->count; i++) {
+        const spc__candidate *candidate = &space->candidates[i];
+        const spc__attrs *config = &candidate->config;
         spc__buf text = SPC__BUF_INIT;
-        if (spc__template_check(tpl, &problem, &r.target, &all->at[i], NULL) ==
-                SPC_OK &&
-            strcmp(spc__attrs_text(&all->at[i], "order", "none"), "none") ==
-                0) {
-            double us =
-                time_template(w->name, w->conv, w->scene, &all->at[i], 1);
-            spc__attrs_format(&text, &all->at[i]);
+        if (candidate->admitted &&
+            strcmp(spc__attrs_text(config, "order", "none"), "none") == 0) {
+            double us = time_template(w->name, w->conv, w->scene, config, 1);
+            spc__attrs_format(&text, config);
             printf("%10.0f us %8.1f GFLOP/s  %s\n", us, w->flops / us * 1e-3,
                    spc__buf_text(&text));
         }
         spc__buf_release(&text);
     }
+    spc__space_free(space);
     rig_close(&r);
-    free(all);
 }
 
 int main(int argc, char **argv)

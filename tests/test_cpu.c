@@ -5,6 +5,7 @@
 #include "cpu_pool.h"
 #include "cpu_rig.h"
 #include "error.h"
+#include "space.h"
 #define SPC_LANES 4
 #include "spc_cpu.h"
 
@@ -183,19 +184,6 @@ START_TEST(the_generic_kernel_passes_the_oracle)
 }
 END_TEST
 
-typedef struct configs {
-    spc__attrs at[1024];
-    int count;
-} configs;
-
-static spc_status keep_config(const spc__attrs *config, void *payload)
-{
-    configs *all = payload;
-    if (all->count < 1024)
-        all->at[all->count++] = *config;
-    return SPC_OK;
-}
-
 /* The middle tile sizes and the other order are the same code again. */
 static bool is_new_code(const spc__attrs *config)
 {
@@ -206,36 +194,32 @@ static bool is_new_code(const spc__attrs *config)
 
 START_TEST(every_candidate_of_the_row_gemm_passes_the_oracle)
 {
-    configs *all = calloc(1, sizeof(*all));
     spc__attrs problem = {0};
+    spc__space *space;
     spc_conv conv;
     spc_scene *scene;
     int admitted = 0;
 
-    if (!open_isa(isas[_i])) {
-        free(all);
+    if (!open_isa(isas[_i]))
         return;
-    }
     assert_ok(
         spc_conv_parse(&conv, "subm,cin=12,cout=56,k=2,dtype=f16", &r.error));
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=700,extent=11", &r.error));
     spc__conv_attrs(&problem, &conv);
-    spc__template *tpl = spc__library_find(r.library, "rowgemm");
-    assert_ok(spc__template_configs(tpl, &problem, &r.target, keep_config, all,
-                                    &r.error));
-    for (int i = 0; i < all->count; i++) {
-        const spc__attrs *config = &all->at[i];
-        if (spc__template_check(tpl, &problem, &r.target, config, NULL) !=
-                SPC_OK ||
-            !is_new_code(config))
+    assert_ok(spc__space_create(&space, r.library, "conv", "rowgemm", &problem,
+                                &r.target, &r.error));
+    for (int i = 0; i < space->count; i++) {
+        const spc__candidate *candidate = &space->candidates[i];
+        if (!candidate->admitted || !is_new_code(&candidate->config))
             continue;
-        check_candidate("rowgemm", &conv, scene, config, i % 4 == 1, false);
+        check_candidate("rowgemm", &conv, scene, &candidate->config, i % 4 == 1,
+                        false);
         admitted++;
     }
     ck_assert_int_gt(admitted, 5);
     spc_scene_free(scene);
+    spc__space_free(space);
     rig_close(&r);
-    free(all);
 }
 END_TEST
 

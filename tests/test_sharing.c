@@ -4,6 +4,7 @@
 #include "error.h"
 #include "file.h"
 #include "internal.h"
+#include "space.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -17,6 +18,10 @@ static spc__buf folder; /* of the test's templates */
 
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+#define assert_starts(text, words)                                             \
+    ck_assert_msg(strncmp((text), (words), strlen(words)) == 0,                \
+                  "'%s' does not start with '%s'", (text), (words))
 
 static void set_up(void)
 {
@@ -63,6 +68,14 @@ static spc_status render(spc__buf *out, spc__library *library)
     return spc__template_render(out, tpl, &problem, NULL, NULL, &error);
 }
 
+/* A rendering without its opening comment. */
+static const char *body_of(const spc__buf *source)
+{
+    const char *end = strstr(spc__buf_text(source), "*/\n");
+    ck_assert(end != NULL);
+    return end + 3;
+}
+
 /* Opens and renders "t.cu.lua", whose first line and body these are. */
 static spc_status try(spc__buf *out, const char *first, const char *body)
 {
@@ -104,16 +117,15 @@ START_TEST(shared_lua_runs_in_the_globals_of_the_template)
                   "% write_channels('c')\n"
                   "b\n"
                   "c\n"));
-    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
-                     "#line 7 \"t.cu.lua\"\n"
-                     "a 6 1\n"
-                     "#line 4 \"rows.lua\"\n"
-                     "int c = 4;\n"
-                     "\n"
-                     "int more;\n"
-                     "#line 9 \"t.cu.lua\"\n"
-                     "b\n"
-                     "c\n");
+    ck_assert_str_eq(body_of(&out), "#line 7 \"t.cu.lua\"\n"
+                                    "a 6 1\n"
+                                    "#line 4 \"rows.lua\"\n"
+                                    "int c = 4;\n"
+                                    "\n"
+                                    "int more;\n"
+                                    "#line 9 \"t.cu.lua\"\n"
+                                    "b\n"
+                                    "c\n");
     spc__buf_release(&out);
 }
 END_TEST
@@ -131,13 +143,12 @@ START_TEST(a_macro_may_be_continued_in_shared_lua)
                   "#define SUM \\\n"
                   "% write_sum()\n"
                   "z\n"));
-    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
-                     "#line 7 \"t.cu.lua\"\n"
-                     "#define SUM \\\n"
-                     "    x + \\\n"
-                     "    y\n"
-                     "#line 9 \"t.cu.lua\"\n"
-                     "z\n");
+    ck_assert_str_eq(body_of(&out), "#line 7 \"t.cu.lua\"\n"
+                                    "#define SUM \\\n"
+                                    "    x + \\\n"
+                                    "    y\n"
+                                    "#line 9 \"t.cu.lua\"\n"
+                                    "z\n");
     spc__buf_release(&out);
 }
 END_TEST
@@ -191,9 +202,124 @@ START_TEST(a_mistake_in_shared_lua_names_its_line)
     spc_status status = try(NULL, mistake->first, mistake->body);
     ck_assert_msg(status == SPC_ETEMPLATE, "%s: %s", spc_status_name(status),
                   error.text);
-    ck_assert_msg(strncmp(error.text, mistake->says, strlen(mistake->says)) ==
-                      0,
-                  "'%s' does not start with '%s'", error.text, mistake->says);
+    assert_starts(error.text, mistake->says);
+}
+END_TEST
+
+/* Every part of the declaration may come from rows.lua, which has one of them;
+ * a part of its own is never wrong. */
+static const char parts_template[] =
+    "%include 'rows.lua'\n"
+    "%local function yes() return true end\n"
+    "%template = {summary = 's', role = 'conv', device = 'cuda',\n"
+    "%  params = {{'n', values or {1, 2}}}, accepts = accepts or yes,\n"
+    "%  constraints = {{'c', constraint or yes}}, derive = derive,\n"
+    "%  launch = launch or function() return {block = 32} end,\n"
+    "%  default = default or function() return {n = 1} end,\n"
+    "%}\n"
+    "\n";
+
+static const struct mistake parts[] = {
+    {"%function accepts() return nothing.here end\n", NULL, NULL,
+     "rows.lua:1: attempt to index a nil value (global 'nothing')"},
+    {"%\n%function constraint()\n%error('no', 0) end\n", NULL, NULL,
+     "rows.lua:3: no"},
+    {"%\n%function default() return {n = 3} end\n", NULL, NULL,
+     "rows.lua:2: default: n = 3 is not a legal value (1, 2)"},
+    {"%\n%\n%function launch() return 7 end\n", NULL, NULL,
+     "rows.lua:3: launch must return a table, not a number"},
+    {"%\n%function launch() return {block = 0} end\n", NULL, NULL,
+     "rows.lua:2: launch: block = 0 is not a number of threads"},
+    {"%\n%function derive() return {n = 1, config = 2} end\n", NULL, NULL,
+     "rows.lua:2: derive: 'config' is the name of a global already"},
+    {"%\n%function values() return {1, 1} end\n", NULL, NULL,
+     "rows.lua:2: the values of 'n': 1 appears twice"},
+    /* The function was made there, for the template and with its values. */
+    {"%local function give(t) return function()\n"
+     "%  return t\n%end end\n%default = give({n = 3})\n",
+     NULL, NULL, "rows.lua:1: default: n = 3 is not a legal value (1, 2)"},
+    /* What is wrong is the template's table, not the function before. */
+    {"%\n%\n%\n%\n%function accepts() return true end\n"
+     "%values = {0.5}\n",
+     NULL, NULL, "t.cu.lua:3: the values of 'n': 'n' is 0.5, not a whole"},
+    /* A function of Lua's is in no file. */
+    {"%default = pairs\n", NULL, NULL,
+     "t.cu.lua:3: default must return a table, not a function"},
+    {"%default = string.rep\n", NULL, NULL,
+     "t.cu.lua:3: bad argument #1 to 'string.rep'"},
+    {"%function accepts() return true end\n%constraint = math.floor\n", NULL,
+     NULL, "t.cu.lua:3: bad argument #1 to 'math.floor'"},
+};
+
+/* What C says about the result of a function names its file and its line. */
+START_TEST(a_wrong_part_from_shared_lua_names_its_line)
+{
+    spc__attrs target, config, problem = {0};
+    spc__library *library = NULL;
+    spc__space *space = NULL;
+    spc__buf out = SPC__BUF_INIT, says = SPC__BUF_INIT;
+    spc_error why;
+
+    put_file("rows.lua", parts[_i].shared);
+    put_file("t.cu.lua", parts_template);
+    assert_ok(spc__attrs_parse(&target, "device=cuda", &why));
+    assert_ok(spc__attrs_parse(&config, "n=2", &why));
+    spc_status status =
+        spc__library_open(&library, spc__buf_text(&folder), &error);
+    if (status == SPC_OK)
+        status = spc__space_create(&space, library, "conv", NULL, &problem,
+                                   &target, &error);
+    if (status == SPC_OK)
+        status = spc__template_render(&out, spc__library_find(library, "t"),
+                                      NULL, NULL, &config, &error);
+    ck_assert_msg(status == SPC_ETEMPLATE, "%s: %s", spc_status_name(status),
+                  error.text);
+    assert_starts(error.text, parts[_i].says);
+    if (strncmp(parts[_i].says, "rows", 4) == 0) {
+        spc__buf_printf(&says, "%s (for t.cu.lua)", parts[_i].says);
+        ck_assert_str_eq(error.text, spc__buf_text(&says));
+    }
+    spc__space_free(space);
+    spc__library_close(library);
+    spc__buf_release(&out);
+    spc__buf_release(&says);
+}
+END_TEST
+
+/* The nearest file is the one that is wrong, however it was reached. */
+START_TEST(a_mistake_in_lua_that_shared_lua_includes_names_its_line)
+{
+    put_file("more.lua", "%\n%include 'rows.lua'\n");
+    put_file("rows.lua", "%\n%\n%nothing()\n");
+    ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n"), SPC_ETEMPLATE);
+    ck_assert_str_eq(error.text, "rows.lua:3: attempt to call a nil value "
+                                 "(global 'nothing') (for t.cu.lua)");
+    put_file("rows.lua", "%\n%\n%\n%x = = 1\n");
+    ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n"), SPC_ETEMPLATE);
+    ck_assert_str_eq(error.text, "rows.lua:4: unexpected symbol near '='");
+    put_file("rows.lua", "%include 'none.lua'\n");
+    ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n"), SPC_ETEMPLATE);
+    ck_assert_str_eq(error.text, "rows.lua:1: include: there is no 'none.lua' "
+                                 "beside the templates (for t.cu.lua)");
+    put_file("rows.lua", "%function last() nothing() end\n");
+    ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n% last()\n"),
+                     SPC_ETEMPLATE);
+    ck_assert_str_eq(error.text, "rows.lua:1: attempt to call a nil value "
+                                 "(global 'nothing') (for t.cu.lua)");
+}
+END_TEST
+
+/* `template` may be set there; then the line is where the template asks. */
+START_TEST(a_wrong_declaration_in_shared_lua_is_one_of_the_template)
+{
+    spc__library *library = NULL;
+
+    put_file("rows.lua", "%\n%\n%template = {}\n");
+    put_file("t.cu.lua", "%include 'rows.lua'\n\n");
+    ck_assert_int_eq(
+        spc__library_open(&library, spc__buf_text(&folder), &error),
+        SPC_ETEMPLATE);
+    ck_assert_str_eq(error.text, "t.cu.lua:1: template.accepts is missing");
 }
 END_TEST
 
@@ -290,11 +416,9 @@ START_TEST(what_a_folder_has_replaces_what_is_built_in)
     spc__buf out = SPC__BUF_INIT;
 
     ck_assert_str_eq(spc__library_header(library, "spc_abi.h"), "/* mine */\n");
-    ck_assert_str_eq(spc__template_summary(spc__library_find(library, "index")),
-                     "my own");
+    ck_assert_str_eq(spc__library_find(library, "index")->summary, "my own");
     assert_ok(render(&out, library));
-    ck_assert_str_eq(spc__source_body(spc__buf_text(&out)),
-                     "#line 7 \"t.cu.lua\"\nhere\n");
+    ck_assert_str_eq(body_of(&out), "#line 7 \"t.cu.lua\"\nhere\n");
     spc__buf_release(&out);
     spc__library_close(library);
 }
@@ -333,6 +457,10 @@ int main(void)
     tcase_add_test(t, a_macro_may_be_continued_in_shared_lua);
     tcase_add_loop_test(t, a_mistake_in_shared_lua_names_its_line, 0,
                         LENGTH(mistakes));
+    tcase_add_loop_test(t, a_wrong_part_from_shared_lua_names_its_line, 0,
+                        LENGTH(parts));
+    tcase_add_test(t, a_mistake_in_lua_that_shared_lua_includes_names_its_line);
+    tcase_add_test(t, a_wrong_declaration_in_shared_lua_is_one_of_the_template);
     tcase_add_test(t, the_name_of_shared_lua_is_as_of_templates);
     tcase_add_test(t, what_templates_share_is_part_of_their_hash);
     tcase_add_test(t, the_hash_of_a_builtin_template_needs_no_library);

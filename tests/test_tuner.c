@@ -506,7 +506,7 @@ static const struct {
     {"unruly tile=64,mood=hang", "timeout", "the limit of 0.3 s"},
     {"unruly tile=64,mood=wrong", "wrong", "row 1, channel 1"},
     {"unruly tile=64,mood=lazy", "wrong", "nan"},
-    {"unruly tile=64,mood=broken", "compile", "unruly.c.lua:34"},
+    {"unruly tile=64,mood=broken", "compile", "unruly.c.lua:30"},
 };
 
 START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)

@@ -4,12 +4,21 @@
 %  if problem.dtype ~= "f32" then return false, "f32 only" end
 %  return true
 %end
-%function loop_launch(problem, tile, order)
+%function loop_launch(problem, config)
 %  return {
-%    block = 1, shared = 0, grid = "tiles", tile_rows = tile, order = order,
-%    pack_threads = problem.offsets * problem.cin,
+%    block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
+%    order = "none", pack_threads = problem.offsets * problem.cin,
 %    packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
 %  }
+%end
+%
+%-- The fields in which these templates are alike; `own` are the others, and what
+%-- one has differently.
+%function loop_template(own)
+%  own.role, own.device = "conv", "cpu"
+%  own.accepts = own.accepts or accept_f32
+%  own.launch = own.launch or loop_launch
+%  return own
 %end
 %
 %-- convolve(args, p): place p of the map's order, if there is a row.
@@ -50,5 +59,16 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
     for (int co = 0; co < COUT; co++)
         ((float *)args->packed)[(long)x * COUT + co] =
             weights[co * args->stride_out];
+}
+%end
+%
+%-- The kernel of those that do nothing but that.
+%function write_conv()
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    int first = args->map.tile_order[x] * TILE;
+
+    for (int p = first; p < first + TILE; p++)
+        convolve(args, p);
 }
 %end

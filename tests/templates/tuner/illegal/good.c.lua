@@ -1,27 +1,12 @@
 %-- Serves whatever becomes of its neighbour.
 %include "loops.lua"
 %
-%template = {
+%template = loop_template {
 %  summary = "plain loops",
-%  role = "conv",
-%  device = "cpu",
-%  params = {
-%    {"tile", {32, 64}, "output rows of a tile"},
-%  },
-%  accepts = accept_f32,
-%  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, "none")
-%  end,
+%  params = {{"tile", {32, 64}, "output rows of a tile"}},
 %  default = function() return {tile = 64} end,
 %}
 #include "spc_abi.h"
 
 % write_loops()
-
-void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
-{
-    int first = args->map.tile_order[x] * TILE;
-
-    for (int p = first; p < first + TILE; p++)
-        convolve(args, p);
-}
+% write_conv()

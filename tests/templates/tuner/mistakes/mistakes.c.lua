@@ -4,10 +4,8 @@
 %local mistakes = {"accepts", "constraint", "default", "none left", "body", "C"}
 %local function makes(what, problem) return mistakes[problem.cin] == what end
 %
-%template = {
+%template = loop_template {
 %  summary = "makes one mistake",
-%  role = "conv",
-%  device = "cpu",
 %  params = {{"tile", {32, 64}, "output rows of a tile"}},
 %  accepts = function(problem)
 %    if makes("accepts", problem) then error("cannot decide") end
@@ -23,9 +21,6 @@
 %      return not makes("none left", problem)
 %    end},
 %  },
-%  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, "none")
-%  end,
 %  default = function(problem)
 %    return {tile = makes("default", problem) and 48 or 64}
 %  end,

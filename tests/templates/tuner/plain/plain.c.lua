@@ -1,18 +1,17 @@
 %-- Twelve candidates that compile quickly and are all right.
 %include "loops.lua"
 %
-%template = {
+%template = loop_template {
 %  summary = "plain loops",
-%  role = "conv",
-%  device = "cpu",
 %  params = {
 %    {"tile", {32, 64, 128}, "output rows of a tile"},
 %    {"step", {1, 2}, "rows at a time"},
 %    {"order", {"none", "gray"}, "of the rows"},
 %  },
-%  accepts = accept_f32,
 %  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, config.order)
+%    local launch = loop_launch(problem, config)
+%    launch.order = config.order
+%    return launch
 %  end,
 %  default = function() return {tile = 64, step = 1, order = "none"} end,
 %}

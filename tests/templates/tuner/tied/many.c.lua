@@ -1,28 +1,15 @@
 %-- Has more to vary: what an untuned plan takes of the two.
 %include "loops.lua"
 %
-%template = {
+%template = loop_template {
 %  summary = "plain loops",
-%  role = "conv",
-%  device = "cpu",
 %  params = {
 %    {"tile", {64, 128}, "output rows of a tile"},
 %    {"step", {1}, "nothing"},
 %  },
-%  accepts = accept_f32,
-%  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, "none")
-%  end,
 %  default = function() return {tile = 64, step = 1} end,
 %}
 #include "spc_abi.h"
 
 % write_loops()
-
-void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
-{
-    int first = args->map.tile_order[x] * TILE;
-
-    for (int p = first; p < first + TILE; p++)
-        convolve(args, p);
-}
+% write_conv()

@@ -1,16 +1,12 @@
 %-- Candidates that behave, and candidates that misbehave in every way.
 %include "loops.lua"
 %
-%template = {
+%template = loop_template {
 %  summary = "misbehaves as told",
-%  role = "conv",
-%  device = "cpu",
 %  params = {
 %    {"tile", {64}, "output rows of a tile"},
 %    {"mood", {"good", "crash", "hang", "wrong", "lazy", "broken"}, "what it does"},
 %  },
-%  accepts = accept_f32,
-%  launch = function(problem) return loop_launch(problem, 64, "none") end,
 %  default = function() return {tile = 64, mood = "good"} end,
 %}
 #include "spc_abi.h"
