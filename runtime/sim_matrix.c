@@ -305,11 +305,16 @@ static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
 
 static void vote(spc_sim_exchange *e, uint32_t members, int op)
 {
-    uint32_t all = 0;
-    for (int lane = 0; lane < 32; lane++)
-        if (members & 1u << lane)
-            all |= op == SPC_SIM_OR ? e->in.word[lane]
-                                    : (e->in.word[lane] & 1u) << lane;
+    uint32_t all = op == SPC_SIM_MIN ? 0xffffffffu : 0;
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t word = e->in.word[lane];
+        if (!(members & 1u << lane))
+            continue;
+        if (op == SPC_SIM_MIN)
+            all = word < all ? word : all;
+        else
+            all |= op == SPC_SIM_OR ? word : (word & 1u) << lane;
+    }
     for (int lane = 0; lane < 32; lane++)
         e->out[lane] = all;
 }
@@ -336,6 +341,7 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
     switch (op) {
     case SPC_SIM_BALLOT:
     case SPC_SIM_OR:
+    case SPC_SIM_MIN:
         vote(e, warp->members, op);
         break;
     case SPC_SIM_MATCH:

@@ -6,8 +6,6 @@
 %-- f32 keeps two tf32 images of the weights, the large part and the rest.
 %function images(problem) return problem.dtype == "f32" and 2 or 1 end
 %
-%share_bytes = 128 -- sizeof(spc_share)
-%
 %-- v[i] = value, plus the bias of output channel co + i where the row is stored.
 %function write_lane_values(count, value)
             SPC_UNROLL

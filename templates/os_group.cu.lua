@@ -24,7 +24,6 @@
 %function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
 %function shared_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
-%       + config.groups * share_bytes
 %end
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
@@ -79,7 +78,6 @@
 %      words = ceil_div(problem.offsets, 32),
 %      row_bytes = problem.cin * element_bytes(problem),
 %      threads = config.groups * 128,
-%      share_at = shared_bytes(problem, config) - config.groups * share_bytes,
 %
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
 %      half = problem.dtype == "f16",
@@ -226,10 +224,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)args->in;
     const int *index = map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2);
-    int group = spc_warp() >> 2;
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
-    spc_u64 *dealt = loaded + 1;
-    spc_share *shares = (spc_share *)(spc_shared() + $(share_at));
     float acc[$(n // 2)];
     spc_u32 data[$(config.depth * 2 * row_registers)];
     int row[$(config.depth * 2)], code[$(config.depth)];
@@ -239,7 +234,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 
     if (spc_thread() == 0) {
         spc_mbar_init(loaded, 1);
-        spc_mbar_init(dealt, 32);
         spc_mbar_fence();
         spc_mbar_expect(loaded, $(weight_bytes));
         for (int at = 0; at < $(weight_bytes); at += 32768)
@@ -249,17 +243,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                           loaded);
     }
     spc_sync_block();
-    spc_stream_start_share(&stream,
-                           spc_shared() + $(weight_bytes + 16) +
-                               spc_warp() * SPC_STREAM_BYTES,
-                           map, group * spc_grid_x() + spc_block_x(),
-                           spc_grid_x() * $(config.groups),
-                           group == $(config.groups - 1), $(words),
-                           shares + group, dealt);
-    if (spc_warp() == $(config.groups * 4 - 1)) {
-        spc_balance(shares, map, $(config.groups), 1, $(words));
-        spc_mbar_arrive(dealt);
-    }
+    spc_stream_start(&stream,
+                     spc_shared() + $(weight_bytes + 16) +
+                         spc_warp() * SPC_STREAM_BYTES,
+                     spc_warp() >> 2, $(config.groups));
     /* The first turn only looks ahead. */
     SPC_ROLLED
     for (int done = -$(config.depth);; done += $(config.depth)) {

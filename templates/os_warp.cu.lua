@@ -22,7 +22,7 @@
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
 %  return (config.weights == "shared" and packed_bytes(problem) or 0)
-%       + config.warps * (384 + share_bytes) + 16
+%       + config.warps * 384
 %end
 %
 %function packed_bytes(problem)
@@ -108,10 +108,7 @@
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
-%      share_at = shared_bytes(problem, config) - 16 - config.warps * share_bytes,
-%      barrier_at = shared_bytes(problem, config) - 16,
 %      half = problem.dtype == "f16",
-%      balanced = target.sm >= 90, -- a barrier in memory says when shares are dealt
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -397,30 +394,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                          16);
     spc_copy_commit();
 % end
-% if balanced then
-    spc_share *shares = (spc_share *)(spc_shared() + $(share_at));
-    spc_u64 *dealt = (spc_u64 *)(spc_shared() + $(barrier_at));
-    if (spc_thread() == 0) {
-        spc_mbar_init(dealt, 32);
-        spc_mbar_fence();
-    }
-    spc_sync_block();
-    spc_stream_start_share(&stream, spc_shared() + $(ring_at) +
-                           spc_warp() * SPC_STREAM_BYTES, map,
-                           spc_warp() * spc_grid_x() + spc_block_x(),
-                           spc_grid_x() * $(config.warps),
-                           spc_warp() == $(config.warps - 1), $(words),
-                           shares + spc_warp(), dealt);
-    if (spc_warp() == $(config.warps - 1)) {
-        spc_balance(shares, map, $(config.warps), 1, $(words));
-        spc_mbar_arrive(dealt);
-    }
-% else
     spc_stream_start(&stream, spc_shared() + $(ring_at) +
-                     spc_warp() * SPC_STREAM_BYTES, map,
-                     spc_block_x() * $(config.warps) + spc_warp(),
-                     spc_grid_x() * $(config.warps), $(words));
-% end
+                     spc_warp() * SPC_STREAM_BYTES, spc_warp(), $(config.warps));
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;

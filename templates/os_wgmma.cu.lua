@@ -16,6 +16,7 @@
 %include "os_blocks.lua"
 %
 %schedule_bytes = 976 -- sizeof(spc_schedule)
+%share_bytes = 128 -- sizeof(spc_share)
 %function gather_bytes(config)
 %  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
 %end
@@ -127,6 +128,7 @@
 #include "spc_schedule.cuh"
 
 typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
+typedef char share_fits[sizeof(spc_share) == $(share_bytes) ? 1 : -1];
 
 % if config.gather == "shared" then
 /* One 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
@@ -411,12 +413,12 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     }
     spc_registers_lower(32);
     if (spc_warp() == $(config.groups * 4)) {
-        spc_schedule_steps(schedule, &args->map, spc_block_x(), spc_grid_x(),
-                           $(rows), $(words), $(problem.centre), share);
+        spc_schedule_steps(schedule, &args->map, $(rows), $(words),
+                           $(problem.centre), share);
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
         produce(args, schedule, full, empty);
     } else if (spc_warp() == $(config.groups * 4 + 2)) {
-        spc_balance(share, &args->map, 1, 0, $(words));
+        spc_balance(share, &args->map, $(words));
         spc_mbar_arrive(&schedule->dealt);
     }
 }

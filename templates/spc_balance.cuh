@@ -1,24 +1,25 @@
 /*
- * spc_balance.cuh - which tiles a worker takes, balanced to within a step or two.
+ * spc_balance.cuh - which tiles a block takes, balanced over the grid to within a
+ * step, for blocks that have few.
  *
- * A snake over the tiles by falling cost leaves the busiest worker 5 to 30 % above
- * the mean. Here each next tile goes to the worker with the least to do (longest
- * processing time first; Graham 1969). Costs are small integers, so workers of
- * one load are counted, not listed: a round gives tiles of one cost to workers of
- * one load, and a map takes some fifty rounds, whatever the number of workers.
- * A lane stands for a cost, for a load (modulo 32), and for a worker of its block;
- * kernels of more than 32 offsets have costs rounded up to 32 classes.
+ * A snake over the tiles by falling cost leaves the busiest of few blocks a fifth
+ * above the mean. Here each next tile goes to the block with the least to do
+ * (longest processing time first; Graham 1969). Costs are small integers, so
+ * blocks of one load are counted, not listed: a round gives tiles of one cost to
+ * blocks of one load, and a map takes some fifty rounds, whatever the size of the
+ * grid. A lane stands for a cost and for a load (modulo 32); kernels of more than
+ * 32 offsets have costs rounded up to 32 classes.
  *
- * One warp of a block plays the rounds, which takes two or three microseconds,
- * while the others work on their first tiles, and notes what the block's own
- * workers get. Every block plays the same rounds.
+ * One warp plays the rounds, in a few microseconds, while the rest of its block
+ * works on the first tile, and notes what the block gets; every block plays the
+ * same rounds.
  */
 #ifndef SPC_BALANCE_CUH
 #define SPC_BALANCE_CUH
 
 #include "spc_device.cuh"
 
-/* What a worker gets after its first tile: `count` ranks in map->tile_order, then
+/* What a block gets after its first tile: `count` ranks in map->tile_order, then
  * those of a snake over `rest` and what follows. */
 #define SPC_SHARE_TILES 30
 typedef struct spc_share {
@@ -26,54 +27,36 @@ typedef struct spc_share {
     int rank[SPC_SHARE_TILES];
 } spc_share;
 
-/* A worker that plays the rounds starts with a load of so many steps, and without
- * a first tile. */
-#define SPC_BALANCE_STEPS 8
-
-/* Which tile a worker takes in a turn of a snake. */
-SPC_DEVICE int spc_snake_rank(int turn, int worker, int workers)
+/* Which tile a block takes in a turn of a snake. */
+SPC_DEVICE int spc_snake_rank(int turn, int block, int blocks)
 {
-    return turn * workers + ((turn & 1) ? workers - 1 - worker : worker);
+    return turn * blocks + ((turn & 1) ? blocks - 1 - block : block);
 }
 
-/* The rank of a worker's tile in a turn after its first, past the last tile if it
- * has no more. */
-SPC_DEVICE int spc_share_rank(const spc_share *share, int turn, int worker,
-                              int workers)
+/* The rank of the block's tile in a turn after its first, past the last tile if
+ * it has no more. */
+SPC_DEVICE int spc_share_rank(const spc_share *share, int turn)
 {
     if (turn < share->count)
         return share->rank[turn];
-    return share->rest + spc_snake_rank(turn - share->count, worker, workers);
+    return share->rest +
+           spc_snake_rank(turn - share->count, spc_block_x(), spc_grid_x());
 }
 
-SPC_DEVICE int spc_tile_cost(const spc_map_view *map, int rank, int words)
-{
-    int cost = 0;
-
-    for (int w = 0; w < words && rank < map->tiles; w++)
-        cost += spc_popc(spc_load4(map->tile_mask + w * map->tiles + rank));
-    return cost;
-}
-
-/* A lane's level of load: its workers, and in the upper half the most tiles that
+/* A lane's level of load: its blocks, and in the upper half the most tiles that
  * one of them has been given. */
-#define SPC_LEVEL_WORKERS 0xffff
+#define SPC_LEVEL_BLOCKS 0xffff
 #define SPC_LEVEL_TILE 0x10000
 
-/*
- * One warp calls it. The block has `own` workers, numbers block, block + grid, ...
- * of own * grid; all but the last `late` (0 or 1) of them begin with the tile whose
- * rank is their number. `words` are the mask words of a tile.
- */
-SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
-                            int late, int words)
+/* One warp calls it. The first tile of a block is the one whose rank is its
+ * number. `words` are the mask words of a tile. */
+SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map, int words)
 {
-    int lane = spc_lane(), grid = spc_grid_x(), tiles = map->tiles;
-    int next = (own - late) * grid; /* the first tile that is dealt */
-    int begun = (SPC_BALANCE_STEPS + words - 1) / words;
+    int lane = spc_lane(), block = spc_block_x(), tiles = map->tiles;
+    int next = spc_grid_x();              /* the first tile that is dealt */
     int load = 0, waiting = 0, given = 0; /* of the level that is served */
-    int my_load = -1, my_place = 0, my_tiles = 0;
-    int *classes = (int *)shares; /* until shares are noted */
+    int my_load, my_place, my_tiles = 0;
+    int *classes = (int *)share; /* until the share is noted */
 
     /* Lane i: tiles of cost 32 - i begin at `first` and end before `end`. */
     int cost = 32 - lane, above = map->offsets - cost * words;
@@ -82,22 +65,12 @@ SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
     if (lane == 31)
         end = tiles;
 
-    /* Lane l: the workers of load l, at first those whose first tile costs it. */
+    /* Lane l: the blocks of load l, those whose first tile costs it. */
     int level = (end < next ? end : next) - first;
     level = spc_shfl(level > 0 ? level : 0, (32 - lane) & 31);
-    int rank = lane * grid + spc_block_x();
-    int my_cost = (spc_tile_cost(map, rank, words) + words - 1) / words;
-    int same = spc_shfl(first, (32 - my_cost) & 31);
-    int before = spc_shfl(level, begun & 31);
-    if (lane < own - late && rank < tiles) {
-        my_load = my_cost;
-        my_place = rank - same;
-    } else if (lane < own) {
-        my_load = begun;
-        my_place = before + spc_block_x();
-    }
-    if (lane == (begun & 31))
-        level += late * grid;
+    spc_u32 mine = spc_ballot(first <= block && block < end);
+    my_load = mine ? 33 - spc_ffs(mine) : -1; /* -1: there are fewer tiles */
+    my_place = block - spc_shfl(first, (32 - my_load) & 31);
 
     /* Lane i: end and cost of the i-th class with tiles to deal. */
     spc_u32 dealt = spc_ballot(end > first && end > next);
@@ -109,13 +82,13 @@ SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
     int dealing = spc_shfl(own_class, 0), ahead = spc_shfl(own_class, 1);
 
     while (next < tiles) {
-        if (waiting == 0) { /* the next load that workers have */
+        if (waiting == 0) { /* the next load that blocks have */
             spc_u32 loads = spc_ballot(level != 0);
             int turn = (load + 1) & 31, least;
             loads = loads >> turn | loads << ((32 - turn) & 31);
             load += spc_ffs(loads);
             least = spc_shfl(level, load & 31);
-            waiting = least & SPC_LEVEL_WORKERS;
+            waiting = least & SPC_LEVEL_BLOCKS;
             given = least / SPC_LEVEL_TILE;
             if (lane == (load & 31))
                 level = 0;
@@ -127,9 +100,11 @@ SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
         int there = spc_shfl(level, to & 31);
         if (my_load == load) {
             if (my_place < served) {
-                shares[lane].rank[my_tiles++] = next + my_place;
+                if (lane == 0)
+                    share->rank[my_tiles] = next + my_place;
+                my_tiles++;
                 my_load = to;
-                my_place += there & SPC_LEVEL_WORKERS;
+                my_place += there & SPC_LEVEL_BLOCKS;
             } else {
                 my_place -= served;
             }
@@ -138,7 +113,7 @@ SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
             int most = level / SPC_LEVEL_TILE;
             if (most <= given)
                 most = given + 1;
-            level = most * SPC_LEVEL_TILE + (level & SPC_LEVEL_WORKERS) + served;
+            level = most * SPC_LEVEL_TILE + (level & SPC_LEVEL_BLOCKS) + served;
         }
         waiting -= served;
         next += served;
@@ -147,9 +122,9 @@ SPC_DEVICE void spc_balance(spc_share *shares, const spc_map_view *map, int own,
             ahead = spc_shfl(own_class, ++number & 31);
         }
     }
-    if (lane < own) {
-        shares[lane].count = my_tiles;
-        shares[lane].rest = next;
+    if (lane == 0) {
+        share->count = my_tiles;
+        share->rest = next;
     }
 }
 

@@ -146,6 +146,17 @@ SPC_DEVICE spc_u32 spc_warp_or(spc_u32 v)
     return v;
 #endif
 }
+/* The least over the warp. */
+SPC_DEVICE spc_u32 spc_warp_min(spc_u32 v)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(0xffffffffu, v);
+#else
+    for (int bits = 16; bits > 0; bits >>= 1)
+        v = min(v, __shfl_xor_sync(0xffffffffu, v, bits));
+    return v;
+#endif
+}
 /* Lanes that hold the same value as this one. */
 SPC_DEVICE spc_u32 spc_match(spc_u32 v)
 {

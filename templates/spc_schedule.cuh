@@ -41,15 +41,13 @@ SPC_DEVICE void spc_schedule_init(spc_schedule *s, int reading_warps)
 
 /* The whole of a block's steps, by one warp. */
 SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
-                                   int worker, int workers, int tile_rows,
-                                   int words, int centre,
+                                   int tile_rows, int words, int centre,
                                    const spc_share *share)
 {
     spc_stream stream;
     int section = 0, oldest = 0, parity = 0;
 
-    spc_stream_start_share(&stream, (spc_u8 *)s->step, map, worker, workers, 0,
-                           words, share, &s->dealt);
+    spc_stream_start_share(&stream, (spc_u8 *)s->step, share, &s->dealt);
     for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
         if (wanted > SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
             spc_mbar_wait(&s->read[oldest], parity);

@@ -80,6 +80,7 @@ enum spc_sim_op {
     SPC_SIM_ORDERED,  /* as EXCHANGE; what was read before is read */
     SPC_SIM_BALLOT,
     SPC_SIM_OR,
+    SPC_SIM_MIN,
     SPC_SIM_MATCH,
     SPC_SIM_MMA_F16,
     SPC_SIM_MMA_TF32,
@@ -373,6 +374,8 @@ SPC_DEVICE int spc_sim_lane_up(int by)
 #define spc_ballot(condition)                                                  \
     spc_sim_vote((condition) != 0, SPC_SIM_BALLOT, SPC_SIM_HERE("spc_ballot"))
 #define spc_warp_or(v) spc_sim_vote(v, SPC_SIM_OR, SPC_SIM_HERE("spc_warp_or"))
+#define spc_warp_min(v)                                                        \
+    spc_sim_vote(v, SPC_SIM_MIN, SPC_SIM_HERE("spc_warp_min"))
 #define spc_match(v) spc_sim_vote(v, SPC_SIM_MATCH, SPC_SIM_HERE("spc_match"))
 
 /* ---- bits ------------------------------------------------------------ */

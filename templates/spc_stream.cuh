@@ -2,13 +2,15 @@
  * spc_stream.cuh - the steps of a worker: (tile, offset present in the tile),
  * one after another without a break, for output-stationary kernels.
  *
- * A worker's tiles are every `workers`-th of the tiles by falling cost, in a
- * snake, so that heavy and light ones even out; or, after the first, those of
- * its share, which spc_balance.cuh makes meanwhile. Masks are unrolled into
- * steps tile by tile, all lanes at once, into a small ring in shared memory
- * that belongs to one warp; what is left to do for a step is one 8-byte load.
- * (Kernels of this kind are bound by instructions: picking offsets from a mask
- * one by one cost more than the products.)
+ * A block takes every grid-th of the tiles by falling cost, in a snake, or what
+ * spc_balance.cuh deals to it. The workers of the block (`own` of them) share
+ * these: each next tile goes to the one with the least to do (longest processing
+ * time first; Graham 1969), which every warp works out for itself, so nobody
+ * waits for anybody. Masks are unrolled into steps tile by tile, all lanes at
+ * once, into a small ring in shared memory that belongs to one warp; what is left
+ * to do for a step is one 8-byte load. (Kernels of this kind are bound by
+ * instructions: picking offsets from a mask one by one cost more than the
+ * products.)
  *
  * The centre offset ends its tile: its indices are the tile's output rows.
  */
@@ -37,84 +39,113 @@
  */
 typedef struct spc_stream {
     spc_u8 *ring;
-    int worker, workers;
-    int entry;  /* next (tile, mask word) to unroll */
-    int filled; /* steps unrolled so far, in all */
-    int place;  /* filled % SPC_STREAM_STEPS */
+    int worker, own; /* which of how many workers of the block */
+    int turn;        /* of the block: the first of the 32 at hand */
+    spc_u32 mine;    /* bit l: turn + l is this worker's, and not yet unrolled */
+    int word;        /* of the next one's mask */
+    int filled;      /* steps unrolled so far, in all */
+    int place;       /* filled % SPC_STREAM_STEPS */
     int ended;
-    spc_u32 lane_mask; /* lane l: of entry l of the 32 at hand */
-    int lane_tile;
+    spc_u32 lane_mask; /* lane l, of the tile of turn + l: its mask, if it is one */
+    int lane_rank;     /* word; its rank in map->tile_order; */
+    int lane_tile;     /* its number */
+    int lane_load;     /* lane l: steps of worker l's tiles so far */
     const spc_share *share; /* or NULL: the snake */
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
 
-/* The mask word of an entry. With a share, tiles begin at number 32, and one
- * before. */
-SPC_DEVICE int spc_stream_word(const spc_stream *s, int entry, int words)
+/* Which tile a block takes in a turn. */
+SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
 {
-    if (s->share == (const spc_share *)0)
-        return entry % words;
-    return (entry - 32 + words) % words;
+    if (turn > 0 && s->share != (const spc_share *)0)
+        return spc_share_rank(s->share, turn - 1);
+    return spc_snake_rank(turn, spc_block_x(), spc_grid_x());
 }
 
-/* The next 32 entries. With a share, those before number 32 are of the first
- * tile. */
-SPC_DEVICE void spc_stream_reload(spc_stream *s, const spc_map_view *map,
-                                  int words)
+/* Divides the block's next `count` tiles, whose costs the lanes hold, among its
+ * workers; returns those of this one. */
+SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
 {
-    int entry = (s->entry & ~31) + spc_lane(), rank;
+    int lane = spc_lane(), first = 0;
+    spc_u32 mine = 0;
 
-    if (s->share == (const spc_share *)0)
-        rank = spc_snake_rank(entry / words, s->worker, s->workers);
-    else if (entry >= 32)
-        rank = spc_share_rank(s->share, (entry - 32) / words, s->worker,
-                              s->workers);
-    else
-        rank = entry < 32 - words ? map->tiles : s->worker;
-    s->lane_mask = 0;
-    s->lane_tile = -1;
-    if (rank < map->tiles) {
-        int word = spc_stream_word(s, entry, words);
-        s->lane_mask = spc_load4(map->tile_mask + word * map->tiles + rank);
-        s->lane_tile = spc_load_int(map->tile_order + rank);
+    if (s->turn == 0) { /* one tile each */
+        s->lane_load = lane < s->own ? cost : 0x3ffffff;
+        mine = 1u << s->worker;
+        first = s->own;
     }
+    SPC_ROLLED
+    for (int i = first; i < count; i++) {
+        int least = (int)(spc_warp_min((spc_u32)(s->lane_load * 32 + lane)) & 31);
+        int steps = spc_shfl(cost, i);
+        if (lane == least)
+            s->lane_load += steps;
+        if (s->worker == least)
+            mine |= 1u << i;
+    }
+    return mine;
 }
 
-SPC_DEVICE void spc_stream_open(spc_stream *s, spc_u8 *ring, int worker,
-                                int workers)
+/* Turns to the next 32 tiles of the block; of a share that is being dealt, the
+ * first comes alone. */
+SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
+                                int words)
+{
+    int turn, rank = map->tiles, cost = 0;
+    spc_u32 there;
+
+    s->turn += 32;
+    turn = s->turn + spc_lane();
+    if (s->share != (const spc_share *)0 && s->turn > 0)
+        spc_mbar_wait(s->dealt, 0);
+    if (turn >= 0)
+        rank = spc_stream_rank(s, turn);
+    there = spc_ballot(rank < map->tiles);
+    if (rank < map->tiles) {
+        s->lane_tile = spc_load_int(map->tile_order + rank);
+        for (int w = 0; w < words; w++) {
+            s->lane_mask = spc_load4(map->tile_mask + w * map->tiles + rank);
+            cost += spc_popc(s->lane_mask);
+        }
+    }
+    s->lane_rank = rank;
+    s->mine = there;
+    if (s->own > 1)
+        s->mine &= spc_stream_divide(s, spc_popc(there), cost);
+    if (there == 0)
+        s->ended = 1;
+}
+
+/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned; `own` is a
+ * constant of the caller. */
+SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
+                                 int own)
 {
     s->ring = ring;
     s->worker = worker;
-    s->workers = workers;
+    s->own = own;
+    s->turn = -32;
+    s->mine = 0;
+    s->word = 0;
     s->filled = 0;
     s->place = 0;
     s->ended = 0;
+    s->lane_mask = 0;
+    s->lane_tile = 0;
+    s->lane_load = 0;
     s->share = (const spc_share *)0;
+    s->dealt = (spc_u64 *)0;
 }
 
-/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned. */
-SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
-                                 const spc_map_view *map, int worker,
-                                 int workers, int words)
-{
-    spc_stream_open(s, ring, worker, workers);
-    s->entry = 0;
-    spc_stream_reload(s, map, words);
-}
-
-/* Some warp calls spc_balance, and then each of its lanes arrives at `dealt`. If
- * that makes this worker late, it has no first tile. */
+/* The same for the only worker of a block, whose share some warp makes with
+ * spc_balance, each lane of which then arrives at `dealt`. */
 SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
-                                       const spc_map_view *map, int worker,
-                                       int workers, int late, int words,
                                        const spc_share *share, spc_u64 *dealt)
 {
-    spc_stream_open(s, ring, worker, workers);
+    spc_stream_start(s, ring, 0, 1);
+    s->turn = -63;
     s->share = share;
     s->dealt = dealt;
-    s->entry = late ? 32 : 32 - words;
-    if (!late)
-        spc_stream_reload(s, map, words);
 }
 
 SPC_DEVICE void spc_stream_put(const spc_stream *s, int ahead, spc_u32 at,
@@ -152,36 +183,39 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         return;
     spc_sync_warp(); /* all lanes have read what is overwritten now */
     do {
-        int word = spc_stream_word(s, s->entry, words), tile;
+        int next, tile;
         spc_u32 mask, at;
 
-        if (s->entry > 0 && (s->entry & 31) == 0) {
-            if (s->share != (const spc_share *)0)
-                spc_mbar_wait(s->dealt, 0);
-            spc_stream_reload(s, map, words);
-        }
-        tile = spc_shfl(s->lane_tile, s->entry & 31);
-        mask = (spc_u32)spc_shfl((int)s->lane_mask, s->entry & 31);
-        if (tile < 0) {
-            s->ended = 1;
+        while (s->mine == 0 && !s->ended)
+            spc_stream_turn(s, map, words);
+        if (s->ended) {
             if (lane < 24) /* a bundle ends, two more look past it */
                 spc_stream_put(s, lane, 0, SPC_STEP_END);
             break;
         }
-        s->entry++;
+        next = spc_ffs(s->mine) - 1;
+        tile = spc_shfl(s->lane_tile, next);
+        if (words == 1) {
+            mask = (spc_u32)spc_shfl((int)s->lane_mask, next);
+        } else {
+            int rank = spc_shfl(s->lane_rank, next);
+            mask = spc_load4(map->tile_mask + s->word * map->tiles + rank);
+        }
         at = (spc_u32)tile * tile_rows;
-        if (word == centre / 32)
+        if (s->word == centre / 32)
             mask &= ~(1u << (centre & 31));
         if (mask >> lane & 1)
             spc_stream_put(s, spc_popc(mask & ((1u << lane) - 1)),
-                           (spc_u32)(word * 32 + lane) * map->rows_padded + at,
-                           word * 32 + lane);
+                           (spc_u32)(s->word * 32 + lane) * map->rows_padded + at,
+                           s->word * 32 + lane);
         spc_stream_advance(s, spc_popc(mask));
-        if (word == words - 1) {
+        if (++s->word == words) {
             if (lane == 0)
                 spc_stream_put(s, 0, (spc_u32)centre * map->rows_padded + at,
                                centre | SPC_STEP_LAST);
             spc_stream_advance(s, 1);
+            s->word = 0;
+            s->mine &= s->mine - 1;
         }
     } while (s->filled < wanted);
     spc_sync_warp();

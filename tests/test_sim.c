@@ -182,8 +182,9 @@ static float as_float(uint32_t bits)
 
 static void expect_lanes(const uint32_t *in, uint32_t *out)
 {
-    uint32_t ballot = 0, any = 0;
+    uint32_t ballot = 0, any = 0, least = in[0];
     for (int l = 0; l < 32; l++) {
+        least = in[l] < least ? in[l] : least;
         ballot |= (in[l] >> 2 & 1u) << l;
         any |= in[l] & 1u << l;
     }
@@ -194,6 +195,7 @@ static void expect_lanes(const uint32_t *in, uint32_t *out)
         out[96 + l] = in[l ^ 16] & 0x3fffffffu;
         out[128 + l] = ballot;
         out[160 + l] = any;
+        out[224 + l] = least;
         out[192 + l] = 0;
         for (int m = 0; m < 32; m++)
             out[192 + l] |= (uint32_t)((in[m] & 3) == (in[l] & 3)) << m;

@@ -43,7 +43,7 @@ typedef struct golden_case {
     }
 
 static const golden_case golden_cases[] = {
-    {"lanes", "lanes", GOLDEN_ANY, 32, 64, 224, 1},
+    {"lanes", "lanes", GOLDEN_ANY, 32, 64, 256, 1},
     {"bits", "bits", GOLDEN_NUMBERS, 32, 64, 256, 1},
     {"atomics", "atomics", GOLDEN_ANY, 32, 64, 512, 1},
     {"numbers", "numbers", GOLDEN_NUMBERS, 32, 512, 2560, 1},

@@ -27,6 +27,7 @@ SPC_KERNEL(lanes, primitive_args, 32, 1)
     out[128 + lane] = spc_ballot((v & 4u) != 0);
     out[160 + lane] = spc_warp_or(v & (1u << lane));
     out[192 + lane] = spc_match(v & 3u);
+    out[224 + lane] = spc_warp_min(v);
 }
 
 SPC_KERNEL(bits, primitive_args, 32, 1)
