@@ -246,7 +246,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_stream_start(&stream,
                      spc_shared() + $(weight_bytes + 16) +
                          spc_warp() * SPC_STREAM_BYTES,
-                     spc_warp() >> 2, $(config.groups));
+                     map, spc_warp() >> 2, $(config.groups));
     /* The first turn only looks ahead. */
     SPC_ROLLED
     for (int done = -$(config.depth);; done += $(config.depth)) {

@@ -395,7 +395,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_copy_commit();
 % end
     spc_stream_start(&stream, spc_shared() + $(ring_at) +
-                     spc_warp() * SPC_STREAM_BYTES, spc_warp(), $(config.warps));
+                     spc_warp() * SPC_STREAM_BYTES, map, spc_warp(),
+                     $(config.warps));
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;

@@ -47,7 +47,8 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
     spc_stream stream;
     int section = 0, oldest = 0, parity = 0;
 
-    spc_stream_start_share(&stream, (spc_u8 *)s->step, share, &s->dealt);
+    spc_stream_start_share(&stream, (spc_u8 *)s->step, map, share,
+                           &s->dealt);
     for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
         if (wanted > SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
             spc_mbar_wait(&s->read[oldest], parity);
