@@ -264,6 +264,63 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
 }
 END_TEST
 
+/* ---- climbing
+ * -------------------------------------------------------------------------- */
+
+/* What keeps the best candidate of `hills` two parameters from its default. */
+static const struct {
+    const char *layer;
+    int slow; /* candidates of the slow template that are tried */
+} hills[] = {
+    {LAYER, 1},
+    {LAYER ",bias=1", 1},
+    /* Its default fails, so that `slow` is the best there is at first. */
+    {"subm,cin=1,cout=6,k=3,dtype=f32,bias=1", 2},
+};
+
+START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+    int slow = 0;
+
+    assert_ok(tune(ctx, hills[_i].layer, SCENE, &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(report.winner, "hills tile=128,depth=1");
+    for (int i = 0; i < t.count; i++)
+        slow += strncmp(t.at[i].candidate, "slow ", 5) == 0;
+    ck_assert_int_eq(slow, hills[_i].slow);
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, hills[_i].layer, SCENE, &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(report.compiled, 0);
+    ck_assert_int_eq(report.timed, 0);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(stages_that_time_nothing_take_the_first_step_from_every_default)
+{
+    static const spc_stage stages[] = {SPC_STAGE_BUILD, SPC_STAGE_VERIFY};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "hills");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = stages[_i];
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(t.count, 7);
+    find(&t, "hills tile=64,depth=1");
+    find(&t, "hills tile=128,depth=1");
+    find(&t, "slow tile=32");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- interruption
  * ---------------------------------------------------------------------- */
 
@@ -1003,6 +1060,12 @@ int main(void)
                    several_scenes_share_one_winner_and_the_worst_is_named);
     tcase_add_loop_test(work, untuned_is_what_a_plan_takes_without_a_database,
                         0, 3);
+    tcase_add_loop_test(
+        work, quick_finds_what_one_parameter_at_a_time_does_not_lead_to, 0,
+        LENGTH(hills));
+    tcase_add_loop_test(
+        work, stages_that_time_nothing_take_the_first_step_from_every_default,
+        0, 2);
     tcase_add_test(work, an_interrupted_tune_goes_on_where_it_was);
     tcase_add_loop_test(work,
                         what_cannot_be_stored_is_measured_told_and_a_failure, 0,

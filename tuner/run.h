@@ -123,8 +123,8 @@ spc__entry *spc__run_find(const spc__run *run, const char *template_name,
 spc_status spc__run_verify(spc__run *run, spc__entry **list, int count);
 /* Measures until the winner stands. */
 spc_status spc__run_search(spc__run *run);
-/* The candidates of the chosen effort, defaults first. The array is the
- * caller's. */
+/* The candidates that the chosen effort begins with, or, of a stage that times
+ * nothing, consists of; defaults first. The array is the caller's. */
 spc__entry **spc__run_seeds(const spc__run *run, int *count);
 /* Geometric mean over the scenes of the medians, in microseconds. */
 double spc__entry_score(const spc__run *run, const spc__entry *entry);

@@ -1,19 +1,23 @@
 /*
  * search.c - which candidates are measured, how often, and which one wins.
  *
- * The seeds come first: of every template its default and all configurations
- * that differ from it in one parameter (quick); besides those an even sample
- * of the space (normal); the whole space (exhaustive). They are screened with
- * a few samples, then halved again and again, the survivors measured twice as
- * often each time, in interleaved rounds of shuffled order, so that a drift of
- * the clock meets all alike. The best few and all defaults are finalists: they
- * get all samples, and samples with a cold cache.
+ * The seeds come first: of every template its default (quick); besides those an
+ * even sample of the space (normal); the whole space (exhaustive). They are
+ * screened with a few samples, then halved again and again, the survivors
+ * measured twice as often each time, in interleaved rounds of shuffled order,
+ * so that a drift of the clock meets all alike. The best few and all defaults
+ * are finalists: they get all samples, and samples with a cold cache.
  *
- * Then the search climbs: configurations that differ from the best in one
- * parameter and are not known are screened likewise, until the best has only
- * worse neighbours. The state that decides what is left to do is what the
- * database holds; so a run that was interrupted goes on where it was, and one
- * that was complete has nothing to do.
+ * Then the search climbs. A move changes one parameter; or two, where one alone
+ * is refused by the constraints or fails. For parameters share what a
+ * multiprocessor has: tiles of more rows may be legal only with a shorter
+ * pipeline, and who moves one parameter at a time never gets there. Moves start
+ * at the best, at what ties with it and has no better neighbour, and at the
+ * best of every template that is not far behind: another template may gain
+ * more from its parameters. What they lead to and is not known is screened
+ * likewise, until nothing new is in reach. The state that decides what is left
+ * to do is what the database holds; so a run that was interrupted goes on where
+ * it was, and one that was complete has nothing to do.
  */
 #include "run.h"
 
@@ -21,6 +25,7 @@
 #include "error.h"
 #include "lookup.h"
 #include "random.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +37,7 @@ static const struct effort {
     int finalists; /* besides the defaults */
     int final;     /* samples of a finalist */
     int cold;      /* with a cold cache */
-    int sample;    /* of the space; 0: neighbourhoods only, -1: all of it */
+    int sample;    /* of the space; 0: defaults only, -1: all of it */
 } efforts[] = {
     [SPC_EFFORT_QUICK] = {3, 3, 15, 7, 0},
     [SPC_EFFORT_NORMAL] = {5, 4, 31, 11, 160},
@@ -45,6 +50,9 @@ static const double request_s = 0.5;
 static const double enough_s = 2.0;
 /* Two candidates within their spread are a tie, but never beyond this. */
 static const double tie = 0.02;
+/* The best of a template this far behind the best of all is not given up: its
+ * own parameters have been seen to gain as much. */
+static const double rival = 1.15;
 /* So many times the best will not come back. */
 static const double hopeless = 2;
 
@@ -56,18 +64,51 @@ static const struct effort *effort_of(const spc__run *run)
 /* ---- sets of candidates
  * --------------------------------------------------------- */
 
-/* Do two configurations of one template differ in one parameter? */
-static bool are_neighbours(const spc__entry *a, const spc__entry *b)
+static bool has_value_of(const spc__entry *a, const spc__entry *b, int i)
 {
-    const spc__attrs *first = &a->candidate->config;
-    const spc__attrs *second = &b->candidate->config;
-    int differ = 0;
+    return strcmp(a->candidate->config.at[i].text,
+                  b->candidate->config.at[i].text) == 0;
+}
 
-    if (a->candidate->tpl != b->candidate->tpl || first->count != second->count)
-        return false;
-    for (int i = 0; i < first->count && differ < 2; i++)
-        differ += strcmp(first->at[i].text, second->at[i].text) != 0;
-    return differ == 1;
+/* The number of parameters in which two candidates differ; INT_MAX if they are
+ * not of one template. */
+static int distance(const spc__entry *a, const spc__entry *b)
+{
+    int count = a->candidate->config.count, differ = 0;
+
+    if (a->candidate->tpl != b->candidate->tpl ||
+        b->candidate->config.count != count)
+        return INT_MAX;
+    for (int i = 0; i < count; i++)
+        differ += !has_value_of(a, b, i);
+    return differ;
+}
+
+/* Can `from` take the value that `to` has of parameter i, and nothing else? A
+ * failure says that it cannot only if `from` itself works. */
+static bool can_take(const spc__run *run, const spc__entry *from,
+                     const spc__entry *to, int i)
+{
+    for (int k = 0; k < run->count; k++) {
+        const spc__entry *entry = &run->entries[k];
+        if (distance(from, entry) == 1 && has_value_of(entry, to, i))
+            return entry->reach != SPC__FAILED || from->reach == SPC__FAILED;
+    }
+    return false;
+}
+
+/* One parameter changes; or two, of which one cannot change alone. */
+static bool is_move(const spc__run *run, const spc__entry *from,
+                    const spc__entry *to)
+{
+    int far = distance(from, to);
+
+    if (far != 2)
+        return far == 1;
+    for (int i = 0; i < to->candidate->config.count; i++)
+        if (!has_value_of(from, to, i) && !can_take(run, from, to, i))
+            return true;
+    return false;
 }
 
 static const spc__entry *default_of(const spc__run *run,
@@ -91,7 +132,8 @@ static bool is_seed(const spc__run *run, int i)
     if (sample > 0 && (int64_t)i * sample / run->count !=
                           (int64_t)(i + 1) * sample / run->count)
         return true;
-    return are_neighbours(entry, own);
+    /* Who times nothing cannot climb: the first step is taken blindly. */
+    return run->options.stage != SPC_STAGE_TIME && is_move(run, own, entry);
 }
 
 spc__entry **spc__run_seeds(const spc__run *run, int *count)
@@ -106,17 +148,6 @@ spc__entry **spc__run_seeds(const spc__run *run, int *count)
         if (!run->entries[i].candidate->is_default && is_seed(run, i))
             list[(*count)++] = &run->entries[i];
     return list;
-}
-
-/* Unknown neighbours of `best`, appended to list. */
-static int add_neighbours(const spc__run *run, const spc__entry *best,
-                          spc__entry **list, int count)
-{
-    for (int i = 0; best != NULL && i < run->count; i++)
-        if (run->entries[i].reach == SPC__NEW &&
-            are_neighbours(&run->entries[i], best))
-            list[count++] = &run->entries[i];
-    return count;
 }
 
 /* ---- scores
@@ -681,6 +712,76 @@ static spc_status nobody(const spc__run *run)
     return spc__fail(run->error, SPC_EINTERNAL, "no candidate was tried");
 }
 
+/* ---- climbing
+ * ---------------------------------------------------------------------------
+ */
+
+static bool contains(spc__entry *const *list, int count,
+                     const spc__entry *entry)
+{
+    int i = 0;
+
+    while (i < count && list[i] != entry)
+        i++;
+    return i < count;
+}
+
+/* Unknown ones that a move from `from` leads to, appended to list. */
+static int add_moves(const spc__run *run, const spc__entry *from,
+                     spc__entry **list, int count)
+{
+    for (int i = 0; i < run->count; i++) {
+        spc__entry *to = &run->entries[i];
+        if (to->reach == SPC__NEW && is_move(run, from, to) &&
+            !contains(list, count, to))
+            list[count++] = to;
+    }
+    return count;
+}
+
+/* Does the search climb on from number i of all timed ones? */
+static bool is_start(const spc__run *run, spc__entry *const *ranked, int i)
+{
+    double behind =
+        spc__entry_score(run, ranked[i]) / spc__entry_score(run, ranked[0]);
+    bool first = true; /* of its template */
+
+    for (int k = 0; k < i && behind <= rival; k++) {
+        int far = distance(ranked[k], ranked[i]);
+        if (far == 1)
+            return false;
+        first &= far == INT_MAX;
+    }
+    return behind <= (first ? rival : 1 + tie);
+}
+
+/* A default that fails says nothing about its template's other candidates. */
+static bool is_failed_start(const spc__run *run, const spc__entry *entry)
+{
+    if (!entry->candidate->is_default || entry->reach != SPC__FAILED)
+        return false;
+    for (int i = 0; i < run->count; i++)
+        if (run->entries[i].reach == SPC__TIMED &&
+            distance(&run->entries[i], entry) != INT_MAX)
+            return false;
+    return true;
+}
+
+/* What to measure next, given all timed ones. */
+static int next_batch(const spc__run *run, spc__entry *const *ranked,
+                      int ranked_count, spc__entry **list)
+{
+    int count = 0;
+
+    for (int i = 0; i < ranked_count; i++)
+        if (is_start(run, ranked, i))
+            count = add_moves(run, ranked[i], list, count);
+    for (int i = 0; i < run->count; i++)
+        if (is_failed_start(run, &run->entries[i]))
+            count = add_moves(run, &run->entries[i], list, count);
+    return count;
+}
+
 /* ---- the whole search
  * ---------------------------------------------------------------------- */
 
@@ -711,9 +812,7 @@ spc_status spc__run_search(spc__run *run)
             status = halve(run, batch, count);
         if (status == SPC_OK)
             status = finals(run, list);
-        count = 0;
-        if (rank_all(run, list) > 0)
-            count = add_neighbours(run, list[0], batch, 0);
+        count = next_batch(run, list, rank_all(run, list), batch);
     } while (status == SPC_OK && count > 0);
     if (status == SPC_OK && rank_all(run, list) == 0)
         status = nobody(run);

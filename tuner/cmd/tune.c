@@ -105,9 +105,10 @@ const cli_command cli_tune = {
         "again: a run\nthat was interrupted goes on where it was.\n\n"
         "A LAYER is written subm,cin=64,cout=64,k=3,dtype=f16; further words\n"
         "are dilation=, bias=1, deterministic=1.\n\n"
-        "Efforts: quick times of every template its default and what differs\n"
-        "from it in one parameter, then climbs from the best; normal adds an\n"
-        "even sample of the space; exhaustive times all of it.\n\n"
+        "Efforts: quick times of every template its default, then climbs from\n"
+        "the best of them, a parameter at a time, or two where one alone is\n"
+        "refused; normal adds an even sample of the space; exhaustive times all\n"
+        "of it.\n\n"
         "Ctrl-C ends the run with exit status 130; what was measured is "
         "kept.\nResults that the database does not take are printed all the "
         "same; the exit\nstatus is 12 then.",

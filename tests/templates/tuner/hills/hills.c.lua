@@ -1,0 +1,51 @@
+%-- The fastest is two parameters away from the default, and neither can change
+%-- alone: a constraint refuses that, or, with a bias, its sums are wrong. With a
+%-- bias and one input channel those of the default are wrong too.
+%include "loops.lua"
+%
+%function exceeds(config) return config.tile * config.depth > 128 end
+%function repeats(config)
+%  if config.tile == 128 then return 1 end
+%  return config.tile == 64 and config.depth == 2 and 4 or 8
+%end
+%
+%template = {
+%  summary = "plain loops, run more often than they need",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"tile", {32, 64, 128}, "output rows of a tile"},
+%    {"depth", {1, 2, 4}, "what there is too little of for large tiles"},
+%  },
+%  accepts = accept_f32,
+%  constraints = {
+%    {"tile by depth", function(problem, config)
+%      return problem.bias == 1 or not exceeds(config)
+%    end},
+%  },
+%  launch = function(problem, config)
+%    return loop_launch(problem, config.tile, "none")
+%  end,
+%  default = function(problem)
+%    local lame = problem.bias == 1 and problem.cin == 1
+%    return {tile = lame and 128 or 64, depth = 2}
+%  end,
+%}
+#include "spc_abi.h"
+
+% write_loops()
+
+enum { DEPTH = $(config.depth) }; /* else some would be the same code */
+
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    int first = args->map.tile_order[x] * TILE;
+
+    for (volatile int again = 0; again < $(repeats(config)); again++)
+        for (int p = first; p < first + TILE; p++)
+            convolve(args, p);
+% if exceeds(config) then
+    if (x == 0)
+        ((float *)args->out)[0] += 0.5f;
+% end
+}

@@ -1,0 +1,28 @@
+%-- So far behind `hills` that nothing of it is worth a try but the default.
+%include "loops.lua"
+%
+%template = {
+%  summary = "plain loops, forty times",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"tile", {32, 64}, "output rows of a tile"},
+%  },
+%  accepts = accept_f32,
+%  launch = function(problem, config)
+%    return loop_launch(problem, config.tile, "none")
+%  end,
+%  default = function() return {tile = 64} end,
+%}
+#include "spc_abi.h"
+
+% write_loops()
+
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    int first = args->map.tile_order[x] * TILE;
+
+    for (volatile int again = 0; again < 40; again++)
+        for (int p = first; p < first + TILE; p++)
+            convolve(args, p);
+}
