@@ -243,10 +243,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                           loaded);
     }
     spc_sync_block();
-    spc_stream_start(&stream,
-                     spc_shared() + $(weight_bytes + 16) +
-                         spc_warp() * SPC_STREAM_BYTES,
-                     map, spc_warp() >> 2, $(config.groups));
+    spc_stream_start_shared(&stream,
+                            spc_shared() + $(weight_bytes + 16) +
+                                spc_warp() * SPC_STREAM_BYTES,
+                            spc_warp() >> 2, $(config.groups));
     /* The first turn only looks ahead. */
     SPC_ROLLED
     for (int done = -$(config.depth);; done += $(config.depth)) {

@@ -290,7 +290,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 
     spc_stream_start(&l.stream,
                      spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
-                     map, 0, 1);
+                     spc_block_x(), spc_grid_x());
     l.index = map->index + spc_warp() * $(config.m * 16) + (spc_lane() >> 2);
     l.taken = 0;
     l.place = 0;

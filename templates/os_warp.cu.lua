@@ -54,6 +54,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
+%    {"tiles", {"shared", "dealt"}, "by the warps of a block, by load, or to each warp"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
@@ -129,7 +130,8 @@
 %    local twice = 2 * (shared_bytes(problem, {warps = 8, weights = "shared"}) + 1024)
 %                  <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
-%                    weights = fits and "shared" or "global", order = "gray"}
+%                    weights = fits and "shared" or "global", tiles = "shared",
+%                    order = "gray"}
 %    if fits and not twice then config.warps, config.blocks = 16, 1 end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
@@ -394,9 +396,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                          16);
     spc_copy_commit();
 % end
-    spc_stream_start(&stream, spc_shared() + $(ring_at) +
-                     spc_warp() * SPC_STREAM_BYTES, map, spc_warp(),
-                     $(config.warps));
+    spc_u8 *ring = spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES;
+% if config.tiles == "shared" then
+    spc_stream_start_shared(&stream, ring, spc_warp(), $(config.warps));
+% else
+    spc_stream_start(&stream, ring, spc_block_x() * $(config.warps) + spc_warp(),
+                     spc_grid_x() * $(config.warps));
+% end
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;

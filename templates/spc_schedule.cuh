@@ -24,7 +24,7 @@
 typedef struct spc_schedule {
     spc_u64 filled[SPC_SECTIONS];
     spc_u64 read[SPC_SECTIONS];
-    spc_u64 dealt; /* for spc_stream_start_share */
+    spc_u64 dealt; /* for spc_stream_start_balanced */
     spc_u64 unused;
     spc_b8 step[SPC_STREAM_STEPS];
 } spc_schedule;
@@ -47,8 +47,7 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
     spc_stream stream;
     int section = 0, oldest = 0, parity = 0;
 
-    spc_stream_start_share(&stream, (spc_u8 *)s->step, map, share,
-                           &s->dealt);
+    spc_stream_start_balanced(&stream, (spc_u8 *)s->step, share, &s->dealt);
     for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
         if (wanted > SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
             spc_mbar_wait(&s->read[oldest], parity);

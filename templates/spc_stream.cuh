@@ -2,11 +2,11 @@
  * spc_stream.cuh - the steps of a worker: (tile, offset present in the tile),
  * one after another without a break, for output-stationary kernels.
  *
- * A block takes every grid-th of the tiles by falling cost, in a snake, or what
- * spc_balance.cuh deals to it. The workers of the block (`own` of them) take turns
- * in a snake, too, but for the block's last 32 tiles: each of these goes to the
- * worker with the least to do (longest processing time first; Graham 1969),
- * which every warp works out for itself, so nobody waits for anybody. Masks are unrolled into steps tile by tile, all lanes at
+ * Tiles by falling cost are dealt in a snake: to workers, or to blocks, or they
+ * go to blocks as spc_balance.cuh says. The `own` workers of a block share its
+ * tiles: each next one goes to the worker with the least to do (longest
+ * processing time first; Graham 1969), which every warp works out for itself, so
+ * nobody waits for anybody. Masks are unrolled into steps tile by tile, all lanes at
  * once, into a small ring in shared memory that belongs to one warp; what is left
  * to do for a step is one 8-byte load. (Kernels of this kind are bound by
  * instructions: picking offsets from a mask one by one cost more than the
@@ -39,64 +39,66 @@
  */
 typedef struct spc_stream {
     spc_u8 *ring;
-    int worker, own; /* which of how many workers of the block */
-    int turn;        /* of the block: the first that is not at hand yet */
-    int snakes;      /* turns before this one are a snake of the workers */
-    spc_u32 mine;    /* of the tiles at hand, in lanes, those still to unroll */
+    int hand, hands; /* which hand of the snake tiles are dealt to */
+    int worker, own; /* which of how many workers share them */
+    int turn;        /* of the hand: the first of the 32 at hand */
+    spc_u32 mine;    /* bit l: turn + l is this worker's, and not yet unrolled */
     int word;        /* of the next one's mask */
     int filled;      /* steps unrolled so far, in all */
     int place;       /* filled % SPC_STREAM_STEPS */
     int ended;
-    spc_u32 lane_mask; /* of a tile at hand: its mask, if that is one word; */
-    int lane_rank;     /* its rank in map->tile_order; */
+    spc_u32 lane_mask; /* lane l, of the tile of turn + l: its mask, if that is */
+    int lane_rank;     /* one word; its rank in map->tile_order; */
     int lane_tile;     /* its number */
+    int lane_load;     /* lane l: steps of worker l's tiles so far */
     const spc_share *share; /* or NULL: the snake */
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
 
-/* Which tile a block takes in a turn. */
+/* Which tile is dealt in a turn. */
 SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
 {
     if (turn > 0 && s->share != (const spc_share *)0)
         return spc_share_rank(s->share, turn - 1);
-    return spc_snake_rank(turn, spc_block_x(), spc_grid_x());
+    return spc_snake_rank(turn, s->hand, s->hands);
 }
 
-/* Divides the block's last tiles, whose costs the lanes hold, among its workers;
+/* Divides the next `count` tiles, whose costs the lanes hold, among the workers;
  * returns those of this one. */
-SPC_DEVICE spc_u32 spc_stream_divide(const spc_stream *s, int tiles, int cost)
+SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
 {
-    int lane = spc_lane(), load = lane < s->own ? cost : 0x3ffffff;
-    spc_u32 mine = 1u << s->worker; /* one tile each, to begin with */
+    int lane = spc_lane(), first = 0;
+    spc_u32 mine = 0;
 
+    if (s->turn == 0) { /* one tile each */
+        s->lane_load = lane < s->own ? cost : 0x3ffffff;
+        mine = 1u << s->worker;
+        first = s->own;
+    }
     SPC_ROLLED
-    for (int i = s->own; i < tiles; i++) {
-        int least = (int)(spc_warp_min((spc_u32)(load * 32 + lane)) & 31);
+    for (int i = first; i < count; i++) {
+        int least = (int)(spc_warp_min((spc_u32)(s->lane_load * 32 + lane)) & 31);
         int steps = spc_shfl(cost, i);
         if (lane == least)
-            load += steps;
+            s->lane_load += steps;
         if (s->worker == least)
             mine |= 1u << i;
     }
     return mine;
 }
 
-/* The next tiles come to hand: up to 32 turns of this worker while it is a
- * snake, 32 turns of the block afterwards. Of a share that is being dealt, the
- * first comes alone, in lane 31. */
+/* Turns to the next 32 tiles; of a share that is being dealt, the first comes
+ * alone. */
 SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
                                 int words)
 {
-    int turn = s->turn + spc_lane(), rank = map->tiles, cost = 0;
-    int snake = s->own > 1 && s->turn < s->snakes, last = map->tiles;
+    int turn, rank = map->tiles, cost = 0;
 
-    if (snake) {
-        turn = spc_snake_rank(s->turn / s->own + spc_lane(), s->worker, s->own);
-        last = s->snakes;
-    }
+    s->turn += 32;
+    turn = s->turn + spc_lane();
     if (s->share != (const spc_share *)0 && s->turn > 0)
         spc_mbar_wait(s->dealt, 0);
-    if (turn >= 0 && turn < last)
+    if (turn >= 0)
         rank = spc_stream_rank(s, turn);
     s->mine = spc_ballot(rank < map->tiles);
     if (rank < map->tiles) {
@@ -108,28 +110,21 @@ SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
     }
     s->lane_rank = rank;
     s->ended = s->mine == 0;
-    if (s->own > 1 && !snake)
+    if (s->own > 1)
         s->mine &= spc_stream_divide(s, spc_popc(s->mine), cost);
-    s->turn += snake ? 32 * s->own : 32;
-    if (snake && s->turn > s->snakes)
-        s->turn = s->snakes;
 }
 
-/* `ring` is SPC_STREAM_BYTES of shared memory, 16-byte aligned; `own` is a
- * constant of the caller. */
-SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
-                                 const spc_map_view *map, int worker, int own)
+/* Tiles are dealt to workers: this one of so many. `ring` is SPC_STREAM_BYTES of
+ * shared memory, 16-byte aligned. */
+SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
+                                 int workers)
 {
-    int turns = (map->tiles + spc_grid_x() - 1) / spc_grid_x();
-
     s->ring = ring;
-    s->worker = worker;
-    s->own = own;
-    s->turn = 0;
-    /* Whole rounds there and back, so that loads are even when they end. */
-    s->snakes = own > 1 && turns > 32
-                    ? (turns - 32 + 2 * own - 1) / (2 * own) * (2 * own)
-                    : 0;
+    s->hand = worker;
+    s->hands = workers;
+    s->worker = 0;
+    s->own = 1;
+    s->turn = -32;
     s->mine = 0;
     s->word = 0;
     s->filled = 0;
@@ -137,18 +132,28 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring,
     s->ended = 0;
     s->lane_mask = 0;
     s->lane_tile = 0;
+    s->lane_load = 0;
     s->share = (const spc_share *)0;
     s->dealt = (spc_u64 *)0;
 }
 
-/* The same for the only worker of a block, whose share some warp makes with
- * spc_balance, each lane of which then arrives at `dealt`. */
-SPC_DEVICE void spc_stream_start_share(spc_stream *s, spc_u8 *ring,
-                                       const spc_map_view *map,
-                                       const spc_share *share, spc_u64 *dealt)
+/* Tiles are dealt to blocks, whose workers share them; `own` is a constant of the
+ * caller. */
+SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
+                                        int own)
 {
-    spc_stream_start(s, ring, map, 0, 1);
-    s->turn = -31;
+    spc_stream_start(s, ring, spc_block_x(), spc_grid_x());
+    s->worker = worker;
+    s->own = own;
+}
+
+/* The block has one worker. Some warp finds its share with spc_balance, and each
+ * lane of it then arrives at `dealt`. */
+SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
+                                          const spc_share *share, spc_u64 *dealt)
+{
+    spc_stream_start(s, ring, spc_block_x(), spc_grid_x());
+    s->turn = -63;
     s->share = share;
     s->dealt = dealt;
 }
