@@ -52,7 +52,7 @@
 %
 %-- Packing: the image of `bytes` that `item` belongs to.
 %function write_image_of_item(bytes)
-    long long stage = item / $(bytes // 16);
+    spc_u32 stage = item / $(bytes // 16);
     int n_block = (int)(stage % $(n_blocks));
     int block = (int)(stage / $(n_blocks) % $(k_blocks));
     int offset = (int)(stage / $(n_blocks * k_blocks));

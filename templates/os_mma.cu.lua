@@ -338,7 +338,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
-    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    spc_u32 item = (spc_u32)spc_block_x() * 256 + (spc_u32)spc_thread();
     int lane = (int)(item % 32), g = lane >> 2, q = lane & 3;
     int pair = (int)(item / 32 % $(config.n // 16));
     int step = (int)(item / $(config.n * 2) % $(config.pieces * 2));
@@ -365,5 +365,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % end
         }
     }
-% write_packed("item")
+% write_packed("(long long)item")
 }

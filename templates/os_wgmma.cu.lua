@@ -433,7 +433,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
-    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    spc_u32 item = (spc_u32)spc_block_x() * 256 + (spc_u32)spc_thread();
     int column = (int)(item % $(config.n));
     int core = (int)(item / $(config.n) % $(pieces * 4));
 % write_image_of_item(stage_size)
@@ -460,5 +460,5 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % end
         }
     }
-% write_packed("item")
+% write_packed("(long long)item")
 }
