@@ -247,24 +247,18 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                             spc_shared() + $(weight_bytes + 16) +
                                 spc_warp() * SPC_STREAM_BYTES,
                             spc_warp() >> 2, $(config.groups));
-    /* The first turn only looks ahead. */
-    SPC_ROLLED
-    for (int done = -$(config.depth);; done += $(config.depth)) {
-        if (done >= 0) {
-            SPC_UNROLL
-            for (int i = 0; i < $(config.depth); i++) {
-                code[i] = next_code[i];
-                row[2 * i] = next_row[2 * i];
-                row[2 * i + 1] = next_row[2 * i + 1];
-                gather(data + i * $(2 * row_registers), row + i * 2, in);
-            }
+    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int done = 0;; done += $(config.depth)) {
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            code[i] = next_code[i];
+            row[2 * i] = next_row[2 * i];
+            row[2 * i + 1] = next_row[2 * i + 1];
+            gather(data + i * $(2 * row_registers), row + i * 2, in);
         }
         look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
-        if (done < 0) {
-            spc_depend_wait();
-            spc_depend_launch();
-            continue;
-        }
         if (done == 0)
             spc_mbar_wait(loaded, 0);
         if (done >= stream.filled)

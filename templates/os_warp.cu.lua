@@ -406,26 +406,20 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;
-    /* The first turn only looks ahead. */
-    SPC_ROLLED
-    for (int done = -$(config.depth);; done += $(config.depth)) {
-        if (done >= 0) {
+    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_depend_wait();
+    spc_depend_launch();
+    for (int done = 0;; done += $(config.depth)) {
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+            code[i] = next_code[i];
             SPC_UNROLL
-            for (int i = 0; i < $(config.depth); i++) {
-                code[i] = next_code[i];
-                SPC_UNROLL
-                for (int n = 0; n < $(columns); n++)
-                    row[i * $(columns) + n] = next_row[i * $(columns) + n];
-                gather(data + i * $(columns * row_registers),
-                       row + i * $(columns), in);
-            }
+            for (int n = 0; n < $(columns); n++)
+                row[i * $(columns) + n] = next_row[i * $(columns) + n];
+            gather(data + i * $(columns * row_registers),
+                   row + i * $(columns), in);
         }
         look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
-        if (done < 0) {
-            spc_depend_wait();
-            spc_depend_launch();
-            continue;
-        }
 % if config.weights == "shared" then
         if (done == 0) {
             spc_copy_wait(0);
