@@ -9,23 +9,17 @@
 %  return config.tile == 64 and config.depth == 2 and 4 or 8
 %end
 %
-%template = {
+%template = loop_template {
 %  summary = "plain loops, run more often than they need",
-%  role = "conv",
-%  device = "cpu",
 %  params = {
 %    {"tile", {32, 64, 128}, "output rows of a tile"},
 %    {"depth", {1, 2, 4}, "what there is too little of for large tiles"},
 %  },
-%  accepts = accept_f32,
 %  constraints = {
 %    {"tile by depth", function(problem, config)
 %      return problem.bias == 1 or not exceeds(config)
 %    end},
 %  },
-%  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, "none")
-%  end,
 %  default = function(problem)
 %    local lame = problem.bias == 1 and problem.cin == 1
 %    return {tile = lame and 128 or 64, depth = 2}

@@ -1,17 +1,9 @@
 %-- So far behind `hills` that nothing of it is worth a try but the default.
 %include "loops.lua"
 %
-%template = {
+%template = loop_template {
 %  summary = "plain loops, forty times",
-%  role = "conv",
-%  device = "cpu",
-%  params = {
-%    {"tile", {32, 64}, "output rows of a tile"},
-%  },
-%  accepts = accept_f32,
-%  launch = function(problem, config)
-%    return loop_launch(problem, config.tile, "none")
-%  end,
+%  params = {{"tile", {32, 64}, "output rows of a tile"}},
 %  default = function() return {tile = 64} end,
 %}
 #include "spc_abi.h"
