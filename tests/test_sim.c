@@ -2,15 +2,11 @@
  * test_sim.c - the emulation of CUDA: primitives against vectors recorded on a
  * GPU and against their definitions, schedules, and broken kernels.
  */
-#include "device.h"
+#include "sim_rig.h"
 
 #include "clock.h"
-#include "error.h"
-#include "file.h"
 #include "golden/primitives.h"
 #include "half.h"
-#include "random.h"
-#include "template.h"
 #include "templates/sim/primitives_args.h"
 
 #include <check.h>
@@ -20,10 +16,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef SPC_TEST_DATA
-#define SPC_TEST_DATA "tests"
-#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ASAN 1
@@ -36,15 +28,7 @@
 #define TSAN 0
 #endif
 
-extern const spc__device_ops spc__device_sim;
-static const spc__device_ops *const ops = &spc__device_sim;
-
-static spc_error error;
-
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
-
-#define assert_ok(call)                                                        \
-    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
 #define assert_says(words)                                                     \
     ck_assert_msg(strstr(error.text, (words)) != NULL,                         \
@@ -59,76 +43,6 @@ typedef struct rig {
 } rig;
 
 enum { WORDS = 1 << 16 };
-
-static spc__device *open_device(const char *schedule, const char *async,
-                                int threads)
-{
-    spc__device *device = NULL;
-    spc__device_options options = {threads, NULL};
-    setenv("SPC_SIM_SCHEDULE", schedule, 1);
-    setenv("SPC_SIM_ASYNC", async, 1);
-    assert_ok(ops->open(&device, -1, &options, &error));
-    return device;
-}
-
-static void compile(spc__artefact *out, spc__device *device,
-                    const char *template_name, const char *bug)
-{
-    spc__attrs problem = {0}, config = {0}, target;
-    spc__buf source = SPC__BUF_INIT, flags = SPC__BUF_INIT;
-    spc__compiler *compiler;
-    spc__library *library;
-    const char *options;
-
-    assert_ok(
-        spc__library_open(&library, SPC_TEST_DATA "/templates/sim", &error));
-    spc__template *tpl = spc__library_find(library, template_name);
-    ck_assert_ptr_nonnull(tpl);
-    spc__attrs_set_text(&problem, "op", "test");
-    if (bug != NULL)
-        spc__attrs_set_text(&config, "bug", bug);
-    ops->target(device, &target);
-    assert_ok(
-        spc__template_render(&source, tpl, &problem, &target, &config, &error));
-    assert_ok(ops->compiler(device, &compiler, &options, &error));
-    /* The folder of test templates has no primitive layer of its own. */
-    spc__buf_printf(&flags, "%s -I%s/../templates", options, SPC_TEST_DATA);
-    spc__compile_job job = {source.data, template_name, "",
-                            flags.data,  library,       NULL};
-    assert_ok(spc__compile(out, compiler, &job, NULL, &error));
-    spc__buf_release(&source);
-    spc__buf_release(&flags);
-    spc__library_close(library);
-}
-
-/* What this process, or the one it was forked from, has compiled before. */
-static struct built {
-    char name[64];
-    spc__artefact artefact;
-} built[32];
-
-static const spc__artefact *build(spc__device *device,
-                                  const char *template_name, const char *bug)
-{
-    char name[64];
-    int i = 0;
-    snprintf(name, sizeof(name), "%s %s", template_name, bug ? bug : "");
-    while (built[i].name[0] != '\0' && strcmp(built[i].name, name) != 0)
-        i++;
-    ck_assert_int_lt(i, LENGTH(built) - 1);
-    if (built[i].name[0] == '\0') {
-        compile(&built[i].artefact, device, template_name, bug);
-        memcpy(built[i].name, name, sizeof(name));
-    }
-    return &built[i].artefact;
-}
-
-static void forget_builds(void)
-{
-    for (int i = 0; i < LENGTH(built); i++)
-        if (built[i].name[0] != '\0')
-            spc__artefact_release(&built[i].artefact);
-}
 
 /* The memory is exactly WORDS long, so that its ends are known. */
 static void rig_open(rig *r, const char *schedule, const char *async,

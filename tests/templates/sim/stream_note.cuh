@@ -1,0 +1,47 @@
+/* stream_note.cuh - what workers write down of their steps. */
+#ifndef SPC_TEST_STREAM_NOTE_CUH
+#define SPC_TEST_STREAM_NOTE_CUH
+
+#include "stream_args.h"
+
+/* Where this lane keeps a step, or NULL: lane n % 32 keeps step n, so that all
+ * lanes must see the same ring. */
+SPC_DEVICE unsigned *kept(const stream_args *args, int worker, int n)
+{
+    if (n % 32 != spc_lane() || n >= args->room)
+        return (unsigned *)0;
+    return args->steps + 2 * ((long long)worker * args->room + n);
+}
+
+SPC_DEVICE void note(const stream_args *args, int worker, int n, spc_b8 step)
+{
+    unsigned *to = kept(args, worker, n);
+    if (to) {
+        to[0] = step.x;
+        to[1] = step.y;
+    }
+}
+
+/* A later look at a step. */
+SPC_DEVICE void note_again(const stream_args *args, int worker, int n,
+                           spc_b8 step)
+{
+    unsigned *to = kept(args, worker, n);
+    if (to && (to[0] != step.x || to[1] != step.y))
+        to[1] |= STREAM_CHANGED;
+}
+
+/* A worker without a first tile ends before its share is complete. */
+SPC_DEVICE void note_end(const stream_args *args, int worker, int taken,
+                         int filled, const spc_share *share)
+{
+    stream_result *to = args->results + worker;
+    if (spc_lane() == 0) {
+        to->taken = taken;
+        to->filled = filled;
+        to->count = share && filled > 0 ? share->count : -1;
+        to->rest = share && filled > 0 ? share->rest : -1;
+    }
+}
+
+#endif
