@@ -393,7 +393,7 @@ typedef struct spc_progress {
     int done, total;        /* of this stage */
     double elapsed_s, left_s; /* left_s < 0: not known yet */
     double best_us;         /* 0: none yet */
-    const char *best;       /* "os_mma rows=64,..." or NULL */
+    const char *best;       /* "os_warp rows=16,..." or NULL */
 } spc_progress;
 
 typedef struct spc_tune_options {
@@ -433,7 +433,7 @@ typedef struct spc_tune_report {
     int failed; /* candidates, and templates that a mistake kept out */
     int known;
     double elapsed_s;
-    char winner[256]; /* "os_mma rows=64,stages=3", "" if none */
+    char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
     /* The scene on which the winner loses most against that scene's own best
      * candidate, and winner / best there; "" and 0 without a winner. */
@@ -485,7 +485,7 @@ typedef struct spc_bench_result {
     double error; /* against the oracle, over tolerance; checked before timing */
     int samples;
     spc_origin origin;
-    char plan[256]; /* "os_mma rows=64,..." */
+    char plan[256]; /* "os_warp rows=16,..." */
 } spc_bench_result;
 
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EWRONG: its
@@ -506,7 +506,7 @@ typedef struct spc_db_row {
     double rows;        /* of the measured scene */
     double density;
     int trials, trials_ok;
-    const char *choice; /* "os_mma rows=64,..." or NULL */
+    const char *choice; /* "os_warp rows=16,..." or NULL */
     double median_us, spread_us;
     const char *provenance;
 } spc_db_row;

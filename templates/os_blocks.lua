@@ -21,14 +21,33 @@
 %function step_weights(problem, config)
 %  return config.pieces * config.n * 64 * images(problem)
 %end
-%-- A step as wide as the layer allows: all output channels if they fit a block.
-%function natural_step(problem)
-%  local step = {n = 256, pieces = 1}
-%  for _, size in ipairs {192, 128, 96, 64, 32} do
-%    if size >= problem.cout then step.n = size end
+%-- Output channels that blocks of n compute in vain.
+%function wasted(problem, n) return ceil_div(problem.cout, n) * n - problem.cout end
+%-- The least of that with one block of some width, or several of `several` or more.
+%function least_wasted(problem, widths, several)
+%  local least = math.huge
+%  for _, n in ipairs(widths) do
+%    if n >= several or n >= problem.cout then least = math.min(least, wasted(problem, n)) end
 %  end
-%  if problem.cout > 256 then
-%    step.n = problem.cout % 256 == 0 and 256 or problem.cout % 192 == 0 and 192 or 128
+%  return least
+%end
+%-- May blocks be n wide: with less than 32 channels in vain, or as few as can be?
+%function fills_blocks(problem, n, widths, several)
+%  return (n >= several or n >= problem.cout)
+%     and wasted(problem, n) <= math.max(31, least_wasted(problem, widths, several))
+%end
+%
+%wgmma_widths = {32, 64, 96, 128, 192, 256}
+%wgmma_several = 128
+%-- A step of os_wgmma as wide as the layer allows.
+%function natural_step(problem)
+%  local step = {pieces = 1}
+%  for _, n in ipairs(wgmma_widths) do
+%    if (n >= problem.cout or n >= wgmma_several)
+%       and wasted(problem, n) == least_wasted(problem, wgmma_widths, wgmma_several)
+%       and not (step.n and step.n >= problem.cout) then
+%      step.n = n
+%    end
 %  end
 %  for p = 2, 4 // images(problem) do
 %    if row_pieces(problem) % p == 0 then step.pieces = p end

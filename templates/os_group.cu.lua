@@ -48,7 +48,8 @@
 %       or problem.cout * element_bytes(problem) % 16 ~= 0 then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
 %    end
-%    if problem.cin > 128 or problem.cout > 256 then
+%    if problem.cin > 128 or problem.cout > 256
+%       or registers(problem, {depth = 1}) > 255 then
 %      return false, "more channels than a warpgroup holds"
 %    end
 %    if shared_bytes(problem, {groups = 1}) > target.shared_block then
@@ -95,7 +96,7 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {depth = 2, groups = 4, blocks = 1, order = "gray"}
-%    while registers(problem, config) > 65536 // (config.groups * 128)
+%    while registers(problem, config) > math.min(255, 65536 // (config.groups * 128))
 %          or shared_bytes(problem, config) > target.shared_block do
 %      if config.groups > 2 then config.groups = config.groups - 1
 %      elseif config.depth > 1 then config.depth = config.depth - 1

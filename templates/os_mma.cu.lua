@@ -11,6 +11,7 @@
 %
 %include "os_blocks.lua"
 %
+%widths = {32, 64, 96, 128}
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
 %function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
@@ -30,7 +31,7 @@
 %  params = {
 %    {"warps", {4, 8}, "warps of a block"},
 %    {"m", {1, 2}, "16-row tiles of a warp"},
-%    {"n", {32, 64, 96, 128}, "output channels of a block"},
+%    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
@@ -49,9 +50,7 @@
 %      return row_pieces(problem) % config.pieces == 0
 %    end},
 %    {"output channels fill their blocks", function(problem, config)
-%      local blocks = out_blocks(problem, config)
-%      return blocks * config.n - problem.cout < 32
-%         and (blocks == 1 or config.n == 128)
+%      return fills_blocks(problem, config.n, widths, 96)
 %    end},
 %    {"8 warps with 16 rows each, or 4", function(problem, config)
 %      return config.warps == 4 or config.m == 1
@@ -91,8 +90,10 @@
 %  default = function(problem, target)
 %    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3,
 %                    order = "gray"}
-%    for _, n in ipairs {128, 96, 64, 32} do
-%      if n >= problem.cout then config.n = n end
+%    for _, n in ipairs {96, 64, 32} do
+%      if wasted(problem, n) < wasted(problem, config.n) and fills_blocks(problem, n, widths, 96) then
+%        config.n = n
+%      end
 %    end
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end

@@ -42,7 +42,7 @@
 %  device = "cuda",
 %  params = {
 %    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
-%    {"n", {32, 64, 96, 128, 192, 256}, "output channels of a block"},
+%    {"n", wgmma_widths, "output channels of a block"},
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
@@ -57,9 +57,7 @@
 %      return row_pieces(problem) % config.pieces == 0
 %    end},
 %    {"output channels fill their blocks", function(problem, config)
-%      local blocks = out_blocks(problem, config)
-%      return blocks * config.n - problem.cout < 32
-%         and (blocks == 1 or config.n >= 128)
+%      return fills_blocks(problem, config.n, wgmma_widths, wgmma_several)
 %    end},
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
