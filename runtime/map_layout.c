@@ -78,8 +78,7 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
         tiles->mask = memory;
     }
     if (status == SPC_OK) {
-        status =
-            spc__map_alloc(&memory, map, 4 * (size_t)map->offsets, error);
+        status = spc__map_alloc(&memory, map, 4 * (size_t)map->offsets, error);
         tiles->begin = memory;
     }
     if (status == SPC_OK)

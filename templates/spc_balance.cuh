@@ -1,14 +1,14 @@
 /*
- * spc_balance.cuh - which tiles a block takes, balanced over the grid to within a
- * step, for blocks that have few.
+ * spc_balance.cuh - which tiles a block takes, balanced over the grid to within
+ * a step, for blocks that have few.
  *
- * A snake over the tiles by falling cost leaves the busiest of few blocks a fifth
- * above the mean. Here each next tile goes to the block with the least to do
- * (longest processing time first; Graham 1969). Costs are small integers, so
- * blocks of one load are counted, not listed: a round gives tiles of one cost to
- * blocks of one load, and a map takes some fifty rounds, whatever the size of the
- * grid. A lane stands for a cost and for a load (modulo 32); kernels of more than
- * 32 offsets have costs rounded up to 32 classes.
+ * A snake over the tiles by falling cost leaves the busiest of few blocks a
+ * fifth above the mean. Here each next tile goes to the block with the least to
+ * do (longest processing time first; Graham 1969). Costs are small integers, so
+ * blocks of one load are counted, not listed: a round gives tiles of one cost
+ * to blocks of one load, and a map takes some fifty rounds, whatever the size
+ * of the grid. A lane stands for a cost and for a load (modulo 32); kernels of
+ * more than 32 offsets have costs rounded up to 32 classes.
  *
  * One warp plays the rounds, in a few microseconds, while the rest of its block
  * works on the first tile, and notes what the block gets; every block plays the
@@ -19,8 +19,8 @@
 
 #include "spc_device.cuh"
 
-/* What a block gets after its first tile: `count` ranks in map->tile_order, then
- * those of a snake over `rest` and what follows. */
+/* What a block gets after its first tile: `count` ranks in map->tile_order,
+ * then those of a snake over `rest` and what follows. */
 #define SPC_SHARE_TILES 30
 typedef struct spc_share {
     int count, rest;
@@ -50,7 +50,8 @@ SPC_DEVICE int spc_share_rank(const spc_share *share, int turn)
 
 /* One warp calls it. The first tile of a block is the one whose rank is its
  * number. `words` are the mask words of a tile. */
-SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map, int words)
+SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
+                            int words)
 {
     int lane = spc_lane(), block = spc_block_x(), tiles = map->tiles;
     int next = spc_grid_x();              /* the first tile that is dealt */
@@ -95,7 +96,8 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map, int words
             if (given == SPC_SHARE_TILES)
                 break;
         }
-        int left = dealing / 64 - next, served = left < waiting ? left : waiting;
+        int left = dealing / 64 - next;
+        int served = left < waiting ? left : waiting;
         int to = load + dealing % 64;
         int there = spc_shfl(level, to & 31);
         if (my_load == load) {

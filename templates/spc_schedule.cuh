@@ -1,10 +1,11 @@
 /*
- * spc_schedule.cuh - the steps of a block whose warps work on one tile: one warp
- * unrolls the stream (spc_stream.cuh) into a ring that all the others read.
+ * spc_schedule.cuh - the steps of a block whose warps work on one tile: one
+ * warp unrolls the stream (spc_stream.cuh) into a ring that all the others
+ * read.
  *
  * The ring is handed over in sections of 8 steps, by a barrier in memory each
- * way: `filled` when a section is complete, `read` when every reader is past it.
- * Readers see two steps of SPC_STEP_END or more where the stream ends.
+ * way: `filled` when a section is complete, `read` when every reader is past
+ * it. Readers see two steps of SPC_STEP_END or more where the stream ends.
  */
 #ifndef SPC_SCHEDULE_CUH
 #define SPC_SCHEDULE_CUH
@@ -17,8 +18,8 @@
 
 #define SPC_SECTION 8
 #define SPC_SECTIONS (SPC_STREAM_STEPS / SPC_SECTION)
-/* Sections that unrolling up to the end of one may write: it, and four for a mask
- * word and the centre. */
+/* Sections that unrolling up to the end of one may write: it, and four for a
+ * mask word and the centre. */
 #define SPC_SECTIONS_AHEAD 5
 
 typedef struct spc_schedule {
@@ -49,7 +50,8 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
 
     spc_stream_start_balanced(&stream, (spc_u8 *)s->step, share, &s->dealt);
     for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
-        if (wanted > SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
+        if (wanted >
+            SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
             spc_mbar_wait(&s->read[oldest], parity);
             if (++oldest == SPC_SECTIONS) {
                 oldest = 0;

@@ -5,12 +5,12 @@
  * Tiles by falling cost are dealt in a snake: to workers, or to blocks, or they
  * go to blocks as spc_balance.cuh says. The `own` workers of a block share its
  * tiles: each next one goes to the worker with the least to do (longest
- * processing time first; Graham 1969), which every warp works out for itself, so
- * nobody waits for anybody. Masks are unrolled into steps tile by tile, all lanes at
- * once, into a small ring in shared memory that belongs to one warp; what is left
- * to do for a step is one 8-byte load. (Kernels of this kind are bound by
- * instructions: picking offsets from a mask one by one cost more than the
- * products.)
+ * processing time first; Graham 1969), which every warp works out for itself,
+ * so nobody waits for anybody. Masks are unrolled into steps tile by tile, all
+ * lanes at once, into a small ring in shared memory that belongs to one warp;
+ * what is left to do for a step is one 8-byte load. (Kernels of this kind are
+ * bound by instructions: picking offsets from a mask one by one cost more than
+ * the products.)
  *
  * The centre offset ends its tile: its indices are the tile's output rows.
  */
@@ -34,23 +34,25 @@
 /*
  * A step in the ring is two words: where its indices begin (element of
  * map->index for the tile's first row), and its offset with SPC_STEP_LAST.
- * Past the end stand steps of offset 0 with SPC_STEP_END, which do no harm: their
- * sums are never stored.
+ * Past the end stand steps of offset 0 with SPC_STEP_END, which do no harm:
+ * their sums are never stored.
  */
 typedef struct spc_stream {
     spc_u8 *ring;
     int hand, hands; /* which hand of the snake tiles are dealt to */
     int worker, own; /* which of how many workers share them */
     int turn;        /* of the hand: the first of the 32 at hand */
-    spc_u32 mine;    /* bit l: turn + l is this worker's, and not yet unrolled */
-    int word;        /* of the next one's mask */
-    int filled;      /* steps unrolled so far, in all */
-    int place;       /* filled % SPC_STREAM_STEPS */
+    spc_u32 mine; /* bit l: turn + l is this worker's, and not yet unrolled */
+    int word;     /* of the next one's mask */
+    int filled;   /* steps unrolled so far, in all */
+    int place;    /* filled % SPC_STREAM_STEPS */
     int ended;
-    spc_u32 lane_mask; /* lane l, of the tile of turn + l: its mask, if that is */
-    int lane_rank;     /* one word; its rank in map->tile_order; */
+    /* Lane l, of the tile of turn + l: */
+    spc_u32 lane_mask; /* its mask, if that is one word */
+    int lane_rank;     /* its rank in map->tile_order */
     int lane_tile;     /* its number */
-    int lane_load;     /* lane l: steps of worker l's tiles so far */
+    /* Lane l, of worker l: */
+    int lane_load; /* steps of its tiles so far */
     const spc_share *share; /* or NULL: the snake */
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
@@ -63,8 +65,8 @@ SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
     return spc_snake_rank(turn, s->hand, s->hands);
 }
 
-/* Divides the next `count` tiles, whose costs the lanes hold, among the workers;
- * returns those of this one. */
+/* Divides the next `count` tiles, whose costs the lanes hold, among the
+ * workers; returns those of this one. */
 SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
 {
     int lane = spc_lane(), first = 0;
@@ -77,7 +79,8 @@ SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
     }
     SPC_ROLLED
     for (int i = first; i < count; i++) {
-        int least = (int)(spc_warp_min((spc_u32)(s->lane_load * 32 + lane)) & 31);
+        int least =
+            (int)(spc_warp_min((spc_u32)(s->lane_load * 32 + lane)) & 31);
         int steps = spc_shfl(cost, i);
         if (lane == least)
             s->lane_load += steps;
@@ -114,8 +117,8 @@ SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
         s->mine &= spc_stream_divide(s, spc_popc(s->mine), cost);
 }
 
-/* Tiles are dealt to workers: this one of so many. `ring` is SPC_STREAM_BYTES of
- * shared memory, 16-byte aligned. */
+/* Tiles are dealt to workers: this one of so many. `ring` is SPC_STREAM_BYTES
+ * of shared memory, 16-byte aligned. */
 SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
                                  int workers)
 {
@@ -137,8 +140,8 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
     s->dealt = (spc_u64 *)0;
 }
 
-/* Tiles are dealt to blocks, whose workers share them; `own` is a constant of the
- * caller. */
+/* Tiles are dealt to blocks, whose workers share them; `own` is a constant of
+ * the caller. */
 SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
                                         int own)
 {
@@ -147,10 +150,11 @@ SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
     s->own = own;
 }
 
-/* The block has one worker. Some warp finds its share with spc_balance, and each
- * lane of it then arrives at `dealt`. */
+/* The block has one worker. Some warp finds its share with spc_balance, and
+ * each lane of it then arrives at `dealt`. */
 SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
-                                          const spc_share *share, spc_u64 *dealt)
+                                          const spc_share *share,
+                                          spc_u64 *dealt)
 {
     spc_stream_start(s, ring, spc_block_x(), spc_grid_x());
     s->turn = -63;
@@ -216,7 +220,8 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
             mask &= ~(1u << (centre & 31));
         if (mask >> lane & 1)
             spc_stream_put(s, spc_popc(mask & ((1u << lane) - 1)),
-                           (spc_u32)(s->word * 32 + lane) * map->rows_padded + at,
+                           (spc_u32)(s->word * 32 + lane) * map->rows_padded +
+                               at,
                            s->word * 32 + lane);
         spc_stream_advance(s, spc_popc(mask));
         if (++s->word == words) {

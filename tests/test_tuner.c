@@ -733,9 +733,8 @@ START_TEST(candidates_compile_for_gpus_that_are_not_here)
     options.effort = SPC_EFFORT_QUICK;
     options.target = elsewhere[_i].target;
     if (has_nvrtc()) {
-        assert_ok(
-            tune_on(ctx, elsewhere[_i].layer, NULL, 0, &options, &report),
-            spc_ctx_error(ctx));
+        assert_ok(tune_on(ctx, elsewhere[_i].layer, NULL, 0, &options, &report),
+                  spc_ctx_error(ctx));
         for (int i = 0; i < t.count; i++)
             if (strcmp(t.at[i].status, "compile") == 0)
                 ck_abort_msg("%s: %s", t.at[i].candidate, t.at[i].note);
@@ -773,7 +772,7 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
 {
     static const char *const types[] = {"f16", "f32", "tf32"};
     static const int in[] = {3, 4, 16, 18, 24, 48, 96, 128, 160, 256};
-    static const int out[] = {3,  8,   16,  24,  32,  40,  64,  96,
+    static const int out[] = {3,   8,   16,  24,  32,  40,  64,  96,
                               128, 136, 160, 200, 264, 320, 384, 448};
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc__library *library;
