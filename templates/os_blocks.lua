@@ -23,32 +23,30 @@
 %end
 %-- Output channels that blocks of n compute in vain.
 %function wasted(problem, n) return ceil_div(problem.cout, n) * n - problem.cout end
-%-- The least of that with one block of some width, or several of `several` or more.
-%function least_wasted(problem, widths, several)
-%  local least = math.huge
+%-- The widest of those widths that waste least: one block of any width, or several of
+%-- `several` channels or more.
+%function least_wasting(problem, widths, several)
+%  local best
 %  for _, n in ipairs(widths) do
-%    if n >= several or n >= problem.cout then least = math.min(least, wasted(problem, n)) end
+%    if (n >= several or n >= problem.cout)
+%       and not (best and wasted(problem, n) > wasted(problem, best)) then
+%      best = n
+%    end
 %  end
-%  return least
+%  return best
 %end
 %-- May blocks be n wide: with less than 32 channels in vain, or as few as can be?
 %function fills_blocks(problem, n, widths, several)
+%  local least = wasted(problem, least_wasting(problem, widths, several))
 %  return (n >= several or n >= problem.cout)
-%     and wasted(problem, n) <= math.max(31, least_wasted(problem, widths, several))
+%     and wasted(problem, n) <= math.max(31, least)
 %end
 %
 %wgmma_widths = {32, 64, 96, 128, 192, 256}
 %wgmma_several = 128
 %-- A step of os_wgmma as wide as the layer allows.
 %function natural_step(problem)
-%  local step = {pieces = 1}
-%  for _, n in ipairs(wgmma_widths) do
-%    if (n >= problem.cout or n >= wgmma_several)
-%       and wasted(problem, n) == least_wasted(problem, wgmma_widths, wgmma_several)
-%       and not (step.n and step.n >= problem.cout) then
-%      step.n = n
-%    end
-%  end
+%  local step = {n = least_wasting(problem, wgmma_widths, wgmma_several), pieces = 1}
 %  for p = 2, 4 // images(problem) do
 %    if row_pieces(problem) % p == 0 then step.pieces = p end
 %  end

@@ -12,6 +12,7 @@
 %include "os_blocks.lua"
 %
 %widths = {32, 64, 96, 128}
+%several = 96
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
 %function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
@@ -50,7 +51,7 @@
 %      return row_pieces(problem) % config.pieces == 0
 %    end},
 %    {"output channels fill their blocks", function(problem, config)
-%      return fills_blocks(problem, config.n, widths, 96)
+%      return fills_blocks(problem, config.n, widths, several)
 %    end},
 %    {"8 warps with 16 rows each, or 4", function(problem, config)
 %      return config.warps == 4 or config.m == 1
@@ -88,13 +89,8 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {warps = 4, m = 1, n = 128, pieces = 1, stages = 3,
-%                    order = "gray"}
-%    for _, n in ipairs {96, 64, 32} do
-%      if wasted(problem, n) < wasted(problem, config.n) and fills_blocks(problem, n, widths, 96) then
-%        config.n = n
-%      end
-%    end
+%    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
+%                    pieces = 1, stages = 3, order = "gray"}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
 %    while shared_bytes(config) > target.shared_block do
