@@ -39,6 +39,20 @@ stopped_by() {
     ls tmp
 }
 
+# still_running WORDS: the command lines with these words in them, once those that
+# are about to end had five seconds for it. Processes that end while they are
+# looked at are none of them.
+still_running() {
+    for pause in 0 0.1 0.4 1.5 3; do
+        sleep $pause
+        running=$(for line in /proc/[0-9]*/cmdline; do
+            tr '\0' ' ' <"$line" && echo
+        done 2>/dev/null)
+        found=$(printf '%s\n' "$running" | grep -F -- "$1") || return 0
+    done
+    printf '%s\n' "$found"
+}
+
 # A command on a layer for which a template makes its N-th mistake.
 mistake() {
     n=$1
