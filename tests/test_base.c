@@ -10,8 +10,8 @@
 #include "parallel.h"
 #include "random.h"
 #include "sha256.h"
+#include "suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -760,9 +760,5 @@ Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite());
 }

@@ -10,8 +10,8 @@
 #include "clock.h"
 #include "error.h"
 #include "file.h"
+#include "suite.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -1637,9 +1637,5 @@ Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite());
 }

@@ -6,6 +6,7 @@
  * the emulation.
  */
 #include "layer_rig.h"
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -76,9 +77,5 @@ int main(void)
         tcase, every_candidate_of_the_space_gives_what_the_oracle_gives, 0,
         LENGTH(rows));
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

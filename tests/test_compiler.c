@@ -10,8 +10,8 @@
 #include "random.h"
 #include "render.h"
 #include "space.h"
+#include "suite.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -1829,9 +1829,5 @@ Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite());
 }

@@ -8,8 +8,8 @@
 #include "space.h"
 #define SPC_LANES 4
 #include "spc_cpu.h"
+#include "suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -640,9 +640,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite());
 }

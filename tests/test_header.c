@@ -1,7 +1,7 @@
 /* test_header.c - spc.h compiles alone, and says what it promises. */
 #include "spc.h"
+#include "suite.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 START_TEST(the_defaults_are_those_of_the_comments)
@@ -44,14 +44,10 @@ int main(void)
 {
     Suite *suite = suite_create("header");
     TCase *all = tcase_create("header");
-    SRunner *runner = srunner_create(suite);
 
     tcase_add_test(all, the_defaults_are_those_of_the_comments);
     tcase_add_test(all, every_free_accepts_null);
     tcase_add_test(all, every_status_has_a_name_a_text_and_an_exit_status);
     suite_add_tcase(suite, all);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

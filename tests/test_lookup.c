@@ -4,6 +4,7 @@
 #include "error.h"
 #include "file.h"
 #include "plan.h"
+#include "suite.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -526,7 +527,6 @@ int main(void)
 {
     Suite *suite = suite_create("lookup");
     TCase *order = tcase_create("the order"), *code = tcase_create("code");
-    SRunner *runner = srunner_create(suite);
 
     tcase_add_checked_fixture(order, set_up, tear_down);
     tcase_add_checked_fixture(code, set_up, tear_down);
@@ -548,8 +548,5 @@ int main(void)
                    the_listing_shows_what_was_measured_and_no_code_records);
     suite_add_tcase(suite, order);
     suite_add_tcase(suite, code);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

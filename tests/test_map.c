@@ -9,7 +9,7 @@
 #include "map.h"
 #include "map_builder.h"
 #include "random.h"
-#include <check.h>
+#include "suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -846,11 +846,7 @@ int main(int argc, char **argv)
     tcase_add_test(other, the_blocks_of_indexing_fit_every_shared_memory);
     suite_add_tcase(suite, agree);
     suite_add_tcase(suite, other);
-    SRunner *runner = srunner_create(suite);
     if (only_device) /* a GPU's driver does not survive fork() */
-        srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+        setenv("CK_FORK", "no", 1);
+    return run_suite(suite);
 }

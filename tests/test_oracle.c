@@ -4,8 +4,8 @@
 #include "oracle.h"
 #include "random.h"
 #include "spc.h"
+#include "suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -461,9 +461,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite());
 }

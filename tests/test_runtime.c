@@ -7,6 +7,7 @@
 #include "error.h"
 #include "file.h"
 #include "random.h"
+#include "suite.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -1086,7 +1087,6 @@ static void add_figures(TCase *tcase)
 int main(void)
 {
     Suite *suite = suite_create("runtime");
-    SRunner *srunner = srunner_create(suite);
 
     add_layers(add_case(suite, "layers as text"));
     add_contexts(add_case(suite, "contexts"));
@@ -1094,8 +1094,5 @@ int main(void)
     add_execution(add_case(suite, "the execute path"));
     add_nulls(add_case(suite, "what is not there"));
     add_figures(add_case(suite, "figures"));
-    srunner_run_all(srunner, CK_NORMAL);
-    int failed = srunner_ntests_failed(srunner);
-    srunner_free(srunner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -5,8 +5,8 @@
 #include "scene.h"
 #include "sha256.h"
 #include "spc.h"
+#include "suite.h"
 
-#include <check.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -769,9 +769,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite());
 }

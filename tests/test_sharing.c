@@ -5,8 +5,8 @@
 #include "file.h"
 #include "internal.h"
 #include "space.h"
+#include "suite.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -468,9 +468,5 @@ int main(void)
     tcase_add_test(t, what_a_folder_has_replaces_what_is_built_in);
     tcase_add_test(t, a_folder_without_templates_is_a_mistake);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -7,9 +7,9 @@
 #include "clock.h"
 #include "golden/primitives.h"
 #include "half.h"
+#include "suite.h"
 #include "templates/sim/primitives_args.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -943,10 +943,7 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = run_suite(suite());
     forget_builds();
-    return failed ? 1 : 0;
+    return status;
 }

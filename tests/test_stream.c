@@ -12,6 +12,7 @@
 #include "sim_rig.h"
 
 #include "random.h"
+#include "suite.h"
 #include "templates/sim/stream_args.h"
 
 #include <stdint.h>
@@ -797,10 +798,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         first_seed = strtoull(argv[1], NULL, 10);
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = run_suite(suite());
     forget_builds();
-    return failed ? 1 : 0;
+    return status;
 }

@@ -4,6 +4,7 @@
 #include "cache_internal.h"
 #include "file.h"
 #include "lookup.h"
+#include "suite.h"
 #include "targets.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -1120,9 +1121,5 @@ int main(void)
     tcase_add_loop_test(trouble, without_a_compiler_a_run_says_so, 0, 2);
     suite_add_tcase(suite, trouble);
 
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

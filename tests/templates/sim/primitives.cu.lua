@@ -1,10 +1,3 @@
-%template = {
-%  summary = "every primitive once",
-%  role = "map",
-%  device = "cuda",
-%  accepts = function() return true end,
-%  params = {},
-%  default = function() return {} end,
-%  launch = function() return {block = 32} end,
-%}
+%include "without_parameters.lua"
+%template = without_parameters("every primitive once")
 #include "primitives.cuh"

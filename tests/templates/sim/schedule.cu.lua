@@ -1,13 +1,6 @@
 %-- Warps that write down the steps that one of them schedules.
-%template = {
-%  summary = "the steps of spc_schedule.cuh",
-%  role = "map",
-%  device = "cuda",
-%  accepts = function() return true end,
-%  params = {},
-%  default = function() return {} end,
-%  launch = function() return {block = 32} end,
-%}
+%include "without_parameters.lua"
+%template = without_parameters("the steps of spc_schedule.cuh")
 #include "spc_schedule.cuh"
 
 #include "stream_note.cuh"

@@ -1,13 +1,6 @@
 %-- Workers that write down the steps of their streams.
-%template = {
-%  summary = "the steps of spc_stream.cuh",
-%  role = "map",
-%  device = "cuda",
-%  accepts = function() return true end,
-%  params = {},
-%  default = function() return {} end,
-%  launch = function() return {block = 32} end,
-%}
+%include "without_parameters.lua"
+%template = without_parameters("the steps of spc_stream.cuh")
 #include "spc_stream.cuh"
 
 #include "stream_note.cuh"
