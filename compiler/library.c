@@ -413,8 +413,7 @@ static spc_status read_templates(spc__library *library, const char *directory,
     return status;
 }
 
-/* ---- hashes: a template's text and all that templates share ---------------
- */
+/* ---- hashes: a template's text and all that templates share -------------- */
 
 /* As embed.cmake computes it for the built-in files. */
 static spc_status digest_shared(char hex[SPC__SHA256_HEX],

@@ -40,8 +40,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* ---- binary16, for layers of type f16 -------------------------------------
- */
+/* ---- binary16, for layers of type f16 ------------------------------------ */
 
 /* Values here are multiples of 1/64 within [-1, 1]: exact in binary16. */
 static unsigned short half_of(float value)
@@ -70,8 +69,7 @@ static size_t element(const layer *l)
     return l->conv.dtype == SPC_F16 ? 2 : 4;
 }
 
-/* ---- data -------------------------------------------------------------------
- */
+/* ---- data ---------------------------------------------------------------- */
 
 static float *random_values(size_t count, unsigned seed)
 {
@@ -115,8 +113,7 @@ static spc_status download(layer *l, size_t count)
     return status;
 }
 
-/* ---- the layer
- * ----------------------------------------------------------------- */
+/* ---- the layer ----------------------------------------------------------- */
 
 static spc_status open_layer(layer *l, const options *o, spc_error *error)
 {
@@ -198,8 +195,7 @@ static spc_status run(layer *l)
     return status == SPC_OK ? spc_synchronize(l->ctx) : status;
 }
 
-/* ---- the check: the definition of the layer, for a few rows
- * ------------------- */
+/* ---- the check: the definition of the layer, for a few rows -------------- */
 
 static double expected(const layer *l, const int32_t *index, size_t row,
                        size_t channel)
@@ -236,8 +232,7 @@ static spc_status check(layer *l, int *checked, int *wrong)
     return status;
 }
 
-/* ---- the program
- * ------------------------------------------------------------------ */
+/* ---- the program --------------------------------------------------------- */
 
 static void close_layer(layer *l)
 {

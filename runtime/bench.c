@@ -30,8 +30,7 @@ typedef struct bench {
     spc_status (*run)(const struct bench *b, void *stream);
 } bench;
 
-/* ---- what is measured
- * ------------------------------------------------------------- */
+/* ---- what is measured ---------------------------------------------------- */
 
 static spc_status run_plan(const bench *b, void *stream)
 {
@@ -95,8 +94,7 @@ static spc_status measure(bench *b,
     return SPC_OK;
 }
 
-/* ---- preparation
- * --------------------------------------------------------------------- */
+/* ---- preparation --------------------------------------------------------- */
 
 static spc_status prepare_plan(bench *b, spc_bench_result *out)
 {
@@ -169,9 +167,7 @@ static spc_status check(bench *b, spc_bench_result *out)
     return status;
 }
 
-/* ---- entry
- * ------------------------------------------------------------------------------
- */
+/* ---- entry --------------------------------------------------------------- */
 
 static spc_status time_all(bench *b, spc_bench_result *out)
 {

@@ -68,8 +68,7 @@ typedef struct wanted {
     char artefact[SPC__SHA256_HEX];
 } wanted;
 
-/* ---- the table of modules
- * ------------------------------------------------------ */
+/* ---- the table of modules ------------------------------------------------ */
 
 /* Makes room for one more element; true if there is some. */
 static bool grow(void *array, int count, size_t element_bytes)
@@ -221,8 +220,7 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
     return status;
 }
 
-/* ---- names of modules
- * -------------------------------------------------------------- */
+/* ---- names of modules ---------------------------------------------------- */
 
 static void write_name(spc__buf *out, const wanted *want)
 {
@@ -276,8 +274,7 @@ static void keep_name(spc__modules *modules, const char *name,
     memcpy(entry->artefact, code->artefact, sizeof(entry->artefact));
 }
 
-/* ---- template hashes
- * ------------------------------------------------------------------ */
+/* ---- template hashes ----------------------------------------------------- */
 
 static bool hash_in_library(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
                             const char *template_name)
@@ -310,8 +307,7 @@ bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
     return true;
 }
 
-/* ---- code records of the database
- * ---------------------------------------------------------- */
+/* ---- code records of the database ---------------------------------------- */
 
 static void record_key(spc__problem_key *out, const wanted *want)
 {
@@ -471,9 +467,7 @@ static void store(const wanted *want, const spc__artefact *artefact,
     free(trial);
 }
 
-/* ---- compiling
- * --------------------------------------------------------------------------------
- */
+/* ---- compiling ----------------------------------------------------------- */
 
 bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl)
 {

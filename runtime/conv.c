@@ -16,8 +16,7 @@ enum { MOST_CHANNELS = 65536, MOST_DILATION = 65536, WORD_BYTES = 64 };
 static const char *const operator_names[] = {"subm", NULL};
 static const char *const dtype_names[] = {"f16", "f32", "tf32", NULL};
 
-/* ---- words ----------------------------------------------------------------
- */
+/* ---- words --------------------------------------------------------------- */
 
 static int name_index(const char *const *names, const char *word)
 {
@@ -80,8 +79,7 @@ static spc_status fail_unknown(spc_error *error, const char *what,
                      word, nearest_name(names, word), all);
 }
 
-/* ---- values ----------------------------------------------------------------
- */
+/* ---- values -------------------------------------------------------------- */
 
 /* Reads digits up to `end`; false for anything else or past `most`. */
 static bool read_count(int *out, const char *text, const char *end, int most)
@@ -140,8 +138,7 @@ static spc_status read_flag(bool *out, const char *name, const char *value,
     return SPC_OK;
 }
 
-/* ---- the words of a layer ---------------------------------------------------
- */
+/* ---- the words of a layer ------------------------------------------------ */
 
 static spc_status set_cin(spc_conv *conv, const char *value, spc_error *error)
 {
@@ -297,8 +294,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- public
- * ------------------------------------------------------------------ */
+/* ---- public -------------------------------------------------------------- */
 
 spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
 {
@@ -426,8 +422,7 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- attrs
- * --------------------------------------------------------------------- */
+/* ---- attrs --------------------------------------------------------------- */
 
 static const char *const kernel_names[3] = {"kx", "ky", "kz"};
 static const char *const dilation_names[3] = {"dx", "dy", "dz"};

@@ -215,8 +215,7 @@ const char *spc_ctx_error(const spc_ctx *ctx)
     return mine != NULL ? mine->error.text : "";
 }
 
-/* ---- life -------------------------------------------------------------------
- */
+/* ---- life ---------------------------------------------------------------- */
 
 static spc_status open_device(spc_ctx *ctx, const char *id, spc_error *error)
 {
@@ -324,8 +323,7 @@ spc_stats spc_ctx_stats(const spc_ctx *ctx)
     return ctx != NULL ? ctx->stats : (spc_stats){0};
 }
 
-/* ---- what a context offers inside
- * ---------------------------------------------- */
+/* ---- what a context offers inside ---------------------------------------- */
 
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx)
 {
@@ -348,8 +346,7 @@ void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx)
     out->unix_seconds = spc__unix_seconds();
 }
 
-/* ---- devices
- * ---------------------------------------------------------------------- */
+/* ---- devices ------------------------------------------------------------- */
 
 int spc_devices_list(spc_device_info *out, int capacity)
 {

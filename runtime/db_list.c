@@ -86,8 +86,7 @@ spc_status spc_db_each(spc_ctx *ctx,
     return spc__cache_each(ctx->cache, list_row, &to, spc__error_of(ctx));
 }
 
-/* ---- trials
- * ------------------------------------------------------------------- */
+/* ---- trials -------------------------------------------------------------- */
 
 typedef struct wanted {
     int64_t id;

@@ -39,8 +39,7 @@ typedef struct bed {
     void *from, *to, *table, *rows, *work;
 } bed;
 
-/* ---- running one kernel
- * -------------------------------------------------------- */
+/* ---- running one kernel -------------------------------------------------- */
 
 static spc_status enqueue(void *payload, void *stream)
 {
@@ -106,8 +105,7 @@ static spc_status run_long(bed *b, double *us)
     return status;
 }
 
-/* ---- the figures
- * ------------------------------------------------------------------ */
+/* ---- the figures --------------------------------------------------------- */
 
 static spc_status measure_launch(bed *b, double *us)
 {
@@ -238,8 +236,7 @@ static spc_status measure_all(bed *b, spc_device_info *out)
     return measure_rate(b, "spc_rate_f16", &out->f16_tflops);
 }
 
-/* ---- preparation
- * --------------------------------------------------------------------- */
+/* ---- preparation --------------------------------------------------------- */
 
 static spc_status find_code(bed *b)
 {
@@ -308,8 +305,7 @@ static void release(bed *b)
     spc_dealloc(b->ctx, b->work);
 }
 
-/* ---- storing
- * ------------------------------------------------------------------------- */
+/* ---- storing ------------------------------------------------------------- */
 
 static void set_figure(spc__attrs *facts, const char *name, double value)
 {

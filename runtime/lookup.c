@@ -23,8 +23,7 @@ typedef struct lookup {
     spc_error fault;   /* of the first template with a mistake, or SPC_OK */
 } lookup;
 
-/* ---- records of the database
- * --------------------------------------------------- */
+/* ---- records of the database --------------------------------------------- */
 
 static void set_config(spc__pick *out, const char *template_name,
                        const spc__attrs *config)
@@ -169,8 +168,7 @@ static spc_status from_database(lookup *look)
     return try_choices(look, MOST_CHOICES, 1);
 }
 
-/* ---- defaults
- * ------------------------------------------------------------------------ */
+/* ---- defaults ------------------------------------------------------------ */
 
 /* A template that takes the problem, with its default's launch geometry. */
 typedef struct fallback {
@@ -317,9 +315,7 @@ static spc_status from_defaults(lookup *look)
     return status;
 }
 
-/* ---- entry
- * ------------------------------------------------------------------------------
- */
+/* ---- entry --------------------------------------------------------------- */
 
 static void count(spc_stats *stats, spc_origin origin)
 {

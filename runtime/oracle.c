@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tolerance
- * --------------------------------------------------------------------- */
+/* ---- tolerance ----------------------------------------------------------- */
 
 /*
  * A sum of n products in floating point with unit roundoff u, in any order,
@@ -41,8 +40,7 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
     return error + 0x1p-11 * (fabs(reference) + error) + 0x1p-25;
 }
 
-/* ---- convolution
- * --------------------------------------------------------------------- */
+/* ---- convolution --------------------------------------------------------- */
 
 /* Two lanes exist on every machine; four of them fill the registers. */
 typedef double pair __attribute__((vector_size(16)));
@@ -233,9 +231,7 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                     threads, NULL, NULL);
 }
 
-/* ---- the map
- * ----------------------------------------------------------------------------
- */
+/* ---- the map ------------------------------------------------------------- */
 
 /* Open addressing with linear probing; -1 is an empty slot. */
 typedef struct table {

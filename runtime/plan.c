@@ -24,8 +24,7 @@ struct spc_plan {
     char reason[320];
 };
 
-/* ---- launch geometry
- * ------------------------------------------------------------ */
+/* ---- launch geometry ----------------------------------------------------- */
 
 /* A number of the launch attrs within [low, high]; a template that says
  * something else is a mistake in the template. */
@@ -128,9 +127,7 @@ static spc_status read_grid(spc_plan *plan, const spc__attrs *launch,
     return SPC_OK;
 }
 
-/* ---- making
- * -----------------------------------------------------------------------------
- */
+/* ---- making -------------------------------------------------------------- */
 
 static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
@@ -235,9 +232,7 @@ void spc_plan_free(spc_plan *plan)
     free(plan); /* the kernels belong to the context's modules */
 }
 
-/* ---- questions
- * -----------------------------------------------------------------------------
- */
+/* ---- questions ----------------------------------------------------------- */
 
 spc_origin spc_plan_origin(const spc_plan *plan)
 {
@@ -302,8 +297,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
                             stream);
 }
 
-/* ---- the execute path: no allocation, no synchronisation, no file
- * ---------------------------- */
+/* ---- the execute path: no allocation, no synchronisation, no file -------- */
 
 /* Keeps the sentence for the calling thread: others may fail as well. */
 static spc_status tell(const spc_plan *plan, spc_error *error)

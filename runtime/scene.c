@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- voxels while they are collected ---------------------------------------
- */
+/* ---- voxels while they are collected ------------------------------------- */
 
 void spc__voxels_release(spc__voxels *voxels)
 {
@@ -91,8 +90,7 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
     return SPC_OK;
 }
 
-/* ---- order
- * ------------------------------------------------------------------- */
+/* ---- order --------------------------------------------------------------- */
 
 static int compare_rows(const void *left, const void *right)
 {
@@ -225,8 +223,7 @@ spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- scenes
- * -------------------------------------------------------------------- */
+/* ---- scenes -------------------------------------------------------------- */
 
 /* Takes over *voxels. */
 static spc_status make_scene(spc_scene **out, spc__voxels *voxels,
@@ -297,8 +294,7 @@ const char *spc_scene_name(const spc_scene *scene)
     return scene != NULL ? scene->name : "";
 }
 
-/* ---- specifications
- * -------------------------------------------------------------- */
+/* ---- specifications ------------------------------------------------------ */
 
 /* Reads a decimal number up to `end` whatever the locale is; false if the text
  * is not wholly a number. */

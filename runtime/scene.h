@@ -84,8 +84,7 @@ spc_status spc__scene_read(spc__voxels *out, const char *path, double voxel,
 /* SPC_EINVAL if a file of points came without @VOXEL. */
 spc_status spc__scene_need_voxel(const spc__scene_file *file, spc_error *error);
 
-/* ---- generators ------------------------------------------------------------
- */
+/* ---- generators ---------------------------------------------------------- */
 
 /* The values of a generator's options, in the order of its table. */
 typedef struct spc__scene_values {

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- KITTI: rows of float32 x y z intensity, little endian
- * -------------------- */
+/* ---- KITTI: rows of float32 x y z intensity, little endian --------------- */
 
 enum { KITTI_ROW = 16 };
 
@@ -48,8 +47,7 @@ static spc_status read_kitti(spc__voxels *out, const spc__scene_file *file,
     return status;
 }
 
-/* ---- the table
- * -------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 static const struct format {
     const char *suffix;

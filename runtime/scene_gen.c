@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arithmetic
- * ------------------------------------------------------------------- */
+/* ---- arithmetic ---------------------------------------------------------- */
 
 /* Taylor series to the last bit, for at most an eighth of a turn. */
 static void small_turn(double *cosine, double *sine, double turns)
@@ -71,8 +70,7 @@ double spc__scene_noise(spc__random *random)
     return (sum - 2) * 1.7320508075688772;
 }
 
-/* ---- shell
- * -------------------------------------------------------------------------- */
+/* ---- shell --------------------------------------------------------------- */
 
 enum { SHELL_R };
 
@@ -110,8 +108,7 @@ static spc_status shell(spc__voxels *out, const spc__scene_values *values,
     return SPC_OK;
 }
 
-/* ---- uniform
- * ------------------------------------------------------------------------- */
+/* ---- uniform ------------------------------------------------------------- */
 
 enum { UNIFORM_N, UNIFORM_EXTENT, UNIFORM_SEED, UNIFORM_BATCH };
 
@@ -181,8 +178,7 @@ static spc_status uniform(spc__voxels *out, const spc__scene_values *values,
     return SPC_OK;
 }
 
-/* ---- the table
- * -------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 enum { MOST_OPTIONS = 4 };
 

@@ -29,8 +29,7 @@ static spc_status bad(const npy *array, spc_error *error, const char *what)
                      array->file->path, what);
 }
 
-/* ---- the header
- * ------------------------------------------------------------------ */
+/* ---- the header ---------------------------------------------------------- */
 
 static const char *skip_spaces(const char *text)
 {
@@ -187,8 +186,7 @@ static spc_status check_size(const npy *array, spc_error *error)
                      (long long)array->columns, (long long)want);
 }
 
-/* ---- elements
- * ---------------------------------------------------------------------- */
+/* ---- elements ------------------------------------------------------------ */
 
 static int64_t byte_of(const npy *array, int64_t row, int64_t column)
 {
@@ -244,9 +242,7 @@ static spc__place place_of(const npy *array, int64_t row, int64_t column)
     return place;
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 
 static spc_status read_points(spc__voxels *out, const npy *array,
                               spc_error *error)

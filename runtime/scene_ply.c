@@ -53,8 +53,7 @@ typedef struct ply {
     int line; /* of the header */
 } ply;
 
-/* ---- the header
- * ------------------------------------------------------------------ */
+/* ---- the header ---------------------------------------------------------- */
 
 enum { MOST_WORDS = 6, WORD_BYTES = 32 };
 
@@ -225,8 +224,7 @@ static spc_status read_header(ply *p, spc_error *error)
     return status;
 }
 
-/* ---- values
- * ------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------- */
 
 static double decode(ply_type type, uint64_t bits)
 {

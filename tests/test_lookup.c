@@ -58,8 +58,7 @@ static void tear_down(void)
     spc__temp_dir_remove(templates);
 }
 
-/* ---- records
- * ----------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------- */
 
 /* A choice as a tuner would have stored it, without its code. */
 typedef struct record {
@@ -100,8 +99,7 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
               error.text);
 }
 
-/* ---- the order
- * ------------------------------------------------------------------- */
+/* ---- the order ----------------------------------------------------------- */
 
 #define LAYER "subm,cin=8,cout=8,dtype=f32"
 
@@ -253,8 +251,7 @@ START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 }
 END_TEST
 
-/* ---- code from the database
- * --------------------------------------------------------- */
+/* ---- code from the database ---------------------------------------------- */
 
 /* Makes the plan once with leave to compile, in a context of its own. */
 static void compile_once(const char *template_dir, const record *put)
@@ -467,9 +464,7 @@ START_TEST(the_hash_without_lua_is_the_hash_with_it)
 }
 END_TEST
 
-/* ---- listing
- * ---------------------------------------------------------------------------
- */
+/* ---- listing ------------------------------------------------------------- */
 
 typedef struct seen {
     int rows, trials;
@@ -519,9 +514,7 @@ START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
 }
 END_TEST
 
-/* ---- suite
- * ---------------------------------------------------------------------------------
- */
+/* ---- suite --------------------------------------------------------------- */
 
 int main(void)
 {

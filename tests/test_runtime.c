@@ -18,8 +18,7 @@
 
 static spc_error error;
 
-/* ---- allocations, counted while someone watches
- * ------------------------------ */
+/* ---- allocations, counted while someone watches -------------------------- */
 
 static atomic_int watching, allocations;
 
@@ -54,8 +53,7 @@ void *__wrap_realloc(void *memory, size_t bytes)
     return __real_realloc(memory, bytes);
 }
 
-/* ---- layers as text ---------------------------------------------------------
- */
+/* ---- layers as text ------------------------------------------------------ */
 
 static const struct {
     const char *text, *canonical;
@@ -230,8 +228,7 @@ START_TEST(a_layer_becomes_attrs_and_comes_back)
 }
 END_TEST
 
-/* ---- contexts
- * ------------------------------------------------------------------- */
+/* ---- contexts ------------------------------------------------------------ */
 
 static const struct {
     const char *device;
@@ -389,8 +386,7 @@ START_TEST(devices_are_listed_and_counted_whatever_the_room)
 }
 END_TEST
 
-/* ---- from a layer's text to its checked result
- * --------------------------------- */
+/* ---- from a layer's text to its checked result --------------------------- */
 
 /* Compiling for the emulation takes seconds a case, so the first ones, which
  * differ most, run on both devices and the others on the cpu alone. */
@@ -515,8 +511,7 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 }
 END_TEST
 
-/* ---- the execute path
- * ------------------------------------------------------------ */
+/* ---- the execute path ---------------------------------------------------- */
 
 static void open_probe(rig *r)
 {
@@ -737,8 +732,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
 }
 END_TEST
 
-/* ---- bench, floor, ceilings
- * ---------------------------------------------------------- */
+/* ---- bench, floor, ceilings ---------------------------------------------- */
 
 /* The floors that PERFORMANCE.md compares with, of one H200. */
 static const struct {
@@ -844,8 +838,7 @@ START_TEST(a_measured_device_remembers_its_ceilings)
 END_TEST
 #endif
 
-/* ---- what is not there
- * ------------------------------------------------------------ */
+/* ---- what is not there --------------------------------------------------- */
 
 static spc_status tell_nothing(const spc_db_row *row, void *payload)
 {
@@ -1002,9 +995,7 @@ START_TEST(null_has_no_rows_and_no_name)
 }
 END_TEST
 
-/* ---- suite
- * ----------------------------------------------------------------------------
- */
+/* ---- suite --------------------------------------------------------------- */
 
 static TCase *add_case(Suite *suite, const char *name)
 {

@@ -547,8 +547,7 @@ START_TEST(every_small_number_of_tiles_is_shared)
 }
 END_TEST
 
-/* ---- the balance over a grid ----------------------------------------------
- */
+/* ---- the balance over a grid --------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -677,8 +676,7 @@ START_TEST(a_block_may_have_more_tiles_than_a_share_holds)
 }
 END_TEST
 
-/* ---- one warp's steps, many readers ----------------------------------------
- */
+/* ---- one warp's steps, many readers -------------------------------------- */
 
 /* A block's other readers have seen what the first has. */
 static void check_readers(const trial *trial_, const outcome *o)
@@ -746,8 +744,7 @@ START_TEST(a_stream_may_end_anywhere_in_the_ring)
 }
 END_TEST
 
-/* ---- the suite --------------------------------------------------------------
- */
+/* ---- the suite ----------------------------------------------------------- */
 
 /* In the process that the tests are forked from. */
 static void build_both(void)

@@ -14,8 +14,7 @@
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
 
-/* ---- a run and what it told
- * ------------------------------------------------------ */
+/* ---- a run and what it told ---------------------------------------------- */
 
 enum { MOST = 512 };
 
@@ -129,8 +128,7 @@ static void remove_database(char *path)
     spc__temp_dir_remove(path);
 }
 
-/* ---- the main job
- * ------------------------------------------------------------------ */
+/* ---- the main job -------------------------------------------------------- */
 
 static const struct {
     const char *device, *templates, *layer, *scene;
@@ -265,8 +263,7 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
 }
 END_TEST
 
-/* ---- climbing
- * -------------------------------------------------------------------------- */
+/* ---- climbing ------------------------------------------------------------ */
 
 /* What keeps the best candidate of `hills` two parameters from its default. */
 static const struct {
@@ -322,8 +319,7 @@ START_TEST(stages_that_time_nothing_take_the_first_step_from_every_default)
 }
 END_TEST
 
-/* ---- interruption
- * ---------------------------------------------------------------------- */
+/* ---- interruption -------------------------------------------------------- */
 
 START_TEST(an_interrupted_tune_goes_on_where_it_was)
 {
@@ -375,8 +371,7 @@ START_TEST(a_changed_template_makes_old_records_worth_nothing)
 }
 END_TEST
 
-/* ---- a database in trouble
- * ------------------------------------------------------------------ */
+/* ---- a database in trouble ----------------------------------------------- */
 
 /* Another process that keeps the database to itself. */
 static sqlite3 *lock(spc_ctx *ctx, const char *path)
@@ -553,8 +548,7 @@ START_TEST(an_interrupted_tune_without_a_database_promises_nothing)
 }
 END_TEST
 
-/* ---- candidates that misbehave
- * ------------------------------------------------------------ */
+/* ---- candidates that misbehave ------------------------------------------- */
 
 static const struct {
     const char *candidate, *status, *note;
@@ -652,8 +646,7 @@ START_TEST(equal_code_is_measured_once)
 }
 END_TEST
 
-/* ---- targets that are not here
- * --------------------------------------------------------------- */
+/* ---- targets that are not here ------------------------------------------- */
 
 static bool has_nvrtc(void)
 {
@@ -820,9 +813,7 @@ START_TEST(an_unknown_target_is_refused_with_the_known_ones)
 }
 END_TEST
 
-/* ---- bad input
- * --------------------------------------------------------------------------------
- */
+/* ---- bad input ----------------------------------------------------------- */
 
 static const struct {
     const char *templates; /* NULL: built in */

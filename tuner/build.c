@@ -26,8 +26,7 @@ static void fail_entry(spc__entry *entry, spc__trial_status status,
     entry->source = NULL;
 }
 
-/* ---- compilers --------------------------------------------------------------
- */
+/* ---- compilers ----------------------------------------------------------- */
 
 static spc_status open_compiler(spc__run *run)
 {
@@ -60,8 +59,7 @@ static spc__compile_job job_of(const spc__run *run, const spc__entry *entry)
     return job;
 }
 
-/* ---- rendering --------------------------------------------------------------
- */
+/* ---- rendering ----------------------------------------------------------- */
 
 static void hash(char out[65], const char *text, const char *more)
 {
@@ -159,8 +157,7 @@ static bool take_stored(spc__run *run, spc__entry *entry)
                                    &entry->trial.resources, &error) == SPC_OK;
 }
 
-/* ---- what the report says
- * ------------------------------------------------------ */
+/* ---- what the report says ------------------------------------------------ */
 
 /* Registers are handed out by the warp, in units of 256. */
 static int64_t block_registers(int64_t registers, int64_t block)
@@ -216,8 +213,7 @@ static void judge(const spc__run *run, spc__entry *entry)
         fail_entry(entry, SPC__TRIAL_CONSTRAINT, why);
 }
 
-/* ---- compiling
- * ---------------------------------------------------------------- */
+/* ---- compiling ----------------------------------------------------------- */
 
 struct batch {
     spc__run *run;

@@ -54,8 +54,7 @@ static bool leads(const spc__run *run, int s)
     return true;
 }
 
-/* ---- recalling
- * ---------------------------------------------------------------- */
+/* ---- recalling ----------------------------------------------------------- */
 
 static int compare(const char *name, const char *config,
                    const spc__entry *entry)
@@ -175,8 +174,7 @@ spc_status spc__run_recall(spc__run *run)
     return status;
 }
 
-/* ---- recording
- * ------------------------------------------------------------------ */
+/* ---- recording ----------------------------------------------------------- */
 
 /* The figures of all scenes of one place, as one. */
 static void set_timing(spc__trial *trial, const spc__run *run,
@@ -273,8 +271,7 @@ void spc__run_record_code(spc__run *run, spc__entry *entry)
     try_to(run, entry, put_code);
 }
 
-/* ---- at the end
- * ------------------------------------------------------------------ */
+/* ---- at the end ---------------------------------------------------------- */
 
 /* A database that may only be read may hold this very choice already. */
 static bool has_choice(const spc__run *run, int s, const spc__trial *trial)

@@ -36,8 +36,7 @@ struct spc__rig {
     void *host; /* as large as the largest output */
 };
 
-/* ---- building
- * ------------------------------------------------------------------ */
+/* ---- building ------------------------------------------------------------ */
 
 static spc_status upload(void **out, spc_ctx *ctx, const void *from,
                          size_t bytes)
@@ -137,8 +136,7 @@ void spc__rig_free(spc__rig *rig)
     free(rig);
 }
 
-/* ---- slots
- * ------------------------------------------------------------------------ */
+/* ---- slots --------------------------------------------------------------- */
 
 static bool reserve_slot(spc__rig *rig, int number)
 {
@@ -217,8 +215,7 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
     return status == SPC_OK ? spc_synchronize(ctx) : status;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------- */
 
 /* Notes a failure, and whether the device survived it. */
 static void note_failure(spc__outcome *out, spc__rig *rig,

@@ -53,8 +53,7 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
-/* ---- the worker process
- * -------------------------------------------------------- */
+/* ---- the worker process -------------------------------------------------- */
 
 /* Descriptors above those that the worker will have: see spawn. */
 static int raise_fd(int fd)
@@ -229,8 +228,7 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
     return SPC_OK;
 }
 
-/* ---- requests
- * -------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
                           const spc__wire_request *request, spc_error *error)

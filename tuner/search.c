@@ -61,8 +61,7 @@ static const struct effort *effort_of(const spc__run *run)
     return &efforts[run->options.effort];
 }
 
-/* ---- sets of candidates
- * --------------------------------------------------------- */
+/* ---- sets of candidates -------------------------------------------------- */
 
 static bool has_value_of(const spc__entry *a, const spc__entry *b, int i)
 {
@@ -150,8 +149,7 @@ spc__entry **spc__run_seeds(const spc__run *run, int *count)
     return list;
 }
 
-/* ---- scores
- * ---------------------------------------------------------------------- */
+/* ---- scores -------------------------------------------------------------- */
 
 double spc__entry_score(const spc__run *run, const spc__entry *entry)
 {
@@ -204,8 +202,7 @@ static int rank_all(const spc__run *run, spc__entry **list)
     return rank(run, list, run->count);
 }
 
-/* ---- measuring
- * ------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------- */
 
 static spc__rig_code code_of(const spc__entry *entry)
 {
@@ -416,8 +413,7 @@ static void record_all(spc__run *run, spc__entry **list, int count)
             spc__run_record(run, list[i]);
 }
 
-/* ---- screening and halving
- * ---------------------------------------------------------- */
+/* ---- screening and halving ----------------------------------------------- */
 
 static spc_status screen_one(spc__run *run, spc__entry *entry)
 {
@@ -513,9 +509,7 @@ static spc_status halve(spc__run *run, spc__entry **list, int count)
     return status;
 }
 
-/* ---- finals
- * ---------------------------------------------------------------------------
- */
+/* ---- finals -------------------------------------------------------------- */
 
 /* What the database knew of this candidate is not enough: build it again. */
 static spc_status revive(spc__run *run, spc__entry *entry)
@@ -573,8 +567,7 @@ static spc_status finals(spc__run *run, spc__entry **list)
     return status;
 }
 
-/* ---- the winner
- * ------------------------------------------------------------------------- */
+/* ---- the winner ---------------------------------------------------------- */
 
 /* Among equals: a default before others (it must be beaten by something), then
  * fewer registers, less shared memory, and the order of the space. */
@@ -712,9 +705,7 @@ static spc_status nobody(const spc__run *run)
     return spc__fail(run->error, SPC_EINTERNAL, "no candidate was tried");
 }
 
-/* ---- climbing
- * ---------------------------------------------------------------------------
- */
+/* ---- climbing ------------------------------------------------------------ */
 
 static bool contains(spc__entry *const *list, int count,
                      const spc__entry *entry)
@@ -782,8 +773,7 @@ static int next_batch(const spc__run *run, spc__entry *const *ranked,
     return count;
 }
 
-/* ---- the whole search
- * ---------------------------------------------------------------------- */
+/* ---- the whole search ---------------------------------------------------- */
 
 static int only_new(spc__entry **list, int count)
 {

@@ -25,8 +25,7 @@ struct header {
 
 static const char magic[16] = "spctune subject";
 
-/* ---- layout ----------------------------------------------------------------
- */
+/* ---- layout -------------------------------------------------------------- */
 
 static size_t reserve(size_t *end, size_t bytes)
 {
@@ -99,8 +98,7 @@ static spc_status map_block(spc__subject *out, size_t bytes, int protection,
     return SPC_OK;
 }
 
-/* ---- data -------------------------------------------------------------------
- */
+/* ---- data ---------------------------------------------------------------- */
 
 static spc_status fill_scene(spc__subject *subject, int s,
                              const spc_scene *scene, const int32_t *index,
@@ -148,8 +146,7 @@ static spc_status fill(spc__subject *subject, const spc_scene *const *scenes,
     return status;
 }
 
-/* ---- life -------------------------------------------------------------------
- */
+/* ---- life ---------------------------------------------------------------- */
 
 spc_status spc__subject_init(spc__subject *out, const spc_conv *conv,
                              const spc_scene *const *scenes, int scene_count,
@@ -206,8 +203,7 @@ void spc__subject_release(spc__subject *subject)
     memset(subject, 0, sizeof(*subject));
 }
 
-/* ---- judging ----------------------------------------------------------------
- */
+/* ---- judging ------------------------------------------------------------- */
 
 size_t spc__subject_element_bytes(const spc__subject *subject)
 {

@@ -20,8 +20,7 @@
 
 static const double default_limit_s = 10;
 
-/* ---- telling the caller
- * ---------------------------------------------------------- */
+/* ---- telling the caller -------------------------------------------------- */
 
 int spc__run_batch(const spc__run *run, int left)
 {
@@ -118,8 +117,7 @@ void spc__run_tell(spc__run *run, const spc__entry *entry)
     run->options.on_trial(&trial, run->options.payload);
 }
 
-/* ---- the space
- * --------------------------------------------------------------------- */
+/* ---- the space ----------------------------------------------------------- */
 
 /* Is it what the context's own compiler compiles for? The emulation's is not:
  * it only says which GPU it takes the part of. */
@@ -291,8 +289,7 @@ static void list_space(spc__run *run)
     spc__buf_release(&config);
 }
 
-/* ---- stages that measure no time
- * ------------------------------------------------------ */
+/* ---- stages that measure no time ----------------------------------------- */
 
 static spc_status build_batch(spc__run *run, spc__entry **list, int count)
 {
@@ -333,9 +330,7 @@ static spc_status build_all(spc__run *run)
     return status;
 }
 
-/* ---- scenes
- * ---------------------------------------------------------------------------
- */
+/* ---- scenes -------------------------------------------------------------- */
 
 static spc_status check_scenes(const spc__run *run)
 {
@@ -427,9 +422,7 @@ static spc_status place_scenes(spc__run *run)
     return status;
 }
 
-/* ---- the run
- * ----------------------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------- */
 
 static void count_failures(spc__run *run)
 {

@@ -36,8 +36,7 @@ static void defaults(void *to)
     args->folder = ".";
 }
 
-/* ---- one row
- * ----------------------------------------------------------------- */
+/* ---- one row ------------------------------------------------------------- */
 
 /* What is measured, and with what it is compared. */
 struct row {
@@ -164,8 +163,7 @@ static spc_status measure(spc_ctx *ctx, const struct row *row, uint64_t seed,
     return SPC_OK;
 }
 
-/* ---- layers and scenes of the command line
- * --------------------------------------- */
+/* ---- layers and scenes of the command line ------------------------------- */
 
 static spc_status bench_layer(cli_job *job, const spc_conv *layer,
                               const char *text)
@@ -189,8 +187,7 @@ static spc_status bench_layer(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-/* ---- suites
- * ------------------------------------------------------------------------ */
+/* ---- suites -------------------------------------------------------------- */
 
 /* One suite at work: consecutive rows mostly share their scene. */
 struct show {

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- talk
- * --------------------------------------------------------------------- */
+/* ---- talk ---------------------------------------------------------------- */
 
 static spc_error last_error;
 
@@ -50,8 +49,7 @@ void cli_say(const cli *self, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* ---- options
- * ------------------------------------------------------------------ */
+/* ---- options ------------------------------------------------------------- */
 
 const cli_option cli_global_options[] = {
     {'d', "device", "DEVICE", CLI_TEXT, offsetof(cli_globals, device),
@@ -186,8 +184,7 @@ static const cli_option *find_option(const cli_option *table, const char *word,
     return NULL;
 }
 
-/* ---- the command line
- * ------------------------------------------------------------ */
+/* ---- the command line ---------------------------------------------------- */
 
 struct reader {
     cli *self;
@@ -294,8 +291,7 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
     return status;
 }
 
-/* ---- the context
- * ------------------------------------------------------------------ */
+/* ---- the context --------------------------------------------------------- */
 
 /* Several threads of the library may have something to tell. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;

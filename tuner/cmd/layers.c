@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- scenes
- * ------------------------------------------------------------------ */
+/* ---- scenes -------------------------------------------------------------- */
 
 spc_status load_scenes(scene_set *out, const cli_list *specs)
 {
@@ -37,8 +36,7 @@ void free_scenes(scene_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-/* ---- layers
- * ------------------------------------------------------------------ */
+/* ---- layers -------------------------------------------------------------- */
 
 /* Reads all operands as layers; there must be at least one. */
 static spc_status read_layers(spc_conv **out, const cli *self)

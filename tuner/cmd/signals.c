@@ -29,8 +29,7 @@ const volatile int *cli_cancel_flag(void)
     return &signals.cancel;
 }
 
-/* ---- temporary files
- * -------------------------------------------------------------- */
+/* ---- temporary files ----------------------------------------------------- */
 
 static void make_folder(void)
 {
@@ -74,8 +73,7 @@ static void on_broken_pipe(int number)
     raise(number);
 }
 
-/* ---- waiting
- * ---------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------- */
 
 static void say(const char *text)
 {
