@@ -4,7 +4,8 @@
  *   tune.c    the stages in order, and what spc.h promises
  *   build.c   rendering and compiling, in batches over the cores
  *   record.c  what the database knew, and what it learns
- *   search.c  which candidates are measured, how often, and which one wins
+ *   search.c  which candidates are measured, how often, and which one wins;
+ *             search.h names its parts
  */
 #ifndef SPC_TUNER_RUN_H
 #define SPC_TUNER_RUN_H
@@ -117,7 +118,7 @@ bool spc__run_keeps(const spc__run *run);
 spc__entry *spc__run_find(const spc__run *run, const char *template_name,
                           const char *config);
 
-/* search.c */
+/* The search: sampling.c, search.c, moves.c, choice.c */
 
 /* Verifies one batch of built candidates on all scenes. */
 spc_status spc__run_verify(spc__run *run, spc__entry **list, int count);
