@@ -1,11 +1,13 @@
 /*
  * run.h - the state of one tuning run, shared by the stages.
  *
- *   tune.c    the stages in order, and what spc.h promises
- *   build.c   rendering and compiling, in batches over the cores
- *   record.c  what the database knew, and what it learns
- *   search.c  which candidates are measured, how often, and which one wins;
- *             search.h names its parts
+ *   tune.c        the stages in order, and what spc.h promises
+ *   candidates.c  the space, and its admitted candidates as entries
+ *   telling.c     what the caller is told on the way
+ *   build.c       rendering and compiling, in batches over the cores
+ *   record.c      what the database knew, and what it learns
+ *   search.c      which candidates are measured, how often, and which one wins;
+ *                 search.h names its parts
  */
 #ifndef SPC_TUNER_RUN_H
 #define SPC_TUNER_RUN_H
@@ -130,13 +132,34 @@ spc__entry **spc__run_seeds(const spc__run *run, int *count);
 /* Geometric mean over the scenes of the medians, in microseconds. */
 double spc__entry_score(const spc__run *run, const spc__entry *entry);
 
+/* candidates.c */
+
+/* Is `target` what the context's own compiler compiles for? NULL is. */
+bool spc__run_is_native(const spc_ctx *ctx, const char *target);
+/* Finds problem, target and space of the run. */
+spc_status spc__run_open_space(spc__run *run);
+/* Refuses what no template's constraints know. */
+void spc__run_refuse(spc__run *run);
+/* The entries of the admitted candidates. */
+spc_status spc__run_make_entries(spc__run *run);
+
+/* telling.c */
+
+void spc__run_progress(spc__run *run, spc_stage stage, int done, int total);
+/* Tells the caller about a candidate that has come as far as it will. */
+void spc__run_tell(spc__run *run, const spc__entry *entry);
+/* About all that are timed or failed. */
+void spc__run_tell_all(spc__run *run);
+/* About templates that make a mistake. */
+void spc__run_tell_mistakes(spc__run *run);
+/* About every candidate in the order of the space, then whole templates. */
+void spc__run_tell_space(spc__run *run);
+
 /* tune.c */
+
 /* How many of `left` candidates the next batch takes: few at first, so that
  * there is soon something to tell and to judge the time left by. */
 int spc__run_batch(const spc__run *run, int left);
 bool spc__run_cancelled(const spc__run *run);
-void spc__run_progress(spc__run *run, spc_stage stage, int done, int total);
-/* Tells the caller about a candidate that has come as far as it will. */
-void spc__run_tell(spc__run *run, const spc__entry *entry);
 
 #endif

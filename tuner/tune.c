@@ -1,26 +1,21 @@
 /*
  * tune.c - a tuning run from its arguments to its report.
  *
- * The stages of spc.h one after the other; what they do is in build.c, record.c
- * and search.c.
+ * The stages of spc.h one after the other; run.h names the files that do what
+ * is in them.
  */
-#include "run.h"
+#include "search.h"
 
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "map_builder.h"
 #include "oracle.h"
-#include "spc_abi.h"
-#include "targets.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double default_limit_s = 10;
-
-/* ---- telling the caller -------------------------------------------------- */
 
 int spc__run_batch(const spc__run *run, int left)
 {
@@ -34,261 +29,6 @@ bool spc__run_cancelled(const spc__run *run)
     return spc__cancelled(run->ctx->cancel);
 }
 
-/* Seconds left for what is known to be left; below zero: not known yet. */
-static double time_left(const spc__run *run)
-{
-    double left = 0;
-
-    if (run->builds > 0)
-        left += (run->to_build - run->built) * run->build_s / run->builds;
-    if (run->options.stage == SPC_STAGE_BUILD)
-        return run->builds > 0 ? left : -1;
-    if (run->measures == 0)
-        return -1;
-    double each = (run->build_s + run->measure_s) / run->measures;
-    return (run->to_measure - run->measured) * each;
-}
-
-void spc__run_progress(spc__run *run, spc_stage stage, int done, int total)
-{
-    char best[256];
-    spc_progress progress = {
-        .stage = stage,
-        .done = done,
-        .total = total,
-        .elapsed_s = (double)(spc__now_ns() - run->started_ns) * 1e-9,
-        .left_s = time_left(run),
-    };
-
-    if (run->options.on_progress == NULL)
-        return;
-    if (run->best != NULL && run->best->reach == SPC__TIMED) {
-        snprintf(best, sizeof(best), "%s %s", run->best->trial.template_name,
-                 run->best->config);
-        progress.best = best;
-        progress.best_us = spc__entry_score(run, run->best);
-    }
-    run->options.on_progress(&progress, run->options.payload);
-}
-
-static void fill_timing(spc_trial *out, const spc__run *run,
-                        const spc__entry *entry)
-{
-    double cold = 0;
-
-    out->median_us = spc__entry_score(run, entry);
-    out->samples = entry->timings[0].count;
-    for (int s = 0; s < run->scene_count; s++) {
-        const spc__timing *timing = &entry->timings[s];
-        out->spread_us =
-            fmax(out->spread_us, timing->spread_us / timing->median_us);
-        cold += timing->cold_us > 0 ? log(timing->cold_us) : -INFINITY;
-        if (timing->count < out->samples)
-            out->samples = timing->count;
-    }
-    out->spread_us *= out->median_us;
-    out->cold_us = exp(cold / run->scene_count);
-}
-
-void spc__run_tell(spc__run *run, const spc__entry *entry)
-{
-    const spc__attrs *resources = &entry->trial.resources;
-    spc_trial trial = {
-        .template_name = entry->trial.template_name,
-        .config = entry->config,
-        .status = spc__trial_status_name(entry->trial.status),
-        .note = entry->trial.note,
-        .is_default = entry->candidate->is_default,
-        .from_database = entry->known,
-        .verified = entry->trial.verified,
-        .error = entry->trial.error,
-        .registers = (int)spc__attrs_number(resources, "registers", 0),
-        .spill_bytes = (int)spc__attrs_number(resources, "spill_bytes", 0),
-        .shared_bytes =
-            (int)(spc__attrs_number(&entry->trial.launch, "shared", 0) +
-                  spc__attrs_number(resources, "static_shared_bytes", 0)),
-        .compile_ms = entry->trial.compile_ms,
-    };
-
-    if (run->options.on_trial == NULL)
-        return;
-    if (entry->reach == SPC__TIMED)
-        fill_timing(&trial, run, entry);
-    run->options.on_trial(&trial, run->options.payload);
-}
-
-/* ---- the space ----------------------------------------------------------- */
-
-/* Is it what the context's own compiler compiles for? The emulation's is not:
- * it only says which GPU it takes the part of. */
-static bool is_native(const spc_ctx *ctx, const char *target)
-{
-    return target == NULL ||
-           (strcmp(target, ctx->info.target) == 0 &&
-            strcmp(spc__attrs_text(&ctx->target, "device", ""), "sim") != 0);
-}
-
-static spc_status find_target(spc__attrs *out, spc_ctx *ctx, const char *target)
-{
-    if (is_native(ctx, target)) {
-        *out = ctx->target;
-        return SPC_OK;
-    }
-    return spc__target_facts(out, target, spc__error_of(ctx));
-}
-
-static spc_status open_space(spc__run *run)
-{
-    spc_ctx *ctx = run->ctx;
-    spc_status status;
-
-    spc__conv_attrs(&run->problem, run->conv);
-    if ((status = spc_conv_check(run->conv, run->error)) != SPC_OK ||
-        (status = find_target(&run->target, ctx, run->options.target)) !=
-            SPC_OK ||
-        (status = spc__ctx_library(&run->library, ctx)) != SPC_OK)
-        return status;
-    return spc__space_create(&run->space, run->library, "conv",
-                             run->options.only, &run->problem, &run->target,
-                             run->error);
-}
-
-/* What no template's constraints know: a layer that must give the same sums
- * always takes no atomics, and the rows of a map are padded to a multiple of
- * SPC_ROW_PAD, which tiles must divide for every number of rows. */
-static const char *refuse(const spc__run *run, const spc__attrs *launch)
-{
-    int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
-
-    if (run->conv->deterministic &&
-        spc__attrs_number(launch, "atomics", 0) != 0)
-        return "its sums depend on the order of arrival";
-    if (tile_rows < 1 || SPC_ROW_PAD % tile_rows != 0)
-        return "the rows of a tile do not divide the padding of a map";
-    return NULL;
-}
-
-static void refuse_more(spc__run *run)
-{
-    for (int i = 0; i < run->space->count; i++) {
-        spc__candidate *candidate = &run->space->candidates[i];
-        const char *why =
-            candidate->admitted ? refuse(run, &candidate->launch) : NULL;
-        if (why == NULL)
-            continue;
-        candidate->admitted = false;
-        run->space->admitted--;
-        snprintf(candidate->why, sizeof(candidate->why), "%s", why);
-    }
-}
-
-static spc_status init_entry(spc__run *run, spc__entry *entry,
-                             const spc__candidate *candidate)
-{
-    spc__buf config = SPC__BUF_INIT;
-    spc__trial *trial = &entry->trial;
-
-    spc__attrs_format(&config, &candidate->config);
-    entry->config = spc__buf_detach(&config);
-    if (entry->config == NULL && (entry->config = strdup("")) == NULL)
-        return spc__fail_memory(run->error, 1);
-    entry->candidate = candidate;
-    snprintf(trial->template_name, sizeof(trial->template_name), "%s",
-             spc__template_name(candidate->tpl));
-    snprintf(trial->template_hash, sizeof(trial->template_hash), "%s",
-             spc__template_hash(candidate->tpl));
-    trial->config = candidate->config;
-    trial->launch = candidate->launch;
-    return SPC_OK;
-}
-
-static int by_config(const void *a, const void *b)
-{
-    const spc__entry *one = *(spc__entry *const *)a;
-    const spc__entry *two = *(spc__entry *const *)b;
-    int order = strcmp(one->trial.template_name, two->trial.template_name);
-
-    return order != 0 ? order : strcmp(one->config, two->config);
-}
-
-static spc_status make_entries(spc__run *run)
-{
-    size_t count = (size_t)run->space->admitted;
-    spc_status status = SPC_OK;
-
-    run->entries = calloc(count + 1, sizeof(*run->entries));
-    run->by_config = calloc(count + 1, sizeof(*run->by_config));
-    if (run->entries == NULL || run->by_config == NULL)
-        return spc__fail_memory(run->error, count * sizeof(*run->entries));
-    for (int i = 0; i < run->space->count && status == SPC_OK; i++) {
-        const spc__candidate *candidate = &run->space->candidates[i];
-        if (!candidate->admitted)
-            continue;
-        spc__entry *entry = &run->entries[run->count];
-        run->by_config[run->count++] = entry;
-        status = init_entry(run, entry, candidate);
-    }
-    if (status == SPC_OK)
-        qsort(run->by_config, (size_t)run->count, sizeof(*run->by_config),
-              by_config);
-    return status;
-}
-
-static void tell_refused(spc__run *run, const char *template_name,
-                         const char *config, spc__trial_status status,
-                         const char *why)
-{
-    spc_trial trial = {.template_name = template_name,
-                       .config = config,
-                       .status = spc__trial_status_name(status),
-                       .note = why};
-
-    if (run->options.on_trial != NULL)
-        run->options.on_trial(&trial, run->options.payload);
-}
-
-static void tell_template(spc__run *run, const struct spc__refusal *refusal)
-{
-    tell_refused(run, refusal->template_name, "",
-                 refusal->is_mistake ? SPC__TRIAL_TEMPLATE
-                                     : SPC__TRIAL_CONSTRAINT,
-                 refusal->why);
-}
-
-/* Others serve without them, but whoever wrote them wants to know. */
-static void tell_mistakes(spc__run *run)
-{
-    const spc__space *space = run->space;
-
-    for (int i = 0; i < space->refusal_count; i++)
-        if (space->refusals[i].is_mistake)
-            tell_template(run, &space->refusals[i]);
-}
-
-/* Every candidate in the order of the space, then whole templates. */
-static void list_space(spc__run *run)
-{
-    const spc__space *space = run->space;
-    spc__buf config = SPC__BUF_INIT;
-    int admitted = 0;
-
-    for (int i = 0; i < space->count; i++) {
-        const spc__candidate *candidate = &space->candidates[i];
-        if (candidate->admitted) {
-            spc__run_tell(run, &run->entries[admitted++]);
-            continue;
-        }
-        spc__buf_clear(&config);
-        spc__attrs_format(&config, &candidate->config);
-        tell_refused(run, spc__template_name(candidate->tpl),
-                     spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
-                     candidate->why);
-    }
-    for (int i = 0; i < space->refusal_count; i++)
-        tell_template(run, &space->refusals[i]);
-    spc__buf_release(&config);
-}
-
 /* ---- stages that measure no time ----------------------------------------- */
 
 static spc_status build_batch(spc__run *run, spc__entry **list, int count)
@@ -299,8 +39,7 @@ static spc_status build_batch(spc__run *run, spc__entry **list, int count)
         if (run->options.stage == SPC_STAGE_VERIFY) {
             status = spc__run_verify(run, &list[i], 1);
             if (status == SPC_OK && list[i]->reach == SPC__VERIFIED)
-                status = spc__runner_unload(
-                    run->runner, (int)(list[i] - run->entries), run->error);
+                status = spc__sample_unload(run, list[i]);
         }
         if (status != SPC_OK)
             break;
@@ -444,14 +183,6 @@ static void count_failures(spc__run *run)
     }
 }
 
-static void tell_all(spc__run *run)
-{
-    for (int i = 0; i < run->count; i++)
-        if (run->entries[i].reach == SPC__TIMED ||
-            run->entries[i].reach == SPC__FAILED)
-            spc__run_tell(run, &run->entries[i]);
-}
-
 static spc_status check_options(const spc__run *run)
 {
     const spc_tune_options *options = &run->options;
@@ -486,22 +217,22 @@ static spc_status go(spc__run *run)
 
     if ((status = check_options(run)) != SPC_OK ||
         (status = check_scenes(run)) != SPC_OK ||
-        (status = open_space(run)) != SPC_OK ||
+        (status = spc__run_open_space(run)) != SPC_OK ||
         (status = check_keys(run)) != SPC_OK)
         return status;
-    refuse_more(run);
+    spc__run_refuse(run);
     if (run->space->admitted == 0)
         return spc__fail(run->error, SPC_EUNSUPPORTED,
                          "no candidate is left: '%s' is refused because %s",
                          spc__template_name(run->space->candidates[0].tpl),
                          run->space->candidates[0].why);
-    if ((status = make_entries(run)) != SPC_OK)
+    if ((status = spc__run_make_entries(run)) != SPC_OK)
         return status;
     if (run->options.stage == SPC_STAGE_LIST) {
-        list_space(run);
+        spc__run_tell_space(run);
         return SPC_OK;
     }
-    tell_mistakes(run);
+    spc__run_tell_mistakes(run);
     spc__ctx_provenance(&run->provenance, run->ctx);
     run->provenance.seed = run->options.seed;
     if (run->options.stage == SPC_STAGE_BUILD)
@@ -513,7 +244,7 @@ static spc_status go(spc__run *run)
         return build_all(run);
     if ((status = spc__run_recall(run)) == SPC_OK)
         status = spc__run_search(run);
-    tell_all(run);
+    spc__run_tell_all(run);
     return status;
 }
 
@@ -591,7 +322,7 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     memset(run.report, 0, sizeof(*run.report));
     if (run.options.limit_s == 0)
         run.options.limit_s = default_limit_s;
-    if (is_native(ctx, run.options.target))
+    if (spc__run_is_native(ctx, run.options.target))
         run.options.target = NULL;
     /* All that works for this run heeds its flag. */
     if (run.options.cancel != NULL)
@@ -601,42 +332,5 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     count_failures(&run);
     release_run(&run);
     run.report->elapsed_s = (double)(spc__now_ns() - run.started_ns) * 1e-9;
-    return status;
-}
-
-spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
-                            const char *target, int i)
-{
-    spc_error *error = spc__error_of(ctx);
-    spc__run run = {.ctx = ctx, .conv = conv, .error = error};
-    spc__buf source = SPC__BUF_INIT;
-    spc_status status =
-        spc__need(error, __func__, "out", out, "ctx", ctx, "conv", conv, NULL);
-
-    if (out != NULL)
-        *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    run.options.target = target;
-    if ((status = open_space(&run)) != SPC_OK)
-        return status;
-    if (i < 0 || i >= run.space->count) {
-        status = spc__fail(error, SPC_EINVAL,
-                           "there is no candidate %d: 0 to %d are right", i,
-                           run.space->count - 1);
-        goto done;
-    }
-    const spc__candidate *candidate = &run.space->candidates[i];
-    if (!candidate->admitted)
-        status = spc__fail(error, SPC_EUNSUPPORTED,
-                           "candidate %d is refused by: %s", i, candidate->why);
-    else
-        status = spc__template_render(&source, candidate->tpl, &run.problem,
-                                      &run.target, &candidate->config, error);
-    if (status == SPC_OK && (*out = spc__buf_detach(&source)) == NULL)
-        status = spc__fail_memory(error, 1);
-done:
-    spc__buf_release(&source);
-    spc__space_free(run.space);
     return status;
 }
