@@ -1,6 +1,7 @@
 /* json.c - a JSON writer: commas, nesting and escaping in one place. */
 #include "json.h"
 
+#include "number.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -134,11 +135,11 @@ void spc__json_int(spc__json *json, const char *key, int64_t value)
     spc__buf_printf(json->out, "%" PRId64, value);
 }
 
-/* The shortest of the precisions that reads back as the same number. The
- * host may have set a locale that writes a decimal comma. */
+/* The shortest of the precisions that reads back as the same number. */
 void spc__json_real(spc__json *json, const char *key, double value)
 {
     char text[32];
+    double read;
 
     begin(json, key);
     if (!isfinite(value)) {
@@ -146,13 +147,10 @@ void spc__json_real(spc__json *json, const char *key, double value)
         return;
     }
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        spc__number_print(text, sizeof(text), digits, value);
+        if (spc__number_read(&read, text) && read == value)
             break;
     }
-    char *comma = strchr(text, ',');
-    if (comma != NULL)
-        *comma = '.';
     spc__buf_puts(json->out, text);
 }
 

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -37,14 +36,24 @@ static void *work(void *payload)
     }
 }
 
-/* Our threads take no signals: handlers belong to the host's own threads. */
+void spc__signals_block(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS,  SIGFPE,
+                                 SIGILL,  SIGTRAP, SIGABRT};
+    sigset_t set;
+
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&set, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &set, before);
+}
+
 static int start(pthread_t *threads, int wanted, shared_loop *loop)
 {
-    sigset_t all, before;
+    sigset_t before;
     int started = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    spc__signals_block(&before);
     while (started < wanted &&
            pthread_create(&threads[started], NULL, work, loop) == 0)
         started++;

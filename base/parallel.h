@@ -1,7 +1,8 @@
-/* parallel.h - a loop over 0 .. n-1 spread over threads. */
+/* parallel.h - a loop over 0 .. n-1 spread over threads, and their signals. */
 #ifndef SPC_BASE_PARALLEL_H
 #define SPC_BASE_PARALLEL_H
 
+#include <signal.h>
 #include <stdint.h>
 
 /* Cores that this process may use (sched_getaffinity). */
@@ -15,5 +16,13 @@ int spc__cpu_count(void);
  */
 void spc__parallel_for(int64_t n, int threads,
                        void (*body)(void *payload, int64_t i), void *payload);
+
+/*
+ * Blocks all signals for threads that are about to be started, since handlers
+ * belong to the host's own threads; but not those of a thread's own faults,
+ * which a host that reports crashes wants to see. *before is the caller's mask,
+ * to be set again with pthread_sigmask.
+ */
+void spc__signals_block(sigset_t *before);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "parallel.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -125,7 +126,7 @@ void spc__pool_run(spc__pool *pool, int64_t n,
 spc_status spc__pool_create(spc__pool **out, int threads, spc_error *error)
 {
     spc__pool *pool = calloc(1, sizeof(*pool));
-    sigset_t all, before;
+    sigset_t before;
 
     *out = NULL;
     if (pool == NULL)
@@ -134,9 +135,7 @@ spc_status spc__pool_create(spc__pool **out, int threads, spc_error *error)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    /* Signals belong to the host's own threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    spc__signals_block(&before);
     while (pool->started < threads - 1 && pool->started < MOST_THREADS &&
            pthread_create(&pool->threads[pool->started], NULL, serve, pool) ==
                0)

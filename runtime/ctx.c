@@ -4,6 +4,7 @@
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
+#include "number.h"
 #include "parallel.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,8 +138,8 @@ static void read_measured(spc_ctx *ctx)
     if (status != SPC_OK)
         return;
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-        *figures[i].to =
-            strtod(spc__attrs_text(&facts, figures[i].name, "0"), NULL);
+        spc__number_read(figures[i].to,
+                         spc__attrs_text(&facts, figures[i].name, "0"));
 }
 
 /* ---- failures ------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "number.h"
 #include "random.h"
 #include "spc_measure.h"
 #include <stdio.h>
@@ -310,7 +311,8 @@ static void release(bed *b)
 static void set_figure(spc__attrs *facts, const char *name, double value)
 {
     char text[SPC__ATTR_TEXT];
-    snprintf(text, sizeof(text), "%.6g", value);
+
+    spc__number_print(text, sizeof(text), 6, value);
     /* "+" of an exponent is no attribute character; such values are absurd. */
     if (strchr(text, '+') == NULL)
         spc__attrs_set_text(facts, name, text);

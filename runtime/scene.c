@@ -4,7 +4,7 @@
 #include "scene.h"
 
 #include "error.h"
-#include <locale.h>
+#include "number.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,24 +296,17 @@ const char *spc_scene_name(const spc_scene *scene)
 
 /* ---- specifications ------------------------------------------------------ */
 
-/* Reads a decimal number up to `end` whatever the locale is; false if the text
- * is not wholly a number. */
+/* Reads a number up to `end`; false if the text is not wholly one. */
 static bool read_number(double *out, const char *text, const char *end)
 {
     char copy[64];
     size_t length = (size_t)(end - text);
-    char *stop;
 
-    if (length == 0 || length >= sizeof(copy) || *text == ' ')
+    if (length >= sizeof(copy))
         return false;
     memcpy(copy, text, length);
     copy[length] = '\0';
-    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (plain == (locale_t)0)
-        return false;
-    *out = strtod_l(copy, &stop, plain);
-    freelocale(plain);
-    return stop == copy + length;
+    return spc__number_read(out, copy);
 }
 
 /* Where "@VOXEL" starts, or the end. An '@' inside a path is not one: there

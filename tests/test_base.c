@@ -2,11 +2,13 @@
 #include "attrs.h"
 #include "buf.h"
 #include "clock.h"
+#include "comma_locale.h"
 #include "error.h"
 #include "file.h"
 #include "half.h"
 #include "json.h"
 #include "log.h"
+#include "number.h"
 #include "parallel.h"
 #include "random.h"
 #include "sha256.h"
@@ -21,6 +23,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 Suite *suite(void);
@@ -714,9 +717,43 @@ static TCase *values(void)
     return tc;
 }
 
+START_TEST(numbers_are_written_and_read_with_a_point_in_every_locale)
+{
+    static const struct {
+        const char *text;
+        bool is_number;
+        double value;
+    } texts[] = {{"1.5", true, 1.5}, {"-2e-3", true, -2e-3}, {"7", true, 7},
+                 {"1,5", false, 0},  {"", false, 0},         {" 1", false, 0},
+                 {"1.5m", false, 0}};
+    spc__buf out = SPC__BUF_INIT;
+    spc__json json;
+    double value;
+    char text[32];
+
+    use_decimal_comma();
+    for (int i = 0; i < LENGTH(texts); i++) {
+        ck_assert_int_eq(spc__number_read(&value, texts[i].text),
+                         texts[i].is_number);
+        if (texts[i].is_number)
+            ck_assert_double_eq(value, texts[i].value);
+    }
+    spc__number_print(text, sizeof(text), 6, 1234.5678);
+    ck_assert_str_eq(text, "1234.57");
+    spc__json_init(&json, &out);
+    spc__json_real(&json, NULL, 0.1);
+    ck_assert_str_eq(spc__buf_text(&out), "0.1");
+    snprintf(text, sizeof(text), "%.1f", 0.5);
+    ck_assert_str_eq(text, "0,5"); /* the host's own locale is still its own */
+    spc__buf_release(&out);
+}
+END_TEST
+
 static TCase *numbers(void)
 {
     TCase *tc = tcase_create("numbers");
+    tcase_add_test(tc,
+                   numbers_are_written_and_read_with_a_point_in_every_locale);
     tcase_add_loop_test(tc,
                         the_median_and_spread_of_samples_are_the_textbook_ones,
                         0, LENGTH(statistics));
@@ -734,6 +771,34 @@ static TCase *numbers(void)
     return tc;
 }
 
+static void note_signals(void *payload, int64_t i)
+{
+    sigset_t *masks = payload;
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+
+    pthread_sigmask(SIG_SETMASK, NULL, &masks[i]);
+    nanosleep(&pause, NULL); /* so that every thread has its turn */
+}
+
+START_TEST(threads_of_a_loop_take_their_own_faults_and_no_signals)
+{
+    sigset_t masks[16], mine;
+    int others = 0;
+
+    spc__parallel_for(LENGTH(masks), 4, note_signals, masks);
+    pthread_sigmask(SIG_SETMASK, NULL, &mine);
+    ck_assert(!sigismember(&mine, SIGTERM));
+    for (int i = 0; i < LENGTH(masks); i++) {
+        others += sigismember(&masks[i], SIGTERM);
+        ck_assert_int_eq(sigismember(&masks[i], SIGTERM),
+                         sigismember(&masks[i], SIGINT));
+        ck_assert(!sigismember(&masks[i], SIGSEGV));
+        ck_assert(!sigismember(&masks[i], SIGABRT));
+    }
+    ck_assert_int_gt(others, 0);
+}
+END_TEST
+
 static TCase *world(void)
 {
     TCase *tc = tcase_create("world");
@@ -741,6 +806,7 @@ static TCase *world(void)
     tcase_add_test(tc, the_log_reaches_its_callback_if_there_is_one);
     tcase_add_loop_test(tc, a_parallel_loop_visits_every_index_once, 0, 5);
     tcase_add_test(tc, parallel_loops_may_nest);
+    tcase_add_test(tc, threads_of_a_loop_take_their_own_faults_and_no_signals);
     tcase_add_test(tc, a_written_file_reads_back_and_leaves_nothing_else);
     tcase_add_test(tc, reading_says_what_is_wrong);
     tcase_add_test(tc, a_write_that_fails_leaves_the_old_file);

@@ -1,0 +1,17 @@
+/*
+ * number.h - decimal numbers as text: with a point, whatever the host's locale
+ * says.
+ */
+#ifndef SPC_NUMBER_H
+#define SPC_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Reads `text`; false if it is not wholly a number. */
+bool spc__number_read(double *out, const char *text);
+
+/* Writes `value` with `digits` significant digits, as "%g" does. */
+void spc__number_print(char *out, size_t bytes, int digits, double value);
+
+#endif
