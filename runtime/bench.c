@@ -128,7 +128,7 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
     spc_ctx *ctx = b->ctx;
     int64_t rows = b->sample.rows;
     size_t bytes = (size_t)rows * 4 * sizeof(int32_t);
-    int32_t(*coords)[4] = malloc(bytes > 0 ? bytes : 1);
+    int32_t(*coords)[4] = malloc(bytes);
     spc__random random;
     spc_status status;
 
@@ -214,6 +214,11 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
         memset(out, 0, sizeof(*out));
     if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
+    if (spc_scene_rows(scene) < 1)
+        return spc__fail(error, SPC_EINVAL,
+                         "scene '%s' has no voxels: there is nothing to "
+                         "measure",
+                         spc_scene_name(scene));
     if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
             SPC_OK &&
         (status = prepare_plan(&b, out)) == SPC_OK &&

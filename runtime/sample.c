@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *allocate(size_t count, size_t element_bytes, bool *failed)
+/* *failed becomes the size of what could not be had. */
+static void *allocate(size_t count, size_t element_bytes, size_t *failed)
 {
-    void *memory = malloc((count ? count : 1) * element_bytes);
+    size_t bytes = (count ? count : 1) * element_bytes;
+    void *memory = malloc(bytes);
+
     if (memory == NULL)
-        *failed = true;
+        *failed = bytes;
     return memory;
 }
 
@@ -30,11 +33,11 @@ static spc_status ask_oracle(spc__sample *sample, spc_ctx *ctx,
 {
     spc_error *error = spc__error_of(ctx);
     int64_t entries = spc__conv_offsets(&sample->conv) * sample->rows;
-    bool failed = false;
+    size_t failed = 0;
     int32_t *index = allocate((size_t)entries, sizeof(*index), &failed);
 
-    if (failed)
-        return spc__fail_memory(error, (size_t)entries * sizeof(*index));
+    if (failed > 0)
+        return spc__fail_memory(error, failed);
     spc_status status = spc__oracle_map(index, &sample->conv, scene,
                                         ctx->threads, ctx->cancel, error);
     if (status == SPC_OK) {
@@ -56,7 +59,7 @@ static spc_status fill_host(spc__sample *sample, spc_ctx *ctx,
     size_t ins = sample->in_bytes / element;
     size_t outs = sample->out_bytes / element;
     size_t taps = sample->weights_bytes / element;
-    bool failed = false;
+    size_t failed = 0;
     float *in = allocate(ins, sizeof(float), &failed);
     float *weights = allocate(taps, sizeof(float), &failed);
     spc__random random;
@@ -68,8 +71,8 @@ static spc_status fill_host(spc__sample *sample, spc_ctx *ctx,
     sample->tolerance = allocate(outs, sizeof(float), &failed);
     if (conv->bias)
         sample->bias = allocate((size_t)conv->cout, sizeof(float), &failed);
-    if (failed) {
-        status = spc__fail_memory(spc__error_of(ctx), outs * sizeof(double));
+    if (failed > 0) {
+        status = spc__fail_memory(spc__error_of(ctx), failed);
     } else {
         spc__random_init(&random, seed);
         spc__draw(sample->weights, weights, taps, conv->dtype, &random);

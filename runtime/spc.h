@@ -85,8 +85,9 @@ typedef struct spc_ctx_options {
  * Opens a context. A cuda device uses the caller's current CUcontext, or
  * retains the primary one if there is none. `options` may be NULL. On failure
  * *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such device;
- * SPC_EINVAL: an unknown device word; SPC_EDB, SPC_EDBVERSION with
- * need_database; SPC_ETEMPLATE: a template does not load.
+ * SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of `layers`, or
+ * template_dir, is not there; SPC_EDB, SPC_EDBVERSION with need_database;
+ * SPC_ETEMPLATE: a template does not load.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
@@ -448,8 +449,11 @@ typedef struct spc_tune_report {
  * knows is not measured again.
  *
  * SPC_EINVAL: an argument that cannot be; SPC_EUNSUPPORTED: no candidate is
- * admitted; SPC_EWRONG: no candidate passes the oracle; SPC_ERANGE: a scene's
- * coordinates do not fit the keys of a map; SPC_EINTERRUPTED. SPC_EDB (or
+ * admitted; SPC_ERANGE: a scene's coordinates do not fit the keys of a map;
+ * SPC_EIO, SPC_EDEVICE: the worker cannot be started or talked to;
+ * SPC_EINTERRUPTED. If no candidate at all can be used, how the first one fails:
+ * SPC_ETEMPLATE, SPC_ECOMPILE, SPC_ETIMEOUT, SPC_EDEVICE (it crashes), SPC_EWRONG
+ * (its result differs from the oracle's). SPC_EDB (or
  * SPC_EDBVERSION): all went well and *report is complete, but the choice or
  * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. It is
  * no failure where no database was asked for, by an empty name.
@@ -488,8 +492,9 @@ typedef struct spc_bench_result {
     char plan[256]; /* "os_warp rows=16,..." */
 } spc_bench_result;
 
-/* Times the plan that spc_plan_create gives for conv on scene. SPC_EWRONG: its
- * result differs from the oracle's; SPC_EINTERRUPTED; others as that one's. */
+/* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
+ * scene has no voxels; SPC_EWRONG: the result differs from the oracle's;
+ * SPC_EINTERRUPTED; others as that one's. */
 SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);

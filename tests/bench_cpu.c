@@ -13,7 +13,7 @@
 #include "space.h"
 #include <stdio.h>
 
-static void fail(const rig *r)
+_Noreturn static void fail(const rig *r)
 {
     fprintf(stderr, "bench_cpu: %s\n", r->error.text);
     exit(1);

@@ -42,7 +42,7 @@ static inline void compile(spc__artefact *out, spc__device *device,
                            const char *template_name, const char *bug)
 {
     spc__attrs problem = {0}, config = {0}, target;
-    spc__buf source = SPC__BUF_INIT, flags = SPC__BUF_INIT;
+    spc__buf source = SPC__BUF_INIT;
     spc__compiler *compiler;
     spc__library *library;
     const char *options;
@@ -58,13 +58,10 @@ static inline void compile(spc__artefact *out, spc__device *device,
     assert_ok(
         spc__template_render(&source, tpl, &problem, &target, &config, &error));
     assert_ok(ops->compiler(device, &compiler, &options, &error));
-    /* The folder of test templates has no primitive layer of its own. */
-    spc__buf_printf(&flags, "%s -I%s/../templates", options, SPC_TEST_DATA);
     spc__compile_job job = {source.data, template_name, "",
-                            flags.data,  library,       NULL};
+                            options,     library,       NULL};
     assert_ok(spc__compile(out, compiler, &job, NULL, &error));
     spc__buf_release(&source);
-    spc__buf_release(&flags);
     spc__library_close(library);
 }
 

@@ -1,4 +1,5 @@
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
+#include "comma_locale.h"
 #include "floor.h"
 #include "layer_rig.h"
 #include "map.h"
@@ -798,7 +799,7 @@ START_TEST(what_measures_ends_when_its_context_is_cancelled)
     static const volatile int cancel = 1;
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc_bench_result result;
-    spc_scene *scene;
+    spc_scene *scene, *empty;
     spc_conv conv;
 
     assert_ok(spc_conv_parse(&conv, "subm,cin=16,cout=16", &error), error.text);
@@ -806,6 +807,10 @@ START_TEST(what_measures_ends_when_its_context_is_cancelled)
               error.text);
     ck_assert_int_eq(spc_bench(ctx, &conv, NULL, 1, &result), SPC_EINVAL);
     ck_assert_int_eq(spc_bench(ctx, NULL, scene, 1, &result), SPC_EINVAL);
+    assert_ok(spc_scene_create(&empty, NULL, 0, "void", &error), error.text);
+    ck_assert_int_eq(spc_bench(ctx, &conv, empty, 1, &result), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "scene 'void' has no voxels");
+    spc_scene_free(empty);
     ctx->cancel = &cancel;
     ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result),
                      SPC_EINTERRUPTED);
@@ -822,6 +827,7 @@ START_TEST(a_measured_device_remembers_its_ceilings)
     spc_ctx *ctx = open_ctx("cpu", inside("own.db"), NULL);
     spc_device_info first, again;
 
+    use_decimal_comma(); /* as a host may */
     assert_ok(spc_device_measure(ctx), spc_ctx_error(ctx));
     spc_ctx_device(ctx, &first);
     ck_assert(first.copy_gbps > 0.1 && first.gather_gbps > 0.1);

@@ -918,6 +918,32 @@ START_TEST(nonsense_is_refused_with_a_sentence)
 }
 END_TEST
 
+START_TEST(a_layer_that_cannot_be_is_refused_with_a_sentence)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_conv wrong[] = {SPC_CONV_INIT, SPC_CONV_INIT, SPC_CONV_INIT};
+    told t;
+    spc_tune_options options = options_for(&t);
+    char *text = NULL;
+
+    for (int i = 0; i < LENGTH(wrong); i++)
+        wrong[i].cin = wrong[i].cout = 8;
+    wrong[0].op = 1000000;
+    wrong[1].dtype = (spc_dtype)1000000;
+    wrong[2].cin = 0;
+    options.stage = SPC_STAGE_LIST;
+    for (int i = 0; i < LENGTH(wrong); i++) {
+        ck_assert_int_eq(spc_tune(ctx, &wrong[i], NULL, 0, &options, NULL),
+                         SPC_EINVAL);
+        ck_assert_str_ne(spc_ctx_error(ctx), "");
+        ck_assert_int_eq(spc_space_render(&text, ctx, &wrong[i], NULL, 0),
+                         SPC_EINVAL);
+        ck_assert_ptr_null(text);
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(coordinates_that_fit_no_key_are_told_before_anything_is_compiled)
 {
     static const int32_t coords[][4] = {
@@ -1115,6 +1141,7 @@ int main(void)
                         LENGTH(no_targets));
     tcase_add_loop_test(trouble, a_mistake_gets_one_sentence_and_its_status, 0,
                         LENGTH(mistakes));
+    tcase_add_test(trouble, a_layer_that_cannot_be_is_refused_with_a_sentence);
     tcase_add_loop_test(trouble, nonsense_is_refused_with_a_sentence, 0,
                         LENGTH(nonsense));
     tcase_add_test(

@@ -32,12 +32,12 @@ spc_status spc__run_open_space(spc__run *run)
     spc_ctx *ctx = run->ctx;
     spc_status status;
 
-    spc__conv_attrs(&run->problem, run->conv);
     if ((status = spc_conv_check(run->conv, run->error)) != SPC_OK ||
         (status = find_target(&run->target, ctx, run->options.target)) !=
             SPC_OK ||
         (status = spc__ctx_library(&run->library, ctx)) != SPC_OK)
         return status;
+    spc__conv_attrs(&run->problem, run->conv);
     return spc__space_create(&run->space, run->library, "conv",
                              run->options.only, &run->problem, &run->target,
                              run->error);
