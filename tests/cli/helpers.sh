@@ -28,7 +28,7 @@ first() {
 # blocks them, as another one waits for them.
 until_it_takes_signals() {
     for try in $(seq 100); do
-        blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' "/proc/$1/status")
+        blocked=$(sed -n 's/^SigBlk:.*\(....\)$/0x\1/p' "/proc/$1/status")
         [ $((blocked & 2)) = 0 ] || break
         sleep 0.1
     done
