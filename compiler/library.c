@@ -463,7 +463,7 @@ bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
 /* ---- the library --------------------------------------------------------- */
 
 spc_status spc__library_open(spc__library **out, const char *directory,
-                             spc_error *error)
+                             const volatile int *cancel, spc_error *error)
 {
     spc_status status;
 
@@ -473,7 +473,7 @@ spc_status spc__library_open(spc__library **out, const char *directory,
         return spc__fail_memory(error, sizeof(*library));
     pthread_mutex_init(&library->lock, NULL);
     library->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if ((status = spc__sandbox_open(&library->box, error)) != SPC_OK)
+    if ((status = spc__sandbox_open(&library->box, cancel, error)) != SPC_OK)
         goto done;
     if ((status = read_shared(library, directory, error)) != SPC_OK)
         goto done;

@@ -9,6 +9,7 @@
  */
 #include "sandbox.h"
 
+#include "cancel.h"
 #include "error.h"
 #include <lauxlib.h>
 #include <lualib.h>
@@ -62,8 +63,9 @@ void spc__sandbox_refill(spc__sandbox *box)
     box->deadline = busy_ns() + SPC__LUA_SECONDS * 1000000000ull;
 }
 
-/* Takes `cost` from the budget and ends the call when none is left. Not by
- * luaL_error, which would place it at the caller: on_error knows better. */
+/* Takes `cost` from the budget and ends the call when none is left, or when
+ * somebody wants the work to end. Not by luaL_error, which would place it at
+ * the caller: on_error knows better. */
 static void charge(lua_State *L, int64_t cost)
 {
     spc__sandbox *box = spc__sandbox_of(L);
@@ -79,6 +81,11 @@ static void charge(lua_State *L, int64_t cost)
     if (busy_ns() > box->deadline) {
         lua_pushfstring(L, "more than %d seconds in one call",
                         SPC__LUA_SECONDS);
+        lua_error(L);
+    }
+    if (spc__cancelled(box->cancel)) {
+        box->interrupted = true;
+        lua_pushliteral(L, "interrupted");
         lua_error(L);
     }
 }
@@ -132,34 +139,73 @@ static int guarded_match(lua_State *L)
     luaL_checklstring(L, 1, &length);
     const char *pattern = luaL_checklstring(L, 2, &pattern_length);
     int factors = quantifiers(pattern, pattern_length) + (pattern[0] != '^');
-    int bits = bits_of(length) * (factors > 0 ? factors : 1);
+    /* A pattern may match, or fail, at its very end wherever it is tried: one
+     * of some hundred characters multiplies the work too. */
+    int bits = bits_of(length) * (factors > 0 ? factors : 1) +
+               bits_of(pattern_length >> 5);
 
     if (bits > 30)
         return luaL_error(L,
-                          "the pattern '%s' is too costly for a text of %d "
-                          "bytes",
-                          pattern, (int)length);
+                          "too costly a pattern for a text of %d bytes: '%s'",
+                          (int)length, pattern);
     charge(L, ((int64_t)1 << bits) >> 5);
     return call_original(L);
 }
 
-/* Functions whose work grows with the table; upvalue 2 is the number of
+/* Functions whose work grows with the table or text; upvalue 2 is the number of
  * arguments from which that is so (table.insert(t, v) only appends). */
 static int guarded_linear(lua_State *L)
 {
-    if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)) &&
-        lua_istable(L, 1))
+    if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)))
         charge(L, (int64_t)(lua_rawlen(L, 1) >> 3) + 1);
     return call_original(L);
+}
+
+/* Takes the cost of a loop from `from` to `to`. */
+static void charge_range(lua_State *L, lua_Integer from, lua_Integer to)
+{
+    if (to >= from)
+        charge(L, (int64_t)(((lua_Unsigned)to - (lua_Unsigned)from) >> 3) + 1);
 }
 
 /* table.move(a, from, to, at) over nothing but nils needs no memory. */
 static int guarded_move(lua_State *L)
 {
-    lua_Integer from = luaL_checkinteger(L, 2), to = luaL_checkinteger(L, 3);
-    if (to >= from) {
-        lua_Unsigned count = (lua_Unsigned)to - (lua_Unsigned)from;
-        charge(L, (int64_t)(count >> 3) + 1);
+    lua_Integer from = luaL_checkinteger(L, 2);
+
+    charge_range(L, from, luaL_checkinteger(L, 3));
+    return call_original(L);
+}
+
+/* table.unpack(a, from, to) finds a nil wherever there is nothing. Lua itself
+ * refuses what its stack cannot hold, and arguments that are wrong, which it
+ * does with the function's name. */
+static int guarded_unpack(lua_State *L)
+{
+    lua_Integer from = lua_isnoneornil(L, 2) ? 1 : lua_tointeger(L, 2);
+    lua_Integer to = lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1)
+                                           : lua_tointeger(L, 3);
+
+    if ((lua_Unsigned)to - (lua_Unsigned)from < SPC__LUA_INSTRUCTIONS)
+        charge_range(L, from, to);
+    return call_original(L);
+}
+
+/* string.rep counts its copies down even where they come to nothing: one does
+ * then. Those of a text are bounded by the memory. */
+static int guarded_rep(lua_State *L)
+{
+    size_t length = 0, separator = 0;
+    int has_count;
+    lua_Integer count = lua_tointegerx(L, 2, &has_count);
+
+    lua_tolstring(L, 1, &length);
+    lua_tolstring(L, 3, &separator);
+    if (has_count && length + separator == 0) {
+        lua_pushinteger(L, 1);
+        lua_replace(L, 2);
+    } else if (count <= (lua_Integer)SPC__LUA_BYTES) {
+        charge_range(L, 1, count);
     }
     return call_original(L);
 }
@@ -297,6 +343,11 @@ static const struct guard {
     lua_CFunction function;
     int linear_from;
 } guards[] = {
+    {"string", "byte", guarded_linear, 3},
+    {"string", "lower", guarded_linear, 1},
+    {"string", "upper", guarded_linear, 1},
+    {"string", "reverse", guarded_linear, 1},
+    {"string", "rep", guarded_rep, 0},
     {"string", "find", guarded_match, 0},
     {"string", "match", guarded_match, 0},
     {"string", "gmatch", guarded_match, 0},
@@ -305,7 +356,7 @@ static const struct guard {
     {"table", "concat", guarded_linear, 1},
     {"table", "insert", guarded_linear, 3},
     {"table", "remove", guarded_linear, 2},
-    {"table", "unpack", guarded_linear, 1},
+    {"table", "unpack", guarded_unpack, 0},
     {"table", "move", guarded_move, 0},
 };
 
@@ -487,6 +538,8 @@ static spc_status report(spc__sandbox *box, int code, spc_error *error)
 {
     const char *message = lua_tostring(box->L, -1); /* on_error's, or Lua's */
 
+    if (box->interrupted)
+        return spc__interrupted(error);
     if (code == LUA_ERRMEM && !box->bytes_refused)
         return spc__fail(error, SPC_ENOMEM, "%s: out of memory", box->subject);
     if (code == LUA_ERRMEM || (code == LUA_ERRERR && box->bytes_refused))
@@ -509,6 +562,7 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
 
     box->subject = subject;
     box->bytes_refused = false;
+    box->interrupted = false;
     box->file = subject;
     box->line = 0;
     box->job = NULL;
@@ -528,9 +582,10 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
     return status;
 }
 
-spc_status spc__sandbox_open(spc__sandbox *box, spc_error *error)
+spc_status spc__sandbox_open(spc__sandbox *box, const volatile int *cancel,
+                             spc_error *error)
 {
-    *box = (spc__sandbox){.bytes_limit = SPC__LUA_BYTES};
+    *box = (spc__sandbox){.bytes_limit = SPC__LUA_BYTES, .cancel = cancel};
     box->L = lua_newstate(allocate, box);
     if (box->L == NULL)
         return spc__fail(error, SPC_ENOMEM, "cannot start Lua");

@@ -3,8 +3,9 @@
  *
  * Only the language, math, string and table, without what reads files, loads
  * code, catches errors, sets metatables or differs from run to run. Time and
- * memory are bounded. Every use is one spc__sandbox_call, which is one
- * lua_pcall; the caller sees to it that only one thread is inside.
+ * memory are bounded, and a flag ends it early. Every use is one
+ * spc__sandbox_call, which is one lua_pcall; the caller sees to it that only
+ * one thread is inside.
  */
 #ifndef SPC_COMPILER_SANDBOX_H
 #define SPC_COMPILER_SANDBOX_H
@@ -23,8 +24,10 @@
 typedef struct spc__sandbox {
     lua_State *L;
     size_t bytes_used;
-    size_t bytes_limit;  /* SPC__LUA_BYTES; tests lower it */
-    bool bytes_refused;  /* the bound, not malloc, refused an allocation */
+    size_t bytes_limit; /* SPC__LUA_BYTES; tests lower it */
+    bool bytes_refused; /* the bound, not malloc, refused an allocation */
+    bool interrupted;   /* *cancel ended the call */
+    const volatile int *cancel;
     int64_t budget;      /* instructions left */
     uint64_t deadline;   /* of the thread's processor time */
     const char *subject; /* file name of the template that is running */
@@ -33,7 +36,9 @@ typedef struct spc__sandbox {
     void *job;           /* what the body is written to; NULL outside */
 } spc__sandbox;
 
-spc_status spc__sandbox_open(spc__sandbox *box, spc_error *error);
+/* Once *cancel (may be NULL) is set, calls end with SPC_EINTERRUPTED. */
+spc_status spc__sandbox_open(spc__sandbox *box, const volatile int *cancel,
+                             spc_error *error);
 void spc__sandbox_close(spc__sandbox *box);
 
 /*

@@ -132,8 +132,8 @@ static spc_status add_template(builder *build, spc__template *tpl,
     spc_status status = spc__ask(&question, ask_space);
     if (status == SPC_OK)
         return SPC_OK;
-    if (status == SPC_ENOMEM)
-        return spc__fail(error, SPC_ENOMEM, "%s", why.text);
+    if (status == SPC_ENOMEM || status == SPC_EINTERRUPTED)
+        return spc__fail(error, status, "%s", why.text);
     build->space->count = count; /* what it had added before the fault */
     build->space->admitted = admitted;
     bool is_mistake = status != SPC_EUNSUPPORTED;

@@ -232,8 +232,9 @@ static int collect(fallback *out, lookup *look, spc__library *library,
         else
             spc__buf_printf(why, "%s%s", why->length > 0 ? "; " : "",
                             error.text);
-        if (status != SPC_OK && status != SPC_EUNSUPPORTED &&
-            look->fault.status == SPC_OK)
+        if ((status != SPC_OK && status != SPC_EUNSUPPORTED &&
+             look->fault.status == SPC_OK) ||
+            status == SPC_EINTERRUPTED)
             look->fault = error;
     }
     qsort(out, (size_t)count, sizeof(out[0]), by_preference);

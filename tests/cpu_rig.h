@@ -35,7 +35,8 @@ static inline spc_status rig_open(rig *r, int threads)
     spc_status status;
 
     memset(r, 0, sizeof(*r));
-    if ((status = spc__library_open(&r->library, NULL, &r->error)) != SPC_OK ||
+    if ((status = spc__library_open(&r->library, NULL, NULL, &r->error)) !=
+            SPC_OK ||
         (status = spc__device_open(&r->device, "cpu", &options, &r->error)) !=
             SPC_OK)
         return status;

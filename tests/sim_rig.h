@@ -47,8 +47,8 @@ static inline void compile(spc__artefact *out, spc__device *device,
     spc__library *library;
     const char *options;
 
-    assert_ok(
-        spc__library_open(&library, SPC_TEST_DATA "/templates/sim", &error));
+    assert_ok(spc__library_open(&library, SPC_TEST_DATA "/templates/sim", NULL,
+                                &error));
     spc__template *tpl = spc__library_find(library, template_name);
     ck_assert_ptr_nonnull(tpl);
     spc__attrs_set_text(&problem, "op", "test");

@@ -66,7 +66,8 @@ static spc__attrs attrs(const char *text)
 static spc__library *open_test_library(void)
 {
     spc__library *library = NULL;
-    assert_ok(spc__library_open(&library, SPC_TEST_DATA "/templates", &error));
+    assert_ok(
+        spc__library_open(&library, SPC_TEST_DATA "/templates", NULL, &error));
     return library;
 }
 
@@ -76,6 +77,9 @@ static spc__template *find(spc__library *library, const char *name)
     ck_assert_msg(tpl != NULL, "no template '%s'", name);
     return tpl;
 }
+
+/* The flag that libraries of open_text heed. */
+static volatile int stop;
 
 /* Opens a library that has one template file with this text. */
 static spc_status open_text(spc__library **out, const char *file,
@@ -88,7 +92,7 @@ static spc_status open_text(spc__library **out, const char *file,
     FILE *stream = fopen(path.data, "w");
     ck_assert(stream != NULL && fwrite(text, 1, bytes, stream) == bytes);
     fclose(stream);
-    spc_status status = spc__library_open(out, folder.data, &error);
+    spc_status status = spc__library_open(out, folder.data, &stop, &error);
     spc__temp_dir_remove(folder.data);
     spc__buf_release(&folder);
     spc__buf_release(&path);
@@ -470,8 +474,9 @@ START_TEST(a_file_name_must_be_a_name)
     assert_fails(open_text(&library, "Bad-Name.cu.lua", "%x=1\nx\n", 7),
                  SPC_ETEMPLATE);
     assert_says("Bad-Name.cu.lua: a template's name is");
-    assert_fails(spc__library_open(&library, "/nonexistent/folder", &error),
-                 SPC_ENOTFOUND);
+    assert_fails(
+        spc__library_open(&library, "/nonexistent/folder", NULL, &error),
+        SPC_ENOTFOUND);
     assert_says("/nonexistent/folder");
 }
 END_TEST
@@ -530,6 +535,16 @@ static const struct hostile {
      "too costly"},
     {"% local s = ('x'):rep(100)\n% while true do s:find('.-.-y') end", limit},
     {"% local s = ('x'):rep(1 << 40)", "t.cu.lua"},
+    {"% local s = string.rep('', 1 << 60)", ""},
+    {"% local s = (''):rep(math.maxinteger, '') .. ('x'):rep(-1)", ""},
+    {"% while true do local s = (''):rep(1 << 60) end", limit},
+    {"% local s = ('x'):rep(1 << 20)\n% while true do s:reverse() end", limit},
+    {"% local s = ('a'):rep(1 << 21)\n% s:find(s .. 'b', 1, true)",
+     "too costly"},
+    {"% local s = ('a'):rep(1 << 21)\n"
+     "% s:find(s:sub(1, 1 << 20) .. '[b]')",
+     "too costly"},
+    {"% while true do table.unpack('', 1, 200000) end", limit},
     {"% local s = 'x'\n% while true do s = s .. s end", "64 MiB"},
     {"% local t = {}\n% for i = 1, 1e9 do t[i] = {} end", "64 MiB"},
     {"% local t = {}\n% for i = 1, 1e9 do t[('x'):rep(1000) .. i] = i end",
@@ -599,6 +614,25 @@ START_TEST(an_endless_loop_ends_wherever_it_is)
     assert_says("t.cu.lua:");
     assert_says(limit);
     spc__library_close(library);
+}
+END_TEST
+
+START_TEST(an_endless_loop_heeds_the_flag)
+{
+    spc__library *library = NULL;
+    spc__space *space = NULL;
+    spc__attrs problem = {0}, target = attrs(gpu);
+
+    stop = 1;
+    spc_status status =
+        open_text(&library, "t.cu.lua", endless[_i], strlen(endless[_i]));
+    if (status == SPC_OK)
+        status = spc__space_create(&space, library, "conv", NULL, &problem,
+                                   &target, &error);
+    ck_assert_int_eq(status, SPC_EINTERRUPTED);
+    ck_assert_str_eq(error.text, "interrupted");
+    spc__library_close(library);
+    stop = 0;
 }
 END_TEST
 
@@ -1004,7 +1038,7 @@ START_TEST(the_builtin_templates_load)
 {
     spc__library *library = NULL;
 
-    assert_ok(spc__library_open(&library, NULL, &error));
+    assert_ok(spc__library_open(&library, NULL, NULL, &error));
     ck_assert(spc__library_header(library, "spc_abi.h") != NULL);
     find(library, "os_generic");
     spc__library_close(library);
@@ -1755,6 +1789,7 @@ static void add_sandbox(Suite *s)
                         LENGTH(hostiles));
     tcase_add_loop_test(t, an_endless_loop_ends_wherever_it_is, 0,
                         LENGTH(endless));
+    tcase_add_loop_test(t, an_endless_loop_heeds_the_flag, 0, LENGTH(endless));
     tcase_add_loop_test(t, a_declaration_that_rewrites_itself_does_no_harm, 0,
                         LENGTH(rewriting));
     tcase_add_test(t, a_library_serves_on_after_a_hostile_template);

@@ -46,7 +46,8 @@ static void put_file(const char *name, const char *text)
 static spc__library *open_folder(void)
 {
     spc__library *library = NULL;
-    assert_ok(spc__library_open(&library, spc__buf_text(&folder), &error));
+    assert_ok(
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error));
     return library;
 }
 
@@ -87,7 +88,7 @@ static spc_status try(spc__buf *out, const char *first, const char *body)
     spc__buf_puts(&text, body);
     put_file("t.cu.lua", spc__buf_text(&text));
     spc_status status =
-        spc__library_open(&library, spc__buf_text(&folder), &error);
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error);
     if (status == SPC_OK)
         status = render(out != NULL ? out : &own, library);
     spc__library_close(library);
@@ -265,7 +266,7 @@ START_TEST(a_wrong_part_from_shared_lua_names_its_line)
     assert_ok(spc__attrs_parse(&target, "device=cuda", &why));
     assert_ok(spc__attrs_parse(&config, "n=2", &why));
     spc_status status =
-        spc__library_open(&library, spc__buf_text(&folder), &error);
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error);
     if (status == SPC_OK)
         status = spc__space_create(&space, library, "conv", NULL, &problem,
                                    &target, &error);
@@ -317,7 +318,7 @@ START_TEST(a_wrong_declaration_in_shared_lua_is_one_of_the_template)
     put_file("rows.lua", "%\n%\n%template = {}\n");
     put_file("t.cu.lua", "%include 'rows.lua'\n\n");
     ck_assert_int_eq(
-        spc__library_open(&library, spc__buf_text(&folder), &error),
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error),
         SPC_ETEMPLATE);
     ck_assert_str_eq(error.text, "t.cu.lua:1: template.accepts is missing");
 }
@@ -368,7 +369,7 @@ START_TEST(the_hash_of_a_builtin_template_needs_no_library)
     spc__library *library = NULL;
     char hex[SPC__SHA256_HEX];
 
-    assert_ok(spc__library_open(&library, NULL, &error));
+    assert_ok(spc__library_open(&library, NULL, NULL, &error));
     for (int i = 0; i < spc__library_count(library); i++) {
         spc__template *tpl = spc__library_at(library, i);
         ck_assert(spc__builtin_template_hash(hex, spc__template_name(tpl)));
@@ -431,13 +432,14 @@ START_TEST(a_folder_without_templates_is_a_mistake)
 
     put_file("spc_abi.h", "/* mine */\n");
     ck_assert_int_eq(
-        spc__library_open(&library, spc__buf_text(&folder), &error),
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error),
         SPC_ENOTFOUND);
     ck_assert_ptr_ne(strstr(error.text, "has no templates: their names"), NULL);
     spc__buf_printf(&path, "%s/t.cu.lua", spc__buf_text(&folder));
     ck_assert_int_eq(mkfifo(spc__buf_text(&path), 0600), 0);
     ck_assert_int_eq(
-        spc__library_open(&library, spc__buf_text(&folder), &error), SPC_EIO);
+        spc__library_open(&library, spc__buf_text(&folder), NULL, &error),
+        SPC_EIO);
     ck_assert_ptr_ne(strstr(error.text, "t.cu.lua': it is not a plain file"),
                      NULL);
     spc__buf_release(&path);

@@ -407,7 +407,7 @@ START_TEST(every_primitive_has_a_host_half)
 {
     spc__buf cuda = SPC__BUF_INIT, sim = SPC__BUF_INIT;
     spc__library *library;
-    assert_ok(spc__library_open(&library, NULL, &error));
+    assert_ok(spc__library_open(&library, NULL, NULL, &error));
     spc__buf_puts(&cuda, spc__library_header(library, "spc_device.cuh"));
     spc__buf_puts(&sim, spc__library_header(library, "spc_sim.h"));
     int count = 0;

@@ -86,7 +86,8 @@ static void identify(spc__entry *entry)
     spc__buf_release(&launch);
 }
 
-/* SPC_ENOMEM only; a template's own failure is the candidate's. */
+/* SPC_ENOMEM and SPC_EINTERRUPTED only; a template's own failure is the
+ * candidate's. */
 static spc_status render(spc__run *run, spc__entry *entry)
 {
     spc__buf source = SPC__BUF_INIT;
@@ -97,7 +98,7 @@ static spc_status render(spc__run *run, spc__entry *entry)
 
     if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(run->error, 1);
-    else if (status != SPC_OK)
+    else if (status != SPC_OK && status != SPC_EINTERRUPTED)
         fail_entry(entry, SPC__TRIAL_TEMPLATE, error.text);
     spc__buf_release(&source);
     if (entry->source != NULL) {
@@ -105,7 +106,7 @@ static spc_status render(spc__run *run, spc__entry *entry)
         spc__artefact_key(entry->trial.artefact, run->compiler, &job);
         identify(entry);
     }
-    return status == SPC_ENOMEM ? status : SPC_OK;
+    return status == SPC_ENOMEM || status == SPC_EINTERRUPTED ? status : SPC_OK;
 }
 
 /* The same code twice would only be compiled and measured twice. */
