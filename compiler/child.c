@@ -94,40 +94,86 @@ static int start(pid_t *out, const char *path, const char *const *arguments,
 
 /* ---- waiting ------------------------------------------------------------- */
 
-enum { STEP_MS = 50 }; /* between two looks at the clock and the flag */
+enum {
+    STEP_MS = 50,    /* between two looks at the clock and the flag */
+    MOST_CHUNKS = 16 /* what a pipe of 64 KiB holds */
+};
 
-/* Reads until all writers are gone: SPC_OK. */
-static spc_status drain(spc__buf *output, int fd, uint64_t deadline,
-                        const volatile int *cancel)
+typedef struct process {
+    pid_t id;
+    bool ended;
+    int exit_code; /* once it has */
+    int output;    /* end of the pipe; -1: closed, as all writers have gone */
+} process;
+
+static void reap(process *child, int options)
+{
+    int state;
+    pid_t found;
+
+    do
+        found = waitpid(child->id, &state, options);
+    while (found < 0 && errno == EINTR);
+    if (found == 0)
+        return;
+    child->ended = true;
+    if (found < 0) /* the host ignores SIGCHLD; the output will tell */
+        child->exit_code = 0;
+    else
+        child->exit_code =
+            WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
+static void close_output(process *child)
+{
+    if (child->output >= 0)
+        close(child->output);
+    child->output = -1;
+}
+
+/* Waits for output at most that long; false if there was none. */
+static bool read_chunk(spc__buf *to, process *child, int wait_ms)
 {
     char chunk[4096];
+    struct pollfd wait = {.fd = child->output, .events = POLLIN};
 
-    for (;;) {
+    if (poll(&wait, 1, wait_ms) <= 0)
+        return false;
+    ssize_t got = read(child->output, chunk, sizeof(chunk));
+    if (got < 0 && errno == EINTR)
+        return false;
+    if (got <= 0)
+        close_output(child);
+    else
+        spc__buf_append(to, chunk, (size_t)got);
+    return got > 0;
+}
+
+/*
+ * Reads until the child has ended: SPC_OK. The end of its output is none of
+ * its own: it may close it and work on, or leave it to a process that stays,
+ * as a wrapper that starts a server does.
+ */
+static spc_status follow(spc__buf *to, process *child, uint64_t deadline,
+                         const volatile int *cancel)
+{
+    int pause_ms = 1; /* it mostly ends with its output */
+
+    for (reap(child, WNOHANG); !child->ended; reap(child, WNOHANG)) {
         if (spc__cancelled(cancel))
             return SPC_EINTERRUPTED;
         if (spc__now_ns() >= deadline)
             return SPC_ETIMEOUT;
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready = poll(&wait, 1, STEP_MS);
-        if (ready <= 0)
-            continue;
-        ssize_t got = read(fd, chunk, sizeof(chunk));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return SPC_OK;
-        spc__buf_append(output, chunk, (size_t)got);
+        if (child->output >= 0) {
+            read_chunk(to, child, STEP_MS);
+        } else {
+            poll(NULL, 0, pause_ms);
+            pause_ms = pause_ms * 2 < STEP_MS ? pause_ms * 2 : STEP_MS;
+        }
     }
-}
-
-static int reap(pid_t child)
-{
-    int state;
-
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR)
-            return 0; /* the host ignores SIGCHLD; the output will tell */
-    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    for (int i = 0; i < MOST_CHUNKS && read_chunk(to, child, 0); i++)
+        ;
+    return SPC_OK;
 }
 
 spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
@@ -136,8 +182,8 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           spc_error *error)
 {
     spc__buf temp_dir = SPC__BUF_INIT;
+    process child = {0};
     int pipe_ends[2];
-    pid_t child;
 
     if (pipe2(pipe_ends, O_CLOEXEC) != 0)
         return spc__fail(error, SPC_EIO, "cannot make a pipe: %s",
@@ -146,7 +192,7 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
     char **environment =
         temp_dir.failed ? NULL : make_environment(temp_dir.data, folder);
     int failure = environment == NULL ? ENOMEM
-                                      : start(&child, path, arguments,
+                                      : start(&child.id, path, arguments,
                                               environment, pipe_ends[1]);
     free(environment);
     spc__buf_release(&temp_dir);
@@ -156,13 +202,16 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
         return spc__fail(error, SPC_EUNSUPPORTED, "cannot run '%s': %s", path,
                          strerror(failure));
     }
+    child.output = pipe_ends[0];
     spc_status status =
-        drain(output, pipe_ends[0],
-              spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
+        follow(output, &child,
+               spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
     if (status != SPC_OK)
-        kill(-child, SIGKILL);
-    close(pipe_ends[0]);
-    *exit_code = reap(child);
+        kill(-child.id, SIGKILL);
+    close_output(&child);
+    if (!child.ended)
+        reap(&child, 0);
+    *exit_code = child.exit_code;
     if (status == SPC_ETIMEOUT)
         spc__fail(error, status, "'%s' was killed after %d seconds", path,
                   limit_seconds);

@@ -9,10 +9,11 @@
  * Runs `path` (looked up in $PATH unless it has a slash) with `arguments`
  * (NULL-terminated; [0] is the name it sees), with nothing on its standard
  * input, TMPDIR=`folder` (NULL: as ours) and messages in English, and appends
- * what it prints to *output. After `limit_seconds` it and its children are
- * killed: SPC_ETIMEOUT; once *cancel (may be NULL) is set: SPC_EINTERRUPTED.
- * SPC_EUNSUPPORTED if it cannot be started. *exit_code is 128 + n after
- * signal n, as in a shell. Safe from several threads at once.
+ * what it prints to *output. Done is what has ended, even if a process that it
+ * left behind still holds the output. After `limit_seconds` it and its children
+ * are killed: SPC_ETIMEOUT; once *cancel (may be NULL) is set:
+ * SPC_EINTERRUPTED. SPC_EUNSUPPORTED if it cannot be started. *exit_code is
+ * 128 + n after signal n, as in a shell. Safe from several threads at once.
  */
 spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           const char *const *arguments, const char *folder,

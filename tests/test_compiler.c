@@ -1586,24 +1586,47 @@ static void *cancel_soon(void *payload)
     return NULL;
 }
 
+/* Opens the compiler that a script in `folder` plays. */
+static spc__compiler *open_script(const spc__buf *folder, const char *script)
+{
+    spc__buf path = SPC__BUF_INIT, text = SPC__BUF_INIT;
+    spc__compiler *cc = NULL;
+
+    spc__buf_printf(&path, "%s/cc", folder->data);
+    spc__buf_printf(&text,
+                    "#!/bin/sh\ncase $1 in --version) echo slow 1; exit;; "
+                    "esac\n%s\n",
+                    script);
+    assert_ok(spc__file_write(path.data, text.data, text.length, &error));
+    ck_assert_int_eq(chmod(path.data, 0700), 0);
+    replace("SPC_CC", path.data);
+    spc_status opened = spc__hostcc_open(&cc, &error);
+    restore("SPC_CC");
+    assert_ok(opened);
+    ck_assert_str_eq(spc__compiler_identity(cc), "slow 1");
+    spc__buf_release(&path);
+    spc__buf_release(&text);
+    return cc;
+}
+
 static const struct {
+    const char *script;
     int limit_seconds;
     bool is_cancelled;
     spc_status status;
     const char *says;
 } deaths[] = {
-    {1, false, SPC_ETIMEOUT, "killed after 1 seconds"},
-    {1000, true, SPC_EINTERRUPTED, "interrupted"},
+    {"sleep 1000 &\nsleep 1000", 1, false, SPC_ETIMEOUT,
+     "killed after 1 seconds"},
+    {"sleep 1000 &\nsleep 1000", 1000, true, SPC_EINTERRUPTED, "interrupted"},
+    {"exec >&- 2>&-\nsleep 1000", 1, false, SPC_ETIMEOUT,
+     "killed after 1 seconds"},
+    {"exec >&- 2>&-\nsleep 1000", 1000, true, SPC_EINTERRUPTED, "interrupted"},
 };
 
 START_TEST(a_compiler_that_hangs_is_killed)
 {
-    static const char script[] = "#!/bin/sh\n"
-                                 "case $1 in --version) echo slow 1; exit;; "
-                                 "esac\n"
-                                 "sleep 1000 &\nsleep 1000\n";
-    spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
-    spc__compiler *cc = NULL;
+    spc__buf folder = SPC__BUF_INIT;
     spc__artefact artefact;
     volatile int cancel = 0;
     spc__compile_job job = {
@@ -1611,14 +1634,7 @@ START_TEST(a_compiler_that_hangs_is_killed)
     pthread_t thread;
 
     assert_ok(spc__temp_dir_create(&folder, &error));
-    spc__buf_printf(&path, "%s/cc", folder.data);
-    assert_ok(spc__file_write(path.data, script, sizeof(script) - 1, &error));
-    ck_assert_int_eq(chmod(path.data, 0700), 0);
-    replace("SPC_CC", path.data);
-    spc_status opened = spc__hostcc_open(&cc, &error);
-    restore("SPC_CC");
-    assert_ok(opened);
-    ck_assert_str_eq(spc__compiler_identity(cc), "slow 1");
+    spc__compiler *cc = open_script(&folder, deaths[_i].script);
     cc->limit_seconds = deaths[_i].limit_seconds;
     uint64_t start = spc__now_ns();
     replace("TMPDIR", folder.data);
@@ -1637,7 +1653,26 @@ START_TEST(a_compiler_that_hangs_is_killed)
     spc__compiler_close(cc);
     spc__temp_dir_remove(folder.data);
     spc__buf_release(&folder);
-    spc__buf_release(&path);
+}
+END_TEST
+
+START_TEST(a_compiler_may_leave_a_process_behind)
+{
+    spc__buf folder = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__artefact artefact;
+    spc__compile_job job = {.source = "int x;\n", .name = "served"};
+
+    assert_ok(spc__temp_dir_create(&folder, &error));
+    spc__compiler *cc =
+        open_script(&folder, "sleep 30 &\necho said\nexec cc \"$@\"");
+    cc->limit_seconds = 15; /* it holds the output for longer */
+    assert_ok(spc__compile(&artefact, cc, &job, &log, &error));
+    ck_assert_str_eq(spc__buf_text(&log), "said\n");
+    spc__artefact_release(&artefact);
+    spc__compiler_close(cc);
+    spc__temp_dir_remove(folder.data);
+    spc__buf_release(&folder);
+    spc__buf_release(&log);
 }
 END_TEST
 
@@ -1843,6 +1878,7 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, a_source_that_cannot_be_written_says_why);
     tcase_add_test(t, a_c_compile_error_points_to_the_template);
     tcase_add_loop_test(t, a_compiler_that_hangs_is_killed, 0, LENGTH(deaths));
+    tcase_add_test(t, a_compiler_may_leave_a_process_behind);
     tcase_add_test(t, the_c_compiler_serves_several_threads);
     tcase_add_test(t, a_key_depends_on_everything_that_decides_the_code);
     tcase_add_test(t, headers_are_followed_transitively_and_once);
