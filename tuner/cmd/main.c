@@ -2,9 +2,11 @@
 #include "cli.h"
 
 #include "output.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,   &cli_bench,  &cli_explain,
@@ -38,10 +40,13 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
     return status;
 }
 
-/* A full disk or a closed pipe must not look like success. */
+/* A full disk or a closed pipe must not look like success. An earlier write may
+ * have failed, and then nothing is left to flush. */
 static spc_status flush(spc_status status)
 {
-    if (fflush(stdout) != 0 && status == SPC_OK)
+    bool is_lost = fflush(stdout) != 0 || ferror(stdout);
+
+    if (is_lost && status == SPC_OK)
         status = cli_fail(SPC_EIO, "cannot write to standard output");
     return status;
 }
@@ -70,12 +75,26 @@ static void free_lists(const cli_option *row, void *args)
             free(((cli_list *)((char *)args + row->offset))->at);
 }
 
+/* What we open must not take the number of a standard stream that the caller
+ * closed, and with it what we print. For reading, as writing is to fail. */
+static void fill_standard_streams(void)
+{
+    int file;
+
+    do
+        file = open("/dev/null", O_RDONLY);
+    while (file >= 0 && file <= STDERR_FILENO);
+    if (file >= 0)
+        close(file);
+}
+
 int main(int argc, char **argv)
 {
     cli self = {0};
     void *args = NULL;
     spc_status status = SPC_OK;
 
+    fill_standard_streams();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         puts("spctune " SPC_VERSION_TEXT);
     else
