@@ -55,7 +55,9 @@ typedef struct spc_ctx_options {
     /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
     const char *device;
     /* Read-write database. NULL: $SPC_DATABASE, else
-     * $XDG_CACHE_HOME/spctune/spctune.db, else ~/.cache/...; "": none. */
+     * $XDG_CACHE_HOME/spctune/spctune.db, else ~/.cache/...; "": none. A host
+     * that runs under a limit on the size of files should ignore SIGXFSZ, so
+     * that a database at the limit is an error like a full disk. */
     const char *database;
     /* Read-only (shipped) databases below it, best first. */
     const char *const *layers;
@@ -71,7 +73,7 @@ typedef struct spc_ctx_options {
     void (*log)(int level, const char *text, void *payload);
     void *log_payload;
     /* Non-zero, set by any thread or a signal handler: what takes long in this
-     * context (compiling, tuning, benchmarking) soon ends with
+     * context (templates, maps, compiling, tuning, benchmarking) soon ends with
      * SPC_EINTERRUPTED. May be NULL. */
     const volatile int *cancel;
 } spc_ctx_options;
@@ -87,7 +89,7 @@ typedef struct spc_ctx_options {
  * *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such device;
  * SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of `layers`, or
  * template_dir, is not there; SPC_EDB, SPC_EDBVERSION with need_database;
- * SPC_ETEMPLATE: a template does not load.
+ * SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);

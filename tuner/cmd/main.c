@@ -3,6 +3,7 @@
 
 #include "output.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,7 @@ int main(int argc, char **argv)
     spc_status status = SPC_OK;
 
     fill_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* at its limit a file is as on a full disk */
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         puts("spctune " SPC_VERSION_TEXT);
     else
