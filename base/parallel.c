@@ -1,6 +1,7 @@
 /* parallel.c - a loop over threads; the work is handed out by a counter. */
 #include "parallel.h"
 
+#include "cancel.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,6 +12,7 @@ enum { MOST_THREADS = 256 };
 typedef struct shared_loop {
     atomic_int_least64_t next;
     int64_t n;
+    const volatile int *cancel;
     void (*body)(void *payload, int64_t i);
     void *payload;
 } shared_loop;
@@ -28,12 +30,13 @@ int spc__cpu_count(void)
 static void *work(void *payload)
 {
     shared_loop *loop = payload;
-    for (;;) {
+    while (!spc__cancelled(loop->cancel)) {
         int64_t i = atomic_fetch_add(&loop->next, 1);
         if (i >= loop->n)
-            return NULL;
+            break;
         loop->body(loop->payload, i);
     }
+    return NULL;
 }
 
 void spc__signals_block(sigset_t *before)
@@ -61,10 +64,11 @@ static int start(pthread_t *threads, int wanted, shared_loop *loop)
     return started;
 }
 
-void spc__parallel_for(int64_t n, int threads,
-                       void (*body)(void *payload, int64_t i), void *payload)
+bool spc__parallel_until(const volatile int *cancel, int64_t n, int threads,
+                         void (*body)(void *payload, int64_t i), void *payload)
 {
-    shared_loop loop = {.n = n, .body = body, .payload = payload};
+    shared_loop loop = {
+        .n = n, .cancel = cancel, .body = body, .payload = payload};
     pthread_t helpers[MOST_THREADS];
     int started = 0;
 
@@ -80,4 +84,11 @@ void spc__parallel_for(int64_t n, int threads,
     work(&loop);
     for (int i = 0; i < started; i++)
         pthread_join(helpers[i], NULL);
+    return atomic_load(&loop.next) >= n;
+}
+
+void spc__parallel_for(int64_t n, int threads,
+                       void (*body)(void *payload, int64_t i), void *payload)
+{
+    spc__parallel_until(NULL, n, threads, body, payload);
 }

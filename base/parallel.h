@@ -3,6 +3,7 @@
 #define SPC_BASE_PARALLEL_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Cores that this process may use (sched_getaffinity). */
@@ -24,5 +25,10 @@ void spc__parallel_for(int64_t n, int threads,
  * to be set again with pthread_sigmask.
  */
 void spc__signals_block(sigset_t *before);
+
+/* The same, but hands out nothing more once *cancel (may be NULL) is set; false
+ * if the body was not called for all. */
+bool spc__parallel_until(const volatile int *cancel, int64_t n, int threads,
+                         void (*body)(void *payload, int64_t i), void *payload);
 
 #endif

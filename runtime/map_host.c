@@ -6,6 +6,7 @@
  * of the kernel ascend with the rows, so one binary search a chunk and column
  * is enough: after it the cursor only moves forward.
  */
+#include "cancel.h"
 #include "error.h"
 #include "map_builder.h"
 #include "parallel.h"
@@ -79,6 +80,14 @@ static int at_most(int value, int limit)
     return value < limit ? value : limit;
 }
 
+/* Spreads over the context's threads; false if its flag has ended it early. */
+static bool spread(const spc_map *map, int chunks,
+                   void (*body)(void *payload, int64_t i), void *payload)
+{
+    return spc__parallel_until(map->ctx->cancel, chunks, map->ctx->threads,
+                               body, payload);
+}
+
 /* ---- radix sort ------------------------------------------------------- */
 
 /* One stable pass by DIGIT_BITS at `shift`; chunks are contiguous and keep
@@ -126,18 +135,19 @@ static void scatter_chunk(void *payload, int64_t chunk)
     }
 }
 
-static void run_pass(pass *p, int threads)
+static bool run_pass(const spc_map *map, pass *p)
 {
     int place = 0;
 
-    spc__parallel_for(p->chunks, threads, count_chunk, p);
+    if (!spread(map, p->chunks, count_chunk, p))
+        return false;
     for (int d = 0; d < DIGITS; d++)
         for (int c = 0; c < p->chunks; c++) {
             int count = p->counts[c * DIGITS + d];
             p->counts[c * DIGITS + d] = place;
             place += count;
         }
-    spc__parallel_for(p->chunks, threads, scatter_chunk, p);
+    return spread(map, p->chunks, scatter_chunk, p);
 }
 
 static int pass_count(int bits)
@@ -145,11 +155,11 @@ static int pass_count(int bits)
     return (bits + DIGIT_BITS - 1) / DIGIT_BITS;
 }
 
-/* Sorts rows of `bits`-bit keys that are in keys[parity of the passes]; the
- * result is in keys[0], order[0]. */
-static void sort(uint64_t *keys[2], int *order[2], int rows, int bits,
-                 int *counts, int threads)
+/* Sorts the map's rows by `bits`-bit keys that are in keys[parity of the
+ * passes]; the result is in keys[0], order[0]. */
+static bool sort(const spc_map *map, uint64_t *keys[2], int *order[2], int bits)
 {
+    work *w = map->work;
     int from = pass_count(bits) & 1;
 
     for (int shift = 0; shift < bits; shift += DIGIT_BITS, from ^= 1) {
@@ -158,13 +168,15 @@ static void sort(uint64_t *keys[2], int *order[2], int rows, int bits,
             .from_rows = order[from],
             .to_keys = keys[from ^ 1],
             .to_rows = order[from ^ 1],
-            .counts = counts,
-            .rows = rows,
-            .chunks = at_most(chunk_count(rows), SORT_CHUNKS),
+            .counts = w->counts,
+            .rows = map->rows,
+            .chunks = at_most(chunk_count(map->rows), SORT_CHUNKS),
             .shift = shift,
         };
-        run_pass(&p, threads);
+        if (!run_pass(map, &p))
+            return false;
     }
+    return true;
 }
 
 /* ---- building --------------------------------------------------------- */
@@ -458,13 +470,13 @@ static spc_status host_tile(const spc_map *map, const spc__map_layout *layout,
 {
     tiling t = {map, layout, tiles, spc__map_tile_count(map, tiles->rows),
                 ((work *)map->work)->rows[0]};
-    int threads = map->ctx->threads;
 
     (void)stream;
-    (void)error;
-    spc__parallel_for(tile_chunk_count(t.count), threads, cost_chunk, &t);
+    if (!spread(map, tile_chunk_count(t.count), cost_chunk, &t))
+        return spc__interrupted(error);
     sort_tiles(&t);
-    spc__parallel_for(tile_chunk_count(t.count), threads, mask_chunk, &t);
+    if (!spread(map, tile_chunk_count(t.count), mask_chunk, &t))
+        return spc__interrupted(error);
     return SPC_OK;
 }
 
@@ -476,14 +488,13 @@ static spc_status host_fill(const spc_map *map, const spc__map_layout *layout,
     ordering o = {
         map,       layout, w->keys[first], w->rows[first], layout->bit_of,
         w->rows[0]};
-    int threads = map->ctx->threads;
 
     if (!layout->sorted)
         return SPC_OK; /* building fills it */
-    spc__parallel_for(chunk_count(map->rows), threads, digest_chunk, &o);
-    sort(w->keys, w->rows, map->rows, layout->bits, w->counts, threads);
-    spc__parallel_for(chunk_count(map->rows_padded), threads, permute_chunk,
-                      &o);
+    if (!spread(map, chunk_count(map->rows), digest_chunk, &o) ||
+        !sort(map, w->keys, w->rows, layout->bits) ||
+        !spread(map, chunk_count(map->rows_padded), permute_chunk, &o))
+        return spc__interrupted(error);
     if (layout->tiles)
         return host_tile(map, layout, layout->tiles, stream, error);
     return SPC_OK;
@@ -498,14 +509,14 @@ static spc_status host_build(spc_map *map, const int32_t *coords,
     int *order[2] = {map->plain.order, w->rows[0]};
     int first = pass_count(map->key.total_bits) & 1;
     build b = {map, coords, keys[first], order[first], 0};
-    int threads = map->ctx->threads;
 
     memset(map->stats, 0, 4 * (size_t)SPC__MAP_STATS);
     for (int i = 0; i < 4; i++)
         map->stats[SPC__MAP_BAD_ROW + i] = SPC__MAP_NO_ROW;
-    spc__parallel_for(chunk_count(map->rows), threads, pack_chunk, &b);
-    sort(keys, order, map->rows, map->key.total_bits, w->counts, threads);
-    spc__parallel_for(chunk_count(map->rows_padded), threads, search_chunk, &b);
+    if (!spread(map, chunk_count(map->rows), pack_chunk, &b) ||
+        !sort(map, keys, order, map->key.total_bits) ||
+        !spread(map, chunk_count(map->rows_padded), search_chunk, &b))
+        return spc__interrupted(error);
     map->stats[SPC__MAP_PAIRS] = (int32_t)(b.pairs & 0xffff);
     map->stats[SPC__MAP_PAIRS + 1] = (int32_t)(b.pairs >> 16);
     return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;

@@ -244,7 +244,7 @@ SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
  * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
  * extent does not fit a 64-bit key, names the axis, or a batch is negative;
  * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, a bad kernel, or
- * coordinates at another place.
+ * coordinates at another place; SPC_EINTERRUPTED.
  */
 SPC_API spc_status spc_map_create(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *coords,

@@ -586,6 +586,30 @@ START_TEST(parallel_loops_may_nest)
 }
 END_TEST
 
+typedef struct stopping {
+    volatile int flag;
+    atomic_int calls;
+} stopping;
+
+static void stop_at_fifth(void *payload, int64_t i)
+{
+    stopping *s = payload;
+    if (atomic_fetch_add(&s->calls, 1) + 1 == 5)
+        __atomic_store_n(&s->flag, 1, __ATOMIC_RELAXED);
+    (void)i;
+}
+
+START_TEST(a_parallel_loop_ends_with_its_flag)
+{
+    stopping s = {0};
+    ck_assert(!spc__parallel_until(&s.flag, 100, 1, stop_at_fifth, &s));
+    ck_assert_int_eq(atomic_load(&s.calls), 5);
+    s = (stopping){0};
+    ck_assert(spc__parallel_until(&s.flag, 5, 1, stop_at_fifth, &s));
+    ck_assert(spc__parallel_until(&s.flag, 0, 1, stop_at_fifth, &s));
+}
+END_TEST
+
 /* Files */
 
 static spc__buf folder = SPC__BUF_INIT;
@@ -807,6 +831,7 @@ static TCase *world(void)
     tcase_add_loop_test(tc, a_parallel_loop_visits_every_index_once, 0, 5);
     tcase_add_test(tc, parallel_loops_may_nest);
     tcase_add_test(tc, threads_of_a_loop_take_their_own_faults_and_no_signals);
+    tcase_add_test(tc, a_parallel_loop_ends_with_its_flag);
     tcase_add_test(tc, a_written_file_reads_back_and_leaves_nothing_else);
     tcase_add_test(tc, reading_says_what_is_wrong);
     tcase_add_test(tc, a_write_that_fails_leaves_the_old_file);

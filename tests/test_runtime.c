@@ -794,9 +794,10 @@ START_TEST(the_bench_checks_and_times_everything)
 }
 END_TEST
 
-START_TEST(what_measures_ends_when_its_context_is_cancelled)
+START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
 {
     static const volatile int cancel = 1;
+    spc_map *map = NULL;
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc_bench_result result;
     spc_scene *scene, *empty;
@@ -811,11 +812,19 @@ START_TEST(what_measures_ends_when_its_context_is_cancelled)
     ck_assert_int_eq(spc_bench(ctx, &conv, empty, 1, &result), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "scene 'void' has no voxels");
     spc_scene_free(empty);
+    assert_ok(spc_map_create_from_scene(&map, ctx, &conv, scene),
+              spc_ctx_error(ctx));
     ctx->cancel = &cancel;
     ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result),
                      SPC_EINTERRUPTED);
     ck_assert_double_eq(result.warm_us, 0);
     ck_assert_int_eq(spc_device_measure(ctx), SPC_EINTERRUPTED);
+    ck_assert_int_eq(spc__map_prepare(map, "gray", 0, NULL), SPC_EINTERRUPTED);
+    spc_map_free(map);
+    ck_assert_int_eq(spc_map_create_from_scene(&map, ctx, &conv, scene),
+                     SPC_EINTERRUPTED);
+    ck_assert_ptr_null(map);
+    ck_assert_str_eq(spc_ctx_error(ctx), "interrupted");
     spc_scene_free(scene);
     spc_ctx_free(ctx);
 }
@@ -1075,7 +1084,7 @@ static void add_figures(TCase *tcase)
     tcase_add_loop_test(tcase, the_floor_is_the_largest_of_three_times, 0,
                         LENGTH(floors));
     tcase_add_test(tcase, the_bench_checks_and_times_everything);
-    tcase_add_test(tcase, what_measures_ends_when_its_context_is_cancelled);
+    tcase_add_test(tcase, what_takes_long_ends_when_its_context_is_cancelled);
 #ifndef SPC_SANITIZE
     tcase_add_test(tcase, a_measured_device_remembers_its_ceilings);
 #endif
