@@ -214,8 +214,9 @@ static spc_status load(struct show *show, const char *spec)
     show->loaded = spec;
     snprintf(path, sizeof(path), "%s%s%s", is_file ? show->args->folder : "",
              is_file ? "/" : "", spec);
-    if (spc_scene_load(&show->scene, path, &error) == SPC_OK)
-        return SPC_OK;
+    spc_status status = load_scene(&show->scene, path, &error);
+    if (status == SPC_OK || status == SPC_EINTERRUPTED)
+        return status;
     return cli_fail(error.status, "%s%s", error.text,
                     is_file ? " (--scenes DIR says where it is)" : "");
 }
@@ -233,7 +234,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
         return SPC_OK;
     }
     if (status != SPC_OK) {
-        if (show->json != NULL)
+        if (show->json != NULL && status != SPC_EINTERRUPTED)
             job_write_failure(show->json, from->layer, from->scene);
         return status;
     }

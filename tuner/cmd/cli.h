@@ -102,9 +102,14 @@ void cli_help_short(const cli *self);
 void cli_help_full(const cli *self);
 
 /* signals.c: the first SIGINT, SIGTERM or SIGHUP sets a flag, the second ends
- * the program. cli_open sees to it; call before any thread is started. */
+ * the program. cli_open sees to it; who works before calls it earlier, and
+ * before any thread is started. */
 const volatile int *cli_cancel_flag(void);
 void cli_catch_signals(const cli *self);
+/* Runs work that looks at no flag on a thread of its own: SPC_OK once it is
+ * done, SPC_EINTERRUPTED as soon as the flag is set. Then the work goes on
+ * until the program ends, and must keep all that it uses. */
+spc_status cli_run_apart(void *(*work)(void *payload), void *payload);
 /* Removes what temporary files are left; last of all. */
 void cli_tidy(void);
 

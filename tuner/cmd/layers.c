@@ -8,6 +8,42 @@
 
 /* ---- scenes -------------------------------------------------------------- */
 
+struct loading {
+    char *spec;
+    spc_scene *scene;
+    spc_status status;
+    spc_error error;
+};
+
+static void *load(void *payload)
+{
+    struct loading *at = payload;
+
+    at->status = spc_scene_load(&at->scene, at->spec, &at->error);
+    return NULL;
+}
+
+spc_status load_scene(spc_scene **out, const char *spec, spc_error *error)
+{
+    struct loading *at = calloc(1, sizeof(*at));
+    spc_status status = SPC_ENOMEM;
+
+    *out = NULL;
+    *error = (spc_error){SPC_ENOMEM, "out of memory"};
+    if (at != NULL && (at->spec = strdup(spec)) != NULL) {
+        if (cli_run_apart(load, at) != SPC_OK) { /* which still needs *at */
+            *error = (spc_error){SPC_EINTERRUPTED, "interrupted"};
+            return error->status;
+        }
+        *out = at->scene;
+        *error = at->error;
+        status = at->status;
+        free(at->spec);
+    }
+    free(at);
+    return status;
+}
+
 spc_status load_scenes(scene_set *out, const cli_list *specs)
 {
     spc_error error = {0};
@@ -20,8 +56,8 @@ spc_status load_scenes(scene_set *out, const cli_list *specs)
     if (out->at == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (; out->count < specs->count; out->count++)
-        if (spc_scene_load(&out->at[out->count], specs->at[out->count],
-                           &error) != SPC_OK) {
+        if (load_scene(&out->at[out->count], specs->at[out->count], &error) !=
+            SPC_OK) {
             free_scenes(out);
             return cli_fail(error.status, "%s", error.text);
         }
@@ -124,6 +160,7 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
 
     if ((status = read_layers(&layers, self)) != SPC_OK)
         return status;
+    cli_catch_signals(self); /* loading takes long too */
     if ((specs == NULL ||
          (status = load_scenes(&job.scenes, specs)) == SPC_OK) &&
         (status = cli_open(&job.ctx, self)) == SPC_OK)

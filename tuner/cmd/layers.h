@@ -35,6 +35,8 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body);
  * be NULL. job_run does so for a layer for which the body wrote nothing. */
 void job_write_failure(spc__json *json, const char *layer, const char *scene);
 
+/* As spc_scene_load, and SPC_EINTERRUPTED. */
+spc_status load_scene(spc_scene **out, const char *spec, spc_error *error);
 spc_status load_scenes(scene_set *out, const cli_list *specs);
 void free_scenes(scene_set *set);
 

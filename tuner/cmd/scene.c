@@ -29,21 +29,44 @@ static void find_extent(struct facts *out, const spc_scene *scene)
         }
 }
 
-static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
-                                  int threads)
-{
-    spc_conv conv = SPC_CONV_INIT;
-    spc_error error = {0};
-    int64_t pairs = 0, alone = 0;
-    int32_t *index = malloc((size_t)out->rows * 27 * sizeof(*index) + 1);
+/* The plain map of K = 3. */
+struct search {
+    spc_conv conv;
+    const spc_scene *scene;
+    int threads;
+    int32_t *index;
+    spc_error error;
+};
 
-    if (index == NULL)
-        return cli_fail(SPC_ENOMEM, "out of memory");
-    conv.cin = conv.cout = 1;
-    if (spc_oracle_map(index, &conv, scene, threads, &error) != SPC_OK) {
-        free(index);
-        return cli_fail(error.status, "%s", error.text);
+static void *find_map(void *payload)
+{
+    struct search *s = payload;
+
+    spc_oracle_map(s->index, &s->conv, s->scene, s->threads, &s->error);
+    return NULL;
+}
+
+static struct search *make_search(const spc_scene *scene, int threads)
+{
+    struct search *s = calloc(1, sizeof(*s));
+    size_t entries = (size_t)spc_scene_rows(scene) * 27;
+
+    if (s == NULL ||
+        (s->index = malloc(entries * sizeof(*s->index) + 1)) == NULL) {
+        free(s);
+        return NULL;
     }
+    s->conv = (spc_conv)SPC_CONV_INIT;
+    s->conv.cin = s->conv.cout = 1;
+    s->scene = scene;
+    s->threads = threads;
+    return s;
+}
+
+static void count_neighbours(struct facts *out, const int32_t *index)
+{
+    int64_t pairs = 0, alone = 0;
+
     for (int64_t row = 0; row < out->rows; row++) {
         int found = 0;
         for (int k = 0; k < 27; k++)
@@ -53,8 +76,26 @@ static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
     }
     out->neighbours = out->rows > 0 ? (double)pairs / (double)out->rows : 0;
     out->alone = out->rows > 0 ? (double)alone / (double)out->rows : 0;
-    free(index);
-    return SPC_OK;
+}
+
+/* After SPC_EINTERRUPTED the search may still read the scene. */
+static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
+                                  int threads)
+{
+    struct search *s = make_search(scene, threads);
+
+    if (s == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    if (cli_run_apart(find_map, s) != SPC_OK)
+        return cli_fail(SPC_EINTERRUPTED, "interrupted");
+    spc_status status = s->error.status;
+    if (status == SPC_OK)
+        count_neighbours(out, s->index);
+    else
+        cli_fail(status, "%s", s->error.text);
+    free(s->index);
+    free(s);
+    return status;
 }
 
 static void add_row(table *t, const spc_scene *scene, const struct facts *facts)
@@ -120,6 +161,7 @@ static spc_status run(cli *self, void *args)
     if (self->operands.count == 0)
         return cli_fail(SPC_EINVAL, "scene needs a specification, such as "
                                     "scan.bin@0.05 or gen:lidar@0.1");
+    cli_catch_signals(self);
     if ((status = load_scenes(&scenes, &self->operands)) != SPC_OK)
         return status;
     table_init(&t, titles);
@@ -133,7 +175,8 @@ static spc_status run(cli *self, void *args)
         table_print(&t, stdout);
     spc__buf_release(&text);
     table_release(&t);
-    free_scenes(&scenes);
+    if (status != SPC_EINTERRUPTED)
+        free_scenes(&scenes);
     return status;
 }
 

@@ -132,3 +132,25 @@ void cli_catch_signals(const cli *self)
     if (!is_ignored(SIGPIPE))
         signal(SIGPIPE, on_broken_pipe);
 }
+
+spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
+{
+    enum { STEP_NS = 50 * 1000 * 1000 }; /* between two looks at the flag */
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, work, payload) != 0) {
+        work(payload);
+        return SPC_OK;
+    }
+    while (!*cli_cancel_flag()) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += STEP_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+            return SPC_OK;
+    }
+    pthread_detach(thread);
+    return SPC_EINTERRUPTED;
+}
