@@ -52,9 +52,44 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
     return SPC_OK;
 }
 
+/* What a listing of all templates has before one of them. */
+struct place {
+    const char *name;
+    int before;
+    bool found;
+};
+
+static void count_before(const spc_trial *trial, void *payload)
+{
+    struct place *place = payload;
+
+    place->found |= strcmp(trial->template_name, place->name) == 0;
+    place->before += !place->found;
+}
+
+/* The number of the first candidate of a listing: they are counted over all
+ * templates, so that --render means the same one with --only or without. */
+static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
+                             spc_tune_options tune)
+{
+    struct place place = {.name = tune.only};
+    spc_tune_report report;
+    spc_status status = SPC_OK;
+
+    if (tune.only != NULL) {
+        tune.only = NULL;
+        tune.on_trial = count_before;
+        tune.payload = &place;
+        status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+    }
+    *out = place.before;
+    return status;
+}
+
 /* Whole templates that refused the layer come last and have no number. */
 static void print_space(const cli_job *job, const trials *found,
-                        const spc_tune_report *report, const char *text)
+                        const spc_tune_report *report, int first,
+                        const char *text)
 {
     static const char *const titles[] = {">number", "candidate", "",
                                          "refused by", NULL};
@@ -72,7 +107,7 @@ static void print_space(const cli_job *job, const trials *found,
         if (whole)
             table_blank(&out);
         else
-            table_cell(&out, "%d", i);
+            table_cell(&out, "%d", first + i);
         table_cell(&out, "%s %s", trial->template_name, trial->config);
         table_cell(&out, "%s", trial->is_default ? "default" : "");
         table_cell(&out, "%s", trial->note);
@@ -88,6 +123,7 @@ static spc_status list_layer(cli_job *job, const spc_conv *layer,
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;
     trials found;
+    int first = 0;
 
     if (args->render != NULL)
         return render(job, layer, text);
@@ -98,6 +134,8 @@ static spc_status list_layer(cli_job *job, const spc_conv *layer,
     tune.on_trial = trials_collect;
     tune.payload = &found;
     spc_status status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+    if (status == SPC_OK)
+        status = find_first(&first, job, layer, tune);
     if (status != SPC_OK) {
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     } else if (job->json != NULL) {
@@ -105,10 +143,11 @@ static spc_status list_layer(cli_job *job, const spc_conv *layer,
         spc__json_text(job->json, "layer", text);
         spc__json_int(job->json, "candidates", report.candidates);
         spc__json_int(job->json, "refused", report.refused);
+        spc__json_int(job->json, "first", first);
         trials_json(job->json, "space", &found);
         spc__json_end_object(job->json);
     } else {
-        print_space(job, &found, &report, text);
+        print_space(job, &found, &report, first, text);
     }
     trials_release(&found);
     return status;
