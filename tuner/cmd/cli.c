@@ -127,7 +127,8 @@ static spc_status read_number(const cli_option *option, void *to,
         return SPC_OK;
     }
     unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || text[0] == '-' || errno != 0 ||
+    /* strtoull skips blanks and takes a sign, even a minus. */
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
         (option->kind == CLI_INT && value > 1000000))
         return bad_value(option, text, "a number from 0 on is");
     if (option->kind == CLI_INT)

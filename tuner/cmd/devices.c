@@ -92,6 +92,25 @@ static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
     return status;
 }
 
+/* A word that can be no device is the caller's mistake, as everywhere. */
+static spc_status refuse(const char *wanted)
+{
+    spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *ctx = NULL;
+    spc_error error = {0};
+
+    asked.device = wanted;
+    asked.database = "";
+    spc_status status = spc_ctx_create(&ctx, &asked, &error);
+    spc_ctx_free(ctx);
+    if (status == SPC_EINVAL)
+        return cli_fail(status, "%s", error.text);
+    return cli_fail(SPC_ENODEVICE,
+                    "there is no device '%s' here: 'spctune devices' lists "
+                    "those that are",
+                    wanted);
+}
+
 static spc_status run(cli *self, void *to)
 {
     const struct args *args = to;
@@ -120,10 +139,7 @@ static spc_status run(cli *self, void *to)
         kept++;
     }
     if (wanted != NULL && kept == 0)
-        return cli_fail(SPC_ENODEVICE,
-                        "there is no device '%s' here: 'spctune devices' "
-                        "lists those that are",
-                        wanted);
+        return refuse(wanted);
     if (!self->globals.json) {
         print_devices(all, kept);
         return first;
