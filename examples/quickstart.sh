@@ -7,9 +7,13 @@
 # Installs what is missing on Debian 12 and Ubuntu 24.04 (asks sudo for it only
 # then), builds into build/release, and tunes on the best device present.
 set -eu
+scene=${1:-gen:lidar@0.1}
+case $scene in
+gen:* | /*) ;;
+*) scene=$PWD/$scene ;; # a file of the folder that we leave now
+esac
 cd "$(dirname "$0")/.."
 
-scene=${1:-gen:lidar@0.1}
 layer=${2:-subm,cin=64,cout=64,k=3,dtype=f16}
 database=build/quickstart.db
 
@@ -31,9 +35,14 @@ missing() {
 
 packages=$(missing | tr '\n' ' ')
 if [ -n "$packages" ]; then
-    say "installing $packages"
     root=
     [ "$(id -u)" = 0 ] || root=sudo
+    if [ -n "$root" ] && ! command -v sudo >/dev/null; then
+        echo "these packages are missing: ${packages% }; as root run:" \
+            "apt-get install ${packages% }" >&2
+        exit 1
+    fi
+    say "installing $packages"
     $root apt-get update -qq
     # shellcheck disable=SC2086 # one word a package
     $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \

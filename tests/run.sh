@@ -26,9 +26,14 @@ missing() {
 install_missing() {
     packages=$(missing | tr '\n' ' ')
     [ -n "$packages" ] || return 0
-    echo "== installing $packages"
     root=
     [ "$(id -u)" = 0 ] || root=sudo
+    if [ -n "$root" ] && ! command -v sudo >/dev/null; then
+        echo "these packages are missing: ${packages% }; as root run:" \
+            "apt-get install ${packages% }" >&2
+        exit 1
+    fi
+    echo "== installing $packages"
     # shellcheck disable=SC2086 # one word a package
     $root apt-get update -qq &&
         $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \

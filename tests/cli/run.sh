@@ -24,6 +24,7 @@ mkdir "$work/bin" "$work/home"
 ln -s "$spctune" "$work/bin/spctune"
 cp "$here/helpers.sh" "$work/bin/"
 ln -s "$here/../templates/tuner" "$work/templates"
+ln -s "$here/../.." "$work/source"
 
 play() {
     before=yes
