@@ -80,12 +80,36 @@ static spc_status fail_nameless(spc_error *error)
                      "XDG_CACHE_HOME or HOME");
 }
 
+/* What is measured will be lost, which is better told before than after. */
+static void go_nameless(spc_ctx *ctx)
+{
+    fail_nameless(&ctx->no_store);
+    spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                    "continuing without a database: %s", ctx->no_store.text);
+}
+
+static spc_status open_files(spc_ctx *ctx, const char *path,
+                             const spc_ctx_options *options, spc_error *error)
+{
+    if (path == NULL && options->layer_count == 0)
+        return SPC_OK;
+    spc_status status = spc__cache_open(&ctx->cache, path, options->layers,
+                                        options->layer_count, error);
+    if (status == SPC_OK) {
+        ctx->stores = path != NULL;
+    } else if (!options->need_database) {
+        open_what_works(ctx, path, options);
+        status = SPC_OK;
+    }
+    return status;
+}
+
 static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
                                 spc_error *error)
 {
     spc__buf standard = SPC__BUF_INIT;
     const char *path = options->database;
-    spc_status status = SPC_OK;
+    spc_status status;
 
     if (path == NULL) {
         default_database(&standard);
@@ -93,18 +117,12 @@ static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
     }
     if (path[0] == '\0')
         path = NULL;
-    if (path == NULL && !wants_none(options->database))
-        fail_nameless(&ctx->no_store);
-    if (path == NULL && options->layer_count == 0) {
-        if (options->need_database)
-            status = fail_nameless(error);
-    } else if ((status = spc__cache_open(&ctx->cache, path, options->layers,
-                                         options->layer_count, error)) ==
-               SPC_OK) {
-        ctx->stores = path != NULL;
-    } else if (!options->need_database) {
-        open_what_works(ctx, path, options);
-        status = SPC_OK;
+    if (path == NULL && options->layer_count == 0 && options->need_database) {
+        status = fail_nameless(error);
+    } else {
+        if (path == NULL && !wants_none(options->database))
+            go_nameless(ctx);
+        status = open_files(ctx, path, options, error);
     }
     spc__buf_release(&standard);
     return status;
