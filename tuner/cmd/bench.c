@@ -3,6 +3,7 @@
 #include "output.h"
 #include "suites.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,12 @@ static void add_result(table *t, const struct row *row,
     table_cell(t, "%s", origin_name(result->origin));
 }
 
+/* What nobody measured is no number: null. */
+static double known(double us)
+{
+    return us > 0 ? us : NAN;
+}
+
 static void write_result(spc__json *json, const struct row *row,
                          const spc_bench_result *result)
 {
@@ -115,7 +122,7 @@ static void write_result(spc__json *json, const struct row *row,
         {"order_us", result->order_us},
         {"map_us", result->map_us},
         {"map_spread_us", result->map_spread_us},
-        {"floor_us", result->floor_us},
+        {"floor_us", known(result->floor_us)},
         {"flops", result->flops},
         {"gathered_bytes", result->gathered_bytes},
         {"compulsory_bytes", result->compulsory_bytes},
@@ -133,9 +140,9 @@ static void write_result(spc__json *json, const struct row *row,
     spc__json_text(json, "plan", result->plan);
     if (row->suite != NULL) {
         spc__json_bool(json, "indexing", row->suite->indexing);
-        spc__json_real(json, "peer_us", row->suite->peer_us);
-        spc__json_real(json, "reach_us", row->suite->reach_us);
-        spc__json_real(json, "aim_us", row->suite->aim_us);
+        spc__json_real(json, "peer_us", known(row->suite->peer_us));
+        spc__json_real(json, "reach_us", known(row->suite->reach_us));
+        spc__json_real(json, "aim_us", known(row->suite->aim_us));
     }
     spc__json_end_object(json);
 }
