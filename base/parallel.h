@@ -18,6 +18,11 @@ int spc__cpu_count(void);
 void spc__parallel_for(int64_t n, int threads,
                        void (*body)(void *payload, int64_t i), void *payload);
 
+/* The same, but hands out nothing more once *cancel (may be NULL) is set; false
+ * if the body was not called for all. */
+bool spc__parallel_until(const volatile int *cancel, int64_t n, int threads,
+                         void (*body)(void *payload, int64_t i), void *payload);
+
 /*
  * Blocks all signals for threads that are about to be started, since handlers
  * belong to the host's own threads; but not those of a thread's own faults,
@@ -25,10 +30,5 @@ void spc__parallel_for(int64_t n, int threads,
  * to be set again with pthread_sigmask.
  */
 void spc__signals_block(sigset_t *before);
-
-/* The same, but hands out nothing more once *cancel (may be NULL) is set; false
- * if the body was not called for all. */
-bool spc__parallel_until(const volatile int *cancel, int64_t n, int threads,
-                         void (*body)(void *payload, int64_t i), void *payload);
 
 #endif
