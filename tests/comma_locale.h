@@ -8,13 +8,12 @@
 #ifndef SPC_TESTS_COMMA_LOCALE_H
 #define SPC_TESTS_COMMA_LOCALE_H
 
+#include "file.h"
 #include "suite.h"
 
 #include <locale.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static inline void use_decimal_comma(void)
@@ -33,22 +32,23 @@ static inline void use_decimal_comma(void)
                  ',',
                  0,
                  "UTF-8"};
-    char folder[] = "/tmp/spctune-locale-XXXXXX", comma[64], file[96];
+    spc__buf folder = SPC__BUF_INIT, file = SPC__BUF_INIT;
 
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(comma, sizeof(comma), "%s/comma", folder);
-    snprintf(file, sizeof(file), "%s/LC_NUMERIC", comma);
-    ck_assert_int_eq(mkdir(comma, 0700), 0);
-    FILE *out = fopen(file, "wb");
-    ck_assert_ptr_nonnull(out);
-    ck_assert_int_eq(fwrite(&numeric, sizeof(numeric), 1, out), 1);
-    fclose(out);
-    setenv("LOCPATH", folder, 1);
+    ck_assert_int_eq(spc__temp_dir_create(&folder, NULL), SPC_OK);
+    spc__buf_printf(&file, "%s/comma/LC_NUMERIC", spc__buf_text(&folder));
+    ck_assert_int_eq(spc__make_parents(spc__buf_text(&file), NULL), SPC_OK);
+    ck_assert_int_eq(
+        spc__file_write(spc__buf_text(&file), &numeric, sizeof(numeric), NULL),
+        SPC_OK);
+    setenv("LOCPATH", spc__buf_text(&folder), 1);
     const char *set = setlocale(LC_NUMERIC, "comma");
     unsetenv("LOCPATH");
-    unlink(file);
-    rmdir(comma);
-    rmdir(folder);
+    unlink(spc__buf_text(&file));
+    *strrchr(file.data, '/') = '\0';
+    rmdir(spc__buf_text(&file));
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&file);
+    spc__buf_release(&folder);
     ck_assert_ptr_nonnull(set);
     ck_assert_str_eq(localeconv()->decimal_point, ",");
 }

@@ -82,7 +82,10 @@ if ! install_missing; then
     echo "some packages could not be installed; nothing was tested" >&2
     exit 1
 fi
-mkdir -p build
+# Not /tmp: the tests write programs and run them, which some machines forbid there.
+mkdir -p build/tmp
+TMPDIR=$PWD/build/tmp
+export TMPDIR
 summary=
 failed=0
 for preset in $presets; do
