@@ -151,19 +151,24 @@ typedef struct spc__choice {
     spc__trial trial;
     char reason[128];
     const char *file; /* the layer it is from; lives as long as the cache */
+    int64_t problem;  /* its row there: together they name the record */
 } spc__choice;
+
+/* How many files are open, all layers together. */
+int spc__cache_files(const spc__cache *cache);
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by
  * distance. Writes up to `capacity` and their number. One problem found in
- * several layers is listed once, with the least median; the upper layer wins
- * ties. Only trials that are ok are listed.
+ * several layers is listed once for each, the least median first and the upper
+ * layer where they tie: if one record cannot serve, another may. Only trials
+ * that are ok are listed.
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
- * then tells what the sound layers gave. A capacity of 1 that hits exactly
- * takes microseconds; what is not exact, or more than 1, looks at all similar
- * layers, which takes tens of microseconds once they were read. So ask for one
- * first, and for more where its constraints refuse it.
+ * then tells what the sound records of all layers gave. A capacity of 1 that
+ * hits exactly takes microseconds; what is not exact, or more than 1, looks at
+ * all similar layers, which takes tens of microseconds once they were read. So
+ * ask for one first, and for more where its constraints refuse it.
  */
 spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,

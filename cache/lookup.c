@@ -119,16 +119,8 @@ static bool is_better(const spc__similar_choice *record, spc__match match,
     return record->layer < other->record.layer;
 }
 
-static bool is_same_problem(const spc__similar_choice *a,
-                            const spc__similar_choice *b)
-{
-    return a->cin == b->cin && a->cout == b->cout &&
-           a->rows_bucket == b->rows_bucket &&
-           a->density_bucket == b->density_bucket &&
-           strcmp(a->target, b->target) == 0;
-}
-
-/* Inserts in order; of one problem only the better record stays. */
+/* Inserts in order. Of one problem each layer's record stays: which of them can
+ * serve, only the caller finds out. */
 static void rank(top_list *top, const spc__similar_choice *record,
                  spc__match match, double distance)
 {
@@ -139,17 +131,10 @@ static void rank(top_list *top, const spc__similar_choice *record,
         at--;
     if (at == top->capacity)
         return;
-    for (int i = 0; i < at; i++)
-        if (is_same_problem(&best[i].record, record))
-            return;
-    int end = at; /* what moves down, up to the one that is replaced */
-    while (end < top->count && !is_same_problem(&best[end].record, record))
-        end++;
-    if (end == top->count && top->count < top->capacity)
+    if (top->count < top->capacity)
         top->count++;
-    if (end == top->capacity)
-        end--;
-    memmove(&best[at + 1], &best[at], (size_t)(end - at) * sizeof(*best));
+    memmove(&best[at + 1], &best[at],
+            (size_t)(top->count - 1 - at) * sizeof(*best));
     best[at] = (found){*record, match, distance};
 }
 
@@ -244,6 +229,7 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
         out->match = from->match;
         out->distance = from->distance;
         out->file = layer->path;
+        out->problem = from->record.problem;
         spc__column_text(out->reason, sizeof(out->reason), stmt,
                          SPC__KEY_WIDTH + SPC__TRIAL_WIDTH);
         status = spc__read_key(&out->key, layer, stmt, 0, error);
@@ -270,6 +256,11 @@ static spc_status fetch_all(const top_list *top, spc__cache *cache,
             status = one;
     }
     return status;
+}
+
+int spc__cache_files(const spc__cache *cache)
+{
+    return cache->count;
 }
 
 spc_status spc__cache_find_choices(spc__cache *cache,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many records are tried before the default. Neighbours past these are
- * too far away to know more than a template's author did. */
+/* How many records of each file are tried before the default. Neighbours past
+ * these are too far away to know more than a template's author did. */
 enum { MOST_CHOICES = 8, MOST_TEMPLATES = 32 };
 
 typedef struct lookup {
@@ -20,7 +20,10 @@ typedef struct lookup {
     spc__attrs problem;
     char layer[200];   /* canonical text, for sentences */
     char refused[200]; /* why the first record could not serve */
-    spc_error fault;   /* of the first template with a mistake, or SPC_OK */
+    spc_error unread;  /* the last trouble with reading that was told */
+    const char *file;  /* this and the next: the last record that was refused */
+    int64_t record;
+    spc_error fault; /* of the first template with a mistake, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */
@@ -59,10 +62,18 @@ static void explain_record(lookup *look, const spc__choice *choice)
     layer_text(layer, sizeof(layer), &choice->key.layer);
     snprintf(look->out->reason, sizeof(look->out->reason),
              "%s: '%.120s' at %.0f rows and density %.3f on %.40s took "
-             "%.1f us (distance %.2f)",
+             "%.1f us (distance %.2f)%s%s",
              how[look->out->origin], layer, exp2(choice->key.log2_rows),
              choice->key.density, choice->key.device, choice->trial.median_us,
-             choice->distance);
+             choice->distance,
+             look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
+             look->refused);
+}
+
+static void note_refusal(lookup *look, const char *why)
+{
+    if (look->refused[0] == '\0')
+        snprintf(look->refused, sizeof(look->refused), "%.199s", why);
 }
 
 static void refuse(lookup *look, const spc__choice *choice, const char *why)
@@ -70,8 +81,26 @@ static void refuse(lookup *look, const spc__choice *choice, const char *why)
     spc__log_printf(&look->ctx->log, SPC_LOG_INFO,
                     "a record of '%s' cannot serve '%s': %s",
                     choice->trial.template_name, look->layer, why);
-    if (look->refused[0] == '\0')
-        snprintf(look->refused, sizeof(look->refused), "%.199s", why);
+    note_refusal(look, why);
+    look->file = choice->file;
+    look->record = choice->problem;
+}
+
+/* What cannot be read cannot serve either. The second question meets the same
+ * trouble again: once is enough. */
+static void refuse_unread(lookup *look, const spc_error *why)
+{
+    if (strcmp(why->text, look->unread.text) == 0)
+        return;
+    look->unread = *why;
+    spc__log_printf(&look->ctx->log, SPC_LOG_WARNING,
+                    "the database does not answer fully: %s", why->text);
+    note_refusal(look, why->text);
+}
+
+static bool was_refused(const lookup *look, const spc__choice *choice)
+{
+    return choice->file == look->file && choice->problem == look->record;
 }
 
 /* The template, if it still knows and permits the record's configuration. */
@@ -138,8 +167,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     return SPC_OK;
 }
 
-/* Tries `capacity` records, skipping those that were tried before. */
-static spc_status try_choices(lookup *look, int capacity, int tried)
+/* Tries up to `capacity` records. */
+static spc_status try_choices(lookup *look, int capacity)
 {
     spc__choice *choices = malloc((size_t)capacity * sizeof(*choices));
     spc_status status = SPC_ENOTFOUND;
@@ -150,10 +179,10 @@ static spc_status try_choices(lookup *look, int capacity, int tried)
         return SPC_ENOTFOUND;
     if (spc__cache_find_choices(look->ctx->cache, &look->key, choices, capacity,
                                 &count, &error) != SPC_OK)
-        spc__log_printf(&look->ctx->log, SPC_LOG_WARNING,
-                        "the database does not answer fully: %s", error.text);
-    for (int i = tried; i < count && status != SPC_OK; i++)
-        status = try_choice(look, &choices[i]);
+        refuse_unread(look, &error);
+    for (int i = 0; i < count && status != SPC_OK; i++)
+        if (!was_refused(look, &choices[i]))
+            status = try_choice(look, &choices[i]);
     free(choices);
     return status;
 }
@@ -163,9 +192,9 @@ static spc_status from_database(lookup *look)
 {
     if (look->ctx->cache == NULL || look->flags & SPC_PLAN_ESTIMATE)
         return SPC_ENOTFOUND;
-    if (try_choices(look, 1, 0) == SPC_OK)
+    if (try_choices(look, 1) == SPC_OK)
         return SPC_OK;
-    return try_choices(look, MOST_CHOICES, 1);
+    return try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache));
 }
 
 /* ---- defaults ------------------------------------------------------------ */

@@ -12,7 +12,7 @@ typedef struct spc__pick {
     spc_origin origin;
     char template_name[32];
     char config[256];
-    char reason[320]; /* one sentence: which record, how far, why */
+    char reason[512]; /* one sentence: which record, how far, why */
 } spc__pick;
 
 /*

@@ -21,7 +21,7 @@ struct spc_plan {
     spc_origin origin;
     char template_name[32];
     char config[256];
-    char reason[320];
+    char reason[512];
 };
 
 /* ---- launch geometry ----------------------------------------------------- */

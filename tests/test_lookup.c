@@ -1,6 +1,7 @@
 /* test_lookup.c - which record serves a layer, and what is said about it. */
 #include "layer_rig.h"
 
+#include "cache_internal.h"
 #include "error.h"
 #include "file.h"
 #include "plan.h"
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 static spc_error error;
-static char folder[300], database[400], templates[300];
+static char folder[300], database[400], shipped[400], templates[300];
 
 static void write_file(const char *directory, const char *name,
                        const char *text)
@@ -49,6 +50,7 @@ static void set_up(void)
     make_folder(folder, sizeof(folder));
     make_folder(templates, sizeof(templates));
     snprintf(database, sizeof(database), "%s/own.db", folder);
+    snprintf(shipped, sizeof(shipped), "%s/shipped.db", folder);
     write_templates("");
 }
 
@@ -251,6 +253,110 @@ START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 }
 END_TEST
 
+/* ---- records that cannot serve ------------------------------------------- */
+
+/* A read-only layer under a database to write ("": none). */
+static spc_ctx *open_layered(const char *file, const char *layer,
+                             const char *template_dir)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *ctx;
+
+    options.device = "cpu";
+    options.database = file;
+    options.layers = &layer;
+    options.layer_count = 1;
+    options.template_dir = template_dir;
+    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
+    return ctx;
+}
+
+/* Records of the scene of these tests, in a file that is closed again. */
+static void fill(const char *file, const record *records, int count)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", file, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    for (int i = 0; i < count && records[i].layer != NULL; i++)
+        put_record(r.ctx, r.map, &records[i]);
+    rig_close(&r);
+}
+
+/* Runs SQL behind everybody's back. */
+static void harm(const char *file, const char *text)
+{
+    sqlite3 *db = NULL;
+
+    ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+#define DAMAGE "UPDATE trial SET config = '!!' WHERE id = 1"
+#define FASTER "UPDATE trial SET median_us = 1 WHERE id = 1"
+
+static const struct hidden_case {
+    record own[2], shipped; /* the first of `own` cannot serve */
+    const char *harm;       /* what becomes of it */
+    spc_origin origin;
+    const char *config, *says;
+} hidden[] = {
+    {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
+      {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false}},
+     {NULL, 0, NULL, NULL, false},
+     DAMAGE,
+     SPC_ORIGIN_BUCKET,
+     "tile=32,order=gray,arrival=0",
+     "is damaged"},
+    {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
+     {NULL, 0, NULL, NULL, false},
+     DAMAGE,
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "is damaged"},
+    {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
+     {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false},
+     DAMAGE,
+     SPC_ORIGIN_EXACT,
+     "tile=32,order=gray,arrival=0",
+     "is damaged"},
+    /* A neighbour of the layer below, where both have one. */
+    {{{LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
+     {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false},
+     DAMAGE,
+     SPC_ORIGIN_BUCKET,
+     "tile=32,order=gray,arrival=0",
+     "is damaged"},
+    {{{LAYER, 0, "probe", "tile=999,order=gray,arrival=0", true},
+      {LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
+     {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false},
+     FASTER,
+     SPC_ORIGIN_EXACT,
+     "tile=32,order=gray,arrival=0",
+     "tile"},
+};
+
+START_TEST(a_record_that_cannot_serve_hides_no_other)
+{
+    const struct hidden_case *c = &hidden[_i];
+    rig r;
+
+    fill(database, c->own, LENGTH(c->own));
+    fill(shipped, &c->shipped, 1);
+    harm(database, c->harm);
+    rig_open(&r, open_layered(database, shipped, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_msg(spc_plan_origin(r.plan) == c->origin, "%s",
+                  spc_plan_reason(r.plan));
+    ck_assert_str_eq(spc_plan_config(r.plan), c->config);
+    assert_says(spc_plan_reason(r.plan), c->says);
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- code from the database ---------------------------------------------- */
 
 /* Makes the plan once with leave to compile, in a context of its own. */
@@ -352,21 +458,37 @@ START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
 }
 END_TEST
 
+/* The user's choice is without its code, the shipped one is not. */
+START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
+{
+    static const record own = {LAYER, 0, "probe",
+                               "tile=64,order=gray,arrival=0", false};
+    static const record other = {LAYER, 0, "probe",
+                                 "tile=32,order=gray,arrival=0", false};
+    rig r;
+
+    compile_once(templates, &other);
+    fill(shipped, &own, 1); /* here it is the one above */
+    harm(shipped, FASTER);
+    rig_open(&r, open_layered(shipped, database, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_str_eq(spc_plan_config(r.plan), other.config);
+    rig_close(&r);
+}
+END_TEST
+
 /* As a deployment carries it: a read-only layer, and no database to write. */
 START_TEST(a_shipped_layer_serves_alone)
 {
-    const char *layers[] = {database};
-    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
-    spc_ctx *ctx;
     rig r;
 
     choose_compiled("generic");
-    options.device = "cpu";
-    options.database = "";
-    options.layers = layers;
-    options.layer_count = 1;
-    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
-    rig_open(&r, ctx, LAYER, "gen:uniform,n=300,extent=9");
+    rig_open(&r, open_layered("", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -529,8 +651,11 @@ int main(void)
                         LENGTH(cases));
     tcase_add_test(
         order, a_layer_that_no_template_takes_is_unsupported_with_the_reason);
+    tcase_add_loop_test(order, a_record_that_cannot_serve_hides_no_other, 0,
+                        LENGTH(hidden));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
+    tcase_add_test(code, a_choice_without_code_does_not_hide_one_that_has_it);
     tcase_add_test(code, a_shipped_layer_serves_alone);
     tcase_add_test(code, without_a_compiler_the_sentence_says_so);
     tcase_add_test(code, a_changed_template_is_compiled_again);
