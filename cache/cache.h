@@ -21,9 +21,10 @@ typedef struct spc__cache spc__cache;
 
 /*
  * Opens `path` read-write (created with its parent folders if missing; NULL:
- * no writable layer) above `layers` (opened immutable). SPC_EDB: not a
- * database, unreadable, ...; SPC_EDBVERSION: written by a newer schema;
- * SPC_ENOTFOUND: a layer that does not exist. An existing file is never
+ * no writable layer) above `layers` (opened immutable, but for those that are
+ * being written or have a journal left beside them: what it holds is read).
+ * SPC_EDB: not a database, unreadable, ...; SPC_EDBVERSION: written by a newer
+ * schema; SPC_ENOTFOUND: a layer that does not exist. An existing file is never
  * altered by a failed open. A read-only `path` opens for reading, and puts
  * return SPC_EDB saying so.
  */

@@ -67,6 +67,10 @@ struct spc__cache {
  * altering it. A file without a byte passes. */
 spc_status spc__schema_peek(const char *path, spc_error *error);
 
+/* Size of the file that SQLite keeps beside the one at `path`, which may be a
+ * link to it; -1: there is none. */
+int64_t spc__sibling_bytes(const char *path, const char *suffix);
+
 /* Judges an open database; *empty: it holds nothing at all. `rc`, if not NULL,
  * receives SQLite's code of a read that failed. */
 spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,

@@ -6,7 +6,8 @@
  * to, nor on a network share: there SQLite refuses the first read, and the
  * file is opened again in ways that need less, first without shared memory
  * (and with a rollback journal from then on, as the file remembers), then for
- * reading only.
+ * reading only. A shipped file is taken as it is, without locks, unless a
+ * journal beside it tells of a writer.
  */
 #include "cache_internal.h"
 
@@ -20,6 +21,7 @@
 typedef enum open_way {
     SHARED,    /* as usual */
     EXCLUSIVE, /* no shared memory; then out of WAL mode */
+    READING,   /* as usual, without writes */
     IMMUTABLE  /* no lock, no journal, no write */
 } open_way;
 
@@ -68,15 +70,15 @@ static int open_db(spc__layer *layer, open_way way)
 
     if (uri == NULL)
         return SQLITE_NOMEM;
-    flags |= way == IMMUTABLE ? SQLITE_OPEN_READONLY
-                              : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    flags |= way == READING || way == IMMUTABLE
+                 ? SQLITE_OPEN_READONLY
+                 : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     int rc = sqlite3_open_v2(uri, &layer->db, flags, NULL);
     free(uri);
     if (rc != SQLITE_OK)
         return rc;
     configure(layer->db);
-    layer->writable =
-        way != IMMUTABLE && sqlite3_db_readonly(layer->db, "main") == 0;
+    layer->writable = sqlite3_db_readonly(layer->db, "main") == 0;
     if (way == EXCLUSIVE)
         rc = sqlite3_exec(layer->db, "PRAGMA locking_mode = EXCLUSIVE", NULL,
                           NULL, NULL);
@@ -125,6 +127,15 @@ static void choose_journal(spc__layer *layer, open_way way)
     }
 }
 
+/* Bytes of the journals beside the file; -1: there is none. */
+static int64_t journal_bytes(const spc__layer *layer)
+{
+    int64_t wal = spc__sibling_bytes(layer->path, "-wal");
+    int64_t journal = spc__sibling_bytes(layer->path, "-journal");
+
+    return wal > journal ? wal : journal;
+}
+
 /* Opens in one way; *rc tells what SQLite itself refused. */
 static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                                spc_error *error)
@@ -132,7 +143,10 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
     bool empty = false;
     spc_status status;
 
-    *rc = open_db(layer, way);
+    /* The file alone is not what was stored. */
+    *rc = way == IMMUTABLE && journal_bytes(layer) > 0
+              ? SQLITE_READONLY_ROLLBACK
+              : open_db(layer, way);
     if (*rc != SQLITE_OK)
         return spc__layer_fail(layer, *rc, "open", error);
     status = spc__schema_check(&empty, layer, rc, error);
@@ -140,8 +154,8 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
         return status;
     if (empty && !layer->writable)
         return spc__fail(error, SPC_EDB,
-                         "cannot open '%s': it is empty, and not writable; "
-                         "name another file",
+                         "cannot open '%s': it is empty, and may only be "
+                         "read; name a database that was tuned",
                          layer->path);
     if (empty && (status = spc__schema_create(layer, error)) != SPC_OK)
         return status;
@@ -160,12 +174,13 @@ static bool is_wal_trouble(int rc)
            primary == SQLITE_IOERR || primary == SQLITE_READONLY;
 }
 
-static spc_status open_user(spc__layer *layer, spc_error *error)
+/* Tries one way after the other; the first one's trouble is told. */
+static spc_status open_some_way(spc__layer *layer, const open_way *ways,
+                                int count, spc_error *error)
 {
-    static const open_way ways[] = {SHARED, EXCLUSIVE, IMMUTABLE};
     spc_status first = SPC_OK;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < count; i++) {
         int rc;
         spc_error *into = first == SPC_OK ? error : NULL;
         spc_status status = open_one_way(layer, ways[i], &rc, into);
@@ -180,20 +195,18 @@ static spc_status open_user(spc__layer *layer, spc_error *error)
     return first;
 }
 
+static spc_status open_user(spc__layer *layer, spc_error *error)
+{
+    static const open_way ways[] = {SHARED, EXCLUSIVE, IMMUTABLE};
+    return open_some_way(layer, ways, 3, error);
+}
+
+/* Where a journal stands, even an empty one, somebody may be writing. */
 static spc_status open_shipped(spc__layer *layer, spc_error *error)
 {
-    bool empty = false;
-    int rc = open_db(layer, IMMUTABLE);
-
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "open", error);
-    spc_status status = spc__schema_check(&empty, layer, NULL, error);
-    if (status == SPC_OK && empty)
-        return spc__fail(error, SPC_EDB,
-                         "cannot open '%s': it is empty; name a database that "
-                         "was tuned",
-                         layer->path);
-    return status;
+    static const open_way ways[] = {READING, IMMUTABLE};
+    int skipped = journal_bytes(layer) < 0;
+    return open_some_way(layer, ways + skipped, 2 - skipped, error);
 }
 
 /* Is it there, a plain file, and ours by its first bytes? */

@@ -22,7 +22,9 @@
 
 #include "error.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -130,15 +132,14 @@ static spc_status judge(const char *path, uint32_t application,
     return SPC_OK;
 }
 
-static bool has_sibling(const char *path, const char *suffix)
+int64_t spc__sibling_bytes(const char *path, const char *suffix)
 {
-    spc__buf name = SPC__BUF_INIT;
+    char real[PATH_MAX], name[PATH_MAX + 16];
     struct stat facts;
 
-    spc__buf_printf(&name, "%s%s", path, suffix);
-    bool found = !name.failed && stat(spc__buf_text(&name), &facts) == 0;
-    spc__buf_release(&name);
-    return found;
+    snprintf(name, sizeof(name), "%s%s",
+             realpath(path, real) != NULL ? real : path, suffix);
+    return stat(name, &facts) == 0 ? (int64_t)facts.st_size : -1;
 }
 
 static uint32_t big_endian(const unsigned char *p)
@@ -164,7 +165,7 @@ static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
         page_bytes = 65536;
     *expected = page_bytes * big_endian(header + 28);
     if (big_endian(header + 24) != big_endian(header + 92) ||
-        has_sibling(path, "-wal") || stat(path, &facts) != 0)
+        spc__sibling_bytes(path, "-wal") >= 0 || stat(path, &facts) != 0)
         return false;
     *bytes = (uint64_t)facts.st_size;
     return *bytes < *expected;
@@ -191,7 +192,7 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
 
     /* A journal means that a writer is at work, or died: SQLite must roll
      * back before the header can be believed. */
-    if (got == 0 || has_sibling(path, "-journal"))
+    if (got == 0 || spc__sibling_bytes(path, "-journal") >= 0)
         return SPC_OK;
     if (got < sizeof(header) || memcmp(header, "SQLite format 3", 16) != 0)
         return spc__fail(error, SPC_EDB,

@@ -86,7 +86,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
 
 /* What a result means, and what would be right. */
 static const struct {
-    int rc; /* primary result code */
+    int rc; /* primary result code; or an extended one, which then wins */
     const char *says;
 } causes[] = {
     {SQLITE_FULL, "the disk is full; free some space (what was stored before "
@@ -110,6 +110,9 @@ static const struct {
                    "health (what was stored before is kept)"},
     {SQLITE_ERROR, "its tables are not those of this version; move it away and "
                    "tune again, or restore a copy"},
+    {SQLITE_READONLY_ROLLBACK,
+     "a writer that was stopped, or is at work, left a journal beside it; open "
+     "it once where it may be written: spctune db ls --database FILE"},
 };
 
 spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
@@ -122,7 +125,7 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
         return spc__fail(error, SPC_ENOMEM, "cannot %s '%s': out of memory",
                          action, layer->path);
     for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
-        if (causes[i].rc == primary)
+        if (causes[i].rc == primary || causes[i].rc == rc)
             says = causes[i].says;
 
     int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;

@@ -70,6 +70,25 @@ static const char *at(const char *name)
     return path;
 }
 
+/* Permissions bind root only once it is nobody. */
+static bool drop_root(void)
+{
+    return geteuid() != 0 || (setegid(65534) == 0 && seteuid(65534) == 0);
+}
+
+/* False: permissions cannot be tested by this user. */
+static bool become_nobody(void)
+{
+    chmod(spc__buf_text(&folder), 0777);
+    return drop_root();
+}
+
+static void become_root(void)
+{
+    if (getuid() == 0)
+        ck_assert_int_eq(seteuid(0), 0);
+}
+
 /* Records to put */
 
 static spc__problem_key make_key(int cin, int cout, double log2_rows)
@@ -746,6 +765,112 @@ START_TEST(a_shipped_file_is_read_where_nothing_can_be_written)
 }
 END_TEST
 
+/* A process that ends without closing what it has written. */
+static void leave_wal(const char *name)
+{
+    pid_t writer = fork();
+
+    if (writer == 0) {
+        spc__cache *cache = open_user(name);
+        spc__problem_key key = make_key(64, 64, 17);
+        spc__trial trial = make_trial(64, 30);
+        put_chosen(cache, &key, &trial);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+}
+
+/* ... nor what it was about to write. */
+static void leave_journal(const char *name)
+{
+    make_file(name, 64, 30);
+    pid_t writer = fork();
+    if (writer == 0) {
+        sqlite3 *db = NULL;
+        sqlite3_open(at(name), &db);
+        sqlite3_exec(db,
+                     "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1;"
+                     "BEGIN; CREATE TABLE t (x);"
+                     "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL"
+                     " SELECT i + 1 FROM n WHERE i < 999)"
+                     " INSERT INTO t SELECT zeroblob(3000) FROM n",
+                     NULL, NULL, NULL);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+}
+
+/* 0: all is left; 1: but the shared memory; 2: the layer is a link. */
+START_TEST(a_layer_whose_writer_was_stopped_is_read_with_its_journal)
+{
+    const char *layer = at(_i == 2 ? "link.db" : "shipped.db");
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__choice found;
+    spc__cache *cache;
+
+    leave_wal("shipped.db");
+    ck_assert_int_gt(spc__sibling_bytes(at("shipped.db"), "-wal"), 0);
+    if (_i == 1)
+        unlink(at("shipped.db-shm"));
+    if (_i == 2)
+        ck_assert_int_eq(symlink("shipped.db", layer), 0);
+    assert_ok(spc__cache_open(&cache, NULL, &layer, 1, &error));
+    ck_assert_int_eq(find(cache, &key, &found, 1), 1);
+    ck_assert_int_eq(
+        spc__cache_put_trial(cache, &key, &found.trial, &provenance, &error),
+        SPC_EDB);
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_layer_that_is_being_written_shows_what_was_put_since)
+{
+    const char *layer = at("shipped.db");
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__choice found;
+    spc__cache *writer, *cache;
+
+    make_file("shipped.db", 64, 50);
+    writer = open_user("shipped.db"); /* which has put nothing yet */
+    assert_ok(spc__cache_open(&cache, NULL, &layer, 1, &error));
+    put_chosen(writer, &key, &trial);
+    ck_assert_int_eq(find(cache, &key, &found, 1), 1);
+    ck_assert_double_eq(found.trial.median_us, 30);
+    spc__cache_close(writer);
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Neither as a layer nor, where nothing can be written, as the user's file:
+ * what the journal holds must not be left out silently. */
+START_TEST(a_journal_that_cannot_be_read_is_named)
+{
+    const char *layer = at("left.db");
+    spc__cache *cache;
+
+    if (_i > 0 && !become_nobody())
+        return;
+    if (_i == 0)
+        leave_journal("left.db");
+    else
+        leave_wal("left.db");
+    if (_i > 0) {
+        unlink(at("left.db-shm"));
+        chmod(at("left.db"), 0444);
+        become_root();
+        chmod(spc__buf_text(&folder), 0555);
+        drop_root();
+    }
+    assert_status(spc__cache_open(&cache, _i == 2 ? layer : NULL, &layer,
+                                  _i != 2, &error),
+                  SPC_EDB);
+    assert_says("left.db");
+    assert_says("journal beside it");
+    become_root();
+}
+END_TEST
+
 START_TEST(a_layer_that_is_not_there_is_named_and_creates_nothing)
 {
     const char *layer = at("none.db");
@@ -1015,25 +1140,6 @@ START_TEST(a_record_that_makes_no_sense_is_reported_as_damage)
 END_TEST
 
 /* Folders and disks */
-
-/* Permissions bind root only once it is nobody. */
-static bool drop_root(void)
-{
-    return geteuid() != 0 || (setegid(65534) == 0 && seteuid(65534) == 0);
-}
-
-/* False: permissions cannot be tested by this user. */
-static bool become_nobody(void)
-{
-    chmod(spc__buf_text(&folder), 0777);
-    return drop_root();
-}
-
-static void become_root(void)
-{
-    if (getuid() == 0)
-        ck_assert_int_eq(seteuid(0), 0);
-}
 
 START_TEST(an_unwritable_parent_is_named)
 {
@@ -1591,6 +1697,10 @@ static TCase *layers(void)
     tcase_add_test(tc, layers_complete_each_other);
     tcase_add_loop_test(tc, a_shipped_file_is_read_where_nothing_can_be_written,
                         0, 2);
+    tcase_add_loop_test(
+        tc, a_layer_whose_writer_was_stopped_is_read_with_its_journal, 0, 3);
+    tcase_add_test(tc, a_layer_that_is_being_written_shows_what_was_put_since);
+    tcase_add_loop_test(tc, a_journal_that_cannot_be_read_is_named, 0, 3);
     tcase_add_test(tc, a_layer_that_is_not_there_is_named_and_creates_nothing);
     tcase_add_test(tc, a_layer_that_breaks_later_does_not_hide_the_others);
     return tc;
