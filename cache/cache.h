@@ -177,8 +177,10 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    spc_error *error);
 
 /* All trials of exactly this problem (same layer text, bucket, device, target).
- * A candidate tried in several layers is listed once, from the uppermost. The
- * array is the caller's (free()); NULL if there is none. */
+ * A candidate tried in several layers is listed once, from the uppermost where
+ * its record is sound. The array is the caller's (free()); NULL if there is
+ * none. Trouble with records or layers is returned for the caller to log: *out
+ * then has what the others gave. */
 spc_status spc__cache_find_trials(spc__cache *cache,
                                   const spc__problem_key *key, spc__trial **out,
                                   int *count, spc_error *error);

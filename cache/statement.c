@@ -49,7 +49,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT id, status FROM trial WHERE problem = ?1 AND template = ?2"
         " AND template_hash = ?3 AND config = ?4",
     [SPC__SQL_ALL_TRIALS] =
-        "SELECT " SPC__TRIAL_COLUMNS " FROM trial AS t WHERE t.problem = ?1"
+        "SELECT " SPC__TRIAL_COLUMNS ", t.id FROM trial AS t"
+        " WHERE t.problem = ?1"
         " ORDER BY t.id",
 
     [SPC__SQL_PUT_CHOICE] =

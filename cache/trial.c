@@ -145,118 +145,176 @@ done:
     return spc__layer_end(layer, status, error);
 }
 
+/* ---- all trials of one problem --------------------------------------------
+ */
+
+/* A row that could not be read: it hides none of a lower layer. */
+typedef struct damaged_row {
+    int layer;
+    int64_t trial;
+} damaged_row;
+
 /* A growing array of trials; `problems` has the row of the problem in each
  * layer already read. */
 typedef struct gathering {
     spc__trial *trials;
-    int count;
-    int capacity;
+    int count, capacity;
+    damaged_row *damaged;
+    int damaged_count, damaged_capacity;
     int64_t *problems;
+    spc_status status; /* of the first trouble, which *error tells */
+    spc_error *error;
 } gathering;
 
-static spc_status reserve_one(gathering *all, spc_error *error)
+/* Where trouble goes: only the first is told. */
+static spc_error *told(const gathering *all)
 {
-    if (all->count < all->capacity)
+    return all->status == SPC_OK ? all->error : NULL;
+}
+
+static spc_status note(gathering *all, spc_status status)
+{
+    if (all->status == SPC_OK)
+        all->status = status;
+    return status;
+}
+
+/* Makes room for one more element of an array. */
+static spc_status reserve_one(void *array, int count, int *capacity,
+                              size_t element_bytes, spc_error *error)
+{
+    void **at = array;
+
+    if (count < *capacity)
         return SPC_OK;
-    int capacity = all->capacity ? all->capacity * 2 : 16;
-    size_t bytes = (size_t)capacity * sizeof(*all->trials);
-    spc__trial *trials = realloc(all->trials, bytes);
-    if (trials == NULL)
-        return spc__fail_memory(error, bytes);
-    all->trials = trials;
-    all->capacity = capacity;
+    int more = *capacity > 0 ? *capacity * 2 : 16;
+    void *moved = realloc(*at, (size_t)more * element_bytes);
+    if (moved == NULL)
+        return spc__fail_memory(error, (size_t)more * element_bytes);
+    *at = moved;
+    *capacity = more;
     return SPC_OK;
 }
 
-/* Has one of the first `upper` layers the candidate in `stmt`'s row? */
-static spc_status is_hidden(bool *hidden, spc__cache *cache,
-                            const gathering *all, int upper, sqlite3_stmt *stmt,
-                            spc_error *error)
+static bool is_damaged(const gathering *all, int layer, int64_t trial)
 {
-    *hidden = false;
-    for (int i = 0; i < upper && !*hidden; i++) {
+    for (int i = 0; i < all->damaged_count; i++)
+        if (all->damaged[i].layer == layer && all->damaged[i].trial == trial)
+            return true;
+    return false;
+}
+
+/* Has one of the first `upper` layers the candidate in `stmt`'s row? */
+static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
+                      sqlite3_stmt *stmt)
+{
+    for (int i = 0; i < upper; i++) {
         int64_t id = 0;
         spc__trial_status ignored;
         if (all->problems[i] == 0)
             continue;
-        spc_status status =
-            spc__trial_find(&id, &ignored, &cache->layers[i], all->problems[i],
-                            (const char *)sqlite3_column_text(stmt, 0),
-                            (const char *)sqlite3_column_text(stmt, 1),
-                            (const char *)sqlite3_column_text(stmt, 2), error);
-        if (status != SPC_OK)
-            return status;
-        *hidden = id != 0;
+        /* Of trouble there, reading that layer told. */
+        spc__trial_find(&id, &ignored, &cache->layers[i], all->problems[i],
+                        (const char *)sqlite3_column_text(stmt, 0),
+                        (const char *)sqlite3_column_text(stmt, 1),
+                        (const char *)sqlite3_column_text(stmt, 2), NULL);
+        if (id != 0 && !is_damaged(all, i, id))
+            return true;
     }
+    return false;
+}
+
+/* A damaged row is left out, and no reason to stop. */
+static spc_status leave_out(gathering *all, int layer, int64_t trial)
+{
+    spc_status status =
+        reserve_one(&all->damaged, all->damaged_count, &all->damaged_capacity,
+                    sizeof(*all->damaged), told(all));
+
+    if (status != SPC_OK)
+        return note(all, status);
+    all->damaged[all->damaged_count++] = (damaged_row){layer, trial};
     return SPC_OK;
 }
 
 static spc_status gather_row(gathering *all, spc__cache *cache, int at,
-                             sqlite3_stmt *stmt, spc_error *error)
+                             sqlite3_stmt *stmt)
 {
-    bool hidden;
-    spc_status status = is_hidden(&hidden, cache, all, at, stmt, error);
+    spc_status status;
 
-    if (status != SPC_OK || hidden)
-        return status;
-    if ((status = reserve_one(all, error)) != SPC_OK)
-        return status;
+    if (is_hidden(cache, all, at, stmt))
+        return SPC_OK;
+    status = reserve_one(&all->trials, all->count, &all->capacity,
+                         sizeof(*all->trials), told(all));
+    if (status != SPC_OK)
+        return note(all, status);
     spc__trial *next = &all->trials[all->count];
     memset(next, 0, sizeof(*next));
-    status = spc__read_trial(next, &cache->layers[at], stmt, 0, error);
+    status = note(
+        all, spc__read_trial(next, &cache->layers[at], stmt, 0, told(all)));
     all->count += status == SPC_OK;
+    if (status == SPC_EDB)
+        status =
+            leave_out(all, at, sqlite3_column_int64(stmt, SPC__TRIAL_WIDTH));
     return status;
 }
 
-static spc_status gather_layer(gathering *all, spc__cache *cache, int at,
-                               const spc__problem_key *key, spc_error *error)
+static spc_status gather_problem(gathering *all, spc__cache *cache, int at)
 {
     spc__layer *layer = &cache->layers[at];
     sqlite3_stmt *stmt;
-    spc_status status;
     bool row = true;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_ALL_TRIALS, told(all));
 
-    status = spc__problem_find(&all->problems[at], layer, cache, key, error);
-    if (status != SPC_OK || all->problems[at] == 0)
-        return status;
-    status = spc__layer_statement(&stmt, layer, SPC__SQL_ALL_TRIALS, error);
     if (status != SPC_OK)
-        return status;
+        return note(all, status);
     sqlite3_bind_int64(stmt, 1, all->problems[at]);
     while (status == SPC_OK && row) {
-        status = spc__layer_step(&row, layer, stmt, "read", error);
+        status =
+            note(all, spc__layer_step(&row, layer, stmt, "read", told(all)));
         if (status == SPC_OK && row)
-            status = gather_row(all, cache, at, stmt, error);
+            status = gather_row(all, cache, at, stmt);
     }
     spc__sql_done(stmt);
     return status;
+}
+
+static spc_status gather(gathering *all, spc__cache *cache,
+                         const spc__problem_key *key)
+{
+    size_t bytes = ((size_t)cache->count + 1) * sizeof(*all->problems);
+    spc_status status = note(all, spc__cache_key_text(cache, key, told(all)));
+
+    if (status != SPC_OK)
+        return status;
+    all->problems = calloc(1, bytes);
+    if (all->problems == NULL)
+        return note(all, spc__fail_memory(told(all), bytes));
+    /* Every layer, also after one failed: the others' records count. */
+    for (int i = 0; i < cache->count; i++)
+        if (note(all, spc__problem_find(&all->problems[i], &cache->layers[i],
+                                        cache, key, told(all))) == SPC_OK &&
+            all->problems[i] != 0)
+            gather_problem(all, cache, i);
+    return all->status;
 }
 
 spc_status spc__cache_find_trials(spc__cache *cache,
                                   const spc__problem_key *key, spc__trial **out,
                                   int *count, spc_error *error)
 {
-    gathering all = {0};
-    spc_status status;
+    gathering all = {.error = error};
+    spc_status status = gather(&all, cache, key);
 
     *out = NULL;
-    *count = 0;
-    if ((status = spc__cache_key_text(cache, key, error)) != SPC_OK)
-        goto done;
-    all.problems = calloc((size_t)cache->count + 1, sizeof(*all.problems));
-    if (all.problems == NULL) {
-        status = spc__fail_memory(error, sizeof(*all.problems));
-        goto done;
-    }
-    for (int i = 0; i < cache->count && status == SPC_OK; i++)
-        status = gather_layer(&all, cache, i, key, error);
-    if (status != SPC_OK)
-        goto done;
-    *out = all.trials; /* ownership moves to the caller */
     *count = all.count;
-    all.trials = NULL;
-done:
-    free(all.problems);
+    if (all.count > 0) {
+        *out = all.trials; /* ownership moves to the caller */
+        all.trials = NULL;
+    }
     free(all.trials);
+    free(all.damaged);
+    free(all.problems);
     return status;
 }

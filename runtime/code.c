@@ -354,10 +354,8 @@ static bool find_record(spc__trial *out, const wanted *want)
         return false;
     record_key(&key, want);
     if (spc__cache_find_trials(want->ctx->cache, &key, &trials, &count,
-                               &error) != SPC_OK) {
+                               &error) != SPC_OK)
         database_trouble(want->ctx, &error);
-        return false;
-    }
     for (int i = 0; i < count && !found; i++) {
         found = is_wanted(want, &trials[i]) &&
                 strcmp(trials[i].template_hash, hex) == 0;

@@ -739,6 +739,43 @@ START_TEST(layers_complete_each_other)
 }
 END_TEST
 
+/* The columns of a trial that can make no sense. */
+static const char *const damages[] = {
+    "UPDATE trial SET config = '!!' WHERE id = 1",
+    "UPDATE trial SET launch = 'a=1,a=2' WHERE id = 1",
+    "UPDATE trial SET status = 'fine' WHERE id = 1",
+};
+
+/* One is damaged in the upper layer, and sound or not there in the lower. */
+START_TEST(a_damaged_trial_hides_no_other)
+{
+    const char *shipped = at("shipped.db");
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__trial first = make_trial(1, 30), second = make_trial(2, 40), *trials;
+    spc__cache *cache;
+    int count;
+
+    make_file(_i < LENGTH(damages) ? "shipped.db" : "other.db", 1, 20);
+    cache = open_user("user.db");
+    put(cache, &key, &first);
+    put(cache, &key, &second);
+    spc__cache_close(cache);
+    sql("user.db", damages[_i % LENGTH(damages)]);
+    assert_ok(spc__cache_open(&cache, at("user.db"), &shipped,
+                              _i < LENGTH(damages), &error));
+    assert_status(spc__cache_find_trials(cache, &key, &trials, &count, &error),
+                  SPC_EDB);
+    assert_says("user.db");
+    assert_says("damaged");
+    ck_assert_int_eq(count, _i < LENGTH(damages) ? 2 : 1);
+    ck_assert_double_eq(trials[0].median_us, 40);
+    if (count > 1)
+        ck_assert_double_eq(trials[1].median_us, 20);
+    free(trials);
+    spc__cache_close(cache);
+}
+END_TEST
+
 START_TEST(a_shipped_file_is_read_where_nothing_can_be_written)
 {
     const char *shipped = at("shipped.db");
@@ -1695,6 +1732,8 @@ static TCase *layers(void)
     tcase_add_loop_test(tc, the_best_record_of_all_layers_wins, 0,
                         LENGTH(contests));
     tcase_add_test(tc, layers_complete_each_other);
+    tcase_add_loop_test(tc, a_damaged_trial_hides_no_other, 0,
+                        2 * LENGTH(damages));
     tcase_add_loop_test(tc, a_shipped_file_is_read_where_nothing_can_be_written,
                         0, 2);
     tcase_add_loop_test(

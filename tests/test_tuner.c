@@ -461,6 +461,44 @@ START_TEST(what_a_passing_lock_kept_out_is_stored_at_the_end)
 }
 END_TEST
 
+/* Runs SQL behind everybody's back. */
+static void sql(const char *path, const char *text)
+{
+    sqlite3 *db = NULL;
+
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+START_TEST(a_damaged_record_costs_one_measurement_once)
+{
+    char *database = make_database();
+    int warnings;
+    spc_ctx *ctx = open_counting(database, &warnings);
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.timed, 12);
+    sql(database, "UPDATE trial SET config = '!!' WHERE id IN "
+                  "(SELECT trial FROM choice JOIN trial AS t ON t.id = trial"
+                  " WHERE t.samples > 0)");
+    for (int round = 0; round < 2; round++) {
+        warnings = 0;
+        assert_ok(tune(ctx, LAYER, SCENE, &options, &report),
+                  spc_ctx_error(ctx));
+        ck_assert_int_eq(report.known, round == 0 ? 11 : 12);
+        ck_assert_int_eq(report.timed, round == 0 ? 1 : 0);
+        ck_assert_int_eq(warnings, 1);
+    }
+    check_plan(ctx, 0, report.winner); /* frees the context */
+    remove_database(database);
+}
+END_TEST
+
 START_TEST(a_choice_that_is_there_already_need_not_be_stored)
 {
     char *database = make_database();
@@ -1101,6 +1139,7 @@ int main(void)
                         what_cannot_be_stored_is_measured_told_and_a_failure, 0,
                         LENGTH(losses));
     tcase_add_test(work, what_a_passing_lock_kept_out_is_stored_at_the_end);
+    tcase_add_test(work, a_damaged_record_costs_one_measurement_once);
     tcase_add_test(work, a_choice_that_is_there_already_need_not_be_stored);
     tcase_add_loop_test(
         work, a_tune_without_its_database_fails_unless_none_was_wanted, 0,

@@ -139,15 +139,19 @@ static bool is_lasting(const spc__trial *trial)
            strstr(trial->note, ".lua:") != NULL;
 }
 
-static spc_status recall_place(spc__run *run, int s)
+/* What cannot be read is measured again. It says nothing about writing. */
+static void recall_place(spc__run *run, int s)
 {
     spc__trial *trials = NULL;
     spc_error error;
     int count = 0;
 
     if (spc__cache_find_trials(run->ctx->cache, &run->places[s].key, &trials,
-                               &count, &error) != SPC_OK)
-        trouble(run, &error);
+                               &count, &error) != SPC_OK &&
+        leads(run, s))
+        spc__log_printf(&run->ctx->log, SPC_LOG_WARNING,
+                        "not everything that is known can be used: %s",
+                        error.text);
     for (int i = 0; i < count; i++) {
         spc__entry *entry =
             is_lasting(&trials[i]) ? entry_of(run, &trials[i]) : NULL;
@@ -155,23 +159,19 @@ static spc_status recall_place(spc__run *run, int s)
             take_over(entry, &trials[i], s);
     }
     free(trials);
-    return SPC_OK;
 }
 
-spc_status spc__run_recall(spc__run *run)
+void spc__run_recall(spc__run *run)
 {
-    spc_status status = SPC_OK;
-
     if (run->ctx->cache == NULL || run->options.again)
-        return SPC_OK;
-    for (int s = 0; s < run->scene_count && status == SPC_OK; s++)
-        status = recall_place(run, s);
+        return;
+    for (int s = 0; s < run->scene_count; s++)
+        recall_place(run, s);
     for (int i = 0; i < run->count; i++) {
         spc__entry *entry = &run->entries[i];
         settle(run, entry);
         run->report->known += entry->known;
     }
-    return status;
 }
 
 /* ---- recording ----------------------------------------------------------- */

@@ -105,8 +105,9 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count);
 
 /* record.c */
 
-/* Takes over what the database knows of these very templates. */
-spc_status spc__run_recall(spc__run *run);
+/* Takes over what the database knows of these very templates. Records that
+ * cannot be read are logged, and measured again. */
+void spc__run_recall(spc__run *run);
 /* Makes a candidate's trial durable, in the place of every scene. Trouble with
  * the database is logged once; the trial is then owed. */
 void spc__run_record(spc__run *run, spc__entry *entry);

@@ -242,8 +242,8 @@ static spc_status go(spc__run *run)
         return status;
     if (run->options.stage == SPC_STAGE_VERIFY)
         return build_all(run);
-    if ((status = spc__run_recall(run)) == SPC_OK)
-        status = spc__run_search(run);
+    spc__run_recall(run);
+    status = spc__run_search(run);
     spc__run_tell_all(run);
     return status;
 }
