@@ -185,6 +185,13 @@ spc_status spc__cache_find_trials(spc__cache *cache,
                                   const spc__problem_key *key, spc__trial **out,
                                   int *count, spc_error *error);
 
+/* The trials of the problem that a listing (spc__cache_each) showed so, of that
+ * file alone; else as spc__cache_find_trials. None if there is no such
+ * problem. */
+spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
+                                int64_t problem, spc__trial **out, int *count,
+                                spc_error *error);
+
 /* Measured facts of a device ("copy_gbps" -> 4300), by device class. Facts
  * put later replace those of the same name and leave the others; an upper
  * layer's fact hides a lower one's. Get: SPC_ENOTFOUND if there is none. */
@@ -195,7 +202,7 @@ spc_status spc__cache_get_device(spc__cache *cache, const char *device,
 
 /* Listing for `db ls` and `db show`: one call a record, layer by layer. */
 typedef struct spc__cache_row {
-    const char *file; /* which layer */
+    const char *file; /* which layer; lives as long as the cache */
     int64_t problem_id;
     spc__problem_key key;
     int trials;

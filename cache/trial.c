@@ -280,23 +280,28 @@ static spc_status gather_problem(gathering *all, spc__cache *cache, int at)
     return status;
 }
 
-static spc_status gather(gathering *all, spc__cache *cache,
-                         const spc__problem_key *key)
+static spc_status gathering_init(gathering *all, const spc__cache *cache,
+                                 spc_error *error)
 {
     size_t bytes = ((size_t)cache->count + 1) * sizeof(*all->problems);
-    spc_status status = note(all, spc__cache_key_text(cache, key, told(all)));
 
-    if (status != SPC_OK)
-        return status;
-    all->problems = calloc(1, bytes);
+    *all = (gathering){.error = error, .problems = calloc(1, bytes)};
     if (all->problems == NULL)
-        return note(all, spc__fail_memory(told(all), bytes));
-    /* Every layer, also after one failed: the others' records count. */
-    for (int i = 0; i < cache->count; i++)
-        if (note(all, spc__problem_find(&all->problems[i], &cache->layers[i],
-                                        cache, key, told(all))) == SPC_OK &&
-            all->problems[i] != 0)
-            gather_problem(all, cache, i);
+        return note(all, spc__fail_memory(error, bytes));
+    return SPC_OK;
+}
+
+/* Ends it: the trials become the caller's. */
+static spc_status hand_over(gathering *all, spc__trial **out, int *count)
+{
+    if (all->count == 0) {
+        free(all->trials);
+        all->trials = NULL;
+    }
+    *out = all->trials;
+    *count = all->count;
+    free(all->damaged);
+    free(all->problems);
     return all->status;
 }
 
@@ -304,17 +309,32 @@ spc_status spc__cache_find_trials(spc__cache *cache,
                                   const spc__problem_key *key, spc__trial **out,
                                   int *count, spc_error *error)
 {
-    gathering all = {.error = error};
-    spc_status status = gather(&all, cache, key);
+    gathering all;
 
-    *out = NULL;
-    *count = all.count;
-    if (all.count > 0) {
-        *out = all.trials; /* ownership moves to the caller */
-        all.trials = NULL;
+    if (gathering_init(&all, cache, error) != SPC_OK ||
+        note(&all, spc__cache_key_text(cache, key, error)) != SPC_OK)
+        return hand_over(&all, out, count);
+    /* Every layer, also after one failed: the others' records count. */
+    for (int i = 0; i < cache->count; i++)
+        if (note(&all, spc__problem_find(&all.problems[i], &cache->layers[i],
+                                         cache, key, told(&all))) == SPC_OK &&
+            all.problems[i] != 0)
+            gather_problem(&all, cache, i);
+    return hand_over(&all, out, count);
+}
+
+spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
+                                int64_t problem, spc__trial **out, int *count,
+                                spc_error *error)
+{
+    gathering all;
+    int at = 0;
+
+    while (at < cache->count && strcmp(cache->layers[at].path, file) != 0)
+        at++;
+    if (gathering_init(&all, cache, error) == SPC_OK && at < cache->count) {
+        all.problems[at] = problem;
+        gather_problem(&all, cache, at);
     }
-    free(all.trials);
-    free(all.damaged);
-    free(all.problems);
-    return status;
+    return hand_over(&all, out, count);
 }

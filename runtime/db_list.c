@@ -30,15 +30,21 @@ static void provenance_text(char *out, size_t bytes,
              (unsigned long long)from->seed, from->scenes);
 }
 
-/* Code records (code.c) name compiled code, not measurements: not listed. */
+/* The layer that was measured. Code records (code.c) name compiled code, not
+ * measurements: they are not listed. */
+static bool read_layer(spc_conv *out, const spc__problem_key *key)
+{
+    return spc__attrs_find(&key->layer, "template") == NULL &&
+           spc__conv_from_attrs(out, &key->layer);
+}
+
 static spc_status list_row(const spc__cache_row *from, void *payload)
 {
     const listing *to = payload;
     spc_conv conv;
     char layer[200], choice[512], provenance[512];
 
-    if (spc__attrs_find(&from->key.layer, "template") != NULL ||
-        !spc__conv_from_attrs(&conv, &from->key.layer))
+    if (!read_layer(&conv, &from->key))
         return SPC_OK;
     spc_conv_format(layer, sizeof(layer), &conv);
     choice_text(choice, sizeof(choice), &from->choice);
@@ -90,22 +96,17 @@ spc_status spc_db_each(spc_ctx *ctx,
 
 typedef struct wanted {
     int64_t id;
-    char path[512]; /* of the first row: the uppermost layer comes first */
-    bool found;
-    spc__problem_key key;
+    const char *file; /* the uppermost that lists it; NULL: none so far */
 } wanted;
 
 static spc_status find_problem(const spc__cache_row *row, void *payload)
 {
     wanted *want = payload;
+    spc_conv conv;
 
-    if (want->path[0] == '\0')
-        snprintf(want->path, sizeof(want->path), "%s", row->file);
-    if (!want->found && row->problem_id == want->id &&
-        strcmp(row->file, want->path) == 0) {
-        want->found = true;
-        want->key = row->key;
-    }
+    if (want->file == NULL && row->problem_id == want->id &&
+        read_layer(&conv, &row->key))
+        want->file = row->file;
     return SPC_OK;
 }
 
@@ -152,15 +153,15 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
     if (status == SPC_OK)
         status = spc__cache_each(ctx->cache, find_problem, &want,
                                  spc__error_of(ctx));
-    if (status == SPC_OK && !want.found)
+    if (status == SPC_OK && want.file == NULL)
         status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "the database has no problem %lld: db ls lists "
                            "those it has",
                            (long long)id);
     if (status == SPC_OK)
-        status = spc__cache_find_trials(ctx->cache, &want.key, &trials, &count,
-                                        spc__error_of(ctx));
-    for (int i = 0; i < count && status == SPC_OK; i++)
+        status = spc__cache_trials_of(ctx->cache, want.file, id, &trials,
+                                      &count, spc__error_of(ctx));
+    for (int i = 0; i < count; i++)
         tell_trial(&trials[i], each, payload);
     free(trials);
     return status;

@@ -523,7 +523,9 @@ SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                                   void *payload),
                                void *payload);
 
-/* The trials of problem `id` of the writable layer. */
+/* The trials of problem `id`. IDs count in each file: of several problems it is
+ * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some
+ * trials could not be read, the others were told. */
 SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
                                  void (*each)(const spc_trial *trial,
                                               void *payload),

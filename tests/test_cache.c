@@ -1096,6 +1096,9 @@ static void use_everything(spc__cache *cache)
     spc__cache_find_choices(cache, &key, found, 4, &count, &error);
     spc__cache_find_trials(cache, &key, &trials, &count, &error);
     free(trials);
+    spc__cache_trials_of(cache, cache->layers[0].path, 1, &trials, &count,
+                         &error);
+    free(trials);
     spc__cache_get_artefact(cache, "k", &code, &bytes, &facts, NULL, &error);
     free(code);
     spc__cache_get_device(cache, "NVIDIA H200", &facts, &error);

@@ -591,7 +591,7 @@ END_TEST
 typedef struct seen {
     int rows, trials;
     int64_t id;
-    char layer[200], choice[200];
+    char layer[200], choice[200], config[200];
 } seen;
 
 static spc_status see_row(const spc_db_row *row, void *payload)
@@ -608,6 +608,7 @@ static void see_trial(const spc_trial *trial, void *payload)
 {
     seen *all = payload;
     all->trials++;
+    snprintf(all->config, sizeof(all->config), "%s", trial->config);
     ck_assert_str_eq(trial->status, "ok");
     ck_assert_double_eq(trial->median_us, 12.5);
     ck_assert(trial->from_database && trial->verified);
@@ -632,6 +633,49 @@ START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
     spc_ctx_free(ctx);
     ctx = open_ctx("cpu", "", templates);
     ck_assert_int_eq(spc_db_each(ctx, see_row, &all), SPC_ENOTFOUND);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Identifiers count in each file. */
+START_TEST(trials_are_those_of_the_problem_that_is_listed_first)
+{
+    static const record own[] = {
+        {LAYER, 0, "probe", "tile=16,order=gray,arrival=0", false}};
+    static const record other[] = {
+        {LAYER, 2, "probe", "tile=32,order=gray,arrival=0", false},
+        {LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
+        {LAYER, 0, "probe", "tile=32,order=none,arrival=0", false}};
+    seen all = {0};
+
+    fill(database, own, LENGTH(own));
+    fill(shipped, other, LENGTH(other));
+    spc_ctx *ctx = open_layered(database, shipped, templates);
+    assert_ok(spc_db_trials(ctx, 1, see_trial, &all), spc_ctx_error(ctx));
+    ck_assert_int_eq(all.trials, 1);
+    ck_assert_str_eq(all.config, own[0].config);
+    assert_ok(spc_db_trials(ctx, 2, see_trial, &all), spc_ctx_error(ctx));
+    ck_assert_int_eq(all.trials, 1 + 2);
+    ck_assert_str_eq(all.config, other[2].config);
+    ck_assert_int_eq(spc_db_trials(ctx, 3, see_trial, &all), SPC_ENOTFOUND);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(a_damaged_trial_is_named_and_the_others_are_told)
+{
+    static const record own[] = {
+        {LAYER, 0, "probe", "tile=16,order=gray,arrival=0", false},
+        {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}};
+    seen all = {0};
+
+    fill(database, own, LENGTH(own));
+    harm(database, DAMAGE);
+    spc_ctx *ctx = open_ctx("cpu", database, templates);
+    ck_assert_int_eq(spc_db_trials(ctx, 1, see_trial, &all), SPC_EDB);
+    assert_says(spc_ctx_error(ctx), "damaged");
+    ck_assert_int_eq(all.trials, 1);
+    ck_assert_str_eq(all.config, own[1].config);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -664,6 +708,8 @@ int main(void)
     tcase_add_test(code, the_hash_without_lua_is_the_hash_with_it);
     tcase_add_test(code,
                    the_listing_shows_what_was_measured_and_no_code_records);
+    tcase_add_test(code, trials_are_those_of_the_problem_that_is_listed_first);
+    tcase_add_test(code, a_damaged_trial_is_named_and_the_others_are_told);
     suite_add_tcase(suite, order);
     suite_add_tcase(suite, code);
     return run_suite(suite);

@@ -14,7 +14,7 @@ static const cli_option options[] = {
 struct listing {
     table table;
     spc__json *json;
-    int64_t only; /* one problem; 0: all */
+    int64_t only; /* the first problem of this id; 0: all */
     int found;
 };
 
@@ -56,7 +56,7 @@ static spc_status list_row(const spc_db_row *row, void *payload)
 {
     struct listing *listing = payload;
 
-    if (listing->only != 0 && row->id != listing->only)
+    if (listing->only != 0 && (row->id != listing->only || listing->found > 0))
         return SPC_OK;
     listing->found++;
     if (listing->json != NULL)
@@ -226,7 +226,8 @@ const cli_command cli_db = {
     .summary = "list the problems of the database, or the trials of one",
     .more = "'db ls' lists every problem that was measured: its layer, device, "
             "number of\nrows and density, how many trials were right, and the "
-            "choice. 'db show ID'\nlists the trials of one.",
+            "choice. 'db show ID'\nlists the trials of one; where several "
+            "files have that ID, of the first of\nthem that 'db ls' lists.",
     .options = options,
     .run = run,
 };
