@@ -148,13 +148,19 @@ double spc__octave_of(int64_t channels)
     return log2((double)(channels > 1 ? channels : 1));
 }
 
+/* As it would have been stored: buckets are twice a log2. */
+static int read_bucket(sqlite3_stmt *stmt, int i)
+{
+    return spc__bucket_rows((double)sqlite3_column_int64(stmt, i) / 2);
+}
+
 static void read_candidate(spc__similar_choice *out, sqlite3_stmt *stmt,
                            int layer)
 {
     spc__similar_read(out, stmt, layer);
     spc__column_text(out->target, sizeof(out->target), stmt, 3);
-    out->rows_bucket = sqlite3_column_int(stmt, 4);
-    out->density_bucket = sqlite3_column_int(stmt, 5);
+    out->rows_bucket = read_bucket(stmt, 4);
+    out->density_bucket = read_bucket(stmt, 5);
     out->cin = sqlite3_column_int64(stmt, 6);
     out->cout = sqlite3_column_int64(stmt, 7);
     out->log2_cin = spc__octave_of(out->cin);

@@ -2,6 +2,7 @@
 #include "lookup.h"
 
 #include "error.h"
+#include "plan.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,23 @@ static bool same_layer(const lookup *look, const spc__choice *choice)
            spc__attrs_equal(&choice->key.layer, &look->key.layer);
 }
 
+/* The record's own code, if it can be launched as the record says. */
+static spc_status take_recorded(lookup *look, const spc__trial *trial)
+{
+    spc_ctx *ctx = look->ctx;
+    spc_status status = spc__ctx_recorded(&look->out->code, ctx, trial);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__launch_check(&trial->launch, spc__error_of(ctx));
+    if (status != SPC_OK)
+        spc__log_printf(&ctx->log, SPC_LOG_INFO,
+                        "a record of '%s' is damaged, its code is made anew: "
+                        "%s",
+                        trial->template_name, spc__error_of(ctx)->text);
+    return status;
+}
+
 /* Code does not depend on the scene: a record of the same layer brings its
  * own, which needs neither Lua nor a compiler. Others, and those whose code is
  * stale or gone, are a configuration to be tried. */
@@ -146,7 +164,7 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     spc_status status = SPC_ENOTFOUND;
 
     if (same_layer(look, choice))
-        status = spc__ctx_recorded(code, ctx, trial);
+        status = take_recorded(look, trial);
     if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
                                &trial->config, look->flags);

@@ -52,12 +52,24 @@ static spc_status read_order(char out[8], const spc__attrs *launch,
     return SPC_OK;
 }
 
-/* The words of templates/README.md, but for those of persistent grids. */
+static spc_status check_grid(const spc__attrs *launch, spc_error *error)
+{
+    const char *grid = spc__attrs_text(launch, "grid", "tiles");
+    if (strcmp(grid, "tiles") == 0 || strcmp(grid, "persistent") == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_ETEMPLATE,
+                     "its launch geometry has grid=%s: tiles or persistent is "
+                     "right",
+                     grid);
+}
+
+/* The words of templates/README.md. Kernels number threads in 32 bits, and a
+ * grid has at most 65535 rows of blocks. */
 static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
                                 spc_error *error)
 {
     int64_t block, grid_y, tile_rows, per_block, clear, pdl;
-    int64_t shared, packed, work, row_work;
+    int64_t shared, packed, work, row_work, per_sm;
     const struct {
         int64_t *to;
         const char *name;
@@ -65,11 +77,12 @@ static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
     } numbers[] = {
         {&block, "block", 0, 1, 1024},
         {&shared, "shared", 0, 0, INT_MAX},
-        {&tile_rows, "tile_rows", 0, 1, INT_MAX},
+        {&tile_rows, "tile_rows", 0, 1, SPC_ROW_PAD},
         {&per_block, "tiles_per_block", 1, 1, INT_MAX},
         {&grid_y, "grid_y", 1, 1, 65535},
         {&packed, "packed_bytes", 0, 1, INT64_MAX},
-        {&out->pack_threads, "pack_threads", 0, 1, INT64_MAX},
+        {&out->pack_threads, "pack_threads", 0, 1, INT_MAX},
+        {&per_sm, "blocks_per_sm", 0, 0, 1024},
         {&work, "workspace_bytes", 0, 0, INT64_MAX},
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
         {&clear, "clear", 0, 0, 1},
@@ -77,6 +90,8 @@ static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
     };
     spc_status status = read_order(out->order, launch, error);
 
+    if (status == SPC_OK)
+        status = check_grid(launch, error);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (status == SPC_OK)
             status = read_number(numbers[i].to, launch, numbers[i].name,
@@ -84,6 +99,11 @@ static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
                                  numbers[i].high, error);
     if (status != SPC_OK)
         return status;
+    if (SPC_ROW_PAD % tile_rows != 0)
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "its launch geometry has tile_rows=%lld: a divisor of "
+                         "%d is right",
+                         (long long)tile_rows, SPC_ROW_PAD);
     out->block = (unsigned)block;
     out->shared_bytes = (size_t)shared;
     out->tile_rows = (int)tile_rows;
@@ -95,27 +115,27 @@ static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
     out->clear = clear != 0;
     out->pdl = pdl != 0;
     out->persistent = 0;
+    out->blocks_per_sm = (int)per_sm;
     return SPC_OK;
+}
+
+spc_status spc__launch_check(const spc__attrs *launch, spc_error *error)
+{
+    spc__geometry ignored;
+    return read_geometry(&ignored, launch, error);
 }
 
 /* More blocks than are resident would wait for the first ones to end, which is
  * what a persistent grid is there to avoid. */
-static spc_status read_grid(spc_plan *plan, const spc__attrs *launch,
-                            spc_error *error)
+static void set_grid(spc_plan *plan, const spc__attrs *launch)
 {
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
-    const char *grid = spc__attrs_text(launch, "grid", "tiles");
     spc__geometry *geometry = &plan->geometry;
-    int wanted = (int)spc__attrs_number(launch, "blocks_per_sm", 0);
+    int wanted = geometry->blocks_per_sm;
     int processors = plan->ctx->info.multiprocessors;
 
-    if (strcmp(grid, "tiles") == 0)
-        return SPC_OK;
-    if (strcmp(grid, "persistent") != 0)
-        return spc__fail(error, SPC_ETEMPLATE,
-                         "its launch geometry has grid=%s: tiles or "
-                         "persistent is right",
-                         grid);
+    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0)
+        return;
     int resident = ops->occupancy(plan->ctx->device, plan->run, geometry->block,
                                   geometry->shared_bytes);
     if (resident > 0 && (wanted <= 0 || wanted > resident))
@@ -124,7 +144,6 @@ static spc_status read_grid(spc_plan *plan, const spc__attrs *launch,
         wanted = 1;
     geometry->persistent =
         (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
-    return SPC_OK;
 }
 
 /* ---- making -------------------------------------------------------------- */
@@ -156,14 +175,13 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     snprintf(plan->config, sizeof(plan->config), "%s", config);
     if ((status = read_geometry(&plan->geometry, &code->launch,
                                 spc__error_of(ctx))) != SPC_OK ||
-        (status = get_kernels(plan, code)) != SPC_OK ||
-        (status = read_grid(plan, &code->launch, spc__error_of(ctx))) !=
-            SPC_OK) {
+        (status = get_kernels(plan, code)) != SPC_OK) {
         spc_plan_free(plan);
         return spc__fail_prefix(spc__error_of(ctx),
                                 "cannot use '%s' (%s): ", template_name,
                                 config);
     }
+    set_grid(plan, &code->launch);
     *out = plan;
     return SPC_OK;
 }

@@ -10,6 +10,7 @@ typedef struct spc__geometry {
     unsigned block;
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
+    int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;
@@ -28,6 +29,10 @@ typedef struct spc__geometry {
 spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
                                  const spc_conv *conv, const spc__code *code,
                                  const char *template_name, const char *config);
+
+/* Can a plan be made with this launch geometry? SPC_ETEMPLATE: what is wrong in
+ * it, as a damaged record may have it. */
+spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
 
 const spc__geometry *spc__plan_geometry(const spc_plan *plan);
 

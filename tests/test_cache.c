@@ -588,6 +588,31 @@ START_TEST(a_neighbour_is_found_at_its_distance)
 }
 END_TEST
 
+/* Buckets that no key has count as the last ones. */
+START_TEST(a_bucket_out_of_range_is_far_away)
+{
+    static const struct {
+        const char *harm;
+        double distance;
+    } far[] = {
+        {"UPDATE problem SET rows_bucket = -2147483648", 64 + 17},
+        {"UPDATE problem SET rows_bucket = 4294967296 + 34", 64 - 17},
+        {"UPDATE problem SET density_bucket = 2147483647", (64 + 2) / 2.0},
+        {"UPDATE problem SET density_bucket = -1e300", (64 - 2) / 2.0},
+    };
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__choice found[2];
+
+    make_file("user.db", 64, 30);
+    sql("user.db", far[_i].harm);
+    spc__cache *cache = open_user("user.db");
+    ck_assert_int_eq(find(cache, &key, found, 2), 1);
+    ck_assert_int_eq(found[0].match, SPC__MATCH_NEAREST);
+    ck_assert_double_eq(found[0].distance, far[_i].distance);
+    spc__cache_close(cache);
+}
+END_TEST
+
 /* Near lookups remember what they read; writers of every kind are noticed. */
 START_TEST(a_near_lookup_sees_what_was_put_since)
 {
@@ -1722,6 +1747,7 @@ static TCase *records(void)
     tcase_add_loop_test(tc, buckets_are_half_octaves, 0, LENGTH(buckets));
     tcase_add_loop_test(tc, a_neighbour_is_found_at_its_distance, 0,
                         LENGTH(neighbours));
+    tcase_add_loop_test(tc, a_bucket_out_of_range_is_far_away, 0, 4);
     tcase_add_test(tc, what_differs_in_more_than_channels_is_no_neighbour);
     tcase_add_test(tc, a_near_lookup_sees_what_was_put_since);
     tcase_add_test(tc, neighbours_come_in_the_order_of_match_and_distance);

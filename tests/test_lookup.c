@@ -428,6 +428,7 @@ static void choose_compiled(const char *template_name)
         spc__ctx_template_hash(trial.template_hash, r.ctx, template_name));
     memcpy(trial.artefact, code.artefact, sizeof(trial.artefact));
     trial.launch = code.launch;
+    assert_ok(spc__attrs_parse(&trial.config, "tile=64", &error), error.text);
     spc__ctx_provenance(&provenance, r.ctx);
     assert_ok(
         spc__cache_put_trial(r.ctx->cache, &key, &trial, &provenance, &error),
@@ -477,6 +478,27 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
         spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
     ck_assert_str_eq(spc_plan_config(r.plan), other.config);
+    rig_close(&r);
+}
+END_TEST
+
+/* Its code is there; it is the numbers of its launch that no grid holds. */
+START_TEST(a_record_that_cannot_be_launched_is_made_anew)
+{
+    rig r;
+
+    choose_compiled("generic");
+    harm(database, "UPDATE trial SET launch = replace(launch, 'pack_threads=',"
+                   " 'pack_threads=1099511627776,was=')"
+                   " WHERE note <> 'default'");
+    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_msg(spc_plan_origin(r.plan) == SPC_ORIGIN_EXACT, "%s",
+                  spc_plan_reason(r.plan));
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
     rig_close(&r);
 }
 END_TEST
@@ -700,6 +722,7 @@ int main(void)
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_test(code, a_choice_without_code_does_not_hide_one_that_has_it);
+    tcase_add_test(code, a_record_that_cannot_be_launched_is_made_anew);
     tcase_add_test(code, a_shipped_layer_serves_alone);
     tcase_add_test(code, without_a_compiler_the_sentence_says_so);
     tcase_add_test(code, a_changed_template_is_compiled_again);

@@ -627,6 +627,13 @@ static const struct {
      "order=random"},
     {"grid=some,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "grid=some"},
+    {"block=1,tile_rows=1536,packed_bytes=4,pack_threads=1", "1 to 768"},
+    {"block=1,tile_rows=20,packed_bytes=4,pack_threads=1", "divisor of 768"},
+    {"block=1,tile_rows=16,packed_bytes=4,pack_threads=9223372036854775807",
+     "1 to 2147483647 is right"},
+    {"grid=persistent,blocks_per_sm=4294967297,block=1,tile_rows=16,"
+     "packed_bytes=4,pack_threads=1",
+     "blocks_per_sm=4294967297"},
 };
 
 START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
