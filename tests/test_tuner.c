@@ -471,6 +471,12 @@ static void sql(const char *path, const char *text)
     sqlite3_close(db);
 }
 
+/* As if all were slow, and had been measured as often as can be: what is
+ * measured from here on does not hang on the clock. */
+#define SETTLED                                                                \
+    "UPDATE trial SET median_us = 1e9, spread_us = 0, cold_us = 1e9,"          \
+    " samples = 99 WHERE samples > 0;"
+
 START_TEST(a_damaged_record_costs_one_measurement_once)
 {
     char *database = make_database();
@@ -483,9 +489,9 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
     options.effort = SPC_EFFORT_EXHAUSTIVE;
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.timed, 12);
-    sql(database, "UPDATE trial SET config = '!!' WHERE id IN "
-                  "(SELECT trial FROM choice JOIN trial AS t ON t.id = trial"
-                  " WHERE t.samples > 0)");
+    sql(database, SETTLED "UPDATE trial SET config = '!!' WHERE id IN "
+                          "(SELECT trial FROM choice JOIN trial AS t"
+                          " ON t.id = trial WHERE t.samples > 0)");
     for (int round = 0; round < 2; round++) {
         warnings = 0;
         assert_ok(tune(ctx, LAYER, SCENE, &options, &report),
@@ -495,6 +501,88 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
         ck_assert_int_eq(warnings, 1);
     }
     check_plan(ctx, 0, report.winner); /* frees the context */
+    remove_database(database);
+}
+END_TEST
+
+/* A compiler that was short of memory may have more of it now; a mistake of
+ * the template stays one. */
+static const struct {
+    const char *harm;
+    int known;
+} failures[] = {
+    {"UPDATE trial SET status = 'compile', note = 'cc: out of memory'"
+     " WHERE samples > 0 AND config = 'tile=32,step=2,order=gray'",
+     11},
+    {"UPDATE trial SET status = 'compile', note = 'plain.c.lua:30: error'"
+     " WHERE samples > 0 AND config = 'tile=32,step=2,order=gray'",
+     12},
+};
+
+START_TEST(a_compiler_that_failed_without_a_line_is_tried_again)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.timed, 12);
+    sql(database, SETTLED);
+    sql(database, failures[_i].harm);
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, failures[_i].known);
+    ck_assert_int_eq(report.timed, 12 - failures[_i].known);
+    int i = find(&t, "plain tile=32,step=2,order=gray");
+    ck_assert_str_eq(t.at[i].status, _i == 0 ? "ok" : "compile");
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+#define MORE_REGISTERS                                                         \
+    "UPDATE trial SET resources = 'registers=' ||"                             \
+    " (CASE config WHEN 'tile=128,step=2,order=gray' THEN 9 ELSE 20 END)"      \
+    " WHERE samples > 0;"
+#define SLOW_DEFAULT                                                           \
+    "UPDATE trial SET median_us = 60 WHERE samples > 0"                        \
+    " AND config = 'tile=64,step=1,order=none';"
+#define SLOW_FIRST                                                             \
+    "UPDATE trial SET median_us = 50.9 WHERE samples > 0"                      \
+    " AND config = 'tile=32,step=1,order=none';"
+
+/* Who wins where all but the named trials are equally fast. */
+static const struct {
+    const char *harm, *winner;
+} ties[] = {
+    {"", "plain tile=64,step=1,order=none"},
+    {MORE_REGISTERS, "plain tile=64,step=1,order=none"},
+    {SLOW_DEFAULT, "plain tile=32,step=1,order=none"},
+    {SLOW_DEFAULT SLOW_FIRST, "plain tile=32,step=1,order=none"},
+    {SLOW_DEFAULT MORE_REGISTERS, "plain tile=128,step=2,order=gray"},
+};
+
+START_TEST(among_equals_the_documented_one_wins)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    sql(database, "UPDATE trial SET median_us = 50, spread_us = 1,"
+                  " cold_us = 70, samples = 99 WHERE samples > 0");
+    sql(database, ties[_i].harm);
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, 12);
+    ck_assert_int_eq(report.timed, 0);
+    ck_assert_str_eq(report.winner, ties[_i].winner);
+    spc_ctx_free(ctx);
     remove_database(database);
 }
 END_TEST
@@ -1140,6 +1228,11 @@ int main(void)
                         LENGTH(losses));
     tcase_add_test(work, what_a_passing_lock_kept_out_is_stored_at_the_end);
     tcase_add_test(work, a_damaged_record_costs_one_measurement_once);
+    tcase_add_loop_test(work,
+                        a_compiler_that_failed_without_a_line_is_tried_again, 0,
+                        LENGTH(failures));
+    tcase_add_loop_test(work, among_equals_the_documented_one_wins, 0,
+                        LENGTH(ties));
     tcase_add_test(work, a_choice_that_is_there_already_need_not_be_stored);
     tcase_add_loop_test(
         work, a_tune_without_its_database_fails_unless_none_was_wanted, 0,
