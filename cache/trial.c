@@ -145,8 +145,7 @@ done:
     return spc__layer_end(layer, status, error);
 }
 
-/* ---- all trials of one problem --------------------------------------------
- */
+/* ---- all trials of one problem ------------------------------------------- */
 
 /* A row that could not be read: it hides none of a lower layer. */
 typedef struct damaged_row {
@@ -179,21 +178,21 @@ static spc_status note(gathering *all, spc_status status)
     return status;
 }
 
-/* Makes room for one more element of an array. */
-static spc_status reserve_one(void *array, int count, int *capacity,
-                              size_t element_bytes, spc_error *error)
+/* The array with room for one more element; NULL: there is no memory for it,
+ * and the array is as it was. */
+static void *with_room(void *array, int count, int *capacity,
+                       size_t element_bytes, spc_error *error)
 {
-    void **at = array;
+    int more = *capacity > 0 ? *capacity * 2 : 16;
 
     if (count < *capacity)
-        return SPC_OK;
-    int more = *capacity > 0 ? *capacity * 2 : 16;
-    void *moved = realloc(*at, (size_t)more * element_bytes);
-    if (moved == NULL)
-        return spc__fail_memory(error, (size_t)more * element_bytes);
-    *at = moved;
-    *capacity = more;
-    return SPC_OK;
+        return array;
+    void *moved = realloc(array, (size_t)more * element_bytes);
+    if (moved != NULL)
+        *capacity = more;
+    else
+        spc__fail_memory(error, (size_t)more * element_bytes);
+    return moved;
 }
 
 static bool is_damaged(const gathering *all, int layer, int64_t trial)
@@ -227,12 +226,13 @@ static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
 /* A damaged row is left out, and no reason to stop. */
 static spc_status leave_out(gathering *all, int layer, int64_t trial)
 {
-    spc_status status =
-        reserve_one(&all->damaged, all->damaged_count, &all->damaged_capacity,
-                    sizeof(*all->damaged), told(all));
+    damaged_row *rows =
+        with_room(all->damaged, all->damaged_count, &all->damaged_capacity,
+                  sizeof(*rows), told(all));
 
-    if (status != SPC_OK)
-        return note(all, status);
+    if (rows == NULL)
+        return note(all, SPC_ENOMEM);
+    all->damaged = rows;
     all->damaged[all->damaged_count++] = (damaged_row){layer, trial};
     return SPC_OK;
 }
@@ -240,17 +240,16 @@ static spc_status leave_out(gathering *all, int layer, int64_t trial)
 static spc_status gather_row(gathering *all, spc__cache *cache, int at,
                              sqlite3_stmt *stmt)
 {
-    spc_status status;
-
     if (is_hidden(cache, all, at, stmt))
         return SPC_OK;
-    status = reserve_one(&all->trials, all->count, &all->capacity,
-                         sizeof(*all->trials), told(all));
-    if (status != SPC_OK)
-        return note(all, status);
+    spc__trial *trials = with_room(all->trials, all->count, &all->capacity,
+                                   sizeof(*trials), told(all));
+    if (trials == NULL)
+        return note(all, SPC_ENOMEM);
+    all->trials = trials;
     spc__trial *next = &all->trials[all->count];
     memset(next, 0, sizeof(*next));
-    status = note(
+    spc_status status = note(
         all, spc__read_trial(next, &cache->layers[at], stmt, 0, told(all)));
     all->count += status == SPC_OK;
     if (status == SPC_EDB)

@@ -55,8 +55,8 @@ static void explain_record(lookup *look, const spc__choice *choice)
     static const char *const how[] = {
         [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
         [SPC_ORIGIN_BUCKET] = "measured for this layer on a similar scene",
-        [SPC_ORIGIN_NEAREST] = "the nearest measured problem whose "
-                               "configuration is legal here",
+        [SPC_ORIGIN_NEAREST] = ("the nearest measured problem whose "
+                                "configuration is legal here"),
     };
     char layer[200];
 
