@@ -463,7 +463,8 @@ bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
 /* ---- the library --------------------------------------------------------- */
 
 spc_status spc__library_open(spc__library **out, const char *directory,
-                             const volatile int *cancel, spc_error *error)
+                             const volatile int *const *cancel,
+                             spc_error *error)
 {
     spc_status status;
 

@@ -83,7 +83,7 @@ static void charge(lua_State *L, int64_t cost)
                         SPC__LUA_SECONDS);
         lua_error(L);
     }
-    if (spc__cancelled(box->cancel)) {
+    if (box->cancel != NULL && spc__cancelled(*box->cancel)) {
         box->interrupted = true;
         lua_pushliteral(L, "interrupted");
         lua_error(L);
@@ -582,7 +582,8 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
     return status;
 }
 
-spc_status spc__sandbox_open(spc__sandbox *box, const volatile int *cancel,
+spc_status spc__sandbox_open(spc__sandbox *box,
+                             const volatile int *const *cancel,
                              spc_error *error)
 {
     *box = (spc__sandbox){.bytes_limit = SPC__LUA_BYTES, .cancel = cancel};

@@ -26,18 +26,20 @@ typedef struct spc__sandbox {
     size_t bytes_used;
     size_t bytes_limit; /* SPC__LUA_BYTES; tests lower it */
     bool bytes_refused; /* the bound, not malloc, refused an allocation */
-    bool interrupted;   /* *cancel ended the call */
-    const volatile int *cancel;
-    int64_t budget;      /* instructions left */
-    uint64_t deadline;   /* of the thread's processor time */
+    bool interrupted;   /* the flag ended the call */
+    const volatile int *const *cancel; /* where the flag of the moment is */
+    int64_t budget;                    /* instructions left */
+    uint64_t deadline;                 /* of the thread's processor time */
     const char *subject; /* file name of the template that is running */
     const char *file;    /* where to place an error raised outside of Lua */
     int line;            /* code: the subject, until told; line 0 is none */
     void *job;           /* what the body is written to; NULL outside */
 } spc__sandbox;
 
-/* Once *cancel (may be NULL) is set, calls end with SPC_EINTERRUPTED. */
-spc_status spc__sandbox_open(spc__sandbox *box, const volatile int *cancel,
+/* Once **cancel is set, calls end with SPC_EINTERRUPTED; NULL at either step:
+ * nobody sets it. */
+spc_status spc__sandbox_open(spc__sandbox *box,
+                             const volatile int *const *cancel,
                              spc_error *error);
 void spc__sandbox_close(spc__sandbox *box);
 

@@ -34,11 +34,13 @@ typedef struct spc__template spc__template;
  * templates are the only ones of role "conv"; for other roles, headers and Lua
  * that templates share, a file of it replaces the built-in one of that name. A
  * file that does not load fails the call with SPC_ETEMPLATE and a sentence
- * "FILE:LINE: what". Once *cancel (may be NULL) is set, this call and every
- * question to a template that takes long ends with SPC_EINTERRUPTED.
+ * "FILE:LINE: what". Once **cancel is set, this call and every question to a
+ * template that takes long ends with SPC_EINTERRUPTED; *cancel may change
+ * between calls, and be NULL, as may `cancel`.
  */
 spc_status spc__library_open(spc__library **out, const char *directory,
-                             const volatile int *cancel, spc_error *error);
+                             const volatile int *const *cancel,
+                             spc_error *error);
 void spc__library_close(spc__library *library);
 
 /* Templates in the order of their names. */

@@ -291,7 +291,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
      * them shows here; the built-in ones wait until they are needed. */
     if (ctx->template_dir != NULL)
         status = spc__library_open(&ctx->library, ctx->template_dir,
-                                   ctx->cancel, error);
+                                   &ctx->cancel, error);
     return status;
 }
 
@@ -351,7 +351,7 @@ spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx)
 
     if (ctx->library == NULL)
         status = spc__library_open(&ctx->library, ctx->template_dir,
-                                   ctx->cancel, spc__error_of(ctx));
+                                   &ctx->cancel, spc__error_of(ctx));
     *out = ctx->library;
     return status;
 }

@@ -80,6 +80,7 @@ static spc__template *find(spc__library *library, const char *name)
 
 /* The flag that libraries of open_text heed. */
 static volatile int stop;
+static const volatile int *const stopper = &stop;
 
 /* Opens a library that has one template file with this text. */
 static spc_status open_text(spc__library **out, const char *file,
@@ -92,7 +93,7 @@ static spc_status open_text(spc__library **out, const char *file,
     FILE *stream = fopen(path.data, "w");
     ck_assert(stream != NULL && fwrite(text, 1, bytes, stream) == bytes);
     fclose(stream);
-    spc_status status = spc__library_open(out, folder.data, &stop, &error);
+    spc_status status = spc__library_open(out, folder.data, &stopper, &error);
     spc__temp_dir_remove(folder.data);
     spc__buf_release(&folder);
     spc__buf_release(&path);

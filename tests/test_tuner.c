@@ -1070,6 +1070,30 @@ START_TEST(a_layer_that_cannot_be_is_refused_with_a_sentence)
 }
 END_TEST
 
+START_TEST(the_flag_of_a_run_is_forgotten_with_it)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    volatile int flag = 0;
+    spc_error error = {0};
+    spc_conv conv;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(spc_conv_parse(&conv, "subm,cin=64,cout=64,dtype=f32", &error),
+              error.text);
+    options.stage = SPC_STAGE_LIST;
+    options.on_trial = NULL; /* there are more than can be told */
+    options.cancel = &flag;
+    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
+              spc_ctx_error(ctx));
+    flag = 1; /* its memory is the caller's again */
+    options.cancel = NULL;
+    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
+              spc_ctx_error(ctx));
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(coordinates_that_fit_no_key_are_told_before_anything_is_compiled)
 {
     static const int32_t coords[][4] = {
@@ -1274,6 +1298,7 @@ int main(void)
     tcase_add_loop_test(trouble, a_mistake_gets_one_sentence_and_its_status, 0,
                         LENGTH(mistakes));
     tcase_add_test(trouble, a_layer_that_cannot_be_is_refused_with_a_sentence);
+    tcase_add_test(trouble, the_flag_of_a_run_is_forgotten_with_it);
     tcase_add_loop_test(trouble, nonsense_is_refused_with_a_sentence, 0,
                         LENGTH(nonsense));
     tcase_add_test(
