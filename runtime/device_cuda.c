@@ -55,55 +55,75 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed)
 
 /* ---- describing a device ---------------------------------------------- */
 
-static int attribute(const spc__cuda *api, CUdevice device, int which)
+/* A device of which nothing is known would be tuned, and recorded, as another
+ * one: what it does not say is a failure. */
+static spc_status attribute(int *out, const spc__cuda *api, CUdevice device,
+                            int which, spc_error *error)
 {
-    int value = 0;
-
-    api->DeviceGetAttribute(&value, which, device);
-    return value;
+    *out = 0;
+    return spc__cuda_check(api, api->DeviceGetAttribute(out, which, device),
+                           error, "read the device's attributes");
 }
 
-static int compute_capability(const spc__cuda *api, CUdevice device)
+static spc_status compute_capability(int *out, const spc__cuda *api,
+                                     CUdevice device, spc_error *error)
 {
-    return 10 * attribute(api, device,
-                          CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-           attribute(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    int major, minor = 0;
+    spc_status status =
+        attribute(&major, api, device,
+                  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, error);
+
+    if (status == SPC_OK)
+        status = attribute(&minor, api, device,
+                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, error);
+    *out = 10 * major + minor;
+    return status;
 }
 
-static void describe(spc_device_info *out, const spc__cuda *api,
-                     CUdevice device, int ordinal)
+static spc_status describe(spc_device_info *out, const spc__cuda *api,
+                           CUdevice device, int ordinal, spc_error *error)
 {
-    int sm = compute_capability(api, device), version = 0;
+    int sm, version = 0;
+    spc_status status;
 
     memset(out, 0, sizeof *out);
     snprintf(out->id, sizeof out->id, "cuda:%d", ordinal);
-    api->DeviceGetName(out->name, sizeof out->name - 1, device);
+    if (api->DriverGetVersion(&version) == CUDA_SUCCESS)
+        snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000,
+                 version % 1000 / 10);
+    if ((status = spc__cuda_check(
+             api, api->DeviceGetName(out->name, sizeof out->name - 1, device),
+             error, "read the device's name")) != SPC_OK ||
+        (status = spc__cuda_check(
+             api, api->DeviceTotalMem(&out->memory_bytes, device), error,
+             "read the size of the device's memory")) != SPC_OK ||
+        (status = attribute(&out->multiprocessors, api, device,
+                            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, error)) !=
+            SPC_OK ||
+        (status = compute_capability(&sm, api, device, error)) != SPC_OK)
+        return status;
     /* Only the "a" target of compute capability 9.0 has instructions (wgmma)
      * that our templates use; its code runs on 9.0 alone anyway. */
     snprintf(out->target, sizeof out->target, "sm_%d%s", sm,
              sm == 90 ? "a" : "");
-    if (api->DriverGetVersion(&version) == CUDA_SUCCESS)
-        snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000,
-                 version % 1000 / 10);
-    out->multiprocessors =
-        attribute(api, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    api->DeviceTotalMem(&out->memory_bytes, device);
+    return SPC_OK;
 }
 
+/* The devices before the first that does not answer. */
 static int cuda_list(spc_device_info *out, int capacity)
 {
     spc__cuda api;
+    CUdevice device;
     int count = 0;
 
     if (spc__cuda_open(&api, NULL) != SPC_OK)
         return 0;
     if (api.DeviceGetCount(&count) != CUDA_SUCCESS)
         count = 0;
-    for (int i = 0; i < count && i < capacity; i++) {
-        CUdevice device;
-        if (api.DeviceGet(&device, i) == CUDA_SUCCESS)
-            describe(&out[i], &api, device, i);
-    }
+    for (int i = 0; i < count && i < capacity; i++)
+        if (api.DeviceGet(&device, i) != CUDA_SUCCESS ||
+            describe(&out[i], &api, device, i, NULL) != SPC_OK)
+            count = i;
     spc__cuda_close(&api);
     return count;
 }
@@ -178,34 +198,42 @@ static spc_status check_ordinal(const spc__cuda_device *d, int ordinal,
                                 spc_error *error)
 {
     int count = 0;
+    spc_status status = spc__cuda_check(&d->api, d->api.DeviceGetCount(&count),
+                                        error, "count the devices");
 
-    d->api.DeviceGetCount(&count);
-    if (ordinal < count)
-        return SPC_OK;
+    if (status != SPC_OK || ordinal < count)
+        return status;
     return spc__fail(error, SPC_ENODEVICE,
                      "no device cuda:%d: this machine has %d (cuda:0 to "
                      "cuda:%d)",
                      ordinal, count, count - 1);
 }
 
-static void read_limits(spc__cuda_device *d)
+static spc_status read_limits(spc__cuda_device *d, spc_error *error)
 {
-    const spc__cuda *api = &d->api;
+    int l2_bytes = 0;
+    const struct {
+        int which;
+        int *to;
+    } limits[] = {
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+         &d->shared_block},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+         &d->shared_sm},
+        {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+         &d->registers_sm},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d->max_threads},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2_bytes},
+    };
+    spc_status status = compute_capability(&d->sm, &d->api, d->handle, error);
 
-    d->sm = compute_capability(api, d->handle);
-    d->multiprocessors =
-        attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    d->shared_block = attribute(
-        api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    d->shared_sm =
-        attribute(api, d->handle,
-                  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
-    d->registers_sm = attribute(
-        api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
-    d->max_threads =
-        attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-    d->l2_bytes =
-        (size_t)attribute(api, d->handle, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (status == SPC_OK)
+            status = attribute(limits[i].to, &d->api, d->handle,
+                               limits[i].which, error);
+    d->l2_bytes = (size_t)l2_bytes;
+    return status;
 }
 
 static spc_status cuda_open(spc__device **out, int ordinal,
@@ -225,8 +253,11 @@ static spc_status cuda_open(spc__device **out, int ordinal,
         goto done;
     if ((status = take_context(d, ordinal, error)) != SPC_OK)
         goto done;
-    read_limits(d);
-    describe(&d->info, &d->api, d->handle, d->ordinal);
+    if ((status = read_limits(d, error)) != SPC_OK)
+        goto done;
+    if ((status = describe(&d->info, &d->api, d->handle, d->ordinal, error)) !=
+        SPC_OK)
+        goto done;
     *out = (spc__device *)d;
     d = NULL;
 done:
