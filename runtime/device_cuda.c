@@ -163,6 +163,24 @@ static void cuda_close(spc__device *device)
     free(d);
 }
 
+/* The caller's current context and its device; NULL and -1 without one. A
+ * driver that does not say which is no reason to take another: that one would
+ * know neither the caller's memory nor its streams. */
+static spc_status find_current(CUcontext *context, CUdevice *device,
+                               const spc__cuda *api, spc_error *error)
+{
+    spc_status status;
+
+    *context = NULL;
+    *device = -1;
+    status = spc__cuda_check(api, api->CtxGetCurrent(context), error,
+                             "find the caller's context");
+    if (status != SPC_OK || !*context)
+        return status;
+    return spc__cuda_check(api, api->CtxGetDevice(device), error,
+                           "find the device of the caller's context");
+}
+
 /*
  * The caller's context if it is on the wanted device; otherwise that device's
  * primary context. A negative ordinal wants the caller's device, else 0.
@@ -170,13 +188,13 @@ static void cuda_close(spc__device *device)
 static spc_status take_context(spc__cuda_device *d, int ordinal,
                                spc_error *error)
 {
-    CUcontext current = NULL;
-    CUdevice device = -1;
-    spc_status status;
+    CUcontext current;
+    CUdevice device;
+    spc_status status = find_current(&current, &device, &d->api, error);
 
-    if (d->api.CtxGetCurrent(&current) == CUDA_SUCCESS && current &&
-        d->api.CtxGetDevice(&device) == CUDA_SUCCESS &&
-        (ordinal < 0 || device == ordinal)) {
+    if (status != SPC_OK)
+        return status;
+    if (current && (ordinal < 0 || device == ordinal)) {
         d->context = current;
         d->ordinal = device; /* a CUdevice is its ordinal */
         d->handle = device;
