@@ -81,8 +81,9 @@ typedef struct spc__device_ops {
                              const char *name, size_t shared_bytes,
                              spc__kernel **out, spc_error *error);
     /* Resident blocks of a multiprocessor (the driver's occupancy answer). */
-    int (*occupancy)(spc__device *device, spc__kernel *kernel, unsigned block,
-                     size_t shared_bytes);
+    spc_status (*occupancy)(spc__device *device, int *out, spc__kernel *kernel,
+                            unsigned block, size_t shared_bytes,
+                            spc_error *error);
     spc_status (*launch)(spc__device *device, spc__kernel *kernel,
                          const spc__launch *launch, const void *args,
                          size_t args_bytes, void *stream, spc_error *error);

@@ -229,10 +229,12 @@ static spc_status cpu_kernel_get(spc__device *device, spc__module *module,
     return SPC_OK;
 }
 
-static int cpu_occupancy(spc__device *device, spc__kernel *kernel,
-                         unsigned block, size_t shared_bytes)
+static spc_status cpu_occupancy(spc__device *device, int *out,
+                                spc__kernel *kernel, unsigned block,
+                                size_t shared_bytes, spc_error *error)
 {
-    return 1;
+    *out = 1;
+    return SPC_OK;
 }
 
 /* ---- launching ----------------------------------------------------------- */

@@ -563,19 +563,24 @@ static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
     return SPC_OK;
 }
 
-static int cuda_occupancy(spc__device *device, spc__kernel *kernel,
-                          unsigned block, size_t shared_bytes)
+static spc_status cuda_occupancy(spc__device *device, int *out,
+                                 spc__kernel *kernel, unsigned block,
+                                 size_t shared_bytes, spc_error *error)
 {
     spc__cuda_device *d = self(device);
-    int blocks = 0;
     bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
 
-    if (spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
-        return 0;
-    d->api.OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel->function,
-                                                     (int)block, shared_bytes);
+    *out = 0;
+    if (status != SPC_OK)
+        return status;
+    status =
+        spc__cuda_check(&d->api,
+                        d->api.OccupancyMaxActiveBlocksPerMultiprocessor(
+                            out, kernel->function, (int)block, shared_bytes),
+                        error, "count the resident blocks of a kernel");
     spc__cuda_leave(d, pushed);
-    return blocks;
+    return status;
 }
 
 /* Fills the attributes that `launch` asks for; returns how many. */

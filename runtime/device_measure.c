@@ -74,13 +74,16 @@ static spc_status choose(bed *b, const char *name, unsigned block,
                          size_t shared_bytes)
 {
     spc__device *device = b->ctx->device;
+    int resident;
     spc_status status =
         spc__ctx_kernel(&b->kernel, b->ctx, &b->code, name, shared_bytes);
 
+    if (status == SPC_OK)
+        status = spc__device_ops_of(device)->occupancy(
+            device, &resident, b->kernel, block, shared_bytes,
+            spc__error_of(b->ctx));
     if (status != SPC_OK)
         return status;
-    int resident = spc__device_ops_of(device)->occupancy(device, b->kernel,
-                                                         block, shared_bytes);
     int blocks = b->ctx->info.multiprocessors * (resident > 0 ? resident : 1);
     if (blocks < 1)
         blocks = 1;

@@ -325,8 +325,8 @@ static spc_status sim_kernel_get(spc__device *device, spc__module *module,
 }
 
 /* Threads, blocks and shared memory limit it; registers are not known here. */
-static int sim_occupancy(spc__device *device, spc__kernel *kernel,
-                         unsigned block, size_t shared_bytes)
+static int resident_blocks(spc__device *device, unsigned block,
+                           size_t shared_bytes)
 {
     const spc__sim_target *target = self(device)->options.target;
     int blocks = target->blocks_sm;
@@ -338,6 +338,14 @@ static int sim_occupancy(spc__device *device, spc__kernel *kernel,
     size_t fitting =
         (size_t)target->shared_sm / (shared_bytes + SHARED_RESERVED);
     return (size_t)blocks > fitting ? (int)fitting : blocks;
+}
+
+static spc_status sim_occupancy(spc__device *device, int *out,
+                                spc__kernel *kernel, unsigned block,
+                                size_t shared_bytes, spc_error *error)
+{
+    *out = resident_blocks(device, block, shared_bytes);
+    return SPC_OK;
 }
 
 /* ---- running --------------------------------------------------------- */
@@ -369,7 +377,7 @@ static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
 {
     uint64_t blocks = (uint64_t)launch->grid_x * launch->grid_y;
     int resident =
-        sim_occupancy(device, kernel, launch->block, launch->shared_bytes) *
+        resident_blocks(device, launch->block, launch->shared_bytes) *
         MULTIPROCESSORS;
     if (!launch->cooperative || blocks <= (uint64_t)resident)
         return SPC_OK;

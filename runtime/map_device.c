@@ -147,6 +147,7 @@ static spc_status load_kernel(spc_map *map, spc_error *error)
     work *w = map->work;
     spc__attrs problem;
     spc__code code;
+    int resident;
     spc_status status;
 
     index_problem(&problem, map, w);
@@ -154,10 +155,12 @@ static spc_status load_kernel(spc_map *map, spc_error *error)
                                          (int)w->key_bytes, (int)w->grid);
     if ((status = load(&code, map, "index", &problem, error)) != SPC_OK ||
         (status = ops_of(map)->kernel_get(device, code.module, name, w->shared,
-                                          &w->kernel, error)) != SPC_OK)
+                                          &w->kernel, error)) != SPC_OK ||
+        (status = ops_of(map)->occupancy(device, &resident, w->kernel, w->block,
+                                         w->shared, error)) != SPC_OK)
         return status;
     /* A cooperative launch needs all its blocks resident. */
-    if (ops_of(map)->occupancy(device, w->kernel, w->block, w->shared) < 1)
+    if (resident < 1)
         return spc__fail(error, SPC_EUNSUPPORTED,
                          "kernel '%s' with %u threads and %zu bytes of shared "
                          "memory does not fit a multiprocessor of %s",

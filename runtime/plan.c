@@ -127,23 +127,29 @@ spc_status spc__launch_check(const spc__attrs *launch, spc_error *error)
 
 /* More blocks than are resident would wait for the first ones to end, which is
  * what a persistent grid is there to avoid. */
-static void set_grid(spc_plan *plan, const spc__attrs *launch)
+static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
 {
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
     spc__geometry *geometry = &plan->geometry;
     int wanted = geometry->blocks_per_sm;
     int processors = plan->ctx->info.multiprocessors;
+    int resident;
+    spc_status status;
 
     if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0)
-        return;
-    int resident = ops->occupancy(plan->ctx->device, plan->run, geometry->block,
-                                  geometry->shared_bytes);
+        return SPC_OK;
+    status = ops->occupancy(plan->ctx->device, &resident, plan->run,
+                            geometry->block, geometry->shared_bytes,
+                            spc__error_of(plan->ctx));
+    if (status != SPC_OK)
+        return status;
     if (resident > 0 && (wanted <= 0 || wanted > resident))
         wanted = resident;
     if (wanted <= 0)
         wanted = 1;
     geometry->persistent =
         (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
+    return SPC_OK;
 }
 
 /* ---- making -------------------------------------------------------------- */
@@ -175,13 +181,13 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     snprintf(plan->config, sizeof(plan->config), "%s", config);
     if ((status = read_geometry(&plan->geometry, &code->launch,
                                 spc__error_of(ctx))) != SPC_OK ||
-        (status = get_kernels(plan, code)) != SPC_OK) {
+        (status = get_kernels(plan, code)) != SPC_OK ||
+        (status = set_grid(plan, &code->launch)) != SPC_OK) {
         spc_plan_free(plan);
         return spc__fail_prefix(spc__error_of(ctx),
                                 "cannot use '%s' (%s): ", template_name,
                                 config);
     }
-    set_grid(plan, &code->launch);
     *out = plan;
     return SPC_OK;
 }
