@@ -172,9 +172,13 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 {
     spc_status status = spc__map_index_alloc(&map->plain, map, error);
 
-    return status == SPC_OK
-               ? map->builder->fill(map, &map->plain, stream, error)
-               : status;
+    if (status == SPC_OK)
+        status = map->builder->fill(map, &map->plain, stream, error);
+    if (status != SPC_OK) { /* what is there passes for filled */
+        spc__map_dealloc(map, map->plain.index);
+        map->plain.index = NULL;
+    }
+    return status;
 }
 
 static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
