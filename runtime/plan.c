@@ -213,6 +213,21 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
     return SPC_OK;
 }
 
+/* Prepares on the default stream, for which the streams that the plan will run
+ * on need not wait: so this does. A map that is prepared already costs
+ * nothing. */
+static spc_status prepare_map(spc_map *map, const spc_plan *plan)
+{
+    const spc__geometry *geometry = &plan->geometry;
+    spc_map_view view;
+    spc_status status;
+
+    if (spc__map_view(&view, map, geometry->order, geometry->tile_rows))
+        return SPC_OK;
+    status = spc_map_prepare(map, plan, NULL);
+    return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
+}
+
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                            spc_map *map, unsigned flags)
 {
@@ -241,7 +256,7 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
     if (status == SPC_OK) {
         plan->origin = pick.origin;
         memcpy(plan->reason, pick.reason, sizeof(plan->reason));
-        status = spc_map_prepare(map, plan, NULL);
+        status = prepare_map(map, plan);
     }
     if (status == SPC_OK) {
         *out = plan;

@@ -281,7 +281,8 @@ enum {
  * record). Looked up in this order: a record of exactly this problem; of the
  * same layer in a neighbouring bucket; the nearest measured layer whose
  * configuration passes this one's constraints; the template's default. Prepares
- * the map's layout for the kernel chosen. Returns SPC_ENOTFOUND with
+ * the map's layout for the kernel chosen and waits for it: any stream may then
+ * run the plan. Returns SPC_ENOTFOUND with
  * SPC_PLAN_CACHED_ONLY if the database cannot serve, SPC_EUNSUPPORTED if no
  * template accepts the layer, SPC_ECOMPILE, SPC_EDEVICE.
  */
