@@ -1,0 +1,1054 @@
+/*
+ * fake_cuda.c - a double of the CUDA driver, on host memory: libcuda.so.1 for
+ * tests of the host code.
+ *
+ * It knows the calls of cuda_driver.h, and is as strict as the driver about
+ * contexts, handles, ranges of memory and what may be done during a capture.
+ * Launches are noted and do nothing, but for the one that builds a map: what
+ * it found is written as the test wants it.
+ */
+#include "fake_cuda.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The functions have the names of cuda_driver.h here and the driver's outside,
+ * so that the list there is checked against them. */
+#define X(member, symbol, params)                                              \
+    __attribute__((visibility("default")))                                     \
+    CUresult member params __asm__(symbol);
+SPC__CUDA_MAP(X)
+#undef X
+
+__attribute__((visibility("default"))) extern fake_cuda the_fake_cuda;
+
+enum { DEPTH = 16, MULTIPROCESSORS = 132, SHARED_SM = 233472 };
+enum { SHARED_BLOCK = 232448, SHARED_FIRST = 49152, RESERVED = 1024 };
+
+typedef enum kind {
+    MEMORY,
+    MODULE,
+    STREAM,
+    EVENT,
+    GRAPH,
+    GRAPH_EXEC,
+    FUNCTION /* its module's */
+} kind;
+
+/* Every handle is the address of one of these, but for memory. */
+typedef struct object {
+    struct object *next;
+    kind kind;
+    struct CUctx_st *context;
+    char *memory;
+    size_t bytes;
+    /* A function's. */
+    struct object *module;
+    char name[24];
+    int shared_limit;
+    /* A graph's, and a stream's that is being captured. */
+    int launches;
+    bool capturing, spoiled;
+    /* An event's. */
+    double at_us;
+} object;
+
+struct CUctx_st {
+    int device;
+    int retained;
+    object *objects;
+};
+
+static struct CUctx_st primary[FAKE_DEVICES] = {{0, 0, NULL}, {1, 0, NULL}};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool initialised;
+static double now_us;
+static bool told_to_fail; /* the present call */
+
+static _Thread_local CUcontext stack[DEPTH];
+static _Thread_local int depth;
+static _Thread_local object
+    *captured; /* the stream that this thread captures */
+
+/* ---- calls ------------------------------------------------------------ */
+
+/* What each call needs, where it is more than an initialised driver. */
+static const struct rule {
+    bool early;   /* works before cuInit */
+    bool context; /* needs a current one */
+    bool unsafe;  /* spoils a capture */
+} rules[FAKE_CALLS] = {
+    [FAKE_Init] = {.early = true},
+    [FAKE_DriverGetVersion] = {.early = true},
+    [FAKE_GetErrorName] = {.early = true},
+    [FAKE_GetErrorString] = {.early = true},
+    [FAKE_CtxGetDevice] = {.context = true},
+    [FAKE_MemAlloc] = {.context = true, .unsafe = true},
+    [FAKE_MemFree] = {.context = true, .unsafe = true},
+    [FAKE_MemcpyHtoDAsync] = {.context = true},
+    [FAKE_MemcpyDtoHAsync] = {.context = true},
+    [FAKE_MemsetD8Async] = {.context = true},
+    [FAKE_StreamCreate] = {.context = true},
+    [FAKE_StreamDestroy] = {.context = true},
+    [FAKE_StreamSynchronize] = {.context = true, .unsafe = true},
+    [FAKE_StreamBeginCapture] = {.context = true},
+    [FAKE_StreamEndCapture] = {.context = true},
+    [FAKE_GraphInstantiate] = {.context = true},
+    [FAKE_GraphLaunch] = {.context = true},
+    [FAKE_EventCreate] = {.context = true},
+    [FAKE_EventRecord] = {.context = true},
+    [FAKE_EventQuery] = {.unsafe = true},
+    [FAKE_ModuleLoadData] = {.context = true},
+    [FAKE_ModuleUnload] = {.context = true},
+    [FAKE_OccupancyMaxActiveBlocksPerMultiprocessor] = {.context = true},
+    [FAKE_LaunchKernelEx] = {.context = true},
+};
+
+static CUcontext current(void)
+{
+    return depth > 0 ? stack[depth - 1] : NULL;
+}
+
+/* Notes the call and holds the lock until `end`. */
+static CUresult begin(int call)
+{
+    fake_cuda *fake = &the_fake_cuda;
+
+    pthread_mutex_lock(&lock);
+    fake->calls++;
+    fake->count[call]++;
+    told_to_fail = fake->calls == fake->fail_at || call == fake->fail_call;
+    if (told_to_fail) {
+        fake->failed = call;
+        return fake->fail_with;
+    }
+    if (!initialised && !rules[call].early)
+        return FAKE_NOT_INITIALIZED;
+    if (rules[call].context && current() == NULL)
+        return FAKE_INVALID_CONTEXT;
+    if (rules[call].unsafe && captured != NULL) {
+        captured->spoiled = true;
+        return FAKE_CAPTURE_UNSUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult end(CUresult result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* What ends something does it even if it is to say that something failed. */
+static bool does_it(CUresult result)
+{
+    return result == CUDA_SUCCESS || told_to_fail;
+}
+
+/* ---- objects ---------------------------------------------------------- */
+
+static int *live_count(kind of)
+{
+    fake_live *live = &the_fake_cuda.live;
+    int *const counts[] = {
+        [MEMORY] = &live->memory,  [MODULE] = &live->modules,
+        [STREAM] = &live->streams, [EVENT] = &live->events,
+        [GRAPH] = &live->graphs,   [GRAPH_EXEC] = &live->graph_execs,
+        [FUNCTION] = NULL,
+    };
+
+    return counts[of];
+}
+
+static void add_live(kind of, int count)
+{
+    int *live = live_count(of);
+
+    if (live != NULL)
+        *live += count;
+}
+
+static object *add(kind of)
+{
+    object *it = calloc(1, sizeof(*it));
+
+    if (it == NULL)
+        abort();
+    it->kind = of;
+    it->context = current();
+    it->next = it->context->objects;
+    it->context->objects = it;
+    add_live(of, 1);
+    return it;
+}
+
+/* The context's object of that kind; NULL if the handle is none. */
+static object *find(kind of, const void *handle, CUcontext context)
+{
+    object *it = context != NULL ? context->objects : NULL;
+
+    while (it != NULL && (it->kind != of || (const void *)it != handle))
+        it = it->next;
+    return it;
+}
+
+/* The allocation of the current context that holds all of the range. */
+static object *find_memory(CUdeviceptr address, size_t bytes)
+{
+    const char *at = (const char *)(uintptr_t)address;
+
+    for (object *it = current() ? current()->objects : NULL; it; it = it->next)
+        if (it->kind == MEMORY && at >= it->memory &&
+            at + bytes <= it->memory + it->bytes)
+            return it;
+    return NULL;
+}
+
+static void drop(object *it)
+{
+    object **at = &it->context->objects;
+
+    while (*at != it)
+        at = &(*at)->next;
+    *at = it->next;
+    add_live(it->kind, -1);
+    free(it->memory);
+    free(it);
+}
+
+static void drop_functions(object *module)
+{
+    for (object *next, *it = module->context->objects; it; it = next) {
+        next = it->next;
+        if (it->module == module)
+            drop(it);
+    }
+}
+
+/* As a driver does at the end of a context. */
+static void reclaim(CUcontext context)
+{
+    while (context->objects != NULL) {
+        if (context->objects->kind != FUNCTION)
+            the_fake_cuda.reclaimed++;
+        drop(context->objects);
+    }
+}
+
+/* ---- the driver, devices ---------------------------------------------- */
+
+CUresult Init(unsigned flags)
+{
+    CUresult result = begin(FAKE_Init);
+
+    if (result == CUDA_SUCCESS)
+        initialised = true;
+    return end(result);
+}
+
+CUresult DriverGetVersion(int *version)
+{
+    CUresult result = begin(FAKE_DriverGetVersion);
+
+    if (result == CUDA_SUCCESS)
+        *version = the_fake_cuda.version;
+    return end(result);
+}
+
+static const struct {
+    CUresult value;
+    const char *name, *text;
+} errors[] = {
+    {FAKE_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {FAKE_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "not initialised"},
+    {FAKE_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device is detected"},
+    {FAKE_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid ordinal"},
+    {FAKE_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
+    {FAKE_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid handle"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "not found"},
+    {FAKE_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "illegal address"},
+    {FAKE_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified failure"},
+    {FAKE_TOO_MANY_BLOCKS, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks"},
+    {FAKE_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "not permitted during a capture"},
+    {FAKE_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "the capture was spoiled"},
+};
+
+static CUresult describe(int call, CUresult error, const char **text)
+{
+    CUresult result = begin(call);
+
+    if (result == CUDA_SUCCESS) {
+        *text = NULL;
+        result = FAKE_INVALID_VALUE;
+        for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+            if (errors[i].value == error) {
+                *text =
+                    call == FAKE_GetErrorName ? errors[i].name : errors[i].text;
+                result = CUDA_SUCCESS;
+            }
+    }
+    return end(result);
+}
+
+CUresult GetErrorName(CUresult e, const char **text)
+{
+    return describe(FAKE_GetErrorName, e, text);
+}
+
+CUresult GetErrorString(CUresult e, const char **text)
+{
+    return describe(FAKE_GetErrorString, e, text);
+}
+
+static CUresult check_device(CUdevice d)
+{
+    return d >= 0 && d < the_fake_cuda.devices ? CUDA_SUCCESS
+                                               : FAKE_INVALID_DEVICE;
+}
+
+CUresult DeviceGetCount(int *count)
+{
+    CUresult result = begin(FAKE_DeviceGetCount);
+
+    if (result == CUDA_SUCCESS)
+        *count = the_fake_cuda.devices;
+    return end(result);
+}
+
+CUresult DeviceGet(CUdevice *device, int ordinal)
+{
+    CUresult result = begin(FAKE_DeviceGet);
+
+    if (result == CUDA_SUCCESS &&
+        (result = check_device(ordinal)) == CUDA_SUCCESS)
+        *device = ordinal;
+    return end(result);
+}
+
+CUresult DeviceGetName(char *name, int len, CUdevice d)
+{
+    CUresult result = begin(FAKE_DeviceGetName);
+
+    if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS)
+        snprintf(name, (size_t)len, "NVIDIA H200");
+    return end(result);
+}
+
+CUresult DeviceTotalMem(size_t *bytes, CUdevice d)
+{
+    CUresult result = begin(FAKE_DeviceTotalMem);
+
+    if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS)
+        *bytes = the_fake_cuda.memory_bytes;
+    return end(result);
+}
+
+CUresult DeviceGetAttribute(int *value, int attribute, CUdevice d)
+{
+    const struct {
+        int attribute, value;
+    } known[] = {
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, MULTIPROCESSORS},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, (int)the_fake_cuda.l2_bytes},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, the_fake_cuda.major},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, the_fake_cuda.minor},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, SHARED_SM},
+        {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SHARED_BLOCK},
+    };
+    CUresult result = begin(FAKE_DeviceGetAttribute);
+
+    if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS) {
+        result = FAKE_INVALID_VALUE;
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+            if (known[i].attribute == attribute) {
+                *value = known[i].value;
+                result = CUDA_SUCCESS;
+            }
+    }
+    return end(result);
+}
+
+/* ---- contexts --------------------------------------------------------- */
+
+CUresult DevicePrimaryCtxRetain(CUcontext *context, CUdevice d)
+{
+    CUresult result = begin(FAKE_DevicePrimaryCtxRetain);
+
+    if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS) {
+        primary[d].retained++;
+        the_fake_cuda.retained++;
+        *context = &primary[d];
+    }
+    return end(result);
+}
+
+CUresult DevicePrimaryCtxRelease(CUdevice d)
+{
+    CUresult result = begin(FAKE_DevicePrimaryCtxRelease);
+
+    if (does_it(result)) {
+        if (check_device(d) != CUDA_SUCCESS || primary[d].retained == 0)
+            return end(FAKE_INVALID_CONTEXT);
+        the_fake_cuda.retained--;
+        if (--primary[d].retained == 0)
+            reclaim(&primary[d]);
+    }
+    return end(result);
+}
+
+CUresult CtxGetCurrent(CUcontext *context)
+{
+    CUresult result = begin(FAKE_CtxGetCurrent);
+
+    if (result == CUDA_SUCCESS)
+        *context = current();
+    return end(result);
+}
+
+CUresult CtxGetDevice(CUdevice *d)
+{
+    CUresult result = begin(FAKE_CtxGetDevice);
+
+    if (result == CUDA_SUCCESS)
+        *d = current()->device;
+    return end(result);
+}
+
+CUresult CtxPushCurrent(CUcontext context)
+{
+    CUresult result = begin(FAKE_CtxPushCurrent);
+
+    if (result == CUDA_SUCCESS && (context == NULL || depth == DEPTH))
+        result = FAKE_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        stack[depth++] = context;
+    return end(result);
+}
+
+CUresult CtxPopCurrent(CUcontext *context)
+{
+    CUresult result = begin(FAKE_CtxPopCurrent);
+
+    if (depth == 0)
+        return end(FAKE_INVALID_CONTEXT);
+    if (does_it(result))
+        *context = stack[--depth];
+    return end(result);
+}
+
+static CUcontext context_create(int device)
+{
+    CUcontext context = calloc(1, sizeof(*context));
+
+    if (context == NULL)
+        abort();
+    context->device = device;
+    stack[depth++] = context;
+    return context;
+}
+
+static void context_destroy(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    if (current() == context)
+        depth--;
+    reclaim(context);
+    free(context);
+    pthread_mutex_unlock(&lock);
+}
+
+static int context_depth(void)
+{
+    return depth;
+}
+
+/* ---- streams and events ----------------------------------------------- */
+
+/* Puts something on a stream, so many launches of its capture or work to wait
+ * for. */
+static CUresult enqueue(CUstream stream, int launches)
+{
+    object *it = find(STREAM, stream, current());
+
+    if (stream != NULL && it == NULL)
+        return FAKE_INVALID_HANDLE;
+    if (it == NULL)
+        the_fake_cuda.pending++;
+    else if (it->capturing)
+        it->launches += launches;
+    return CUDA_SUCCESS;
+}
+
+static bool is_capturing(CUstream stream)
+{
+    object *it = find(STREAM, stream, current());
+
+    return it != NULL && it->capturing;
+}
+
+CUresult StreamCreate(CUstream *stream, unsigned flags)
+{
+    CUresult result = begin(FAKE_StreamCreate);
+
+    if (result == CUDA_SUCCESS)
+        *stream = (CUstream)add(STREAM);
+    return end(result);
+}
+
+CUresult StreamDestroy(CUstream stream)
+{
+    CUresult result = begin(FAKE_StreamDestroy);
+    object *it = find(STREAM, stream, current());
+
+    if (does_it(result) && it != NULL) {
+        if (captured == it)
+            captured = NULL;
+        drop(it);
+    }
+    return end(it == NULL ? FAKE_INVALID_HANDLE : result);
+}
+
+CUresult StreamSynchronize(CUstream stream)
+{
+    CUresult result = begin(FAKE_StreamSynchronize);
+
+    if (result == CUDA_SUCCESS && stream != NULL &&
+        find(STREAM, stream, current()) == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS && stream == NULL)
+        the_fake_cuda.pending = 0;
+    return end(result);
+}
+
+CUresult StreamBeginCapture(CUstream stream, int mode)
+{
+    CUresult result = begin(FAKE_StreamBeginCapture);
+    object *it = find(STREAM, stream, current());
+
+    if (result == CUDA_SUCCESS && (it == NULL || it->capturing))
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS) {
+        it->capturing = true;
+        it->spoiled = false;
+        it->launches = 0;
+        captured = it;
+    }
+    return end(result);
+}
+
+CUresult StreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    CUresult result = begin(FAKE_StreamEndCapture);
+    object *it = find(STREAM, stream, current());
+
+    *graph = NULL;
+    if (it == NULL || !it->capturing)
+        return end(FAKE_INVALID_HANDLE);
+    it->capturing = false;
+    captured = NULL;
+    if (result == CUDA_SUCCESS && it->spoiled)
+        result = FAKE_CAPTURE_INVALIDATED;
+    if (result == CUDA_SUCCESS) {
+        object *made = add(GRAPH);
+        made->launches = it->launches;
+        *graph = (CUgraph)made;
+    }
+    return end(result);
+}
+
+CUresult GraphInstantiate(CUgraphExec *exec, CUgraph graph,
+                          unsigned long long flags)
+{
+    CUresult result = begin(FAKE_GraphInstantiate);
+    object *it = find(GRAPH, graph, current());
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS) {
+        object *made = add(GRAPH_EXEC);
+        made->launches = it->launches;
+        *exec = (CUgraphExec)made;
+    }
+    return end(result);
+}
+
+CUresult GraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    CUresult result = begin(FAKE_GraphLaunch);
+    object *it = find(GRAPH_EXEC, exec, current());
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = enqueue(stream, it->launches);
+    if (result == CUDA_SUCCESS)
+        now_us += it->launches * the_fake_cuda.launch_us;
+    return end(result);
+}
+
+static CUresult destroy(int call, kind of, const void *handle)
+{
+    CUresult result = begin(call);
+    object *it = find(of, handle, current());
+
+    if (it == NULL)
+        return end(FAKE_INVALID_HANDLE);
+    if (does_it(result))
+        drop(it);
+    return end(result);
+}
+
+CUresult GraphExecDestroy(CUgraphExec exec)
+{
+    return destroy(FAKE_GraphExecDestroy, GRAPH_EXEC, exec);
+}
+
+CUresult GraphDestroy(CUgraph graph)
+{
+    return destroy(FAKE_GraphDestroy, GRAPH, graph);
+}
+
+CUresult EventCreate(CUevent *event, unsigned flags)
+{
+    CUresult result = begin(FAKE_EventCreate);
+
+    if (result == CUDA_SUCCESS)
+        *event = (CUevent)add(EVENT);
+    return end(result);
+}
+
+CUresult EventDestroy(CUevent event)
+{
+    return destroy(FAKE_EventDestroy, EVENT, event);
+}
+
+CUresult EventRecord(CUevent event, CUstream stream)
+{
+    CUresult result = begin(FAKE_EventRecord);
+    object *it = find(EVENT, event, current());
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        it->at_us = now_us;
+    return end(result);
+}
+
+CUresult EventQuery(CUevent event)
+{
+    CUresult result = begin(FAKE_EventQuery);
+
+    if (result == CUDA_SUCCESS && find(EVENT, event, current()) == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS && the_fake_cuda.hangs)
+        result = CUDA_ERROR_NOT_READY;
+    return end(result);
+}
+
+CUresult EventElapsedTime(float *ms, CUevent start, CUevent end_)
+{
+    CUresult result = begin(FAKE_EventElapsedTime);
+    object *from = find(EVENT, start, current());
+    object *to = find(EVENT, end_, current());
+
+    if (result == CUDA_SUCCESS && (from == NULL || to == NULL))
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        *ms = (float)(1e-3 * (to->at_us - from->at_us));
+    return end(result);
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+CUresult MemAlloc(CUdeviceptr *memory, size_t bytes)
+{
+    CUresult result = begin(FAKE_MemAlloc);
+    void *taken = NULL;
+
+    if (result == CUDA_SUCCESS && bytes == 0)
+        result = FAKE_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && (bytes > the_fake_cuda.memory_bytes ||
+                                   posix_memalign(&taken, 256, bytes) != 0))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        object *it = add(MEMORY);
+        it->memory = taken;
+        it->bytes = bytes;
+        *memory = (CUdeviceptr)(uintptr_t)taken;
+    }
+    return end(result);
+}
+
+/* Waits for all that was put on the device. */
+CUresult MemFree(CUdeviceptr memory)
+{
+    CUresult result = begin(FAKE_MemFree);
+    object *it = find_memory(memory, 1);
+
+    if (it == NULL || (uintptr_t)it->memory != memory)
+        return end(FAKE_INVALID_VALUE);
+    if (does_it(result)) {
+        drop(it);
+        the_fake_cuda.pending = 0;
+    }
+    return end(result);
+}
+
+static CUresult check_range(CUdeviceptr memory, size_t bytes, CUstream stream)
+{
+    if (find_memory(memory, bytes) == NULL)
+        return FAKE_INVALID_VALUE;
+    return enqueue(stream, 0);
+}
+
+CUresult MemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes,
+                         CUstream stream)
+{
+    CUresult result = begin(FAKE_MemcpyHtoDAsync);
+
+    if (result == CUDA_SUCCESS)
+        result = check_range(to, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        memcpy((void *)(uintptr_t)to, from, bytes);
+    return end(result);
+}
+
+CUresult MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
+                         CUstream stream)
+{
+    CUresult result = begin(FAKE_MemcpyDtoHAsync);
+
+    if (result == CUDA_SUCCESS)
+        result = check_range(from, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        memcpy(to, (void *)(uintptr_t)from, bytes);
+    return end(result);
+}
+
+CUresult MemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
+                       CUstream stream)
+{
+    CUresult result = begin(FAKE_MemsetD8Async);
+
+    if (result == CUDA_SUCCESS)
+        result = check_range(to, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        the_fake_cuda.bytes_set += bytes;
+    if (result == CUDA_SUCCESS && !is_capturing(stream))
+        memset((void *)(uintptr_t)to, byte, bytes);
+    return end(result);
+}
+
+/* ---- modules and functions -------------------------------------------- */
+
+/* The kernels that every module has, with the size of their parameter. */
+static const struct {
+    const char *name;
+    size_t bytes;
+} kernels[] = {
+    {"spc_conv", sizeof(spc_conv_args)},
+    {"spc_pack", sizeof(spc_pack_args)},
+    {"spc_index", sizeof(spc_index_args)},
+    {"spc_empty", sizeof(spc_measure_args)},
+    {"spc_copy", sizeof(spc_measure_args)},
+    {"spc_gather", sizeof(spc_measure_args)},
+    {"spc_rate_f32", sizeof(spc_measure_args)},
+    {"spc_rate_tf32", sizeof(spc_measure_args)},
+    {"spc_rate_f16", sizeof(spc_measure_args)},
+};
+
+/* 0: there is no such kernel. */
+static size_t parameter_bytes(const char *name)
+{
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+        if (strcmp(kernels[i].name, name) == 0)
+            return kernels[i].bytes;
+    return 0;
+}
+
+CUresult ModuleLoadData(CUmodule *module, const void *image)
+{
+    CUresult result = begin(FAKE_ModuleLoadData);
+
+    if (result == CUDA_SUCCESS)
+        *module = (CUmodule)add(MODULE);
+    return end(result);
+}
+
+CUresult ModuleUnload(CUmodule module)
+{
+    CUresult result = begin(FAKE_ModuleUnload);
+    object *it = find(MODULE, module, current());
+
+    if (it == NULL)
+        return end(FAKE_INVALID_HANDLE);
+    if (does_it(result)) {
+        drop_functions(it);
+        drop(it);
+    }
+    return end(result);
+}
+
+/* Asked again, a module gives the same function. */
+static object *find_function(object *module, const char *name)
+{
+    object *it = module->context->objects;
+
+    while (it != NULL && (it->module != module || strcmp(it->name, name) != 0))
+        it = it->next;
+    return it;
+}
+
+CUresult ModuleGetFunction(CUfunction *function, CUmodule module,
+                           const char *name)
+{
+    CUresult result = begin(FAKE_ModuleGetFunction);
+    object *from = find(MODULE, module, current());
+
+    if (result == CUDA_SUCCESS && from == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS && parameter_bytes(name) == 0)
+        result = CUDA_ERROR_NOT_FOUND;
+    if (result == CUDA_SUCCESS) {
+        object *it = find_function(from, name);
+        if (it == NULL) {
+            it = add(FUNCTION);
+            it->module = from;
+            it->shared_limit = SHARED_FIRST;
+            snprintf(it->name, sizeof(it->name), "%s", name);
+        }
+        *function = (CUfunction)it;
+    }
+    return end(result);
+}
+
+CUresult FuncGetAttribute(int *value, int attribute, CUfunction function)
+{
+    CUresult result = begin(FAKE_FuncGetAttribute);
+    object *it = find(FUNCTION, function, current());
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        *value = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                     ? it->shared_limit
+                 : attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
+                                                                        : 0;
+    return end(result);
+}
+
+CUresult FuncSetAttribute(CUfunction function, int attribute, int value)
+{
+    CUresult result = begin(FAKE_FuncSetAttribute);
+    object *it = find(FUNCTION, function, current());
+    bool limit = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS &&
+        (value < 0 || value > (limit ? SHARED_BLOCK : 100)))
+        result = FAKE_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && limit)
+        it->shared_limit = value;
+    return end(result);
+}
+
+static int resident(int threads, size_t shared_bytes)
+{
+    int by_threads = 2048 / threads;
+    int by_shared = (int)(SHARED_SM / (shared_bytes + RESERVED));
+
+    return by_threads < by_shared ? by_threads : by_shared;
+}
+
+CUresult OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
+                                                   CUfunction function,
+                                                   int threads, size_t shared)
+{
+    CUresult result = begin(FAKE_OccupancyMaxActiveBlocksPerMultiprocessor);
+
+    if (result == CUDA_SUCCESS && find(FUNCTION, function, current()) == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS && (threads < 1 || threads > 1024))
+        result = FAKE_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *blocks = resident(threads, shared);
+    return end(result);
+}
+
+/* ---- launches --------------------------------------------------------- */
+
+/* `count` words of four bytes, in one allocation; none needs none. */
+static bool is_words(const void *memory, long long count)
+{
+    return count == 0 ||
+           find_memory((CUdeviceptr)(uintptr_t)memory, 4 * (size_t)count);
+}
+
+static bool view_is_sound(const spc_map_view *map)
+{
+    long long rows = map->rows_padded;
+
+    return is_words(map->index, map->offsets * rows) &&
+           is_words(map->order, rows) &&
+           is_words(map->mask, map->mask_words * rows) &&
+           is_words(map->tile_order, map->tiles) &&
+           is_words(map->tile_mask, (long long)map->tiles * map->mask_words) &&
+           is_words(map->tile_begin, map->tile_rows ? map->offsets : 0);
+}
+
+static bool conv_is_sound(const spc_conv_args *args)
+{
+    return view_is_sound(&args->map) && is_words(args->in, 1) &&
+           is_words(args->out, 1) && is_words(args->weights, 1) &&
+           (args->bias == NULL || is_words(args->bias, 1)) &&
+           (args->workspace == NULL || is_words(args->workspace, 1));
+}
+
+static bool index_is_sound(const spc_index_args *args, unsigned grid)
+{
+    long long rows = args->rows_padded, words = 128LL << args->share_shift;
+    long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
+
+    return (args->coords == NULL || is_words(args->coords, 4LL * args->rows)) &&
+           is_words(args->keys_a, rows) && is_words(args->keys_b, rows) &&
+           is_words(args->rows_a, rows) && is_words(args->rows_b, rows) &&
+           is_words(args->bins, words) && is_words(args->begins, words + 1) &&
+           is_words(args->shares, SPC_INDEX_SHARES) &&
+           is_words(args->tables, SPC_SORT_TABLES * table) &&
+           is_words(args->sync, sizeof(*args->sync) / 4) &&
+           is_words(args->keys, rows + SPC_INDEX_SLACK) &&
+           is_words(args->order, rows) && is_words(args->first, 4 * rows) &&
+           is_words(args->mask, rows) && is_words(args->stats, FAKE_STATS) &&
+           (args->index == NULL || is_words(args->index, rows)) &&
+           (args->sorted.index == NULL ||
+            (is_words(args->sorted.index, rows) &&
+             is_words(args->sorted.order, rows) &&
+             is_words(args->sorted.mask, rows))) &&
+           (args->tile.rows == 0 ||
+            (is_words(args->tile.of, rows) &&
+             is_words(args->tile.order, args->tile.count) &&
+             is_words(args->tile.mask, args->tile.count) &&
+             is_words(args->tile.begin, 1)));
+}
+
+/* What a kernel that reads and writes as documented would run into. */
+static bool is_sound(const fake_launch *launch)
+{
+    if (strcmp(launch->kernel, "spc_conv") == 0)
+        return conv_is_sound(&launch->args.conv);
+    if (strcmp(launch->kernel, "spc_pack") == 0)
+        return is_words(launch->args.pack.weights, 1) &&
+               is_words(launch->args.pack.packed, 1);
+    if (strcmp(launch->kernel, "spc_index") == 0)
+        return index_is_sound(&launch->args.index, launch->grid[0]);
+    return true;
+}
+
+static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *at = &config->attrs[i];
+        if (at->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            out->cooperative = at->value.cooperative != 0;
+        else if (at->id ==
+                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            out->pdl = at->value.programmaticStreamSerializationAllowed != 0;
+        else
+            return false;
+    }
+    return true;
+}
+
+static CUresult check_launch(const CUlaunchConfig *c, const object *function,
+                             bool cooperative)
+{
+    if (c->gridDimX < 1 || c->gridDimY < 1 || c->gridDimY > 65535 ||
+        c->gridDimZ != 1 || c->blockDimX < 1 || c->blockDimX > 1024 ||
+        c->blockDimY != 1 || c->blockDimZ != 1 ||
+        c->sharedMemBytes > (unsigned)function->shared_limit)
+        return FAKE_INVALID_VALUE;
+    int most = MULTIPROCESSORS * resident((int)c->blockDimX, c->sharedMemBytes);
+    if (cooperative && c->gridDimX * c->gridDimY > (unsigned)most)
+        return FAKE_TOO_MANY_BLOCKS;
+    return CUDA_SUCCESS;
+}
+
+static void run(const fake_launch *launch)
+{
+    const spc_index_args *index = &launch->args.index;
+
+    now_us += the_fake_cuda.launch_us;
+    if (strcmp(launch->kernel, "spc_index") == 0 && index->coords != NULL)
+        memcpy(index->stats, the_fake_cuda.stats, sizeof(the_fake_cuda.stats));
+}
+
+static CUresult launch(const CUlaunchConfig *config, const object *function,
+                       void **params)
+{
+    fake_cuda *fake = &the_fake_cuda;
+    fake_launch it = {
+        .grid = {config->gridDimX, config->gridDimY},
+        .block = config->blockDimX,
+        .shared_bytes = config->sharedMemBytes,
+        .stream = config->hStream,
+        .unwaited = config->hStream != NULL ? fake->pending : 0,
+    };
+    CUresult result;
+
+    if (!read_attributes(&it, config))
+        return FAKE_INVALID_VALUE;
+    if ((result = check_launch(config, function, it.cooperative)) !=
+        CUDA_SUCCESS)
+        return result;
+    memcpy(it.kernel, function->name, sizeof(it.kernel));
+    memcpy(&it.args, params[0], parameter_bytes(it.kernel));
+    if (!is_sound(&it))
+        return FAKE_ILLEGAL_ADDRESS;
+    if ((result = enqueue(config->hStream, 1)) != CUDA_SUCCESS)
+        return result;
+    it.captured = is_capturing(config->hStream);
+    if (!it.captured)
+        run(&it);
+    fake->launch[fake->launches++ % FAKE_LAUNCHES] = it;
+    return CUDA_SUCCESS;
+}
+
+CUresult LaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
+                        void **params, void **extra)
+{
+    CUresult result = begin(FAKE_LaunchKernelEx);
+    object *it = find(FUNCTION, function, current());
+
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = launch(config, it, params);
+    return end(result);
+}
+
+/* ---- the double itself: an H200, all well ----------------------------- */
+
+fake_cuda the_fake_cuda = {
+    .devices = 1,
+    .version = 13000,
+    .major = 9,
+    .memory_bytes = (size_t)139 << 30,
+    .l2_bytes = (size_t)60 << 20,
+    .launch_us = 10,
+    .stats = {SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW,
+              SPC_INDEX_NO_ROW, [SPC_INDEX_PAIRS] = 7},
+    .fail_call = -1,
+    .fail_with = FAKE_LAUNCH_FAILED,
+    .failed = -1,
+    .context_create = context_create,
+    .context_destroy = context_destroy,
+    .context_depth = context_depth,
+};

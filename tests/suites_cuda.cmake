@@ -1,0 +1,24 @@
+# The host code of the cuda device, on a double of the driver: a libcuda.so.1 in
+# a folder of its own, which the loader is told to look into first.
+spc_suite(cuda_host)
+target_compile_definitions(test_cuda_host PRIVATE
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+# The execute path is watched for allocations, and drivers are made to lack
+# symbols.
+target_link_options(test_cuda_host PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=dlopen,--wrap=dlsym)
+
+add_library(fake_cuda SHARED fake_cuda.c)
+target_include_directories(fake_cuda PRIVATE ../base ../runtime ../templates)
+set(fake_cuda_dir ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
+set_target_properties(fake_cuda PROPERTIES
+  OUTPUT_NAME cuda VERSION 1 SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${fake_cuda_dir})
+add_library(fake_nvrtc MODULE fake_nvrtc.c)
+foreach(double fake_cuda fake_nvrtc)
+  target_link_libraries(${double} PRIVATE spc_flags)
+  add_dependencies(test_cuda_host ${double})
+endforeach()
+target_link_libraries(fake_cuda PRIVATE Threads::Threads)
+set_property(TEST cuda_host APPEND PROPERTY
+  ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
