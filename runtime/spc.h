@@ -321,7 +321,9 @@ SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                          void *stream);
 
 /* Makes `map` ready for `plan` (a map that was not the one given to
- * spc_plan_create). Allocates; not for the execute path. */
+ * spc_plan_create), on `stream`. Allocates; not for the execute path. Other
+ * streams, and other calls that prepare or read this map (spc_plan_create,
+ * spc_map_download), must wait until that is done: spc_synchronize. */
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 
