@@ -29,8 +29,7 @@ static spc_error error;
 static fake_cuda *fake;
 static spc__cuda api; /* the driver, as a host application has it */
 
-/* ---- allocations on the host, counted while someone watches ---------------
- */
+/* ---- allocations on the host, counted while someone watches -------------- */
 
 static atomic_int watching, allocations;
 
@@ -65,8 +64,7 @@ void *__wrap_realloc(void *memory, size_t bytes)
     return __real_realloc(memory, bytes);
 }
 
-/* ---- a driver that is not there, or not all of it --------------------------
- */
+/* ---- a driver that is not there, or not all of it ------------------------ */
 
 static bool no_driver;
 static const char *no_symbol;
@@ -90,8 +88,7 @@ void *__wrap_dlsym(void *handle, const char *name)
     return __real_dlsym(handle, name);
 }
 
-/* ---- set up ----------------------------------------------------------------
- */
+/* ---- set up -------------------------------------------------------------- */
 
 static char folder[300], database[400];
 
@@ -152,8 +149,7 @@ static spc_status try_open(spc_ctx **out, const char *device)
     return spc_ctx_create(out, &options, &error);
 }
 
-/* ---- a caller's life, step by step -----------------------------------------
- */
+/* ---- a caller's life, step by step --------------------------------------- */
 
 typedef struct life {
     const char *database, *layer;
@@ -365,8 +361,7 @@ static void fill_database(const char *layer)
     life_end(&l);
 }
 
-/* ---- which devices there are -----------------------------------------------
- */
+/* ---- which devices there are --------------------------------------------- */
 
 START_TEST(without_a_driver_there_is_no_device)
 {
@@ -532,8 +527,7 @@ START_TEST(an_error_that_the_driver_cannot_name_keeps_its_number)
 }
 END_TEST
 
-/* ---- contexts ---------------------------------------------------------------
- */
+/* ---- contexts ------------------------------------------------------------ */
 
 /* Of the calling thread: what it has current, and how many under it. */
 static void assert_current(CUcontext wanted, int depth, const char *after)
@@ -657,8 +651,7 @@ START_TEST(a_context_that_cannot_be_asked_about_is_not_replaced)
 }
 END_TEST
 
-/* ---- every call fails once --------------------------------------------------
- */
+/* ---- every call fails once ----------------------------------------------- */
 
 /* Calls whose failure costs nothing that was asked for: facts for humans,
  * hints, code that is compiled where it cannot be loaded; and what frees. */
@@ -836,8 +829,7 @@ START_TEST(when_all_calls_of_a_kind_fail_nothing_is_left)
 }
 END_TEST
 
-/* ---- running ----------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 
 static const struct variant {
     const char *config;
@@ -1173,8 +1165,7 @@ START_TEST(without_code_and_compiler_the_sentence_asks_for_nvrtc)
 }
 END_TEST
 
-/* ---- measuring
- * --------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------- */
 
 /* A run to be measured, of which the `refuses`-th is refused. */
 typedef struct measured {
@@ -1384,8 +1375,7 @@ START_TEST(a_bench_of_kernels_that_do_nothing_tells_that_they_are_wrong)
 }
 END_TEST
 
-/* ---- the suite
- * ---------------------------------------------------------------- */
+/* ---- the suite ----------------------------------------------------------- */
 
 static TCase *add_case(Suite *suite, const char *name)
 {
