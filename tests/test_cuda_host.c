@@ -7,6 +7,7 @@
  */
 #include "fake_cuda.h"
 
+#include "counted_allocations.h"
 #include "layer_rig.h"
 #include "map_builder.h"
 #include "plan.h"
@@ -28,41 +29,6 @@
 static spc_error error;
 static fake_cuda *fake;
 static spc__cuda api; /* the driver, as a host application has it */
-
-/* ---- allocations on the host, counted while someone watches -------------- */
-
-static atomic_int watching, allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-static void notice(void)
-{
-    if (atomic_load(&watching))
-        atomic_fetch_add(&allocations, 1);
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    notice();
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    notice();
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    notice();
-    return __real_realloc(memory, bytes);
-}
 
 /* ---- a driver that is not there, or not all of it ------------------------ */
 

@@ -1,5 +1,6 @@
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
 #include "comma_locale.h"
+#include "counted_allocations.h"
 #include "floor.h"
 #include "layer_rig.h"
 #include "map.h"
@@ -18,41 +19,6 @@
 #include <unistd.h>
 
 static spc_error error;
-
-/* ---- allocations, counted while someone watches -------------------------- */
-
-static atomic_int watching, allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-static void notice(void)
-{
-    if (atomic_load(&watching))
-        atomic_fetch_add(&allocations, 1);
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    notice();
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    notice();
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    notice();
-    return __real_realloc(memory, bytes);
-}
 
 /* ---- layers as text ------------------------------------------------------ */
 
