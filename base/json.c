@@ -135,22 +135,16 @@ void spc__json_int(spc__json *json, const char *key, int64_t value)
     spc__buf_printf(json->out, "%" PRId64, value);
 }
 
-/* The shortest of the precisions that reads back as the same number. */
 void spc__json_real(spc__json *json, const char *key, double value)
 {
     char text[32];
-    double read;
 
     begin(json, key);
     if (!isfinite(value)) {
         spc__buf_puts(json->out, "null");
         return;
     }
-    for (int digits = 6; digits <= 17; digits++) {
-        spc__number_print(text, sizeof(text), digits, value);
-        if (spc__number_read(&read, text) && read == value)
-            break;
-    }
+    spc__number_print_exact(text, sizeof(text), 6, value);
     spc__buf_puts(json->out, text);
 }
 

@@ -33,3 +33,14 @@ void spc__number_print(char *out, size_t bytes, int digits, double value)
     uselocale(before);
     freelocale(plain);
 }
+
+void spc__number_print_exact(char *out, size_t bytes, int digits, double value)
+{
+    enum { ENOUGH = 17 }; /* for every double */
+    double read;
+
+    do
+        spc__number_print(out, bytes, digits, value);
+    while (!(spc__number_read(&read, out) && read == value) &&
+           ++digits <= ENOUGH);
+}

@@ -14,4 +14,7 @@ bool spc__number_read(double *out, const char *text);
 /* Writes `value` with `digits` significant digits, as "%g" does. */
 void spc__number_print(char *out, size_t bytes, int digits, double value);
 
+/* The same with as few digits, from `digits` on, as read back as `value`. */
+void spc__number_print_exact(char *out, size_t bytes, int digits, double value);
+
 #endif

@@ -2,6 +2,7 @@
 #include "render.h"
 
 #include "error.h"
+#include "number.h"
 #include "sandbox.h"
 #include <inttypes.h>
 #include <lauxlib.h>
@@ -197,11 +198,7 @@ static void number_text(char out[32], double value)
         snprintf(out, 32, "%" PRId64, (int64_t)value);
         return;
     }
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, 32, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
-            return;
-    }
+    spc__number_print_exact(out, 32, 15, value);
 }
 
 static void append(lua_State *L, spc__render *render, const char *text,

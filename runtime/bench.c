@@ -214,11 +214,8 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
         memset(out, 0, sizeof(*out));
     if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
-    if (spc_scene_rows(scene) < 1)
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s' has no voxels: there is nothing to "
-                         "measure",
-                         spc_scene_name(scene));
+    if ((status = spc__sample_scene_check(scene, error)) != SPC_OK)
+        return status;
     if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
             SPC_OK &&
         (status = prepare_plan(&b, out)) == SPC_OK &&

@@ -310,8 +310,6 @@ static void map_tile(void *payload, int64_t tile)
                         k % kernel[2]};
     int64_t delta[3];
 
-    if (spc__cancelled(t->cancel))
-        return;
     for (int axis = 0; axis < 3; axis++)
         delta[axis] =
             t->conv->dilation[axis] * (place[axis] - (kernel[axis] - 1) / 2);
@@ -368,9 +366,8 @@ spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
     if ((status = insert_rows(&t, error)) == SPC_OK) {
         int64_t offsets =
             (int64_t)conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
-        spc__parallel_for((t.rows + 4095) / 4096 * offsets, threads, map_tile,
-                          &t);
-        if (spc__cancelled(cancel))
+        if (!spc__parallel_until(cancel, (t.rows + 4095) / 4096 * offsets,
+                                 threads, map_tile, &t))
             status = spc__interrupted(error);
     }
     free(t.slots);

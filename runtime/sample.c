@@ -95,6 +95,15 @@ static spc_status to_device(void **out, spc_ctx *ctx, const void *host,
     return status;
 }
 
+spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error)
+{
+    if (spc_scene_rows(scene) > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "scene '%s' has no voxels: there is nothing to measure",
+                     spc_scene_name(scene));
+}
+
 spc_status spc__sample_init(spc__sample *out, spc_ctx *ctx,
                             const spc_conv *conv, const spc_scene *scene,
                             uint64_t seed)

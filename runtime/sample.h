@@ -21,6 +21,9 @@ typedef struct spc__sample {
     float *device_bias;
 } spc__sample;
 
+/* SPC_EINVAL for a scene without voxels: there is nothing to measure on it. */
+spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error);
+
 /* The caller releases *out also after a failure, with the same context. */
 spc_status spc__sample_init(spc__sample *out, spc_ctx *ctx,
                             const spc_conv *conv, const spc_scene *scene,

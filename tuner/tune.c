@@ -11,6 +11,7 @@
 #include "error.h"
 #include "map_builder.h"
 #include "oracle.h"
+#include "sample.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,13 +91,10 @@ static spc_status check_scenes(const spc__run *run)
                          "a layer can be built for '%s', but not measured "
                          "without that device",
                          run->options.target);
-    for (int s = 0; s < run->scene_count; s++)
-        if (spc_scene_rows(run->scenes[s]) < 1)
-            return spc__fail(run->error, SPC_EINVAL,
-                             "scene '%s' has no voxels: there is nothing to "
-                             "measure",
-                             spc_scene_name(run->scenes[s]));
-    return SPC_OK;
+    spc_status status = SPC_OK;
+    for (int s = 0; s < run->scene_count && status == SPC_OK; s++)
+        status = spc__sample_scene_check(run->scenes[s], run->error);
+    return status;
 }
 
 /* Do the coordinates fit the keys of a map? Told before anything is compiled.
