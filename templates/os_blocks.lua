@@ -62,9 +62,10 @@
 %  return true
 %end
 %
-%-- What a load of 16 bytes at `byte` asks besides: a row may end inside a piece.
-%function byte_guard()
-%  return row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or ""
+%-- What a load of 16 bytes at `byte` of a row asks besides: the row may end inside a
+%-- piece.
+%function byte_guard(byte)
+%  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
 %end
 %
 %-- Packing: the image of `bytes` that `item` belongs to.

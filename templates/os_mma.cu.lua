@@ -162,7 +162,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         int byte = (l->block * $(config.pieces) + p) * 64 + q * 16;
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            int valid = l->row[h] >= 0$(byte_guard()) ? 16 : 0;
+            int valid = l->row[h] >= 0$(byte_guard("byte")) ? 16 : 0;
             const spc_u8 *from = in + (long long)l->row[h] * $(row_bytes) + byte;
             spc_copy_async16(place_of(stage, p * $(2 * config.m) + h),
                              valid ? from : in, valid);

@@ -139,20 +139,16 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 
 SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
 {
-    int q = spc_lane() & 3;
+    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
 
     SPC_UNROLL
-    for (int i = 0; i < $(pieces); i++) {
+    for (int h = 0; h < 2; h++) {
+        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
         SPC_UNROLL
-        for (int h = 0; h < 2; h++) {
-            int byte = (block * $(pieces) + i) * 64 + q * 16;
-            int valid = row[h] >= 0 ? 16 : 0;
-            const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
-% if row_bytes % 64 ~= 0 then
-            if (byte >= $(row_bytes))
-                valid = 0;
-% end
-            spc_copy_async16(place_of(slot, i * 2 + h), valid ? from : in, valid);
+        for (int i = 0; i < $(pieces); i++) {
+            int valid = row[h] >= 0$(byte_guard("byte + i * 64")) ? 16 : 0;
+            spc_copy_async16(place_of(slot, i * 2 + h), valid ? from + i * 64 : in,
+                             valid);
         }
     }
 }
@@ -160,15 +156,15 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
 /* This lane's parts of rows g and g + 8, in the order of first operands. */
 SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
 {
-    int q = spc_lane() & 3;
+    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
 
     SPC_UNROLL
-    for (int i = 0; i < $(pieces); i++) {
+    for (int h = 0; h < 2; h++) {
+        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
         SPC_UNROLL
-        for (int h = 0; h < 2; h++) {
-            int byte = (block * $(pieces) + i) * 64 + q * 16;
-            spc_b16 v = spc_load16_if(in + (long long)row[h] * $(row_bytes) + byte,
-                                      row[h] >= 0$(byte_guard()));
+        for (int i = 0; i < $(pieces); i++) {
+            spc_b16 v = spc_load16_if(from + i * 64,
+                                      row[h] >= 0$(byte_guard("byte + i * 64")));
             a[i * 8 + h] = v.x;
             a[i * 8 + h + 2] = v.y;
             a[i * 8 + h + 4] = v.z;

@@ -430,11 +430,16 @@ SPC_DEVICE void spc_mma_tf32(float *d, const spc_u32 *a, const spc_u32 *b)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
 }
-/* Rounds to tf32 (nearest, ties away), as the matrix units expect. */
+/* Rounds to tf32 (nearest), as the matrix units expect: one instruction from sm_90
+ * on, ties to even; before, ties away from zero. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
 {
     spc_u32 r;
+#if __CUDA_ARCH__ >= 900
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+#else
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+#endif
     return r;
 }
 #endif

@@ -693,13 +693,14 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
 
 /* ---- numbers --------------------------------------------------------- */
 
-/* Nearest, ties away from zero. A NaN only loses its lower bits, which can
- * leave an infinity: as recorded on an H200. */
+/* Nearest, ties to even; a NaN is 0x7fffe000: as recorded on an H200. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
 {
     spc_u32 bits = spc_f32_bits(v);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fffe000u;
     if ((bits & 0x7f800000u) != 0x7f800000u)
-        bits += 0x1000u;
+        bits += 0xfffu + (bits >> 13 & 1u);
     return bits & 0xffffe000u;
 }
 

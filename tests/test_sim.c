@@ -153,7 +153,7 @@ static void expect_atomics(const uint32_t *in, uint32_t *out)
 }
 
 /* base/half.h rounds by arithmetic of its own. NaNs are the device's: 0x7fff
- * as binary16, 0x7fffffff as fp32; a tf32 just loses its lower bits. */
+ * as binary16, 0x7fffffff as fp32, 0x7fffe000 as tf32. */
 static uint32_t single_of(uint16_t bits)
 {
     float v = spc__half_to_float(bits);
@@ -166,9 +166,20 @@ static uint32_t half_of(uint32_t bits)
     return isnan(v) ? 0x7fff : spc__half_from_float(v);
 }
 
+/* To the nearest multiple of an ulp of tf32, in double precision. */
 static uint32_t tf32_of(uint32_t bits)
 {
-    return (isfinite(as_float(bits)) ? bits + 0x1000u : bits) & ~0x1fffu;
+    double v = as_float(bits);
+    int exponent;
+    if (isnan(v))
+        return 0x7fffe000u;
+    if (isinf(v) || v == 0)
+        return bits;
+    frexp(v, &exponent);
+    if (exponent < -125)
+        exponent = -125; /* subnormal numbers: one ulp for all */
+    v = ldexp(nearbyint(ldexp(v, 11 - exponent)), exponent - 11);
+    return golden_float((float)v);
 }
 
 static void expect_numbers(const uint32_t *in, uint32_t *out)
