@@ -7,9 +7,9 @@
 %-- an offset's weights in core matrices without swizzle. Shared memory delivers
 %-- the weights once for 64 rows; warp-level products would load them four times.
 %--
-%-- Each warpgroup runs its own stream of steps (tile, offset present), `depth` at
-%-- a time: rows of depth steps are loaded together, then the indices of the depth
-%-- steps after those, then the products follow.
+%-- Each warpgroup runs its own stream of steps (tile, offset present). The rows of
+%-- `depth` steps are under way; each product is followed by the loads of the step that
+%-- takes its place, whose indices were asked for `depth` steps before.
 %
 %include "os_rows.lua"
 %
@@ -36,7 +36,7 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"depth", {1, 2, 3, 4}, "steps whose rows are loaded together"},
+%    {"depth", {1, 2, 3, 4}, "steps whose rows are under way"},
 %    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
@@ -107,74 +107,78 @@
 %}
 #include "spc_stream.cuh"
 
-/* This lane's part of rows g and g + 8, in the order of first operands. */
+/* This lane's parts of rows g and g + 8, one after the other. */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
     int q = spc_lane() & 3;
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
-% write_row_loads("row[h]", function(i) return "data[" .. 2 * i .. " + h]" end)
+        spc_u32 *to = data + h * $(row_registers);
+% if half then
+% write_row_loads_into("row[h]", function(i) return "to[" .. i .. "]" end)
+% else
+% write_row_loads("row[h]", function(i) return "to[" .. i .. "]" end)
+% end
     }
 }
 
-/* Takes `depth` steps from the stream and loads their indices. */
-SPC_DEVICE void look_ahead(int *code, int *row, spc_stream *stream, int *place,
-                           int *taken, const int *index,
-                           const spc_map_view *map)
+/* Which offset a step has, and this lane's index of each of its rows. */
+SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
+                           int place, const int *index)
 {
-    spc_stream_fill(stream, map, *taken + $(config.depth), 64, $(words),
-                    $(problem.centre));
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++) {
-        spc_b8 step = spc_stream_step(stream, *place + i);
-        code[i] = (int)step.y;
-        row[2 * i] = spc_load_int(index + step.x);
-        row[2 * i + 1] = spc_load_int(index + step.x + 8);
-    }
-    *taken += $(config.depth);
-    *place += $(config.depth);
-    if (*place == SPC_STREAM_STEPS)
-        *place = 0;
+    spc_b8 step = spc_stream_step(stream, place);
+
+    *code = (int)step.y;
+    spc_load4_into((spc_u32 *)row, index + step.x, 1);
+    spc_load4_into((spc_u32 *)row + 1, index + step.x + 8, 1);
 }
 
-/* acc (+)= rows times the weights of the offset. */
-SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset, int fresh)
+/* acc (+)= rows times the weights of the offset. What is loaded reaches the operands
+ * by an instruction, which makes it tf32, or zero where there was nothing to load: a
+ * plain copy the compiler would make at once, waiting for the load. */
+SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
+                         int offset, int fresh)
 {
     spc_u64 b = spc_wgmma_descriptor(spc_shared() + offset * $(image),
                                      $(n * 16), 128);
 % local terms = problem.dtype == "f32" and
-%   {{"small", 0}, {"large", 1}, {"large", 0}} or
-%   {{half and "data" or "large", 0}}
-% if not half then
+%   {{"small", 0}, {"large", 1}, {"large", 0}} or {{"large", 0}}
     spc_u32 large[$(#steps * 4)]$(problem.dtype == "f32" and ", small[" .. #steps * 4 .. "]" or "");
+% if half then
+    int q = spc_lane() & 3;
+% end
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        const spc_u32 *from = data + h * $(row_registers);
+% if half then
+        spc_u32 present = ~(spc_u32)(row[h] >> 31);
 % end
 % for i, step in ipairs(steps) do
-%   if not half then
-    SPC_UNROLL
-    for (int r = 0; r < 4; r++) {
-        spc_u32 v = $(step.pair and "" or "r >= 2 ? 0 : ")data[$(2 * step.register) + r];
-        large[$(4 * i - 4) + r] = spc_f32_to_tf32(spc_bits_f32(v));
-%     if problem.dtype == "f32" then
-        small[$(4 * i - 4) + r] = spc_f32_to_tf32(
-            spc_bits_f32(v) - spc_bits_f32(large[$(4 * i - 4) + r]));
+%   for r = 0, 1 do
+%     local v = "from[" .. step.register + r .. "]"
+%     local to = "[" .. 4 * i - 4 + 2 * r .. " + h]"
+%     if r == 1 and not step.pair then
+        large$(to) = 0;
+%       if problem.dtype == "f32" then
+        small$(to) = 0;
+%       end
+%     elseif half then
+        large$(to) = $(v) & $(step.lanes < 4 and "(q < " .. step.lanes .. " ? present : 0u)" or "present");
+%     else
+        large$(to) = spc_f32_to_tf32(spc_bits_f32($(v)));
+%       if problem.dtype == "f32" then
+        small$(to) = spc_f32_to_tf32(spc_bits_f32($(v)) - spc_bits_f32(large$(to)));
+%       end
 %     end
-    }
-%   elseif not step.pair then
-    spc_u32 half$(i)[4];
-    half$(i)[0] = data[$(2 * step.register)];
-    half$(i)[1] = data[$(2 * step.register + 1)];
-    half$(i)[2] = 0;
-    half$(i)[3] = 0;
 %   end
 % end
+    }
     spc_wgmma_fence();
 % local first = true
 % for _, term in ipairs(terms) do
 %   for i, step in ipairs(steps) do
-%     local a = half and (step.pair and "data + " .. 2 * step.register or "half" .. i)
-%               or term[1] .. " + " .. 4 * i - 4
-    spc_wgmma_$(n)_$(half and "f16" or "tf32")(acc, $(a), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
+    spc_wgmma_$(n)_$(half and "f16" or "tf32")(acc, $(term[1]) + $(4 * i - 4), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
 %     first = false
 %   end
 % end
@@ -230,7 +234,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_u32 data[$(config.depth * 2 * row_registers)];
     int row[$(config.depth * 2)], code[$(config.depth)];
     int next_row[$(config.depth * 2)], next_code[$(config.depth)];
-    int taken = 0, place = 0, fresh = 1;
+    int place = $(2 * config.depth), fresh = 1;
     spc_stream stream;
 
     if (spc_thread() == 0) {
@@ -248,33 +252,53 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                             spc_shared() + $(weight_bytes + 16) +
                                 spc_warp() * SPC_STREAM_BYTES,
                             spc_warp() >> 2, $(config.groups));
-    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_stream_fill(&stream, map, $(2 * config.depth), 64, $(words),
+                    $(problem.centre));
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(code + i, row + 2 * i, &stream, i, index);
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(next_code + i, next_row + 2 * i, &stream, $(config.depth) + i,
+                   index);
+% if half then
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth * 2 * row_registers); i++)
+        data[i] = 0;
+% end
     spc_depend_wait();
     spc_depend_launch();
-    for (int done = 0;; done += $(config.depth)) {
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        gather(data + i * $(2 * row_registers), row + 2 * i, in);
+    spc_mbar_wait(loaded, 0);
+    for (int done = 0; done < stream.filled; done += $(config.depth)) {
+        spc_stream_fill(&stream, map, done + $(3 * config.depth), 64, $(words),
+                        $(problem.centre));
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {
+            spc_u32 *rows = data + i * $(2 * row_registers);
+            int last = code[i] & SPC_STEP_LAST;
+            int out_row[2];
+
+            out_row[0] = row[2 * i];
+            out_row[1] = row[2 * i + 1];
+            multiply(acc, rows, out_row, code[i] & SPC_STEP_OFFSET, fresh);
             code[i] = next_code[i];
             row[2 * i] = next_row[2 * i];
             row[2 * i + 1] = next_row[2 * i + 1];
-            gather(data + i * $(2 * row_registers), row + i * 2, in);
-        }
-        look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
-        if (done == 0)
-            spc_mbar_wait(loaded, 0);
-        if (done >= stream.filled)
-            break;
-        SPC_UNROLL
-        for (int i = 0; i < $(config.depth); i++) {
-            multiply(acc, data + i * $(2 * row_registers),
-                     code[i] & SPC_STEP_OFFSET, fresh);
+            gather(rows, row + 2 * i, in);
+            look_ahead(next_code + i, next_row + 2 * i, &stream, place + i, index);
             spc_wgmma_wait(0);
             fresh = 0;
-            if (code[i] & SPC_STEP_LAST) {
-                finish(acc, row + i * 2, args);
+            if (last) {
+                finish(acc, out_row, args);
                 fresh = 1;
             }
         }
+        place += $(config.depth);
+        if (place == SPC_STREAM_STEPS)
+            place = 0;
     }
 }
 

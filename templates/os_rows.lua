@@ -21,13 +21,14 @@
 %end
 %
 %-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
-%-- returns the registers of a lane's part of a row.
+%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
 %function k_steps(problem)
 %  local steps, register = {}, 0
 %  for _, piece in ipairs(lane_pieces(problem)) do
 %    for i = 0, piece.bytes // 4 - 1, 2 do
 %      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
 %                           last = piece.at + piece.left,
+%                           lanes = math.min(4, piece.left // piece.bytes),
 %                           pair = piece.bytes > 4, register = register + i}
 %    end
 %    register = register + piece.bytes // 4
@@ -57,6 +58,18 @@
             $(place(register)) = spc_load4_if(from + $(piece.at) + q * 4, $(row) >= 0$(guard));
 %   end
         }
+%   register = register + piece.bytes // 4
+% end
+%end
+%
+%-- The same, but where there is nothing to load, the variables stay as they are.
+%function write_row_loads_into(row, place)
+% local register = 0
+% for _, piece in ipairs(lane_pieces(problem)) do
+%   local guard = piece.left < 4 * piece.bytes and
+%                 " && q < " .. piece.left // piece.bytes or ""
+        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at) + q * $(piece.bytes),
+                        $(row) >= 0$(guard));
 %   register = register + piece.bytes // 4
 % end
 %end

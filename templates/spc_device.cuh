@@ -264,6 +264,28 @@ SPC_DEVICE spc_b16 spc_load16_if(const void *p, int condition)
         : "l"(p), "r"(condition));
     return r;
 }
+/* The same into 1, 2 or 4 words, which stay as they are where `condition` is 0. */
+SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int condition)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"
+                 "@p ld.global.b32 %0, [%1];\n}"
+                 : "+r"(v[0])
+                 : "l"(p), "r"(condition));
+}
+SPC_DEVICE void spc_load8_into(spc_u32 *v, const void *p, int condition)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n"
+                 "@p ld.global.v2.b32 {%0,%1}, [%2];\n}"
+                 : "+r"(v[0]), "+r"(v[1])
+                 : "l"(p), "r"(condition));
+}
+SPC_DEVICE void spc_load16_into(spc_u32 *v, const void *p, int condition)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
+                 "@p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
+                 : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
+                 : "l"(p), "r"(condition));
+}
 SPC_DEVICE spc_u16 spc_load2(const void *p)
 {
     return __ldg((const unsigned short *)p);

@@ -521,6 +521,21 @@ SPC_DEVICE spc_b16 spc_sim_load16_if(const void *p, int condition,
     spc_b16 zero = {0, 0, 0, 0};
     return condition ? spc_sim_load16(p, place) : zero;
 }
+SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
+                                  int condition, const spc_sim_place *place)
+{
+    if (!condition)
+        return;
+    spc_sim_check_aligned(p, 4 * words, place);
+    for (int i = 0; i < words; i++)
+        v[i] = ((const spc_u32 *)p)[i];
+}
+#define spc_load4_into(v, p, condition)                                        \
+    spc_sim_load_into(v, p, 1, condition, SPC_SIM_HERE("spc_load4_into"))
+#define spc_load8_into(v, p, condition)                                        \
+    spc_sim_load_into(v, p, 2, condition, SPC_SIM_HERE("spc_load8_into"))
+#define spc_load16_into(v, p, condition)                                       \
+    spc_sim_load_into(v, p, 4, condition, SPC_SIM_HERE("spc_load16_into"))
 #define spc_load4_if(p, condition)                                             \
     spc_sim_load4_if(p, condition, SPC_SIM_HERE("spc_load4_if"))
 #define spc_load8_if(p, condition)                                             \
