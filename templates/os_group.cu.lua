@@ -115,11 +115,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
     for (int h = 0; h < 2; h++) {
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
         spc_u32 *to = data + h * $(row_registers);
-% if half then
-% write_row_loads_into("row[h]", function(i) return "to[" .. i .. "]" end)
-% else
-% write_row_loads("row[h]", function(i) return "to[" .. i .. "]" end)
-% end
+% write_row_loads("row[h]", function(i) return "to[" .. i .. "]" end, not half)
     }
 }
 

@@ -36,38 +36,16 @@
 %  return steps, register
 %end
 %
-%-- Loads the parts of lane `q` of the row that begins at `from`, zeros where `row`
-%-- is none, into the variables place(0), place(1), ...
-%function write_row_loads(row, place)
+%-- Loads the parts of lane `q` of the row that begins at `from` into the variables
+%-- place(0), place(1), ...; where `row` is none they become zero, or stay as they are.
+%function write_row_loads(row, place, zero)
 % local register = 0
 % for _, piece in ipairs(lane_pieces(problem)) do
 %   local guard = piece.left < 4 * piece.bytes and
 %                 " && q < " .. piece.left // piece.bytes or ""
-        {
-%   if piece.bytes == 16 then
-            spc_b16 v = spc_load16_if(from + $(piece.at) + q * 16, $(row) >= 0$(guard));
-            $(place(register)) = v.x;
-            $(place(register + 1)) = v.y;
-            $(place(register + 2)) = v.z;
-            $(place(register + 3)) = v.w;
-%   elseif piece.bytes == 8 then
-            spc_b8 v = spc_load8_if(from + $(piece.at) + q * 8, $(row) >= 0$(guard));
-            $(place(register)) = v.x;
-            $(place(register + 1)) = v.y;
-%   else
-            $(place(register)) = spc_load4_if(from + $(piece.at) + q * 4, $(row) >= 0$(guard));
+%   for i = 0, zero and piece.bytes // 4 - 1 or -1 do
+        $(place(register + i)) = 0;
 %   end
-        }
-%   register = register + piece.bytes // 4
-% end
-%end
-%
-%-- The same, but where there is nothing to load, the variables stay as they are.
-%function write_row_loads_into(row, place)
-% local register = 0
-% for _, piece in ipairs(lane_pieces(problem)) do
-%   local guard = piece.left < 4 * piece.bytes and
-%                 " && q < " .. piece.left // piece.bytes or ""
         spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at) + q * $(piece.bytes),
                         $(row) >= 0$(guard));
 %   register = register + piece.bytes // 4

@@ -7,12 +7,11 @@
 %-- the packed weights know the permutation of channels. A quad of lanes reads
 %-- 64 contiguous bytes of a row.
 %--
-%-- Each warp runs one endless stream of steps (tile, offset present in the tile),
-%-- `depth` at a time: the rows of depth steps are loaded together, then the
-%-- indices of the depth steps after those, then the products follow. The machine
-%-- tracks all these loads with one scoreboard, so whoever waits for a row waits
-%-- for every load before it: loading in bundles pays that latency once in
-%-- depth steps, a ring of depth places would pay it in every step. Other warps
+%-- Each warp runs one endless stream of steps (tile, offset present in the tile). The
+%-- rows of `depth` steps are under way; each product is followed by the loads of the
+%-- step that takes its place, whose indices were asked for `depth` steps before. The
+%-- machine tracks all these loads with one scoreboard, which the top of the loop waits
+%-- for: the latency of the last load is paid once in depth steps, and other warps
 %-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
 %-- comes last in a tile: its indices are the output rows.
 %
@@ -50,7 +49,7 @@
 %  device = "cuda",
 %  params = {
 %    {"rows", {8, 16, 32}, "output rows of a tile"},
-%    {"depth", {2, 3, 4, 6}, "steps whose rows are loaded together"},
+%    {"depth", {2, 3, 4, 6}, "steps whose rows are under way"},
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
@@ -161,7 +160,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
         spc_u32 *d = data + n * $(row_registers);
         const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
         int q = spc_lane() & 3;
-% write_row_loads("row[n]", function(i) return "d[" .. i .. "]" end)
+% write_row_loads("row[n]", function(i) return "d[" .. i .. "]" end, true)
     }
 }
 
@@ -353,25 +352,16 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 
 /* ---- the kernel ----------------------------------------------------------------------- */
 
-/* Takes `depth` steps from the stream and loads their indices. */
-SPC_DEVICE void look_ahead(int *code, int *row, spc_stream *stream, int *place,
-                           int *taken, const int *index,
-                           const spc_map_view *map)
+/* Which offset a step has, and this lane's index of each of its rows. */
+SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
+                           int place, const int *index)
 {
-    spc_stream_fill(stream, map, *taken + $(config.depth), $(config.rows),
-                    $(words), $(problem.centre));
+    spc_b8 step = spc_stream_step(stream, place);
+
+    *code = (int)step.y;
     SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++) {
-        spc_b8 step = spc_stream_step(stream, *place + i);
-        code[i] = (int)step.y;
-        SPC_UNROLL
-        for (int n = 0; n < $(columns); n++)
-            row[i * $(columns) + n] = spc_load_int(index + step.x + 8 * n);
-    }
-    *taken += $(config.depth);
-    *place += $(config.depth);
-    if (*place == SPC_STREAM_STEPS)
-        *place = 0;
+    for (int n = 0; n < $(columns); n++)
+        spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 1);
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
@@ -388,7 +378,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_u32 data[$(config.depth * columns * row_registers)];
     int row[$(config.depth * columns)], code[$(config.depth)];
     int next_row[$(config.depth * columns)], next_code[$(config.depth)];
-    int taken = 0, place = 0;
+    int place = $(2 * config.depth);
     spc_stream stream;
 
 % if config.weights == "shared" then
@@ -407,35 +397,50 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;
-    look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    spc_stream_fill(&stream, map, $(2 * config.depth), $(config.rows), $(words),
+                    $(problem.centre));
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(code + i, row + i * $(columns), &stream, i, index);
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(next_code + i, next_row + i * $(columns), &stream,
+                   $(config.depth) + i, index);
     spc_depend_wait();
     spc_depend_launch();
-    for (int done = 0;; done += $(config.depth)) {
-        SPC_UNROLL
-        for (int i = 0; i < $(config.depth); i++) {
-            code[i] = next_code[i];
-            SPC_UNROLL
-            for (int n = 0; n < $(columns); n++)
-                row[i * $(columns) + n] = next_row[i * $(columns) + n];
-            gather(data + i * $(columns * row_registers),
-                   row + i * $(columns), in);
-        }
-        look_ahead(next_code, next_row, &stream, &place, &taken, index, map);
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        gather(data + i * $(columns * row_registers), row + i * $(columns), in);
 % if config.weights == "shared" then
-        if (done == 0) {
-            spc_copy_wait(0);
-            spc_sync_block();
-        }
+    spc_copy_wait(0);
+    spc_sync_block();
 % end
-        if (done >= stream.filled)
-            break;
+    for (int done = 0; done < stream.filled; done += $(config.depth)) {
+        spc_stream_fill(&stream, map, done + $(3 * config.depth), $(config.rows),
+                        $(words), $(problem.centre));
+% local bundles = config.weights == "global" -- whose loads gathers would delay
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {
             multiply(acc, data + i * $(columns * row_registers),
                      code[i] & SPC_STEP_OFFSET, weights);
             if (code[i] & SPC_STEP_LAST)
                 finish(acc, row + i * $(columns), args);
+% if bundles then
         }
+        SPC_UNROLL
+        for (int i = 0; i < $(config.depth); i++) {
+% end
+            code[i] = next_code[i];
+            SPC_UNROLL
+            for (int n = 0; n < $(columns); n++)
+                row[i * $(columns) + n] = next_row[i * $(columns) + n];
+            gather(data + i * $(columns * row_registers), row + i * $(columns), in);
+            look_ahead(next_code + i, next_row + i * $(columns), &stream, place + i,
+                       index);
+        }
+        place += $(config.depth);
+        if (place == SPC_STREAM_STEPS)
+            place = 0;
     }
 }
 

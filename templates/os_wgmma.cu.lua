@@ -153,8 +153,8 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
     }
 }
 % else
-/* This lane's parts of rows g and g + 8, in the order of first operands. */
-SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
+/* This lane's parts of rows g and g + 8, one after the other. */
+SPC_DEVICE void gather(spc_u32 *data, const spc_u8 *in, const int *row, int block)
 {
     int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
 
@@ -163,15 +163,39 @@ SPC_DEVICE void gather(spc_u32 *a, const spc_u8 *in, const int *row, int block)
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
-            spc_b16 v = spc_load16_if(from + i * 64,
-                                      row[h] >= 0$(byte_guard("byte + i * 64")));
-            a[i * 8 + h] = v.x;
-            a[i * 8 + h + 2] = v.y;
-            a[i * 8 + h + 4] = v.z;
-            a[i * 8 + h + 6] = v.w;
+            spc_u32 *to = data + (h * $(pieces) + i) * 4;
+% if not half then
+            SPC_UNROLL
+            for (int r = 0; r < 4; r++)
+                to[r] = 0;
+% end
+            spc_load16_into(to, from + i * 64,
+                            row[h] >= 0$(byte_guard("byte + i * 64")));
         }
     }
 }
+
+% if half then
+/* What was not loaded is masked here: by an instruction between the loads and the
+ * operands, for which the compiler does not wait before it must. */
+SPC_DEVICE void arrange(spc_u32 *a, const spc_u32 *data, const int *row, int block)
+{
+% if row_bytes % 64 ~= 0 then
+    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
+
+% end
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        SPC_UNROLL
+        for (int i = 0; i < $(pieces); i++) {
+            spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64")) ? ~0u : 0u;
+            SPC_UNROLL
+            for (int r = 0; r < 4; r++)
+                a[i * 8 + r * 2 + h] = data[(h * $(pieces) + i) * 4 + r] & present;
+        }
+    }
+}
+% end
 % end
 
 /* The gathering side of a consumer: runs a step or two ahead of the products. */
@@ -187,8 +211,8 @@ SPC_DEVICE void look_ahead(gatherer *g)
 {
     spc_b8 step = spc_read_step(&g->reader, g->schedule);
 
-    g->next_row[0] = spc_load_int(g->index + step.x);
-    g->next_row[1] = spc_load_int(g->index + step.x + 8);
+    spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, 1);
+    spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, 1);
 }
 
 /* Moves on to the next step, or next block of its channels. */
@@ -287,9 +311,14 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         spc_copy_commit();
     }
 % else
-    spc_u32 a[$(pieces * 8)];
+    spc_u32 data[$(pieces * 8)];
+% if half then
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces * 8); i++)
+        data[i] = 0;
+% end
     advance(&g);
-    gather(a, in, g.row, g.block);
+    gather(data, in, g.row, g.block);
 % end
 
     for (;;) {
@@ -304,9 +333,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             row[1] = spc_load_int(g.index + step.x + 8);
         }
         for (int block = 0; block < $(k_blocks); block++) {
-% if config.gather == "shared" then
-            spc_u32 a[$(pieces * 8)];
+            spc_u32 a[$(pieces * 8)]$(images(problem) == 2 and ", small[" .. pieces * 8 .. "]" or "");
 
+% if config.gather == "shared" then
             spc_copy_wait(1);
             SPC_UNROLL
             for (int i = 0; i < $(pieces); i++) {
@@ -321,14 +350,15 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                 a[i * 8 + 6] = low.w;
                 a[i * 8 + 7] = high.w;
             }
+% elseif half then
+            arrange(a, data, g.row, g.block);
 % end
 % if not half then
-%   if images(problem) == 2 then
-            spc_u32 small[$(pieces * 8)];
-%   end
             SPC_UNROLL
             for (int i = 0; i < $(pieces * 8); i++) {
-                float v = spc_bits_f32(a[i]);
+%   local value = config.gather == "shared" and "a[i]" or
+%     "data[(i % 2 * " .. pieces .. " + i / 8) * 4 + i / 2 % 4]"
+                float v = spc_bits_f32($(value));
                 a[i] = spc_f32_to_tf32(v);
 %   if images(problem) == 2 then
                 small[i] = spc_f32_to_tf32(v - spc_bits_f32(a[i]));
@@ -358,11 +388,10 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             spc_copy_commit();
             if (++slot == 2)
                 slot = 0;
-            spc_wgmma_wait(0);
 % else
-            spc_wgmma_wait(0);
-            gather(a, in, g.row, g.block);
+            gather(data, in, g.row, g.block);
 % end
+            spc_wgmma_wait(0);
             if (spc_lane() == 0)
                 spc_mbar_arrive(empty + stage);
             fresh = 0;

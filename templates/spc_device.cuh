@@ -235,36 +235,9 @@ SPC_DEVICE spc_b16 spc_load16(const void *p)
     r.w = v.w;
     return r;
 }
-/* The same, or zero where `condition` is 0: then nothing is read. */
-SPC_DEVICE spc_u32 spc_load4_if(const void *p, int condition)
-{
-    spc_u32 r;
-    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.b32 %0, 0;\n"
-        "@p ld.global.nc.b32 %0, [%1];\n}"
-        : "=&r"(r)
-        : "l"(p), "r"(condition));
-    return r;
-}
-SPC_DEVICE spc_b8 spc_load8_if(const void *p, int condition)
-{
-    spc_b8 r;
-    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nmov.b32 %0, 0;\n"
-        "mov.b32 %1, 0;\n@p ld.global.nc.v2.b32 {%0,%1}, [%2];\n}"
-        : "=&r"(r.x), "=&r"(r.y)
-        : "l"(p), "r"(condition));
-    return r;
-}
-SPC_DEVICE spc_b16 spc_load16_if(const void *p, int condition)
-{
-    spc_b16 r;
-    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\n"
-        "mov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
-        "@p ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
-        : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
-        : "l"(p), "r"(condition));
-    return r;
-}
-/* The same into 1, 2 or 4 words, which stay as they are where `condition` is 0. */
+/* 1, 2 or 4 words of any global memory, which stay as they are where `condition` is
+ * 0: then nothing is read. Stores order these loads, so they stay where they are
+ * written: the compiler does not put them off. */
 SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int condition)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"

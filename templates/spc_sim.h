@@ -503,24 +503,7 @@ SPC_DEVICE void spc_sim_store16(void *p, spc_b16 v, const spc_sim_place *place)
 #define spc_load4(p) spc_sim_load4(p, SPC_SIM_HERE("spc_load4"))
 #define spc_load8(p) spc_sim_load8(p, SPC_SIM_HERE("spc_load8"))
 #define spc_load16(p) spc_sim_load16(p, SPC_SIM_HERE("spc_load16"))
-/* Nothing is read, and zero given, where the condition is 0. */
-SPC_DEVICE spc_u32 spc_sim_load4_if(const void *p, int condition,
-                                    const spc_sim_place *place)
-{
-    return condition ? spc_sim_load4(p, place) : 0;
-}
-SPC_DEVICE spc_b8 spc_sim_load8_if(const void *p, int condition,
-                                   const spc_sim_place *place)
-{
-    spc_b8 zero = {0, 0};
-    return condition ? spc_sim_load8(p, place) : zero;
-}
-SPC_DEVICE spc_b16 spc_sim_load16_if(const void *p, int condition,
-                                     const spc_sim_place *place)
-{
-    spc_b16 zero = {0, 0, 0, 0};
-    return condition ? spc_sim_load16(p, place) : zero;
-}
+/* Nothing is read where the condition is 0. */
 SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
                                   int condition, const spc_sim_place *place)
 {
@@ -536,12 +519,6 @@ SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
     spc_sim_load_into(v, p, 2, condition, SPC_SIM_HERE("spc_load8_into"))
 #define spc_load16_into(v, p, condition)                                       \
     spc_sim_load_into(v, p, 4, condition, SPC_SIM_HERE("spc_load16_into"))
-#define spc_load4_if(p, condition)                                             \
-    spc_sim_load4_if(p, condition, SPC_SIM_HERE("spc_load4_if"))
-#define spc_load8_if(p, condition)                                             \
-    spc_sim_load8_if(p, condition, SPC_SIM_HERE("spc_load8_if"))
-#define spc_load16_if(p, condition)                                            \
-    spc_sim_load16_if(p, condition, SPC_SIM_HERE("spc_load16_if"))
 #define spc_store2(p, v) spc_sim_store2(p, v, SPC_SIM_HERE("spc_store2"))
 #define spc_store4(p, v) spc_sim_store4(p, v, SPC_SIM_HERE("spc_store4"))
 #define spc_store8(p, v) spc_sim_store8(p, v, SPC_SIM_HERE("spc_store8"))
