@@ -126,8 +126,8 @@ SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
     spc_b8 step = spc_stream_step(stream, place);
 
     *code = (int)step.y;
-    spc_load4_into((spc_u32 *)row, index + step.x, 1);
-    spc_load4_into((spc_u32 *)row + 1, index + step.x + 8, 1);
+    spc_load4_into((spc_u32 *)row, index + step.x, 0);
+    spc_load4_into((spc_u32 *)row + 1, index + step.x + 8, 0);
 }
 
 /* acc (+)= rows times the weights of the offset. What is loaded reaches the operands
@@ -223,8 +223,9 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
-    const spc_u8 *in = (const spc_u8 *)args->in;
-    const int *index = map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2);
+%-- Several loads that are not zeroed first, from one address, it would branch around.
+% write_lane_base(not half or row_registers <= 4)
+    const int *index = (const int *)spc_base(map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2));
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
     float acc[$(n // 2)];
     spc_u32 data[$(config.depth * 2 * row_registers)];

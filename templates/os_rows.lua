@@ -36,18 +36,32 @@
 %  return steps, register
 %end
 %
-%-- Loads the parts of lane `q` of the row that begins at `from` into the variables
-%-- place(0), place(1), ...; where `row` is none they become zero, or stay as they are.
+%-- Where a lane's parts of the first row begin: write_row_loads wants its `in` there.
+%-- That is its place in every piece, if they are of one size. `whole`: as spc_base has
+%-- it.
+%function lane_bytes(problem)
+%  local pieces = lane_pieces(problem)
+%  for _, piece in ipairs(pieces) do
+%    if piece.bytes ~= pieces[1].bytes then return 0 end
+%  end
+%  return pieces[1].bytes
+%end
+%function write_lane_base(whole)
+    const spc_u8 *in = (const spc_u8 *)$(whole and "spc_base" or "")(
+        (const spc_u8 *)args->in + (spc_lane() & 3) * $(lane_bytes(problem)));
+%end
+%
+%-- Loads the parts of lane `q` of the row `from` into the variables place(0),
+%-- place(1), ...; where `row` is none they become zero, or stay as they are.
 %function write_row_loads(row, place, zero)
-% local register = 0
+% local register, base = 0, lane_bytes(problem)
 % for _, piece in ipairs(lane_pieces(problem)) do
-%   local guard = piece.left < 4 * piece.bytes and
-%                 " && q < " .. piece.left // piece.bytes or ""
+%   local lanes = piece.left // piece.bytes
 %   for i = 0, zero and piece.bytes // 4 - 1 or -1 do
         $(place(register + i)) = 0;
 %   end
-        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at) + q * $(piece.bytes),
-                        $(row) >= 0$(guard));
+        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at)$(base == 0 and " + q * " .. piece.bytes or ""),
+                        $(lanes < 4 and "q < " .. lanes .. " ? " .. row .. " : -1" or row));
 %   register = register + piece.bytes // 4
 % end
 %end

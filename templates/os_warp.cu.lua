@@ -361,14 +361,14 @@ SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
     *code = (int)step.y;
     SPC_UNROLL
     for (int n = 0; n < $(columns); n++)
-        spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 1);
+        spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 0);
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
-    const spc_u8 *in = (const spc_u8 *)args->in;
-    const int *index = map->index + (spc_lane() >> 2);
+% write_lane_base(true)
+    const int *index = (const int *)spc_base(map->index + (spc_lane() >> 2));
 % if config.weights == "shared" then
     const spc_u8 *weights = spc_shared();
 % else

@@ -139,11 +139,14 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 
 SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
 {
-    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
+    int at = block * $(pieces * 64);
+% if row_bytes % 64 ~= 0 then
+    int byte = at + (spc_lane() & 3) * 16;
+% end
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
+        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + at;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
             int valid = row[h] >= 0$(byte_guard("byte + i * 64")) ? 16 : 0;
@@ -153,14 +156,18 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
     }
 }
 % else
-/* This lane's parts of rows g and g + 8, one after the other. */
+/* This lane's parts of rows g and g + 8, one after the other; `in` points to the
+ * lane's part of the first row. */
 SPC_DEVICE void gather(spc_u32 *data, const spc_u8 *in, const int *row, int block)
 {
-    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
+    int at = block * $(pieces * 64);
+% if row_bytes % 64 ~= 0 then
+    int byte = at + (spc_lane() & 3) * 16;
+% end
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + byte;
+        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + at;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
             spc_u32 *to = data + (h * $(pieces) + i) * 4;
@@ -170,7 +177,7 @@ SPC_DEVICE void gather(spc_u32 *data, const spc_u8 *in, const int *row, int bloc
                 to[r] = 0;
 % end
             spc_load16_into(to, from + i * 64,
-                            row[h] >= 0$(byte_guard("byte + i * 64")));
+                            $(row_bytes % 64 ~= 0 and "byte + i * 64 < " .. row_bytes .. " ? row[h] : -1" or "row[h]"));
         }
     }
 }
@@ -211,8 +218,8 @@ SPC_DEVICE void look_ahead(gatherer *g)
 {
     spc_b8 step = spc_read_step(&g->reader, g->schedule);
 
-    spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, 1);
-    spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, 1);
+    spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, 0);
+    spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, 0);
 }
 
 /* Moves on to the next step, or next block of its channels. */
@@ -288,7 +295,8 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                         spc_u64 *full, spc_u64 *empty)
 {
-    const spc_u8 *in = (const spc_u8 *)args->in;
+    const spc_u8 *in = (const spc_u8 *)spc_base(
+        (const spc_u8 *)args->in + (spc_lane() & 3) * 16);
     float acc[$(config.n // 2)];
     gatherer g;
     int stage = 0, parity = 0, place = 0, fresh = 1;
@@ -299,7 +307,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     g.schedule = schedule;
     g.reader.place = 0;
     g.reader.parity = 0;
-    g.index = args->map.index + spc_warp() * 16 + (spc_lane() >> 2);
+    g.index = (const int *)spc_base(args->map.index + spc_warp() * 16 +
+                                    (spc_lane() >> 2));
     g.block = $(k_blocks - 1);
     look_ahead(&g);
     spc_depend_wait();
@@ -365,6 +374,12 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 %   end
             }
 % end
+% local gathers_first = config.gather == "registers" and not half
+            /* Past the end it gathers rows that nobody multiplies. */
+% if gathers_first then
+            advance(&g);
+            gather(data, in, g.row, g.block);
+% end
             spc_mbar_wait(full + stage, parity);
             spc_u64 b = spc_wgmma_descriptor(
                 spc_shared() + stage * $(stage_size), $(config.n * 16), 128);
@@ -381,14 +396,15 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % end
             }
             spc_wgmma_commit();
-            /* Past the end it gathers rows that nobody multiplies. */
+% if not gathers_first then
             advance(&g);
+% end
 % if config.gather == "shared" then
             gather(slot, in, g.row, g.block);
             spc_copy_commit();
             if (++slot == 2)
                 slot = 0;
-% else
+% elseif not gathers_first then
             gather(data, in, g.row, g.block);
 % end
             spc_wgmma_wait(0);

@@ -235,29 +235,36 @@ SPC_DEVICE spc_b16 spc_load16(const void *p)
     r.w = v.w;
     return r;
 }
-/* 1, 2 or 4 words of any global memory, which stay as they are where `condition` is
- * 0: then nothing is read. Stores order these loads, so they stay where they are
- * written: the compiler does not put them off. */
-SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int condition)
+/* The pointer, of which the compiler forgets how it was made: what is added to it is
+ * added in one instruction, not part by part. */
+SPC_DEVICE const void *spc_base(const void *p)
 {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"
+    asm("" : "+l"(p));
+    return p;
+}
+/* 1, 2 or 4 words of any global memory, which stay as they are where `row` is
+ * negative: then nothing is read. Stores order these loads, so they stay where they are
+ * written: the compiler does not put them off. */
+SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int row)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ge.s32 p, %2, 0;\n"
                  "@p ld.global.b32 %0, [%1];\n}"
                  : "+r"(v[0])
-                 : "l"(p), "r"(condition));
+                 : "l"(p), "r"(row));
 }
-SPC_DEVICE void spc_load8_into(spc_u32 *v, const void *p, int condition)
+SPC_DEVICE void spc_load8_into(spc_u32 *v, const void *p, int row)
 {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n"
+    asm volatile("{\n.reg .pred p;\nsetp.ge.s32 p, %3, 0;\n"
                  "@p ld.global.v2.b32 {%0,%1}, [%2];\n}"
                  : "+r"(v[0]), "+r"(v[1])
-                 : "l"(p), "r"(condition));
+                 : "l"(p), "r"(row));
 }
-SPC_DEVICE void spc_load16_into(spc_u32 *v, const void *p, int condition)
+SPC_DEVICE void spc_load16_into(spc_u32 *v, const void *p, int row)
 {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
+    asm volatile("{\n.reg .pred p;\nsetp.ge.s32 p, %5, 0;\n"
                  "@p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
                  : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
-                 : "l"(p), "r"(condition));
+                 : "l"(p), "r"(row));
 }
 SPC_DEVICE spc_u16 spc_load2(const void *p)
 {

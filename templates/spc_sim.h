@@ -503,22 +503,26 @@ SPC_DEVICE void spc_sim_store16(void *p, spc_b16 v, const spc_sim_place *place)
 #define spc_load4(p) spc_sim_load4(p, SPC_SIM_HERE("spc_load4"))
 #define spc_load8(p) spc_sim_load8(p, SPC_SIM_HERE("spc_load8"))
 #define spc_load16(p) spc_sim_load16(p, SPC_SIM_HERE("spc_load16"))
-/* Nothing is read where the condition is 0. */
-SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
-                                  int condition, const spc_sim_place *place)
+SPC_DEVICE const void *spc_base(const void *p)
 {
-    if (!condition)
+    return p;
+}
+/* Nothing is read where `row` is negative. */
+SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
+                                  int row, const spc_sim_place *place)
+{
+    if (row < 0)
         return;
     spc_sim_check_aligned(p, 4 * words, place);
     for (int i = 0; i < words; i++)
         v[i] = ((const spc_u32 *)p)[i];
 }
-#define spc_load4_into(v, p, condition)                                        \
-    spc_sim_load_into(v, p, 1, condition, SPC_SIM_HERE("spc_load4_into"))
-#define spc_load8_into(v, p, condition)                                        \
-    spc_sim_load_into(v, p, 2, condition, SPC_SIM_HERE("spc_load8_into"))
-#define spc_load16_into(v, p, condition)                                       \
-    spc_sim_load_into(v, p, 4, condition, SPC_SIM_HERE("spc_load16_into"))
+#define spc_load4_into(v, p, row)                                        \
+    spc_sim_load_into(v, p, 1, row, SPC_SIM_HERE("spc_load4_into"))
+#define spc_load8_into(v, p, row)                                        \
+    spc_sim_load_into(v, p, 2, row, SPC_SIM_HERE("spc_load8_into"))
+#define spc_load16_into(v, p, row)                                       \
+    spc_sim_load_into(v, p, 4, row, SPC_SIM_HERE("spc_load16_into"))
 #define spc_store2(p, v) spc_sim_store2(p, v, SPC_SIM_HERE("spc_store2"))
 #define spc_store4(p, v) spc_sim_store4(p, v, SPC_SIM_HERE("spc_store4"))
 #define spc_store8(p, v) spc_sim_store8(p, v, SPC_SIM_HERE("spc_store8"))
