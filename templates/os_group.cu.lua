@@ -25,10 +25,16 @@
 %function shared_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
 %end
+%-- Registers of a thread: sums, rows under way with their indices, operands, and what
+%-- the compiler was seen to need besides.
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
-%  return columns(problem) // 2 + config.depth * (2 * row + 6) + 36
-%       + (images(problem) - 1) * 2 * row
+%  local n = columns(problem)
+%  return n // 2 + config.depth * (2 * row + 6) + 2 * row * images(problem) + n // 8 + 26
+%end
+%-- What it may have of them: threads get registers in eights.
+%function registers_allowed(config, blocks)
+%  return math.min(65536 // (config.groups * blocks * 128) // 8 * 8, 255)
 %end
 %
 %template = {
@@ -67,8 +73,7 @@
 %      return config.blocks == 1 or config.groups == 3
 %    end},
 %    {"the rows fit the registers", function(problem, config)
-%      local limit = 65536 // (config.groups * config.blocks * 128)
-%      return registers(problem, config) <= math.min(limit, 255)
+%      return registers(problem, config) <= registers_allowed(config, config.blocks)
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -95,11 +100,12 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {depth = 2, groups = 4, blocks = 1, order = "gray"}
-%    while registers(problem, config) > math.min(255, 65536 // (config.groups * 128))
+%    local config = {depth = 4, groups = 4, blocks = 1, order = "gray"}
+%    while registers(problem, config) + 2 > registers_allowed(config, 1)
 %          or shared_bytes(problem, config) > target.shared_block do
-%      if config.groups > 2 then config.groups = config.groups - 1
-%      elseif config.depth > 1 then config.depth = config.depth - 1
+%      if config.depth > 2 then config.depth = config.depth - 1
+%      elseif config.groups > 2 then config.groups = config.groups - 1
+%      elseif config.depth > 1 then config.depth = 1
 %      else break end
 %    end
 %    return config

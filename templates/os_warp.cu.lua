@@ -137,7 +137,7 @@
 %    end
 %    local function heavy()
 %      local spare = problem.cout > 64 and 100
-%                    or problem.cout > 32 and target.target ~= "sm_90a" and 64 or 36
+%                    or problem.cout > 32 and target.target ~= "sm_90a" and 96 or 36
 %      return registers(problem, config) + spare > room() or body(problem, config) > 384
 %    end
 %    if heavy() then config.depth = 3 end

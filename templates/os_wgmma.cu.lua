@@ -32,8 +32,13 @@
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
 %  return math.min(240, (pool - 32) // config.groups // 8 * 8)
 %end
+%-- Where rows are converted from registers, those of the next step are under way.
 %function registers_needed(problem, config)
-%  return config.n // 2 + config.pieces * 8 * images(problem) + 42
+%  local row = config.pieces * 8
+%  if config.gather == "registers" and problem.dtype ~= "f16" then
+%    return config.n // 2 + row * (images(problem) + 1) + config.n // 8 + 20
+%  end
+%  return config.n // 2 + row * images(problem) + 42
 %end
 %
 %template = {
@@ -116,6 +121,11 @@
 %      local weights = step_weights(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
 %    end
+%    local function tight()
+%      return registers_needed(problem, config) > consumer_registers(config)
+%    end
+%    if tight() then config.groups = 2 end
+%    while tight() and config.pieces > 1 do config.pieces = config.pieces // 2 end
 %    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
