@@ -28,9 +28,10 @@
 %-- Registers of a thread: sums, rows under way with their indices, operands, and what
 %-- the compiler was seen to need besides.
 %function registers(problem, config)
-%  local _, row = k_steps(problem)
+%  local steps, row = k_steps(problem)
 %  local n = columns(problem)
-%  return n // 2 + config.depth * (2 * row + 6) + 2 * row * images(problem) + n // 8 + 26
+%  return n // 2 + config.depth * (2 * row + 6) + 4 * #steps * images(problem)
+%       + n // 8 + 26 + (lanes_differ(problem) and 6 + row // 4 or 0)
 %end
 %-- What it may have of them: threads get registers in eights.
 %function registers_allowed(config, blocks)
@@ -58,7 +59,7 @@
 %       or registers(problem, {depth = 1}) > 255 then
 %      return false, "more channels than a warpgroup holds"
 %    end
-%    if shared_bytes(problem, {groups = 1}) > target.shared_block then
+%    if shared_bytes(problem, {groups = 2}) > target.shared_block then
 %      return false, "the weights do not fit shared memory"
 %    end
 %    return true
@@ -116,7 +117,9 @@
 /* This lane's parts of rows g and g + 8, one after the other. */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
+% if lanes_differ(problem) then
     int q = spc_lane() & 3;
+% end
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
@@ -147,9 +150,6 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
 % local terms = problem.dtype == "f32" and
 %   {{"small", 0}, {"large", 1}, {"large", 0}} or {{"large", 0}}
     spc_u32 large[$(#steps * 4)]$(problem.dtype == "f32" and ", small[" .. #steps * 4 .. "]" or "");
-% if half then
-    int q = spc_lane() & 3;
-% end
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         const spc_u32 *from = data + h * $(row_registers);
@@ -166,7 +166,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
         small$(to) = 0;
 %       end
 %     elseif half then
-        large$(to) = $(v) & $(step.lanes < 4 and "(q < " .. step.lanes .. " ? present : 0u)" or "present");
+        large$(to) = $(v) & present;
 %     else
         large$(to) = spc_f32_to_tf32(spc_bits_f32($(v)));
 %       if problem.dtype == "f32" then
@@ -229,7 +229,8 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
-%-- Several loads that are not zeroed first, from one address, it would branch around.
+%-- The compiler would branch around several loads from one opaque base, where their
+%-- registers are not zeroed first.
 % write_lane_base(not half or row_registers <= 4)
     const int *index = (const int *)spc_base(map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2));
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));

@@ -21,14 +21,13 @@
 %end
 %
 %-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
-%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
+%-- returns the registers of a lane's part of a row.
 %function k_steps(problem)
 %  local steps, register = {}, 0
 %  for _, piece in ipairs(lane_pieces(problem)) do
 %    for i = 0, piece.bytes // 4 - 1, 2 do
 %      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
 %                           last = piece.at + piece.left,
-%                           lanes = math.min(4, piece.left // piece.bytes),
 %                           pair = piece.bytes > 4, register = register + i}
 %    end
 %    register = register + piece.bytes // 4
@@ -36,9 +35,7 @@
 %  return steps, register
 %end
 %
-%-- Where a lane's parts of the first row begin: write_row_loads wants its `in` there.
-%-- That is its place in every piece, if they are of one size. `whole`: as spc_base has
-%-- it.
+%-- The place of lane 1 in every piece of a row; 0 if they are not of one size.
 %function lane_bytes(problem)
 %  local pieces = lane_pieces(problem)
 %  for _, piece in ipairs(pieces) do
@@ -46,21 +43,36 @@
 %  end
 %  return pieces[1].bytes
 %end
-%function write_lane_base(whole)
-    const spc_u8 *in = (const spc_u8 *)$(whole and "spc_base" or "")(
-        (const spc_u8 *)args->in + (spc_lane() & 3) * $(lane_bytes(problem)));
+%-- Does a lane's number in its quad decide what it loads, besides where?
+%function lanes_differ(problem)
+%  for _, piece in ipairs(lane_pieces(problem)) do
+%    if piece.left < 4 * piece.bytes then return true end
+%  end
+%  return lane_bytes(problem) == 0
+%end
+%-- The `in` of write_row_loads: where a lane's parts of the first row begin.
+%function write_lane_base(opaque)
+%  local from = "args->in"
+%  if lane_bytes(problem) > 0 then
+%    from = "(const spc_u8 *)args->in + (spc_lane() & 3) * " .. lane_bytes(problem)
+%  end
+%  if opaque then
+    const spc_u8 *in = (const spc_u8 *)spc_base($(from));
+%  else
+    const spc_u8 *in = (const spc_u8 *)$(lane_bytes(problem) > 0 and "args->in + (spc_lane() & 3) * " .. lane_bytes(problem) or from);
+%  end
 %end
 %
 %-- Loads the parts of lane `q` of the row `from` into the variables place(0),
 %-- place(1), ...; where `row` is none they become zero, or stay as they are.
 %function write_row_loads(row, place, zero)
-% local register, base = 0, lane_bytes(problem)
+% local register, mixed = 0, lane_bytes(problem) == 0
 % for _, piece in ipairs(lane_pieces(problem)) do
 %   local lanes = piece.left // piece.bytes
 %   for i = 0, zero and piece.bytes // 4 - 1 or -1 do
         $(place(register + i)) = 0;
 %   end
-        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at)$(base == 0 and " + q * " .. piece.bytes or ""),
+        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at)$(mixed and " + q * " .. piece.bytes or ""),
                         $(lanes < 4 and "q < " .. lanes .. " ? " .. row .. " : -1" or row));
 %   register = register + piece.bytes // 4
 % end

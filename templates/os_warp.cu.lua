@@ -9,8 +9,9 @@
 %--
 %-- Each warp runs one endless stream of steps (tile, offset present in the tile). The
 %-- rows of `depth` steps are under way; each product is followed by the loads of the
-%-- step that takes its place, whose indices were asked for `depth` steps before. The
-%-- machine tracks all these loads with one scoreboard, which the top of the loop waits
+%-- step that takes its place, whose indices were asked for `depth` steps before (with
+%-- weights in global memory, whose loads they would delay, `depth` products first, then
+%-- the loads for all). The machine tracks all these loads with one scoreboard, which the top of the loop waits
 %-- for: the latency of the last load is paid once in depth steps, and other warps
 %-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
 %-- comes last in a tile: its indices are the output rows.
@@ -125,13 +126,17 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local fits = shared_bytes(problem, {warps = 16, weights = "shared"}) <= target.shared_block
-%    local twice = 2 * (shared_bytes(problem, {warps = 8, weights = "shared"}) + 1024)
-%                  <= target.shared_sm
+%    local function resident(warps)
+%      return shared_bytes(problem, {warps = warps, weights = "shared"})
+%    end
+%    local fits = resident(8) <= target.shared_block
+%    local twice = 2 * (resident(8) + 1024) <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
 %                    weights = fits and "shared" or "global", tiles = "shared",
 %                    order = "gray"}
-%    if fits and not twice then config.warps, config.blocks = 16, 1 end
+%    if fits and not twice then
+%      config.warps, config.blocks = resident(16) <= target.shared_block and 16 or 8, 1
+%    end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
 %    end
@@ -145,6 +150,7 @@
 %    if heavy() then config.warps, config.blocks = 12, 1 end
 %    if heavy() then config.warps = 8 end
 %    if heavy() then config.rows = 8 end
+%    if fits and resident(config.warps) > target.shared_block then config.warps = 8 end
 %    return config
 %  end,
 %}
@@ -159,7 +165,9 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
     for (int n = 0; n < $(columns); n++) {
         spc_u32 *d = data + n * $(row_registers);
         const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
+% if lanes_differ(problem) then
         int q = spc_lane() & 3;
+% end
 % write_row_loads("row[n]", function(i) return "d[" .. i .. "]" end, true)
     }
 }
@@ -418,14 +426,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     for (int done = 0; done < stream.filled; done += $(config.depth)) {
         spc_stream_fill(&stream, map, done + $(3 * config.depth), $(config.rows),
                         $(words), $(problem.centre));
-% local bundles = config.weights == "global" -- whose loads gathers would delay
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {
             multiply(acc, data + i * $(columns * row_registers),
                      code[i] & SPC_STEP_OFFSET, weights);
             if (code[i] & SPC_STEP_LAST)
                 finish(acc, row + i * $(columns), args);
-% if bundles then
+% if config.weights == "global" then
         }
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {

@@ -242,9 +242,10 @@ SPC_DEVICE const void *spc_base(const void *p)
     asm("" : "+l"(p));
     return p;
 }
-/* 1, 2 or 4 words of any global memory, which stay as they are where `row` is
- * negative: then nothing is read. Stores order these loads, so they stay where they are
- * written: the compiler does not put them off. */
+/* 1, 2 or 4 words, which stay as they are where `row` is negative: then nothing is
+ * read. The compiler keeps these loads where they are written, as ptxas orders
+ * ld.global (and not ld.global.nc) with stores. Not for memory that this thread
+ * writes. */
 SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int row)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ge.s32 p, %2, 0;\n"

@@ -5,7 +5,8 @@
  *
  * The ring is handed over in sections of 8 steps, by a barrier in memory each
  * way: `filled` when a section is complete, `read` when every reader is past
- * it. Readers see two steps of SPC_STEP_END or more where the stream ends.
+ * it. Readers see a section of steps of SPC_STEP_END, or more, where the stream
+ * ends.
  */
 #ifndef SPC_SCHEDULE_CUH
 #define SPC_SCHEDULE_CUH

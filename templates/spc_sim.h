@@ -507,9 +507,9 @@ SPC_DEVICE const void *spc_base(const void *p)
 {
     return p;
 }
-/* Nothing is read where `row` is negative. */
-SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
-                                  int row, const spc_sim_place *place)
+/* Where `row` is negative nothing is read, and the words stay as they are. */
+SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words, int row,
+                                  const spc_sim_place *place)
 {
     if (row < 0)
         return;
@@ -517,11 +517,11 @@ SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words,
     for (int i = 0; i < words; i++)
         v[i] = ((const spc_u32 *)p)[i];
 }
-#define spc_load4_into(v, p, row)                                        \
+#define spc_load4_into(v, p, row)                                              \
     spc_sim_load_into(v, p, 1, row, SPC_SIM_HERE("spc_load4_into"))
-#define spc_load8_into(v, p, row)                                        \
+#define spc_load8_into(v, p, row)                                              \
     spc_sim_load_into(v, p, 2, row, SPC_SIM_HERE("spc_load8_into"))
-#define spc_load16_into(v, p, row)                                       \
+#define spc_load16_into(v, p, row)                                             \
     spc_sim_load_into(v, p, 4, row, SPC_SIM_HERE("spc_load16_into"))
 #define spc_store2(p, v) spc_sim_store2(p, v, SPC_SIM_HERE("spc_store2"))
 #define spc_store4(p, v) spc_sim_store4(p, v, SPC_SIM_HERE("spc_store4"))

@@ -24,8 +24,9 @@
 #define SPC_STEP_END 0x20000  /* there are no more steps */
 #define SPC_STEP_OFFSET 0xffff
 
-/* Steps of a warp's ring: a multiple of every bundle size up to 8, and room for
- * one mask word, one bundle and what is being multiplied. */
+/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6, 8), and
+ * room for a mask word with the centre after two bundles less a step, or for three
+ * bundles past the end. */
 #ifndef SPC_STREAM_STEPS
 #define SPC_STREAM_STEPS 48
 #endif
@@ -203,7 +204,7 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         while (s->mine == 0 && !s->ended)
             spc_stream_turn(s, map, words);
         if (s->ended) {
-            if (lane < 24) /* a bundle ends, two more look past it */
+            if (lane < 24) /* three bundles look past the end */
                 spc_stream_put(s, lane, 0, SPC_STEP_END);
             break;
         }
