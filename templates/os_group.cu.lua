@@ -150,6 +150,9 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
 % local terms = problem.dtype == "f32" and
 %   {{"small", 0}, {"large", 1}, {"large", 0}} or {{"large", 0}}
     spc_u32 large[$(#steps * 4)]$(problem.dtype == "f32" and ", small[" .. #steps * 4 .. "]" or "");
+% if half and lanes_differ(problem) then
+    int q = spc_lane() & 3;
+% end
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         const spc_u32 *from = data + h * $(row_registers);
@@ -166,7 +169,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
         small$(to) = 0;
 %       end
 %     elseif half then
-        large$(to) = $(v) & present;
+        large$(to) = $(v) & $(step.lanes < 4 and "(q < " .. step.lanes .. " ? present : 0u)" or "present");
 %     else
         large$(to) = spc_f32_to_tf32(spc_bits_f32($(v)));
 %       if problem.dtype == "f32" then

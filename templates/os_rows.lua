@@ -21,13 +21,14 @@
 %end
 %
 %-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
-%-- returns the registers of a lane's part of a row.
+%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
 %function k_steps(problem)
 %  local steps, register = {}, 0
 %  for _, piece in ipairs(lane_pieces(problem)) do
 %    for i = 0, piece.bytes // 4 - 1, 2 do
 %      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
 %                           last = piece.at + piece.left,
+%                           lanes = math.min(4, piece.left // piece.bytes),
 %                           pair = piece.bytes > 4, register = register + i}
 %    end
 %    register = register + piece.bytes // 4
