@@ -235,7 +235,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 %-- The compiler would branch around several loads from one opaque base, where their
 %-- registers are not zeroed first.
 % write_lane_base(not half or row_registers <= 4)
-    const int *index = (const int *)spc_base(map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2));
+    const int *index = (const int *)spc_base(
+        map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2));
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
     float acc[$(n // 2)];
     spc_u32 data[$(config.depth * 2 * row_registers)];
