@@ -34,8 +34,8 @@
 %       + n // 8 + 26 + (lanes_differ(problem) and 6 + row // 4 or 0)
 %end
 %-- What it may have of them: threads get registers in eights.
-%function registers_allowed(config, blocks)
-%  return math.min(65536 // (config.groups * blocks * 128) // 8 * 8, 255)
+%function registers_allowed(config)
+%  return math.min(65536 // (config.groups * config.blocks * 128) // 8 * 8, 255)
 %end
 %
 %template = {
@@ -74,13 +74,13 @@
 %      return config.blocks == 1 or config.groups == 3
 %    end},
 %    {"the rows fit the registers", function(problem, config)
-%      return registers(problem, config) <= registers_allowed(config, config.blocks)
+%      return registers(problem, config) <= registers_allowed(config)
 %    end},
 %  },
 %  derive = function(problem, config, target)
 %    local steps, row = k_steps(problem)
 %    return {
-%      steps = steps, row_registers = row,
+%      steps = steps, row_registers = row, width = 2,
 %      element = element_bytes(problem), n = columns(problem),
 %      words = ceil_div(problem.offsets, 32),
 %      row_bytes = problem.cin * element_bytes(problem),
@@ -102,7 +102,7 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {depth = 4, groups = 4, blocks = 1, order = "gray"}
-%    while registers(problem, config) + 2 > registers_allowed(config, 1)
+%    while registers(problem, config) + 2 > registers_allowed(config)
 %          or shared_bytes(problem, config) > target.shared_block do
 %      if config.depth > 2 then config.depth = config.depth - 1
 %      elseif config.groups > 2 then config.groups = config.groups - 1
@@ -114,31 +114,7 @@
 %}
 #include "spc_stream.cuh"
 
-/* This lane's parts of rows g and g + 8, one after the other. */
-SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
-{
-% if lanes_differ(problem) then
-    int q = spc_lane() & 3;
-% end
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        const spc_u8 *from = in + (long long)row[h] * $(row_bytes);
-        spc_u32 *to = data + h * $(row_registers);
-% write_row_loads("row[h]", function(i) return "to[" .. i .. "]" end, not half)
-    }
-}
-
-/* Which offset a step has, and this lane's index of each of its rows. */
-SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
-                           int place, const int *index)
-{
-    spc_b8 step = spc_stream_step(stream, place);
-
-    *code = (int)step.y;
-    spc_load4_into((spc_u32 *)row, index + step.x, 0);
-    spc_load4_into((spc_u32 *)row + 1, index + step.x + 8, 0);
-}
-
+% write_loading(not half)
 /* acc (+)= rows times the weights of the offset. What is loaded reaches the operands
  * by an instruction, which makes it tf32, or zero where there was nothing to load: a
  * plain copy the compiler would make at once, waiting for the load. */
@@ -260,43 +236,21 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                             spc_shared() + $(weight_bytes + 16) +
                                 spc_warp() * SPC_STREAM_BYTES,
                             spc_warp() >> 2, $(config.groups));
-    spc_stream_fill(&stream, map, $(2 * config.depth), 64, $(words),
-                    $(problem.centre));
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        look_ahead(code + i, row + 2 * i, &stream, i, index);
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        look_ahead(next_code + i, next_row + 2 * i, &stream, $(config.depth) + i,
-                   index);
-% if half then
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth * 2 * row_registers); i++)
-        data[i] = 0;
-% end
-    spc_depend_wait();
-    spc_depend_launch();
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        gather(data + i * $(2 * row_registers), row + 2 * i, in);
+% write_first_loads(64, not half)
     spc_mbar_wait(loaded, 0);
     for (int done = 0; done < stream.filled; done += $(config.depth)) {
         spc_stream_fill(&stream, map, done + $(3 * config.depth), 64, $(words),
                         $(problem.centre));
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {
-            spc_u32 *rows = data + i * $(2 * row_registers);
             int last = code[i] & SPC_STEP_LAST;
             int out_row[2];
 
             out_row[0] = row[2 * i];
             out_row[1] = row[2 * i + 1];
-            multiply(acc, rows, out_row, code[i] & SPC_STEP_OFFSET, fresh);
-            code[i] = next_code[i];
-            row[2 * i] = next_row[2 * i];
-            row[2 * i + 1] = next_row[2 * i + 1];
-            gather(rows, row + 2 * i, in);
-            look_ahead(next_code + i, next_row + 2 * i, &stream, place + i, index);
+            multiply(acc, data + i * $(2 * row_registers), out_row,
+                     code[i] & SPC_STEP_OFFSET, fresh);
+% write_next_loads()
             spc_wgmma_wait(0);
             fresh = 0;
             if (last) {

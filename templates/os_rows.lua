@@ -51,32 +51,84 @@
 %  end
 %  return lane_bytes(problem) == 0
 %end
-%-- The `in` of write_row_loads: where a lane's parts of the first row begin.
+%-- The `in` of gather: where a lane's parts of the first row begin.
 %function write_lane_base(opaque)
-%  local from = "args->in"
-%  if lane_bytes(problem) > 0 then
-%    from = "(const spc_u8 *)args->in + (spc_lane() & 3) * " .. lane_bytes(problem)
-%  end
+    const spc_u8 *in = (const spc_u8 *)args->in$(lane_bytes(problem) > 0 and " + (spc_lane() & 3) * " .. lane_bytes(problem) or "");
 %  if opaque then
-    const spc_u8 *in = (const spc_u8 *)spc_base($(from));
-%  else
-    const spc_u8 *in = (const spc_u8 *)$(lane_bytes(problem) > 0 and "args->in + (spc_lane() & 3) * " .. lane_bytes(problem) or from);
+    in = (const spc_u8 *)spc_base(in);
 %  end
 %end
 %
-%-- Loads the parts of lane `q` of the row `from` into the variables place(0),
-%-- place(1), ...; where `row` is none they become zero, or stay as they are.
-%function write_row_loads(row, place, zero)
-% local register, mixed = 0, lane_bytes(problem) == 0
-% for _, piece in ipairs(lane_pieces(problem)) do
-%   local lanes = piece.left // piece.bytes
-%   for i = 0, zero and piece.bytes // 4 - 1 or -1 do
-        $(place(register + i)) = 0;
-%   end
-        spc_load$(piece.bytes)_into(&$(place(register)), from + $(piece.at)$(mixed and " + q * " .. piece.bytes or ""),
-                        $(lanes < 4 and "q < " .. lanes .. " ? " .. row .. " : -1" or row));
-%   register = register + piece.bytes // 4
-% end
+%-- The loads of a step: each lane has its parts of `width` rows, 8 apart in the tile.
+%-- Where a row is none its registers become zero (`zero`), or stay as they are.
+%function write_loading(zero)
+/* This lane's parts of the rows of a step, one after the other. */
+SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
+{
+%  if lanes_differ(problem) then
+    int q = spc_lane() & 3;
+%  end
+    SPC_UNROLL
+    for (int n = 0; n < $(width); n++) {
+        const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
+        spc_u32 *to = data + n * $(row_registers);
+%  local register, mixed = 0, lane_bytes(problem) == 0
+%  for _, piece in ipairs(lane_pieces(problem)) do
+%    local lanes = piece.left // piece.bytes
+%    for i = 0, zero and piece.bytes // 4 - 1 or -1 do
+        to[$(register + i)] = 0;
+%    end
+        spc_load$(piece.bytes)_into(to + $(register), from + $(piece.at)$(mixed and " + q * " .. piece.bytes or ""),
+                        $(lanes < 4 and "q < " .. lanes .. " ? row[n] : -1" or "row[n]"));
+%    register = register + piece.bytes // 4
+%  end
+    }
+}
+
+/* Which offset a step has, and this lane's index of each of its rows. */
+SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
+                           int place, const int *index)
+{
+    spc_b8 step = spc_stream_step(stream, place);
+
+    *code = (int)step.y;
+    SPC_UNROLL
+    for (int n = 0; n < $(width); n++)
+        spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 0);
+}
+
+%end
+%-- Before the loop: `depth` steps under way, the indices of as many more.
+%function write_first_loads(tile_rows, zero)
+    spc_stream_fill(&stream, map, $(2 * config.depth), $(tile_rows), $(words),
+                    $(problem.centre));
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(code + i, row + i * $(width), &stream, i, index);
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        look_ahead(next_code + i, next_row + i * $(width), &stream,
+                   $(config.depth) + i, index);
+%  if not zero then
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth * width * row_registers); i++)
+        data[i] = 0;
+%  end
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth); i++)
+        gather(data + i * $(width * row_registers), row + i * $(width), in);
+%end
+%-- In it: the step that takes the place of step i of the bundle at `place`.
+%function write_next_loads()
+            code[i] = next_code[i];
+            SPC_UNROLL
+            for (int n = 0; n < $(width); n++)
+                row[i * $(width) + n] = next_row[i * $(width) + n];
+            gather(data + i * $(width * row_registers), row + i * $(width), in);
+            look_ahead(next_code + i, next_row + i * $(width), &stream, place + i,
+                       index);
 %end
 %
 %-- Packing: what the k-step whose number `step` is reads of a row.

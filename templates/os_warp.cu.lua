@@ -101,7 +101,7 @@
 %  derive = function(problem, config, target)
 %    local steps, row = k_steps(problem)
 %    return {
-%      steps = steps, row_registers = row,
+%      steps = steps, row_registers = row, width = config.rows // 8,
 %      element = element_bytes(problem), columns = config.rows // 8,
 %      m_tiles = ceil_div(problem.cout, 16),
 %      words = ceil_div(problem.offsets, 32),
@@ -158,20 +158,7 @@
 
 /* ---- one step ------------------------------------------------------------------ */
 
-/* This lane's part of the gathered rows, as second operands. */
-SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
-{
-    SPC_UNROLL
-    for (int n = 0; n < $(columns); n++) {
-        spc_u32 *d = data + n * $(row_registers);
-        const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
-% if lanes_differ(problem) then
-        int q = spc_lane() & 3;
-% end
-% write_row_loads("row[n]", function(i) return "d[" .. i .. "]" end, true)
-    }
-}
-
+% write_loading(true)
 % if problem.dtype == "f32" then
 /* An fp32 product from three tf32 ones: big * big + big * small + small * big
  * (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
@@ -360,18 +347,6 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 
 /* ---- the kernel ----------------------------------------------------------------------- */
 
-/* Which offset a step has, and this lane's index of each of its rows. */
-SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
-                           int place, const int *index)
-{
-    spc_b8 step = spc_stream_step(stream, place);
-
-    *code = (int)step.y;
-    SPC_UNROLL
-    for (int n = 0; n < $(columns); n++)
-        spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 0);
-}
-
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
@@ -405,20 +380,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = 0.0f;
-    spc_stream_fill(&stream, map, $(2 * config.depth), $(config.rows), $(words),
-                    $(problem.centre));
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        look_ahead(code + i, row + i * $(columns), &stream, i, index);
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        look_ahead(next_code + i, next_row + i * $(columns), &stream,
-                   $(config.depth) + i, index);
-    spc_depend_wait();
-    spc_depend_launch();
-    SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
-        gather(data + i * $(columns * row_registers), row + i * $(columns), in);
+% write_first_loads(config.rows, true)
 % if config.weights == "shared" then
     spc_copy_wait(0);
     spc_sync_block();
@@ -437,13 +399,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         SPC_UNROLL
         for (int i = 0; i < $(config.depth); i++) {
 % end
-            code[i] = next_code[i];
-            SPC_UNROLL
-            for (int n = 0; n < $(columns); n++)
-                row[i * $(columns) + n] = next_row[i * $(columns) + n];
-            gather(data + i * $(columns * row_registers), row + i * $(columns), in);
-            look_ahead(next_code + i, next_row + i * $(columns), &stream, place + i,
-                       index);
+% write_next_loads()
         }
         place += $(config.depth);
         if (place == SPC_STREAM_STEPS)

@@ -147,7 +147,11 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
            i * $(consumers * 16) + spc_thread() * 16;
 }
 
-SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
+% end
+%-- Gathered rows wait in a place of the ring, or in registers.
+%local waiting = config.gather == "shared" and "int slot" or "spc_u32 *data"
+/* This lane's parts of rows g and g + 8; `in` points to its part of the first row. */
+SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block)
 {
     int at = block * $(pieces * 64);
 % if row_bytes % 64 ~= 0 then
@@ -159,61 +163,61 @@ SPC_DEVICE void gather(int slot, const spc_u8 *in, const int *row, int block)
         const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + at;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
+% if config.gather == "shared" then
             int valid = row[h] >= 0$(byte_guard("byte + i * 64")) ? 16 : 0;
             spc_copy_async16(place_of(slot, i * 2 + h), valid ? from + i * 64 : in,
                              valid);
-        }
-    }
-}
 % else
-/* This lane's parts of rows g and g + 8, one after the other; `in` points to the
- * lane's part of the first row. */
-SPC_DEVICE void gather(spc_u32 *data, const spc_u8 *in, const int *row, int block)
-{
-    int at = block * $(pieces * 64);
-% if row_bytes % 64 ~= 0 then
-    int byte = at + (spc_lane() & 3) * 16;
-% end
-
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + at;
-        SPC_UNROLL
-        for (int i = 0; i < $(pieces); i++) {
             spc_u32 *to = data + (h * $(pieces) + i) * 4;
-% if not half then
+%   if not half then
             SPC_UNROLL
             for (int r = 0; r < 4; r++)
                 to[r] = 0;
-% end
+%   end
             spc_load16_into(to, from + i * 64,
                             $(row_bytes % 64 ~= 0 and "byte + i * 64 < " .. row_bytes .. " ? row[h] : -1" or "row[h]"));
+% end
         }
     }
 }
 
-% if half then
-/* What was not loaded is masked here: by an instruction between the loads and the
- * operands, for which the compiler does not wait before it must. */
-SPC_DEVICE void arrange(spc_u32 *a, const spc_u32 *data, const int *row, int block)
+/* What was gathered, in the order of first operands. fp16 that was not loaded is
+ * masked here and the others are converted next: by an instruction between the loads
+ * and the operands, for which the compiler does not wait before it must. */
+SPC_DEVICE void arrange(spc_u32 *a, $(waiting), const int *row, int block)
 {
-% if row_bytes % 64 ~= 0 then
+% if config.gather == "shared" then
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces); i++) {
+        spc_b16 low = spc_shared_load16(place_of(slot, i * 2));
+        spc_b16 high = spc_shared_load16(place_of(slot, i * 2 + 1));
+        a[i * 8] = low.x;
+        a[i * 8 + 1] = high.x;
+        a[i * 8 + 2] = low.y;
+        a[i * 8 + 3] = high.y;
+        a[i * 8 + 4] = low.z;
+        a[i * 8 + 5] = high.z;
+        a[i * 8 + 6] = low.w;
+        a[i * 8 + 7] = high.w;
+    }
+% else
+%   if half and row_bytes % 64 ~= 0 then
     int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
-
-% end
+%   end
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
+%   if half then
             spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64")) ? ~0u : 0u;
+%   end
             SPC_UNROLL
             for (int r = 0; r < 4; r++)
-                a[i * 8 + r * 2 + h] = data[(h * $(pieces) + i) * 4 + r] & present;
+                a[i * 8 + r * 2 + h] = data[(h * $(pieces) + i) * 4 + r]$(half and " & present" or "");
         }
     }
+% end
 }
-% end
-% end
 
 /* The gathering side of a consumer: runs a step or two ahead of the products. */
 typedef struct gatherer {
@@ -302,6 +306,19 @@ SPC_DEVICE void finish(const float *acc, const int *row,
     }
 }
 
+%local place = config.gather == "shared" and "slot" or "data"
+%-- Converted operands leave the registers that rows are gathered into.
+%local gathers_first = config.gather == "registers" and not half
+%local function write_gather()
+            /* Past the end it gathers rows that nobody multiplies. */
+            advance(&g);
+            gather($(place), in, g.row, g.block);
+%  if config.gather == "shared" then
+            spc_copy_commit();
+            if (++slot == 2)
+                slot = 0;
+%  end
+%end
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                         spc_u64 *full, spc_u64 *empty)
 {
@@ -356,39 +373,20 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 
 % if config.gather == "shared" then
             spc_copy_wait(1);
-            SPC_UNROLL
-            for (int i = 0; i < $(pieces); i++) {
-                spc_b16 low = spc_shared_load16(place_of(slot, i * 2));
-                spc_b16 high = spc_shared_load16(place_of(slot, i * 2 + 1));
-                a[i * 8] = low.x;
-                a[i * 8 + 1] = high.x;
-                a[i * 8 + 2] = low.y;
-                a[i * 8 + 3] = high.y;
-                a[i * 8 + 4] = low.z;
-                a[i * 8 + 5] = high.z;
-                a[i * 8 + 6] = low.w;
-                a[i * 8 + 7] = high.w;
-            }
-% elseif half then
-            arrange(a, data, g.row, g.block);
 % end
+            arrange(a, $(place), g.row, g.block);
 % if not half then
             SPC_UNROLL
             for (int i = 0; i < $(pieces * 8); i++) {
-%   local value = config.gather == "shared" and "a[i]" or
-%     "data[(i % 2 * " .. pieces .. " + i / 8) * 4 + i / 2 % 4]"
-                float v = spc_bits_f32($(value));
+                float v = spc_bits_f32(a[i]);
                 a[i] = spc_f32_to_tf32(v);
 %   if images(problem) == 2 then
                 small[i] = spc_f32_to_tf32(v - spc_bits_f32(a[i]));
 %   end
             }
 % end
-% local gathers_first = config.gather == "registers" and not half
-            /* Past the end it gathers rows that nobody multiplies. */
 % if gathers_first then
-            advance(&g);
-            gather(data, in, g.row, g.block);
+%   write_gather()
 % end
             spc_mbar_wait(full + stage, parity);
             spc_u64 b = spc_wgmma_descriptor(
@@ -407,15 +405,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             }
             spc_wgmma_commit();
 % if not gathers_first then
-            advance(&g);
-% end
-% if config.gather == "shared" then
-            gather(slot, in, g.row, g.block);
-            spc_copy_commit();
-            if (++slot == 2)
-                slot = 0;
-% elseif not gathers_first then
-            gather(data, in, g.row, g.block);
+%   write_gather()
 % end
             spc_wgmma_wait(0);
             if (spc_lane() == 0)

@@ -12,8 +12,8 @@
 
 static const struct {
     const char *device, *layer, *scene;
-    spc_effort
-        effort; /* exhaustive, but for shapes that only differ in edges */
+    /* exhaustive, but for layers that only differ in their edges */
+    spc_effort effort;
 } rows[] = {
     {"sim", "subm,cin=4,cout=32,k=3,dtype=f16", "gen:uniform,n=500,extent=14",
      SPC_EFFORT_EXHAUSTIVE},
