@@ -3,5 +3,5 @@ install(TARGETS spc spctune
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES runtime/spc.h base/spc_status.h
+install(FILES include/spc.h include/spc_status.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -332,7 +332,7 @@ void spc_ctx_free(spc_ctx *ctx)
     free(ctx);
 }
 
-spc_status spc__ctx_heed(spc_ctx *ctx)
+spc_status spc__ctx_check_cancel(spc_ctx *ctx)
 {
     return spc__cancelled(ctx->cancel) ? spc__interrupted(spc__error_of(ctx))
                                        : SPC_OK;

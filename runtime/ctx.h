@@ -41,7 +41,7 @@ spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 
 /* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of
  * what is measured. */
-spc_status spc__ctx_heed(spc_ctx *ctx);
+spc_status spc__ctx_check_cancel(spc_ctx *ctx);
 
 /* The templates, opened on first use: a plan served from the database never
  * needs Lua. */

@@ -110,7 +110,7 @@ static spc_status find_problem(const spc__cache_row *row, void *payload)
     return SPC_OK;
 }
 
-static void tell_trial(const spc__trial *from,
+static void report_trial(const spc__trial *from,
                        void (*each)(const spc_trial *trial, void *payload),
                        void *payload)
 {
@@ -162,7 +162,7 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
         status = spc__cache_trials_of(ctx->cache, want.file, id, &trials,
                                       &count, spc__error_of(ctx));
     for (int i = 0; i < count; i++)
-        tell_trial(&trials[i], each, payload);
+        report_trial(&trials[i], each, payload);
     free(trials);
     return status;
 }

@@ -316,7 +316,7 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 }
 
 /* Where a failure of a call with either of them is told. */
-static spc_error *told_to(const spc_plan *plan, const spc_map *map)
+static spc_error *error_of(const spc_plan *plan, const spc_map *map)
 {
     if (plan != NULL)
         return spc__error_of(plan->ctx);
@@ -325,7 +325,7 @@ static spc_error *told_to(const spc_plan *plan, const spc_map *map)
 
 spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
 {
-    spc_error *error = told_to(plan, map);
+    spc_error *error = error_of(plan, map);
     spc_status status =
         spc__need(error, __func__, "map", map, "plan", plan, NULL);
 
@@ -454,7 +454,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     spc_status status = SPC_OK;
 
     if (plan == NULL || map == NULL)
-        return spc__need(told_to(plan, map), __func__, "plan", plan, "map", map,
+        return spc__need(error_of(plan, map), __func__, "plan", plan, "map", map,
                          NULL);
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
         return tell(plan, &error);

@@ -9,7 +9,8 @@ target_link_options(test_cuda_host PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=dlopen,--wrap=dlsym)
 
 add_library(fake_cuda SHARED fake_cuda.c)
-target_include_directories(fake_cuda PRIVATE ../base ../runtime ../templates)
+target_include_directories(fake_cuda PRIVATE ../include ../base
+  ../runtime/device ../templates)
 set(fake_cuda_dir ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
 set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1

@@ -8,13 +8,13 @@ target_link_options(test_runtime PRIVATE
 
 # spc.h alone, without a warning, as C11 and as C++17.
 add_test(NAME header_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra
-  -Wpedantic -Werror -fsyntax-only -x c -I${PROJECT_SOURCE_DIR}/base
-  ${PROJECT_SOURCE_DIR}/runtime/spc.h)
+  -Wpedantic -Werror -fsyntax-only -x c
+  ${PROJECT_SOURCE_DIR}/include/spc.h)
 find_program(SPC_CXX NAMES c++ g++ clang++)
 if(SPC_CXX)
   add_test(NAME header_cxx17 COMMAND ${SPC_CXX} -std=c++17 -Wall -Wextra
-    -Wpedantic -Werror -fsyntax-only -x c++ -I${PROJECT_SOURCE_DIR}/base
-    ${PROJECT_SOURCE_DIR}/runtime/spc.h)
+    -Wpedantic -Werror -fsyntax-only -x c++
+    ${PROJECT_SOURCE_DIR}/include/spc.h)
 else()
   message(STATUS "No C++ compiler: spc.h is not tested as C++17")
 endif()

@@ -19,7 +19,7 @@
 static void fail_entry(spc__entry *entry, spc__trial_status status,
                        const char *note)
 {
-    entry->reach = SPC__FAILED;
+    entry->state = SPC__FAILED;
     entry->trial.status = status;
     snprintf(entry->trial.note, sizeof(entry->trial.note), "%.190s", note);
     free(entry->source);
@@ -209,7 +209,7 @@ static void judge(const spc__run *run, spc__entry *entry)
 {
     char why[192];
 
-    entry->reach = SPC__BUILT;
+    entry->state = SPC__BUILT;
     if (refuse(why, sizeof(why), run, entry))
         fail_entry(entry, SPC__TRIAL_CONSTRAINT, why);
 }
@@ -297,7 +297,7 @@ static spc_status render_all(struct batch *batch)
         const spc__entry *model;
         if ((status = render(run, entry)) != SPC_OK)
             return status;
-        if (entry->reach == SPC__FAILED || merge_twin(run, entry))
+        if (entry->state == SPC__FAILED || merge_twin(run, entry))
             continue;
         if (take_stored(run, entry)) {
             free(entry->source);
@@ -328,7 +328,7 @@ spc_status spc__run_build(spc__run *run, spc__entry **list, int count)
         goto done;
     }
     for (int i = 0; i < count; i++)
-        if (list[i]->reach == SPC__NEW)
+        if (list[i]->state == SPC__NEW)
             batch.list[batch.count++] = list[i];
     if (batch.count > 0 && (status = open_compiler(run)) != SPC_OK)
         goto done;

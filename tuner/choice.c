@@ -43,7 +43,7 @@ int spc__rank(const spc__run *run, spc__entry **list, int count)
     int kept = 0;
 
     for (int i = 0; i < count; i++)
-        if (list[i]->reach == SPC__TIMED)
+        if (list[i]->state == SPC__TIMED)
             list[kept++] = list[i];
     qsort_r(list, (size_t)kept, sizeof(*list), by_score, (void *)run);
     return kept;
@@ -162,7 +162,7 @@ void spc__choose(spc__run *run, spc__entry **list)
     snprintf(report->winner, sizeof(report->winner), "%s %s",
              winner->trial.template_name, winner->config);
     report->winner_us = spc__entry_score(run, winner);
-    if (start != NULL && start->reach == SPC__TIMED)
+    if (start != NULL && start->state == SPC__TIMED)
         report->default_us = spc__entry_score(run, start);
     find_worst(run, winner, list, count);
 }
@@ -182,7 +182,7 @@ spc_status spc__nobody_left(const spc__run *run)
 
     for (int i = 0; i < run->count; i++) {
         const spc__entry *entry = &run->entries[i];
-        if (entry->reach == SPC__FAILED)
+        if (entry->state == SPC__FAILED)
             return spc__fail(
                 run->error, of[entry->trial.status],
                 "none of %d candidates can be used; '%s %s' "

@@ -46,7 +46,7 @@ static bool can_take(const spc__run *run, const spc__entry *from,
     for (int k = 0; k < run->count; k++) {
         const spc__entry *entry = &run->entries[k];
         if (distance(from, entry) == 1 && has_value_of(entry, to, i))
-            return entry->reach != SPC__FAILED || from->reach == SPC__FAILED;
+            return entry->state != SPC__FAILED || from->state == SPC__FAILED;
     }
     return false;
 }
@@ -120,7 +120,7 @@ static int add_moves(const spc__run *run, const spc__entry *from,
 {
     for (int i = 0; i < run->count; i++) {
         spc__entry *to = &run->entries[i];
-        if (to->reach == SPC__NEW && is_move(run, from, to) &&
+        if (to->state == SPC__NEW && is_move(run, from, to) &&
             !contains(list, count, to))
             list[count++] = to;
     }
@@ -146,10 +146,10 @@ static bool is_start(const spc__run *run, spc__entry *const *ranked, int i)
 /* A default that fails says nothing about its template's other candidates. */
 static bool is_failed_start(const spc__run *run, const spc__entry *entry)
 {
-    if (!entry->candidate->is_default || entry->reach != SPC__FAILED)
+    if (!entry->candidate->is_default || entry->state != SPC__FAILED)
         return false;
     for (int i = 0; i < run->count; i++)
-        if (run->entries[i].reach == SPC__TIMED &&
+        if (run->entries[i].state == SPC__TIMED &&
             distance(&run->entries[i], entry) != INT_MAX)
             return false;
     return true;

@@ -100,7 +100,7 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
 {
     spc__timing *timing = &entry->timings[s];
 
-    if (entry->reach == SPC__FAILED)
+    if (entry->state == SPC__FAILED)
         return;
     entry->known = true;
     if (s == 0 || trial->status != SPC__TRIAL_OK)
@@ -108,7 +108,7 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
     if (trial->error > entry->trial.error)
         entry->trial.error = trial->error;
     if (trial->status != SPC__TRIAL_OK) {
-        entry->reach = SPC__FAILED;
+        entry->state = SPC__FAILED;
         return;
     }
     timing->count = trial->samples;
@@ -120,13 +120,13 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
 /* Known is only what was timed on every scene, or failed on one. */
 static void settle(const spc__run *run, spc__entry *entry)
 {
-    if (!entry->known || entry->reach == SPC__FAILED)
+    if (!entry->known || entry->state == SPC__FAILED)
         return;
     for (int s = 0; s < run->scene_count; s++)
         if (entry->timings[s].count == 0)
             entry->known = false;
     if (entry->known)
-        entry->reach = SPC__TIMED;
+        entry->state = SPC__TIMED;
     else
         memset(entry->timings, 0, sizeof(entry->timings));
 }
@@ -225,7 +225,7 @@ static spc_status put_trial(spc__run *run, spc__entry *entry, spc_error *error)
                                       trial, &run->provenance, error);
     }
     free(trial);
-    entry->owes_trial = status != SPC_OK;
+    entry->trial_pending = status != SPC_OK;
     return status;
 }
 
@@ -238,7 +238,7 @@ static spc_status put_code(spc__run *run, spc__entry *entry, spc_error *error)
         run->provenance.compiler, &entry->trial.launch, &entry->trial.resources,
         entry->code, entry->code_bytes, error);
 
-    entry->owes_code = status != SPC_OK;
+    entry->code_pending = status != SPC_OK;
     return status;
 }
 
@@ -259,14 +259,14 @@ static void try_to(spc__run *run, spc__entry *entry,
 
 void spc__run_record(spc__run *run, spc__entry *entry)
 {
-    entry->owes_trial = spc__run_keeps(run);
+    entry->trial_pending = spc__run_keeps(run);
     try_to(run, entry, put_trial);
 }
 
 void spc__run_record_code(spc__run *run, spc__entry *entry)
 {
     /* To verify is not about storing: it would only keep code in memory. */
-    entry->owes_code =
+    entry->code_pending =
         spc__run_keeps(run) && run->options.stage != SPC_STAGE_VERIFY;
     try_to(run, entry, put_code);
 }
@@ -325,12 +325,12 @@ static spc_status put_owed(spc__run *run, spc_error *error)
 
     for (int i = 0; i < run->count && status == SPC_OK; i++) {
         spc__entry *entry = &run->entries[i];
-        if (!run->ctx->stores && (entry->owes_code || entry->owes_trial))
+        if (!run->ctx->stores && (entry->code_pending || entry->trial_pending))
             return spc__fail(error, run->ctx->no_store.status, "%s",
                              run->ctx->no_store.text);
-        if (entry->owes_code)
+        if (entry->code_pending)
             status = put_code(run, entry, error);
-        if (entry->owes_trial && status == SPC_OK)
+        if (entry->trial_pending && status == SPC_OK)
             status = put_trial(run, entry, error);
     }
     return status;
@@ -349,8 +349,8 @@ static void list_lost(spc__buf *out, const spc__run *run, bool is_choice_lost)
     int trials = 0, codes = 0;
 
     for (int i = 0; i < run->count; i++) {
-        trials += run->entries[i].owes_trial;
-        codes += run->entries[i].owes_code;
+        trials += run->entries[i].trial_pending;
+        codes += run->entries[i].code_pending;
     }
     if (is_choice_lost)
         spc__buf_puts(out, "the choice");

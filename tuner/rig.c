@@ -255,7 +255,7 @@ static spc_status enqueue(void *payload, void *stream)
     const stage *on = &rig->stages[run->scene];
     spc_buffers buffers = {on->in, on->out, run->slot->weights, rig->bias,
                            rig->workspace};
-    spc_status status = spc__ctx_heed(rig->ctx);
+    spc_status status = spc__ctx_check_cancel(rig->ctx);
 
     if (status != SPC_OK)
         return status;

@@ -3,7 +3,7 @@
  *
  *   tune.c        the stages in order, and what spc.h promises
  *   candidates.c  the space, and its admitted candidates as entries
- *   telling.c     what the caller is told on the way
+ *   report.c     what the caller is told on the way
  *   build.c       rendering and compiling, in batches over the cores
  *   record.c      what the database knew, and what it learns
  *   search.c      which candidates are measured, how often, and which one wins;
@@ -17,13 +17,13 @@
 #include "space.h"
 
 /* How far a candidate has come. */
-typedef enum spc__reach {
+typedef enum spc__state {
     SPC__NEW,
     SPC__FAILED,   /* trial.status says how */
     SPC__BUILT,    /* code is at hand */
     SPC__VERIFIED, /* right on every scene */
     SPC__TIMED     /* timings are there, from now or from the database */
-} spc__reach;
+} spc__state;
 
 typedef struct spc__timing { /* of one candidate on one scene */
     double *all;             /* samples of this run */
@@ -35,13 +35,13 @@ typedef struct spc__timing { /* of one candidate on one scene */
 typedef struct spc__entry { /* a candidate in this run */
     const spc__candidate *candidate;
     char *config; /* canonical text */
-    spc__reach reach;
+    spc__state state;
     spc__trial trial; /* all that is known but the timings */
     spc__timing timings[SPC__SCENES_MAX];
     bool known;   /* from the database */
     bool is_twin; /* another has the same code and launch */
     /* What the database was to get and has not got yet. */
-    bool owes_trial, owes_code;
+    bool trial_pending, code_pending;
     char identity[65]; /* by which twins know each other; "" until rendered */
     char body[65];     /* by which those of one code do */
     char *source;      /* rendered, until compiled */
@@ -144,17 +144,17 @@ void spc__run_refuse(spc__run *run);
 /* The entries of the admitted candidates. */
 spc_status spc__run_make_entries(spc__run *run);
 
-/* telling.c */
+/* report.c */
 
 void spc__run_progress(spc__run *run, spc_stage stage, int done, int total);
 /* Tells the caller about a candidate that has come as far as it will. */
-void spc__run_tell(spc__run *run, const spc__entry *entry);
+void spc__run_report(spc__run *run, const spc__entry *entry);
 /* About all that are timed or failed. */
-void spc__run_tell_all(spc__run *run);
+void spc__run_report_all(spc__run *run);
 /* About templates that make a mistake. */
-void spc__run_tell_mistakes(spc__run *run);
+void spc__run_report_mistakes(spc__run *run);
 /* About every candidate in the order of the space, then whole templates. */
-void spc__run_tell_space(spc__run *run);
+void spc__run_report_space(spc__run *run);
 
 /* tune.c */
 

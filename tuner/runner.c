@@ -83,7 +83,7 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int subject)
 }
 
 /* Ends the worker, one way or the other, and says how it ended. */
-static void bury(spc__runner *runner, bool wait_first, char *how, size_t bytes)
+static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
 {
     const struct timespec pause = {0, 10 * 1000 * 1000};
     int code = 0;
@@ -121,7 +121,7 @@ static spc_status greet(spc__runner *runner, spc_error *error)
     if (status == SPC_OK && hello.magic == SPC__WIRE_MAGIC &&
         hello.run.status == SPC_OK)
         return SPC_OK;
-    bury(runner, status == SPC_EIO, how, sizeof(how));
+    reap(runner, status == SPC_EIO, how, sizeof(how));
     if (spc__cancelled(runner->ctx->cancel))
         return spc__interrupted(error);
     if (status != SPC_OK)
@@ -195,7 +195,7 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
 {
     char how[64] = "";
 
-    bury(runner, status == SPC_EIO, how, sizeof(how));
+    reap(runner, status == SPC_EIO, how, sizeof(how));
     /* Whoever ends all processes of the group ended this one, too. */
     if (spc__cancelled(runner->ctx->cancel))
         return spc__interrupted(error);
@@ -224,7 +224,7 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
         return blame(out, runner, status, error);
     *out = reply.outcome;
     if (out->dead)
-        bury(runner, false, NULL, 0);
+        reap(runner, false, NULL, 0);
     return SPC_OK;
 }
 
@@ -333,7 +333,7 @@ void spc__runner_free(spc__runner *runner)
 {
     if (runner == NULL)
         return;
-    bury(runner, false, NULL, 0);
+    reap(runner, false, NULL, 0);
     spc__rig_free(runner->rig);
     free(runner->loaded);
     free(runner);

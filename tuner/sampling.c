@@ -44,12 +44,12 @@ static void drop(spc__run *run, spc__entry *entry)
     }
     free(entry->code);
     entry->code = NULL;
-    entry->owes_code = false;
+    entry->code_pending = false;
 }
 
 static void fail(spc__run *run, spc__entry *entry, const spc__outcome *outcome)
 {
-    entry->reach = SPC__FAILED;
+    entry->state = SPC__FAILED;
     entry->trial.status = outcome->status;
     memcpy(entry->trial.note, outcome->note, sizeof(entry->trial.note));
     drop(run, entry);
@@ -85,7 +85,7 @@ spc_status spc__run_verify(spc__run *run, spc__entry **list, int count)
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
         spc__entry *entry = list[i];
-        if (entry->reach != SPC__BUILT)
+        if (entry->state != SPC__BUILT)
             continue;
         spc__rig_code code = code_of(entry);
         status = spc__runner_verify(&outcome, run->runner, slot_of(run, entry),
@@ -94,7 +94,7 @@ spc_status spc__run_verify(spc__run *run, spc__entry **list, int count)
             break;
         entry->trial.error = outcome.error;
         entry->trial.verified = outcome.status == SPC__TRIAL_OK;
-        entry->reach = SPC__VERIFIED;
+        entry->state = SPC__VERIFIED;
         run->report->verified += entry->trial.verified;
         if (!entry->trial.verified)
             fail(run, entry, &outcome);
@@ -174,7 +174,7 @@ spc_status spc__sample_once(spc__run *run, spc__entry *entry, int wanted,
 
     for (int s = 0; s < run->scene_count && status == SPC_OK; s++) {
         spc__timing *timing = &entry->timings[s];
-        if (entry->reach == SPC__FAILED)
+        if (entry->state == SPC__FAILED)
             break;
         if (cold && timing->cold_us <= 0)
             status = take(run, entry, s, effort->cold, true);
@@ -207,7 +207,7 @@ spc_status spc__sample_rounds(spc__run *run, spc__entry **list, int count,
         more = false;
         shuffle(list, count, &random);
         for (int i = 0; i < count && status == SPC_OK; i++) {
-            if (list[i]->reach != SPC__TIMED ||
+            if (list[i]->state != SPC__TIMED ||
                 spc__entry_has(run, list[i], wanted, cold))
                 continue;
             status = spc__sample_once(run, list[i], wanted, cold);

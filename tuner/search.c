@@ -37,16 +37,16 @@ static spc_status screen_one(spc__run *run, spc__entry *entry)
     spc_status status;
 
     if ((status = spc__run_verify(run, &entry, 1)) != SPC_OK ||
-        entry->reach != SPC__VERIFIED)
+        entry->state != SPC__VERIFIED)
         return status;
     status =
         spc__sample_once(run, entry, spc__effort_of(run)->screening, false);
-    if (status != SPC_OK || entry->reach == SPC__FAILED)
+    if (status != SPC_OK || entry->state == SPC__FAILED)
         return status;
-    entry->reach = SPC__TIMED;
+    entry->state = SPC__TIMED;
     run->report->timed++;
     spc__run_record(run, entry);
-    if (run->best == NULL || run->best->reach != SPC__TIMED ||
+    if (run->best == NULL || run->best->state != SPC__TIMED ||
         spc__entry_score(run, entry) < spc__entry_score(run, run->best))
         run->best = entry;
     else if (spc__entry_score(run, entry) >
@@ -64,7 +64,7 @@ static void record_failures(spc__run *run, spc__entry **list, int count)
     for (int i = 0; i < run->count; i++)
         compiler_works |= run->entries[i].code != NULL;
     for (int i = 0; i < count; i++) {
-        if (list[i]->reach == SPC__FAILED &&
+        if (list[i]->state == SPC__FAILED &&
             (list[i]->trial.status != SPC__TRIAL_COMPILE || compiler_works))
             spc__run_record(run, list[i]);
     }
@@ -77,7 +77,7 @@ static spc_status screen_batch(spc__run *run, spc__entry **list, int count)
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         record_failures(run, list, count);
     for (int i = 0; i < count && status == SPC_OK; i++) {
-        if (list[i]->reach == SPC__BUILT)
+        if (list[i]->state == SPC__BUILT)
             status = screen_one(run, list[i]);
         run->measured++;
         run->measures++;
@@ -103,7 +103,7 @@ static spc_status screen(spc__run *run, spc__entry **list, int count)
 static void record_all(spc__run *run, spc__entry **list, int count)
 {
     for (int i = 0; i < count; i++)
-        if (list[i]->reach == SPC__TIMED)
+        if (list[i]->state == SPC__TIMED)
             spc__run_record(run, list[i]);
 }
 
@@ -140,21 +140,21 @@ static spc_status revive(spc__run *run, spc__entry *entry)
 {
     spc_status status;
 
-    if (entry->code != NULL || entry->reach != SPC__TIMED)
+    if (entry->code != NULL || entry->state != SPC__TIMED)
         return SPC_OK;
-    entry->reach = SPC__NEW;
+    entry->state = SPC__NEW;
     entry->trial.note[0] = '\0';
     entry->known = false;
     if ((status = spc__run_build(run, &entry, 1)) == SPC_OK) {
-        if (entry->reach == SPC__FAILED)
+        if (entry->state == SPC__FAILED)
             record_failures(run, &entry, 1);
         for (int s = 0; s < run->scene_count; s++)
             entry->timings[s].cold_us = 0;
         status = screen_one(run, entry);
     }
     /* Interrupted on the way: what was known of it still holds. */
-    if (status != SPC_OK && entry->reach != SPC__FAILED)
-        entry->reach = SPC__TIMED;
+    if (status != SPC_OK && entry->state != SPC__FAILED)
+        entry->state = SPC__TIMED;
     return status;
 }
 
@@ -198,7 +198,7 @@ static int only_new(spc__entry **list, int count)
     int kept = 0;
 
     for (int i = 0; i < count; i++)
-        if (list[i]->reach == SPC__NEW)
+        if (list[i]->state == SPC__NEW)
             list[kept++] = list[i];
     return kept;
 }

@@ -39,7 +39,7 @@ static spc_status build_batch(spc__run *run, spc__entry **list, int count)
     for (int i = 0; i < count && status == SPC_OK; i++) {
         if (run->options.stage == SPC_STAGE_VERIFY) {
             status = spc__run_verify(run, &list[i], 1);
-            if (status == SPC_OK && list[i]->reach == SPC__VERIFIED)
+            if (status == SPC_OK && list[i]->state == SPC__VERIFIED)
                 status = spc__sample_unload(run, list[i]);
         }
         if (status != SPC_OK)
@@ -48,7 +48,7 @@ static spc_status build_batch(spc__run *run, spc__entry **list, int count)
         run->measures++;
         spc__run_progress(run, run->options.stage, run->measured,
                           run->to_measure);
-        spc__run_tell(run, list[i]);
+        spc__run_report(run, list[i]);
     }
     return status;
 }
@@ -172,7 +172,7 @@ static void count_failures(spc__run *run)
     for (int i = 0; i < run->space->refusal_count; i++)
         report->failed += run->space->refusals[i].is_mistake;
     for (int i = 0; i < run->count; i++) {
-        if (run->entries[i].reach != SPC__FAILED)
+        if (run->entries[i].state != SPC__FAILED)
             continue;
         if (run->entries[i].trial.status == SPC__TRIAL_CONSTRAINT)
             report->refused++;
@@ -227,10 +227,10 @@ static spc_status go(spc__run *run)
     if ((status = spc__run_make_entries(run)) != SPC_OK)
         return status;
     if (run->options.stage == SPC_STAGE_LIST) {
-        spc__run_tell_space(run);
+        spc__run_report_space(run);
         return SPC_OK;
     }
-    spc__run_tell_mistakes(run);
+    spc__run_report_mistakes(run);
     spc__ctx_provenance(&run->provenance, run->ctx);
     run->provenance.seed = run->options.seed;
     if (run->options.stage == SPC_STAGE_BUILD)
@@ -242,12 +242,12 @@ static spc_status go(spc__run *run)
         return build_all(run);
     spc__run_recall(run);
     status = spc__run_search(run);
-    spc__run_tell_all(run);
+    spc__run_report_all(run);
     return status;
 }
 
 /* How an interrupted run ends depends on what became of its measurements. */
-static spc_status tell_interrupted(spc__run *run, const spc_error *lost)
+static spc_status report_interrupted(spc__run *run, const spc_error *lost)
 {
     if (run->options.stage != SPC_STAGE_TIME)
         return spc__interrupted(run->error);
@@ -268,7 +268,7 @@ static spc_status finish(spc__run *run, spc_status status)
 
     spc__run_store(run, &lost);
     if (status == SPC_EINTERRUPTED)
-        return tell_interrupted(run, &lost);
+        return report_interrupted(run, &lost);
     if (lost.status == SPC_OK)
         return status;
     if (status == SPC_OK)

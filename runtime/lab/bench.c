@@ -60,7 +60,7 @@ static spc_status run_order(const bench *b, void *stream)
 static spc_status enqueue(void *payload, void *stream)
 {
     const bench *b = payload;
-    spc_status status = spc__ctx_heed(b->ctx);
+    spc_status status = spc__ctx_check_cancel(b->ctx);
 
     return status == SPC_OK ? b->run(b, stream) : status;
 }
@@ -78,7 +78,7 @@ static spc_status measure(bench *b,
     int taken = wanted;
 
     b->run = run;
-    spc_status status = spc__ctx_heed(b->ctx);
+    spc_status status = spc__ctx_check_cancel(b->ctx);
 
     if (status == SPC_OK)
         status = spc__device_ops_of(ctx->device)

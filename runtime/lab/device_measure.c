@@ -46,7 +46,7 @@ static spc_status enqueue(void *payload, void *stream)
 {
     const bed *b = payload;
     spc__device *device = b->ctx->device;
-    spc_status status = spc__ctx_heed(b->ctx);
+    spc_status status = spc__ctx_check_cancel(b->ctx);
 
     if (status != SPC_OK)
         return status;

@@ -1,4 +1,4 @@
-/* telling.c - what a run tells its caller: progress, and every candidate. */
+/* report.c - what a run tells its caller: progress, and every candidate. */
 #include "run.h"
 
 #include "clock.h"
@@ -33,7 +33,7 @@ void spc__run_progress(spc__run *run, spc_stage stage, int done, int total)
 
     if (run->options.on_progress == NULL)
         return;
-    if (run->best != NULL && run->best->reach == SPC__TIMED) {
+    if (run->best != NULL && run->best->state == SPC__TIMED) {
         snprintf(best, sizeof(best), "%s %s", run->best->trial.template_name,
                  run->best->config);
         progress.best = best;
@@ -61,7 +61,7 @@ static void fill_timing(spc_trial *out, const spc__run *run,
     out->cold_us = exp(cold / run->scene_count);
 }
 
-void spc__run_tell(spc__run *run, const spc__entry *entry)
+void spc__run_report(spc__run *run, const spc__entry *entry)
 {
     const spc__attrs *resources = &entry->trial.resources;
     spc_trial trial = {
@@ -83,20 +83,20 @@ void spc__run_tell(spc__run *run, const spc__entry *entry)
 
     if (run->options.on_trial == NULL)
         return;
-    if (entry->reach == SPC__TIMED)
+    if (entry->state == SPC__TIMED)
         fill_timing(&trial, run, entry);
     run->options.on_trial(&trial, run->options.payload);
 }
 
-void spc__run_tell_all(spc__run *run)
+void spc__run_report_all(spc__run *run)
 {
     for (int i = 0; i < run->count; i++)
-        if (run->entries[i].reach == SPC__TIMED ||
-            run->entries[i].reach == SPC__FAILED)
-            spc__run_tell(run, &run->entries[i]);
+        if (run->entries[i].state == SPC__TIMED ||
+            run->entries[i].state == SPC__FAILED)
+            spc__run_report(run, &run->entries[i]);
 }
 
-static void tell_refused(spc__run *run, const char *template_name,
+static void report_refused(spc__run *run, const char *template_name,
                          const char *config, spc__trial_status status,
                          const char *why)
 {
@@ -109,25 +109,25 @@ static void tell_refused(spc__run *run, const char *template_name,
         run->options.on_trial(&trial, run->options.payload);
 }
 
-static void tell_template(spc__run *run, const struct spc__refusal *refusal)
+static void report_template(spc__run *run, const struct spc__refusal *refusal)
 {
-    tell_refused(run, refusal->template_name, "",
+    report_refused(run, refusal->template_name, "",
                  refusal->is_mistake ? SPC__TRIAL_TEMPLATE
                                      : SPC__TRIAL_CONSTRAINT,
                  refusal->why);
 }
 
 /* Others serve without them, but whoever wrote them wants to know. */
-void spc__run_tell_mistakes(spc__run *run)
+void spc__run_report_mistakes(spc__run *run)
 {
     const spc__space *space = run->space;
 
     for (int i = 0; i < space->refusal_count; i++)
         if (space->refusals[i].is_mistake)
-            tell_template(run, &space->refusals[i]);
+            report_template(run, &space->refusals[i]);
 }
 
-void spc__run_tell_space(spc__run *run)
+void spc__run_report_space(spc__run *run)
 {
     const spc__space *space = run->space;
     spc__buf config = SPC__BUF_INIT;
@@ -136,16 +136,16 @@ void spc__run_tell_space(spc__run *run)
     for (int i = 0; i < space->count; i++) {
         const spc__candidate *candidate = &space->candidates[i];
         if (candidate->admitted) {
-            spc__run_tell(run, &run->entries[admitted++]);
+            spc__run_report(run, &run->entries[admitted++]);
             continue;
         }
         spc__buf_clear(&config);
         spc__attrs_format(&config, &candidate->config);
-        tell_refused(run, spc__template_name(candidate->tpl),
+        report_refused(run, spc__template_name(candidate->tpl),
                      spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
                      candidate->why);
     }
     for (int i = 0; i < space->refusal_count; i++)
-        tell_template(run, &space->refusals[i]);
+        report_template(run, &space->refusals[i]);
     spc__buf_release(&config);
 }
