@@ -57,11 +57,11 @@ const char *spc__trial_status_name(spc__trial_status status);
  * the bucket), the bucket of the scene, and the device class.
  */
 typedef struct spc__problem_key {
-    spc__attrs layer;    /* op, cin, cout, kernel, ..., flags */
-    double log2_rows;    /* exact value; bucket = rounded to 1/2 */
-    double density;      /* pairs / (rows * K) */
-    char device[64];     /* device class: "NVIDIA H200", "cpu avx512" */
-    char target[24];     /* "sm_90a", "avx512", ... */
+    spc__attrs layer; /* op, cin, cout, kernel, ..., flags */
+    double log2_rows; /* exact value; bucket = rounded to 1/2 */
+    double density;   /* pairs / (rows * K) */
+    char device[64];  /* device class: "NVIDIA H200", "cpu avx512" */
+    char target[24];  /* "sm_90a", "avx512", ... */
 } spc__problem_key;
 
 typedef struct spc__trial {
@@ -72,23 +72,23 @@ typedef struct spc__trial {
     spc__attrs resources;
     char artefact[65]; /* key, "" if none */
     spc__trial_status status;
-    char note[192];      /* what a failure said */
-    double median_us;    /* warm */
-    double spread_us;    /* half of the interquartile range */
-    double cold_us;      /* flushed L2; 0 if not measured */
+    char note[192];   /* what a failure said */
+    double median_us; /* warm */
+    double spread_us; /* half of the interquartile range */
+    double cold_us;   /* flushed L2; 0 if not measured */
     int samples;
-    double error;        /* largest error over its tolerance, by the oracle */
+    double error; /* largest error over its tolerance, by the oracle */
     bool verified;
     double compile_ms;
 } spc__trial;
 
 /* Where a record comes from. */
 typedef struct spc__provenance {
-    char version[24];  /* of libspc */
+    char version[24]; /* of libspc */
     char compiler[64];
     char driver[32];
     char host[64];
-    char scenes[128];  /* specs of the sample scenes */
+    char scenes[128]; /* specs of the sample scenes */
     uint64_t seed;
     int64_t unix_seconds;
 } spc__provenance;
@@ -147,7 +147,7 @@ typedef enum spc__match {
 
 typedef struct spc__choice {
     spc__match match;
-    double distance; /* 0 exact; grows with |dlog N|, density, channels */
+    double distance;      /* 0 exact; grows with |dlog N|, density, channels */
     spc__problem_key key; /* of the record found */
     spc__trial trial;
     char reason[128];

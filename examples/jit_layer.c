@@ -136,8 +136,9 @@ static spc_status open_scene(layer *l, const char *spec, spc_error *error)
     if (status != SPC_OK)
         return status;
     l->rows = (size_t)spc_scene_rows(l->scene);
-    l->offsets = (size_t)l->conv.kernel[0] * (size_t)l->conv.kernel[1] *
-                 (size_t)l->conv.kernel[2];
+    l->offsets = (size_t)l->conv.geometry.kernel[0] *
+                 (size_t)l->conv.geometry.kernel[1] *
+                 (size_t)l->conv.geometry.kernel[2];
     return SPC_OK;
 }
 

@@ -4,8 +4,8 @@
  *
  * The order of this file is the order of a caller's life: open a context on a
  * device, describe a layer, load or hand over coordinates, build the kernel
- * map, make a plan, pack the weights once, execute many times. The second half is
- * tuning and looking into the database.
+ * map, make a plan, pack the weights once, execute many times. The second half
+ * is tuning and looking into the database.
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
@@ -64,7 +64,7 @@ typedef struct spc_ctx_options {
     int layer_count;
     /* Folder whose kernels replace those built in; NULL: those built in. */
     const char *template_dir;
-    int threads;       /* for compiling and for the cpu device; 0: all cores */
+    int threads;        /* for compiling and for the cpu device; 0: all cores */
     bool need_database; /* fail if the database cannot be opened; otherwise a
                           database trouble is logged and the context works
                           without one; but spc_tune ends with it */
@@ -99,17 +99,17 @@ SPC_API void spc_ctx_free(spc_ctx *ctx);
 /*
  * The calling thread's last failure with this context, "" if it had none.
  * Threads that execute plans of one context never see, or overwrite, each
- * other's sentence. It stays until the same thread's next call with the context,
- * and is gone with the context.
+ * other's sentence. It stays until the same thread's next call with the
+ * context, and is gone with the context.
  */
 SPC_API const char *spc_ctx_error(const spc_ctx *ctx);
 
 typedef struct spc_stats {
-    int64_t lookups;   /* plans asked for */
-    int64_t hits;      /* answered by a record of exactly this problem */
-    int64_t near_hits; /* answered by a neighbouring record */
-    int64_t misses;    /* answered by a template's default */
-    int64_t compiles;  /* kernels compiled, maps' kernels included */
+    int64_t lookups;          /* plans asked for */
+    int64_t hits;             /* answered by a record of exactly this problem */
+    int64_t near_hits;        /* answered by a neighbouring record */
+    int64_t misses;           /* answered by a template's default */
+    int64_t compiles;         /* kernels compiled, maps' kernels included */
     int64_t artefacts_loaded; /* compiled code taken from the database */
 } spc_stats;
 
@@ -153,27 +153,93 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
 
 /* ---- layers ------------------------------------------------------------- */
 
+/*
+ * Which voxels are outputs, and which inputs each of them sees.
+ *
+ * A kernel is a list of offsets. The input of output voxel o at the offset with
+ * place (i, j, l) in a box kernel lies, on each axis, at
+ *
+ *     o * stride + origin + dilation * place
+ *
+ * Coordinates of a level count in that level's own voxels. The rule says which
+ * outputs there are:
+ *
+ *   SUBM       those of the inputs; stride 1 (Graham, Engelcke, van der Maaten,
+ *              CVPR 2018, section 3)
+ *   FLOOR      floor(i / stride) of every input i (Choy, Gwak, Savarese, CVPR
+ *              2019, section 3; MinkowskiEngine)
+ *   FOOTPRINT  every o that sees an input: i + padding - dilation * place is a
+ *              multiple of the stride for some place. Where the inputs' spatial
+ *              shape S is given, only 0 <= o < O with O = (S + 2 padding -
+ *              dilation (kernel - 1) - 1) / stride + 1 (Yan, Mao, Li, Sensors
+ *              2018, section 3.1.1; spconv)
+ */
+typedef enum spc_rule {
+    SPC_RULE_SUBM = 0,
+    SPC_RULE_FLOOR = 1,
+    SPC_RULE_FOOTPRINT = 2
+} spc_rule;
+
+/* The rule's own origin. SUBM: -dilation * ((kernel - 1) / 2), integer
+ * division: an even kernel reaches one further in the positive direction.
+ * FLOOR: the same for odd kernels, 0 for even ones. FOOTPRINT: -padding. */
+#define SPC_ORIGIN_AUTO INT32_MIN
+
+typedef struct spc_geometry {
+    spc_rule rule;
+    int kernel[3];   /* x, y, z; product at most SPC_MAX_OFFSETS */
+    int stride[3];   /* at least 1 */
+    int dilation[3]; /* at least 1 */
+    int padding[3];  /* FOOTPRINT only, at least 0 */
+    int origin[3];   /* of place 0, in input voxels; SPC_ORIGIN_AUTO */
+    int shape[3];    /* spatial shape of the inputs, FOOTPRINT only; 0: none */
+    /* An explicit list instead of the box: displacements in input voxels, in
+     * the order of the weights. 0: the box. kernel, dilation and origin then
+     * stay as in SPC_GEOMETRY_INIT. SUBM and FLOOR only. */
+    int offset_count;
+    int16_t offsets[SPC_MAX_OFFSETS][3];
+} spc_geometry;
+
+#define SPC_GEOMETRY_INIT                                                      \
+    {                                                                          \
+        SPC_RULE_SUBM, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0},             \
+            {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}, {0, 0, 0}, 0, \
+        {                                                                      \
+            {                                                                  \
+                0                                                              \
+            }                                                                  \
+        }                                                                      \
+    }
+
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
+                                      spc_error *error);
+/* How many offsets the kernel has: the K of the weights. */
+SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
+/* The displacement of offset k: what is added to o * stride. Offsets count with
+ * z fastest: k = (i * ky + j) * kz + l. */
+SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
+                                 int k);
+
 typedef enum spc_operator {
-    SPC_SUBM = 0 /* submanifold: outputs are the inputs' coordinates (Graham,
-                    Engelcke, van der Maaten, CVPR 2018, section 3) */
+    SPC_SUBM = 0,   /* outputs at the inputs' coordinates; rule SUBM */
+    SPC_CONV = 1,   /* strided; rule FLOOR or FOOTPRINT */
+    SPC_INVERSE = 2 /* a strided layer's map read the other way: its outputs are
+                       that layer's inputs in their row order, its geometry is
+                       that layer's, offsets are not flipped (spconv's
+                       SparseInverseConv3d; transposed over a stored map) */
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
  * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. */
 typedef enum spc_dtype { SPC_F16 = 0, SPC_F32 = 1, SPC_TF32 = 2 } spc_dtype;
 
-/*
- * A convolution layer as a value. For offset (i, j, l) of a kernel of size
- * (kx, ky, kz) the input of output voxel v lies at
- * v + dilation * (i - (kx-1)/2, j - (ky-1)/2, l - (kz-1)/2), integer division:
- * an even kernel reaches one further in the positive direction.
- */
+/* A convolution layer as a value. */
 typedef struct spc_conv {
     spc_operator op;
     int cin;
     int cout;
-    int kernel[3];   /* x, y, z; product at most SPC_MAX_OFFSETS */
-    int dilation[3]; /* at least 1 */
+    spc_geometry geometry;
     spc_dtype dtype;
     bool bias;          /* add bias[cout] (fp32) in the epilogue */
     bool deterministic; /* only candidates without atomics; part of the key */
@@ -181,14 +247,17 @@ typedef struct spc_conv {
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
-        SPC_SUBM, 0, 0, {3, 3, 3}, {1, 1, 1}, SPC_F16, false, false            \
+        SPC_SUBM, 0, 0, SPC_GEOMETRY_INIT, SPC_F16, false, false               \
     }
 
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
  * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32), bias
- * (0, 1), deterministic (0, 1). SPC_EINVAL names the unknown word or the bad
- * value and what would be right.
+ * (0, 1), deterministic (0, 1). "conv" and "inverse" take stride, padding, rule
+ * (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse layer
+ * has the words of the strided layer that it inverts, but for its own cin and
+ * cout. SPC_EINVAL names the unknown word or the bad value and what would be
+ * right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -229,7 +298,8 @@ SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
 
-/* ---- kernel maps ---------------------------------------------------------- */
+/* ---- kernel maps ----------------------------------------------------------
+ */
 
 /*
  * Builds the kernel map of a submanifold layer on the context's device:
@@ -263,17 +333,18 @@ SPC_API int spc_map_key_bits(const spc_map *map);   /* 32 or 64 */
 
 /*
  * Copies the map to the host in plain form: index[k * rows + row] is the input
- * row of offset k = (i * ky + j) * kz + l for output row `row`, or -1. `index` holds
- * offsets * rows entries.
+ * row of offset k = (i * ky + j) * kz + l for output row `row`, or -1. `index`
+ * holds offsets * rows entries.
  */
 SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 
-/* ---- plans ----------------------------------------------------------------- */
+/* ---- plans -----------------------------------------------------------------
+ */
 
 enum {
-    SPC_PLAN_JIT = 0,             /* compile if the database has no code */
+    SPC_PLAN_JIT = 0,              /* compile if the database has no code */
     SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
-    SPC_PLAN_ESTIMATE = 1 << 1    /* ignore the database: template's default */
+    SPC_PLAN_ESTIMATE = 1 << 1     /* ignore the database: template's default */
 };
 
 /*
@@ -301,7 +372,7 @@ typedef enum spc_origin {
 SPC_API spc_origin spc_plan_origin(const spc_plan *plan);
 SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
 SPC_API const char *spc_plan_template(const spc_plan *plan);
-SPC_API const char *spc_plan_config(const spc_plan *plan); /* "rows=64,..." */
+SPC_API const char *spc_plan_config(const spc_plan *plan);   /* "rows=64,..." */
 SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
 /* For a map that is prepared for the plan. */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
@@ -314,7 +385,8 @@ typedef enum spc_weights_layout {
 } spc_weights_layout;
 
 /* Packs canonical weights (device, the problem's type in memory) into `packed`
- * (device, spc_plan_weights_bytes, 256-byte aligned). Asynchronous on `stream`. */
+ * (device, spc_plan_weights_bytes, 256-byte aligned). Asynchronous on `stream`.
+ */
 SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                          const void *weights,
                                          spc_weights_layout layout,
@@ -338,8 +410,9 @@ typedef struct spc_buffers {
 /*
  * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices
  * return when done). No allocation, no synchronisation, no file access; may be
- * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this plan;
- * SPC_EINVAL: a missing or misaligned buffer; SPC_EDEVICE: the launch failed.
+ * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this
+ * plan; SPC_EINVAL: a missing or misaligned buffer; SPC_EDEVICE: the launch
+ * failed.
  */
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
@@ -361,9 +434,11 @@ SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
                                   const spc_scene *scene, int threads,
                                   spc_error *error);
 
-/* ---- tuning ------------------------------------------------------------------ */
+/* ---- tuning
+ * ------------------------------------------------------------------ */
 
-/* How far spc_tune goes with every candidate; each stage includes those before it. */
+/* How far spc_tune goes with every candidate; each stage includes those before
+ * it. */
 typedef enum spc_stage {
     SPC_STAGE_LIST,   /* enumerate, check constraints */
     SPC_STAGE_BUILD,  /* compile, read the resource report */
@@ -387,7 +462,7 @@ typedef struct spc_trial {
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */
     bool verified;
-    double error;       /* largest error / tolerance; <= 1 passes */
+    double error; /* largest error / tolerance; <= 1 passes */
     double median_us, spread_us, cold_us;
     int samples;
     int registers, spill_bytes, shared_bytes;
@@ -396,10 +471,10 @@ typedef struct spc_trial {
 
 typedef struct spc_progress {
     spc_stage stage;
-    int done, total;        /* of this stage */
+    int done, total;          /* of this stage */
     double elapsed_s, left_s; /* left_s < 0: not known yet */
-    double best_us;         /* 0: none yet */
-    const char *best;       /* "os_warp rows=16,..." or NULL */
+    double best_us;           /* 0: none yet */
+    const char *best;         /* "os_warp rows=16,..." or NULL */
 } spc_progress;
 
 typedef struct spc_tune_options {
@@ -456,9 +531,9 @@ typedef struct spc_tune_report {
  * SPC_EINVAL: an argument that cannot be; SPC_EUNSUPPORTED: no candidate is
  * admitted; SPC_ERANGE: a scene's coordinates do not fit the keys of a map;
  * SPC_EIO, SPC_EDEVICE: the worker cannot be started or talked to;
- * SPC_EINTERRUPTED. If no candidate at all can be used, how the first one fails:
- * SPC_ETEMPLATE, SPC_ECOMPILE, SPC_ETIMEOUT, SPC_EDEVICE (it crashes), SPC_EWRONG
- * (its result differs from the oracle's). SPC_EDB (or
+ * SPC_EINTERRUPTED. If no candidate at all can be used, how the first one
+ * fails: SPC_ETEMPLATE, SPC_ECOMPILE, SPC_ETIMEOUT, SPC_EDEVICE (it crashes),
+ * SPC_EWRONG (its result differs from the oracle's). SPC_EDB (or
  * SPC_EDBVERSION): all went well and *report is complete, but the choice or
  * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. It is
  * no failure where no database was asked for, by an empty name.
@@ -482,16 +557,17 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
                                     int i);
 
 typedef struct spc_bench_result {
-    double warm_us, warm_spread_us; /* convolution, map built */
-    double cold_us, cold_spread_us; /* flushed L2 */
+    double warm_us, warm_spread_us;   /* convolution, map built */
+    double cold_us, cold_spread_us;   /* flushed L2 */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
-    double order_us;                /* row order and tile table of the plan */
-    double map_us, map_spread_us;   /* all of that at once, as a plan reads it */
-    double floor_us;                /* of the convolution; 0: unknown device */
+    double order_us;                  /* row order and tile table of the plan */
+    double map_us, map_spread_us; /* all of that at once, as a plan reads it */
+    double floor_us;              /* of the convolution; 0: unknown device */
     bool floor_measured; /* from spc_device_measure's figures; else from those
                             known of the device's class */
     double flops, gathered_bytes, compulsory_bytes;
-    double error; /* against the oracle, over tolerance; checked before timing */
+    double
+        error; /* against the oracle, over tolerance; checked before timing */
     int samples;
     spc_origin origin;
     char plan[256]; /* "os_warp rows=16,..." */
@@ -504,7 +580,8 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
 
-/* ---- the database -------------------------------------------------------------- */
+/* ---- the database
+ * -------------------------------------------------------------- */
 
 /* One problem of the database, for listings; strings live during the call. */
 typedef struct spc_db_row {
@@ -513,7 +590,7 @@ typedef struct spc_db_row {
     const char *layer;  /* canonical text */
     const char *device; /* device class */
     const char *target;
-    double rows;        /* of the measured scene */
+    double rows; /* of the measured scene */
     double density;
     int trials, trials_ok;
     const char *choice; /* "os_warp rows=16,..." or NULL */

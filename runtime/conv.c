@@ -2,6 +2,8 @@
 #include "ctx.h"
 
 #include "error.h"
+#include "geometry.h"
+#include "sha256.h"
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -11,9 +13,11 @@
 
 /* Any layer in use is far below; what is above is a mistake, and products of
  * sizes below it stay within 64 bits. */
-enum { MOST_CHANNELS = 65536, MOST_DILATION = 65536, WORD_BYTES = 64 };
+enum { MOST_CHANNELS = 65536, WORD_BYTES = 64 };
 
-static const char *const operator_names[] = {"subm", NULL};
+/* By spc_operator, spc_dtype and spc_rule. */
+static const char *const operator_names[] = {"subm", "conv", "inverse", NULL};
+static const char *const rule_names[] = {"subm", "floor", "footprint", NULL};
 static const char *const dtype_names[] = {"f16", "f32", "tf32", NULL};
 
 /* ---- words --------------------------------------------------------------- */
@@ -109,14 +113,26 @@ static spc_status read_channels(int *out, const char *name, const char *value,
                      name, value, MOST_CHANNELS);
 }
 
+/* A count, or with `least` below 0 one that may have a minus sign. */
+static bool read_signed(int *out, const char *text, const char *end, int least,
+                        int most)
+{
+    bool minus = least < 0 && text < end && *text == '-';
+
+    if (!read_count(out, text + minus, end, minus ? -least : most))
+        return false;
+    if (minus)
+        *out = -*out;
+    return *out >= least;
+}
+
 /* "3" for all axes, or "3x3x1". */
-static bool read_axes(int out[3], const char *value, int most)
+static bool read_axes(int out[3], const char *value, int least, int most)
 {
     int count = 0;
     for (;;) {
         const char *end = value + strcspn(value, "x");
-        if (count == 3 || !read_count(&out[count], value, end, most) ||
-            out[count] < 1)
+        if (count == 3 || !read_signed(&out[count], value, end, least, most))
             return false;
         count++;
         if (*end == '\0')
@@ -154,7 +170,7 @@ static spc_status set_kernel(spc_conv *conv, const char *value,
                              spc_error *error)
 {
     /* Sizes past the limit are refused by spc_conv_check, which names it. */
-    if (read_axes(conv->kernel, value, 1000000))
+    if (read_axes(conv->geometry.kernel, value, 1, 1000000))
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "k=%.40s is not a kernel size: one number for all axes "
@@ -162,16 +178,59 @@ static spc_status set_kernel(spc_conv *conv, const char *value,
                      value);
 }
 
+/* The words of three numbers besides the kernel size. */
+static spc_status set_axes(int out[3], const char *name, const char *example,
+                           int least, const char *value, spc_error *error)
+{
+    if (read_axes(out, value, least, SPC__GEOMETRY_MOST))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is no %s: one number for all axes (%s=%c) or "
+                     "three (%s=%s), each %d to %d",
+                     name, value, name, name, example[0], name, example, least,
+                     SPC__GEOMETRY_MOST);
+}
+
 static spc_status set_dilation(spc_conv *conv, const char *value,
                                spc_error *error)
 {
-    if (read_axes(conv->dilation, value, MOST_DILATION))
-        return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "dilation=%.40s is not a dilation: one number for all "
-                     "axes (dilation=2) or three (dilation=2x2x1), each 1 to "
-                     "%d",
-                     value, MOST_DILATION);
+    return set_axes(conv->geometry.dilation, "dilation", "2x2x1", 1, value,
+                    error);
+}
+
+static spc_status set_stride(spc_conv *conv, const char *value,
+                             spc_error *error)
+{
+    return set_axes(conv->geometry.stride, "stride", "2x2x1", 1, value, error);
+}
+
+static spc_status set_padding(spc_conv *conv, const char *value,
+                              spc_error *error)
+{
+    return set_axes(conv->geometry.padding, "padding", "1x1x0", 0, value,
+                    error);
+}
+
+static spc_status set_origin(spc_conv *conv, const char *value,
+                             spc_error *error)
+{
+    return set_axes(conv->geometry.origin, "origin", "0x0x-1",
+                    -SPC__GEOMETRY_MOST, value, error);
+}
+
+static spc_status set_shape(spc_conv *conv, const char *value, spc_error *error)
+{
+    return set_axes(conv->geometry.shape, "shape", "1408x1600x41", 1, value,
+                    error);
+}
+
+static spc_status set_rule(spc_conv *conv, const char *value, spc_error *error)
+{
+    int index = name_index(rule_names, value);
+    if (index < 0)
+        return fail_unknown(error, "rule", value, rule_names);
+    conv->geometry.rule = (spc_rule)index;
+    return SPC_OK;
 }
 
 static spc_status set_dtype(spc_conv *conv, const char *value, spc_error *error)
@@ -198,18 +257,18 @@ static const struct word {
     const char *name;
     spc_status (*set)(spc_conv *conv, const char *value, spc_error *error);
 } words[] = {
-    {"cin", set_cin},
-    {"cout", set_cout},
-    {"k", set_kernel},
-    {"dilation", set_dilation},
-    {"dtype", set_dtype},
-    {"bias", set_bias},
-    {"deterministic", set_deterministic},
+    {"cin", set_cin},         {"cout", set_cout},
+    {"rule", set_rule},       {"k", set_kernel},
+    {"stride", set_stride},   {"dilation", set_dilation},
+    {"padding", set_padding}, {"origin", set_origin},
+    {"shape", set_shape},     {"dtype", set_dtype},
+    {"bias", set_bias},       {"deterministic", set_deterministic},
 };
-enum { WORDS = sizeof(words) / sizeof(words[0]) };
+enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
 
 static const char *const word_names[WORDS + 1] = {
-    "cin", "cout", "k", "dilation", "dtype", "bias", "deterministic", NULL,
+    "cin",    "cout",  "rule",  "k",    "stride",        "dilation", "padding",
+    "origin", "shape", "dtype", "bias", "deterministic", NULL,
 };
 
 /* One "name=value"; `seen` is the set of words read so far. */
@@ -224,11 +283,6 @@ static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
     if (value != NULL)
         *value++ = '\0';
     int index = name_index(word_names, text);
-    if (index < 0 && strcmp(text, "stride") == 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "there is no 'stride': a submanifold layer keeps the "
-                         "voxels of its input, which is stride 1, and other "
-                         "layers are not supported");
     if (index < 0)
         return fail_unknown(error, "word", text, word_names);
     if (*seen & 1u << index)
@@ -254,6 +308,14 @@ static spc_status read_operator(spc_conv *conv, const char *text,
                          text);
     return fail_unknown(error, "operator", text, operator_names);
 }
+
+static const char *const examples[] = {
+    "subm,cin=64,cout=64,k=3,dtype=f16",
+    "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
+    "k=3,stride=2,padding=1,rule=footprint (spconv's)",
+    "inverse,cin=64,cout=32 and the other words of the layer that it inverts, "
+    "as in k=2,stride=2,rule=floor",
+};
 
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
@@ -285,12 +347,11 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             break;
         next += length + 1;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (conv->op == SPC_SUBM ? NEEDED - 1 : NEEDED); i++)
         if (!(seen & 1u << i))
             return spc__fail(error, SPC_EINVAL,
-                             "'%s' is missing: a layer is written "
-                             "subm,cin=64,cout=64,k=3,dtype=f16",
-                             words[i].name);
+                             "'%s' is missing: a layer is written %s",
+                             words[i].name, examples[conv->op]);
     return SPC_OK;
 }
 
@@ -335,24 +396,51 @@ static const char *name_at(const char *const *names, unsigned index)
     return "?";
 }
 
+/* ",name=axes", or nothing where they are the default. */
+static size_t format_word(char *out, size_t bytes, size_t length,
+                          const char *name, const int axes[3], int otherwise)
+{
+    char text[40];
+
+    if (axes[0] == otherwise && axes[1] == otherwise && axes[2] == otherwise)
+        return length;
+    format_axes(text, axes);
+    return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
+                                     length < bytes ? bytes - length : 0,
+                                     ",%s=%s", name, text);
+}
+
+static int format_geometry(char *out, size_t bytes, const spc_geometry *g)
+{
+    size_t length = 0;
+
+    if (g->offset_count > 0)
+        return snprintf(out, bytes, ",offsets=%d", g->offset_count);
+    if (g->rule != SPC_RULE_SUBM)
+        length = (size_t)snprintf(out, bytes, ",rule=%s",
+                                  name_at(rule_names, (unsigned)g->rule));
+    length = format_word(out, bytes, length, "k", g->kernel, 0);
+    length = format_word(out, bytes, length, "stride", g->stride, 1);
+    length = format_word(out, bytes, length, "dilation", g->dilation, 1);
+    length = format_word(out, bytes, length, "padding", g->padding, 0);
+    length =
+        format_word(out, bytes, length, "origin", g->origin, SPC_ORIGIN_AUTO);
+    length = format_word(out, bytes, length, "shape", g->shape, 0);
+    return (int)length;
+}
+
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
-    char kernel[40], dilation[60] = "";
+    char geometry[320];
 
     if (out == NULL)
         bytes = 0;
     if (conv == NULL)
         return snprintf(out, bytes, "%s", "");
-    const int *d = conv->dilation;
-    format_axes(kernel, conv->kernel);
-    if (d[0] != 1 || d[1] != 1 || d[2] != 1) {
-        char axes[40];
-        format_axes(axes, d);
-        snprintf(dilation, sizeof(dilation), ",dilation=%s", axes);
-    }
-    return snprintf(out, bytes, "%s,cin=%d,cout=%d,k=%s%s,dtype=%s%s%s",
+    format_geometry(geometry, sizeof(geometry), &conv->geometry);
+    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s,dtype=%s%s%s",
                     name_at(operator_names, (unsigned)conv->op), conv->cin,
-                    conv->cout, kernel, dilation,
+                    conv->cout, geometry,
                     name_at(dtype_names, (unsigned)conv->dtype),
                     conv->bias ? ",bias=1" : "",
                     conv->deterministic ? ",deterministic=1" : "");
@@ -367,36 +455,25 @@ static spc_status check_channels(const char *name, int value, spc_error *error)
                      name, value, MOST_CHANNELS);
 }
 
-static spc_status check_kernel(const int kernel[3], spc_error *error)
+static spc_status check_operator(const spc_conv *conv, spc_error *error)
 {
-    int64_t offsets = 1;
-    for (int i = 0; i < 3; i++) {
-        if (kernel[i] < 1)
-            return spc__fail(error, SPC_EINVAL,
-                             "kernel size %d along %c: at least 1 is right",
-                             kernel[i], "xyz"[i]);
-        if (offsets <= SPC_MAX_OFFSETS)
-            offsets *= kernel[i];
-    }
-    if (offsets > SPC_MAX_OFFSETS)
+    bool subm = conv->geometry.rule == SPC_RULE_SUBM;
+
+    if ((unsigned)conv->op > SPC_INVERSE)
         return spc__fail(error, SPC_EINVAL,
-                         "a kernel of %dx%dx%d has more than %d offsets, the "
-                         "limit (7x7x7 is the largest cube)",
-                         kernel[0], kernel[1], kernel[2], SPC_MAX_OFFSETS);
-    return SPC_OK;
-}
-
-spc_status spc__conv_check_geometry(const spc_conv *conv, spc_error *error)
-{
-    spc_status status = check_kernel(conv->kernel, error);
-
-    if (status != SPC_OK)
-        return status;
-    for (int i = 0; i < 3; i++)
-        if (conv->dilation[i] < 1 || conv->dilation[i] > MOST_DILATION)
-            return spc__fail(error, SPC_EINVAL,
-                             "dilation %d along %c: 1 to %d is right",
-                             conv->dilation[i], "xyz"[i], MOST_DILATION);
+                         "operator %d is unknown: SPC_SUBM, SPC_CONV or "
+                         "SPC_INVERSE is right",
+                         (int)conv->op);
+    if (conv->op == SPC_SUBM && !subm)
+        return spc__fail(error, SPC_EINVAL,
+                         "rule %s: a submanifold layer has the rule subm; "
+                         "operator conv has the others",
+                         name_at(rule_names, (unsigned)conv->geometry.rule));
+    if (conv->op != SPC_SUBM && subm)
+        return spc__fail(error, SPC_EINVAL,
+                         "rule subm: operator %s has the rule floor or "
+                         "footprint",
+                         operator_names[conv->op]);
     return SPC_OK;
 }
 
@@ -406,13 +483,10 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
 
     if (status != SPC_OK)
         return status;
-    if (conv->op != SPC_SUBM)
-        return spc__fail(error, SPC_EINVAL,
-                         "operator %d is unknown: SPC_SUBM (%d) is right",
-                         (int)conv->op, (int)SPC_SUBM);
     if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
         (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
-        (status = spc__conv_check_geometry(conv, error)) != SPC_OK)
+        (status = spc_geometry_check(&conv->geometry, error)) != SPC_OK ||
+        (status = check_operator(conv, error)) != SPC_OK)
         return status;
     if ((unsigned)conv->dtype > SPC_TF32)
         return spc__fail(error, SPC_EINVAL,
@@ -424,19 +498,69 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
 
 /* ---- attrs --------------------------------------------------------------- */
 
-static const char *const kernel_names[3] = {"kx", "ky", "kz"};
-static const char *const dilation_names[3] = {"dx", "dy", "dz"};
+/* Three attrs; where they are `otherwise` throughout they are left out. */
+typedef struct axes_attrs {
+    const char *names[3];
+    size_t at; /* int[3] of spc_geometry */
+    int otherwise;
+    bool always;
+} axes_attrs;
 
+static const axes_attrs geometry_attrs[] = {
+    {{"kx", "ky", "kz"}, offsetof(spc_geometry, kernel), 0, true},
+    {{"dx", "dy", "dz"}, offsetof(spc_geometry, dilation), 1, true},
+    {{"sx", "sy", "sz"}, offsetof(spc_geometry, stride), 1, false},
+    {{"px", "py", "pz"}, offsetof(spc_geometry, padding), 0, false},
+    {{"ox", "oy", "oz"},
+     offsetof(spc_geometry, origin),
+     SPC_ORIGIN_AUTO,
+     false},
+    {{"hx", "hy", "hz"}, offsetof(spc_geometry, shape), 0, false},
+};
+enum { GEOMETRY_ATTRS = sizeof(geometry_attrs) / sizeof(geometry_attrs[0]) };
+
+/* A list of offsets is told from others by a digest of it. */
+static void set_list(spc__attrs *out, const spc_geometry *g)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    char hex[SPC__SHA256_HEX];
+    spc__sha256 hash;
+
+    spc__sha256_init(&hash);
+    spc__sha256_update(&hash, g->offsets,
+                       (size_t)g->offset_count * sizeof(g->offsets[0]));
+    spc__sha256_final(&hash, digest);
+    spc__sha256_hex(hex, digest);
+    hex[SPC__ATTR_TEXT - 1] = '\0';
+    spc__attrs_set_text(out, "list", hex);
+}
+
+static void set_geometry(spc__attrs *out, const spc_geometry *g)
+{
+    if (g->rule != SPC_RULE_SUBM)
+        spc__attrs_set_text(out, "rule", rule_names[g->rule]);
+    if (g->offset_count > 0)
+        set_list(out, g);
+    for (int a = 0; a < GEOMETRY_ATTRS; a++) {
+        const axes_attrs *row = &geometry_attrs[a];
+        const int *value = (const int *)((const char *)g + row->at);
+        bool differs = false;
+        for (int i = 0; i < 3; i++)
+            differs |= value[i] != row->otherwise;
+        for (int i = 0; i < 3 && (differs || row->always); i++)
+            spc__attrs_set_number(out, row->names[i], value[i]);
+    }
+}
+
+/* The order is part of the database's keys: op, channels, kernel, dilation,
+ * then what only other rules have. */
 static void set_layer(spc__attrs *out, const spc_conv *conv)
 {
     out->count = 0;
     spc__attrs_set_text(out, "op", operator_names[conv->op]);
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
-    for (int i = 0; i < 3; i++)
-        spc__attrs_set_number(out, kernel_names[i], conv->kernel[i]);
-    for (int i = 0; i < 3; i++)
-        spc__attrs_set_number(out, dilation_names[i], conv->dilation[i]);
+    set_geometry(out, &conv->geometry);
     spc__attrs_set_text(out, "dtype", dtype_names[conv->dtype]);
     spc__attrs_set_number(out, "bias", conv->bias);
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
@@ -444,7 +568,7 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
 
 int spc__conv_offsets(const spc_conv *conv)
 {
-    return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+    return spc_geometry_offsets(&conv->geometry);
 }
 
 size_t spc__conv_element_bytes(const spc_conv *conv)
@@ -454,13 +578,23 @@ size_t spc__conv_element_bytes(const spc_conv *conv)
 
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
 {
-    const int *k = conv->kernel;
-    int centre =
-        ((k[0] - 1) / 2 * k[1] + (k[1] - 1) / 2) * k[2] + (k[2] - 1) / 2;
-
     set_layer(out, conv);
     spc__attrs_set_number(out, "offsets", spc__conv_offsets(conv));
-    spc__attrs_set_number(out, "centre", centre);
+    spc__attrs_set_number(out, "centre", spc__geometry_centre(&conv->geometry));
+}
+
+static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
+{
+    int rule = name_index(rule_names, spc__attrs_text(attrs, "rule", "subm"));
+
+    g->rule = (spc_rule)rule; /* -1 is refused by the check */
+    for (int a = 0; a < GEOMETRY_ATTRS; a++) {
+        const axes_attrs *row = &geometry_attrs[a];
+        int *value = (int *)((char *)g + row->at);
+        for (int i = 0; i < 3; i++)
+            value[i] =
+                (int)spc__attrs_number(attrs, row->names[i], row->otherwise);
+    }
 }
 
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
@@ -469,16 +603,13 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     int op = name_index(operator_names, spc__attrs_text(attrs, "op", ""));
     int dtype = name_index(dtype_names, spc__attrs_text(attrs, "dtype", ""));
 
-    if (op < 0 || dtype < 0)
+    if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL)
         return false;
     conv.op = (spc_operator)op;
     conv.dtype = (spc_dtype)dtype;
     conv.cin = (int)spc__attrs_number(attrs, "cin", 0);
     conv.cout = (int)spc__attrs_number(attrs, "cout", 0);
-    for (int i = 0; i < 3; i++) {
-        conv.kernel[i] = (int)spc__attrs_number(attrs, kernel_names[i], 0);
-        conv.dilation[i] = (int)spc__attrs_number(attrs, dilation_names[i], 0);
-    }
+    geometry_from_attrs(&conv.geometry, attrs);
     conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
     conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
     *out = conv;

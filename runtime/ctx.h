@@ -48,16 +48,14 @@ spc_status spc__ctx_check_cancel(spc_ctx *ctx);
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx);
 
 /* A layer as attrs, in canonical order: op, cin, cout, kx, ky, kz, dx, dy, dz,
- * dtype, bias, deterministic, and for the templates the derived `offsets`
- * (kx*ky*kz) and `centre`. */
+ * what the rule has besides (rule, sx.., px.., ox.., hx..), dtype, bias,
+ * deterministic, and for the templates the derived `offsets` and `centre`: the
+ * offset whose input is the output row itself, -1 where there is none. */
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 
 /* The layer that such attrs describe (`offsets` and `centre` are not needed);
  * false if they describe none. */
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
-
-/* Only what a kernel map depends on: kernel and dilation. */
-spc_status spc__conv_check_geometry(const spc_conv *conv, spc_error *error);
 
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
 size_t spc__conv_element_bytes(const spc_conv *conv);

@@ -111,8 +111,8 @@ static spc_status find_problem(const spc__cache_row *row, void *payload)
 }
 
 static void report_trial(const spc__trial *from,
-                       void (*each)(const spc_trial *trial, void *payload),
-                       void *payload)
+                         void (*each)(const spc_trial *trial, void *payload),
+                         void *payload)
 {
     const spc__attrs *resources = &from->resources;
     spc__buf config = SPC__BUF_INIT;

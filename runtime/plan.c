@@ -15,7 +15,7 @@ enum { PACK_BLOCK = 256 };
 struct spc_plan {
     spc_ctx *ctx; /* the device, and where a failure is told */
     spc_conv conv;
-    spc__geometry geometry;
+    spc__launch_geometry geometry;
     spc__kernel *run;
     spc__kernel *pack;
     spc_origin origin;
@@ -65,8 +65,8 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 
 /* The words of templates/README.md. Kernels number threads in 32 bits, and a
  * grid has at most 65535 rows of blocks. */
-static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
-                                spc_error *error)
+static spc_status read_geometry(spc__launch_geometry *out,
+                                const spc__attrs *launch, spc_error *error)
 {
     int64_t block, grid_y, tile_rows, per_block, clear, pdl;
     int64_t shared, packed, work, row_work, per_sm;
@@ -121,7 +121,7 @@ static spc_status read_geometry(spc__geometry *out, const spc__attrs *launch,
 
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error)
 {
-    spc__geometry ignored;
+    spc__launch_geometry ignored;
     return read_geometry(&ignored, launch, error);
 }
 
@@ -130,7 +130,7 @@ spc_status spc__launch_check(const spc__attrs *launch, spc_error *error)
 static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
 {
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
-    spc__geometry *geometry = &plan->geometry;
+    spc__launch_geometry *geometry = &plan->geometry;
     int wanted = geometry->blocks_per_sm;
     int processors = plan->ctx->info.multiprocessors;
     int resident;
@@ -138,9 +138,9 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
 
     if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0)
         return SPC_OK;
-    status = ops->occupancy(plan->ctx->device, &resident, plan->run,
-                            geometry->block, geometry->shared_bytes,
-                            spc__error_of(plan->ctx));
+    status =
+        ops->occupancy(plan->ctx->device, &resident, plan->run, geometry->block,
+                       geometry->shared_bytes, spc__error_of(plan->ctx));
     if (status != SPC_OK)
         return status;
     if (resident > 0 && (wanted <= 0 || wanted > resident))
@@ -203,13 +203,14 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                          "the map belongs to another context than the plan");
     const spc_conv *built = spc__map_conv(map);
     for (int a = 0; a < 3; a++)
-        if (built->kernel[a] != conv->kernel[a] ||
-            built->dilation[a] != conv->dilation[a])
-            return spc__fail(error, SPC_EINVAL,
-                             "the map was built for kernel size %d, dilation "
-                             "%d on axis %c, the layer has %d, %d",
-                             built->kernel[a], built->dilation[a], axes[a],
-                             conv->kernel[a], conv->dilation[a]);
+        if (built->geometry.kernel[a] != conv->geometry.kernel[a] ||
+            built->geometry.dilation[a] != conv->geometry.dilation[a])
+            return spc__fail(
+                error, SPC_EINVAL,
+                "the map was built for kernel size %d, dilation "
+                "%d on axis %c, the layer has %d, %d",
+                built->geometry.kernel[a], built->geometry.dilation[a], axes[a],
+                conv->geometry.kernel[a], conv->geometry.dilation[a]);
     return SPC_OK;
 }
 
@@ -218,7 +219,7 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
  * nothing. */
 static spc_status prepare_map(spc_map *map, const spc_plan *plan)
 {
-    const spc__geometry *geometry = &plan->geometry;
+    const spc__launch_geometry *geometry = &plan->geometry;
     spc_map_view view;
     spc_status status;
 
@@ -293,7 +294,7 @@ const char *spc_plan_config(const spc_plan *plan)
     return plan != NULL ? plan->config : "";
 }
 
-const spc__geometry *spc__plan_geometry(const spc_plan *plan)
+const spc__launch_geometry *spc__plan_launch(const spc_plan *plan)
 {
     return &plan->geometry;
 }
@@ -305,7 +306,7 @@ size_t spc_plan_weights_bytes(const spc_plan *plan)
 
 size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 {
-    const spc__geometry *geometry;
+    const spc__launch_geometry *geometry;
     size_t padded = ((size_t)spc_map_rows(map) + SPC_ROW_PAD - 1) /
                     SPC_ROW_PAD * SPC_ROW_PAD;
 
@@ -409,7 +410,7 @@ static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
     return SPC_OK;
 }
 
-static unsigned grid_of(const spc__geometry *geometry, int tiles)
+static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
 {
     unsigned per_block = (unsigned)geometry->tiles_per_block;
     unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
@@ -424,7 +425,7 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
 {
     spc__device *device = plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
-    const spc__geometry *geometry = &plan->geometry;
+    const spc__launch_geometry *geometry = &plan->geometry;
     spc__launch launch = {
         .grid_x = grid_of(geometry, args->map.tiles),
         .grid_y = geometry->grid_y,
@@ -448,14 +449,14 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
-    const spc__geometry *geometry;
+    const spc__launch_geometry *geometry;
     spc_conv_args args;
     spc_error error = {0};
     spc_status status = SPC_OK;
 
     if (plan == NULL || map == NULL)
-        return spc__need(error_of(plan, map), __func__, "plan", plan, "map", map,
-                         NULL);
+        return spc__need(error_of(plan, map), __func__, "plan", plan, "map",
+                         map, NULL);
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
         return tell(plan, &error);
     geometry = &plan->geometry;

@@ -5,7 +5,7 @@
 #include "ctx.h"
 
 /* Launch geometry (templates/README.md), read once. */
-typedef struct spc__geometry {
+typedef struct spc__launch_geometry {
     char order[8]; /* row order (map.h) */
     unsigned block;
     unsigned grid_y;
@@ -20,7 +20,7 @@ typedef struct spc__geometry {
     size_t workspace_row_bytes;
     bool clear;
     bool pdl;
-} spc__geometry;
+} spc__launch_geometry;
 
 /*
  * Makes a plan from code that is already there (the tuner's way in). The map is
@@ -34,6 +34,6 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
  * it, as a damaged record may have it. */
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
 
-const spc__geometry *spc__plan_geometry(const spc_plan *plan);
+const spc__launch_geometry *spc__plan_launch(const spc_plan *plan);
 
 #endif

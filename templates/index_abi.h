@@ -7,8 +7,8 @@
 #ifndef SPC_INDEX_ABI_H
 #define SPC_INDEX_ABI_H
 
-/* What a build reports (runtime/coords/map_builder.h): first bad row by field, rows
- * equal to their predecessor, pairs (the first word and 65536 times the
+/* What a build reports (runtime/coords/map_builder.h): first bad row by field,
+ * rows equal to their predecessor, pairs (the first word and 65536 times the
  * second). */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4

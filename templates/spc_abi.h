@@ -23,8 +23,8 @@ typedef unsigned long long spc_u64;
  *   tile_order[t]               tiles by falling cost, t in [0, tiles)
  *   tile_mask[w * tiles + t]    OR of the masks of the rows of the tile that is
  *                               t-th in tile_order (not tile number t)
- *   tile_begin[d]               d in [0, offsets): the first t whose tile has at
- *                               most offsets - d offsets; tiles if none has
+ *   tile_begin[d]               d in [0, offsets): the first t whose tile has
+ * at most offsets - d offsets; tiles if none has
  *
  * Padding rows have index -1 throughout and mask 0. `centre` is the offset
  * (0, 0, 0): index[centre] is order for a submanifold map.

@@ -9,10 +9,10 @@
  *                  multiplies in registers, `repeat` times
  *   spc_empty      nothing: what a launch costs
  *
- * spc_gather writes to work[block] how many bytes the block has gathered, a rate
- * kernel how many operations it did, so that the runtime need not know. `to`
- * receives what depends on all of it in a case that does not arise: no compiler
- * may leave the work out.
+ * spc_gather writes to work[block] how many bytes the block has gathered, a
+ * rate kernel how many operations it did, so that the runtime need not know.
+ * `to` receives what depends on all of it in a case that does not arise: no
+ * compiler may leave the work out.
  */
 #ifndef SPC_MEASURE_H
 #define SPC_MEASURE_H

@@ -136,7 +136,7 @@ static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
 
     conv.cin = conv.cout = 16;
     for (int i = 0; i < 3; i++)
-        conv.kernel[i] = kernel;
+        conv.geometry.kernel[i] = kernel;
     if (spc_map_create_from_scene(&map, ctx, &conv, scene) != SPC_OK ||
         spc__map_prepare(map, "gray", TILE_ROWS, NULL) != SPC_OK)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));

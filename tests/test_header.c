@@ -11,8 +11,10 @@ START_TEST(the_defaults_are_those_of_the_comments)
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
 
     ck_assert_int_eq(conv.op, SPC_SUBM);
-    ck_assert_int_eq(conv.kernel[0] * conv.kernel[1] * conv.kernel[2], 27);
-    ck_assert_int_eq(conv.dilation[2], 1);
+    ck_assert_int_eq(conv.geometry.kernel[0] * conv.geometry.kernel[1] *
+                         conv.geometry.kernel[2],
+                     27);
+    ck_assert_int_eq(conv.geometry.dilation[2], 1);
     ck_assert_int_eq(conv.dtype, SPC_F16);
     ck_assert(ctx.device == NULL && ctx.layer_count == 0 && !ctx.need_database);
     ck_assert_int_eq(tune.stage, SPC_STAGE_TIME);

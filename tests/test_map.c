@@ -232,8 +232,8 @@ static spc_conv conv_of(const scene_case *c)
     spc_conv conv = SPC_CONV_INIT;
 
     conv.cin = conv.cout = 16;
-    memcpy(conv.kernel, c->kernel, sizeof conv.kernel);
-    memcpy(conv.dilation, c->dilation, sizeof conv.dilation);
+    memcpy(conv.geometry.kernel, c->kernel, sizeof conv.geometry.kernel);
+    memcpy(conv.geometry.dilation, c->dilation, sizeof conv.geometry.dilation);
     return conv;
 }
 
@@ -500,7 +500,7 @@ START_TEST(digests_join_what_their_order_says)
     uint32_t bit_of[SPC_MAX_OFFSETS], all = 0;
     const int *kernel = digests[_i].kernel, centre[3] = {0};
 
-    memcpy(conv.kernel, kernel, sizeof conv.kernel);
+    memcpy(conv.geometry.kernel, kernel, sizeof conv.geometry.kernel);
     ck_assert_int_eq(spc__row_order_bits(bit_of, order, &conv),
                      digests[_i].bits);
     for (int k = 0; k < kernel[0] * kernel[1] * kernel[2]; k++)
@@ -720,18 +720,18 @@ START_TEST(impossible_requests_are_refused)
                      SPC_EINVAL);
     ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 100000000, NULL),
                      SPC_EINVAL);
-    conv.kernel[1] = 0;
+    conv.geometry.kernel[1] = 0;
     ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 1, NULL),
                      SPC_EINVAL);
-    conv.kernel[1] = 200;
+    conv.geometry.kernel[1] = 200;
     ck_assert_int_eq(spc_map_create(&map, ctx, &conv, coords, 1, NULL),
                      SPC_EINVAL);
     ck_assert_ptr_null(map);
     for (int a = 0; a < 3; a++)
-        conv.kernel[a] = 1 << 30; /* their product is 0 in 64 bits */
+        conv.geometry.kernel[a] = 1 << 30; /* their product is 0 in 64 bits */
     expect_failure(ctx, &conv, &p, SPC_EINVAL, "more than 343 offsets");
     conv = conv_of(&cases[0]);
-    conv.dilation[2] = 1 << 30;
+    conv.geometry.dilation[2] = 1 << 30;
     expect_failure(ctx, &conv, &p, SPC_EINVAL, "dilation 1073741824 along z");
     conv = conv_of(&cases[0]);
     assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));

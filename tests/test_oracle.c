@@ -13,6 +13,11 @@
 #include <string.h>
 #include <time.h>
 
+/* The rest of a submanifold geometry. */
+#define UNIT                                                                   \
+    .stride = {1, 1, 1},                                                       \
+    .origin = {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}
+
 static spc_error error;
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -24,7 +29,8 @@ static spc_error error;
 
 static int offsets_of(const spc_conv *conv)
 {
-    return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+    return conv->geometry.kernel[0] * conv->geometry.kernel[1] *
+           conv->geometry.kernel[2];
 }
 
 /* The row that lies `delta` away, by looking at all of them. */
@@ -45,15 +51,16 @@ static int32_t search(const spc_scene *scene, int64_t row, const int delta[3])
 static void assert_map(const int32_t *index, const spc_conv *conv,
                        const spc_scene *scene)
 {
-    const int *n = conv->kernel;
+    const int *n = conv->geometry.kernel;
     int64_t rows = spc_scene_rows(scene);
     int k = 0;
     for (int i = 0; i < n[0]; i++)
         for (int j = 0; j < n[1]; j++)
             for (int l = 0; l < n[2]; l++, k++) {
-                int delta[3] = {conv->dilation[0] * (i - (n[0] - 1) / 2),
-                                conv->dilation[1] * (j - (n[1] - 1) / 2),
-                                conv->dilation[2] * (l - (n[2] - 1) / 2)};
+                int delta[3] = {
+                    conv->geometry.dilation[0] * (i - (n[0] - 1) / 2),
+                    conv->geometry.dilation[1] * (j - (n[1] - 1) / 2),
+                    conv->geometry.dilation[2] * (l - (n[2] - 1) / 2)};
                 for (int64_t row = 0; row < rows; row++)
                     ck_assert_int_eq(index[k * rows + row],
                                      search(scene, row, delta));
@@ -65,18 +72,21 @@ static const struct {
     spc_conv conv;
 } maps[] = {
     {"gen:uniform,n=200,extent=8",
-     {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
+     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
     {"gen:uniform,n=200,extent=8",
-     {.kernel = {2, 2, 2}, .dilation = {1, 1, 1}}},
+     {.geometry = {.kernel = {2, 2, 2}, .dilation = {1, 1, 1}, UNIT}}},
     {"gen:uniform,n=200,extent=8",
-     {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}}},
+     {.geometry = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}, UNIT}}},
     {"gen:uniform,n=150,extent=8",
-     {.kernel = {3, 1, 4}, .dilation = {2, 3, 1}}},
+     {.geometry = {.kernel = {3, 1, 4}, .dilation = {2, 3, 1}, UNIT}}},
     {"gen:uniform,n=90,extent=6,batch=2",
-     {.kernel = {5, 5, 5}, .dilation = {1, 1, 1}}},
-    {"gen:uniform,n=60,extent=5", {.kernel = {7, 7, 7}, .dilation = {1, 1, 1}}},
-    {"gen:uniform,n=1", {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
-    {"gen:uniform,n=2,extent=2", {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}}},
+     {.geometry = {.kernel = {5, 5, 5}, .dilation = {1, 1, 1}, UNIT}}},
+    {"gen:uniform,n=60,extent=5",
+     {.geometry = {.kernel = {7, 7, 7}, .dilation = {1, 1, 1}, UNIT}}},
+    {"gen:uniform,n=1",
+     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
+    {"gen:uniform,n=2,extent=2",
+     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
 };
 
 START_TEST(the_map_is_what_the_definition_says)
@@ -102,14 +112,15 @@ START_TEST(coordinates_at_the_edge_of_int32_have_no_neighbours_beyond)
                                       {0, INT32_MIN, 0, INT32_MIN},
                                       {0, INT32_MAX - 1, 0, INT32_MIN},
                                       {1, INT32_MAX, 0, INT32_MIN}};
-    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_conv conv = {
+        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
     spc_scene *scene;
     int32_t index[27 * 4];
 
     assert_ok(spc_scene_create(&scene, rows[0], 4, "edge", &error));
     assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
     assert_map(index, &conv, scene);
-    conv.dilation[0] = INT32_MAX;
+    conv.geometry.dilation[0] = INT32_MAX;
     assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
     spc_scene_free(scene);
 }
@@ -117,7 +128,8 @@ END_TEST
 
 START_TEST(an_empty_scene_has_an_empty_map)
 {
-    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_conv conv = {
+        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
     spc_scene *scene;
     assert_ok(spc_scene_create(&scene, NULL, 0, "none", &error));
     assert_ok(spc_oracle_map(NULL, &conv, scene, 0, &error));
@@ -129,7 +141,8 @@ START_TEST(equal_coordinates_are_reported_with_their_rows)
 {
     static const int32_t rows[][4] = {
         {0, 1, 2, 3}, {1, 1, 2, 3}, {0, 4, 5, 6}, {0, 1, 2, 3}};
-    spc_conv conv = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}};
+    spc_conv conv = {
+        .geometry = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}, UNIT}};
     spc_scene *scene;
     int32_t index[4];
 
@@ -146,10 +159,15 @@ static const struct {
     spc_conv conv;
     const char *said;
 } bad_kernels[] = {
-    {{.kernel = {3, 0, 3}, .dilation = {1, 1, 1}}, "along y are 0 and 1"},
-    {{.kernel = {3, 3, 3}, .dilation = {1, 1, 0}}, "along z are 3 and 0"},
-    {{.kernel = {7, 7, 8}, .dilation = {1, 1, 1}}, "more than 343 offsets"},
-    {{.kernel = {1 << 30, 1 << 30, 1 << 30}, .dilation = {1, 1, 1}},
+    {{.geometry = {.kernel = {3, 0, 3}, .dilation = {1, 1, 1}, UNIT}},
+     "along y are 0 and 1"},
+    {{.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 0}, UNIT}},
+     "along z are 3 and 0"},
+    {{.geometry = {.kernel = {7, 7, 8}, .dilation = {1, 1, 1}, UNIT}},
+     "more than 343 offsets"},
+    {{.geometry = {.kernel = {1 << 30, 1 << 30, 1 << 30},
+                   .dilation = {1, 1, 1},
+                   UNIT}},
      "more than 343"},
 };
 
@@ -168,7 +186,8 @@ END_TEST
 
 START_TEST(the_shell_has_its_known_number_of_pairs)
 {
-    spc_conv conv = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}};
+    spc_conv conv = {
+        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
     spc_scene *scene;
     int64_t pairs = 0;
 
@@ -315,7 +334,9 @@ static void *cancel_soon(void *payload)
 START_TEST(a_cancelled_oracle_ends_soon)
 {
     enum { ROWS = 20000, CHANNELS = 256, OFFSETS = 27 };
-    spc_conv conv = {.cin = CHANNELS, .cout = CHANNELS, .kernel = {3, 3, 3}};
+    spc_conv conv = {.cin = CHANNELS,
+                     .cout = CHANNELS,
+                     .geometry = {.kernel = {3, 3, 3}, UNIT}};
     /* Every neighbour is row 0: work for half a minute. */
     int32_t *index = calloc((size_t)ROWS * OFFSETS, sizeof(*index));
     float *weights = calloc((size_t)OFFSETS * CHANNELS * CHANNELS, 4);

@@ -60,7 +60,8 @@ static const struct {
     const char *text, *says;
 } bad_layers[] = {
     {"", "empty"},
-    {"conv,cin=1,cout=1", "unknown operator 'conv'"},
+    {"cnv,cin=1,cout=1", "unknown operator 'cnv'"},
+    {"conv,cin=1,cout=1", "'rule' is missing"},
     {"sumb,cin=1,cout=1", "did you mean 'subm'"},
     {"cin=1,cout=1", "begins with its operator"},
     {"subm,cout=1", "'cin' is missing"},
@@ -159,13 +160,14 @@ START_TEST(a_bad_layer_value_is_refused)
             bad.cout = -1;
             break;
         case 3:
-            bad.kernel[1] = 0;
+            bad.geometry.kernel[1] = 0;
             break;
         case 4:
-            bad.kernel[0] = bad.kernel[1] = bad.kernel[2] = 1 << 30;
+            bad.geometry.kernel[0] = bad.geometry.kernel[1] =
+                bad.geometry.kernel[2] = 1 << 30;
             break;
         case 5:
-            bad.dilation[2] = 0;
+            bad.geometry.dilation[2] = 0;
             break;
         case 6:
             bad.dtype = (spc_dtype)3;

@@ -97,8 +97,8 @@ void spc__run_report_all(spc__run *run)
 }
 
 static void report_refused(spc__run *run, const char *template_name,
-                         const char *config, spc__trial_status status,
-                         const char *why)
+                           const char *config, spc__trial_status status,
+                           const char *why)
 {
     spc_trial trial = {.template_name = template_name,
                        .config = config,
@@ -112,9 +112,9 @@ static void report_refused(spc__run *run, const char *template_name,
 static void report_template(spc__run *run, const struct spc__refusal *refusal)
 {
     report_refused(run, refusal->template_name, "",
-                 refusal->is_mistake ? SPC__TRIAL_TEMPLATE
-                                     : SPC__TRIAL_CONSTRAINT,
-                 refusal->why);
+                   refusal->is_mistake ? SPC__TRIAL_TEMPLATE
+                                       : SPC__TRIAL_CONSTRAINT,
+                   refusal->why);
 }
 
 /* Others serve without them, but whoever wrote them wants to know. */
@@ -142,8 +142,8 @@ void spc__run_report_space(spc__run *run)
         spc__buf_clear(&config);
         spc__attrs_format(&config, &candidate->config);
         report_refused(run, spc__template_name(candidate->tpl),
-                     spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
-                     candidate->why);
+                       spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
+                       candidate->why);
     }
     for (int i = 0; i < space->refusal_count; i++)
         report_template(run, &space->refusals[i]);

@@ -10,7 +10,8 @@
 
 /*
  * The facts of "sm_90", "sm_90a", ... as a cuda device of that kind would give
- * them (runtime/device/device.h, `target`). SPC_EUNSUPPORTED lists the known ones.
+ * them (runtime/device/device.h, `target`). SPC_EUNSUPPORTED lists the known
+ * ones.
  */
 spc_status spc__target_facts(spc__attrs *out, const char *target,
                              spc_error *error);

@@ -42,7 +42,7 @@ void spc__map_dealloc(const spc_map *map, void *memory)
 static spc_status check_request(const spc_conv *conv, const int32_t *coords,
                                 int64_t rows, spc_error *error)
 {
-    spc_status status = spc__conv_check_geometry(conv, error);
+    spc_status status = spc_geometry_check(&conv->geometry, error);
 
     if (status != SPC_OK) {
         spc__fail_prefix(error, "cannot build a kernel map: ");
@@ -70,7 +70,7 @@ static int round_up(int value, int unit)
 static void describe(spc_map *map, spc_ctx *ctx, const spc_conv *conv,
                      int64_t rows)
 {
-    const int *k = conv->kernel;
+    const int *k = conv->geometry.kernel;
 
     map->ctx = ctx;
     map->conv = *conv;

@@ -95,8 +95,8 @@ typedef struct runs {
 
 static runs choose_runs(const spc_conv *conv)
 {
-    const int *k = conv->kernel;
-    int length = conv->dilation[2] > 1 ? 1 : k[2] < 8 ? k[2] : 8;
+    const int *k = conv->geometry.kernel;
+    int length = conv->geometry.dilation[2] > 1 ? 1 : k[2] < 8 ? k[2] : 8;
     int count = k[0] * k[1] * ((k[2] + length - 1) / length);
     int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
 
@@ -117,9 +117,9 @@ static void index_problem(spc__attrs *out, const spc_map *map, const work *w)
     for (int i = 0; i < 4; i++)
         spc__attrs_set_number(out, bits[i], map->key.bits[i]);
     for (int i = 0; i < 3; i++)
-        spc__attrs_set_number(out, kernel[i], map->conv.kernel[i]);
+        spc__attrs_set_number(out, kernel[i], map->conv.geometry.kernel[i]);
     for (int i = 0; i < 3; i++)
-        spc__attrs_set_number(out, dilation[i], map->conv.dilation[i]);
+        spc__attrs_set_number(out, dilation[i], map->conv.geometry.dilation[i]);
     runs r = choose_runs(&map->conv);
     spc__attrs_set_number(out, "run", r.length);
     spc__attrs_set_number(out, "batch", r.batch);

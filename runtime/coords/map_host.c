@@ -244,11 +244,11 @@ static int lower_bound(const uint64_t *keys, int rows, uint64_t target)
 static uint64_t column_delta(const spc_map *map, int i, int j)
 {
     const spc_conv *conv = &map->conv;
-    const int *bits = map->key.bits, *kernel = conv->kernel;
-    uint64_t x =
-        (uint64_t)((int64_t)(i - (kernel[0] - 1) / 2) * conv->dilation[0]);
-    uint64_t y =
-        (uint64_t)((int64_t)(j - (kernel[1] - 1) / 2) * conv->dilation[1]);
+    const int *bits = map->key.bits, *kernel = conv->geometry.kernel;
+    uint64_t x = (uint64_t)((int64_t)(i - (kernel[0] - 1) / 2) *
+                            conv->geometry.dilation[0]);
+    uint64_t y = (uint64_t)((int64_t)(j - (kernel[1] - 1) / 2) *
+                            conv->geometry.dilation[1]);
 
     x = bits[2] + bits[3] < 64 ? x << (bits[2] + bits[3]) : 0;
     y = bits[3] < 64 ? y << bits[3] : 0;
@@ -260,9 +260,9 @@ static uint64_t column_delta(const spc_map *map, int i, int j)
 static int64_t search_column(const spc_map *map, int column, int begin, int end)
 {
     const uint64_t *keys = map->keys;
-    const int *kernel = map->conv.kernel;
+    const int *kernel = map->conv.geometry.kernel;
     uint64_t delta = column_delta(map, column / kernel[1], column % kernel[1]);
-    uint64_t step = (uint64_t)map->conv.dilation[2];
+    uint64_t step = (uint64_t)map->conv.geometry.dilation[2];
     size_t padded = (size_t)map->rows_padded;
     int cursor = lower_bound(keys, map->rows, keys[begin] + delta);
     int64_t pairs = 0;
@@ -334,7 +334,8 @@ static void search_chunk(void *payload, int64_t chunk)
     for (int w = 0; w < map->mask_words; w++)
         memset(map->plain.mask + (size_t)w * (size_t)map->rows_padded + begin,
                0, 4 * (size_t)(end - begin));
-    for (int c = 0; c < map->conv.kernel[0] * map->conv.kernel[1]; c++)
+    for (int c = 0;
+         c < map->conv.geometry.kernel[0] * map->conv.geometry.kernel[1]; c++)
         pairs += search_column(map, c, begin, end);
     __atomic_fetch_add(&b->pairs, pairs, __ATOMIC_RELAXED);
 }

@@ -47,8 +47,8 @@ spc_status spc__key_layout_choose(spc__key_layout *out, const spc_conv *conv,
 
     *out = (spc__key_layout){0};
     for (int i = 0; i < 4; i++) {
-        int kernel = i ? conv->kernel[i - 1] : 1;
-        int64_t dilation = i ? conv->dilation[i - 1] : 1;
+        int kernel = i ? conv->geometry.kernel[i - 1] : 1;
+        int64_t dilation = i ? conv->geometry.dilation[i - 1] : 1;
         out->low[i] = low[i];
         out->before[i] = dilation * ((kernel - 1) / 2);
         after[i] = dilation * (kernel - 1) - out->before[i];

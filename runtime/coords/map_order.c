@@ -170,7 +170,7 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_conv *conv)
 {
-    const int *kernel = conv->kernel;
+    const int *kernel = conv->geometry.kernel;
     int offsets = kernel[0] * kernel[1] * kernel[2];
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
     ranked list[SPC_MAX_OFFSETS];

@@ -1,8 +1,8 @@
 /*
  * device.h - the one interface behind which cuda, cpu and sim stand.
  *
- * A device is a file (device_<name>.c) that exports one spc__device_ops, and a row
- * in device_table.c. Every kernel takes exactly one argument: a struct by
+ * A device is a file (device_<name>.c) that exports one spc__device_ops, and a
+ * row in device_table.c. Every kernel takes exactly one argument: a struct by
  * value (spc_abi.h), so a launch is a kernel, a geometry and a block of bytes.
  */
 #ifndef SPC_RUNTIME_DEVICE_H
@@ -13,8 +13,9 @@
 #include "log.h"
 #include "spc.h"
 
-typedef struct spc__device spc__device; /* each implementation's own struct begins
-                                           with: const spc__device_ops *ops; */
+typedef struct spc__device
+    spc__device; /* each implementation's own struct begins
+                    with: const spc__device_ops *ops; */
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
 
@@ -31,9 +32,9 @@ typedef struct spc__launch {
 typedef struct spc__measure {
     spc_status (*enqueue)(void *payload, void *stream);
     void *payload;
-    int samples;     /* wanted */
-    double limit_s;  /* for all samples together */
-    bool cold;       /* flush the last-level cache before each run */
+    int samples;    /* wanted */
+    double limit_s; /* for all samples together */
+    bool cold;      /* flush the last-level cache before each run */
 } spc__measure;
 
 typedef struct spc__device_options {

@@ -51,7 +51,7 @@ static spc_status run_map(const bench *b, void *stream)
 
 static spc_status run_order(const bench *b, void *stream)
 {
-    const spc__geometry *geometry = spc__plan_geometry(b->plan);
+    const spc__launch_geometry *geometry = spc__plan_launch(b->plan);
     return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
                              stream);
 }

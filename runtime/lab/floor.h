@@ -3,8 +3,8 @@
  *
  * The largest of flops / matrix rate, gathered bytes / rate of gathers out of
  * cache, compulsory bytes / copy bandwidth. The matrix rate of fp32 is that of
- * three tf32 products where these are faster. No kernel is expected to reach it;
- * the ratio to it says how far there is to go.
+ * three tf32 products where these are faster. No kernel is expected to reach
+ * it; the ratio to it says how far there is to go.
  */
 #ifndef SPC_RUNTIME_FLOOR_H
 #define SPC_RUNTIME_FLOOR_H

@@ -207,7 +207,8 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
         .bias = conv->bias ? bias : NULL,
         .cin = conv->cin,
         .cout = conv->cout,
-        .offsets = conv->kernel[0] * conv->kernel[1] * conv->kernel[2],
+        .offsets = conv->geometry.kernel[0] * conv->geometry.kernel[1] *
+                   conv->geometry.kernel[2],
         .panels = (conv->cout + LANES - 1) / LANES,
         .cancel = cancel,
     };
@@ -302,7 +303,7 @@ static int32_t find_neighbour(const table *t, int64_t row,
 static void map_tile(void *payload, int64_t tile)
 {
     const table *t = payload;
-    const int *kernel = t->conv->kernel;
+    const int *kernel = t->conv->geometry.kernel;
     int64_t offsets = (int64_t)kernel[0] * kernel[1] * kernel[2];
     int64_t first = tile / offsets * 4096, k = tile % offsets;
     int64_t last = first + 4096 < t->rows ? first + 4096 : t->rows;
@@ -311,8 +312,8 @@ static void map_tile(void *payload, int64_t tile)
     int64_t delta[3];
 
     for (int axis = 0; axis < 3; axis++)
-        delta[axis] =
-            t->conv->dilation[axis] * (place[axis] - (kernel[axis] - 1) / 2);
+        delta[axis] = t->conv->geometry.dilation[axis] *
+                      (place[axis] - (kernel[axis] - 1) / 2);
     for (int64_t row = first; row < last; row++)
         t->index[k * t->rows + row] = find_neighbour(t, row, delta);
 }
@@ -321,20 +322,22 @@ static spc_status check_kernel(const spc_conv *conv, spc_error *error)
 {
     int64_t offsets = 1;
     for (int axis = 0; axis < 3; axis++) {
-        if (conv->kernel[axis] < 1 || conv->dilation[axis] < 1)
+        if (conv->geometry.kernel[axis] < 1 ||
+            conv->geometry.dilation[axis] < 1)
             return spc__fail(error, SPC_EINVAL,
                              "kernel and dilation along %c are %d and %d; "
                              "both must be at least 1",
-                             "xyz"[axis], conv -> kernel[axis],
-                             conv -> dilation[axis]);
-        offsets *= conv->kernel[axis] > SPC_MAX_OFFSETS ? SPC_MAX_OFFSETS + 1
-                                                        : conv->kernel[axis];
+                             "xyz"[axis], conv -> geometry.kernel[axis],
+                             conv->geometry.dilation[axis]);
+        offsets *= conv->geometry.kernel[axis] > SPC_MAX_OFFSETS
+                       ? SPC_MAX_OFFSETS + 1
+                       : conv->geometry.kernel[axis];
     }
     if (offsets > SPC_MAX_OFFSETS)
         return spc__fail(error, SPC_EINVAL,
                          "a kernel of %dx%dx%d has more than %d offsets",
-                         conv->kernel[0], conv->kernel[1], conv->kernel[2],
-                         (int)SPC_MAX_OFFSETS);
+                         conv->geometry.kernel[0], conv->geometry.kernel[1],
+                         conv->geometry.kernel[2], (int)SPC_MAX_OFFSETS);
     return SPC_OK;
 }
 
@@ -364,8 +367,8 @@ spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
         return spc__fail_memory(error, (t.mask + 1) * sizeof(*t.slots));
     memset(t.slots, 0xff, (t.mask + 1) * sizeof(*t.slots));
     if ((status = insert_rows(&t, error)) == SPC_OK) {
-        int64_t offsets =
-            (int64_t)conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+        int64_t offsets = (int64_t)conv->geometry.kernel[0] *
+                          conv->geometry.kernel[1] * conv->geometry.kernel[2];
         if (!spc__parallel_until(cancel, (t.rows + 4095) / 4096 * offsets,
                                  threads, map_tile, &t))
             status = spc__interrupted(error);

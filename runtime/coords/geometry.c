@@ -1,0 +1,268 @@
+/* geometry.c - rules, kernels and offsets. */
+#include "geometry.h"
+
+#include "error.h"
+#include <string.h>
+
+static const char axes[] = "xyz";
+
+int spc__geometry_origin(const spc_geometry *g, int axis)
+{
+    int half = g->dilation[axis] * ((g->kernel[axis] - 1) / 2);
+
+    if (g->origin[axis] != SPC_ORIGIN_AUTO)
+        return g->origin[axis];
+    switch (g->rule) {
+    case SPC_RULE_FOOTPRINT:
+        return -g->padding[axis];
+    case SPC_RULE_FLOOR:
+        return g->kernel[axis] % 2 != 0 ? -half : 0;
+    default:
+        return -half;
+    }
+}
+
+int spc_geometry_offsets(const spc_geometry *g)
+{
+    if (g == NULL)
+        return 0;
+    if (g->offset_count > 0)
+        return g->offset_count;
+    return g->kernel[0] * g->kernel[1] * g->kernel[2];
+}
+
+void spc_geometry_offset(int out[3], const spc_geometry *g, int k)
+{
+    if (g->offset_count > 0) {
+        for (int axis = 0; axis < 3; axis++)
+            out[axis] = g->offsets[k][axis];
+        return;
+    }
+    for (int axis = 2; axis >= 0; axis--) {
+        int place = k % g->kernel[axis];
+        k /= g->kernel[axis];
+        out[axis] = spc__geometry_origin(g, axis) + g->dilation[axis] * place;
+    }
+}
+
+int spc__geometry_centre(const spc_geometry *g)
+{
+    if (g->rule != SPC_RULE_SUBM)
+        return -1;
+    for (int k = 0; k < spc_geometry_offsets(g); k++) {
+        int at[3];
+        spc_geometry_offset(at, g, k);
+        if (at[0] == 0 && at[1] == 0 && at[2] == 0)
+            return k;
+    }
+    return -1;
+}
+
+static bool same_axes(const int a[3], const int b[3])
+{
+    return memcmp(a, b, 3 * sizeof(*a)) == 0;
+}
+
+bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
+{
+    if (a->rule != b->rule || a->offset_count != b->offset_count ||
+        !same_axes(a->stride, b->stride))
+        return false;
+    if (a->offset_count > 0)
+        return memcmp(a->offsets, b->offsets,
+                      (size_t)a->offset_count * sizeof(a->offsets[0])) == 0;
+    for (int axis = 0; axis < 3; axis++)
+        if (spc__geometry_origin(a, axis) != spc__geometry_origin(b, axis))
+            return false;
+    if (!same_axes(a->kernel, b->kernel) ||
+        !same_axes(a->dilation, b->dilation))
+        return false;
+    return a->rule != SPC_RULE_FOOTPRINT ||
+           (same_axes(a->padding, b->padding) && same_axes(a->shape, b->shape));
+}
+
+void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
+{
+    for (int axis = 0; axis < 3 && g->offset_count == 0; axis++) {
+        low[axis] = spc__geometry_origin(g, axis);
+        high[axis] =
+            low[axis] + (int64_t)g->dilation[axis] * (g->kernel[axis] - 1);
+    }
+    for (int k = 0; k < g->offset_count; k++)
+        for (int axis = 0; axis < 3; axis++) {
+            int64_t at = g->offsets[k][axis];
+            if (k == 0 || at < low[axis])
+                low[axis] = at;
+            if (k == 0 || at > high[axis])
+                high[axis] = at;
+        }
+}
+
+/*
+ * An output o sees o * s + [low, high]. By the floor rule o = floor(i / s) of
+ * some input i, so o * s lies in [i - (s - 1), i]. By the footprint rule the
+ * window of o holds some input i, so it lies within high - low of i. Seen from
+ * an input, outputs lie in [(i - high) / s, (i - low) / s], and some output of
+ * the set lies in the same bounds.
+ */
+void spc__geometry_reach(int64_t before[3], int64_t after[3],
+                         const spc_geometry *g, bool inverse)
+{
+    int64_t low[3], high[3];
+
+    spc__geometry_span(low, high, g);
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t s = g->stride[axis], wide = high[axis] - low[axis];
+        if (g->rule == SPC_RULE_FOOTPRINT) {
+            before[axis] = after[axis] = wide;
+        } else {
+            before[axis] = low[axis] < 0 ? s - 1 - low[axis] : s - 1;
+            after[axis] = high[axis] > 0 ? high[axis] : 0;
+        }
+        if (inverse) {
+            /* Both ends, and the remainders of both divisions. */
+            before[axis] = (before[axis] + wide) / s + 2;
+            after[axis] = (after[axis] + wide) / s + 2;
+        }
+    }
+}
+
+int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
+{
+    int64_t room;
+
+    if (g->rule != SPC_RULE_FOOTPRINT || g->shape[axis] == 0)
+        return 0;
+    room = (int64_t)g->shape[axis] + 2 * (int64_t)g->padding[axis] -
+           (int64_t)g->dilation[axis] * (g->kernel[axis] - 1) - 1;
+    return room < 0 ? 0 : room / g->stride[axis] + 1;
+}
+
+int spc__geometry_fan_out(const spc_geometry *g)
+{
+    int fan = 1;
+
+    for (int axis = 0; axis < 3 && g->rule == SPC_RULE_FOOTPRINT; axis++)
+        fan *= (g->kernel[axis] + g->stride[axis] - 1) / g->stride[axis];
+    return fan;
+}
+
+/* ---- checking ------------------------------------------------------------ */
+
+static spc_status check_kernel(const int kernel[3], spc_error *error)
+{
+    int64_t offsets = 1;
+
+    for (int i = 0; i < 3; i++) {
+        if (kernel[i] < 1)
+            return spc__fail(error, SPC_EINVAL,
+                             "kernel size %d along %c: at least 1 is right",
+                             kernel[i], axes[i]);
+        if (offsets <= SPC_MAX_OFFSETS)
+            offsets *= kernel[i];
+    }
+    if (offsets > SPC_MAX_OFFSETS)
+        return spc__fail(error, SPC_EINVAL,
+                         "a kernel of %dx%dx%d has more than %d offsets, the "
+                         "limit (7x7x7 is the largest cube)",
+                         kernel[0], kernel[1], kernel[2], SPC_MAX_OFFSETS);
+    return SPC_OK;
+}
+
+static spc_status check_range(const char *name, int value, int axis, int low,
+                              spc_error *error)
+{
+    if (value >= low && value <= SPC__GEOMETRY_MOST)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL, "%s %d along %c: %d to %d is right",
+                     name, value, axes[axis], low, SPC__GEOMETRY_MOST);
+}
+
+static spc_status check_axis(const spc_geometry *g, int i, spc_error *error)
+{
+    spc_status status;
+
+    if ((status = check_range("dilation", g->dilation[i], i, 1, error)) ||
+        (status = check_range("stride", g->stride[i], i, 1, error)) ||
+        (status = check_range("padding", g->padding[i], i, 0, error)))
+        return status;
+    if (g->origin[i] != SPC_ORIGIN_AUTO &&
+        (status = check_range("origin", g->origin[i], i, -SPC__GEOMETRY_MOST,
+                              error)))
+        return status;
+    if (g->shape[i] < 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "shape %d along %c: a number of voxels, or 0 for none",
+                         g->shape[i], axes[i]);
+    return SPC_OK;
+}
+
+/* What a rule does not use must not be there: it would mean something else to
+ * whoever wrote it. */
+static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
+{
+    if (g->rule == SPC_RULE_SUBM && g->stride[i] != 1)
+        return spc__fail(error, SPC_EINVAL,
+                         "stride %d along %c: a submanifold layer keeps the "
+                         "voxels of its input, which is stride 1",
+                         g->stride[i], axes[i]);
+    if (g->rule != SPC_RULE_FOOTPRINT && (g->padding[i] || g->shape[i]))
+        return spc__fail(error, SPC_EINVAL,
+                         "%s along %c: only the footprint rule has one",
+                         g->padding[i] ? "a padding" : "a shape", axes[i]);
+    if (g->rule == SPC_RULE_FOOTPRINT && g->origin[i] != SPC_ORIGIN_AUTO &&
+        g->origin[i] != -g->padding[i])
+        return spc__fail(error, SPC_EINVAL,
+                         "origin %d along %c: by the footprint rule it is "
+                         "minus the padding, %d",
+                         g->origin[i], axes[i], -g->padding[i]);
+    if (g->shape[i] > 0 && spc__geometry_out_shape(g, i) < 1)
+        return spc__fail(error, SPC_EINVAL,
+                         "a shape of %d along %c leaves no output: with "
+                         "padding it must be at least %lld",
+                         g->shape[i], axes[i],
+                         (long long)g->dilation[i] * (g->kernel[i] - 1) + 1);
+    return SPC_OK;
+}
+
+static spc_status check_list(const spc_geometry *g, spc_error *error)
+{
+    if (g->offset_count == 0)
+        return SPC_OK;
+    if (g->offset_count < 0 || g->offset_count > SPC_MAX_OFFSETS)
+        return spc__fail(error, SPC_EINVAL,
+                         "a list of %d offsets: 1 to %d is right",
+                         g->offset_count, SPC_MAX_OFFSETS);
+    if (g->rule == SPC_RULE_FOOTPRINT)
+        return spc__fail(error, SPC_EINVAL,
+                         "a list of offsets is for the rules SUBM and FLOOR");
+    for (int a = 0; a < g->offset_count; a++)
+        for (int b = 0; b < a; b++)
+            if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
+                0)
+                return spc__fail(error, SPC_EINVAL,
+                                 "offsets %d and %d of the list are both (%d, "
+                                 "%d, %d); once is right",
+                                 b, a, g->offsets[a][0], g->offsets[a][1],
+                                 g->offsets[a][2]);
+    return SPC_OK;
+}
+
+spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "geometry", g, NULL);
+
+    if (status != SPC_OK ||
+        (status = check_kernel(g->kernel, error)) != SPC_OK)
+        return status;
+    if ((unsigned)g->rule > SPC_RULE_FOOTPRINT)
+        return spc__fail(error, SPC_EINVAL,
+                         "rule %d is unknown: SPC_RULE_SUBM, _FLOOR or "
+                         "_FOOTPRINT is right",
+                         (int)g->rule);
+    for (int i = 0; i < 3; i++)
+        if ((status = check_axis(g, i, error)) != SPC_OK ||
+            (status = check_rule(g, i, error)) != SPC_OK)
+            return status;
+    return check_list(g, error);
+}
