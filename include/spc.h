@@ -48,6 +48,7 @@ enum {
 
 typedef struct spc_ctx spc_ctx;     /* a device, a database, templates */
 typedef struct spc_scene spc_scene; /* coordinates on the host */
+typedef struct spc_coords spc_coords; /* a coordinate set on the device */
 typedef struct spc_map spc_map;     /* a kernel map on the device */
 typedef struct spc_plan spc_plan;   /* a problem bound to one loaded kernel */
 
@@ -298,43 +299,169 @@ SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
 
-/* ---- kernel maps ----------------------------------------------------------
- */
+/* ---- coordinate sets ------------------------------------------------------ */
 
 /*
- * Builds the kernel map of a submanifold layer on the context's device:
- * coordinates are packed into keys (u32 where the extent allows, else u64,
- * with guard bands so that no added offset reaches into a neighbouring
- * field), sorted, and searched by z-delta search (Spira, section 4: one
- * binary search for each (x, y) column of the kernel, then a walk along z).
+ * The occupied voxels of one level: sorted once, shared by all maps of the level.
+ * A set lives on the device, and so does its count. There are two ways to one:
  *
- * `coords` is on the device, [rows][4], at a multiple of 16 bytes (cuda, sim);
- * features stay in its row order. Owns its device memory; synchronises `stream`
- * to learn the extent.
- * SPC_EDUPLICATE: two equal coordinates, with their rows; SPC_ERANGE: the
- * extent does not fit a 64-bit key, names the axis, or a batch is negative;
- * SPC_EINVAL: rows < 0, more than 2^31-1 map entries, a bad kernel, or
- * coordinates at another place; SPC_EINTERRUPTED.
+ *  - spc_coords_create, _from_scene, _create_outputs learn the extent or the
+ *    count by waiting for the device, and fit;
+ *  - spc_coords_reserve and spc_coords_reserve_outputs take a capacity and an
+ *    extent that are stated beforehand. spc_coords_update and spc_map_update then
+ *    only enqueue: no allocation, no synchronisation, no copy to the host, no
+ *    compiling, and a CUDA graph may capture them. What goes wrong is a status
+ *    on the device, read with spc_coords_check whenever the caller likes.
+ *
+ * Rows. Features of a set stay in the order of the rows that the caller gave; a
+ * set of outputs has its rows in ascending order of (batch, x, y, z).
+ *
+ * What is wrong with rows has a defined result. A row outside the extent takes
+ * part in nothing: nobody sees it and its output is not written. Of rows with one
+ * voxel the first stands for all, and only its output is written. More rows than
+ * the capacity: the set is empty. Nothing is truncated.
  */
-SPC_API spc_status spc_map_create(spc_map **out, spc_ctx *ctx,
-                                  const spc_conv *conv, const int32_t *coords,
-                                  int64_t rows, void *stream);
+typedef enum spc_duplicates {
+    SPC_DUPLICATES_ERROR = 0, /* spc_coords_check says SPC_EDUPLICATE */
+    SPC_DUPLICATES_FIRST = 1, /* the first row's features count */
+    SPC_DUPLICATES_SUM = 2,   /* spc_coords_merge adds them up */
+    SPC_DUPLICATES_MEAN = 3   /* spc_coords_merge takes their mean */
+} spc_duplicates;
 
+typedef struct spc_coords_options {
+    int64_t capacity; /* most rows */
+    int32_t low[4];   /* the stated extent: batch, x, y, z, both ends included */
+    int32_t high[4];
+    /* How far kernels of maps may look past the extent, in voxels: (kernel - 1)
+     * * dilation is enough for any rule. 0: 8. Wider guards cost key bits. */
+    int reach;
+    spc_duplicates duplicates;
+} spc_coords_options;
+
+#define SPC_COORDS_OPTIONS_INIT                                                \
+    {                                                                          \
+        0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, SPC_DUPLICATES_ERROR                 \
+    }
+
+/*
+ * Makes the set of `coords` (device, [rows][4], at a multiple of 16 bytes on
+ * cuda and sim). Waits for `stream` to learn the extent. SPC_EDUPLICATE: two
+ * equal coordinates, with their rows; SPC_ERANGE: the extent does not fit a
+ * 64-bit key, names the axis, or a batch is negative; SPC_EINVAL.
+ */
+SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
+                                     const int32_t *coords, int64_t rows,
+                                     void *stream);
 /* The same from a scene on the host. */
+SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
+                                                const spc_scene *scene);
+/* The outputs of `geometry` (rule FLOOR or FOOTPRINT) over the set `in`, which
+ * must live longer. Waits for the device to learn how many there are. */
+SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
+                                             const spc_geometry *geometry);
+
+/* An empty set of a stated capacity and extent. */
+SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
+                                      const spc_coords_options *options);
+/* The same for the outputs of `geometry` over `in`. `capacity` 0: what the rule
+ * bounds them by, capacity of `in` times at most one for FLOOR and the product
+ * of ceil(kernel / stride) for FOOTPRINT, or all places of its spatial shape if
+ * these are fewer. */
+SPC_API spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
+                                              const spc_geometry *geometry,
+                                              int64_t capacity);
+/* Maps and sets of outputs that use it keep it alive. */
+SPC_API void spc_coords_free(spc_coords *coords);
+
+/*
+ * Fills a set anew on `stream`: from `rows` coordinates, or, if `count` (device)
+ * is not NULL, from *count of them. For a set of outputs `coords` is NULL: it is
+ * derived from its inputs.
+ */
+SPC_API spc_status spc_coords_update(spc_coords *set, const int32_t *coords,
+                                     const int32_t *count, int64_t rows,
+                                     void *stream);
+/* Waits for `stream`; SPC_ECAPACITY with the count that would have fitted,
+ * SPC_ERANGE and SPC_EDUPLICATE with the first such row. spc_coords_rows then
+ * says how many voxels there are. */
+SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
+
+/* Makes equal rows' features [rows][channels] (device, binary16 or binary32)
+ * those of the first of them, by the set's policy; does nothing with the others. */
+SPC_API spc_status spc_coords_merge(const spc_coords *coords, void *features,
+                                    spc_dtype dtype, int channels,
+                                    void *stream);
+
+SPC_API int64_t spc_coords_rows(const spc_coords *coords);
+SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
+SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
+/* How many voxels there are, on the device. */
+SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
+/* Of a set of outputs its coordinates by row, [capacity][4] on the device; NULL
+ * for others. */
+SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
+
+/* ---- kernel maps ---------------------------------------------------------- */
+
+/*
+ * A map is the relation of two sets by a geometry: which voxel of `in` an output
+ * voxel of `to` sees at which offset. For the rule SUBM both are one set; else
+ * `to` is the set of outputs of `in`. Found by z-delta search (Spira, section
+ * 4: one binary search for each (x, y) column of the kernel, then a walk along
+ * z) among sorted keys with guard bands, so that no added offset reaches into a
+ * neighbouring field.
+ *
+ * spc_map_create allocates; spc_map_update enqueues the search, once the sets
+ * are filled and whenever they are filled anew. SPC_ERANGE: the guard bands of
+ * `in` are too narrow for the geometry; SPC_EINVAL: more than 2^31-1 entries,
+ * sets of two contexts.
+ */
+SPC_API spc_status spc_map_create(spc_map **out, spc_coords *in, spc_coords *to,
+                                  const spc_geometry *geometry);
+/* The same relation read the other way: the outputs `to` are the geometry's
+ * inputs, `in` its outputs. Offsets are not flipped. */
+SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
+                                          spc_coords *to,
+                                          const spc_geometry *geometry);
+/*
+ * Fills the map and all its layouts anew on `stream`. With `coords` a
+ * submanifold map fills its set too, as spc_coords_update with the same
+ * arguments would, which is faster than the two apart.
+ */
+SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
+                                  const int32_t *count, int64_t rows,
+                                  void *stream);
+/* Waits for `stream`; as spc_coords_check of the map's sets. spc_map_rows,
+ * _pairs and _density then speak of what there is. */
+SPC_API spc_status spc_map_check(spc_map *map, void *stream);
+
+/* Everything for one layer on one scene: the sets, their outputs where the layer
+ * has other ones, and the map, filled and checked. The scene of an inverse layer
+ * is the input of the layer that it inverts. */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
+/* The same from coordinates on the device, [rows][4], at a multiple of 16 bytes
+ * (cuda, sim). Waits for `stream` to learn their extent. */
+SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
+                                              const spc_conv *conv,
+                                              const int32_t *coords,
+                                              int64_t rows, void *stream);
 SPC_API void spc_map_free(spc_map *map);
 
-SPC_API int64_t spc_map_rows(const spc_map *map);
+SPC_API spc_coords *spc_map_in(const spc_map *map); /* the map's own */
+SPC_API spc_coords *spc_map_out(const spc_map *map);
+SPC_API int64_t spc_map_rows(const spc_map *map);    /* outputs */
+SPC_API int64_t spc_map_rows_in(const spc_map *map); /* inputs */
 SPC_API int64_t spc_map_pairs(const spc_map *map);
 SPC_API double spc_map_density(const spc_map *map); /* pairs / (rows * K) */
-SPC_API int spc_map_key_bits(const spc_map *map);   /* 32 or 64 */
+SPC_API int spc_map_key_bits(const spc_map *map);   /* of the inputs */
 
 /*
  * Copies the map to the host in plain form: index[k * rows + row] is the input
- * row of offset k = (i * ky + j) * kz + l for output row `row`, or -1. `index`
- * holds offsets * rows entries.
+ * row of offset k for output row `row`, or -1. `rows` is the capacity of the
+ * outputs' set, which for maps made by spc_map_create_from_scene is the number of
+ * outputs; `index` holds offsets * rows entries.
  */
 SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 

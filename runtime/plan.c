@@ -192,26 +192,43 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
-/* A map serves the layers of its own context, kernel and dilation. */
+/* The axis on which two geometries differ in what people vary most, or -1. */
+static int differing_axis(const spc_geometry *a, const spc_geometry *b)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->kernel[i] != b->kernel[i] || a->dilation[i] != b->dilation[i] ||
+            a->stride[i] != b->stride[i])
+            return i;
+    return -1;
+}
+
+/* A map serves the layers of its own context and geometry, read its way. */
 static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                             const spc_map *map, spc_error *error)
 {
-    static const char axes[] = "xyz";
+    const spc_geometry *built = &map->geometry, *g = &conv->geometry;
+    int axis;
 
     if (spc__map_ctx(map) != ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the map belongs to another context than the plan");
-    const spc_conv *built = spc__map_conv(map);
-    for (int a = 0; a < 3; a++)
-        if (built->geometry.kernel[a] != conv->geometry.kernel[a] ||
-            built->geometry.dilation[a] != conv->geometry.dilation[a])
-            return spc__fail(
-                error, SPC_EINVAL,
-                "the map was built for kernel size %d, dilation "
-                "%d on axis %c, the layer has %d, %d",
-                built->geometry.kernel[a], built->geometry.dilation[a], axes[a],
-                conv->geometry.kernel[a], conv->geometry.dilation[a]);
-    return SPC_OK;
+    if (map->inverse != spc__conv_is_inverse(conv))
+        return spc__fail(error, SPC_EINVAL,
+                         "the map is %s an inverse layer, the layer is %s",
+                         map->inverse ? "for" : "not for",
+                         map->inverse ? "not one" : "one");
+    if (spc__geometry_equal(built, g))
+        return SPC_OK;
+    if (built->rule != g->rule || (axis = differing_axis(built, g)) < 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the map was built for another rule, padding, origin, "
+                         "shape or list of offsets than the layer has");
+    return spc__fail(error, SPC_EINVAL,
+                     "the map was built for kernel size %d, dilation %d, "
+                     "stride %d on axis %c, the layer has %d, %d, %d",
+                     built->kernel[axis], built->dilation[axis],
+                     built->stride[axis], "xyz"[axis], g->kernel[axis],
+                     g->dilation[axis], g->stride[axis]);
 }
 
 /* Prepares on the default stream, for which the streams that the plan will run
@@ -227,6 +244,12 @@ static spc_status prepare_map(spc_map *map, const spc_plan *plan)
         return SPC_OK;
     status = spc_map_prepare(map, plan, NULL);
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
+}
+
+/* Of a map that was never checked the capacity is all that is known. */
+static int64_t expected_rows(const spc_map *map)
+{
+    return map->to->checked ? map->to->rows : map->to->capacity;
 }
 
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
@@ -249,7 +272,7 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                          "unknown plan flags: SPC_PLAN_* of spc.h are right");
     if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    status = spc__lookup(&pick, ctx, conv, spc_map_rows(map),
+    status = spc__lookup(&pick, ctx, conv, expected_rows(map),
                          spc_map_density(map), flags);
     if (status == SPC_OK)
         status = spc__plan_create_from(&plan, ctx, conv, &pick.code,
@@ -307,13 +330,12 @@ size_t spc_plan_weights_bytes(const spc_plan *plan)
 size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 {
     const spc__launch_geometry *geometry;
-    size_t padded = ((size_t)spc_map_rows(map) + SPC_ROW_PAD - 1) /
-                    SPC_ROW_PAD * SPC_ROW_PAD;
 
     if (plan == NULL || map == NULL)
         return 0;
     geometry = &plan->geometry;
-    return geometry->workspace_bytes + padded * geometry->workspace_row_bytes;
+    return geometry->workspace_bytes +
+           (size_t)map->to->rows_padded * geometry->workspace_row_bytes;
 }
 
 /* Where a failure of a call with either of them is told. */

@@ -1,12 +1,19 @@
-%-- Kernel maps on the device, in one cooperative launch: pack, sort, z-delta
-%-- search; then, where they are wanted, a sorted row order and a tile table.
+%-- Coordinate sets and kernel maps on the device, in one cooperative launch: pack,
+%-- sort, merge; z-delta search; then, where they are wanted, a sorted row order and
+%-- a tile table.
 %--
 %-- Every stage ends where the blocks need each other's results, at a barrier of
-%-- the grid (about a microsecond). What a launch does not do is said by null
-%-- pointers: spc_index_args in index_abi.h.
+%-- the grid (about a microsecond). Which stages a launch has is said by its
+%-- arguments, and so is how keys are laid out and how many rows there are: a count
+%-- on the device. What is specialised is the width of keys and the geometry.
+%
+%-- Kinds of maps: how the input that an output row sees at an offset is found.
+%--   subm     outputs are inputs: the row's own key and a difference of keys
+%--   strided  the key of output * stride, and the difference
+%--   inverse  (output - displacement) / stride, where that divides
 %
 %template = {
-%  summary = "kernel maps: packed keys, sort, z-delta search, row order, tiles",
+%  summary = "coordinate sets and kernel maps: sort, z-delta search, row order, tiles",
 %  role = "map",
 %  device = "cuda",
 %  params = {},
@@ -16,29 +23,14 @@
 %  end,
 %  constraints = {},
 %  derive = function(problem, config, target)
-%    local bits = {problem.bits_b, problem.bits_x, problem.bits_y,
-%                  problem.bits_z}
-%    local shift = {bits[2] + bits[3] + bits[4], bits[3] + bits[4], bits[4], 0}
 %    local k = {problem.kx, problem.ky, problem.kz}
-%    local d = {problem.dx, problem.dy, problem.dz}
-%    local before = {0}
-%    for a = 1, 3 do before[a + 1] = d[a] * ((k[a] - 1) // 2) end
-%    local offsets = k[1] * k[2] * k[3]
-%    local function constant(value) -- wraps as the keys do
-%      if problem.key == 64 then return string.format("0x%xull", value) end
-%      return string.format("0x%xu", value & 0xffffffff)
-%    end
-%    local origin = -((before[2] << shift[2]) + (before[3] << shift[3]) +
-%                     before[4])
 %    return {
-%      bits = bits, shift = shift, before = before, k = k, offsets = offsets,
-%      key_passes = math.max(1, (shift[1] + bits[1] + problem.digit - 1) //
-%                               problem.digit),
-%      constant = constant,
-%      step_x = constant(k[1] > 1 and d[1] << shift[2] or 0),
-%      step_y = constant(k[2] > 1 and d[2] << shift[3] or 0),
-%      step_z = constant(d[3]),
-%      origin = constant(origin),
+%      k = k, d = {problem.dx, problem.dy, problem.dz},
+%      s = {problem.sx, problem.sy, problem.sz},
+%      o = {problem.ox, problem.oy, problem.oz},
+%      offsets = k[1] * k[2] * k[3],
+%      subm = problem.kind == "subm", inverse = problem.kind == "inverse",
+%      list = problem.list == 1,
 %    }
 %  end,
 %  launch = function(problem, config, target) return {} end,
@@ -49,7 +41,10 @@
 #include "spc_device.cuh"
 #include "index_sort.cuh"
 
+/* Keys of the set that is searched, and of the rows: one type where they are one
+ * set. */
 typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
+typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
@@ -63,16 +58,27 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 #define RUNS_PER_COLUMN $((k[3] + problem.run - 1) // problem.run)
 #define BATCH $(problem.batch)
 
-/* Keys: from a row's own to that of offset 0, and one step along each axis. */
-#define KEY_PASSES $(key_passes)
-#define ORIGIN ((map_key)$(origin))
-#define STEP_X ((map_key)$(step_x))
-#define STEP_Y ((map_key)$(step_y))
-#define STEP_Z ((map_key)$(step_z))
+/* What the input of an output is, by axis (include/spc.h, spc_geometry). */
+#define SUBM $(subm and 1 or 0)
+#define INVERSE $(inverse and 1 or 0)
+#define LIST $(list and 1 or 0)
+% for i, axis in ipairs {"X", "Y", "Z"} do
+#define STRIDE_$(axis) $(s[i])
+#define DILATION_$(axis) $(d[i])
+#define ORIGIN_$(axis) ($(o[i]))
+% end
 
 /* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of
  * its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
+
+/* How far a launch goes: voxels of the set, the same rounded up to whole tiles
+ * of any size, and voxels of the set that is searched. */
+typedef struct index_extent {
+    int rows;
+    int padded;
+    int rows_in;
+} index_extent;
 
 /* The shared memory of a block: where each share of the bins begins, the digest
  * bit of each offset, then the space that the stages use in turn. */
@@ -114,125 +120,49 @@ SPC_DEVICE int at_most(int value, int limit)
 
 #include "index_keys.cuh"
 #include "index_digest.cuh"
+#include "index_merge.cuh"
 #include "index_search.cuh"
 #include "index_order.cuh"
 
-/* ---- pack ------------------------------------------------------------- */
-
-/* One coordinate's field value; notes a row outside the layout, and takes the
- * nearest coordinate inside it so that what follows stays in bounds. */
-SPC_DEVICE map_key field_of(const spc_index_args *args, int axis, int c,
-                            map_key before, int row, int *bad)
-{
-    unsigned value = (unsigned)c - (unsigned)args->low[axis];
-
-    if (value > args->last[axis]) {
-        if (row < *bad)
-            *bad = row;
-        value = args->last[axis];
-    }
-    return (map_key)value + before;
-}
-
-SPC_DEVICE map_key pack_row(const spc_index_args *args, int row, int *bad)
-{
-    spc_b16 c = spc_load16(args->coords + 4ll * row);
-    map_key key = 0;
-
-% for i, name in ipairs({"x", "y", "z", "w"}) do
-%   if bits[i] > 0 then
-    key |= field_of(args, $(i - 1), (int)c.$(name), $(constant(before[i])), row,
-                    &bad[$(i - 1)])
-           << $(shift[i]);
-%   else
-    field_of(args, $(i - 1), (int)c.$(name), 0, row, &bad[$(i - 1)]);
-%   end
-% end
-    return key;
-}
-
-SPC_DEVICE void clear_stats(const spc_index_args *args)
-{
-    if (spc_block_x() != 0)
-        return;
-    for (int i = spc_thread(); i < SPC_INDEX_PAIRS + 2;
-         i += SORT_THREADS)
-        args->stats[i] = i < SPC_INDEX_DUPLICATES ? SPC_INDEX_NO_ROW : 0;
-}
-
-/* Keys in the caller's order, counted by bin. */
-SPC_DEVICE void pack(const spc_index_args *args, int begin, int end, int *bad)
-{
-    map_key *keys = (map_key *)args->keys_a;
-    int lane = spc_lane();
-
-    for (int first = begin + 32 * spc_warp(); first < end;
-         first += SORT_THREADS) {
-        int row = first + lane, valid = row < end, rank = 0;
-        map_key key = 0;
-        if (valid)
-            key = pack_row(args, row, bad);
-        /* One atomic for all lanes of a bin: neighbours in a scan often share
-         * one. */
-        spc_u32 peers = spc_match((spc_u32)(valid ? bin_of(args, key) : -1));
-        int leader = spc_ffs(peers) - 1;
-        if (valid && lane == leader)
-            rank = (int)spc_atomic_add_u32(&args->bins[bin_of(args, key)],
-                                           (spc_u32)spc_popc(peers));
-        rank = spc_shfl(rank, leader) + spc_popc(peers & ((1u << lane) - 1u));
-        if (valid) {
-            keys[row] = key;
-            args->rows_a[row] = rank;
-        }
-    }
-}
-
-SPC_DEVICE void report_bad_rows(const spc_index_args *args, const int *bad)
-{
-    for (int i = 0; i < 4; i++)
-        if (bad[i] != SPC_INDEX_NO_ROW)
-            spc_atomic_min(&args->stats[SPC_INDEX_BAD_ROW + i], bad[i]);
-}
-
 /* ---- the kernel ------------------------------------------------------- */
 
-/* Everything of the plain map but, where it is not wanted, the index. */
-SPC_DEVICE void build(const spc_index_args *args, index_shared *s,
-                      grid_barrier *barrier, int begin, int end, int padded_end,
-                      int per_block)
+SPC_DEVICE index_extent extent_of(const spc_index_args *args, int rows)
 {
-    int bad[4] = {SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW,
-                  SPC_INDEX_NO_ROW};
-    packed_row first;
-    int crowded;
+    index_extent e;
 
-    clear_stats(args);
-    pack(args, begin, end, bad);
-    grid_sync(barrier);
+    e.rows = rows;
+    e.padded = (rows + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
+    if (e.padded == 0)
+        e.padded = SPC_ROW_PAD;
+    e.rows_in = SUBM ? rows : *args->in.count;
+    return e;
+}
 
-    report_bad_rows(args, bad);
-    sum_bins(args, s);
-    grid_arrive(barrier);
-    first = packed_at(args, begin + spc_thread(), end);
-    grid_wait(barrier);
+/* Rows of the launch: of a set that is built, those asked for, none if they are
+ * too many. */
+SPC_DEVICE int rows_asked(const spc_index_args *args)
+{
+    int rows = args->source ? *args->source : args->source_rows;
 
-    sum_shares(args, s);
-    crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
-    if (crowded)
-        radix_sort(args, s, barrier, begin, end, per_block);
-    else
-        scatter_to_bins(args, s, first, begin, end);
-    grid_sync(barrier);
+    return rows >= 0 && rows <= args->set.rows ? rows : 0;
+}
 
-    if (crowded)
-        sort_clear(args->tables, 3);
-    else
-        rank_in_bins(args, s, begin, end);
-    grid_arrive(barrier);
-    open_search(args, s);
-    grid_wait(barrier);
+/* A block's positions, in whole warps. */
+typedef struct index_range {
+    int begin, end; /* with a row */
+    int padded_end;
+    int per_block;
+} index_range;
 
-    search(args, s, begin, padded_end);
+SPC_DEVICE index_range range_of(const index_extent *e)
+{
+    index_range r;
+
+    r.per_block = share_of_block(e->padded, 32);
+    r.begin = at_most(spc_block_x() * r.per_block, e->padded);
+    r.padded_end = at_most(r.begin + r.per_block, e->padded);
+    r.end = at_most(r.padded_end, e->rows);
+    return r;
 }
 
 /* Positions of a layout that one block writes together: whole tiles. */
@@ -245,36 +175,92 @@ SPC_DEVICE int layout_unit(const spc_index_args *args)
     return unit;
 }
 
+/* Sorts the set's voxels; returns how many there are. What the search needs
+ * besides is ready too. */
+SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
+                     grid_barrier *barrier)
+{
+    index_extent e = extent_of(args, rows_asked(args));
+    index_range r = range_of(&e);
+    packed_row first;
+    bad_rows bad;
+    int crowded, rows;
+
+    pack(args, r.begin, r.end, &bad);
+    grid_sync(barrier);
+
+    report_rows(args, &bad);
+    sum_bins(args, s);
+    grid_arrive(barrier);
+    first = packed_at(args, r.begin + spc_thread(), r.end);
+    grid_wait(barrier);
+
+    sum_shares(&args->set, s, e.rows);
+    crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
+    if (crowded)
+        radix_sort(args, s, barrier, r.begin, r.end, r.per_block);
+    else
+        scatter_to_bins(args, s, first, r.begin, r.end);
+    grid_sync(barrier);
+
+    if (crowded) {
+        sort_clear(args->tables, 3);
+        note_duplicates(args, r.begin, r.end);
+    } else {
+        rank_in_bins(args, s, r.begin, r.end);
+    }
+    grid_arrive(barrier);
+    open_search(args, s);
+    grid_wait(barrier);
+
+    rows = e.rows - args->stats[SPC_INDEX_BAD_ROWS];
+    if (args->stats[SPC_INDEX_DUPLICATES])
+        rows = merge_rows(args, s, barrier, rows);
+    close_set(args, rows);
+    return rows;
+}
+
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
     index_shared *s = (index_shared *)spc_shared();
-    int per_block = share_of_block(args->rows_padded, 32);
-    int begin = at_most(spc_block_x() * per_block, args->rows_padded);
-    int padded_end = at_most(begin + per_block, args->rows_padded);
-    int end = at_most(padded_end, args->rows);
-    int unit = layout_unit(args);
+    int unit = layout_unit(args), rows;
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
     if (args->tile.rows)
         sort_clear(sort_last_table(args->tables), 1);
-    if (args->coords) {
-        build(args, s, &barrier, begin, end, padded_end, per_block);
+    if (args->stages & SPC_INDEX_BUILD) {
+        clear_stats(args);
+        rows = build(args, s, &barrier);
     } else {
-        if (args->index)
-            write_plain(args, begin, padded_end);
-        if (args->sorted.index)
-            digest_rows(args, s, begin, end);
+        rows = *args->set.count;
     }
-    if (args->sorted.index)
-        order_rows(args, s, &barrier, begin, end, per_block, unit);
-    if (args->tile.rows && !args->sorted.index) {
-        grid_sync(&barrier); /* masks are there, the table is clear */
-        measure_units(args, unit);
+    index_extent e = extent_of(args, rows);
+    index_range r = range_of(&e);
+    if (args->stages & SPC_INDEX_BUILD)
+        finish_set(args, &e, r.begin, r.padded_end);
+    if (args->stages & SPC_INDEX_SEARCH) {
+        if (!(args->stages & SPC_INDEX_BUILD)) {
+            sum_shares(&args->in, s, e.rows_in);
+            open_search(args, s);
+        }
+        search(args, s, &e, r.begin, r.padded_end);
+    } else {
+        if (args->stages & SPC_INDEX_PLAIN)
+            write_plain(args, r.begin, r.padded_end);
+        if (args->stages & SPC_INDEX_SORT)
+            digest_rows(args, s, r.begin, r.end);
     }
-    if (args->tile.rows)
-        make_tiles(args, s, &barrier);
-    else
+    if (args->stages & SPC_INDEX_SORT)
+        order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
+    if (args->stages & SPC_INDEX_TILE) {
+        if (!(args->stages & SPC_INDEX_SORT)) {
+            grid_sync(&barrier); /* masks are there, the table is clear */
+            measure_units(args, &e, unit);
+        }
+        make_tiles(args, s, &e, &barrier);
+    } else if (args->stages & (SPC_INDEX_BUILD | SPC_INDEX_SORT)) {
         sort_clear(args->tables, 3);
+    }
     grid_close(&barrier);
 }

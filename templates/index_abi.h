@@ -7,13 +7,17 @@
 #ifndef SPC_INDEX_ABI_H
 #define SPC_INDEX_ABI_H
 
-/* What a build reports (runtime/coords/map_builder.h): first bad row by field,
- * rows equal to their predecessor, pairs (the first word and 65536 times the
- * second). */
+/* What building a coordinate set reports: by field (batch, x, y, z) the first
+ * row out of range; rows whose voxel an earlier row has; most keys of one bin,
+ * if more than SPC_INDEX_CROWDED; the first such row; rows out of range; rows
+ * asked for. */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
-#define SPC_INDEX_MOST_KEYS 5 /* of one bin, if more than SPC_INDEX_CROWDED */
-#define SPC_INDEX_PAIRS 8
+#define SPC_INDEX_MOST_KEYS 5
+#define SPC_INDEX_DUPLICATE_ROW 6
+#define SPC_INDEX_BAD_ROWS 7
+#define SPC_INDEX_ROWS 8
+#define SPC_INDEX_STATS 9
 #define SPC_INDEX_NO_ROW 0x7fffffff
 
 /* The most offsets of a kernel. */
@@ -71,6 +75,37 @@ typedef struct spc_index_sync {
     unsigned unused;
 } spc_index_sync;
 
+/*
+ * How coordinates become keys: field i (batch, x, y, z) of coordinate c is
+ * c - low + before, at bit `shift`, `wide` its largest value. `last` is the
+ * largest c - low accepted. No sum of a key and an offset of a map leaves its
+ * fields, and the key of ones in every field (`none`) is no voxel's.
+ */
+typedef struct spc_index_key {
+    int low[4];
+    unsigned last[4];
+    unsigned before[4];
+    int shift[4];
+    unsigned wide[4];
+    spc_u64 none;
+    int bits; /* of all fields together */
+} spc_index_key;
+
+/* A coordinate set on the device. Arrays are sized for its capacity. */
+typedef struct spc_index_set {
+    void *keys;  /* ascending, u32 or u64; SPC_INDEX_SLACK more may be read */
+    int *order;  /* [rows_padded] the caller's row of each; -1 past the last, up
+                    to a multiple of SPC_ROW_PAD */
+    int *begins; /* [2^bin_bits + 1], the last 0 */
+    int *shares; /* [SPC_INDEX_SHARES] */
+    int *count;  /* how many voxels there are */
+    int rows;    /* capacity */
+    int rows_padded;
+    int bin_shift;   /* key bits below those that number the bin */
+    int share_shift; /* bin_bits less those that number the share */
+    spc_index_key key;
+} spc_index_set;
+
 /* The map's arrays in a sorted row order; null pointers where none is wanted.
  */
 typedef struct spc_index_sorted {
@@ -85,45 +120,77 @@ typedef struct spc_index_sorted {
 typedef struct spc_index_tiles {
     const unsigned *of; /* the masks of its row order */
     int rows;           /* of a tile; 0: no table is wanted */
-    int count;
-    int *order;     /* [count] */
-    unsigned *mask; /* [mask_words][count] */
+    int capacity;
+    int *order;     /* [capacity], -1 past the last tile */
+    unsigned *mask; /* [mask_words][capacity] */
     int *begin;     /* [offsets], where each cost begins */
 } spc_index_tiles;
 
-/*
- * Stages of a launch: building, with coordinates; the plain index, if `index`
- * is not null; a sorted order, if `sorted.index` is not null; a tile table, if
- * tile.rows is not zero. Without coordinates, what they read was built before.
- */
+/* Stages of a launch. A stage that is left out was done by an earlier launch. */
+#define SPC_INDEX_BUILD 1  /* the set of the rows, from coordinates */
+#define SPC_INDEX_SEARCH 2 /* the map: masks, short form, index if wanted */
+#define SPC_INDEX_PLAIN 4  /* the index in coordinate order, after a search */
+#define SPC_INDEX_SORT 8   /* a sorted row order */
+#define SPC_INDEX_TILE 16  /* a tile table */
+
 typedef struct spc_index_args {
-    const int *coords; /* [rows][4], 16-byte aligned, or NULL */
-    int rows;
-    int rows_padded;
-    int low[4];       /* batch, x, y, z */
-    unsigned last[4]; /* largest coordinate - low */
-    int bin_shift;    /* key bits below those that number the bin */
-    int share_shift;  /* bin_bits less those that number the share */
-    /* Working memory. Keys are u32 or u64. */
+    int stages;
+    /* Building: [n][4], 16-byte aligned, n = *source, or source_rows if that is
+     * null. */
+    const int *coords;
+    const int *source;
+    int source_rows;
+    int *stats; /* [SPC_INDEX_STATS] */
+    int *data;  /* [rows][4]: rows of the set are in ascending order of keys and
+                   their coordinates are written here; null: in the caller's */
+    int *twins; /* [rows] rows in order of keys, before equal ones are merged; */
+    int *twin_begin; /* [rows + 1] the first of each voxel's; or null */
+    /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
     void *keys_b; /* by bin */
     int *rows_a;  /* rank within the bin */
     int *rows_b;
     unsigned *bins; /* [2^bin_bits], zero between launches */
-    int *begins;    /* [2^bin_bits + 1], the last 0 */
-    int *shares;    /* [SPC_INDEX_SHARES] */
     int *tables;    /* [SPC_SORT_TABLES], all but the last zero between
                        launches */
     spc_index_sync *sync;
-    /* The plain map. */
-    void *keys;     /* ascending; SPC_INDEX_SLACK more may be read */
-    int *order;     /* [rows_padded] the caller's rows by ascending key */
+    spc_index_set set; /* whose voxels are the rows */
+    spc_index_set in;  /* in which their inputs are searched */
+    /* The map in coordinate order. */
     int *first;     /* [rows_padded][batches][4] (index_search.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
     int *index;     /* [offsets][rows_padded], or NULL */
-    int *stats;
+    int *pairs;     /* how many: the first word and 65536 times the second */
+    const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;
     spc_index_tiles tile;
 } spc_index_args;
+
+/* Deriving the outputs of a strided rule from a set's voxels. */
+typedef struct spc_derive_args {
+    spc_index_set in;
+    spc_index_key key; /* of the outputs */
+    int rule;          /* 0: floor, 1: footprint */
+    int kernel[3], stride[3], dilation[3], padding[3];
+    int bound[3];   /* outputs along an axis; 0: any */
+    void *table;    /* [slots] of keys, open addressing */
+    unsigned slots; /* a power of two */
+    int capacity;
+    int *coords; /* [capacity][4] every output once, in no order */
+    int *count;  /* how many there would be, capacity or not */
+    spc_index_sync *sync;
+} spc_derive_args;
+
+/* Adding up the features of rows that are one voxel. */
+typedef struct spc_merge_args {
+    void *features; /* [rows][channels] of the caller's rows */
+    int channels;
+    int half; /* binary16; else binary32 */
+    int mean;
+    const int *twins;
+    const int *twin_begin;
+    const int *count;
+    const int *stats;
+} spc_merge_args;
 
 #endif

@@ -37,10 +37,9 @@ SPC_DEVICE int digest_digit(spc_u32 digest, int pass)
 /* Keeps the digest of the row at position p and counts its first digit. Called
  * by whole warps. */
 SPC_DEVICE void keep_digest(const spc_index_args *args, const index_shared *s,
-                            int *counts, int p, const unsigned *mask,
+                            int *counts, int p, int valid, const unsigned *mask,
                             long long step)
 {
-    int valid = p < args->rows;
     spc_u32 digest = valid ? digest_of(s, mask, step) : 0;
 
     if (valid)
@@ -57,10 +56,17 @@ SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int p = first + spc_lane();
-        keep_digest(args, s, s->u.sort.next, p, args->mask + p,
-                    args->rows_padded);
+        keep_digest(args, s, s->u.sort.next, p, p < end, args->mask + p,
+                    args->set.rows_padded);
     }
     sort_count_store(s->u.sort.next, sort_table(args->tables, 0));
+}
+
+/* What a block can do before all keys are sorted. */
+SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
+{
+    load_bits(args, s);
+    sort_count_clear(s->u.search.digits);
 }
 
 #endif

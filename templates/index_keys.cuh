@@ -17,16 +17,125 @@
 /* Half the bits of a key. */
 #define KEY_HALF (4 * sizeof(map_key))
 
-SPC_DEVICE int bin_of(const spc_index_args *args, map_key key)
+SPC_DEVICE int bin_of(const spc_index_set *set, map_key key)
 {
-    return (int)(key >> args->bin_shift);
+    return (int)(key >> set->bin_shift);
 }
 
 /* Where a bin begins among the sorted keys; a bin past the last: the rows. */
-SPC_DEVICE int begin_of(const spc_index_args *args, const index_shared *s,
+SPC_DEVICE int begin_of(const spc_index_set *set, const index_shared *s,
                         int bin)
 {
-    return args->begins[bin] + s->share[bin >> args->share_shift];
+    return set->begins[bin] + s->share[bin >> set->share_shift];
+}
+
+/* ---- packing ---------------------------------------------------------- */
+
+/* First row out of range by field, and how many rows of this thread are. */
+typedef struct bad_rows {
+    int first[4];
+    int count;
+} bad_rows;
+
+/* The key of a row; `none`, which is above all others, for one that lies outside
+ * the key layout. */
+SPC_DEVICE map_key pack_row(const spc_index_args *args, int row, bad_rows *bad)
+{
+    const spc_index_key *layout = &args->set.key;
+    spc_b16 c = spc_load16(args->coords + 4ll * row);
+    spc_u32 field[4];
+    map_key key = 0;
+    int outside = 0;
+
+    field[0] = c.x;
+    field[1] = c.y;
+    field[2] = c.z;
+    field[3] = c.w;
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++) {
+        spc_u32 value = field[i] - (spc_u32)layout->low[i];
+        if (value > layout->last[i]) {
+            outside = 1;
+            if (row < bad->first[i])
+                bad->first[i] = row;
+        }
+        key |= ((map_key)value + layout->before[i]) << layout->shift[i];
+    }
+    bad->count += outside;
+    return outside ? (map_key)layout->none : key;
+}
+
+/* The coordinates of a key. */
+SPC_DEVICE spc_b16 unpack_key(const spc_index_key *layout, row_key key)
+{
+    spc_u32 field[4];
+    spc_b16 c;
+
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        field[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
+                   layout->before[i] + (spc_u32)layout->low[i];
+    c.x = field[0];
+    c.y = field[1];
+    c.z = field[2];
+    c.w = field[3];
+    return c;
+}
+
+/* Before the launch's first barrier. */
+SPC_DEVICE void clear_stats(const spc_index_args *args)
+{
+    if (spc_block_x() != 0)
+        return;
+    for (int i = spc_thread(); i < SPC_INDEX_STATS; i += SORT_THREADS)
+        args->stats[i] = i < SPC_INDEX_DUPLICATES || i == SPC_INDEX_DUPLICATE_ROW
+                             ? SPC_INDEX_NO_ROW
+                             : 0;
+}
+
+/* After it. */
+SPC_DEVICE void report_rows(const spc_index_args *args, const bad_rows *bad)
+{
+    for (int i = 0; i < 4; i++)
+        if (bad->first[i] != SPC_INDEX_NO_ROW)
+            spc_atomic_min(&args->stats[SPC_INDEX_BAD_ROW + i], bad->first[i]);
+    if (bad->count)
+        spc_atomic_add(&args->stats[SPC_INDEX_BAD_ROWS], bad->count);
+    if (spc_block_x() == 0 && spc_thread() == 0)
+        args->stats[SPC_INDEX_ROWS] =
+            args->source ? *args->source : args->source_rows;
+}
+
+/* Keys in the caller's order, counted by bin. */
+SPC_DEVICE void pack(const spc_index_args *args, int begin, int end,
+                     bad_rows *bad)
+{
+    map_key *keys = (map_key *)args->keys_a;
+    int lane = spc_lane();
+
+    for (int i = 0; i < 4; i++)
+        bad->first[i] = SPC_INDEX_NO_ROW;
+    bad->count = 0;
+    for (int first = begin + 32 * spc_warp(); first < end;
+         first += SORT_THREADS) {
+        int row = first + lane, valid = row < end, rank = 0;
+        map_key key = 0;
+        if (valid)
+            key = pack_row(args, row, bad);
+        int bin = valid ? bin_of(&args->set, key) : -1;
+        /* One atomic for all lanes of a bin: neighbours in a scan often share
+         * one. */
+        spc_u32 peers = spc_match((spc_u32)bin);
+        int leader = spc_ffs(peers) - 1;
+        if (valid && lane == leader)
+            rank = (int)spc_atomic_add_u32(&args->bins[bin],
+                                           (spc_u32)spc_popc(peers));
+        rank = spc_shfl(rank, leader) + spc_popc(peers & ((1u << lane) - 1u));
+        if (valid) {
+            keys[row] = key;
+            args->rows_a[row] = rank;
+        }
+    }
 }
 
 /* ---- bins ------------------------------------------------------------- */
@@ -35,9 +144,9 @@ SPC_DEVICE int begin_of(const spc_index_args *args, const index_shared *s,
 SPC_DEVICE void sum_share(const spc_index_args *args, index_shared *s,
                           int share)
 {
-    int bins = 1 << args->share_shift, sum = 0, most = 0;
+    int bins = 1 << args->set.share_shift, sum = 0, most = 0;
     unsigned *count = args->bins + share * bins;
-    int *begin = args->begins + share * bins;
+    int *begin = args->set.begins + share * bins;
 
     for (int step = 0; step < bins; step += SORT_THREADS) {
         int i = step + spc_thread(), own = 0, before;
@@ -52,7 +161,7 @@ SPC_DEVICE void sum_share(const spc_index_args *args, index_shared *s,
         most = own > most ? own : most;
     }
     if (spc_thread() == 0)
-        args->shares[share] = sum;
+        args->set.shares[share] = sum;
     for (int bits = 16; bits > 0; bits >>= 1) {
         int other = spc_shfl_xor(most, bits);
         most = other > most ? other : most;
@@ -68,15 +177,16 @@ SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
         sum_share(args, s, share);
 }
 
-/* Where the shares begin: every block for itself, a warp of it. */
-SPC_DEVICE void sum_shares(const spc_index_args *args, index_shared *s)
+/* Where the shares of a set of so many rows begin: every block for itself, a warp
+ * of it. */
+SPC_DEVICE void sum_shares(const spc_index_set *set, index_shared *s, int rows)
 {
     int lane = spc_lane(), own[SHARES_OF_LANE], sum = 0, before;
 
     if (spc_warp() == 0) {
         SPC_UNROLL
         for (int i = 0; i < SHARES_OF_LANE; i++) {
-            own[i] = args->shares[lane * SHARES_OF_LANE + i];
+            own[i] = set->shares[lane * SHARES_OF_LANE + i];
             sum += own[i];
         }
         before = -sum;
@@ -92,7 +202,7 @@ SPC_DEVICE void sum_shares(const spc_index_args *args, index_shared *s)
             before += own[i];
         }
         if (lane == 0)
-            s->share[SPC_INDEX_SHARES] = args->rows;
+            s->share[SPC_INDEX_SHARES] = rows;
     }
     spc_sync_block();
 }
@@ -121,7 +231,7 @@ SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
     map_key *to = (map_key *)args->keys_b;
 
     for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
-        int place = begin_of(args, s, bin_of(args, next.key)) + next.rank;
+        int place = begin_of(&args->set, s, bin_of(&args->set, next.key)) + next.rank;
         to[place] = next.key;
         args->rows_b[place] = row;
         next = packed_at(args, row + SORT_THREADS, end);
@@ -139,6 +249,13 @@ SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
         if (keys[q] == key && args->rows_b[q] < row)
             rank++;
     return rank;
+}
+
+/* A row whose voxel an earlier row has. */
+SPC_DEVICE void note_duplicate(const spc_index_args *args, int row)
+{
+    spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
+    spc_atomic_min(&args->stats[SPC_INDEX_DUPLICATE_ROW], row);
 }
 
 SPC_DEVICE map_key exchange(map_key key, int bits)
@@ -203,24 +320,29 @@ SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
 SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
                            int begin, int end)
 {
+    const spc_index_set *set = &args->set;
     const map_key *from = (const map_key *)args->keys_b;
-    map_key *to = (map_key *)args->keys;
-    int base = begin_of(args, s, bin_of(args, from[begin])) & ~31;
-    int top = begin_of(args, s, bin_of(args, from[end - 1]) + 1);
+    map_key *to = (map_key *)set->keys, none = (map_key)set->key.none;
+    int base = begin_of(set, s, bin_of(set, from[begin])) & ~31;
+    int top = begin_of(set, s, bin_of(set, from[end - 1]) + 1);
 
     sort_runs(from, s, base, top);
     spc_sync_block();
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
         map_key key = from[p];
-        int row = args->rows_b[p], bin = bin_of(args, key);
-        int first = begin_of(args, s, bin), last = begin_of(args, s, bin + 1);
+        int row = args->rows_b[p], bin = bin_of(set, key);
+        int first = begin_of(set, s, bin), last = begin_of(set, s, bin + 1);
         int place = first & ~31, equal = 0;
         for (int run = place; run < last; run += 32)
             place += rank_in_run(s->u.keys + (run - base), key, &equal);
-        if (equal > 1)
-            place += rank_among_equals(args, key, row, first, last);
+        if (equal > 1) {
+            int before = rank_among_equals(args, key, row, first, last);
+            if (before > 0 && key != none)
+                note_duplicate(args, row);
+            place += before;
+        }
         to[place] = key;
-        args->order[place] = row;
+        set->order[place] = row;
     }
 }
 
@@ -258,7 +380,8 @@ SPC_DEVICE void count_keys(const spc_index_args *args, sort_shared *s,
 }
 
 SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
-                           sort_counts counts, int pass, const map_key *from,
+                           sort_counts counts, int pass, int last,
+                           const map_key *from,
                            const int *from_rows, map_key *to, int *to_rows,
                            int begin, int end, int per_block)
 {
@@ -275,11 +398,11 @@ SPC_DEVICE void radix_pass(const spc_index_args *args, sort_shared *s,
             to[place] = key;
             to_rows[place] = row;
         }
-        if (pass + 1 < KEY_PASSES)
+        if (!last)
             sort_count_next(counts, next, per_block, valid, place,
                             key_digit(key, pass + 1));
     }
-    if (pass + 1 < KEY_PASSES)
+    if (!last)
         sort_count_flush(counts, next);
 }
 
@@ -290,23 +413,35 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
     sort_shared *s = &shared->u.sort;
     map_key *from = (map_key *)args->keys_a, *to = (map_key *)args->keys_b;
     int *from_rows = (int *)0, *to_rows = args->rows_b;
+    int passes = (args->set.key.bits + SORT_BITS - 1) / SORT_BITS;
 
     count_keys(args, s, begin, end);
-    for (int pass = 0; pass < KEY_PASSES; pass++) {
+    for (int pass = 0; pass < passes; pass++) {
         grid_sync(barrier);
         if (pass > 0) /* the table that was read in the pass before */
             sort_clear(sort_table(args->tables, pass + 2), 1);
-        if (pass == KEY_PASSES - 1) {
-            to = (map_key *)args->keys;
-            to_rows = args->order;
+        if (pass == passes - 1) {
+            to = (map_key *)args->set.keys;
+            to_rows = args->set.order;
         }
-        radix_pass(args, s, next_counts(shared), pass, from, from_rows, to,
-                   to_rows, begin, end, per_block);
+        radix_pass(args, s, next_counts(shared), pass, pass == passes - 1, from,
+                   from_rows, to, to_rows, begin, end, per_block);
         from = to;
         from_rows = to_rows;
         to = (map_key *)(pass % 2 ? args->keys_b : args->keys_a);
         to_rows = pass % 2 ? args->rows_b : args->rows_a;
     }
+}
+
+/* Of keys that were sorted without being compared with their equals. */
+SPC_DEVICE void note_duplicates(const spc_index_args *args, int begin, int end)
+{
+    const map_key *keys = (const map_key *)args->set.keys;
+
+    for (int p = begin + spc_thread(); p < end; p += SORT_THREADS)
+        if (p > 0 && keys[p] == keys[p - 1] &&
+            keys[p] != (map_key)args->set.key.none)
+            note_duplicate(args, args->set.order[p]);
 }
 
 #endif

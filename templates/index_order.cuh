@@ -72,9 +72,9 @@ SPC_DEVICE int own_position(int unit, int i)
 }
 
 /* How many positions that are. */
-SPC_DEVICE int own_positions(const spc_index_args *args, int unit)
+SPC_DEVICE int own_positions(const index_extent *e, int unit)
 {
-    int units = args->rows_padded / unit;
+    int units = e->padded / unit;
 
     return (units - spc_block_x() + spc_grid_x() - 1) / spc_grid_x() * unit;
 }
@@ -86,17 +86,23 @@ SPC_DEVICE int tile_digit(int cost)
     return OFFSETS - cost;
 }
 
-/* So many neighbouring tiles are a block's when tiles are sorted. */
-SPC_DEVICE int tile_share(const spc_index_args *args)
+SPC_DEVICE int tile_count(const spc_index_args *args, const index_extent *e)
 {
-    return share_of_block(args->tile.count, 1);
+    return (e->rows + args->tile.rows - 1) / args->tile.rows;
+}
+
+/* So many neighbouring tiles are a block's when tiles are sorted. */
+SPC_DEVICE int tile_share(int tiles)
+{
+    return share_of_block(tiles, 1);
 }
 
 /* Counts a tile for the block that will sort it. */
-SPC_DEVICE void count_tile(const spc_index_args *args, int tile, int cost)
+SPC_DEVICE void count_tile(const spc_index_args *args, int tiles, int tile,
+                           int cost)
 {
     int *costs = sort_last_table(args->tables);
-    int block = tile / tile_share(args), digit = tile_digit(cost);
+    int block = tile / tile_share(tiles), digit = tile_digit(cost);
 
     spc_atomic_add(&costs[block * SORT_DIGITS + digit], 1);
     spc_atomic_add(&sort_group(costs, block / SPC_SORT_GROUP)[digit], 1);
@@ -107,17 +113,17 @@ SPC_DEVICE void count_tile(const spc_index_args *args, int tile, int cost)
  * count. Their masks are at `mask`, words `step` apart; by position in the row
  * order, or (`own`) those of the block's own positions alone.
  */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, const unsigned *mask,
-                              long long step, int own, int unit, int begin,
-                              int count)
+SPC_DEVICE void measure_tiles(const spc_index_args *args, const index_extent *e,
+                              const unsigned *mask, long long step, int own,
+                              int unit, int begin, int count)
 {
     unsigned *scratch = (unsigned *)args->keys_a;
-    int rows = args->tile.rows;
+    int rows = args->tile.rows, tiles = tile_count(args, e);
 
     for (int i = spc_warp(); i * rows < count; i += SORT_WARPS) {
         int tile = own_position(unit / rows, begin / rows + i), cost = 0;
         int at = (own ? i : tile) * rows;
-        if (tile >= args->tile.count)
+        if (tile >= tiles)
             continue;
         for (int w = 0; w < WORDS; w++) {
             spc_u32 all = 0;
@@ -126,26 +132,27 @@ SPC_DEVICE void measure_tiles(const spc_index_args *args, const unsigned *mask,
             all = spc_warp_or(all);
             cost += spc_popc(all);
             if (spc_lane() == 0)
-                scratch[(long long)w * args->tile.count + tile] = all;
+                scratch[(long long)w * tiles + tile] = all;
         }
         if (spc_lane() == 0)
-            count_tile(args, tile, cost);
+            count_tile(args, tiles, tile, cost);
     }
 }
 
 /* ---- copying ------------------------------------------------------------ */
 
 SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
-                          const int *sorted, int unit, int begin, int count)
+                          const index_extent *e, const int *sorted, int unit,
+                          int begin, int count)
 {
-    int padded = args->rows_padded;
+    int padded = args->set.rows_padded;
 
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
         int to = own_position(unit, begin + i);
-        int p = to < args->rows ? sorted[to] : -1;
+        int p = to < e->rows ? sorted[to] : -1;
         s->u.copy.from[i] = p;
         s->u.copy.to[i] = to;
-        args->sorted.order[to] = p >= 0 ? args->order[p] : -1;
+        args->sorted.order[to] = p >= 0 ? args->set.order[p] : -1;
         for (int w = 0; w < WORDS; w++) {
             unsigned mask = p >= 0 ? args->mask[(long long)w * padded + p] : 0;
             s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
@@ -155,13 +162,14 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
 }
 
 SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
-                           const int *sorted, int unit, int begin, int count)
+                           const index_extent *e, const int *sorted, int unit,
+                           int begin, int count)
 {
     spc_sync_block();
-    copy_rows(args, s, sorted, unit, begin, count);
+    copy_rows(args, s, e, sorted, unit, begin, count);
     spc_sync_block();
     if (args->tile.rows)
-        measure_tiles(args, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
+        measure_tiles(args, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
                       count);
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
@@ -169,7 +177,7 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
         index_batch found;
         load_batch(args, s->u.copy.from[i], s->u.copy.mask + i, SPC_INDEX_CHUNK,
                    batch, &found);
-        write_batch(args->sorted.index, args->order, args->rows_padded,
+        write_batch(args->sorted.index, args->in.order, args->set.rows_padded,
                     s->u.copy.to[i], batch, &found);
     }
 }
@@ -178,10 +186,10 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
  * known, with those of all blocks; then writes this block's units of the new
  * one. */
 SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
-                           grid_barrier *barrier, int begin, int end,
-                           int per_block, int unit)
+                           const index_extent *e, grid_barrier *barrier,
+                           int begin, int end, int per_block, int unit)
 {
-    int count = own_positions(args, unit);
+    int count = own_positions(e, unit);
     int chunk = SPC_INDEX_CHUNK / unit * unit; /* whole tiles */
     const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
 
@@ -196,13 +204,13 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
     grid_sync(barrier);
 
     for (int at = 0; at < count; at += chunk)
-        copy_chunk(args, s, sorted, unit, at, at_most(chunk, count - at));
+        copy_chunk(args, s, e, sorted, unit, at, at_most(chunk, count - at));
 }
 
 /* ---- the tile table ---------------------------------------------------- */
 
 SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
-                           int *table, int begin, int end)
+                           int *table, int tiles, int begin, int end)
 {
     const spc_index_tiles *t = &args->tile;
     const unsigned *scratch = (const unsigned *)args->keys_a;
@@ -216,36 +224,49 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
     for (int step = begin; step < end; step += SORT_THREADS) {
         int tile = step + spc_thread(), valid = tile < end, cost = 0;
         for (int w = 0; valid && w < WORDS; w++)
-            cost += spc_popc(scratch[(long long)w * t->count + tile]);
+            cost += spc_popc(scratch[(long long)w * tiles + tile]);
         int place = sort_place(s, valid, valid ? tile_digit(cost) : 0);
         if (!valid)
             continue;
         t->order[place] = tile;
         for (int w = 0; w < WORDS; w++)
-            t->mask[(long long)w * t->count + place] =
-                scratch[(long long)w * t->count + tile];
+            t->mask[(long long)w * t->capacity + place] =
+                scratch[(long long)w * tiles + tile];
+    }
+}
+
+/* Entries past the last tile: kernels end there. */
+SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
+{
+    for (int i = tiles + spc_block_x() * SORT_THREADS + spc_thread();
+         i < t->capacity; i += spc_grid_x() * SORT_THREADS) {
+        t->order[i] = -1;
+        for (int w = 0; w < WORDS; w++)
+            t->mask[(long long)w * t->capacity + i] = 0;
     }
 }
 
 /* Tiles of the block's units in a row order that is there already. */
-SPC_DEVICE void measure_units(const spc_index_args *args, int unit)
+SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
+                              int unit)
 {
-    measure_tiles(args, args->tile.of, args->rows_padded, 0, unit, 0,
-                  own_positions(args, unit));
+    measure_tiles(args, e, args->tile.of, args->set.rows_padded, 0, unit, 0,
+                  own_positions(e, unit));
 }
 
 /* Sorts the tiles that all blocks have measured. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
-                           grid_barrier *barrier)
+                           const index_extent *e, grid_barrier *barrier)
 {
-    int share = tile_share(args);
-    int begin = at_most(spc_block_x() * share, args->tile.count);
+    int tiles = tile_count(args, e), share = tile_share(tiles);
+    int begin = at_most(spc_block_x() * share, tiles);
 
     grid_arrive(barrier);
     sort_clear(args->tables, 3); /* nobody needs these again */
+    clear_tiles(&args->tile, tiles);
     grid_wait(barrier);
-    sort_tiles(args, &s->u.sort, sort_last_table(args->tables), begin,
-               at_most(begin + share, args->tile.count));
+    sort_tiles(args, &s->u.sort, sort_last_table(args->tables), tiles, begin,
+               at_most(begin + share, tiles));
 }
 
 #endif

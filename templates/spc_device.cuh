@@ -191,6 +191,10 @@ SPC_DEVICE spc_u32 spc_atomic_cas(spc_u32 *p, spc_u32 expected, spc_u32 v)
 {
     return atomicCAS(p, expected, v);
 }
+SPC_DEVICE spc_u64 spc_atomic_cas_u64(spc_u64 *p, spc_u64 expected, spc_u64 v)
+{
+    return atomicCAS(p, expected, v);
+}
 
 /* Flag words between blocks: a released store is seen with all the stores
  * before it by whoever acquires it. */

@@ -446,6 +446,12 @@ SPC_DEVICE spc_u32 spc_atomic_cas(spc_u32 *p, spc_u32 expected, spc_u32 v)
                                 __ATOMIC_RELAXED);
     return expected;
 }
+SPC_DEVICE spc_u64 spc_atomic_cas_u64(spc_u64 *p, spc_u64 expected, spc_u64 v)
+{
+    __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+    return expected;
+}
 
 /* ---- global memory --------------------------------------------------- */
 

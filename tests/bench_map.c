@@ -9,8 +9,8 @@
  */
 #include "clock.h"
 #include "ctx.h"
+#include "indexer.h"
 #include "map.h"
-#include "map_builder.h"
 #include "random.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
     if (spc__map_prepare(map, "none", 0, NULL) != SPC_OK)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
     double index = median_us(ctx, r, false), cold = median_us(ctx, r, true);
-    if (spc__map_check(map, NULL) != SPC_OK)
+    if (spc_map_check(map, NULL) != SPC_OK)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
     check(map, &conv, scene);
     printf("%-32s %8lld %2d %3d %8.1f %8.1f %8.1f %8.1f %6.3f\n",

@@ -756,6 +756,7 @@ static const struct {
     {"spc_conv", sizeof(spc_conv_args)},
     {"spc_pack", sizeof(spc_pack_args)},
     {"spc_index", sizeof(spc_index_args)},
+    {"spc_derive", sizeof(spc_derive_args)},
     {"spc_empty", sizeof(spc_measure_args)},
     {"spc_copy", sizeof(spc_measure_args)},
     {"spc_gather", sizeof(spc_measure_args)},
@@ -912,21 +913,29 @@ static bool conv_is_sound(const spc_conv_args *args)
            (args->workspace == NULL || is_words(args->workspace, 1));
 }
 
-static bool index_is_sound(const spc_index_args *args, unsigned grid)
+static bool set_is_sound(const spc_index_set *set)
 {
-    long long rows = args->rows_padded, words = 128LL << args->share_shift;
-    long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
+    long long rows = set->rows_padded, words = 128LL << set->share_shift;
 
-    return (args->coords == NULL || is_words(args->coords, 4LL * args->rows)) &&
-           is_words(args->keys_a, rows) && is_words(args->keys_b, rows) &&
-           is_words(args->rows_a, rows) && is_words(args->rows_b, rows) &&
-           is_words(args->bins, words) && is_words(args->begins, words + 1) &&
-           is_words(args->shares, SPC_INDEX_SHARES) &&
-           is_words(args->tables, SPC_SORT_TABLES * table) &&
-           is_words(args->sync, sizeof(*args->sync) / 4) &&
-           is_words(args->keys, rows + SPC_INDEX_SLACK) &&
-           is_words(args->order, rows) && is_words(args->first, 4 * rows) &&
-           is_words(args->mask, rows) && is_words(args->stats, FAKE_STATS) &&
+    return is_words(set->begins, words + 1) &&
+           is_words(set->shares, SPC_INDEX_SHARES) &&
+           is_words(set->keys, rows + SPC_INDEX_SLACK) &&
+           is_words(set->order, rows) && is_words(set->count, 1);
+}
+
+static bool build_is_sound(const spc_index_args *args)
+{
+    return is_words(args->coords, 4LL * args->source_rows) &&
+           is_words(args->stats, SPC_INDEX_STATS) &&
+           is_words(args->bins, 128LL << args->set.share_shift);
+}
+
+static bool map_is_sound(const spc_index_args *args, unsigned grid)
+{
+    long long rows = args->set.rows_padded;
+
+    return is_words(args->first, 4 * rows) && is_words(args->mask, rows) &&
+           is_words(args->pairs, grid) &&
            (args->index == NULL || is_words(args->index, rows)) &&
            (args->sorted.index == NULL ||
             (is_words(args->sorted.index, rows) &&
@@ -934,9 +943,31 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
              is_words(args->sorted.mask, rows))) &&
            (args->tile.rows == 0 ||
             (is_words(args->tile.of, rows) &&
-             is_words(args->tile.order, args->tile.count) &&
-             is_words(args->tile.mask, args->tile.count) &&
+             is_words(args->tile.order, args->tile.capacity) &&
+             is_words(args->tile.mask, args->tile.capacity) &&
              is_words(args->tile.begin, 1)));
+}
+
+static bool index_is_sound(const spc_index_args *args, unsigned grid)
+{
+    long long rows = args->set.rows_padded;
+    long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
+
+    return set_is_sound(&args->set) && set_is_sound(&args->in) &&
+           is_words(args->keys_a, rows) && is_words(args->keys_b, rows) &&
+           is_words(args->rows_a, rows) && is_words(args->rows_b, rows) &&
+           is_words(args->tables, SPC_SORT_TABLES * table) &&
+           is_words(args->sync, sizeof(*args->sync) / 4) &&
+           (!(args->stages & SPC_INDEX_BUILD) || build_is_sound(args)) &&
+           (!(args->stages & ~SPC_INDEX_BUILD) || map_is_sound(args, grid));
+}
+
+static bool derive_is_sound(const spc_derive_args *args)
+{
+    return set_is_sound(&args->in) && is_words(args->table, args->slots) &&
+           is_words(args->coords, 4LL * args->capacity) &&
+           is_words(args->count, 1) &&
+           is_words(args->sync, sizeof(*args->sync) / 4);
 }
 
 /* What a kernel that reads and writes as documented would run into. */
@@ -944,6 +975,8 @@ static bool is_sound(const fake_launch *launch)
 {
     if (strcmp(launch->kernel, "spc_conv") == 0)
         return conv_is_sound(&launch->args.conv);
+    if (strcmp(launch->kernel, "spc_derive") == 0)
+        return derive_is_sound(&launch->args.derive);
     if (strcmp(launch->kernel, "spc_pack") == 0)
         return is_words(launch->args.pack.weights, 1) &&
                is_words(launch->args.pack.packed, 1);
@@ -986,8 +1019,14 @@ static void run(const fake_launch *launch)
     const spc_index_args *index = &launch->args.index;
 
     now_us += the_fake_cuda.launch_us;
-    if (strcmp(launch->kernel, "spc_index") == 0 && index->coords != NULL)
+    if (strcmp(launch->kernel, "spc_index") != 0)
+        return;
+    if (index->stages & SPC_INDEX_BUILD) {
         memcpy(index->stats, the_fake_cuda.stats, sizeof(the_fake_cuda.stats));
+        *index->set.count = index->source ? *index->source : index->source_rows;
+    }
+    if (index->stages & SPC_INDEX_SEARCH)
+        index->pairs[0] = the_fake_cuda.pairs;
 }
 
 static CUresult launch(const CUlaunchConfig *config, const object *function,
@@ -1044,7 +1083,8 @@ fake_cuda the_fake_cuda = {
     .l2_bytes = (size_t)60 << 20,
     .launch_us = 10,
     .stats = {SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW, SPC_INDEX_NO_ROW,
-              SPC_INDEX_NO_ROW, [SPC_INDEX_PAIRS] = 7},
+              SPC_INDEX_NO_ROW, [SPC_INDEX_DUPLICATE_ROW] = SPC_INDEX_NO_ROW},
+    .pairs = 7,
     .fail_call = -1,
     .fail_with = FAKE_LAUNCH_FAILED,
     .failed = -1,

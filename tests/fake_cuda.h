@@ -35,7 +35,7 @@ enum {
     FAKE_CAPTURE_INVALIDATED = 901
 };
 
-enum { FAKE_DEVICES = 2, FAKE_LAUNCHES = 64, FAKE_STATS = 10 };
+enum { FAKE_DEVICES = 2, FAKE_LAUNCHES = 64, FAKE_STATS = 9 };
 
 typedef struct fake_launch {
     char kernel[24];
@@ -49,6 +49,7 @@ typedef struct fake_launch {
         spc_conv_args conv;
         spc_pack_args pack;
         spc_index_args index;
+        spc_derive_args derive;
         spc_measure_args measure;
     } args;
 } fake_launch;
@@ -64,7 +65,8 @@ typedef struct fake_cuda {
     size_t memory_bytes, l2_bytes;
     double launch_us;      /* what each launch takes, by the events' clock */
     bool hangs;            /* no event is ever reached */
-    int stats[FAKE_STATS]; /* what building a map leaves */
+    int stats[FAKE_STATS]; /* what building a set leaves */
+    int pairs;             /* and a map */
     /* The call of this number (from 1) fails, or every call of a kind: neither
      * with 0 and -1. What frees or ends something does so all the same, as
      * where a driver reports an earlier failure. */

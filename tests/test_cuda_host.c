@@ -8,8 +8,8 @@
 #include "fake_cuda.h"
 
 #include "counted_allocations.h"
+#include "indexer.h"
 #include "layer_rig.h"
-#include "map_builder.h"
 #include "plan.h"
 
 #include "error.h"
@@ -178,8 +178,8 @@ static spc_status step_copy_in(life *l)
 
 static spc_status step_map(life *l)
 {
-    spc_status status =
-        spc_map_create(&l->map, l->ctx, &l->conv, l->coords, l->rows, NULL);
+    spc_status status = spc_map_create_from_coords(&l->map, l->ctx, &l->conv,
+                                                   l->coords, l->rows, NULL);
     ck_assert((status == SPC_OK) == (l->map != NULL));
     return status;
 }
@@ -266,7 +266,7 @@ static const step steps[] = {
     {"spc_ctx_create", step_open},
     {"spc_alloc", step_alloc},
     {"spc_copy_to_device", step_copy_in},
-    {"spc_map_create", step_map},
+    {"spc_map_create_from_coords", step_map},
     {"spc_map_create_from_scene", step_map_from_scene},
     {"spc_plan_create", step_plan},
     {"spc_map_prepare", step_prepare},
@@ -675,15 +675,14 @@ static void try_step(life *l, const step *at, const struct failing *f)
                   fake_symbols[fake->failed], sentence(l));
 }
 
-/* Stages of a launch that fills a map: building, plain index, order, tiles. */
+/* Stages of a launch that fills a set or a map (index_abi.h). */
 static int stages(const fake_launch *at)
 {
     const spc_index_args *args = &at->args.index;
 
     if (strcmp(at->kernel, "spc_index") != 0)
         return 0;
-    return (args->coords != NULL) + 2 * (args->index != NULL) +
-           4 * (args->sorted.index != NULL) + 8 * (args->tile.rows != 0);
+    return args->stages;
 }
 
 static bool is_like(const fake_launch *a, const fake_launch *b)
@@ -1039,7 +1038,7 @@ START_TEST(a_map_is_built_by_one_cooperative_launch)
     ck_assert_uint_eq(build->grid[0], 132);
     ck_assert_uint_eq(build->block, 1024);
     ck_assert_ptr_eq(build->args.index.coords, l.coords);
-    ck_assert_int_eq(build->args.index.rows, 40000);
+    ck_assert_int_eq(build->args.index.source_rows, 40000);
     ck_assert_int_eq(spc_map_pairs(l.map), 7);
     life_end(&l);
 }
@@ -1053,7 +1052,8 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
     life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
     run_steps(&l, 3);
     CUstream stream = open_stream();
-    assert_ok(spc_map_create(&l.map, l.ctx, &l.conv, l.coords, l.rows, stream),
+    assert_ok(spc_map_create_from_coords(&l.map, l.ctx, &l.conv, l.coords,
+                                         l.rows, stream),
               spc_ctx_error(l.ctx));
     ck_assert_ptr_eq(last_launch()->stream, stream);
     ck_assert_int_eq(last_launch()->unwaited, 0);

@@ -443,7 +443,7 @@ START_TEST(no_voxels_are_no_trouble)
     rig_open(&r, open_ctx(devices[_i], "", NULL), "subm,cin=4,cout=4",
              "gen:uniform,n=1");
     spc_map_free(r.map);
-    assert_ok(spc_map_create(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
+    assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -871,11 +871,13 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("specification", error.text, spc_scene_load(&scene, NULL, &error))       \
     X("`out`", error.text, spc_scene_create(NULL, room, 1, "", &error))        \
     X("NULL", error.text, spc_scene_create(&scene, NULL, 1, "", &error))       \
-    X("`out`", told, spc_map_create(NULL, ctx, &r.conv, room, 1, NULL))        \
-    X("", "", spc_map_create(&map, NULL, &r.conv, room, 1, NULL))              \
-    X("`conv`", told, spc_map_create(&map, ctx, NULL, room, 1, NULL))          \
+    X("`out`", told,                                                           \
+      spc_map_create_from_coords(NULL, ctx, &r.conv, room, 1, NULL))           \
+    X("", "", spc_map_create_from_coords(&map, NULL, &r.conv, room, 1, NULL))  \
+    X("`conv`", told,                                                          \
+      spc_map_create_from_coords(&map, ctx, NULL, room, 1, NULL))              \
     X("without coordinates", told,                                             \
-      spc_map_create(&map, ctx, &r.conv, NULL, 1, NULL))                       \
+      spc_map_create_from_coords(&map, ctx, &r.conv, NULL, 1, NULL))           \
     X("`out`", told, spc_map_create_from_scene(NULL, ctx, &r.conv, r.scene))   \
     X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
     X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \

@@ -9,7 +9,7 @@
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
-#include "map_builder.h"
+#include "coords.h"
 #include "oracle.h"
 #include "sample.h"
 #include <stdio.h>
@@ -101,15 +101,10 @@ static spc_status check_scenes(const spc__run *run)
  */
 static spc_status check_keys(const spc__run *run)
 {
-    spc__key_layout key;
-    int32_t low[4], high[4];
-
     for (int s = 0; s < run->scene_count; s++) {
         const spc_scene *scene = run->scenes[s];
-        spc__coords_extent(low, high, spc_scene_coords(scene),
-                           spc_scene_rows(scene));
-        if (spc__key_layout_choose(&key, run->conv, low, high, run->error) !=
-            SPC_OK)
+        if (spc__coords_fit(&run->conv->geometry, spc_scene_coords(scene),
+                            spc_scene_rows(scene), run->error) != SPC_OK)
             return spc__fail_prefix(run->error,
                                     "scene '%s': ", spc_scene_name(scene));
     }

@@ -252,8 +252,7 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "geometry", g, NULL);
 
-    if (status != SPC_OK ||
-        (status = check_kernel(g->kernel, error)) != SPC_OK)
+    if (status != SPC_OK || (status = check_kernel(g->kernel, error)) != SPC_OK)
         return status;
     if ((unsigned)g->rule > SPC_RULE_FOOTPRINT)
         return spc__fail(error, SPC_EINVAL,

@@ -36,7 +36,8 @@ void spc__geometry_span(int64_t low[3], int64_t high[3],
 void spc__geometry_reach(int64_t before[3], int64_t after[3],
                          const spc_geometry *geometry, bool inverse);
 
-/* Outputs along an axis by the FOOTPRINT rule, or 0 where they have no bound. */
+/* Outputs along an axis by the FOOTPRINT rule, or 0 where they have no bound.
+ */
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
 /* At most so many outputs for each input: 1 for SUBM and FLOOR; FOOTPRINT: the

@@ -1,5 +1,5 @@
 /*
- * map_order.c - sorted row orders: which offsets share a bit of the digest.
+ * order.c - sorted row orders: which offsets share a bit of the digest.
  *
  * A tile costs as many steps as its rows have offsets between them, so rows of
  * like masks should be neighbours. Rows are sorted by the Gray rank of a digest
@@ -17,7 +17,7 @@
  * Bits go from the farthest offsets, which are the rarest, to the nearest, the
  * farthest most significant; the centre has none.
  */
-#include "map_builder.h"
+#include "layout.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,19 +115,33 @@ static bool same_unit(const ranked *a, const ranked *b)
     return memcmp(a->unit, b->unit, sizeof a->unit) == 0;
 }
 
-/* All offsets but the centre, units in their order; returns how many. */
-static int rank_offsets(ranked *out, const spc__row_order *order,
-                        const int kernel[3])
+/* Where an offset lies in its kernel, from the middle: dilation and padding
+ * change nothing about which offsets are neighbours. */
+static void place_of(int offset[3], const spc_geometry *geometry, int k)
 {
-    int count = 0;
+    if (geometry->offset_count > 0) {
+        spc_geometry_offset(offset, geometry, k);
+        return;
+    }
+    for (int i = 2; i >= 0; i--) {
+        offset[i] = k % geometry->kernel[i] - (geometry->kernel[i] - 1) / 2;
+        k /= geometry->kernel[i];
+    }
+}
 
-    for (int k = 0; k < kernel[0] * kernel[1] * kernel[2]; k++) {
-        int offset[3] = {k / (kernel[1] * kernel[2]) - (kernel[0] - 1) / 2,
-                         k / kernel[2] % kernel[1] - (kernel[1] - 1) / 2,
-                         k % kernel[2] - (kernel[2] - 1) / 2};
+/* All offsets but the centre of a submanifold kernel, which every row has,
+ * units in their order; returns how many. */
+static int rank_offsets(ranked *out, const spc__row_order *order,
+                        const spc_geometry *geometry)
+{
+    int count = 0, centre = spc__geometry_centre(geometry);
+
+    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+        int offset[3];
         ranked *r = &out[count];
-        if (norm(offset) == 0)
+        if (k == centre)
             continue;
+        place_of(offset, geometry, k);
         count++;
         *r = (ranked){.number = k,
                       .far = norm(offset),
@@ -168,14 +182,13 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
 }
 
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
-                        const spc_conv *conv)
+                        const spc_geometry *geometry)
 {
-    const int *kernel = conv->geometry.kernel;
-    int offsets = kernel[0] * kernel[1] * kernel[2];
+    int offsets = spc_geometry_offsets(geometry);
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
     ranked list[SPC_MAX_OFFSETS];
     int unit_of[SPC_MAX_OFFSETS];
-    int count = rank_offsets(list, order, kernel);
+    int count = rank_offsets(list, order, geometry);
     int units = number_units(unit_of, list, count, limit, order->splits);
 
     memset(bit_of, 0, (size_t)offsets * sizeof *bit_of);

@@ -1,21 +1,32 @@
 /*
- * map_layout.c - the layouts of a kernel map: prepared once, looked up when a
+ * layout.c - the layouts of a kernel map: prepared once, looked up when a
  * plan runs, filled again when the map is rebuilt.
  */
 #include "error.h"
-#include "map_builder.h"
+#include "indexer.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- memory ----------------------------------------------------------- */
 
+static spc_status alloc(void *out, const spc_map *map, size_t bytes,
+                        spc_error *error)
+{
+    return spc__coords_alloc(out, map->to, bytes, error);
+}
+
+static void dealloc(const spc_map *map, void *memory)
+{
+    spc__coords_dealloc(map->to, memory);
+}
+
 static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
 {
     for (spc__map_tiles *next; tiles; tiles = next) {
         next = tiles->next;
-        spc__map_dealloc(map, tiles->order);
-        spc__map_dealloc(map, tiles->mask);
-        spc__map_dealloc(map, tiles->begin);
+        dealloc(map, tiles->order);
+        dealloc(map, tiles->mask);
+        dealloc(map, tiles->begin);
         free(tiles);
     }
 }
@@ -23,38 +34,40 @@ static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
 void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
 {
     free_tiles(map, layout->tiles);
-    spc__map_dealloc(map, layout->order);
-    spc__map_dealloc(map, layout->index);
-    spc__map_dealloc(map, layout->mask);
+    dealloc(map, layout->order);
+    dealloc(map, layout->index);
+    dealloc(map, layout->mask);
     free(layout->bit_of);
 }
 
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error)
 {
-    size_t rows = (size_t)map->rows_padded;
-    void *memory;
-    spc_status status = spc__map_alloc(&memory, map, 4 * rows, error);
+    size_t rows = (size_t)map->to->rows_padded;
+    spc_status status = SPC_OK;
 
-    if (status != SPC_OK)
-        return status;
-    layout->order = memory;
-    status =
-        spc__map_alloc(&memory, map, 4 * rows * (size_t)map->mask_words, error);
-    layout->mask = memory;
+    if (!layout->sorted)
+        layout->order = map->to->order;
+    else
+        status = alloc(&layout->order, map, 4 * rows, error);
+    if (status == SPC_OK)
+        status = alloc(&layout->mask, map, 4 * rows * (size_t)map->mask_words,
+                       error);
     return status;
 }
 
 spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
                                 spc_error *error)
 {
-    void *memory;
-    spc_status status = spc__map_alloc(
-        &memory, map, 4 * (size_t)map->rows_padded * (size_t)map->offsets,
-        error);
+    return alloc(&layout->index, map,
+                 4 * (size_t)map->to->rows_padded * (size_t)map->offsets,
+                 error);
+}
 
-    layout->index = memory;
-    return status;
+/* Tiles that the set's capacity can have: at most so many are in use. */
+static int tile_capacity(const spc_map *map, int tile_rows)
+{
+    return (map->to->capacity + tile_rows - 1) / tile_rows;
 }
 
 static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
@@ -62,25 +75,19 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
 {
     spc__map_tiles *tiles = calloc(1, sizeof *tiles);
     spc_status status;
-    void *memory;
 
     *out = NULL;
     if (!tiles)
         return spc__fail_memory(error, sizeof *tiles);
     tiles->rows = tile_rows;
-    tiles->capacity = map->rows_padded / tile_rows;
-    status = spc__map_alloc(&memory, map, 4 * (size_t)tiles->capacity, error);
-    tiles->order = memory;
-    if (status == SPC_OK) {
-        status = spc__map_alloc(
-            &memory, map, 4 * (size_t)tiles->capacity * (size_t)map->mask_words,
-            error);
-        tiles->mask = memory;
-    }
-    if (status == SPC_OK) {
-        status = spc__map_alloc(&memory, map, 4 * (size_t)map->offsets, error);
-        tiles->begin = memory;
-    }
+    tiles->capacity = tile_capacity(map, tile_rows);
+    size_t count = (size_t)tiles->capacity;
+    status = alloc(&tiles->order, map, 4 * count, error);
+    if (status == SPC_OK)
+        status = alloc(&tiles->mask, map, 4 * count * (size_t)map->mask_words,
+                       error);
+    if (status == SPC_OK)
+        status = alloc(&tiles->begin, map, 4 * (size_t)map->offsets, error);
     if (status == SPC_OK)
         *out = tiles;
     else
@@ -136,7 +143,7 @@ static spc_status refill_tiles(const spc_map *map,
     if (layout->sorted && tiles) /* came with the rows */
         tiles = tiles->next;
     for (; status == SPC_OK && tiles; tiles = tiles->next)
-        status = map->builder->tile(map, layout, tiles, stream, error);
+        status = map->in->indexer->tile(map, layout, tiles, stream, error);
     return status;
 }
 
@@ -155,8 +162,9 @@ static spc_status add_sorted(spc_map *map, const spc__row_order *order,
     if (status == SPC_OK)
         status = spc__map_index_alloc(layout, map, error);
     if (status == SPC_OK) {
-        layout->bits = spc__row_order_bits(layout->bit_of, order, &map->conv);
-        status = map->builder->fill(map, layout, stream, error);
+        layout->bits =
+            spc__row_order_bits(layout->bit_of, order, &map->geometry);
+        status = map->in->indexer->fill(map, layout, stream, error);
     }
     if (status == SPC_OK) {
         layout->next = map->sorted;
@@ -173,9 +181,9 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
     spc_status status = spc__map_index_alloc(&map->plain, map, error);
 
     if (status == SPC_OK)
-        status = map->builder->fill(map, &map->plain, stream, error);
+        status = map->in->indexer->fill(map, &map->plain, stream, error);
     if (status != SPC_OK) { /* what is there passes for filled */
-        spc__map_dealloc(map, map->plain.index);
+        dealloc(map, map->plain.index);
         map->plain.index = NULL;
     }
     return status;
@@ -194,7 +202,7 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
                          tile_rows, SPC_ROW_PAD);
     if ((status = create_tiles(&tiles, map, tile_rows, error)) != SPC_OK)
         return status;
-    status = map->builder->tile(map, layout, tiles, stream, error);
+    status = map->in->indexer->tile(map, layout, tiles, stream, error);
     if (status != SPC_OK) {
         free_tiles(map, tiles);
         return status;
@@ -242,45 +250,32 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
         .tile_order = tiles ? tiles->order : NULL,
         .tile_mask = tiles ? tiles->mask : NULL,
         .tile_begin = tiles ? tiles->begin : NULL,
-        .rows = map->rows,
-        .rows_padded = map->rows_padded,
-        .rows_in = map->rows,
+        .rows = map->to->capacity,
+        .rows_padded = map->to->rows_padded,
+        .rows_in = map->in->capacity,
         .offsets = map->offsets,
         .mask_words = map->mask_words,
         .centre = map->centre,
         .tile_rows = tile_rows,
-        .tiles = tiles ? spc__map_tile_count(map, tile_rows) : 0,
+        .tiles = tiles ? tiles->capacity : 0,
     };
     return true;
 }
 
-spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
-                            bool index_only, void *stream)
+spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
+                           void *stream, spc_error *error)
 {
-    spc_error error = {0};
-    spc_status status;
+    const spc__indexer *indexer = map->in->indexer;
+    spc_status status = refill_tiles(map, &map->plain, stream, error);
 
-    if (rows < 0 || rows > map->capacity) {
-        spc__fail(&error, SPC_ECAPACITY,
-                  "cannot rebuild a map with %lld rows: it was created for %d",
-                  (long long)rows, map->capacity);
-        return spc__ctx_fail(map->ctx, &error);
-    }
-    map->rows = (int)rows;
-    status = map->builder->build(map, coords, index_only ? NULL : map->sorted,
-                                 stream, &error);
-    if (index_only)
-        return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
-    if (status == SPC_OK)
-        status = refill_tiles(map, &map->plain, stream, &error);
     for (const spc__map_layout *layout = map->sorted;
          layout && status == SPC_OK; layout = layout->next) {
-        if (layout != map->sorted) /* the first one came with the build */
-            status = map->builder->fill(map, layout, stream, &error);
+        if (layout != map->sorted || !first_is_filled)
+            status = indexer->fill(map, layout, stream, error);
         if (status == SPC_OK)
-            status = refill_tiles(map, layout, stream, &error);
+            status = refill_tiles(map, layout, stream, error);
     }
-    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+    return status;
 }
 
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
@@ -300,9 +295,9 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                            "never prepared",
                            order, tile_rows);
     if (status == SPC_OK)
-        status = map->builder->fill(map, layout, stream, &error);
+        status = map->in->indexer->fill(map, layout, stream, &error);
     /* A sorted layout's first table came with its rows. */
     if (status == SPC_OK && tiles && !(sorted && tiles == layout->tiles))
-        status = map->builder->tile(map, layout, tiles, stream, &error);
+        status = map->in->indexer->tile(map, layout, tiles, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }

@@ -1,0 +1,705 @@
+/*
+ * coords.c - coordinate sets: creating, filling, looking at them.
+ *
+ * A set owns its memory; filling it in is the work of an indexer: templates on
+ * cuda and sim (index_device.c), threaded C on the cpu device (index_host.c).
+ */
+#include "coords.h"
+
+#include "error.h"
+#include "indexer.h"
+#include <stdlib.h>
+#include <string.h>
+
+extern const spc__indexer spc__indexer_device; /* index_device.c */
+extern const spc__indexer spc__indexer_host;   /* index_host.c */
+
+static const spc__indexer *const indexers[] = {
+    &spc__indexer_device,
+    &spc__indexer_host,
+};
+
+/* How far a reserved set lets maps look past its extent, unless told. */
+enum { REACH = 8 };
+
+static const char *const field_names[4] = {"batch", "x", "y", "z"};
+
+const spc__indexer *spc__indexer_for(const spc_ctx *ctx)
+{
+    for (size_t i = 0; i < sizeof indexers / sizeof *indexers; i++)
+        if (indexers[i]->serves(ctx))
+            return indexers[i];
+    return NULL;
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+static const spc__device_ops *ops_of(const spc_coords *coords)
+{
+    return spc__device_ops_of(coords->ctx->device);
+}
+
+spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
+                             spc_error *error)
+{
+    void *memory = NULL;
+    spc_status status = ops_of(coords)->alloc(coords->ctx->device, &memory,
+                                              bytes ? bytes : 1, error);
+
+    memcpy(out, &memory, sizeof memory);
+    return status;
+}
+
+void spc__coords_dealloc(const spc_coords *coords, void *memory)
+{
+    if (memory)
+        ops_of(coords)->dealloc(coords->ctx->device, memory);
+}
+
+static spc_status alloc_arrays(spc_coords *c, spc_error *error)
+{
+    size_t rows = (size_t)c->capacity, padded = (size_t)c->rows_padded;
+    bool adds = c->duplicates >= SPC_DUPLICATES_SUM;
+    spc_status status;
+
+    /* u64 also where keys are u32: an indexer may work in the wider type. */
+    if ((status = spc__coords_alloc(&c->keys, c, 8 * (padded + SPC__KEY_SLACK),
+                                    error)) != SPC_OK ||
+        (status = spc__coords_alloc(&c->order, c, 4 * padded, error)) !=
+            SPC_OK ||
+        (status = spc__coords_alloc(&c->count, c, 4, error)) != SPC_OK ||
+        (status = spc__coords_alloc(&c->stats, c, 4 * SPC_INDEX_STATS,
+                                    error)) != SPC_OK ||
+        (status = ops_of(c)->fill(c->ctx->device, c->count, 0, 4, NULL,
+                                  error)) != SPC_OK ||
+        (status = ops_of(c)->fill(c->ctx->device, c->stats, 0,
+                                  4 * SPC_INDEX_STATS, NULL, error)) != SPC_OK)
+        return status;
+    if (c->from &&
+        (status = spc__coords_alloc(&c->data, c, 16 * rows, error)) != SPC_OK)
+        return status;
+    if (adds && ((status = spc__coords_alloc(&c->twins, c, 4 * rows, error)) !=
+                     SPC_OK ||
+                 (status = spc__coords_alloc(&c->twin_begin, c, 4 * rows + 4,
+                                             error)) != SPC_OK))
+        return status;
+    /* Whoever fills it may do so on another stream than the clearing. */
+    return ops_of(c)->sync(c->ctx->device, NULL, error);
+}
+
+void spc_coords_free(spc_coords *c)
+{
+    if (!c || --c->users > 0)
+        return;
+    c->indexer->set_destroy(c);
+    spc__coords_dealloc(c, c->keys);
+    spc__coords_dealloc(c, c->order);
+    spc__coords_dealloc(c, c->count);
+    spc__coords_dealloc(c, c->stats);
+    spc__coords_dealloc(c, c->data);
+    spc__coords_dealloc(c, c->twins);
+    spc__coords_dealloc(c, c->twin_begin);
+    spc_coords_free(c->from);
+    free(c);
+}
+
+spc_coords *spc__coords_share(spc_coords *coords)
+{
+    coords->users++;
+    return coords;
+}
+
+/* ---- guards ----------------------------------------------------------- */
+
+void spc__guard_for(spc__guard *out, const spc_geometry *geometry, bool inverse)
+{
+    int64_t before[3], after[3];
+
+    spc__geometry_reach(before, after, geometry, inverse);
+    out->before[0] = out->after[0] = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        out->before[1 + axis] = before[axis];
+        out->after[1 + axis] = after[axis];
+    }
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void spc__guard_widen(spc__guard *guard, const spc__guard *by)
+{
+    for (int i = 0; i < 4; i++) {
+        guard->before[i] = larger(guard->before[i], by->before[i]);
+        guard->after[i] = larger(guard->after[i], by->after[i]);
+    }
+}
+
+/* ---- making ----------------------------------------------------------- */
+
+/* The bounds of a set that is to be made. */
+typedef struct plan {
+    int64_t capacity;
+    int32_t low[4], high[4];
+    spc__guard guard;
+    spc_duplicates duplicates;
+    spc_coords *from;
+    const spc_geometry *rule;
+} plan;
+
+static spc_status check_plan(const plan *p, spc_error *error)
+{
+    if (p->capacity < 0 || p->capacity > INT32_MAX - SPC_ROW_PAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "a coordinate set of %lld rows: 0 to 2^31-1 is right",
+                         (long long)p->capacity);
+    if ((unsigned)p->duplicates > SPC_DUPLICATES_MEAN)
+        return spc__fail(error, SPC_EINVAL,
+                         "policy %d for duplicates is unknown: "
+                         "SPC_DUPLICATES_ERROR, _FIRST, _SUM or _MEAN is right",
+                         (int)p->duplicates);
+    if (p->low[0] < 0)
+        return spc__fail(error, SPC_ERANGE,
+                         "batches count from 0, the extent begins at %d",
+                         (int)p->low[0]);
+    for (int i = 0; i < 4; i++)
+        if (p->low[i] > p->high[i])
+            return spc__fail(error, SPC_EINVAL,
+                             "the extent of %s runs from %d to %d: the larger "
+                             "end comes last",
+                             field_names[i], (int)p->low[i], (int)p->high[i]);
+    return SPC_OK;
+}
+
+static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
+                       spc_error *error)
+{
+    spc_coords *c;
+    spc_status status = check_plan(p, error);
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (!(c = calloc(1, sizeof *c)))
+        return spc__fail_memory(error, sizeof *c);
+    c->ctx = ctx;
+    c->users = 1;
+    c->indexer = spc__indexer_for(ctx);
+    c->guard = p->guard;
+    c->duplicates = p->duplicates;
+    c->capacity = (int)p->capacity;
+    c->rows_padded =
+        (c->capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
+    if (c->rows_padded == 0)
+        c->rows_padded = SPC_ROW_PAD;
+    if (p->from) {
+        c->from = spc__coords_share(p->from);
+        c->rule = *p->rule;
+    }
+    status = spc__key_layout_choose(&c->key, p->low, p->high, &p->guard, error);
+    if (status == SPC_OK)
+        status = alloc_arrays(c, error);
+    if (status == SPC_OK)
+        status = c->indexer->set_create(c, error);
+    if (status == SPC_OK)
+        *out = c;
+    else
+        spc_coords_free(c);
+    return status;
+}
+
+static void guard_all(spc__guard *guard, int reach)
+{
+    guard->before[0] = guard->after[0] = 0;
+    for (int i = 1; i < 4; i++)
+        guard->before[i] = guard->after[i] = reach;
+}
+
+spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
+                              const spc_coords_options *options)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "options", options, NULL);
+    plan p = {0};
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (options->reach < 0 || options->reach > SPC__GEOMETRY_MOST)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "a reach of %d voxels: 0 to %d is right",
+                           options->reach, SPC__GEOMETRY_MOST);
+    p.capacity = options->capacity;
+    memcpy(p.low, options->low, sizeof p.low);
+    memcpy(p.high, options->high, sizeof p.high);
+    p.duplicates = options->duplicates;
+    guard_all(&p.guard, options->reach ? options->reach : REACH);
+    if (status == SPC_OK)
+        status = make(out, ctx, &p, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+static spc_status check_batches(int32_t lowest, const int32_t *coords,
+                                int64_t rows, spc_error *error)
+{
+    for (int64_t row = 0; lowest < 0 && row < rows; row++)
+        if (coords[4 * row] < 0)
+            return spc__fail(error, SPC_ERANGE,
+                             "the batch of row %lld is %d; batches count from "
+                             "0",
+                             (long long)row, (int)coords[4 * row]);
+    return SPC_OK;
+}
+
+spc_status spc__coords_fit(const spc_geometry *geometry, const int32_t *host,
+                           int64_t rows, spc_error *error)
+{
+    spc__guard guard;
+    spc_index_key key;
+    int32_t low[4], high[4];
+
+    spc__guard_for(&guard, geometry, false);
+    spc__coords_extent(low, high, host, rows);
+    return spc__key_layout_choose(&key, low, high, &guard, error);
+}
+
+spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
+                                    const int32_t *host, int64_t rows,
+                                    const spc__guard *guard, spc_error *error)
+{
+    plan p = {.capacity = rows, .guard = *guard};
+    spc_status status;
+
+    *out = NULL;
+    spc__coords_extent(p.low, p.high, host, rows);
+    if ((status = check_batches(p.low[0], host, rows, error)) != SPC_OK)
+        return status;
+    return make(out, ctx, &p, error);
+}
+
+spc_status spc__coords_fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
+                             int64_t rows, void *stream, spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+    size_t bytes = 16 * (size_t)rows;
+    spc_status status;
+
+    *out = malloc(bytes ? bytes : 1);
+    if (!*out)
+        return spc__fail_memory(error, bytes);
+    status = ops->copy_out(ctx->device, *out, coords, bytes, stream, error);
+    return status == SPC_OK ? ops->sync(ctx->device, stream, error) : status;
+}
+
+static spc_status check_rows(const int32_t *coords, int64_t rows,
+                             spc_error *error)
+{
+    if (rows >= 0 && (rows == 0 || coords))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "cannot build a coordinate set of %lld rows%s",
+                     (long long)rows, rows < 0 ? "" : " without coordinates");
+}
+
+spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
+                             const int32_t *coords, int64_t rows, void *stream)
+{
+    spc_error error = {0};
+    spc__guard guard;
+    int32_t *host = NULL;
+    spc_coords *c = NULL;
+    spc_status status =
+        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    guard_all(&guard, REACH);
+    if ((status = check_rows(coords, rows, &error)) == SPC_OK &&
+        (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
+                                    &error)) == SPC_OK &&
+        (status = spc__coords_create_exact(&c, ctx, host, rows, &guard,
+                                           &error)) == SPC_OK)
+        status = spc__coords_build_checked(c, coords, host, stream, &error);
+    if (status == SPC_OK) {
+        *out = c;
+        c = NULL;
+    }
+    spc_coords_free(c);
+    free(host);
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+spc_status spc__coords_adopt(spc_coords *c, const int32_t *host,
+                             spc_error *error)
+{
+    size_t bytes = 16 * (size_t)c->capacity;
+    spc_status status = spc__coords_alloc(&c->data, c, bytes, error);
+
+    if (status == SPC_OK)
+        status = ops_of(c)->copy_in(c->ctx->device, c->data, host, bytes, NULL,
+                                    error);
+    return status;
+}
+
+spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
+                                        const spc_scene *scene)
+{
+    const int32_t *host = spc_scene_coords(scene);
+    spc_error error = {0};
+    spc__guard guard;
+    spc_coords *c = NULL;
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "scene", scene, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    guard_all(&guard, REACH);
+    if ((status = spc__coords_create_exact(&c, ctx, host, spc_scene_rows(scene),
+                                           &guard, &error)) == SPC_OK &&
+        (status = spc__coords_adopt(c, host, &error)) == SPC_OK)
+        status = spc__coords_build_checked(c, c->data, host, NULL, &error);
+    if (status == SPC_OK) {
+        *out = c;
+        c = NULL;
+    }
+    spc_coords_free(c);
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+/* ---- outputs ---------------------------------------------------------- */
+
+/* The outputs of inputs within low..high along an axis; false: there are none.
+ */
+static bool outputs_extent(int32_t *low, int32_t *high, const spc_geometry *g,
+                           int axis)
+{
+    int64_t s = g->stride[axis], p = g->padding[axis];
+    int64_t wide = (int64_t)g->dilation[axis] * (g->kernel[axis] - 1);
+    int64_t bound = spc__geometry_out_shape(g, axis);
+    int64_t first = spc__floor_div(*low, s), last = spc__floor_div(*high, s);
+
+    if (g->rule == SPC_RULE_FOOTPRINT) {
+        first = spc__floor_div(*low + p - wide + s - 1, s);
+        last = spc__floor_div(*high + p, s);
+        if (bound > 0 && first < 0)
+            first = 0;
+        if (bound > 0 && last >= bound)
+            last = bound - 1;
+    }
+    *low = (int32_t)first;
+    *high = (int32_t)last;
+    return first <= last;
+}
+
+/* So many there can be: the rule's bound, or all places. */
+static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
+                             const int32_t low[4], const int32_t high[4])
+{
+    int64_t bound = (int64_t)in->capacity * spc__geometry_fan_out(g);
+    int64_t places = 1;
+
+    for (int i = 0; i < 4 && places < bound; i++)
+        places *= (int64_t)high[i] - low[i] + 1;
+    return places < bound ? places : bound;
+}
+
+static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
+                               int64_t capacity, spc_error *error)
+{
+    bool any = true;
+
+    if (g->rule == SPC_RULE_SUBM)
+        return spc__fail(error, SPC_EINVAL,
+                         "by the rule SUBM the outputs are the inputs: use "
+                         "their set");
+    for (int i = 0; i < 4; i++) {
+        p->low[i] = in->key.low[i];
+        p->high[i] = spc__key_high(&in->key, i);
+        if (i > 0)
+            any &= outputs_extent(&p->low[i], &p->high[i], g, i - 1);
+    }
+    for (int i = 1; i < 4 && !any; i++)
+        p->low[i] = p->high[i] = 0;
+    p->from = in;
+    p->rule = g;
+    p->guard = in->guard;
+    /* The inverse map searches the outputs. */
+    spc__guard inverse;
+    spc__guard_for(&inverse, g, true);
+    spc__guard_widen(&p->guard, &inverse);
+    p->capacity = capacity > 0 ? capacity
+                  : any        ? outputs_bound(in, g, p->low, p->high)
+                               : 0;
+    return SPC_OK;
+}
+
+static spc_status make_outputs(spc_coords **out, spc_coords *in,
+                               const spc_geometry *g, int64_t capacity,
+                               spc_error *error)
+{
+    plan p = {0};
+    spc_status status = spc_geometry_check(g, error);
+
+    *out = NULL;
+    if (status == SPC_OK)
+        status = plan_outputs(&p, in, g, capacity, error);
+    return status == SPC_OK ? make(out, in->ctx, &p, error) : status;
+}
+
+spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
+                                      const spc_geometry *geometry,
+                                      int64_t capacity)
+{
+    spc_error error = {0};
+    spc_status status =
+        spc__need(in ? spc__error_of(in->ctx) : NULL, __func__, "out", out,
+                  "in", in, "geometry", geometry, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (capacity < 0)
+        status = spc__fail(&error, SPC_EINVAL, "a capacity of %lld rows",
+                           (long long)capacity);
+    else
+        status = make_outputs(out, in, geometry, capacity, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
+}
+
+/* Derived twice: into what could be needed, then into what is. */
+spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
+                                     const spc_geometry *geometry)
+{
+    spc_error error = {0};
+    spc_coords *wide = NULL, *fit = NULL;
+    spc_status status =
+        spc__need(in ? spc__error_of(in->ctx) : NULL, __func__, "out", out,
+                  "in", in, "geometry", geometry, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if ((status = make_outputs(&wide, in, geometry, 0, &error)) == SPC_OK &&
+        (status = in->indexer->set_derive(wide, NULL, &error)) == SPC_OK &&
+        (status = spc__coords_inspect(wide, NULL, NULL, &error)) == SPC_OK &&
+        (status = make_outputs(&fit, in, geometry, wide->rows ? wide->rows : 1,
+                               &error)) == SPC_OK &&
+        (status = in->indexer->set_derive(fit, NULL, &error)) == SPC_OK)
+        status = spc__coords_inspect(fit, NULL, NULL, &error);
+    spc_coords_free(wide);
+    if (status == SPC_OK) {
+        *out = fit;
+        fit = NULL;
+    }
+    spc_coords_free(fit);
+    return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
+}
+
+/* ---- filling ---------------------------------------------------------- */
+
+static spc_status check_update(const spc_coords *c, const int32_t *coords,
+                               const int32_t *count, int64_t rows,
+                               spc_error *error)
+{
+    if (c->from)
+        return coords ? spc__fail(error, SPC_EINVAL,
+                                  "a set of outputs is derived from its "
+                                  "inputs: its coordinates must be NULL")
+                      : SPC_OK;
+    if (count == NULL && (rows < 0 || rows > c->capacity))
+        return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
+                         "cannot fill a set with %lld rows: its capacity is %d",
+                         (long long)rows, c->capacity);
+    if (coords == NULL && (count || rows > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot fill a set without coordinates");
+    return SPC_OK;
+}
+
+spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
+                             const int32_t *count, int64_t rows, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "set", c, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    status = check_update(c, coords, count, rows, &error);
+    c->checked = false;
+    if (status == SPC_OK && c->from) {
+        status = c->indexer->set_derive(c, stream, &error);
+    } else if (status == SPC_OK) {
+        spc__source source = {coords, count, (int)rows};
+        status = c->indexer->set_build(c, &source, stream, &error);
+    }
+    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
+}
+
+spc_status spc__coords_build_checked(spc_coords *c, const int32_t *coords,
+                                     const int32_t *host, void *stream,
+                                     spc_error *error)
+{
+    spc__source source = {coords, NULL, c->capacity};
+    spc_status status = c->indexer->set_build(c, &source, stream, error);
+
+    return status == SPC_OK ? spc__coords_inspect(c, host, stream, error)
+                            : status;
+}
+
+spc_status spc_coords_merge(const spc_coords *c, void *features,
+                            spc_dtype dtype, int channels, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(c ? spc__error_of(c->ctx) : NULL, __func__,
+                                  "coords", c, "features", features, NULL);
+
+    if (status != SPC_OK || c->duplicates < SPC_DUPLICATES_SUM)
+        return status;
+    if (channels < 1 || (unsigned)dtype > SPC_TF32)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "cannot merge features of %d channels, type %d",
+                           channels, (int)dtype);
+    else
+        status =
+            c->indexer->set_merge(c, features, dtype, channels, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
+}
+
+/* ---- trouble ---------------------------------------------------------- */
+
+static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
+                             spc_error *error)
+{
+    int at = 0;
+
+    for (int i = 1; i < 4; i++)
+        if (bad_row[i] < bad_row[at])
+            at = i;
+    return spc__fail(error, SPC_ERANGE,
+                     "row %d: its %s lies outside the set's extent, %d to %d; "
+                     "reserve a set for the whole range of the sensor, or drop "
+                     "such rows first",
+                     (int)bad_row[at], field_names[at], (int)c->key.low[at],
+                     (int)spc__key_high(&c->key, at));
+}
+
+static spc_status fail_duplicate(int second, int count, const int32_t *host,
+                                 spc_error *error)
+{
+    int first = 0;
+
+    if (!host)
+        return spc__fail(error, SPC_EDUPLICATE,
+                         "%d rows have the coordinate of an earlier row, the "
+                         "first of them is row %d; merge duplicates first, or "
+                         "choose another policy than SPC_DUPLICATES_ERROR",
+                         count, second);
+    const int32_t *c = host + 4 * (size_t)second;
+    while (memcmp(host + 4 * (size_t)first, c, 16) != 0)
+        first++;
+    return spc__fail(error, SPC_EDUPLICATE,
+                     "rows %d and %d have the same coordinate (batch %d, x %d, "
+                     "y %d, z %d); merge duplicates first",
+                     first, second, (int)c[0], (int)c[1], (int)c[2], (int)c[3]);
+}
+
+static spc_status judge(const spc_coords *c, const int32_t *stats,
+                        const int32_t *host, spc_error *error)
+{
+    if (stats[SPC_INDEX_ROWS] > c->capacity || stats[SPC_INDEX_ROWS] < 0)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "%d rows for a set of %d: it holds none of them; a "
+                         "capacity of %d would have fitted",
+                         stats[SPC_INDEX_ROWS], c->capacity,
+                         stats[SPC_INDEX_ROWS]);
+    if (stats[SPC_INDEX_BAD_ROWS] != 0)
+        return fail_range(c, stats + SPC_INDEX_BAD_ROW, error);
+    if (stats[SPC_INDEX_DUPLICATES] != 0 &&
+        c->duplicates == SPC_DUPLICATES_ERROR)
+        return fail_duplicate(stats[SPC_INDEX_DUPLICATE_ROW],
+                              stats[SPC_INDEX_DUPLICATES], host, error);
+    return SPC_OK;
+}
+
+spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
+                               spc_error *error)
+{
+    spc__device *device = c->ctx->device;
+    int32_t stats[SPC_INDEX_STATS], count;
+    spc_status status;
+
+    if ((status = ops_of(c)->copy_out(device, stats, c->stats, sizeof stats,
+                                      stream, error)) != SPC_OK ||
+        (status = ops_of(c)->copy_out(device, &count, c->count, sizeof count,
+                                      stream, error)) != SPC_OK ||
+        (status = ops_of(c)->sync(device, stream, error)) != SPC_OK)
+        return status;
+    c->rows = count;
+    c->checked = true;
+    return judge(c, stats, host, error);
+}
+
+spc_status spc_coords_check(spc_coords *c, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "coords", c, NULL);
+
+    if (status == SPC_OK)
+        status = spc__coords_inspect(c, NULL, stream, &error);
+    return status == SPC_OK || !c ? status : spc__ctx_fail(c->ctx, &error);
+}
+
+/* ---- questions -------------------------------------------------------- */
+
+int64_t spc_coords_rows(const spc_coords *c)
+{
+    return c ? c->rows : 0;
+}
+
+int64_t spc_coords_capacity(const spc_coords *c)
+{
+    return c ? c->capacity : 0;
+}
+
+int spc_coords_key_bits(const spc_coords *c)
+{
+    return c ? spc__key_bits(&c->key) : 0;
+}
+
+const int32_t *spc_coords_count(const spc_coords *c)
+{
+    return c ? c->count : NULL;
+}
+
+const int32_t *spc_coords_data(const spc_coords *c)
+{
+    return c && c->from ? c->data : NULL;
+}
+
+void spc__coords_args(spc_index_set *out, const spc_coords *c, int bin_bits,
+                      int *begins, int *shares)
+{
+    enum { SHARE_BITS = 7 }; /* SPC_INDEX_SHARES */
+
+    *out = (spc_index_set){
+        .keys = c->keys,
+        .order = c->order,
+        .begins = begins,
+        .shares = shares,
+        .count = c->count,
+        .rows = c->capacity,
+        .rows_padded = c->rows_padded,
+        .bin_shift = c->key.bits > bin_bits ? c->key.bits - bin_bits : 0,
+        .share_shift = bin_bits - SHARE_BITS,
+        .key = c->key,
+    };
+}

@@ -1,0 +1,96 @@
+/*
+ * coords.h - a coordinate set: the occupied voxels of one level, on the device.
+ *
+ * Keys in ascending order, each voxel once, whatever the caller's rows were:
+ * equal rows are merged, rows out of range left out, and a status on the device
+ * says so. How many voxels there are stands on the device too; the host knows
+ * it after spc_coords_check. All maps of a level share its set.
+ *
+ * All arrays live on the device and are sized for the capacity; those by
+ * position run to rows_padded, a multiple of SPC_ROW_PAD.
+ */
+#ifndef SPC_RUNTIME_COORDS_H
+#define SPC_RUNTIME_COORDS_H
+
+#include "ctx.h"
+#include "geometry.h"
+#include "keys.h"
+
+typedef struct spc__indexer spc__indexer; /* indexer.h */
+
+struct spc_coords {
+    spc_ctx *ctx;
+    const spc__indexer *indexer;
+    void *work; /* the indexer's own */
+    int users;  /* this handle, maps, and sets derived from it */
+    spc_index_key key;
+    spc__guard guard;
+    spc_duplicates duplicates;
+    int capacity, rows_padded;
+    int rows;     /* as of the last check, or as the caller said */
+    bool checked; /* `rows` is what is on the device */
+    /* Of a set of outputs: the inputs and the rule. Its rows are in ascending
+     * order. */
+    spc_coords *from;
+    spc_geometry rule;
+    int32_t *data; /* [capacity][4]: of outputs, or a copy of the caller's; or
+                      NULL */
+    void *keys;
+    int *order;
+    int *count;
+    int32_t *stats; /* [SPC_INDEX_STATS] */
+    int *twins;     /* where features of equal rows are added up */
+    int *twin_begin;
+};
+
+/*
+ * A set of exactly these rows: the key layout fits their extent and the guard
+ * bands that `guard` asks for. `host` holds the same coordinates as `coords`
+ * (device). Nothing is built yet.
+ */
+spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
+                                    const int32_t *host, int64_t rows,
+                                    const spc__guard *guard, spc_error *error);
+
+/* Do these rows (host) fit the keys of a map of this geometry? SPC_ERANGE names
+ * the axis at fault. */
+spc_status spc__coords_fit(const spc_geometry *geometry, const int32_t *host,
+                           int64_t rows, spc_error *error);
+
+/* Copies coordinates to the host, waiting for them. */
+spc_status spc__coords_fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
+                             int64_t rows, void *stream, spc_error *error);
+
+/* Copies coordinates to the device, as the set's own. */
+spc_status spc__coords_adopt(spc_coords *coords, const int32_t *host,
+                             spc_error *error);
+
+/* Builds from the given rows (device) and reports what was wrong with them:
+ * SPC_EDUPLICATE and SPC_ERANGE name rows. `host` (may be NULL) is what the
+ * sentences name coordinates from. */
+spc_status spc__coords_build_checked(spc_coords *coords, const int32_t *rows,
+                                     const int32_t *host, void *stream,
+                                     spc_error *error);
+
+/* One more user of the set; spc_coords_free takes one away. */
+spc_coords *spc__coords_share(spc_coords *coords);
+
+/* Reads count and stats: the number of voxels, and what is wrong. */
+spc_status spc__coords_inspect(spc_coords *coords, const int32_t *host,
+                               void *stream, spc_error *error);
+
+/* The guard bands that a map of this geometry needs of the set it searches. */
+void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
+                    bool inverse);
+void spc__guard_widen(spc__guard *guard, const spc__guard *by);
+
+/* As the kernels see the set. */
+void spc__coords_args(spc_index_set *out, const spc_coords *coords,
+                      int bin_bits, int *begins, int *shares);
+
+/* Device memory of the set's context. */
+spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
+                             spc_error *error);
+void spc__coords_dealloc(const spc_coords *coords, void *memory);
+
+#endif

@@ -1,0 +1,713 @@
+/*
+ * index_device.c - the indexer of cuda and sim: the templates of role "map".
+ *
+ * A build is one cooperative launch, with its first layout: no allocation, no
+ * host in between, so that it can be captured into a CUDA graph. What the
+ * kernel needs to find clear it leaves clear. The layout of keys, the number of
+ * rows and the extent are arguments: code differs only by the width of keys and
+ * the geometry, so a database that has it serves any scene.
+ */
+#include "error.h"
+#include "indexer.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* SPC_INDEX_SHARES in bits, and the largest number of bins. */
+enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+
+/* What a launch of the indexing kernel works with. */
+typedef struct scratch {
+    char *keys; /* two orders of keys; then digests, and tile masks */
+    size_t key_bytes;
+    int *rows[2];
+    int *tables;
+    spc_index_sync *sync;
+    unsigned grid, block;
+    size_t shared;
+    spc__kernel *kernel;
+} scratch;
+
+/* Of a coordinate set. */
+typedef struct set_work {
+    scratch s;
+    unsigned *bins;
+    int *begins, *shares;
+    int bin_bits;
+    /* Of one that is derived. */
+    void *table;
+    unsigned slots;
+    int32_t *list; /* outputs in no order */
+    int *listed;   /* how many */
+    spc__kernel *derive;
+    spc__kernel *merge;
+} set_work;
+
+/* Of a map. */
+typedef struct map_work {
+    scratch s;
+    int *first;    /* the short form of the map (index_search.cuh) */
+    int *pairs;    /* [grid * warps] */
+    int32_t *list; /* displacements of a kernel that is no box */
+} map_work;
+
+static const spc__device_ops *ops_of(const spc_ctx *ctx)
+{
+    return spc__device_ops_of(ctx->device);
+}
+
+static bool device_serves(const spc_ctx *ctx)
+{
+    return strcmp(ops_of(ctx)->name, "cpu") != 0;
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+/* Memory whose words are zero when the first kernel runs. */
+static spc_status alloc_clear(void *out, const spc_coords *c, size_t bytes,
+                              spc_error *error)
+{
+    void *memory;
+    spc_status status = spc__coords_alloc(&memory, c, bytes, error);
+
+    memcpy(out, &memory, sizeof memory);
+    return status == SPC_OK ? ops_of(c->ctx)->fill(c->ctx->device, memory, 0,
+                                                   bytes, NULL, error)
+                            : status;
+}
+
+static void scratch_release(const spc_coords *c, scratch *s)
+{
+    spc__coords_dealloc(c, s->keys);
+    spc__coords_dealloc(c, s->rows[0]);
+    spc__coords_dealloc(c, s->rows[1]);
+    spc__coords_dealloc(c, s->tables);
+    spc__coords_dealloc(c, s->sync);
+}
+
+static spc_status scratch_alloc(scratch *s, const spc_coords *c, int mask_words,
+                                spc_error *error)
+{
+    size_t rows = (size_t)c->rows_padded;
+    size_t digits = (size_t)1 << SPC_SORT_DIGIT;
+    size_t words = mask_words > 2 ? (size_t)mask_words : 2;
+    size_t per_row =
+        2 * s->key_bytes > 4 * words ? 2 * s->key_bytes : 4 * words;
+    size_t tables =
+        SPC_SORT_TABLES * SPC_SORT_TABLE((size_t)s->grid, digits) * sizeof(int);
+    spc_status status;
+
+    if ((status = spc__coords_alloc(&s->keys, c, per_row * rows, error)) !=
+            SPC_OK ||
+        (status = spc__coords_alloc(&s->rows[0], c, 4 * rows, error)) !=
+            SPC_OK ||
+        (status = spc__coords_alloc(&s->rows[1], c, 4 * rows, error)) !=
+            SPC_OK ||
+        (status = alloc_clear(&s->tables, c, tables, error)) != SPC_OK)
+        return status;
+    return alloc_clear(&s->sync, c, sizeof *s->sync, error);
+}
+
+/* ---- choosing sizes --------------------------------------------------- */
+
+/* A fiber for each thread is dear on the simulator, barriers are not. */
+static unsigned choose_block(const spc_ctx *ctx)
+{
+    int most = (int)spc__attrs_number(&ctx->target, "max_threads", 1024);
+
+    if (strcmp(ops_of(ctx)->name, "sim") == 0)
+        return 128;
+    return most < 1024 ? (unsigned)most : 1024;
+}
+
+int spc__index_grid(int most, int threads, int offsets, int key_bytes,
+                    int64_t shared)
+{
+    int grid = most;
+
+    while (grid > SPC_SORT_GROUP &&
+           SPC_INDEX_SHARED(threads, offsets, key_bytes, grid) > shared)
+        grid = (grid - 1) / SPC_SORT_GROUP * SPC_SORT_GROUP;
+    return grid;
+}
+
+/* Every multiprocessor takes one block, fewer where rows are few. */
+static unsigned choose_grid(const spc_coords *c, const scratch *s, int offsets)
+{
+    const spc_ctx *ctx = c->ctx;
+    int most = ctx->info.multiprocessors;
+    int useful = (c->rows_padded + 127) / 128;
+    int64_t shared = spc__attrs_number(&ctx->target, "shared_block", INT64_MAX);
+
+    most = useful < most ? useful : most > 0 ? most : 1;
+    return (unsigned)spc__index_grid(most, (int)s->block, offsets,
+                                     (int)s->key_bytes, shared);
+}
+
+static void scratch_init(scratch *s, const spc_coords *c, int key_bits,
+                         int offsets)
+{
+    s->block = choose_block(c->ctx);
+    s->key_bytes = (size_t)key_bits / 8;
+    s->grid = choose_grid(c, s, offsets);
+    s->shared = (size_t)SPC_INDEX_SHARED((int)s->block, offsets,
+                                         (int)s->key_bytes, (int)s->grid);
+}
+
+/* About as many bins as rows, so that most hold few keys. */
+static int choose_bin_bits(const spc_coords *c)
+{
+    int bits = SHARE_BITS;
+
+    while (bits < BIN_BITS_MAX && bits < c->key.bits && 1 << bits < c->capacity)
+        bits++;
+    return bits;
+}
+
+/* How the search takes the kernel's offsets (index_search.cuh): in runs of so
+ * many neighbours along z, so many runs at once, in so many batches. */
+typedef struct runs {
+    int length, batch, batches;
+} runs;
+
+static void box_of(int out[3], const spc_geometry *g)
+{
+    for (int i = 0; i < 3; i++)
+        out[i] = g->offset_count == 0 ? g->kernel[i]
+                 : i == 0             ? g->offset_count
+                                      : 1;
+}
+
+static runs choose_runs(const spc_geometry *g, bool inverse)
+{
+    bool single = inverse || g->dilation[2] > 1;
+    int k[3];
+
+    box_of(k, g);
+    int length = single ? 1 : k[2] < 8 ? k[2] : 8;
+    int count = k[0] * k[1] * ((k[2] + length - 1) / length);
+    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
+
+    return (runs){length, batch, (count + batch - 1) / batch};
+}
+
+/* ---- code ------------------------------------------------------------- */
+
+static void set_axes(spc__attrs *out, const char *const names[3],
+                     const int value[3])
+{
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, names[i], value[i]);
+}
+
+static void index_problem(spc__attrs *out, const scratch *s, int row_bits,
+                          const spc_geometry *g, bool inverse)
+{
+    static const char *const k[3] = {"kx", "ky", "kz"},
+                             *const d[3] = {"dx", "dy", "dz"},
+                             *const st[3] = {"sx", "sy", "sz"},
+                             *const o[3] = {"ox", "oy", "oz"};
+    runs r = choose_runs(g, inverse);
+    int box[3], origin[3];
+
+    box_of(box, g);
+    for (int i = 0; i < 3; i++)
+        origin[i] = g->offset_count == 0 ? spc__geometry_origin(g, i) : 0;
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "index");
+    spc__attrs_set_text(out, "kind",
+                        g->rule == SPC_RULE_SUBM ? "subm"
+                        : inverse                ? "inverse"
+                                                 : "strided");
+    spc__attrs_set_number(out, "key", (int64_t)s->key_bytes * 8);
+    spc__attrs_set_number(out, "row_key", row_bits);
+    set_axes(out, k, box);
+    set_axes(out, d, g->dilation);
+    set_axes(out, st, g->stride);
+    set_axes(out, o, origin);
+    spc__attrs_set_number(out, "list", g->offset_count > 0);
+    spc__attrs_set_number(out, "run", r.length);
+    spc__attrs_set_number(out, "batch", r.batch);
+    spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
+    spc__attrs_set_number(out, "threads", s->block);
+}
+
+static void coords_problem(spc__attrs *out, const spc_coords *c,
+                           const scratch *s)
+{
+    const spc_coords *in = c->from ? c->from : c;
+
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "coords");
+    spc__attrs_set_number(out, "key", spc__key_bits(&c->key));
+    spc__attrs_set_number(out, "in_key", spc__key_bits(&in->key));
+    spc__attrs_set_number(out, "threads", s->block);
+}
+
+/* A kernel of a template of role "map". The context words its own failures;
+ * callers expect them in `error`. */
+static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
+                       const spc__attrs *problem, const char *name,
+                       size_t shared, spc_error *error)
+{
+    spc__code code;
+    spc_status status =
+        spc__ctx_code(&code, ctx, template, problem, NULL, SPC_PLAN_JIT);
+
+    if (status != SPC_OK) {
+        *error = *spc__error_of(ctx);
+        return status;
+    }
+    return ops_of(ctx)->kernel_get(ctx->device, code.module, name, shared, out,
+                                   error);
+}
+
+/* A cooperative launch needs all its blocks resident. */
+static spc_status check_resident(const spc_ctx *ctx, spc__kernel *kernel,
+                                 const char *name, unsigned block,
+                                 size_t shared, spc_error *error)
+{
+    int resident;
+    spc_status status = ops_of(ctx)->occupancy(ctx->device, &resident, kernel,
+                                               block, shared, error);
+
+    if (status != SPC_OK || resident >= 1)
+        return status;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "kernel '%s' with %u threads and %zu bytes of shared "
+                     "memory does not fit a multiprocessor of %s",
+                     name, block, shared, ctx->info.name);
+}
+
+static spc_status load_index(scratch *s, const spc_coords *to,
+                             const spc_geometry *g, bool inverse,
+                             spc_error *error)
+{
+    spc_ctx *ctx = to->ctx;
+    spc__attrs problem;
+    spc_status status;
+
+    index_problem(&problem, s, spc__key_bits(&to->key), g, inverse);
+    status =
+        load(&s->kernel, ctx, "index", &problem, "spc_index", s->shared, error);
+    return status == SPC_OK ? check_resident(ctx, s->kernel, "spc_index",
+                                             s->block, s->shared, error)
+                            : status;
+}
+
+/* ---- sets ------------------------------------------------------------- */
+
+static void set_destroy(spc_coords *c)
+{
+    set_work *w = c->work;
+
+    if (!w)
+        return;
+    scratch_release(c, &w->s);
+    spc__coords_dealloc(c, w->bins);
+    spc__coords_dealloc(c, w->begins);
+    spc__coords_dealloc(c, w->shares);
+    spc__coords_dealloc(c, w->table);
+    spc__coords_dealloc(c, w->list);
+    spc__coords_dealloc(c, w->listed);
+    free(w);
+    c->work = NULL;
+}
+
+/* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
+static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
+{
+    spc__attrs problem;
+    spc_status status;
+
+    w->slots = 64;
+    while (w->slots < 2u * (unsigned)c->capacity && w->slots < 1u << 31)
+        w->slots *= 2;
+    if ((status =
+             spc__coords_alloc(&w->table, c, w->s.key_bytes * (size_t)w->slots,
+                               error)) != SPC_OK ||
+        (status = spc__coords_alloc(&w->list, c, 16 * (size_t)c->capacity,
+                                    error)) != SPC_OK ||
+        (status = alloc_clear(&w->listed, c, sizeof *w->listed, error)) !=
+            SPC_OK)
+        return status;
+    coords_problem(&problem, c, &w->s);
+    status =
+        load(&w->derive, c->ctx, "coords", &problem, "spc_derive", 0, error);
+    return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
+                                             w->s.block, 0, error)
+                            : status;
+}
+
+static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
+{
+    spc__attrs problem;
+
+    coords_problem(&problem, c, &w->s);
+    return load(&w->merge, c->ctx, "coords", &problem, "spc_merge", 0, error);
+}
+
+/* Sorting alone is what the map of a kernel of one offset does before it
+ * searches. */
+static spc_geometry sorting_only(void)
+{
+    spc_geometry g = SPC_GEOMETRY_INIT;
+
+    g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
+    return g;
+}
+
+static spc_status set_create(spc_coords *c, spc_error *error)
+{
+    set_work *w = c->work = calloc(1, sizeof *w);
+    spc_geometry sorting = sorting_only();
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    scratch_init(&w->s, c, spc__key_bits(&c->key), 1);
+    w->bin_bits = choose_bin_bits(c);
+    if ((status = scratch_alloc(&w->s, c, 1, error)) != SPC_OK ||
+        (status = alloc_clear(&w->bins, c, (size_t)4 << w->bin_bits, error)) !=
+            SPC_OK ||
+        (status = alloc_clear(&w->begins, c, ((size_t)4 << w->bin_bits) + 4,
+                              error)) != SPC_OK ||
+        (status = alloc_clear(&w->shares, c, 4 * SPC_INDEX_SHARES, error)) !=
+            SPC_OK ||
+        (status = load_index(&w->s, c, &sorting, false, error)) != SPC_OK)
+        return status;
+    if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
+        return status;
+    if (c->twins && (status = load_merge(c, w, error)) != SPC_OK)
+        return status;
+    /* The first build may run on another stream than the clearing. */
+    return ops_of(c->ctx)->sync(c->ctx->device, NULL, error);
+}
+
+static spc_index_set set_args(const spc_coords *c)
+{
+    const set_work *w = c->work;
+    spc_index_set args;
+
+    spc__coords_args(&args, c, w->bin_bits, w->begins, w->shares);
+    return args;
+}
+
+static void add_scratch(spc_index_args *args, const scratch *s, int rows_padded)
+{
+    args->keys_a = s->keys;
+    args->keys_b = s->keys + s->key_bytes * (size_t)rows_padded;
+    args->rows_a = s->rows[0];
+    args->rows_b = s->rows[1];
+    args->tables = s->tables;
+    args->sync = s->sync;
+}
+
+/* The stage that builds a set. */
+static spc_status add_build(spc_index_args *args, const spc_coords *c,
+                            const spc__source *source, spc_error *error)
+{
+    const set_work *w = c->work;
+
+    if ((uintptr_t)source->coords % 16 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the coordinates must start at a multiple of 16 "
+                         "bytes, as device allocations do");
+    args->stages |= SPC_INDEX_BUILD;
+    args->coords = source->coords;
+    args->source = source->count;
+    args->source_rows = source->rows;
+    args->stats = c->stats;
+    args->data = c->from ? c->data : NULL;
+    args->twins = c->twins;
+    args->twin_begin = c->twin_begin;
+    args->bins = w->bins;
+    args->set = set_args(c);
+    return SPC_OK;
+}
+
+static spc_status launch(const spc_ctx *ctx, const scratch *s,
+                         const spc_index_args *args, void *stream,
+                         spc_error *error)
+{
+    spc__launch how = {
+        .grid_x = s->grid,
+        .grid_y = 1,
+        .block = s->block,
+        .shared_bytes = s->shared,
+        .cooperative = true,
+    };
+
+    return ops_of(ctx)->launch(ctx->device, s->kernel, &how, args, sizeof *args,
+                               stream, error);
+}
+
+static spc_status set_build(spc_coords *c, const spc__source *source,
+                            void *stream, spc_error *error)
+{
+    const set_work *w = c->work;
+    spc_index_args args = {0};
+    spc_status status = add_build(&args, c, source, error);
+
+    if (status != SPC_OK)
+        return status;
+    add_scratch(&args, &w->s, c->rows_padded);
+    args.in = args.set;
+    return launch(c->ctx, &w->s, &args, stream, error);
+}
+
+static spc_derive_args derive_args(const spc_coords *c)
+{
+    const set_work *w = c->work;
+    const spc_geometry *g = &c->rule;
+    spc_derive_args args = {
+        .in = set_args(c->from),
+        .key = c->key,
+        .rule = g->rule == SPC_RULE_FOOTPRINT,
+        .table = w->table,
+        .slots = w->slots,
+        .capacity = c->capacity,
+        .coords = w->list,
+        .count = w->listed,
+        .sync = w->s.sync,
+    };
+
+    for (int i = 0; i < 3; i++) {
+        args.kernel[i] = g->kernel[i];
+        args.stride[i] = g->stride[i];
+        args.dilation[i] = g->dilation[i];
+        args.padding[i] = g->padding[i];
+        args.bound[i] = (int)spc__geometry_out_shape(g, i);
+    }
+    return args;
+}
+
+static spc_status set_derive(spc_coords *c, void *stream, spc_error *error)
+{
+    const set_work *w = c->work;
+    spc_derive_args args = derive_args(c);
+    spc__source source = {w->list, w->listed, 0};
+    spc__launch how = {
+        .grid_x = w->s.grid,
+        .grid_y = 1,
+        .block = w->s.block,
+        .cooperative = true,
+    };
+    spc_status status = ops_of(c->ctx)->launch(
+        c->ctx->device, w->derive, &how, &args, sizeof args, stream, error);
+
+    return status == SPC_OK ? set_build(c, &source, stream, error) : status;
+}
+
+static spc_status set_merge(const spc_coords *c, void *features,
+                            spc_dtype dtype, int channels, void *stream,
+                            spc_error *error)
+{
+    const set_work *w = c->work;
+    spc_merge_args args = {
+        .features = features,
+        .channels = channels,
+        .half = dtype == SPC_F16,
+        .mean = c->duplicates == SPC_DUPLICATES_MEAN,
+        .twins = c->twins,
+        .twin_begin = c->twin_begin,
+        .count = c->count,
+        .stats = c->stats,
+    };
+    spc__launch how = {.grid_x = w->s.grid, .grid_y = 1, .block = w->s.block};
+
+    return ops_of(c->ctx)->launch(c->ctx->device, w->merge, &how, &args,
+                                  sizeof args, stream, error);
+}
+
+/* ---- maps ------------------------------------------------------------- */
+
+static void map_destroy(spc_map *map)
+{
+    map_work *w = map->work;
+
+    if (!w)
+        return;
+    scratch_release(map->to, &w->s);
+    spc__coords_dealloc(map->to, w->first);
+    spc__coords_dealloc(map->to, w->pairs);
+    spc__coords_dealloc(map->to, w->list);
+    free(w);
+    map->work = NULL;
+}
+
+static size_t pair_words(const scratch *s)
+{
+    return (size_t)s->grid * (s->block / 32);
+}
+
+static spc_status upload_list(map_work *w, const spc_map *map, spc_error *error)
+{
+    const spc_geometry *g = &map->geometry;
+    int32_t list[SPC_MAX_OFFSETS][3];
+    size_t bytes = (size_t)g->offset_count * sizeof list[0];
+    spc_status status;
+
+    if (g->offset_count == 0)
+        return SPC_OK;
+    for (int k = 0; k < g->offset_count; k++)
+        for (int i = 0; i < 3; i++)
+            list[k][i] = g->offsets[k][i];
+    status = spc__coords_alloc(&w->list, map->to, bytes, error);
+    return status == SPC_OK
+               ? ops_of(map->ctx)->copy_in(map->ctx->device, w->list, list,
+                                           bytes, NULL, error)
+               : status;
+}
+
+static spc_status map_create(spc_map *map, spc_error *error)
+{
+    const spc_coords *to = map->to;
+    map_work *w = map->work = calloc(1, sizeof *w);
+    runs r = choose_runs(&map->geometry, map->inverse);
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    scratch_init(&w->s, to, spc__key_bits(&map->in->key), map->offsets);
+    if ((status = scratch_alloc(&w->s, to, map->mask_words, error)) != SPC_OK ||
+        (status = spc__coords_alloc(
+             &w->first, to, 16 * (size_t)to->rows_padded * (size_t)r.batches,
+             error)) != SPC_OK ||
+        (status = alloc_clear(&w->pairs, to, 4 * pair_words(&w->s), error)) !=
+            SPC_OK ||
+        (status = upload_list(w, map, error)) != SPC_OK ||
+        (status = load_index(&w->s, to, &map->geometry, map->inverse, error)) !=
+            SPC_OK)
+        return status;
+    return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);
+}
+
+/* What every launch for a map gets; the caller adds its stages. */
+static spc_index_args map_args(const spc_map *map)
+{
+    const map_work *w = map->work;
+    spc_index_args args = {
+        .set = set_args(map->to),
+        .in = set_args(map->in),
+        .first = w->first,
+        .mask = map->plain.mask,
+        .pairs = w->pairs,
+        .list = w->list,
+    };
+
+    add_scratch(&args, &w->s, map->to->rows_padded);
+    return args;
+}
+
+static void add_tiles(spc_index_args *args, const spc__map_layout *layout,
+                      const spc__map_tiles *tiles)
+{
+    args->stages |= SPC_INDEX_TILE;
+    args->tile = (spc_index_tiles){
+        .of = layout->mask,
+        .rows = tiles->rows,
+        .capacity = tiles->capacity,
+        .order = tiles->order,
+        .mask = tiles->mask,
+        .begin = tiles->begin,
+    };
+}
+
+static void add_sorted(spc_index_args *args, const spc_map *map,
+                       const spc__map_layout *layout)
+{
+    args->stages |= SPC_INDEX_SORT;
+    args->sorted.order = layout->order;
+    args->sorted.index = layout->index;
+    args->sorted.mask = layout->mask;
+    args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
+    if (args->sorted.passes == 0) /* a kernel of one offset */
+        args->sorted.passes = 1;
+    memcpy(args->sorted.bit_of, layout->bit_of,
+           (size_t)map->offsets * sizeof *layout->bit_of);
+    if (layout->tiles)
+        add_tiles(args, layout, layout->tiles);
+}
+
+static spc_status map_build(spc_map *map, const spc__source *source,
+                            const spc__map_layout *sorted, void *stream,
+                            spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+    spc_status status = SPC_OK;
+
+    if (source)
+        status = add_build(&args, map->to, source, error);
+    if (status != SPC_OK)
+        return status;
+    args.stages |= SPC_INDEX_SEARCH;
+    args.index = map->plain.index;
+    if (sorted)
+        add_sorted(&args, map, sorted);
+    return launch(map->ctx, &w->s, &args, stream, error);
+}
+
+static spc_status map_fill(const spc_map *map, const spc__map_layout *layout,
+                           void *stream, spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+
+    if (layout->sorted) {
+        add_sorted(&args, map, layout);
+    } else {
+        args.stages = SPC_INDEX_PLAIN;
+        args.index = layout->index;
+    }
+    return launch(map->ctx, &w->s, &args, stream, error);
+}
+
+static spc_status map_tile(const spc_map *map, const spc__map_layout *layout,
+                           const spc__map_tiles *tiles, void *stream,
+                           spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+
+    add_tiles(&args, layout, tiles);
+    return launch(map->ctx, &w->s, &args, stream, error);
+}
+
+static spc_status map_pairs(const spc_map *map, int64_t *out, void *stream,
+                            spc_error *error)
+{
+    const map_work *w = map->work;
+    spc__device *device = map->ctx->device;
+    size_t words = pair_words(&w->s);
+    int *counts = malloc(4 * words);
+    spc_status status;
+
+    if (!counts)
+        return spc__fail_memory(error, 4 * words);
+    status = ops_of(map->ctx)->copy_out(device, counts, w->pairs, 4 * words,
+                                        stream, error);
+    if (status == SPC_OK)
+        status = ops_of(map->ctx)->sync(device, stream, error);
+    *out = 0;
+    for (size_t i = 0; status == SPC_OK && i < words; i++)
+        *out += counts[i];
+    free(counts);
+    return status;
+}
+
+const spc__indexer spc__indexer_device = {
+    .name = "device",
+    .serves = device_serves,
+    .set_create = set_create,
+    .set_destroy = set_destroy,
+    .set_build = set_build,
+    .set_derive = set_derive,
+    .set_merge = set_merge,
+    .map_create = map_create,
+    .map_destroy = map_destroy,
+    .map_build = map_build,
+    .fill = map_fill,
+    .tile = map_tile,
+    .pairs = map_pairs,
+};

@@ -1,0 +1,75 @@
+/*
+ * indexer.h - who builds coordinate sets, maps and layouts on a device.
+ *
+ * coords.c, map.c and layout.c own the objects and the public interface; an
+ * indexer fills them in. A new one is a file (index_<name>.c) that exports one
+ * spc__indexer, and a row in coords.c's table.
+ *
+ * Nothing below but the creating functions allocates, synchronises, compiles or
+ * reads anything back: what they enqueue can be captured into a CUDA graph.
+ */
+#ifndef SPC_RUNTIME_INDEXER_H
+#define SPC_RUNTIME_INDEXER_H
+
+#include "coords.h"
+#include "layout.h"
+#include "map.h"
+
+/* Coordinates to build a set from: [n][4] on the device with n = *count, or
+ * `rows` if that is NULL. */
+typedef struct spc__source {
+    const int32_t *coords;
+    const int32_t *count;
+    int rows;
+} spc__source;
+
+struct spc__indexer {
+    const char *name;
+    bool (*serves)(const spc_ctx *ctx);
+
+    /* Allocates what building needs, for the capacity. The destroying functions
+     * are called after a failed creation too. */
+    spc_status (*set_create)(spc_coords *coords, spc_error *error);
+    void (*set_destroy)(spc_coords *coords);
+    /* Fills keys, order, count and stats; of outputs also data. */
+    spc_status (*set_build)(spc_coords *coords, const spc__source *source,
+                            void *stream, spc_error *error);
+    /* The same of a set of outputs, from the set they are derived from. */
+    spc_status (*set_derive)(spc_coords *coords, void *stream,
+                             spc_error *error);
+    /* Adds the features of equal rows to those of the first, or their mean. */
+    spc_status (*set_merge)(const spc_coords *coords, void *features,
+                            spc_dtype dtype, int channels, void *stream,
+                            spc_error *error);
+
+    spc_status (*map_create)(spc_map *map, spc_error *error);
+    void (*map_destroy)(spc_map *map);
+    /* Fills the plain layout (its index if it has one) and the pair count, then
+     * `sorted`, if not NULL, as `fill` does. With a source, the set of a
+     * submanifold map is built first, in the same launch where that is faster.
+     */
+    spc_status (*map_build)(spc_map *map, const spc__source *source,
+                            const spc__map_layout *sorted, void *stream,
+                            spc_error *error);
+    /* Fills a layout of the map as it was built: the index of a plain one; a
+     * sorted one with its first tile table, if it has one. */
+    spc_status (*fill)(const spc_map *map, const spc__map_layout *layout,
+                       void *stream, spc_error *error);
+    spc_status (*tile)(const spc_map *map, const spc__map_layout *layout,
+                       const spc__map_tiles *tiles, void *stream,
+                       spc_error *error);
+    /* Pairs of the last build; synchronises `stream`. */
+    spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
+                        spc_error *error);
+};
+
+/* The first that serves the context's device. */
+const spc__indexer *spc__indexer_for(const spc_ctx *ctx);
+
+/* Blocks of the indexing kernel: `most`, or fewer where a block has no room in
+ * `shared` bytes for the digit counts of so many (kernels of 343 offsets on a
+ * GPU with 64 KiB). */
+int spc__index_grid(int most, int threads, int offsets, int key_bytes,
+                    int64_t shared);
+
+#endif

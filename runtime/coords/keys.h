@@ -1,0 +1,51 @@
+/*
+ * keys.h - how coordinates are packed into keys.
+ *
+ * A key has four fields, batch highest, z lowest. A coordinate c is held as
+ * c - low + before. Field values below `before` and above before + last never
+ * occur in a set: these guard bands are as wide as maps look past the set, so
+ * that adding an offset to a key never borrows from or carries into the next
+ * field: false neighbours are impossible. Ascending keys are ascending (batch,
+ * x, y, z).
+ */
+#ifndef SPC_RUNTIME_KEYS_H
+#define SPC_RUNTIME_KEYS_H
+
+#include "spc_abi.h"
+
+#include "index_abi.h"
+#include "spc.h"
+
+/* Keys past the last that a search may read, whatever they are. */
+enum { SPC__KEY_SLACK = SPC_INDEX_SLACK };
+
+/* Widths of the guard bands, by field. */
+typedef struct spc__guard {
+    int64_t before[4], after[4];
+} spc__guard;
+
+/*
+ * The narrowest layout for coordinates low..high. SPC_ERANGE, naming the axis
+ * at fault, if 64 bits are not enough.
+ */
+spc_status spc__key_layout_choose(spc_index_key *out, const int32_t low[4],
+                                  const int32_t high[4],
+                                  const spc__guard *guard, spc_error *error);
+
+/* 32 or 64: what holds the keys of a layout. */
+static inline int spc__key_bits(const spc_index_key *layout)
+{
+    return layout->bits <= 32 ? 32 : 64;
+}
+
+/* The largest of the coordinates that a layout accepts. */
+static inline int32_t spc__key_high(const spc_index_key *layout, int field)
+{
+    return (int32_t)(layout->low[field] + (int64_t)layout->last[field]);
+}
+
+/* Smallest and largest coordinate of each field; zeros for no rows. */
+void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
+                        int64_t rows);
+
+#endif

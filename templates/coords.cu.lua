@@ -1,0 +1,233 @@
+%-- Coordinate sets from others, and the features of rows that are one voxel.
+%--
+%-- spc_derive lists the outputs of a strided rule, each once: every voxel of the
+%-- input set proposes its outputs (one by the floor rule, up to the product of
+%-- ceil(kernel / stride) by the footprint rule), and a hash table by open addressing
+%-- keeps the first proposal of each. The list comes in any order; sorting it
+%-- (index.cu.lua) makes a set of it that depends on the voxels alone.
+%--
+%-- Nothing of the geometry is a constant: one module serves all layers.
+%
+%template = {
+%  summary = "outputs of strided rules by hashing; features of merged rows",
+%  role = "map",
+%  device = "cuda",
+%  params = {},
+%  accepts = function(problem, target)
+%    if problem.op ~= "coords" then return false, "derives coordinates" end
+%    return true
+%  end,
+%  constraints = {},
+%  derive = function(problem, config, target) return {} end,
+%  launch = function(problem, config, target) return {} end,
+%  default = function(problem, target) return {} end,
+%}
+#define SORT_THREADS $(problem.threads)
+#define SORT_BITS 9
+#include "spc_device.cuh"
+#include "index_sort.cuh"
+
+/* Keys of the outputs, and of the inputs. */
+typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
+typedef $(problem.in_key == 64 and "spc_u64" or "spc_u32") in_key;
+
+#define EMPTY (~(map_key)0)
+
+/* ---- proposing -------------------------------------------------------- */
+
+/* The place of a coordinate on an axis, and how many outputs it has there: the
+ * i-th is `first` - i * `step` for i < count, where places that are no output
+ * were left out. */
+typedef struct axis_outputs {
+    int first, step, count;
+} axis_outputs;
+
+/* value / by, rounded down. */
+SPC_DEVICE int floor_div(int value, int by)
+{
+    int whole = value / by;
+
+    return whole - (value < whole * by);
+}
+
+/*
+ * By the footprint rule o = (i + padding - dilation * place) / stride where that
+ * is whole. Those places are the first one and every n-th after it, n the least
+ * with n * dilation a multiple of the stride; the outputs then fall by n *
+ * dilation / stride.
+ */
+SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
+{
+    int stride = args->stride[axis], dilation = args->dilation[axis];
+    int top = i + args->padding[axis], place = 0, every = 1;
+    axis_outputs out;
+
+    if (args->rule == 0) {
+        out.first = floor_div(i, stride);
+        out.step = 0;
+        out.count = 1;
+        return out;
+    }
+    while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
+        place++;
+    while (every * dilation % stride != 0)
+        every++;
+    out.first = floor_div(top - dilation * place, stride);
+    out.step = every * dilation / stride;
+    out.count = place < args->kernel[axis]
+                    ? (args->kernel[axis] - 1 - place) / every + 1
+                    : 0;
+    return out;
+}
+
+SPC_DEVICE int inside(const spc_derive_args *args, int axis, int o)
+{
+    return args->bound[axis] == 0 || (o >= 0 && o < args->bound[axis]);
+}
+
+SPC_DEVICE map_key pack(const spc_index_key *layout, const spc_u32 *c)
+{
+    map_key key = 0;
+
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        key |= ((map_key)(c[i] - (spc_u32)layout->low[i]) + layout->before[i])
+               << layout->shift[i];
+    return key;
+}
+
+/* Multiplying and taking the upper bits (Knuth, volume 3, section 6.4). */
+SPC_DEVICE spc_u32 slot_of(const spc_derive_args *args, map_key key)
+{
+    spc_u64 mixed = (spc_u64)key * 0x9e3779b97f4a7c15ull;
+
+    return (spc_u32)(mixed >> 32) & (args->slots - 1);
+}
+
+SPC_DEVICE map_key swap_in(map_key *slot, map_key key)
+{
+    return $(problem.key == 64 and "spc_atomic_cas_u64" or "spc_atomic_cas")(slot, EMPTY, key);
+}
+
+/* Is the key new? A full table ends the search: there are more outputs than
+ * capacity then, and the count says so. */
+SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
+{
+    volatile map_key *table = (volatile map_key *)args->table;
+    spc_u32 slot = slot_of(args, key);
+
+    for (spc_u32 tried = 0; tried < args->slots; tried++) {
+        map_key there = table[slot];
+        if (there == EMPTY)
+            there = swap_in((map_key *)args->table + slot, key);
+        if (there == EMPTY)
+            return 1;
+        if (there == key)
+            return 0;
+        slot = (slot + 1) & (args->slots - 1);
+    }
+    return 1;
+}
+
+SPC_DEVICE void propose(const spc_derive_args *args, const spc_u32 *c)
+{
+    int place;
+    spc_b16 row;
+
+    if (!insert(args, pack(&args->key, c)))
+        return;
+    place = spc_atomic_add(args->count, 1);
+    row.x = c[0];
+    row.y = c[1];
+    row.z = c[2];
+    row.w = c[3];
+    if (place < args->capacity)
+        spc_store16(args->coords + 4ll * place, row);
+}
+
+/* All outputs that see the voxel of a key. */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
+{
+    const spc_index_key *layout = &args->in.key;
+    axis_outputs axis[3];
+    spc_u32 c[4];
+
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        c[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
+               layout->before[i] + (spc_u32)layout->low[i];
+    SPC_UNROLL
+    for (int i = 0; i < 3; i++)
+        axis[i] = outputs_of(args, i, (int)c[1 + i]);
+    for (int x = 0; x < axis[0].count; x++) {
+        c[1] = (spc_u32)(axis[0].first - x * axis[0].step);
+        for (int y = 0; y < axis[1].count && inside(args, 0, (int)c[1]); y++) {
+            c[2] = (spc_u32)(axis[1].first - y * axis[1].step);
+            for (int z = 0; z < axis[2].count && inside(args, 1, (int)c[2]);
+                 z++) {
+                c[3] = (spc_u32)(axis[2].first - z * axis[2].step);
+                if (inside(args, 2, (int)c[3]))
+                    propose(args, c);
+            }
+        }
+    }
+}
+
+SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
+{
+    const in_key *keys = (const in_key *)args->in.keys;
+    int first = spc_block_x() * SORT_THREADS + spc_thread();
+    int all = spc_grid_x() * SORT_THREADS, rows = *args->in.count;
+    grid_barrier barrier;
+
+    grid_open(&barrier, args->sync);
+    for (spc_u32 i = (spc_u32)first; i < args->slots; i += (spc_u32)all)
+        ((map_key *)args->table)[i] = EMPTY;
+    if (first == 0)
+        *args->count = 0;
+    grid_sync(&barrier);
+    for (int p = first; p < rows; p += all)
+        propose_outputs(args, keys[p]);
+    grid_close(&barrier);
+}
+
+/* ---- merging ---------------------------------------------------------- */
+
+SPC_DEVICE float load_feature(const spc_merge_args *args, long long at)
+{
+    return args->half ? spc_f16_to_f32(((const spc_u16 *)args->features)[at])
+                      : ((const float *)args->features)[at];
+}
+
+/* The rows of a voxel, in the caller's order, into the first of them. */
+SPC_DEVICE void merge_voxel(const spc_merge_args *args, int begin, int end)
+{
+    for (int c = spc_lane(); c < args->channels; c += 32) {
+        long long to = (long long)args->twins[begin] * args->channels + c;
+        float sum = load_feature(args, to);
+        for (int i = begin + 1; i < end; i++)
+            sum += load_feature(args, (long long)args->twins[i] *
+                                              args->channels +
+                                          c);
+        if (args->mean)
+            sum = sum / (float)(end - begin);
+        if (args->half)
+            ((spc_u16 *)args->features)[to] = spc_f32_to_f16(sum);
+        else
+            ((float *)args->features)[to] = sum;
+    }
+}
+
+SPC_KERNEL(spc_merge, spc_merge_args, $(problem.threads), 1)
+{
+    int warps = SORT_THREADS / 32, count = *args->count;
+
+    if (args->stats[SPC_INDEX_DUPLICATES] == 0)
+        return;
+    for (int p = spc_block_x() * warps + spc_warp(); p < count;
+         p += spc_grid_x() * warps) {
+        int begin = args->twin_begin[p], end = args->twin_begin[p + 1];
+        if (end - begin > 1)
+            merge_voxel(args, begin, end);
+    }
+}
