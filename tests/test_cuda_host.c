@@ -1064,19 +1064,25 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
 END_TEST
 
 static const struct {
-    int at, value;
+    int at, row, count_at;
     spc_status status;
     const char *says;
 } troubles[] = {
-    {SPC_INDEX_BAD_ROW + 2, 17, SPC_ERANGE, "row 17: its y lies outside"},
-    {SPC_INDEX_DUPLICATES, 1, SPC_EDUPLICATE, "have the same coordinate"},
+    {SPC_INDEX_BAD_ROW + 2, 17, SPC_INDEX_BAD_ROWS, SPC_ERANGE,
+     "row 17: its y lies outside"},
+    {SPC_INDEX_DUPLICATE_ROW, 299, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
+     "have the same coordinate"},
+    /* No such row: the sentence makes do without its voxel. */
+    {SPC_INDEX_DUPLICATE_ROW, 300, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
+     "have the coordinate of an earlier row"},
 };
 
-START_TEST(what_building_a_map_leaves_behind_is_heeded)
+START_TEST(what_building_a_map_reports_is_read)
 {
     life l;
 
-    fake->stats[troubles[_i].at] = troubles[_i].value;
+    fake->stats[troubles[_i].at] = troubles[_i].row;
+    fake->stats[troubles[_i].count_at] = 1;
     life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
     run_steps(&l, 3);
     ck_assert_int_eq(step_map(&l), troubles[_i].status);
@@ -1410,7 +1416,7 @@ static void add_running(Suite *suite)
                         LENGTH(packings));
     tcase_add_test(t, a_map_is_built_by_one_cooperative_launch);
     tcase_add_test(t, a_map_is_built_on_the_stream_that_was_given);
-    tcase_add_loop_test(t, what_building_a_map_leaves_behind_is_heeded, 0,
+    tcase_add_loop_test(t, what_building_a_map_reports_is_read, 0,
                         LENGTH(troubles));
     tcase_add_loop_test(t, what_creating_enqueues_is_done_when_it_returns, 0,
                         2);

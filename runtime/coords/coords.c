@@ -146,6 +146,7 @@ typedef struct plan {
     spc_duplicates duplicates;
     spc_coords *from;
     const spc_geometry *rule;
+    bool by_itself;
 } plan;
 
 static spc_status check_plan(const plan *p, spc_error *error)
@@ -188,6 +189,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
     c->indexer = spc__indexer_for(ctx);
     c->guard = p->guard;
     c->duplicates = p->duplicates;
+    c->by_itself = p->by_itself;
     c->capacity = (int)p->capacity;
     c->rows_padded =
         (c->capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
@@ -232,6 +234,7 @@ spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
         status = spc__fail(&error, SPC_EINVAL,
                            "a reach of %d voxels: 0 to %d is right",
                            options->reach, SPC__GEOMETRY_MOST);
+    p.by_itself = true;
     p.capacity = options->capacity;
     memcpy(p.low, options->low, sizeof p.low);
     memcpy(p.high, options->high, sizeof p.high);
@@ -429,6 +432,7 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
         p->low[i] = p->high[i] = 0;
     p->from = in;
     p->rule = g;
+    p->by_itself = true;
     p->guard = in->guard;
     /* The inverse map searches the outputs. */
     spc__guard inverse;
@@ -592,12 +596,13 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
                      (int)spc__key_high(&c->key, at));
 }
 
-static spc_status fail_duplicate(int second, int count, const int32_t *host,
-                                 spc_error *error)
+static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
+                                 const int32_t *host, spc_error *error)
 {
-    int first = 0;
+    int second = stats[SPC_INDEX_DUPLICATE_ROW], first = 0;
+    int count = stats[SPC_INDEX_DUPLICATES];
 
-    if (!host)
+    if (!host || second < 0 || second >= set->capacity)
         return spc__fail(error, SPC_EDUPLICATE,
                          "%d rows have the coordinate of an earlier row, the "
                          "first of them is row %d; merge duplicates first, or "
@@ -625,8 +630,7 @@ static spc_status judge(const spc_coords *c, const int32_t *stats,
         return fail_range(c, stats + SPC_INDEX_BAD_ROW, error);
     if (stats[SPC_INDEX_DUPLICATES] != 0 &&
         c->duplicates == SPC_DUPLICATES_ERROR)
-        return fail_duplicate(stats[SPC_INDEX_DUPLICATE_ROW],
-                              stats[SPC_INDEX_DUPLICATES], host, error);
+        return fail_duplicate(c, stats, host, error);
     return SPC_OK;
 }
 

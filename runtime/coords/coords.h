@@ -27,8 +27,10 @@ struct spc_coords {
     spc__guard guard;
     spc_duplicates duplicates;
     int capacity, rows_padded;
-    int rows;     /* as of the last check, or as the caller said */
-    bool checked; /* `rows` is what is on the device */
+    int rows;       /* as of the last check, or as the caller said */
+    bool checked;   /* `rows` is what is on the device */
+    bool by_itself; /* made to be filled without a map: what that needs is there
+                       from the beginning */
     /* Of a set of outputs: the inputs and the rule. Its rows are in ascending
      * order. */
     spc_coords *from;

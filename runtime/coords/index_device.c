@@ -356,10 +356,29 @@ static spc_geometry sorting_only(void)
     return g;
 }
 
+static spc_status load_sorting(spc_coords *c, spc_error *error)
+{
+    set_work *w = c->work;
+    spc_geometry sorting = sorting_only();
+
+    return w->s.kernel ? SPC_OK : load_index(&w->s, c, &sorting, false, error);
+}
+
+static spc_status alloc_bins(spc_coords *c, set_work *w, spc_error *error)
+{
+    size_t bytes = (size_t)4 << w->bin_bits;
+    spc_status status = alloc_clear(&w->bins, c, bytes, error);
+
+    if (status == SPC_OK)
+        status = alloc_clear(&w->begins, c, bytes + 4, error);
+    if (status == SPC_OK)
+        status = alloc_clear(&w->shares, c, 4 * SPC_INDEX_SHARES, error);
+    return status;
+}
+
 static spc_status set_create(spc_coords *c, spc_error *error)
 {
     set_work *w = c->work = calloc(1, sizeof *w);
-    spc_geometry sorting = sorting_only();
     spc_status status;
 
     if (!w)
@@ -367,13 +386,9 @@ static spc_status set_create(spc_coords *c, spc_error *error)
     scratch_init(&w->s, c, spc__key_bits(&c->key), 1);
     w->bin_bits = choose_bin_bits(c);
     if ((status = scratch_alloc(&w->s, c, 1, error)) != SPC_OK ||
-        (status = alloc_clear(&w->bins, c, (size_t)4 << w->bin_bits, error)) !=
-            SPC_OK ||
-        (status = alloc_clear(&w->begins, c, ((size_t)4 << w->bin_bits) + 4,
-                              error)) != SPC_OK ||
-        (status = alloc_clear(&w->shares, c, 4 * SPC_INDEX_SHARES, error)) !=
-            SPC_OK ||
-        (status = load_index(&w->s, c, &sorting, false, error)) != SPC_OK)
+        (status = alloc_bins(c, w, error)) != SPC_OK)
+        return status;
+    if (c->by_itself && (status = load_sorting(c, error)) != SPC_OK)
         return status;
     if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
         return status;
@@ -446,8 +461,10 @@ static spc_status set_build(spc_coords *c, const spc__source *source,
 {
     const set_work *w = c->work;
     spc_index_args args = {0};
-    spc_status status = add_build(&args, c, source, error);
+    spc_status status = load_sorting(c, error);
 
+    if (status == SPC_OK)
+        status = add_build(&args, c, source, error);
     if (status != SPC_OK)
         return status;
     add_scratch(&args, &w->s, c->rows_padded);
