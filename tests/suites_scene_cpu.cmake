@@ -1,5 +1,9 @@
 spc_suite(scene)
 spc_suite(oracle)
+spc_suite(relation)
+# Each allocation fails once.
+target_link_options(test_relation PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 spc_suite(cpu)
 
 # Figures for docs/PERFORMANCE.md; built, not run. The naive loop is at -O2.
