@@ -6,9 +6,7 @@ target_link_options(test_relation PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 spc_suite(golden_counts)
 # Again on recorded scans, which are not part of the sources.
-add_test(NAME golden_counts_scenes COMMAND test_golden_counts scenes)
-set_tests_properties(golden_counts_scenes PROPERTIES SKIP_RETURN_CODE 77
-  ENVIRONMENT CK_TIMEOUT_MULTIPLIER=10 TIMEOUT 3600)
+spc_run_suite(golden_counts_scenes golden_counts scenes)
 spc_suite(cpu)
 
 # Figures for docs/PERFORMANCE.md; built, not run. The naive loop is at -O2.
