@@ -545,18 +545,50 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
 
 /*
+ * The relation of a layer on a scene, by hashing on the host, threaded,
+ * independent of every device's map builder. The scene is the layer's input;
+ * of an inverse layer it is the input of the strided layer that it inverts.
+ *
+ * The order of rows is part of the interface:
+ *   subm     inputs and outputs are the scene's rows in their order
+ *   conv     inputs are the scene's rows in their order; outputs are in
+ *            ascending order of (batch, x, y, z)
+ *   inverse  inputs are the outputs of the strided layer, in ascending order;
+ *            outputs are the scene's rows in their order
+ */
+typedef struct spc_relation {
+    int64_t rows_in, rows_out;
+    int64_t pairs;
+    int offsets;         /* K */
+    int32_t *coords_in;  /* [rows_in][4]: batch, x, y, z */
+    int32_t *coords_out; /* [rows_out][4] */
+    int32_t *index;      /* [K][rows_out]: the input's row, or -1 */
+} spc_relation;
+
+/*
+ * Fills *out, which the caller releases. threads 0: all cores. SPC_EDUPLICATE:
+ * two equal rows, which it names; SPC_ERANGE: an output's coordinate does not
+ * fit int32, or there are more outputs than row numbers; SPC_EINVAL: a
+ * geometry that spc_geometry_check refuses, or one not of the operator's rule;
+ * SPC_ENOMEM.
+ */
+SPC_API spc_status spc_oracle_relation(spc_relation *out, const spc_conv *conv,
+                                       const spc_scene *scene, int threads,
+                                       spc_error *error);
+SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
+
+/*
  * The oracle: the same layer in double precision on the host, threaded.
- * in [rows][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
+ * in [rows_in][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
  * double; magnitude (may be NULL) [rows][cout] receives the sum of
- * |weight * input| and |bias|, from which tolerances derive. `index` is the
- * plain map of spc_map_download.
+ * |weight * input| and |bias|, from which tolerances derive. `index` is that of
+ * a relation, or of spc_map_download, and `rows` its output rows.
  */
 SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
                         const float *weights, const float *bias, int threads);
 
-/* The plain map of a scene by hashing on the host, independent of every
- * device's map builder: index as in spc_map_download. */
+/* The index of a submanifold layer's relation alone, into [K][rows]. */
 SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
                                   const spc_scene *scene, int threads,
                                   spc_error *error);

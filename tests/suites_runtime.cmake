@@ -2,6 +2,7 @@
 spc_suite(header)
 spc_suite(lookup)
 spc_suite(runtime)
+spc_gpu_suite(runtime)
 # The execute path is watched for allocations.
 target_link_options(test_runtime PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)

@@ -6,6 +6,7 @@ target_compile_definitions(test_tuner PRIVATE
 add_dependencies(test_tuner spctune)
 
 spc_suite(candidates)
+spc_gpu_suite(candidates)
 set_tests_properties(candidates PROPERTIES LABELS slow)
 
 # Recorded command lines; tests/cli/run.sh --record writes them anew.

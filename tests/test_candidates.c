@@ -2,7 +2,8 @@
  * test_candidates.c - every shipped candidate against the oracle.
  *
  * Each row verifies the whole space of one layer, or the part that effort quick
- * tries: on the sim device the CUDA templates, on the cpu device its own.
+ * tries: on the sim device the CUDA templates, on the cpu device its own. Given
+ * a GPU (`test_candidates cuda`), the rows of the sim device run there.
  * Compiling uses all cores, and so does the emulation.
  */
 #include "layer_rig.h"
@@ -57,7 +58,8 @@ static void on_trial(const spc_trial *trial, void *payload)
 
 START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
 {
-    spc_ctx *ctx = open_ctx(rows[_i].device, "", NULL);
+    const char *device = suite_device ? suite_device : rows[_i].device;
+    spc_ctx *ctx = open_ctx(device, "", NULL);
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;
     spc_scene *scene = NULL;
@@ -74,9 +76,9 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
     assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
                        &options, &report),
               spc_ctx_error(ctx));
-    printf("%s %s: %d verified, %d failed, %d refused in %.1f s\n",
-           rows[_i].device, rows[_i].layer, report.verified, failed,
-           report.refused, report.elapsed_s);
+    printf("%s %s: %d verified, %d failed, %d refused in %.1f s\n", device,
+           rows[_i].layer, report.verified, failed, report.refused,
+           report.elapsed_s);
     ck_assert_int_gt(report.verified, 0);
     ck_assert_int_eq(failed, 0);
     spc_scene_free(scene);
@@ -84,15 +86,25 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
 }
 END_TEST
 
-int main(void)
+static bool has_row(int i)
 {
+    return suite_device == NULL || strcmp(rows[i].device, "sim") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    int status = suite_open(argc, argv);
+    if (status != 0)
+        return status;
     Suite *suite = suite_create("candidates");
     TCase *tcase = tcase_create("all");
 
     tcase_set_timeout(tcase, 900);
-    tcase_add_loop_test(
-        tcase, every_candidate_of_the_space_gives_what_the_oracle_gives, 0,
-        LENGTH(rows));
+    for (int i = 0; i < LENGTH(rows); i++)
+        if (has_row(i))
+            tcase_add_loop_test(
+                tcase, every_candidate_of_the_space_gives_what_the_oracle_gives,
+                i, i + 1);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -25,185 +25,13 @@ static spc_error error;
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
-/* ---- the map ------------------------------------------------------------- */
+/* ---- the convolution ----------------------------------------------------- */
 
 static int offsets_of(const spc_conv *conv)
 {
     return conv->geometry.kernel[0] * conv->geometry.kernel[1] *
            conv->geometry.kernel[2];
 }
-
-/* The row that lies `delta` away, by looking at all of them. */
-static int32_t search(const spc_scene *scene, int64_t row, const int delta[3])
-{
-    const int32_t *at = spc_scene_coords(scene);
-    for (int32_t other = 0; other < spc_scene_rows(scene); other++) {
-        const int32_t *b = at + 4 * other, *a = at + 4 * row;
-        bool same = a[0] == b[0];
-        for (int axis = 0; axis < 3; axis++)
-            same &= (int64_t)a[1 + axis] + delta[axis] == b[1 + axis];
-        if (same)
-            return other;
-    }
-    return -1;
-}
-
-static void assert_map(const int32_t *index, const spc_conv *conv,
-                       const spc_scene *scene)
-{
-    const int *n = conv->geometry.kernel;
-    int64_t rows = spc_scene_rows(scene);
-    int k = 0;
-    for (int i = 0; i < n[0]; i++)
-        for (int j = 0; j < n[1]; j++)
-            for (int l = 0; l < n[2]; l++, k++) {
-                int delta[3] = {
-                    conv->geometry.dilation[0] * (i - (n[0] - 1) / 2),
-                    conv->geometry.dilation[1] * (j - (n[1] - 1) / 2),
-                    conv->geometry.dilation[2] * (l - (n[2] - 1) / 2)};
-                for (int64_t row = 0; row < rows; row++)
-                    ck_assert_int_eq(index[k * rows + row],
-                                     search(scene, row, delta));
-            }
-}
-
-static const struct {
-    const char *scene;
-    spc_conv conv;
-} maps[] = {
-    {"gen:uniform,n=200,extent=8",
-     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=200,extent=8",
-     {.geometry = {.kernel = {2, 2, 2}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=200,extent=8",
-     {.geometry = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=150,extent=8",
-     {.geometry = {.kernel = {3, 1, 4}, .dilation = {2, 3, 1}, UNIT}}},
-    {"gen:uniform,n=90,extent=6,batch=2",
-     {.geometry = {.kernel = {5, 5, 5}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=60,extent=5",
-     {.geometry = {.kernel = {7, 7, 7}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=1",
-     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
-    {"gen:uniform,n=2,extent=2",
-     {.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}}},
-};
-
-START_TEST(the_map_is_what_the_definition_says)
-{
-    const spc_conv *conv = &maps[_i].conv;
-    spc_scene *scene;
-
-    assert_ok(spc_scene_load(&scene, maps[_i].scene, &error));
-    size_t entries = (size_t)spc_scene_rows(scene) * (size_t)offsets_of(conv);
-    int32_t *index = malloc(entries * sizeof(*index));
-    for (int threads = 1; threads <= 3; threads += 2) {
-        assert_ok(spc_oracle_map(index, conv, scene, threads, &error));
-        assert_map(index, conv, scene);
-    }
-    free(index);
-    spc_scene_free(scene);
-}
-END_TEST
-
-START_TEST(coordinates_at_the_edge_of_int32_have_no_neighbours_beyond)
-{
-    static const int32_t rows[][4] = {{0, INT32_MAX, 0, INT32_MIN},
-                                      {0, INT32_MIN, 0, INT32_MIN},
-                                      {0, INT32_MAX - 1, 0, INT32_MIN},
-                                      {1, INT32_MAX, 0, INT32_MIN}};
-    spc_conv conv = {
-        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
-    spc_scene *scene;
-    int32_t index[27 * 4];
-
-    assert_ok(spc_scene_create(&scene, rows[0], 4, "edge", &error));
-    assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
-    assert_map(index, &conv, scene);
-    conv.geometry.dilation[0] = INT32_MAX;
-    assert_ok(spc_oracle_map(index, &conv, scene, 2, &error));
-    spc_scene_free(scene);
-}
-END_TEST
-
-START_TEST(an_empty_scene_has_an_empty_map)
-{
-    spc_conv conv = {
-        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
-    spc_scene *scene;
-    assert_ok(spc_scene_create(&scene, NULL, 0, "none", &error));
-    assert_ok(spc_oracle_map(NULL, &conv, scene, 0, &error));
-    spc_scene_free(scene);
-}
-END_TEST
-
-START_TEST(equal_coordinates_are_reported_with_their_rows)
-{
-    static const int32_t rows[][4] = {
-        {0, 1, 2, 3}, {1, 1, 2, 3}, {0, 4, 5, 6}, {0, 1, 2, 3}};
-    spc_conv conv = {
-        .geometry = {.kernel = {1, 1, 1}, .dilation = {1, 1, 1}, UNIT}};
-    spc_scene *scene;
-    int32_t index[4];
-
-    assert_ok(spc_scene_create(&scene, rows[0], 4, "twice", &error));
-    ck_assert_int_eq(spc_oracle_map(index, &conv, scene, 1, &error),
-                     SPC_EDUPLICATE);
-    ck_assert_ptr_nonnull(strstr(error.text, "rows 0 and 3"));
-    ck_assert_ptr_nonnull(strstr(error.text, "(1, 2, 3) of batch 0"));
-    spc_scene_free(scene);
-}
-END_TEST
-
-static const struct {
-    spc_conv conv;
-    const char *said;
-} bad_kernels[] = {
-    {{.geometry = {.kernel = {3, 0, 3}, .dilation = {1, 1, 1}, UNIT}},
-     "along y are 0 and 1"},
-    {{.geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 0}, UNIT}},
-     "along z are 3 and 0"},
-    {{.geometry = {.kernel = {7, 7, 8}, .dilation = {1, 1, 1}, UNIT}},
-     "more than 343 offsets"},
-    {{.geometry = {.kernel = {1 << 30, 1 << 30, 1 << 30},
-                   .dilation = {1, 1, 1},
-                   UNIT}},
-     "more than 343"},
-};
-
-START_TEST(an_impossible_kernel_is_refused)
-{
-    spc_scene *scene;
-    assert_ok(spc_scene_load(&scene, "gen:uniform,n=1", &error));
-    ck_assert_int_eq(
-        spc_oracle_map(NULL, &bad_kernels[_i].conv, scene, 1, &error),
-        SPC_EINVAL);
-    ck_assert_msg(strstr(error.text, bad_kernels[_i].said) != NULL, "%s",
-                  error.text);
-    spc_scene_free(scene);
-}
-END_TEST
-
-START_TEST(the_shell_has_its_known_number_of_pairs)
-{
-    spc_conv conv = {
-        .geometry = {.kernel = {3, 3, 3}, .dilation = {1, 1, 1}, UNIT}};
-    spc_scene *scene;
-    int64_t pairs = 0;
-
-    assert_ok(spc_scene_load(&scene, "gen:shell,r=256", &error));
-    int64_t entries = 27 * spc_scene_rows(scene);
-    int32_t *index = malloc((size_t)entries * sizeof(*index));
-    assert_ok(spc_oracle_map(index, &conv, scene, 0, &error));
-    for (int64_t i = 0; i < entries; i++)
-        pairs += index[i] >= 0;
-    ck_assert_int_eq(pairs, 3203048);
-    free(index);
-    spc_scene_free(scene);
-}
-END_TEST
-
-/* ---- the convolution ----------------------------------------------------- */
 
 typedef struct layer {
     spc_conv conv;
@@ -359,22 +187,6 @@ START_TEST(a_cancelled_oracle_ends_soon)
 }
 END_TEST
 
-START_TEST(a_cancelled_map_ends_soon)
-{
-    static const int32_t coords[2][4] = {{0, 0, 0, 0}, {0, 1, 0, 0}};
-    const volatile int cancel = 1;
-    spc_scene *scene = NULL;
-    spc_conv conv = SPC_CONV_INIT;
-    int32_t index[2 * 27];
-
-    assert_ok(spc_scene_create(&scene, coords[0], 2, "two", &error));
-    conv.cin = conv.cout = 1;
-    ck_assert_int_eq(spc__oracle_map(index, &conv, scene, 1, &cancel, &error),
-                     SPC_EINTERRUPTED);
-    spc_scene_free(scene);
-}
-END_TEST
-
 START_TEST(no_rows_are_no_work)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -447,21 +259,8 @@ END_TEST
 static Suite *suite(void)
 {
     Suite *s = suite_create("oracle");
-    TCase *map = tcase_create("map");
     TCase *conv = tcase_create("convolution");
     TCase *tolerance = tcase_create("tolerance");
-
-    tcase_set_timeout(map, 60);
-    tcase_add_loop_test(map, the_map_is_what_the_definition_says, 0,
-                        LENGTH(maps));
-    tcase_add_test(map,
-                   coordinates_at_the_edge_of_int32_have_no_neighbours_beyond);
-    tcase_add_test(map, an_empty_scene_has_an_empty_map);
-    tcase_add_test(map, equal_coordinates_are_reported_with_their_rows);
-    tcase_add_loop_test(map, an_impossible_kernel_is_refused, 0,
-                        LENGTH(bad_kernels));
-    tcase_add_test(map, the_shell_has_its_known_number_of_pairs);
-    suite_add_tcase(s, map);
 
     tcase_set_timeout(conv, 60);
     tcase_add_loop_test(conv, the_oracle_computes_the_definition, 0,
@@ -469,7 +268,6 @@ static Suite *suite(void)
     tcase_add_test(conv, the_number_of_threads_changes_no_bit);
     tcase_add_test(conv, no_rows_are_no_work);
     tcase_add_test(conv, a_cancelled_oracle_ends_soon);
-    tcase_add_test(conv, a_cancelled_map_ends_soon);
     suite_add_tcase(s, conv);
 
     tcase_add_loop_test(tolerance, a_sum_in_float_is_within_the_tolerance, 0,

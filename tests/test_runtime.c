@@ -380,6 +380,12 @@ enum { ON_BOTH = 5 };
 
 static const char *const devices[] = {"cpu", "sim"};
 
+/* The device that the program was given, or one that every machine has. */
+static const char *device_or(const char *otherwise)
+{
+    return suite_device != NULL ? suite_device : otherwise;
+}
+
 static void check_case(const char *device, int i)
 {
     rig r;
@@ -396,7 +402,7 @@ static void check_case(const char *device, int i)
 
 START_TEST(every_layer_gives_the_oracles_result)
 {
-    check_case("cpu", _i);
+    check_case(device_or("cpu"), _i);
 }
 END_TEST
 
@@ -420,7 +426,7 @@ START_TEST(rows_keep_the_callers_order_across_batches)
         coords[i][2] = j / 12 % 5 - 7;
         coords[i][3] = j / 60 - 1;
     }
-    rig_open(&r, open_ctx(devices[_i], "", NULL),
+    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
              "subm,cin=6,cout=10,dtype=f32,bias=1", "gen:uniform,n=1");
     spc_scene_free(r.scene);
     spc_map_free(r.map);
@@ -440,8 +446,8 @@ START_TEST(no_voxels_are_no_trouble)
 {
     rig r;
 
-    rig_open(&r, open_ctx(devices[_i], "", NULL), "subm,cin=4,cout=4",
-             "gen:uniform,n=1");
+    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
+             "subm,cin=4,cout=4", "gen:uniform,n=1");
     spc_map_free(r.map);
     assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
               spc_ctx_error(r.ctx));
@@ -458,7 +464,7 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 {
     rig r;
 
-    rig_open(&r, open_ctx(devices[_i], "", NULL),
+    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
              "subm,cin=6,cout=5,k=3x2x1,dtype=f32", "gen:uniform,n=50");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -484,7 +490,8 @@ END_TEST
 
 static void open_probe(rig *r)
 {
-    rig_open(r, open_ctx("cpu", "", NULL), "subm,cin=8,cout=8,dtype=f32,bias=1",
+    rig_open(r, open_ctx(device_or("cpu"), "", NULL),
+             "subm,cin=8,cout=8,dtype=f32,bias=1",
              "gen:uniform,n=500,extent=10");
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map, 0),
               spc_ctx_error(r->ctx));
@@ -677,6 +684,18 @@ static void *run_often(void *payload)
     return NULL;
 }
 
+static void assert_equal_on_device(const rig *r, const void *a, const void *b)
+{
+    size_t bytes = r->sample.out_bytes;
+    char *host = malloc(2 * bytes);
+
+    assert_ok(spc_copy_to_host(r->ctx, host, a, bytes), spc_ctx_error(r->ctx));
+    assert_ok(spc_copy_to_host(r->ctx, host + bytes, b, bytes),
+              spc_ctx_error(r->ctx));
+    ck_assert_mem_eq(host, host + bytes, bytes);
+    free(host);
+}
+
 START_TEST(eight_threads_execute_one_plan_at_a_time)
 {
     pthread_t threads[THREADS];
@@ -700,8 +719,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         ck_assert_int_eq(runners[i].failed, 0);
-        ck_assert_mem_eq(runners[i].out, r.sample.device_out,
-                         r.sample.out_bytes);
+        assert_equal_on_device(&r, runners[i].out, r.sample.device_out);
         spc_dealloc(r.ctx, runners[i].out);
     }
     rig_close(&r);
@@ -752,7 +770,7 @@ END_TEST
 
 START_TEST(the_bench_checks_and_times_everything)
 {
-    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), "", NULL);
     spc_bench_result result;
     spc_scene *scene;
     spc_conv conv;
@@ -776,7 +794,7 @@ START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
 {
     static const volatile int cancel = 1;
     spc_map *map = NULL;
-    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), "", NULL);
     spc_bench_result result;
     spc_scene *scene, *empty;
     spc_conv conv;
@@ -811,7 +829,7 @@ END_TEST
 #ifndef SPC_SANITIZE /* its gigabytes of copies would take minutes */
 START_TEST(a_measured_device_remembers_its_ceilings)
 {
-    spc_ctx *ctx = open_ctx("cpu", inside("own.db"), NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
     spc_device_info first, again;
 
     use_decimal_comma(); /* as a host may */
@@ -821,7 +839,7 @@ START_TEST(a_measured_device_remembers_its_ceilings)
     ck_assert(first.f16_tflops > 1e-4 && first.tf32_tflops > 1e-4);
     ck_assert(first.f32_tflops > 1e-4 && first.launch_us > 0);
     spc_ctx_free(ctx);
-    ctx = open_ctx("cpu", inside("own.db"), NULL);
+    ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
     spc_ctx_device(ctx, &again);
     ck_assert_double_eq_tol(again.copy_gbps, first.copy_gbps,
                             1e-5 * first.copy_gbps);
@@ -1070,10 +1088,38 @@ static void add_figures(TCase *tcase)
 #endif
 }
 
-int main(void)
+/* Of a GPU: what runs on it. The rest does not depend on the device. */
+static void add_device(Suite *suite)
 {
+    TCase *results = add_case(suite, "results");
+    TCase *execution = add_case(suite, "the execute path");
+
+    tcase_add_loop_test(results, every_layer_gives_the_oracles_result, 0,
+                        LENGTH(cases));
+    tcase_add_loop_test(results, rows_keep_the_callers_order_across_batches, 0,
+                        1);
+    tcase_add_loop_test(results, no_voxels_are_no_trouble, 0, 1);
+    tcase_add_loop_test(results, both_weight_layouts_pack_to_the_same_bytes, 0,
+                        1);
+    tcase_add_test(execution, executing_allocates_nothing);
+    tcase_add_loop_test(execution, a_bad_buffer_is_named, 0, 6);
+    tcase_add_test(execution, another_map_must_be_prepared_first);
+    tcase_add_test(execution, a_plan_refuses_what_makes_no_sense);
+    tcase_add_test(execution, eight_threads_execute_one_plan_at_a_time);
+    add_figures(add_case(suite, "figures"));
+}
+
+int main(int argc, char **argv)
+{
+    int status = suite_open(argc, argv);
+    if (status != 0)
+        return status;
     Suite *suite = suite_create("runtime");
 
+    if (suite_device != NULL) {
+        add_device(suite);
+        return run_suite(suite);
+    }
     add_layers(add_case(suite, "layers as text"));
     add_contexts(add_case(suite, "contexts"));
     add_results(add_case(suite, "results"));

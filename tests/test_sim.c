@@ -1,11 +1,11 @@
 /*
- * test_sim.c - the emulation of CUDA: primitives against vectors recorded on a
- * GPU and against their definitions, schedules, and broken kernels.
+ * test_sim.c - the emulation of CUDA: primitives against their definitions,
+ * schedules, and broken kernels. What a GPU did is in test_primitives.c.
  */
 #include "sim_rig.h"
 
 #include "clock.h"
-#include "golden/primitives.h"
+#include "golden/recorded.h"
 #include "half.h"
 #include "suite.h"
 #include "templates/sim/primitives_args.h"
@@ -86,13 +86,6 @@ static spc_status launch(rig *r, const char *name, const spc__launch *geometry,
 }
 
 /* ---- primitives by definition ---------------------------------------- */
-
-static float as_float(uint32_t bits)
-{
-    float v;
-    memcpy(&v, &bits, sizeof(v));
-    return v;
-}
 
 static void expect_lanes(const uint32_t *in, uint32_t *out)
 {
@@ -327,23 +320,6 @@ static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
         expect_wgmma(in, out, f16, size);
 }
 
-/* A NaN that arithmetic gives, here only spc_fma (from word 2048 on), has bits
- * of its own on a GPU. Sums that are not exact may differ in the last bits: the
- * matrix units cut what falls below the largest term's 24 bits. */
-static void assert_agree(const golden_case *c, const uint32_t *got,
-                         const uint32_t *want, const char *what)
-{
-    for (int i = 0; i < c->out_words; i++) {
-        if (got[i] == want[i] ||
-            (i >= 2048 && isnan(as_float(got[i])) && isnan(as_float(want[i]))))
-            continue;
-        double difference = fabs((double)as_float(got[i]) - as_float(want[i]));
-        ck_assert_msg(!c->exact && difference < 1e-5,
-                      "%s: word %d is %08x, %s says %08x", c->name, i, got[i],
-                      what, want[i]);
-    }
-}
-
 static void run_case(const golden_case *c, const char *async, uint32_t *out)
 {
     rig r;
@@ -366,51 +342,6 @@ START_TEST(every_primitive_does_what_the_ptx_isa_says)
     expect(c, input, want);
     run_case(c, _i % 2 ? "deferred" : "eager", got);
     assert_agree(c, got, want, "the definition");
-}
-END_TEST
-
-/* Finds a case in the recorded vectors; fills `words` if they are listed. */
-static bool find_recorded(FILE *file, const golden_case *c, uint64_t *hash,
-                          uint32_t *words, int *listed)
-{
-    char line[256], name[64];
-    unsigned long long seen;
-    int count;
-    while (fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "case %63s %d %llx", name, &count, &seen) != 3 ||
-            strcmp(name, c->name) != 0)
-            continue;
-        ck_assert_int_eq(count, c->out_words);
-        *hash = seen;
-        for (*listed = 0; *listed < count; ++*listed)
-            if (fscanf(file, "%x", &words[*listed]) != 1)
-                break;
-        return true;
-    }
-    return false;
-}
-
-START_TEST(every_primitive_does_what_a_gpu_did)
-{
-    const golden_case *c = &golden_cases[_i];
-    uint64_t hash = 0;
-    int listed = 0;
-    FILE *file = fopen(SPC_TEST_DATA "/golden/primitives.txt", "r");
-    if (file == NULL) {
-        if (_i == 0)
-            fprintf(stderr, "SKIPPED: tests/golden/primitives.txt has not "
-                            "been recorded\n");
-        return;
-    }
-    bool found = find_recorded(file, c, &hash, want, &listed);
-    fclose(file);
-    ck_assert_msg(found, "no vectors for %s", c->name);
-    run_case(c, "eager", got);
-    if (listed == c->out_words)
-        assert_agree(c, got, want, "the GPU");
-    else
-        ck_assert_msg(golden_hash(got, c->out_words) == hash,
-                      "%s differs from the GPU", c->name);
 }
 END_TEST
 
@@ -917,8 +848,6 @@ static Suite *suite(void)
     tcase_add_unchecked_fixture(tc, build_whole, NULL);
     tcase_add_loop_test(tc, every_primitive_does_what_the_ptx_isa_says, 0,
                         2 * GOLDEN_CASES);
-    tcase_add_loop_test(tc, every_primitive_does_what_a_gpu_did, 0,
-                        GOLDEN_CASES);
     tcase_add_test(tc, every_primitive_has_a_host_half);
     suite_add_tcase(s, tc);
 

@@ -1,0 +1,359 @@
+/*
+ * relation.c - which input each output of a layer sees, by hashing.
+ *
+ * Shares no code with any device's map builder: what it says must not be wrong
+ * in the way one of those is. A strided layer's outputs are collected in a set
+ * and sorted; then every output looks up its input at every offset. The inverse
+ * of that layer has the two sets swapped, and looks up the output that saw it.
+ */
+#include "relation.h"
+
+#include "cancel.h"
+#include "error.h"
+#include "geometry.h"
+#include "oracle.h"
+#include "parallel.h"
+#include "row_set.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = 4096, ROW_BYTES = 4 * sizeof(int32_t) };
+
+static bool fits(int64_t value)
+{
+    return value >= INT32_MIN && value <= INT32_MAX;
+}
+
+/* ---- the rows of the scene ----------------------------------------------- */
+
+static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
+                            const volatile int *cancel, spc_error *error)
+{
+    const int32_t *coords = spc_scene_coords(scene);
+    int64_t rows = spc_scene_rows(scene);
+
+    if (spc__cancelled(cancel))
+        return spc__interrupted(error);
+    for (int64_t row = 0, found; row < rows; row++) {
+        const int32_t *at = coords + 4 * row;
+        spc_status status = spc__row_set_add(&found, set, at, error);
+        if (status != SPC_OK)
+            return status;
+        if (found < row)
+            return spc__fail(error, SPC_EDUPLICATE,
+                             "rows %lld and %lld of the scene are both voxel "
+                             "(%d, %d, %d) of batch %d; every voxel may occur "
+                             "once",
+                             (long long)found, (long long)row, at[1], at[2],
+                             at[3], at[0]);
+        if (row % TILE == 0 && spc__cancelled(cancel))
+            return spc__interrupted(error);
+    }
+    return SPC_OK;
+}
+
+/* ---- the outputs of a strided layer ---------------------------------------
+ */
+
+/* The outputs along one axis that see an input there. */
+typedef struct line {
+    int64_t at[SPC_MAX_OFFSETS];
+    int count;
+} line;
+
+static int64_t floor_divide(int64_t value, int64_t by)
+{
+    return value / by - (value % by < 0);
+}
+
+/* Solves o * stride - padding + dilation * place = i for every place; what the
+ * spatial shape excludes is left out. */
+static void footprint_line(line *out, const spc_geometry *g, int axis,
+                           int64_t i)
+{
+    int64_t bound = spc__geometry_out_shape(g, axis);
+
+    out->count = 0;
+    for (int place = 0; place < g->kernel[axis]; place++) {
+        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
+        if (at % g->stride[axis] != 0)
+            continue;
+        at /= g->stride[axis];
+        if (bound == 0 || (at >= 0 && at < bound))
+            out->at[out->count++] = at;
+    }
+}
+
+static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)
+{
+    if (g->rule == SPC_RULE_FOOTPRINT) {
+        footprint_line(out, g, axis, i);
+        return;
+    }
+    out->at[0] = floor_divide(i, g->stride[axis]);
+    out->count = 1;
+}
+
+static spc_status check_line(const line *l, int axis, int64_t i,
+                             spc_error *error)
+{
+    for (int n = 0; n < l->count; n++)
+        if (!fits(l->at[n]))
+            return spc__fail(error, SPC_ERANGE,
+                             "an input at %lld along %c has an output at %lld, "
+                             "which does not fit 32 bits",
+                             (long long)i, "xyz"[axis], (long long)l -> at[n]);
+    return SPC_OK;
+}
+
+/* The outputs of one input: the product of three lines. */
+static spc_status add_outputs(spc__row_set *set, const spc_geometry *g,
+                              const int32_t in[4], line lines[3],
+                              spc_error *error)
+{
+    spc_status status = SPC_OK;
+    int64_t row;
+
+    for (int axis = 0; axis < 3; axis++) {
+        rule_line(&lines[axis], g, axis, in[1 + axis]);
+        status = check_line(&lines[axis], axis, in[1 + axis], error);
+        if (status != SPC_OK)
+            return status;
+    }
+    for (int x = 0; x < lines[0].count; x++)
+        for (int y = 0; y < lines[1].count; y++)
+            for (int z = 0; z < lines[2].count && status == SPC_OK; z++) {
+                int32_t out[4] = {in[0], (int32_t)lines[0].at[x],
+                                  (int32_t)lines[1].at[y],
+                                  (int32_t)lines[2].at[z]};
+                status = spc__row_set_add(&row, set, out, error);
+            }
+    return status;
+}
+
+static spc_status add_strided(spc__row_set *out, const spc_geometry *g,
+                              const spc__row_set *in,
+                              const volatile int *cancel, spc_error *error)
+{
+    line lines[3];
+
+    for (int64_t row = 0; row < in->rows; row++) {
+        spc_status status =
+            add_outputs(out, g, in->coords + 4 * row, lines, error);
+        if (status == SPC_OK && row % TILE == 0 && spc__cancelled(cancel))
+            status = spc__interrupted(error);
+        if (status != SPC_OK)
+            return status;
+    }
+    spc__row_set_sort(out);
+    return SPC_OK;
+}
+
+/* ---- pairs ----------------------------------------------------------------
+ */
+
+typedef struct search {
+    const spc_geometry *geometry;
+    const spc__row_set *from; /* the relation's inputs */
+    const spc__row_set *to;   /* its outputs */
+    bool inverse;
+    int32_t *index;
+    int64_t pairs;
+} search;
+
+/* Where `at` sees something along an axis, or for an inverse what saw it;
+ * INT64_MAX: nothing. */
+static int64_t seen_from(const search *s, int axis, int64_t at, int64_t offset)
+{
+    int64_t stride = s->geometry->stride[axis];
+
+    if (!s->inverse)
+        return at * stride + offset;
+    return (at - offset) % stride == 0 ? (at - offset) / stride : INT64_MAX;
+}
+
+static int64_t find_input(const search *s, int64_t row, const int offset[3])
+{
+    const int32_t *at = s->to->coords + 4 * row;
+    int32_t wanted[4] = {at[0], 0, 0, 0};
+
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t seen = seen_from(s, axis, at[1 + axis], offset[axis]);
+        if (!fits(seen))
+            return -1;
+        wanted[1 + axis] = (int32_t)seen;
+    }
+    return spc__row_set_find(s->from, wanted);
+}
+
+/* One offset of a tile of outputs. */
+static void search_tile(void *payload, int64_t i)
+{
+    search *s = payload;
+    int offsets = spc_geometry_offsets(s->geometry), k = (int)(i % offsets);
+    int64_t rows = s->to->rows, first = i / offsets * TILE;
+    int64_t last = first + TILE < rows ? first + TILE : rows;
+    int64_t pairs = 0;
+    int offset[3];
+
+    spc_geometry_offset(offset, s->geometry, k);
+    for (int64_t row = first; row < last; row++) {
+        int64_t input = find_input(s, row, offset);
+        s->index[k * rows + row] = (int32_t)input;
+        pairs += input >= 0;
+    }
+    __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
+}
+
+/* ---- all of it ------------------------------------------------------------
+ */
+
+static spc_status check_layer(const spc_conv *conv, spc_error *error)
+{
+    spc_status status = spc_geometry_check(&conv->geometry, error);
+
+    if (status != SPC_OK)
+        return status;
+    if ((unsigned)conv->op > SPC_INVERSE)
+        return spc__fail(error, SPC_EINVAL,
+                         "operator %d is unknown: SPC_SUBM, SPC_CONV or "
+                         "SPC_INVERSE is right",
+                         (int)conv->op);
+    if ((conv->op == SPC_SUBM) != (conv->geometry.rule == SPC_RULE_SUBM))
+        return spc__fail(error, SPC_EINVAL,
+                         "a submanifold layer, and no other, has the rule "
+                         "SPC_RULE_SUBM");
+    return SPC_OK;
+}
+
+/* The set's coordinates; those of one set may be both sides of a relation. */
+static spc_status copy_coords(int32_t **out, int64_t *rows,
+                              const spc__row_set *set, spc_error *error)
+{
+    size_t bytes = (size_t)set->rows * ROW_BYTES;
+
+    *rows = set->rows;
+    *out = malloc(bytes + 1);
+    if (*out == NULL)
+        return spc__fail_memory(error, bytes);
+    memcpy(*out, set->coords, bytes);
+    return SPC_OK;
+}
+
+static spc_status relate(spc__relation *out, const spc_conv *conv,
+                         const spc__row_set *from, const spc__row_set *to,
+                         int threads, const volatile int *cancel,
+                         spc_error *error)
+{
+    search s = {&conv->geometry, from, to, conv->op == SPC_INVERSE, NULL, 0};
+    spc_status status;
+
+    out->offsets = spc_geometry_offsets(&conv->geometry);
+    if ((status = copy_coords(&out->coords_in, &out->rows_in, from, error)) ||
+        (status = copy_coords(&out->coords_out, &out->rows_out, to, error)))
+        return status;
+    size_t bytes =
+        (size_t)out->offsets * (size_t)out->rows_out * sizeof(*out->index);
+    s.index = out->index = malloc(bytes + 1);
+    if (out->index == NULL)
+        return spc__fail_memory(error, bytes);
+    if (!spc__parallel_until(cancel,
+                             (to->rows + TILE - 1) / TILE * out->offsets,
+                             threads, search_tile, &s))
+        return spc__interrupted(error);
+    out->pairs = s.pairs;
+    return SPC_OK;
+}
+
+spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
+                              const spc_scene *scene, int threads,
+                              const volatile int *cancel, spc_error *error)
+{
+    spc__row_set voxels = {0}, strided = {0};
+    const spc__row_set *from = &voxels, *to = &voxels;
+    spc_status status;
+
+    memset(out, 0, sizeof(*out));
+    if ((status = check_layer(conv, error)) != SPC_OK ||
+        (status = spc__row_set_init(&voxels, spc_scene_rows(scene), error)) ||
+        (status = add_scene(&voxels, scene, cancel, error)) != SPC_OK)
+        goto done;
+    if (conv->op != SPC_SUBM) {
+        if ((status = spc__row_set_init(&strided, voxels.rows, error)) ||
+            (status = add_strided(&strided, &conv->geometry, &voxels, cancel,
+                                  error)) != SPC_OK)
+            goto done;
+        *(conv->op == SPC_CONV ? &to : &from) = &strided;
+    }
+    status = relate(out, conv, from, to, threads, cancel, error);
+done:
+    spc__row_set_release(&voxels);
+    spc__row_set_release(&strided);
+    if (status != SPC_OK)
+        spc__relation_release(out);
+    return status;
+}
+
+void spc__relation_release(spc__relation *relation)
+{
+    free(relation->coords_in);
+    free(relation->coords_out);
+    free(relation->index);
+    memset(relation, 0, sizeof(*relation));
+}
+
+/* ---- public -------------------------------------------------------------- */
+
+spc_status spc_oracle_relation(spc_relation *out, const spc_conv *conv,
+                               const spc_scene *scene, int threads,
+                               spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    memset(out, 0, sizeof(*out));
+    status = spc__need(error, __func__, "conv", conv, "scene", scene, NULL);
+    if (status != SPC_OK)
+        return status;
+    return spc__relation_init(out, conv, scene, threads, NULL, error);
+}
+
+void spc_relation_release(spc_relation *relation)
+{
+    if (relation != NULL)
+        spc__relation_release(relation);
+}
+
+spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
+                           const spc_scene *scene, int threads,
+                           const volatile int *cancel, spc_error *error)
+{
+    spc__relation relation;
+    spc_status status =
+        spc__need(error, "spc_oracle_map", "conv", conv, "scene", scene, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (conv->op != SPC_SUBM)
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_oracle_map: outputs are rows of the scene for a "
+                         "submanifold layer only");
+    if (spc_scene_rows(scene) > 0 && index == NULL)
+        return spc__need(error, "spc_oracle_map", "index", index, NULL);
+    status = spc__relation_init(&relation, conv, scene, threads, cancel, error);
+    if (status != SPC_OK)
+        return status;
+    if (relation.rows_out > 0)
+        memcpy(index, relation.index,
+               (size_t)relation.offsets * (size_t)relation.rows_out *
+                   sizeof(*index));
+    spc__relation_release(&relation);
+    return SPC_OK;
+}
+
+spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
+                          const spc_scene *scene, int threads, spc_error *error)
+{
+    return spc__oracle_map(index, conv, scene, threads, NULL, error);
+}

@@ -1,0 +1,21 @@
+/*
+ * relation.h - the plain relation of a layer on a scene.
+ *
+ * Public part: spc_relation in spc.h, which says what is in it and in which
+ * order its rows are.
+ */
+#ifndef SPC_RUNTIME_RELATION_H
+#define SPC_RUNTIME_RELATION_H
+
+#include "spc.h"
+
+typedef spc_relation spc__relation;
+
+/* spc_oracle_relation, which soon ends with SPC_EINTERRUPTED once *cancel is
+ * set (NULL: never). On failure *out is empty. */
+spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
+                              const spc_scene *scene, int threads,
+                              const volatile int *cancel, spc_error *error);
+void spc__relation_release(spc__relation *relation); /* an empty one is fine */
+
+#endif

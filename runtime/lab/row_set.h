@@ -1,0 +1,37 @@
+/*
+ * row_set.h - distinct coordinates, each found again by hashing.
+ *
+ * A row is batch, x, y, z; rows count in the order in which they came.
+ */
+#ifndef SPC_RUNTIME_ROW_SET_H
+#define SPC_RUNTIME_ROW_SET_H
+
+#include "spc_status.h"
+#include <stdint.h>
+
+typedef struct spc__row_set {
+    int32_t *coords; /* [rows][4] */
+    int64_t rows, capacity;
+    int32_t *slots; /* a row, or -1: open addressing, linear probing */
+    uint64_t mask;
+} spc__row_set;
+
+/* An empty set with room for `capacity` rows; it grows. */
+spc_status spc__row_set_init(spc__row_set *out, int64_t capacity,
+                             spc_error *error);
+void spc__row_set_release(spc__row_set *set);
+
+/* The row that equals `coord`, or -1. */
+int64_t spc__row_set_find(const spc__row_set *set, const int32_t coord[4]);
+
+/*
+ * Adds a coordinate if it is new; *row is its row either way. SPC_ERANGE: rows
+ * no longer fit 31 bits; SPC_ENOMEM.
+ */
+spc_status spc__row_set_add(int64_t *row, spc__row_set *set,
+                            const int32_t coord[4], spc_error *error);
+
+/* Puts the rows into ascending order of (batch, x, y, z). */
+void spc__row_set_sort(spc__row_set *set);
+
+#endif
