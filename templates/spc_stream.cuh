@@ -27,9 +27,9 @@
 #define SPC_STEP_END 0x20000  /* there are no more steps */
 #define SPC_STEP_OFFSET 0xffff
 
-/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6, 8), and
- * room for a mask word with the centre after two bundles less a step, or for three
- * bundles past the end. */
+/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6,
+ * 8), and room for a mask word with the centre after two bundles less a step,
+ * or for three bundles past the end. */
 #ifndef SPC_STREAM_STEPS
 #define SPC_STREAM_STEPS 48
 #endif
@@ -57,7 +57,7 @@ typedef struct spc_stream {
     int lane_rank;      /* its rank in map->tile_order */
     int lane_tile;      /* its number */
     /* Lane l, of worker l: */
-    int lane_load; /* steps of its tiles so far */
+    int lane_load;          /* steps of its tiles so far */
     const spc_share *share; /* or NULL: the snake */
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
@@ -277,8 +277,7 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
 /* The position of the first row of a step's tile. */
 SPC_DEVICE int spc_step_position(spc_b8 step, const spc_map_view *map)
 {
-    return (int)step.x -
-           (int)(step.y & SPC_STEP_OFFSET) * map->rows_padded;
+    return (int)step.x - (int)(step.y & SPC_STEP_OFFSET) * map->rows_padded;
 }
 
 /* The step at a ring place (step number % SPC_STREAM_STEPS). */
