@@ -2,14 +2,13 @@
 %-- any channels, any offsets, any type. One output row at a time.
 %
 %template = {
-%  summary = "plain loops; accepts every submanifold layer",
+%  summary = "plain loops; accepts every layer",
 %  role = "conv",
 %  device = "cpu",
 %  params = {
 %    {"tile", {64}, "output rows of a tile"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    return true
 %  end,
 %  derive = function(problem, config, target)
@@ -95,10 +94,12 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
-    int first_row = map->tile_order[x] * TILE;
+    int tile = map->tile_order[x], first_row = tile * TILE;
 
+    if (tile < 0)
+        return;
     for (int p = first_row; p < first_row + TILE; p++) {
-        long row = map->order ? map->order[p] : p < map->rows ? p : -1;
+        long row = map->order[p];
         for (int first = 0; first < COUT && row >= 0; first += CHUNK)
             convolve(args, p, row, first,
                      COUT - first < CHUNK ? COUT - first : CHUNK);

@@ -62,6 +62,14 @@
 %  return true
 %end
 %
+%-- The output rows of a step that ends its tile, from this lane's first on: they are
+%-- its indices, or where the map has no centre those of its position in the row order.
+%-- `first` is the lane's first row of a tile, where `index` points to in the first.
+%function ending_rows_from(index, map, first)
+%  if problem.centre >= 0 then return index .. " + step.x" end
+%  return string.format("%s->order + spc_step_position(step, %s) + %s", map, map, first)
+%end
+%
 %-- What a load of 16 bytes at `byte` of a row asks besides: the row may end inside a
 %-- piece.
 %function byte_guard(byte)

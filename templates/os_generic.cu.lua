@@ -19,7 +19,6 @@
 %    {"rows", {8, 16}, "output rows of a warp"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    return true
 %  end,
 %  constraints = {},
@@ -98,6 +97,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
                      weights + (long long)k * $(problem.cin * co_padded));
         }
     }
+    if (tile < 0) /* past the last one, where masks are 0 */
+        return;
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++) {
         int to = spc_load_int(map->order + tile * $(config.rows) + r);

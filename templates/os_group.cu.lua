@@ -49,7 +49,6 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if problem.cin * element_bytes(problem) % 4 ~= 0
 %       or problem.cout * element_bytes(problem) % 16 ~= 0 then
@@ -211,13 +210,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 %-- The compiler would branch around several loads from one opaque base, where their
 %-- registers are not zeroed first.
 % write_lane_base(not half or row_registers <= 4)
-    const int *index = (const int *)spc_base(
-        map->index + (spc_warp() & 3) * 16 + (spc_lane() >> 2));
+% write_lane_index("(spc_warp() & 3) * 16 + (spc_lane() >> 2)")
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
     float acc[$(n // 2)];
-    spc_u32 data[$(config.depth * 2 * row_registers)];
-    int row[$(config.depth * 2)], code[$(config.depth)];
-    int next_row[$(config.depth * 2)], next_code[$(config.depth)];
+% write_step_registers()
     int place = $(2 * config.depth), fresh = 1;
     spc_stream stream;
 
@@ -246,9 +242,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
             int last = code[i] & SPC_STEP_LAST;
             int out_row[2];
 
-            out_row[0] = row[2 * i];
-            out_row[1] = row[2 * i + 1];
-            multiply(acc, data + i * $(2 * row_registers), out_row,
+            out_row[0] = $(ending_rows())[2 * i];
+            out_row[1] = $(ending_rows())[2 * i + 1];
+            multiply(acc, data + i * $(2 * row_registers), row + 2 * i,
                      code[i] & SPC_STEP_OFFSET, fresh);
 % write_next_loads()
             spc_wgmma_wait(0);

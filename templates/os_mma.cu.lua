@@ -38,12 +38,10 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
-%    if streams_to_wgmma(problem, target) then return false, "wgmma is faster" end
 %    return true
 %  end,
 %  constraints = {
@@ -278,6 +276,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
         acc[i] = 0.0f;
 }
 
+%local first_row = "spc_warp() * " .. config.m * 16 .. " + (spc_lane() >> 2)"
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;
@@ -288,7 +287,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_stream_start(&l.stream,
                      spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
                      spc_block_x(), spc_grid_x());
-    l.index = map->index + spc_warp() * $(config.m * 16) + (spc_lane() >> 2);
+    l.index = map->index + $(first_row);
     l.taken = 0;
     l.place = 0;
     l.block = $(k_blocks - 1);
@@ -308,9 +307,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 
         if (++place == SPC_STREAM_STEPS)
             place = 0;
+        const int *rows = $(ending_rows_from("l.index", "map", first_row));
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
-            row[h] = last ? spc_load_int(l.index + step.x + 8 * h) : -1;
+            row[h] = last ? spc_load_int(rows + 8 * h) : -1;
         for (int block = 0; block < $(k_blocks); block++) {
             /* The step has arrived, for the whole block; and all have left the
              * stage that is loaded next. */

@@ -59,6 +59,26 @@
 %  end
 %end
 %
+%-- The registers of the steps under way. Where the map has no centre (problem.centre
+%-- is -1) the output rows of a step that ends its tile are loaded with its input rows,
+%-- into `end`, from the tile's position, which is kept with the indices.
+%function write_step_registers()
+    spc_u32 data[$(config.depth * width * row_registers)];
+    int row[$(config.depth * width)], code[$(config.depth)];
+    int next_row[$(config.depth * width)], next_code[$(config.depth)];
+%  if problem.centre < 0 then
+    int end[$(config.depth * width)], next_position[$(config.depth)];
+%  end
+%end
+%-- The indices of a tile's rows that are this lane's: `first`, and each 8th from it.
+%function write_lane_index(first)
+    const int *index = (const int *)spc_base(map->index + $(first));
+%  if problem.centre < 0 then
+    const int *order = map->order + $(first);
+%  end
+%end
+%function ending_rows() return problem.centre < 0 and "end" or "row" end
+%
 %-- The loads of a step: each lane has its parts of `width` rows, 8 apart in the tile.
 %-- Where a row is none its registers become zero (`zero`), or stay as they are.
 %function write_loading(zero)
@@ -86,29 +106,61 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 }
 
 /* Which offset a step has, and this lane's index of each of its rows. */
+%  if problem.centre >= 0 then
 SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
                            int place, const int *index)
+%  else
+SPC_DEVICE void look_ahead(int *code, int *row, int *position,
+                           const spc_stream *stream, int place,
+                           const int *index, const spc_map_view *map)
+%  end
 {
     spc_b8 step = spc_stream_step(stream, place);
 
     *code = (int)step.y;
+%  if problem.centre < 0 then
+    *position = spc_step_position(step, map);
+%  end
     SPC_UNROLL
     for (int n = 0; n < $(width); n++)
         spc_load4_into((spc_u32 *)row + n, index + step.x + 8 * n, 0);
 }
+%  if problem.centre < 0 then
 
+/* This lane's output rows, if the step ends its tile. */
+SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
+{
+    int last = code & SPC_STEP_LAST ? 0 : -1;
+
+    SPC_UNROLL
+    for (int n = 0; n < $(width); n++)
+        spc_load4_into((spc_u32 *)end + n, order + position + 8 * n, last);
+}
+%  end
+
+%end
+%-- What look_ahead takes for step `i` of a bundle at `place`, with or without `next_`.
+%local function ahead(prefix, place)
+%  local position = problem.centre < 0 and ", " .. prefix .. "position + i" or ""
+%  return prefix .. "code + i, " .. prefix .. "row + i * " .. width .. position
+%    .. ", &stream, " .. place .. ", index" .. (problem.centre < 0 and ", map" or "")
 %end
 %-- Before the loop: `depth` steps under way, the indices of as many more.
 %function write_first_loads(tile_rows, zero)
+%  if problem.centre < 0 then
+    int position[$(config.depth)];
+    SPC_UNROLL
+    for (int i = 0; i < $(config.depth * width); i++)
+        end[i] = 0;
+%  end
     spc_stream_fill(&stream, map, $(2 * config.depth), $(tile_rows), $(words),
                     $(problem.centre));
     SPC_UNROLL
     for (int i = 0; i < $(config.depth); i++)
-        look_ahead(code + i, row + i * $(width), &stream, i, index);
+        look_ahead($(ahead("", "i")));
     SPC_UNROLL
     for (int i = 0; i < $(config.depth); i++)
-        look_ahead(next_code + i, next_row + i * $(width), &stream,
-                   $(config.depth) + i, index);
+        look_ahead($(ahead("next_", config.depth .. " + i")));
 %  if not zero then
     SPC_UNROLL
     for (int i = 0; i < $(config.depth * width * row_registers); i++)
@@ -117,8 +169,12 @@ SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
     spc_depend_wait();
     spc_depend_launch();
     SPC_UNROLL
-    for (int i = 0; i < $(config.depth); i++)
+    for (int i = 0; i < $(config.depth); i++) {
         gather(data + i * $(width * row_registers), row + i * $(width), in);
+%  if problem.centre < 0 then
+        load_end(end + i * $(width), code[i], position[i], order);
+%  end
+    }
 %end
 %-- In it: the step that takes the place of step i of the bundle at `place`.
 %function write_next_loads()
@@ -127,8 +183,10 @@ SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
             for (int n = 0; n < $(width); n++)
                 row[i * $(width) + n] = next_row[i * $(width) + n];
             gather(data + i * $(width * row_registers), row + i * $(width), in);
-            look_ahead(next_code + i, next_row + i * $(width), &stream, place + i,
-                       index);
+%  if problem.centre < 0 then
+            load_end(end + i * $(width), code[i], next_position[i], order);
+%  end
+            look_ahead($(ahead("next_", "place + i")));
 %end
 %
 %-- Packing: what the k-step whose number `step` is reads of a row.

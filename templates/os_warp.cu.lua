@@ -13,8 +13,7 @@
 %-- weights in global memory, whose loads they would delay, `depth` products first, then
 %-- the loads for all). The machine tracks all these loads with one scoreboard, which the top of the loop waits
 %-- for: the latency of the last load is paid once in depth steps, and other warps
-%-- fill the gap. Tiles end inside the stream; nothing drains. The centre offset
-%-- comes last in a tile: its indices are the output rows.
+%-- fill the gap. Tiles end inside the stream; nothing drains.
 %
 %include "os_rows.lua"
 %include "os_blocks.lua"
@@ -58,7 +57,6 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    if problem.dtype == "f16" and problem.cin % 2 ~= 0 then
 %      return false, "f16 rows need an even number of input channels"
 %    end
@@ -69,10 +67,6 @@
 %       or #k_steps(problem) * ceil_div(problem.cout, 16) > 48
 %       or body(problem, {depth = 2, rows = 8}) > 384 then
 %      return false, "more channels than a warp holds"
-%    end
-%    if #k_steps(problem) * ceil_div(problem.cout, 16) >= 16
-%       and streams_to_wgmma(problem, target) then
-%      return false, "wgmma is faster"
 %    end
 %    return true
 %  end,
@@ -351,16 +345,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
 % write_lane_base(true)
-    const int *index = (const int *)spc_base(map->index + (spc_lane() >> 2));
+% write_lane_index("(spc_lane() >> 2)")
 % if config.weights == "shared" then
     const spc_u8 *weights = spc_shared();
 % else
     const spc_u8 *weights = (const spc_u8 *)args->weights;
 % end
     float acc[$(m_tiles * columns * 4)];
-    spc_u32 data[$(config.depth * columns * row_registers)];
-    int row[$(config.depth * columns)], code[$(config.depth)];
-    int next_row[$(config.depth * columns)], next_code[$(config.depth)];
+% write_step_registers()
     int place = $(2 * config.depth);
     spc_stream stream;
 
@@ -393,7 +385,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
             multiply(acc, data + i * $(columns * row_registers),
                      code[i] & SPC_STEP_OFFSET, weights);
             if (code[i] & SPC_STEP_LAST)
-                finish(acc, row + i * $(columns), args);
+                finish(acc, $(ending_rows()) + i * $(columns), args);
 % if config.weights == "global" then
         }
         SPC_UNROLL

@@ -26,7 +26,7 @@
 %       + schedule_bytes + share_bytes
 %end
 %
-%-- What setmaxnreg may hand to a consumer when the producers keep 32 registers.
+%-- What setmaxnreg may give a consumer when the producers keep 32 registers.
 %function consumer_registers(config)
 %  local launch = 65536 // ((config.groups + 1) * 128) // 8 * 8
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
@@ -54,7 +54,6 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    return streams_to_wgmma(problem, target)
 %  end,
 %  constraints = {
@@ -319,9 +318,11 @@ SPC_DEVICE void finish(const float *acc, const int *row,
                 slot = 0;
 %  end
 %end
+%local first_row = "spc_warp() * 16 + (spc_lane() >> 2)"
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                         spc_u64 *full, spc_u64 *empty)
 {
+    const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)spc_base(
         (const spc_u8 *)args->in + (spc_lane() & 3) * 16);
     float acc[$(config.n // 2)];
@@ -334,8 +335,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     g.schedule = schedule;
     g.reader.place = 0;
     g.reader.parity = 0;
-    g.index = (const int *)spc_base(args->map.index + spc_warp() * 16 +
-                                    (spc_lane() >> 2));
+    g.index = (const int *)spc_base(map->index + $(first_row));
     g.block = $(k_blocks - 1);
     look_ahead(&g);
     spc_depend_wait();
@@ -365,8 +365,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         if (step.y & SPC_STEP_END)
             break;
         if (last) {
-            row[0] = spc_load_int(g.index + step.x);
-            row[1] = spc_load_int(g.index + step.x + 8);
+            const int *rows = $(ending_rows_from("g.index", "map", first_row));
+            row[0] = spc_load_int(rows);
+            row[1] = spc_load_int(rows + 8);
         }
         for (int block = 0; block < $(k_blocks); block++) {
             spc_u32 a[$(pieces * 8)]$(images(problem) == 2 and ", small[" .. pieces * 8 .. "]" or "");

@@ -51,7 +51,6 @@
 %    {"order", {"none", "gray"}, "order of the rows"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.op ~= "subm" then return false, "submanifold layers only" end
 %    return true
 %  end,
 %  constraints = {
@@ -288,7 +287,7 @@ static void finish(element *out, const float *sums, const spc_map_view *map,
         channels = CALL_BLOCKS * WIDTH;
     for (int row = 0; row < TILE; row++) {
         int p = tile_row + row;
-        long to = map->order ? map->order[p] : p < map->rows ? p : -1;
+        long to = map->order[p];
         const float *from = sums + row * (CALL_BLOCKS * WIDTH);
         if (to < 0)
             continue;
@@ -305,12 +304,14 @@ static void finish(element *out, const float *sums, const spc_map_view *map,
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
-    int tile_row = map->tile_order[x] * TILE;
+    int tile = map->tile_order[x], tile_row = tile * TILE;
     int first_block = (int)y * CALL_BLOCKS;
     int last_block = first_block + CALL_BLOCKS;
     float sums[TILE * CALL_BLOCKS * WIDTH] __attribute__((aligned(64)));
     pairs p;
 
+    if (tile < 0)
+        return;
     if (last_block > BLOCKS)
         last_block = BLOCKS;
     start(sums, args->bias, first_block * WIDTH);

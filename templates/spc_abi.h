@@ -14,20 +14,30 @@ typedef unsigned long long spc_u64;
 #define SPC_ROW_PAD 768
 
 /*
- * The kernel map in the form the kernels read. Position p in [0, rows_padded)
- * is a row in the map's row order.
+ * The kernel map in the form the kernels read: a relation of input rows and
+ * output rows. Position p in [0, rows_padded) is an output row in the map's row
+ * order.
  *
  *   index[k * rows_padded + p]  input row of offset k, or -1
- *   order[p]                    output row, or -1 for padding; NULL means p
+ *   order[p]                    output row, or -1 for padding
  *   mask[w * rows_padded + p]   bit k % 32 of word k / 32: offset k is present
- *   tile_order[t]               tiles by falling cost, t in [0, tiles)
+ *   tile_order[t]               tiles by falling cost, t in [0, tiles); -1 past
+ *                               the last
  *   tile_mask[w * tiles + t]    OR of the masks of the rows of the tile that is
- *                               t-th in tile_order (not tile number t)
+ *                               t-th in tile_order (not tile number t); 0 past
+ *                               the last
  *   tile_begin[d]               d in [0, offsets): the first t whose tile has
- * at most offsets - d offsets; tiles if none has
+ *                               at most offsets - d offsets; if none has, the
+ *                               number of tiles that there are
  *
- * Padding rows have index -1 throughout and mask 0. `centre` is the offset
- * (0, 0, 0): index[centre] is order for a submanifold map.
+ * How many rows and tiles there are may be known on the device alone. So
+ * kernels on a GPU go by what the arrays say, and take `rows`, `rows_in`,
+ * `rows_padded` and `tiles` for capacities: positions of a tile past the last
+ * row have order -1, index -1 throughout and mask 0.
+ *
+ * A row, and a tile, may have no input at all (mask 0); it is written like the
+ * others. `centre` is the offset whose index is order, or -1 if there is none:
+ * a submanifold map has it, unless its kernel leaves out the displacement zero.
  */
 typedef struct spc_map_view {
     const int *index;

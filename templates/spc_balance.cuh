@@ -12,7 +12,8 @@
  *
  * One warp plays the rounds, in a few microseconds, while the rest of its block
  * works on the first tile, and notes what the block gets; every block plays the
- * same rounds.
+ * same rounds. Entries of the table past its last tile are dealt like cheap
+ * tiles, after all others: who comes upon one has come to the end.
  */
 #ifndef SPC_BALANCE_CUH
 #define SPC_BALANCE_CUH

@@ -2,17 +2,20 @@
  * spc_stream.cuh - the steps of a worker: (tile, offset present in the tile),
  * one after another without a break, for output-stationary kernels.
  *
- * Tiles by falling cost are dealt in a snake: to workers, or to blocks, or they
- * go to blocks as spc_balance.cuh says. The `own` workers of a block share its
- * tiles: each next one goes to the worker with the least to do (longest
- * processing time first; Graham 1969), which every warp works out for itself,
- * so nobody waits for anybody. Masks are unrolled into steps tile by tile, all
- * lanes at once, into a small ring in shared memory that belongs to one warp;
- * what is left to do for a step is one 8-byte load. (Kernels of this kind are
- * bound by instructions: picking offsets from a mask one by one cost more than
- * the products.)
+ * Tiles by falling cost are dealt to their owners, which are workers or blocks,
+ * in a snake; or they go to blocks as spc_balance.cuh says. The workers of a
+ * block share its tiles: each next one goes to the worker with the least to do
+ * (longest processing time first; Graham 1969), which every warp works out for
+ * itself, so nobody waits for anybody. Masks are unrolled into steps tile by
+ * tile, all lanes at once, into a small ring in shared memory that belongs to
+ * one warp; what is left to do for a step is one 8-byte load. (Kernels of this
+ * kind are bound by instructions: picking offsets from a mask one by one cost
+ * more than the products.)
  *
- * The centre offset ends its tile: its indices are the tile's output rows.
+ * The last step of a tile says so. If the map has a centre, that is its step:
+ * its indices are the tile's output rows. If it has none (`centre` < 0) the
+ * last offset that the tile has ends it, or offset 0 if it has none, and its
+ * output rows are those of map->order, from spc_step_position on.
  */
 #ifndef SPC_STREAM_CUH
 #define SPC_STREAM_CUH
@@ -24,9 +27,9 @@
 #define SPC_STEP_END 0x20000  /* there are no more steps */
 #define SPC_STEP_OFFSET 0xffff
 
-/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6, 8), and
- * room for a mask word with the centre after two bundles less a step, or for three
- * bundles past the end. */
+/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6,
+ * 8), and room for a mask word with the centre after two bundles less a step,
+ * or for three bundles past the end. */
 #ifndef SPC_STREAM_STEPS
 #define SPC_STREAM_STEPS 48
 #endif
@@ -40,20 +43,21 @@
  */
 typedef struct spc_stream {
     spc_u8 *ring;
-    int hand, hands; /* which hand of the snake tiles are dealt to */
-    int worker, own; /* which of how many workers share them */
-    int turn;        /* of the hand: the first of the 32 at hand */
+    int owner, owners;   /* whose tiles, of how many owners in the snake */
+    int worker, workers; /* which of how many workers share them */
+    int turn;            /* of the owner: the first of the 32 that lanes hold */
     spc_u32 mine; /* bit l: turn + l is this worker's, and not yet unrolled */
     int word;     /* of the next one's mask */
     int filled;   /* steps unrolled so far, in all */
     int place;    /* filled % SPC_STREAM_STEPS */
     int ended;
     /* Lane l, of the tile of turn + l: */
-    spc_u32 lane_mask; /* its mask, if that is one word */
-    int lane_rank;     /* its rank in map->tile_order */
-    int lane_tile;     /* its number */
+    spc_u32 lane_mask;  /* its mask, if that is one word */
+    int lane_last_word; /* the last word of its mask that is not 0 */
+    int lane_rank;      /* its rank in map->tile_order */
+    int lane_tile;      /* its number */
     /* Lane l, of worker l: */
-    int lane_load; /* steps of its tiles so far */
+    int lane_load;          /* steps of its tiles so far */
     const spc_share *share; /* or NULL: the snake */
     spc_u64 *dealt;         /* the barrier behind which the share is complete */
 } spc_stream;
@@ -63,7 +67,7 @@ SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
 {
     if (turn > 0 && s->share != (const spc_share *)0)
         return spc_share_rank(s->share, turn - 1);
-    return spc_snake_rank(turn, s->hand, s->hands);
+    return spc_snake_rank(turn, s->owner, s->owners);
 }
 
 /* Divides the next `count` tiles, whose costs the lanes hold, among the
@@ -74,9 +78,9 @@ SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
     spc_u32 mine = 0;
 
     if (s->turn == 0) { /* one tile each */
-        s->lane_load = lane < s->own ? cost : 0x3ffffff;
+        s->lane_load = lane < s->workers ? cost : 0x3ffffff;
         mine = 1u << s->worker;
-        first = s->own;
+        first = s->workers;
     }
     SPC_ROLLED
     for (int i = first; i < count; i++) {
@@ -91,12 +95,12 @@ SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
     return mine;
 }
 
-/* Turns to the next 32 tiles; of a share that is being dealt, the first comes
- * alone. */
+/* Turns to the next 32 tiles, up to the end of the table or of its tiles; of a
+ * share that is being dealt, the first comes alone. */
 SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
-                                int words)
+                                int words, int centre)
 {
-    int turn, rank = map->tiles, cost = 0;
+    int turn, rank = map->tiles, tile = -1, cost = 0, last_word = 0;
 
     s->turn += 32;
     turn = s->turn + spc_lane();
@@ -104,17 +108,23 @@ SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
         spc_mbar_wait(s->dealt, 0);
     if (turn >= 0)
         rank = spc_stream_rank(s, turn);
-    s->mine = spc_ballot(rank < map->tiles);
     if (rank < map->tiles) {
-        s->lane_tile = spc_load_int(map->tile_order + rank);
+        tile = spc_load_int(map->tile_order + rank);
         for (int w = 0; w < words; w++) {
             s->lane_mask = spc_load4(map->tile_mask + w * map->tiles + rank);
             cost += spc_popc(s->lane_mask);
+            if (s->lane_mask != 0)
+                last_word = w;
         }
     }
+    if (centre < 0 && cost == 0)
+        cost = 1;
     s->lane_rank = rank;
+    s->lane_tile = tile;
+    s->lane_last_word = last_word;
+    s->mine = spc_ballot(tile >= 0);
     s->ended = s->mine == 0;
-    if (s->own > 1)
+    if (s->workers > 1)
         s->mine &= spc_stream_divide(s, spc_popc(s->mine), cost);
 }
 
@@ -124,10 +134,10 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
                                  int workers)
 {
     s->ring = ring;
-    s->hand = worker;
-    s->hands = workers;
+    s->owner = worker;
+    s->owners = workers;
     s->worker = 0;
-    s->own = 1;
+    s->workers = 1;
     s->turn = -32;
     s->mine = 0;
     s->word = 0;
@@ -135,20 +145,21 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
     s->place = 0;
     s->ended = 0;
     s->lane_mask = 0;
+    s->lane_last_word = 0;
     s->lane_tile = 0;
     s->lane_load = 0;
     s->share = (const spc_share *)0;
     s->dealt = (spc_u64 *)0;
 }
 
-/* Tiles are dealt to blocks, whose workers share them; `own` is a constant of
- * the caller. */
+/* Tiles are dealt to blocks, whose workers share them; `workers` is a constant
+ * of the caller. */
 SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
-                                        int own)
+                                        int workers)
 {
     spc_stream_start(s, ring, spc_block_x(), spc_grid_x());
     s->worker = worker;
-    s->own = own;
+    s->workers = workers;
 }
 
 /* The block has one worker. Some warp finds its share with spc_balance, and
@@ -183,6 +194,58 @@ SPC_DEVICE void spc_stream_advance(spc_stream *s, int steps)
         s->place -= SPC_STREAM_STEPS;
 }
 
+/* The steps of the offsets in one word of a tile's mask; the tile begins at
+ * position `at`. `last`: the highest ends the tile. */
+SPC_DEVICE void spc_stream_unroll(spc_stream *s, const spc_map_view *map,
+                                  spc_u32 mask, spc_u32 at, int last)
+{
+    int lane = spc_lane(), offset = s->word * 32 + lane;
+
+    if (mask >> lane & 1)
+        spc_stream_put(s, spc_popc(mask & ((1u << lane) - 1)),
+                       (spc_u32)offset * map->rows_padded + at,
+                       offset |
+                           (last && mask >> lane == 1 ? SPC_STEP_LAST : 0));
+    spc_stream_advance(s, spc_popc(mask));
+}
+
+/* The next word of the tile that lane `next` holds. */
+SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
+                                     int next, int tile_rows, int words,
+                                     int centre)
+{
+    int last_word = words - 1;
+    spc_u32 at = (spc_u32)spc_shfl(s->lane_tile, next) * tile_rows, mask;
+
+    if (words == 1) {
+        mask = (spc_u32)spc_shfl((int)s->lane_mask, next);
+    } else {
+        int rank = spc_shfl(s->lane_rank, next);
+        mask = spc_load4(map->tile_mask + s->word * map->tiles + rank);
+    }
+    if (centre >= 0) {
+        if (s->word == centre / 32)
+            mask &= ~(1u << (centre & 31));
+        spc_stream_unroll(s, map, mask, at, 0);
+    } else {
+        if (words > 1)
+            last_word = spc_shfl(s->lane_last_word, next);
+        if (s->word == last_word && mask == 0)
+            mask = 1; /* a tile of rows without an input */
+        spc_stream_unroll(s, map, mask, at, s->word == last_word);
+    }
+    if (s->word++ == last_word) {
+        if (centre >= 0) {
+            if (spc_lane() == 0)
+                spc_stream_put(s, 0, (spc_u32)centre * map->rows_padded + at,
+                               centre | SPC_STEP_LAST);
+            spc_stream_advance(s, 1);
+        }
+        s->word = 0;
+        s->mine &= s->mine - 1;
+    }
+}
+
 /*
  * Unrolls until at least `wanted` steps (in all, from the start) are in the
  * ring or there are no more; the whole warp calls it. `tile_rows`, `words`
@@ -198,43 +261,23 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
         return;
     spc_sync_warp(); /* all lanes have read what is overwritten now */
     do {
-        int next, tile;
-        spc_u32 mask, at;
-
         while (s->mine == 0 && !s->ended)
-            spc_stream_turn(s, map, words);
+            spc_stream_turn(s, map, words, centre);
         if (s->ended) {
             if (lane < 24) /* three bundles look past the end */
                 spc_stream_put(s, lane, 0, SPC_STEP_END);
             break;
         }
-        next = spc_ffs(s->mine) - 1;
-        tile = spc_shfl(s->lane_tile, next);
-        if (words == 1) {
-            mask = (spc_u32)spc_shfl((int)s->lane_mask, next);
-        } else {
-            int rank = spc_shfl(s->lane_rank, next);
-            mask = spc_load4(map->tile_mask + s->word * map->tiles + rank);
-        }
-        at = (spc_u32)tile * tile_rows;
-        if (s->word == centre / 32)
-            mask &= ~(1u << (centre & 31));
-        if (mask >> lane & 1)
-            spc_stream_put(s, spc_popc(mask & ((1u << lane) - 1)),
-                           (spc_u32)(s->word * 32 + lane) * map->rows_padded +
-                               at,
-                           s->word * 32 + lane);
-        spc_stream_advance(s, spc_popc(mask));
-        if (++s->word == words) {
-            if (lane == 0)
-                spc_stream_put(s, 0, (spc_u32)centre * map->rows_padded + at,
-                               centre | SPC_STEP_LAST);
-            spc_stream_advance(s, 1);
-            s->word = 0;
-            s->mine &= s->mine - 1;
-        }
+        spc_stream_next_word(s, map, spc_ffs(s->mine) - 1, tile_rows, words,
+                             centre);
     } while (s->filled < wanted);
     spc_sync_warp();
+}
+
+/* The position of the first row of a step's tile. */
+SPC_DEVICE int spc_step_position(spc_b8 step, const spc_map_view *map)
+{
+    return (int)step.x - (int)(step.y & SPC_STEP_OFFSET) * map->rows_padded;
 }
 
 /* The step at a ring place (step number % SPC_STREAM_STEPS). */

@@ -9,7 +9,7 @@
  * the template's whole space on one thread.
  */
 #include "clock.h"
-#include "cpu_rig.h"
+#include "kernel_rig.h"
 #include "space.h"
 #include <stdio.h>
 
@@ -59,15 +59,15 @@ naive_rsck(float *out, const float *in, const float *weights,
     }
 }
 
-static double time_naive(bool rsck, const spc_conv *conv, const rig_map *map,
+static double time_naive(bool rsck, const spc_conv *conv, const relation *rel,
                          const rig_data *data, float *out)
 {
     double best = 0;
     for (int i = 0; i < 3; i++) {
         uint64_t start = spc__now_ns();
-        (rsck ? naive_rsck : naive_krsc)(
-            out, data->in, data->weights, map->plain, map->view.rows,
-            map->view.offsets, conv->cin, conv->cout);
+        (rsck ? naive_rsck : naive_krsc)(out, data->in, data->weights,
+                                         rel->from, rel->rows, rel->offsets,
+                                         conv->cin, conv->cout);
         double us = (double)(spc__now_ns() - start) * 1e-3;
         best = i == 0 || us < best ? us : best;
     }
@@ -83,33 +83,32 @@ static void report(const char *what, double us, double flops, double naive)
 /* Least of the template's times on `threads` threads: what the machine can do
  * when nothing else runs on it. The naive loops are taken likewise. */
 static double time_template(const char *name, const spc_conv *conv,
-                            const spc_scene *scene, const spc__attrs *config,
+                            const relation *rel, const spc__attrs *config,
                             int threads)
 {
     rig r;
-    rig_map map;
+    layout map;
     rig_data data;
     rig_kernel kernel;
     double samples[30];
     int count = 0;
 
-    if (rig_open(&r, threads) != SPC_OK)
+    if (rig_open(&r, "cpu", threads) != SPC_OK)
         fail(&r);
-    rig_data_create(&data, conv, spc_scene_rows(scene));
+    rig_data_create(&data, conv, rel->rows_in, false);
     if (rig_build(&kernel, &r, name, conv, config, &data, false) != SPC_OK)
         fail(&r);
-    if (rig_map_create(&map, conv, scene,
-                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
-                       false, &r.error) != SPC_OK)
-        fail(&r);
-    void *out = malloc((size_t)map.view.rows * (size_t)conv->cout * 4 + 64);
-    rig_run run = rig_prepare(&r, &kernel, conv, &map, &data, out);
+    layout_create(&map, rel,
+                  (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
+                  OWN_ORDER);
+    void *out = malloc((size_t)rel->rows * (size_t)conv->cout * 4 + 64);
+    rig_run run = rig_prepare(&r, &kernel, conv, &map.view, &data, out);
     spc__measure measure = {rig_enqueue, &run, 30, 1.0, false};
     if (r.ops->measure(r.device, &measure, samples, &count, &r.error) != SPC_OK)
         fail(&r);
     free(out);
     rig_kernel_free(&r, &kernel);
-    rig_map_free(&map);
+    layout_release(&map);
     rig_data_free(&data);
     rig_close(&r);
     for (int i = 1; i < count; i++)
@@ -120,7 +119,7 @@ static double time_template(const char *name, const spc_conv *conv,
 typedef struct walk {
     const char *name;
     const spc_conv *conv;
-    const spc_scene *scene;
+    const relation *rel;
     double flops;
 } walk;
 
@@ -130,7 +129,7 @@ static void time_all(const walk *w)
     spc__attrs problem = {0};
     rig r;
 
-    if (rig_open(&r, 1) != SPC_OK)
+    if (rig_open(&r, "cpu", 1) != SPC_OK)
         fail(&r);
     spc__conv_attrs(&problem, w->conv);
     if (spc__space_create(&space, r.library, "conv", w->name, &problem,
@@ -142,7 +141,7 @@ static void time_all(const walk *w)
         spc__buf text = SPC__BUF_INIT;
         if (candidate->admitted &&
             strcmp(spc__attrs_text(config, "order", "none"), "none") == 0) {
-            double us = time_template(w->name, w->conv, w->scene, config, 1);
+            double us = time_template(w->name, w->conv, w->rel, config, 1);
             spc__attrs_format(&text, config);
             printf("%10.0f us %8.1f GFLOP/s  %s\n", us, w->flops / us * 1e-3,
                    spc__buf_text(&text));
@@ -151,6 +150,17 @@ static void time_all(const walk *w)
     }
     spc__space_free(space);
     rig_close(&r);
+}
+
+/* The map of a submanifold layer over all of a scene. */
+static void relation_of_scene(relation *rel, rig *r, const spc_conv *conv,
+                              const spc_scene *scene)
+{
+    int rows = (int)spc_scene_rows(scene);
+
+    relation_init(rel, conv, rows, rows);
+    if (spc_oracle_map(rel->from, conv, scene, 0, &r->error) != SPC_OK)
+        fail(r);
 }
 
 int main(int argc, char **argv)
@@ -165,28 +175,29 @@ int main(int argc, char **argv)
     spc_conv conv;
     spc_scene *scene;
     spc__attrs config;
-    rig_map map;
+    relation rel;
     rig_data data;
 
     if (spc_conv_parse(&conv, layer, &r.error) != SPC_OK ||
-        spc_scene_load(&scene, spec, &r.error) != SPC_OK ||
-        rig_map_create(&map, &conv, scene, 64, false, &r.error) != SPC_OK)
+        spc_scene_load(&scene, spec, &r.error) != SPC_OK)
         fail(&r);
-    rig_data_create(&data, &conv, map.view.rows);
-    float *out = malloc((size_t)map.view.rows * (size_t)conv.cout * 4 + 64);
-    double flops = 2.0 * (double)map.pairs * conv.cin * conv.cout;
-    printf("%s: %d rows, %lld pairs; %s\n", spec, map.view.rows,
-           (long long)map.pairs, layer);
+    relation_of_scene(&rel, &r, &conv, scene);
+    rig_data_create(&data, &conv, rel.rows_in, false);
+    float *out = malloc((size_t)rel.rows * (size_t)conv.cout * 4 + 64);
+    int64_t pairs = relation_pairs(&rel);
+    double flops = 2.0 * (double)pairs * conv.cin * conv.cout;
+    printf("%s: %d rows, %lld pairs; %s\n", spec, rel.rows, (long long)pairs,
+           layer);
     if (text != NULL && strcmp(text, "all") == 0) {
-        time_all(&(walk){name, &conv, scene, flops});
+        time_all(&(walk){name, &conv, &rel, flops});
     } else {
         if (text != NULL && spc__attrs_parse(&config, text, &r.error) != SPC_OK)
             fail(&r);
         const spc__attrs *chosen = text != NULL ? &config : NULL;
-        double krsc = time_naive(false, &conv, &map, &data, out);
-        double rsck = time_naive(true, &conv, &map, &data, out);
-        double one = time_template(name, &conv, scene, chosen, 1);
-        double many = time_template(name, &conv, scene, chosen, threads);
+        double krsc = time_naive(false, &conv, &rel, &data, out);
+        double rsck = time_naive(true, &conv, &rel, &data, out);
+        double one = time_template(name, &conv, &rel, chosen, 1);
+        double many = time_template(name, &conv, &rel, chosen, threads);
         report("naive, KRSC, -O2, 1 thread", krsc, flops, krsc);
         report("naive, RSCK, -O2, 1 thread", rsck, flops, krsc);
         report("template, 1 thread", one, flops, krsc);
@@ -197,7 +208,7 @@ int main(int argc, char **argv)
     }
     free(out);
     rig_data_free(&data);
-    rig_map_free(&map);
+    relation_release(&rel);
     spc_scene_free(scene);
     return 0;
 }

@@ -3,8 +3,9 @@
  * oracle on every instruction set that the machine has.
  */
 #include "cpu_pool.h"
-#include "cpu_rig.h"
 #include "error.h"
+#include "kernel_rig.h"
+#include "oracle.h"
 #include "space.h"
 #define SPC_LANES 4
 #include "spc_cpu.h"
@@ -30,7 +31,7 @@ static const char *const isas[] = {"avx512", "avx2", "portable"};
 static bool open_isa(const char *isa)
 {
     setenv("SPC_CPU_ISA", isa, 1);
-    if (rig_open(&r, 2) == SPC_OK)
+    if (rig_open(&r, "cpu", 2) == SPC_OK)
         return true;
     ck_assert_msg(strstr(r.error.text, "lacks") != NULL, "%s", r.error.text);
     rig_close(&r);
@@ -71,20 +72,20 @@ END_TEST
 /* ---- kernels against the oracle ------------------------------------------ */
 
 /* Largest error over its tolerance. */
-static double judge(const spc_conv *conv, const rig_map *map,
+static double judge(const spc_conv *conv, const relation *rel,
                     const rig_data *data, const void *out)
 {
-    int64_t rows = map->view.rows, n = rows * conv->cout;
+    int64_t rows = rel->rows, n = rows * conv->cout;
     double *want = malloc((size_t)n * sizeof(double) + 1);
     double *size = malloc((size_t)n * sizeof(double) + 1);
     double worst = 0;
 
-    spc_oracle(want, size, conv, map->plain, rows, data->in, data->weights,
+    spc_oracle(want, size, conv, rel->from, rows, data->in, data->weights,
                conv->bias ? data->bias : NULL, 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t terms = 0;
-        for (int k = 0; k < map->view.offsets; k++)
-            terms += map->plain[k * rows + i / conv->cout] >= 0;
+        for (int k = 0; k < rel->offsets; k++)
+            terms += rel->from[k * rows + i / conv->cout] >= 0;
         double got = conv->dtype == SPC_F16
                          ? spc__half_to_float(((const uint16_t *)out)[i])
                          : ((const float *)out)[i];
@@ -100,28 +101,27 @@ static double judge(const spc_conv *conv, const rig_map *map,
 
 /* Runs one candidate on fenced memory and compares. */
 static void check_candidate(const char *name, const spc_conv *conv,
-                            const spc_scene *scene, const spc__attrs *config,
-                            bool shuffled, bool rsck)
+                            const relation *rel, const spc__attrs *config,
+                            enum row_order order, bool rsck)
 {
     enum { FENCE = 64 };
-    rig_map map;
+    layout map;
     rig_data data;
     rig_kernel kernel;
     spc__buf text = SPC__BUF_INIT;
 
-    rig_data_create(&data, conv, spc_scene_rows(scene));
+    rig_data_create(&data, conv, rel->rows_in, false);
     assert_ok(rig_build(&kernel, &r, name, conv, config, &data, rsck));
-    assert_ok(
-        rig_map_create(&map, conv, scene,
-                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
-                       shuffled, &r.error));
-    size_t bytes =
-        (size_t)map.view.rows * (size_t)conv->cout * data.element_bytes;
+    layout_create(&map, rel,
+                  (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
+                  order);
+    size_t bytes = (size_t)rel->rows * (size_t)conv->cout * data.element_bytes;
     unsigned char *memory = malloc(bytes + 2 * FENCE);
     memset(memory, 0xff, bytes + 2 * FENCE);
-    rig_run run = rig_prepare(&r, &kernel, conv, &map, &data, memory + FENCE);
+    rig_run run =
+        rig_prepare(&r, &kernel, conv, &map.view, &data, memory + FENCE);
     assert_ok(rig_enqueue(&run, NULL));
-    double error = judge(conv, &map, &data, memory + FENCE);
+    double error = judge(conv, rel, &data, memory + FENCE);
     if (config != NULL)
         spc__attrs_format(&text, config);
     ck_assert_msg(error <= 1, "%s %s: error over tolerance %g", name,
@@ -132,37 +132,38 @@ static void check_candidate(const char *name, const spc_conv *conv,
     spc__buf_release(&text);
     free(memory);
     rig_kernel_free(&r, &kernel);
-    rig_map_free(&map);
+    layout_release(&map);
     rig_data_free(&data);
 }
 
 static const struct {
-    const char *scene, *layer;
+    int rows, extent;
+    const char *layer;
 } layers[] = {
-    {"gen:uniform,n=700,extent=12", "subm,cin=64,cout=64,k=3,dtype=f32"},
-    {"gen:uniform,n=700,extent=12", "subm,cin=64,cout=64,k=3,dtype=f16"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=1,cout=1,k=3,dtype=f32,bias=1"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=3,cout=5,k=2,dtype=f16,bias=1"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=33,cout=33,k=3,dtype=f16"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=17,cout=80,k=3,dtype=f32,bias=1"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=8,cout=130,k=3,dtype=tf32"},
-    {"gen:uniform,n=300,extent=10", "subm,cin=4,cout=32,k=3x1x2,dtype=f16"},
-    {"gen:uniform,n=300,extent=9",
-     "subm,cin=16,cout=32,k=3,dilation=2,dtype=f32"},
-    {"gen:uniform,n=200,extent=7,batch=2", "subm,cin=5,cout=7,k=7,dtype=f16"},
-    {"gen:uniform,n=150,extent=8", "subm,cin=256,cout=600,k=1,dtype=f32"},
-    {"gen:uniform,n=1", "subm,cin=16,cout=16,k=3,dtype=f16"},
-    {"gen:uniform,n=2,extent=2", "subm,cin=16,cout=16,k=3,dtype=f32,bias=1"},
+    {700, 12, "subm,cin=64,cout=64,k=3,dtype=f32"},
+    {700, 12, "subm,cin=64,cout=64,k=3,dtype=f16"},
+    {300, 10, "subm,cin=1,cout=1,k=3,dtype=f32,bias=1"},
+    {300, 10, "subm,cin=3,cout=5,k=2,dtype=f16,bias=1"},
+    {300, 10, "subm,cin=33,cout=33,k=3,dtype=f16"},
+    {300, 10, "subm,cin=17,cout=80,k=3,dtype=f32,bias=1"},
+    {300, 10, "subm,cin=8,cout=130,k=3,dtype=tf32"},
+    {300, 10, "subm,cin=4,cout=32,k=3x1x2,dtype=f16"},
+    {300, 9, "subm,cin=16,cout=32,k=3,dilation=2,dtype=f32"},
+    {200, 7, "subm,cin=5,cout=7,k=7,dtype=f16"},
+    {150, 8, "subm,cin=256,cout=600,k=1,dtype=f32"},
+    {1, 1, "subm,cin=16,cout=16,k=3,dtype=f16"},
+    {2, 2, "subm,cin=16,cout=16,k=3,dtype=f32,bias=1"},
 };
 
 static void check_layer(int i, const char *name)
 {
     spc_conv conv;
-    spc_scene *scene;
+    relation rel;
     assert_ok(spc_conv_parse(&conv, layers[i].layer, &r.error));
-    assert_ok(spc_scene_load(&scene, layers[i].scene, &r.error));
-    check_candidate(name, &conv, scene, NULL, i % 2 == 1, i % 3 == 1);
-    spc_scene_free(scene);
+    relation_of_layer(&rel, &conv, layers[i].rows, layers[i].extent, 1);
+    check_candidate(name, &conv, &rel, NULL,
+                    i % 2 == 1 ? RANDOM_ORDER : OWN_ORDER, i % 3 == 1);
+    relation_release(&rel);
 }
 
 START_TEST(the_row_gemm_passes_the_oracle_on_every_instruction_set)
@@ -197,14 +198,14 @@ START_TEST(every_candidate_of_the_row_gemm_passes_the_oracle)
     spc__attrs problem = {0};
     spc__space *space;
     spc_conv conv;
-    spc_scene *scene;
+    relation rel;
     int admitted = 0;
 
     if (!open_isa(isas[_i]))
         return;
     assert_ok(
         spc_conv_parse(&conv, "subm,cin=12,cout=56,k=2,dtype=f16", &r.error));
-    assert_ok(spc_scene_load(&scene, "gen:uniform,n=700,extent=11", &r.error));
+    relation_of_layer(&rel, &conv, 700, 11, 1);
     spc__conv_attrs(&problem, &conv);
     assert_ok(spc__space_create(&space, r.library, "conv", "rowgemm", &problem,
                                 &r.target, &r.error));
@@ -212,12 +213,12 @@ START_TEST(every_candidate_of_the_row_gemm_passes_the_oracle)
         const spc__candidate *candidate = &space->candidates[i];
         if (!candidate->admitted || !is_new_code(&candidate->config))
             continue;
-        check_candidate("rowgemm", &conv, scene, &candidate->config, i % 4 == 1,
-                        false);
+        check_candidate("rowgemm", &conv, &rel, &candidate->config,
+                        i % 4 == 1 ? RANDOM_ORDER : OWN_ORDER, false);
         admitted++;
     }
     ck_assert_int_gt(admitted, 5);
-    spc_scene_free(scene);
+    relation_release(&rel);
     spc__space_free(space);
     rig_close(&r);
 }
@@ -225,34 +226,35 @@ END_TEST
 
 START_TEST(the_number_of_threads_changes_no_bit)
 {
-    rig_map map;
+    enum { ROWS = 5000 };
+    relation rel;
+    layout map;
     rig_data data;
     spc_conv conv;
-    spc_scene *scene;
     float *out[2];
 
     unsetenv("SPC_CPU_ISA");
     assert_ok(
         spc_conv_parse(&conv, "subm,cin=32,cout=32,k=3,dtype=f32", &r.error));
-    assert_ok(spc_scene_load(&scene, "gen:uniform,n=5000,extent=24", &r.error));
+    relation_of_layer(&rel, &conv, ROWS, 24, 1);
+    rig_data_create(&data, &conv, ROWS, false);
+    layout_create(&map, &rel, 256, 0, OWN_ORDER);
     for (int i = 0; i < 2; i++) {
         rig_kernel kernel;
-        assert_ok(rig_open(&r, i == 0 ? 1 : 3));
-        rig_data_create(&data, &conv, 5000);
+        assert_ok(rig_open(&r, "cpu", i == 0 ? 1 : 3));
         assert_ok(rig_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
-        assert_ok(rig_map_create(&map, &conv, scene, 256, false, &r.error));
-        out[i] = malloc(5000 * 32 * sizeof(float));
-        rig_run run = rig_prepare(&r, &kernel, &conv, &map, &data, out[i]);
+        out[i] = malloc(ROWS * 32 * sizeof(float));
+        rig_run run = rig_prepare(&r, &kernel, &conv, &map.view, &data, out[i]);
         assert_ok(rig_enqueue(&run, NULL));
         rig_kernel_free(&r, &kernel);
-        rig_map_free(&map);
-        rig_data_free(&data);
         rig_close(&r);
     }
-    ck_assert_mem_eq(out[0], out[1], 5000 * 32 * sizeof(float));
+    ck_assert_mem_eq(out[0], out[1], ROWS * 32 * sizeof(float));
     free(out[0]);
     free(out[1]);
-    spc_scene_free(scene);
+    layout_release(&map);
+    rig_data_free(&data);
+    relation_release(&rel);
 }
 END_TEST
 
@@ -296,7 +298,7 @@ static void counter_free(counter *c)
 static void open_any(void)
 {
     unsetenv("SPC_CPU_ISA");
-    assert_ok(rig_open(&r, 4));
+    assert_ok(rig_open(&r, "cpu", 4));
 }
 
 static void close_any(void)

@@ -1,19 +1,19 @@
 /*
- * cpu_rig.h - runs one candidate of a cpu template by hand: rendered,
- * compiled, loaded, packed and launched, on a map made from the oracle's. For
- * test_cpu.c and bench_cpu.c, which judge templates and device without a
- * context or a database between.
+ * kernel_rig.h - runs one candidate of a convolution template by hand:
+ * rendered, compiled, loaded, packed and launched, on a view of
+ * relation_rig.h. For tests that judge templates without a context or a
+ * database between; on the devices whose memory is the host's.
  */
-#ifndef SPC_TESTS_CPU_RIG_H
-#define SPC_TESTS_CPU_RIG_H
+#ifndef SPC_TESTS_KERNEL_RIG_H
+#define SPC_TESTS_KERNEL_RIG_H
 
 #include "artefact.h"
 #include "ctx.h"
 #include "device.h"
 #include "error.h"
 #include "half.h"
-#include "oracle.h"
 #include "random.h"
+#include "relation_rig.h"
 #include "spc_abi.h"
 #include "template.h"
 #include <stdlib.h>
@@ -29,7 +29,7 @@ typedef struct rig {
     spc_error error;
 } rig;
 
-static inline spc_status rig_open(rig *r, int threads)
+static inline spc_status rig_open(rig *r, const char *device, int threads)
 {
     spc__device_options options = {.threads = threads};
     spc_status status;
@@ -37,7 +37,7 @@ static inline spc_status rig_open(rig *r, int threads)
     memset(r, 0, sizeof(*r));
     if ((status = spc__library_open(&r->library, NULL, NULL, &r->error)) !=
             SPC_OK ||
-        (status = spc__device_open(&r->device, "cpu", &options, &r->error)) !=
+        (status = spc__device_open(&r->device, device, &options, &r->error)) !=
             SPC_OK)
         return status;
     r->ops = spc__device_ops_of(r->device);
@@ -49,100 +49,6 @@ static inline void rig_close(rig *r)
 {
     spc__device_close(r->device);
     spc__library_close(r->library);
-}
-
-/* ---- maps ---------------------------------------------------------------- */
-
-typedef struct rig_map {
-    spc_map_view view;
-    int32_t *plain; /* [offsets][rows] */
-    int64_t pairs;
-    int *index, *order, *tile_order;
-    unsigned *mask, *tile_mask;
-} rig_map;
-
-static inline void rig_map_free(rig_map *map)
-{
-    free(map->plain);
-    free(map->index);
-    free(map->order);
-    free(map->tile_order);
-    free(map->mask);
-    free(map->tile_mask);
-    memset(map, 0, sizeof(*map));
-}
-
-/* Fills the layout; `order` lists the rows, then -1. */
-static inline void rig_map_lay_out(rig_map *map)
-{
-    spc_map_view *v = &map->view;
-    int padded = v->rows_padded;
-
-    for (int p = 0; p < padded; p++)
-        for (int k = 0; k < v->offsets; k++) {
-            int row = map->order[p];
-            int from = row < 0 ? -1 : map->plain[(int64_t)k * v->rows + row];
-            map->index[(int64_t)k * padded + p] = from;
-            if (from < 0)
-                continue;
-            map->pairs++;
-            map->mask[k / 32 * padded + p] |= 1u << k % 32;
-        }
-    for (int t = 0; t < v->tiles; t++) {
-        map->tile_order[t] = v->tiles - 1 - t;
-        for (int w = 0; w < v->mask_words; w++)
-            for (int i = 0; i < v->tile_rows; i++)
-                map->tile_mask[w * v->tiles + t] |=
-                    map->mask[w * padded + map->tile_order[t] * v->tile_rows +
-                              i];
-    }
-}
-
-/* The map of `scene`; `shuffled`: its rows in a random order, else no order
- * array at all. */
-static inline spc_status rig_map_create(rig_map *map, const spc_conv *conv,
-                                        const spc_scene *scene, int tile_rows,
-                                        bool shuffled, spc_error *error)
-{
-    int rows = (int)spc_scene_rows(scene), offsets = spc__conv_offsets(conv);
-    int padded = (rows + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
-    int round = (padded + tile_rows - 1) / tile_rows * tile_rows;
-    spc_map_view view = {.rows = rows,
-                         .rows_padded = round,
-                         .rows_in = rows,
-                         .offsets = offsets,
-                         .mask_words = (offsets + 31) / 32,
-                         .tile_rows = tile_rows,
-                         .tiles = round / tile_rows};
-    size_t words = (size_t)view.mask_words;
-    spc__random random;
-
-    memset(map, 0, sizeof(*map));
-    map->plain = malloc((size_t)rows * (size_t)offsets * sizeof(int32_t) + 1);
-    map->index = malloc((size_t)round * (size_t)offsets * sizeof(int) + 1);
-    map->order = malloc((size_t)round * sizeof(int) + 1);
-    map->mask = calloc((size_t)round * words + 1, sizeof(unsigned));
-    map->tile_order = malloc((size_t)view.tiles * sizeof(int) + 1);
-    map->tile_mask = calloc((size_t)view.tiles * words + 1, sizeof(unsigned));
-    map->view = view;
-    for (int p = 0; p < round; p++)
-        map->order[p] = p < rows ? p : -1;
-    spc__random_init(&random, 7);
-    for (int p = rows - 1; p > 0 && shuffled; p--) {
-        int other = (int)spc__random_below(&random, (uint32_t)p + 1);
-        int row = map->order[p];
-        map->order[p] = map->order[other];
-        map->order[other] = row;
-    }
-    spc_status status = spc_oracle_map(map->plain, conv, scene, 0, error);
-    if (status == SPC_OK)
-        rig_map_lay_out(map);
-    map->view.index = map->index;
-    map->view.order = shuffled ? map->order : NULL;
-    map->view.mask = map->mask;
-    map->view.tile_order = map->tile_order;
-    map->view.tile_mask = map->tile_mask;
-    return status;
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -173,8 +79,18 @@ static inline void rig_fill(float *values, size_t n, spc__random *random)
         values[i] = (float)(2 * spc__random_unit(random) - 1);
 }
 
+/* Multiples of `unit` from -2 to 2. */
+static inline void rig_fill_whole(float *values, size_t n, float unit,
+                                  spc__random *random)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] = unit * (float)((int)spc__random_below(random, 5) - 2);
+}
+
+/* `whole`: numbers whose sums of products are exact in any order, by f32 not in
+ * tf32: there an input has one bit too many. */
 static inline void rig_data_create(rig_data *data, const spc_conv *conv,
-                                   int64_t rows)
+                                   int64_t rows, bool whole)
 {
     size_t in = (size_t)rows * (size_t)conv->cin;
     size_t weights = (size_t)spc__conv_offsets(conv) * (size_t)conv->cin *
@@ -189,9 +105,16 @@ static inline void rig_data_create(rig_data *data, const spc_conv *conv,
     data->in_stored = malloc(in * data->element_bytes + 1);
     data->weights_stored = malloc(weights * data->element_bytes);
     spc__random_init(&random, 1);
-    rig_fill(data->in, in, &random);
-    rig_fill(data->weights, weights, &random);
-    rig_fill(data->bias, (size_t)conv->cout, &random);
+    if (whole) {
+        rig_fill_whole(data->in, in, conv->dtype == SPC_F32 ? 4097 : 1,
+                       &random);
+        rig_fill_whole(data->weights, weights, 1, &random);
+        rig_fill_whole(data->bias, (size_t)conv->cout, 1, &random);
+    } else {
+        rig_fill(data->in, in, &random);
+        rig_fill(data->weights, weights, &random);
+        rig_fill(data->bias, (size_t)conv->cout, &random);
+    }
     rig_store(data->in_stored, data->in, in, half);
     rig_store(data->weights_stored, data->weights, weights, half);
 }
@@ -248,8 +171,10 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
         (status =
              r->ops->module_load(r->device, &out->module, out->artefact.code,
                                  out->artefact.code_bytes, error)) != SPC_OK ||
-        (status = r->ops->kernel_get(r->device, out->module, "spc_conv", 0,
-                                     &out->conv, error)) != SPC_OK ||
+        (status = r->ops->kernel_get(
+             r->device, out->module, "spc_conv",
+             (size_t)spc__attrs_number(&out->launch, "shared", 0), &out->conv,
+             error)) != SPC_OK ||
         (status = r->ops->kernel_get(r->device, out->module, "spc_pack", 0,
                                      &out->pack, error)) != SPC_OK ||
         (status = r->ops->alloc(
@@ -299,20 +224,41 @@ typedef struct rig_run {
     spc__launch launch;
 } rig_run;
 
+/* The blocks of a persistent kernel, or one for each tile; a test may ask for
+ * fewer of the former. */
+static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
+                                int tiles)
+{
+    int per_block = (int)spc__attrs_number(launch, "tiles_per_block", 1);
+    int blocks = (tiles + per_block - 1) / per_block;
+    int most = (int)spc__attrs_number(launch, "blocks_per_sm", 1) *
+               (int)spc__attrs_number(&r->target, "multiprocessors", 1);
+
+    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "persistent") == 0 &&
+        most < blocks)
+        return (unsigned)most;
+    return (unsigned)blocks;
+}
+
 static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
-                                  const spc_conv *conv, const rig_map *map,
+                                  const spc_conv *conv,
+                                  const spc_map_view *view,
                                   const rig_data *data, void *out)
 {
+    const spc__attrs *launch = &kernel->launch;
     rig_run run = {.r = r, .kernel = kernel};
+
     run.args.in = data->in_stored;
     run.args.out = out;
     run.args.weights = kernel->packed;
     run.args.bias = conv->bias ? data->bias : NULL;
-    run.args.map = map->view;
-    run.launch.grid_x = (unsigned)map->view.tiles;
-    run.launch.grid_y =
-        (unsigned)spc__attrs_number(&kernel->launch, "grid_y", 1);
-    run.launch.block = (unsigned)spc__attrs_number(&kernel->launch, "block", 1);
+    run.args.map = *view;
+    run.launch = (spc__launch){
+        .grid_x = rig_grid(r, launch, view->tiles),
+        .grid_y = (unsigned)spc__attrs_number(launch, "grid_y", 1),
+        .block = (unsigned)spc__attrs_number(launch, "block", 1),
+        .shared_bytes = (size_t)spc__attrs_number(launch, "shared", 0),
+    };
     return run;
 }
 

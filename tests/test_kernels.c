@@ -1,0 +1,303 @@
+/*
+ * test_kernels.c - every convolution template on maps of every kind: strided
+ * and inverse layers, kernels without a centre, rows without an input, tables
+ * with room for more tiles than there are.
+ *
+ * Data are small whole numbers, so that a result is right to the last bit or it
+ * is wrong; what must be is computed here, by loops over the definition. Every
+ * launch is made twice, over different poisons: the second over the first's
+ * result would hide a row that is not written.
+ */
+#include "kernel_rig.h"
+
+#include "suite.h"
+#include <stdio.h>
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+static rig r;
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, r.error.text)
+
+/* ---- what must be ----------------------------------------------------------
+ */
+
+/* Sums of whole numbers: exact in double. KRSC weights. */
+static double sum_of(const spc_conv *conv, const relation *rel,
+                     const rig_data *data, int row, int co)
+{
+    double sum = conv->bias ? data->bias[co] : 0;
+    for (int k = 0; k < rel->offsets; k++) {
+        int64_t from = *relation_at(rel, k, row);
+        const float *w =
+            data->weights + ((int64_t)co * rel->offsets + k) * conv->cin;
+        for (int ci = 0; ci < conv->cin && from >= 0; ci++)
+            sum += (double)data->in[from * conv->cin + ci] * w[ci];
+    }
+    return sum;
+}
+
+static float *results_of(const spc_conv *conv, const relation *rel,
+                         const rig_data *data)
+{
+    float *want = rig_allocate((size_t)rel->rows * (size_t)conv->cout, 4);
+    double most = conv->dtype == SPC_F16 ? 2048 : 16777216;
+
+    for (int row = 0; row < rel->rows; row++)
+        for (int co = 0; co < conv->cout; co++) {
+            double sum = sum_of(conv, rel, data, row, co);
+            ck_assert(sum >= -most && sum <= most);
+            want[(int64_t)row * conv->cout + co] = (float)sum;
+        }
+    return want;
+}
+
+/* ---- one candidate ----------------------------------------------------------
+ */
+
+enum { FENCE = 256 };
+
+typedef struct trial {
+    const char *template_name;
+    const spc_conv *conv;
+    const relation *rel;
+    const rig_data *data;
+    const float *want;
+    spc__attrs config;
+} trial;
+
+static void compare(const trial *t, const unsigned char *out, const char *where)
+{
+    spc__buf config = SPC__BUF_INIT;
+    int cout = t->conv->cout;
+
+    spc__attrs_format(&config, &t->config);
+    for (int64_t i = 0; i < (int64_t)t->rel->rows * cout; i++) {
+        float got = t->conv->dtype == SPC_F16
+                        ? spc__half_to_float(((const uint16_t *)out)[i])
+                        : ((const float *)out)[i];
+        ck_assert_msg(
+            got == t->want[i], "%s %s, %s: row %d channel %d is %g, not %g",
+            t->template_name, spc__buf_text(&config), where, (int)(i / cout),
+            (int)(i % cout), (double)got, (double)t->want[i]);
+    }
+    spc__buf_release(&config);
+}
+
+/* With `blocks` in place of the device's own number, if the grid is free. */
+static void launch_over(const trial *t, const rig_kernel *kernel,
+                        const layout *map, int poison, unsigned blocks,
+                        const char *where)
+{
+    size_t bytes =
+        (size_t)t->rel->rows * (size_t)t->conv->cout * t->data->element_bytes;
+    unsigned char *memory = rig_allocate(bytes + 2 * FENCE, 1);
+    rig_run run =
+        rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
+
+    if (strcmp(spc__attrs_text(&kernel->launch, "grid", ""), "persistent") ==
+            0 &&
+        blocks < run.launch.grid_x)
+        run.launch.grid_x = blocks;
+    memset(memory, poison, bytes + 2 * FENCE);
+    if (map->view.tiles > 0) /* else there is nothing to launch */
+        assert_ok(rig_enqueue(&run, NULL));
+    compare(t, memory + FENCE, where);
+    for (size_t i = 0; i < FENCE; i++)
+        ck_assert_msg(memory[i] == poison &&
+                          memory[FENCE + bytes + i] == poison,
+                      "%s, %s: writes past its rows", t->template_name, where);
+    free(memory);
+}
+
+/* In each order of the rows; with room for none, few and many rows more. */
+static void check_candidate(const trial *t)
+{
+    static const struct {
+        const char *what;
+        enum row_order order;
+        int more_rows;
+        unsigned blocks;
+    } maps[] = {
+        {"own order", OWN_ORDER, 0, 64},
+        {"random order, room for more", RANDOM_ORDER, 700, 3},
+        {"order of masks, room for many more", MASK_ORDER, 20000, 1},
+    };
+    rig_kernel kernel;
+
+    assert_ok(rig_build(&kernel, &r, t->template_name, t->conv, &t->config,
+                        t->data, false));
+    for (int i = 0; i < LENGTH(maps); i++) {
+        layout map;
+        layout_create(&map, t->rel,
+                      (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
+                      maps[i].more_rows, maps[i].order);
+        launch_over(t, &kernel, &map, 0xff, maps[i].blocks, maps[i].what);
+        launch_over(t, &kernel, &map, 0x5a, maps[i].blocks + 1, maps[i].what);
+        layout_release(&map);
+    }
+    rig_kernel_free(&r, &kernel);
+}
+
+/* ---- layers
+ * ------------------------------------------------------------------ */
+
+typedef struct layer {
+    const char *text;
+    int rows, extent; /* of the inputs' set; extent 0: any table at all */
+} layer;
+
+static const layer layers[] = {
+    {"conv,cin=32,cout=64,k=2,stride=2,rule=floor", 700, 16},
+    {"conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint", 300, 11},
+    {"conv,cin=16,cout=32,k=5,stride=2,padding=2,rule=footprint,bias=1", 80, 9},
+    {"conv,cin=64,cout=64,k=3x1x2,stride=2x1x1,rule=floor", 500, 11},
+    {"conv,cin=48,cout=96,k=1,rule=floor,bias=1", 150, 9},
+    {"conv,cin=6,cout=10,k=3,stride=2,padding=1,rule=footprint", 120, 8},
+    {"conv,cin=3,cout=5,k=3,stride=2,padding=1,rule=footprint", 60, 7},
+    {"conv,cin=24,cout=40,k=2,stride=2,rule=floor,dtype=f32,bias=1", 300, 11},
+    {"conv,cin=20,cout=36,k=3,stride=2,padding=1,rule=footprint,dtype=tf32",
+     120, 8},
+    {"conv,cin=128,cout=128,k=3,stride=2,padding=1,rule=footprint", 60, 8},
+    /* Every row has one input; some have none. */
+    {"inverse,cin=64,cout=32,k=2,stride=2,rule=floor", 700, 16},
+    {"inverse,cin=64,cout=32,k=2,stride=3,rule=floor,bias=1", 500, 14},
+    {"inverse,cin=96,cout=40,k=3,stride=2,padding=1,rule=footprint", 300, 11},
+    {"inverse,cin=12,cout=24,k=2,stride=3,rule=floor,dtype=f32,bias=1", 300,
+     12},
+    {"inverse,cin=32,cout=32,k=2,stride=3,rule=floor,dtype=tf32", 300, 12},
+    /* Masks of 4 and of 11 words, of which some are 0. */
+    {"conv,cin=16,cout=16,k=5,rule=floor", 150, 0},
+    {"conv,cin=8,cout=32,k=7,rule=floor", 90, 0},
+    {"conv,cin=4,cout=8,k=7,rule=floor,dtype=f32,bias=1", 90, 0},
+    /* No rows; one row; no inputs. */
+    {"conv,cin=32,cout=32,k=3,rule=floor", -1, 0},
+    {"conv,cin=32,cout=32,k=2,stride=2,rule=floor,bias=1", 1, 2},
+    {"conv,cin=32,cout=32,k=3,rule=floor,bias=1", -2, 0},
+    /* The map with a centre is another kernel. */
+    {"subm,cin=32,cout=32,k=3,bias=1", 300, 9},
+    {"subm,cin=128,cout=96,k=2", 150, 8},
+};
+
+/* A table of 1 % has tiles whose last words are 0. */
+static void make_relation(relation *rel, const spc_conv *conv, const layer *l)
+{
+    if (l->rows == -1)
+        relation_draw(rel, conv, 5, 0, 0, 1);
+    else if (l->rows == -2)
+        relation_draw(rel, conv, 0, 100, 0, 1);
+    else if (l->extent == 0)
+        relation_draw(rel, conv, l->rows / 2, l->rows, 0.01, 1);
+    else
+        relation_of_layer(rel, conv, l->rows, l->extent, 1);
+}
+
+/* Parameters that change the code, besides the default; those that the layer
+ * or the target refuses are left out. */
+static const struct {
+    const char *template_name, *values;
+} variants[] = {
+    {"os_warp", ""},
+    {"os_warp", "tiles=dealt,depth=2"},
+    {"os_warp", "rows=32,depth=2,warps=8,blocks=1"},
+    {"os_warp", "rows=8,depth=6,warps=8,blocks=1"},
+    {"os_group", ""},
+    {"os_group", "depth=1"},
+    {"os_wgmma", ""},
+    {"os_wgmma", "gather=shared,groups=2"},
+    {"os_mma", ""},
+    {"os_mma", "warps=8,m=1,stages=2"},
+    {"os_generic", ""},
+    {"rowgemm", ""},
+    {"rowgemm", "tile=64"},
+    {"generic", ""},
+};
+
+static bool choose(trial *t, int variant)
+{
+    const char *name = variants[variant].template_name;
+    spc__template *tpl = spc__library_find(r.library, name);
+    spc__attrs problem, values = {0};
+
+    if (strcmp(spc__template_device(tpl),
+               strcmp(r.ops->name, "cpu") == 0 ? "cpu" : "cuda") != 0)
+        return false;
+    spc__conv_attrs(&problem, t->conv);
+    if (spc__template_accepts(tpl, &problem, &r.target, NULL) != SPC_OK)
+        return false;
+    t->template_name = name;
+    assert_ok(
+        spc__template_default(&t->config, tpl, &problem, &r.target, &r.error));
+    if (variants[variant].values[0] == '\0')
+        return true;
+    assert_ok(spc__attrs_parse(&values, variants[variant].values, &r.error));
+    for (int i = 0; i < values.count; i++) {
+        const char *parameter = values.at[i].name;
+        if (values.at[i].is_number)
+            spc__attrs_set_number(&t->config, parameter, values.at[i].number);
+        else
+            spc__attrs_set_text(&t->config, parameter, values.at[i].text);
+    }
+    return spc__template_check(tpl, &problem, &r.target, &t->config, NULL) ==
+           SPC_OK;
+}
+
+static void check_layer(const layer *l, const char *device, int least)
+{
+    spc_conv conv;
+    relation rel;
+    rig_data data;
+    int checked = 0;
+
+    assert_ok(rig_open(&r, device, 2));
+    assert_ok(spc_conv_parse(&conv, l->text, &r.error));
+    make_relation(&rel, &conv, l);
+    rig_data_create(&data, &conv, rel.rows_in, true);
+    float *want = results_of(&conv, &rel, &data);
+    for (int i = 0; i < LENGTH(variants); i++) {
+        trial t = {.conv = &conv, .rel = &rel, .data = &data, .want = want};
+        if (!choose(&t, i))
+            continue;
+        check_candidate(&t);
+        checked++;
+    }
+    ck_assert_int_ge(checked, least);
+    free(want);
+    rig_data_free(&data);
+    relation_release(&rel);
+    rig_close(&r);
+}
+
+START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
+{
+    static const char *const schedules[] = {"forward", "reverse", "random:1",
+                                            "random:2"};
+    setenv("SPC_SIM_SCHEDULE", schedules[_i % LENGTH(schedules)], 1);
+    setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
+    check_layer(&layers[_i], "sim", 1);
+}
+END_TEST
+
+START_TEST(every_template_computes_every_relation_on_the_cpu)
+{
+    check_layer(&layers[_i], "cpu", 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels");
+    TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
+
+    tcase_set_timeout(sim, 300);
+    tcase_add_loop_test(
+        sim, every_template_computes_every_relation_on_the_emulated_gpu, 0,
+        LENGTH(layers));
+    suite_add_tcase(suite, sim);
+    tcase_set_timeout(cpu, 300);
+    tcase_add_loop_test(cpu, every_template_computes_every_relation_on_the_cpu,
+                        0, LENGTH(layers));
+    suite_add_tcase(suite, cpu);
+    return run_suite(suite);
+}
