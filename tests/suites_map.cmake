@@ -4,3 +4,7 @@ spc_gpu_suite(map)
 
 add_executable(bench_map bench_map.c)
 target_link_libraries(bench_map PRIVATE spc_internal)
+
+# Coordinate sets, maps of every kind, and the frame loop.
+spc_suite(coords)
+spc_gpu_suite(coords)

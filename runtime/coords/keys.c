@@ -43,16 +43,6 @@ static spc_status fail_wide(const int bits[4], int total, const int32_t low[4],
                 : "remove outliers or split the scene");
 }
 
-/* Past INT32_MAX there is nothing to accept. Stopping there also makes the
- * kernels' test in wrapping 32-bit arithmetic exact. */
-static uint32_t largest_accepted(int32_t low, int bits, int64_t guards)
-{
-    uint64_t room = (uint64_t)((int64_t)INT32_MAX - low);
-    uint64_t last = ((uint64_t)1 << bits) - (uint64_t)guards - 1;
-
-    return (uint32_t)(bits >= 63 || last > room ? room : last);
-}
-
 /* Bit positions; those of a field without bits are never looked at, but must be
  * possible. */
 static void place_fields(spc_index_key *out, const int bits[4])
@@ -85,7 +75,7 @@ spc_status spc__key_layout_choose(spc_index_key *out, const int32_t low[4],
         total += bits[i];
         out->low[i] = low[i];
         out->before[i] = (uint32_t)guard->before[i];
-        out->last[i] = largest_accepted(low[i], bits[i], guards);
+        out->last[i] = (uint32_t)((int64_t)high[i] - low[i]);
     }
     if (total > 64)
         return fail_wide(bits, total, low, high, error);

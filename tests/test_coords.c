@@ -1,0 +1,596 @@
+/*
+ * test_coords.c - coordinate sets and maps of every kind, against the relation
+ * that the oracle finds by hashing; and the frame loop: sets and maps that are
+ * filled anew with counts that only the device knows.
+ *
+ * On "cpu" and "sim"; given a device as its argument, on that one.
+ */
+#include "map_rig.h"
+#include "random.h"
+#include "relation.h"
+#include "scene.h"
+#include <limits.h>
+
+static const char *const devices[2] = {"cpu", "sim"};
+
+static int turns(int count)
+{
+    return suite_device ? count : 2 * count;
+}
+
+static const char *device_of(int turn)
+{
+    return suite_device ? suite_device : devices[turn % 2];
+}
+
+static int case_of(int turn)
+{
+    return suite_device ? turn : turn / 2;
+}
+
+static spc_ctx *open_ctx(const char *device)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error;
+    spc_ctx *ctx;
+
+    options.device = device;
+    options.database = getenv("SPC_TEST_DATABASE");
+    options.database = options.database ? options.database : "";
+    options.threads = 2;
+    spc_status status = spc_ctx_create(&ctx, &options, &error);
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return ctx;
+}
+
+static spc_conv parse(const char *layer)
+{
+    spc_error error;
+    spc_conv conv;
+    spc_status status = spc_conv_parse(&conv, layer, &error);
+
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return conv;
+}
+
+/* ---- scenes ----------------------------------------------------------- */
+
+typedef struct rows {
+    int32_t (*at)[4];
+    int count;
+} rows;
+
+static int compare(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+
+    for (int i = 0; i < 4; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+
+/* Distinct rows within low .. low + extent, in no order. */
+static rows draw(int count, int low, int extent, int batches, uint64_t seed)
+{
+    rows r = {calloc((size_t)count + 1, 16), 0};
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < count; i++) {
+        r.at[i][0] = (int)spc__random_below(&random, (uint32_t)batches);
+        for (int a = 1; a < 4; a++)
+            r.at[i][a] =
+                low + (int)spc__random_below(&random, (uint32_t)extent);
+    }
+    qsort(r.at, (size_t)count, 16, compare);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || compare(r.at[i], r.at[r.count - 1]) != 0)
+            memmove(r.at[r.count++], r.at[i], 16);
+    for (int i = r.count - 1; i > 0; i--) {
+        int32_t swap[4];
+        int j = (int)spc__random_below(&random, (uint32_t)i + 1);
+        memcpy(swap, r.at[i], 16);
+        memcpy(r.at[i], r.at[j], 16);
+        memcpy(r.at[j], swap, 16);
+    }
+    return r;
+}
+
+static spc_scene *scene_of(const rows *r)
+{
+    spc_error error;
+    spc_scene *scene;
+    spc_status status =
+        spc_scene_create(&scene, &r->at[0][0], r->count, "drawn", &error);
+
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return scene;
+}
+
+static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
+{
+    void *memory;
+
+    assert_ok(ctx, spc_alloc(&memory, ctx, bytes + 16));
+    assert_ok(ctx, spc_copy_to_device(ctx, memory, from, bytes));
+    return memory;
+}
+
+/* ---- a map against its relation ---------------------------------------- */
+
+/* The index of the map, [K][rows out], with the capacity squeezed out. */
+static int32_t *download(spc_ctx *ctx, const spc_map *map)
+{
+    size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));
+    size_t rows_out = (size_t)spc_map_rows(map);
+    int32_t *index = malloc(4 * (size_t)map->offsets * (capacity + 1));
+
+    assert_ok(ctx, spc_map_download(map, index));
+    for (size_t k = 1; k < (size_t)map->offsets; k++)
+        memmove(index + k * rows_out, index + k * capacity, 4 * rows_out);
+    return index;
+}
+
+static void check_map(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
+                      const rows *r)
+{
+    spc_scene *scene = scene_of(r);
+    spc__relation want;
+    spc_error error = {0};
+
+    spc_status status = spc__relation_init(&want, conv, scene, 2, NULL, &error);
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    ck_assert_int_eq(spc_map_rows(map), want.rows_out);
+    ck_assert_int_eq(spc_map_rows_in(map), want.rows_in);
+    ck_assert_int_eq(spc_map_pairs(map), want.pairs);
+    int32_t *got = download(ctx, map);
+    for (int64_t i = 0; i < want.offsets * want.rows_out; i++)
+        require(got[i] == want.index[i], "offset %d of row %d: %d, not %d",
+                (int)(i / want.rows_out), (int)(i % want.rows_out), got[i],
+                want.index[i]);
+    check_layouts(ctx, map, got);
+    free(got);
+    spc__relation_release(&want);
+    spc_scene_free(scene);
+}
+
+/* Coordinates of a set of outputs, by row. */
+static void check_outputs(spc_ctx *ctx, const spc_coords *out,
+                          const spc_conv *conv, const rows *r)
+{
+    spc_scene *scene = scene_of(r);
+    spc__relation want;
+    spc_error error = {0};
+
+    ck_assert(spc__relation_init(&want, conv, scene, 2, NULL, &error) ==
+              SPC_OK);
+    ck_assert_int_eq(spc_coords_rows(out), want.rows_out);
+    int32_t *got = fetch(ctx, spc_coords_data(out), 4 * (size_t)want.rows_out);
+    require(memcmp(got, want.coords_out, 16 * (size_t)want.rows_out) == 0,
+            "the outputs' coordinates differ");
+    free(got);
+    spc__relation_release(&want);
+    spc_scene_free(scene);
+}
+
+static const struct {
+    const char *layer;
+    int count, low, extent, batches;
+} cases[] = {
+    {"conv,cin=4,cout=4,k=2,stride=2,rule=floor", 700, -9, 19, 2},
+    {"conv,cin=4,cout=4,k=3,stride=2,rule=floor", 900, -12, 20, 1},
+    {"conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint", 900, -7, 16, 2},
+    {"conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint,shape=15x16x9",
+     900, 0, 16, 2},
+    {"conv,cin=4,cout=4,k=2,stride=2,rule=footprint,shape=15", 600, 0, 16, 1},
+    {"conv,cin=4,cout=4,k=1x1x3,stride=1x1x2,rule=footprint,shape=20x20x41",
+     900, 0, 20, 3},
+    {"conv,cin=4,cout=4,k=3,stride=1,padding=1,rule=footprint", 60, -3, 9, 1},
+    {"conv,cin=4,cout=4,k=5x4x3,stride=3x2x1,dilation=1x2x3,padding=2x3x1,"
+     "rule=footprint",
+     300, -11, 17, 2},
+    {"conv,cin=4,cout=4,k=4,stride=3,padding=1,rule=footprint", 250, -5, 11, 1},
+    {"conv,cin=4,cout=4,k=5,stride=2,dilation=2,rule=floor", 400, -20, 33, 1},
+    {"conv,cin=4,cout=4,k=2,stride=2,origin=-1x0x3,rule=floor", 400, 5, 14, 1},
+    {"conv,cin=4,cout=4,k=3,stride=5,rule=floor", 1, INT32_MIN + 40, 1, 1},
+    {"inverse,cin=4,cout=4,k=2,stride=2,rule=floor", 700, -9, 19, 2},
+    {"inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint", 900, -7, 16,
+     2},
+    {"inverse,cin=4,cout=4,k=2,stride=2,rule=footprint,shape=15", 600, 0, 16,
+     1},
+    {"inverse,cin=4,cout=4,k=5x4x3,stride=3x2x1,dilation=1x2x3,padding=2x3x1,"
+     "rule=footprint",
+     300, -11, 17, 2},
+    {"inverse,cin=4,cout=4,k=3x1x2,stride=2x3x2,origin=1x-1x0,rule=floor", 500,
+     -6, 15, 1},
+    {"subm,cin=4,cout=4,k=3,origin=-2x0x1", 800, -6, 12, 1},
+    {"subm,cin=4,cout=4,k=4x2x3,dilation=1x2x3", 500, -6, 14, 2},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+START_TEST(maps_of_every_kind_are_their_relations)
+{
+    int n = case_of(_i);
+    spc_conv conv = parse(cases[n].layer);
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    rows r = draw(cases[n].count, cases[n].low, cases[n].extent,
+                  cases[n].batches, (uint64_t)n + 1);
+    spc_scene *scene = scene_of(&r);
+    spc_map *map;
+
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    check_map(ctx, map, &conv, &r);
+    if (conv.op == SPC_CONV)
+        check_outputs(ctx, spc_map_out(map), &conv, &r);
+    spc_map_free(map);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+    free(r.at);
+}
+END_TEST
+
+START_TEST(a_list_of_offsets_is_a_kernel)
+{
+    static const int16_t cross[7][3] = {{0, 0, 0},  {2, 0, 0}, {-1, 0, 0},
+                                        {0, -3, 0}, {0, 1, 1}, {0, 0, -1},
+                                        {1, 2, 3}};
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    rows r = draw(800, -7, 13, 2, 5);
+    spc_scene *scene = scene_of(&r);
+    spc_conv conv = SPC_CONV_INIT;
+    spc_map *map;
+
+    conv.cin = conv.cout = 4;
+    conv.geometry.offset_count = 7;
+    memcpy(conv.geometry.offsets, cross, sizeof cross);
+    for (int kind = 0; kind < 3; kind++) {
+        conv.op = (spc_operator)kind;
+        conv.geometry.rule = kind == 0 ? SPC_RULE_SUBM : SPC_RULE_FLOOR;
+        for (int a = 0; a < 3; a++)
+            conv.geometry.stride[a] = kind == 0 ? 1 : 2;
+        assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+        check_map(ctx, map, &conv, &r);
+        spc_map_free(map);
+    }
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+    free(r.at);
+}
+END_TEST
+
+/* ---- the frame loop --------------------------------------------------- */
+
+/* One level of a network and the next: a set whose rows come every frame, its
+ * submanifold map, its outputs, the maps between them. */
+typedef struct level {
+    spc_ctx *ctx;
+    spc_conv subm, down, up;
+    spc_coords *fine, *coarse;
+    spc_map *same, *strided, *inverse;
+} level;
+
+static spc_coords *reserve(spc_ctx *ctx, int capacity, int low, int high,
+                           spc_duplicates duplicates)
+{
+    spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
+    spc_coords *coords;
+
+    options.capacity = capacity;
+    options.high[0] = 1;
+    for (int i = 1; i < 4; i++) {
+        options.low[i] = low;
+        options.high[i] = high;
+    }
+    options.duplicates = duplicates;
+    assert_ok(ctx, spc_coords_reserve(&coords, ctx, &options));
+    return coords;
+}
+
+static void open_level(level *l, const char *device, int capacity)
+{
+    l->ctx = open_ctx(device);
+    l->subm = parse("subm,cin=4,cout=4,k=3");
+    l->down = parse("conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
+    l->up = parse("inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
+    l->fine = reserve(l->ctx, capacity, -400, 400, SPC_DUPLICATES_FIRST);
+    assert_ok(l->ctx, spc_coords_reserve_outputs(&l->coarse, l->fine,
+                                                 &l->down.geometry, 0));
+    assert_ok(l->ctx,
+              spc_map_create(&l->same, l->fine, l->fine, &l->subm.geometry));
+    assert_ok(l->ctx, spc_map_create(&l->strided, l->fine, l->coarse,
+                                     &l->down.geometry));
+    assert_ok(l->ctx, spc_map_create_inverse(&l->inverse, l->coarse, l->fine,
+                                             &l->up.geometry));
+    spc_map *const maps[] = {l->same, l->strided, l->inverse};
+    for (int i = 0; i < 3; i++)
+        assert_ok(l->ctx, spc__map_prepare(maps[i], "gray", 64, NULL));
+}
+
+static void close_level(level *l)
+{
+    spc_map_free(l->same);
+    spc_map_free(l->strided);
+    spc_map_free(l->inverse);
+    spc_coords_free(l->coarse);
+    spc_coords_free(l->fine);
+    spc_ctx_free(l->ctx);
+}
+
+static void update_level(level *l, const int32_t *coords, const int32_t *count)
+{
+    assert_ok(l->ctx, spc_map_update(l->same, coords, count, 0, NULL));
+    assert_ok(l->ctx, spc_coords_update(l->coarse, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_update(l->strided, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_update(l->inverse, NULL, NULL, 0, NULL));
+}
+
+/* Frames of differing sizes, the count on the device. */
+START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
+{
+    static const int sizes[] = {900, 31, 2000, 0, 1, 1500, 64, 2000};
+    level l;
+
+    open_level(&l, device_of(_i), 2000);
+    for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++) {
+        rows r = draw(sizes[f] ? sizes[f] : 1, -400 + 50 * (int)f, 12, 2, f);
+        int32_t count = sizes[f] ? r.count : 0;
+        int32_t *coords = upload(l.ctx, r.at, 16 * (size_t)r.count);
+        int32_t *device_count = upload(l.ctx, &count, 4);
+        r.count = count;
+        update_level(&l, coords, device_count);
+        assert_ok(l.ctx, spc_map_check(l.same, NULL));
+        assert_ok(l.ctx, spc_map_check(l.strided, NULL));
+        assert_ok(l.ctx, spc_map_check(l.inverse, NULL));
+        check_map(l.ctx, l.same, &l.subm, &r);
+        check_map(l.ctx, l.strided, &l.down, &r);
+        check_map(l.ctx, l.inverse, &l.up, &r);
+        spc_dealloc(l.ctx, coords);
+        spc_dealloc(l.ctx, device_count);
+        free(r.at);
+    }
+    close_level(&l);
+}
+END_TEST
+
+/* ---- what is wrong with rows ------------------------------------------ */
+
+/* Every third row again, and `bad` rows outside the extent. */
+static rows spoil(const rows *clean, int bad)
+{
+    int again = clean->count / 3;
+    rows r = {calloc((size_t)(clean->count + again + bad + 1), 16), 0};
+
+    for (int i = 0; i < clean->count; i++) {
+        memcpy(r.at[r.count++], clean->at[i], 16);
+        if (i % 3 == 2)
+            memcpy(r.at[r.count++], clean->at[i - 1], 16);
+        if (i < bad) {
+            memcpy(r.at[r.count], clean->at[i], 16);
+            r.at[r.count++][1 + i % 3] = i % 2 ? 401 : -401;
+        }
+    }
+    return r;
+}
+
+/* The caller's row of each clean row. */
+static int *first_rows(const rows *spoilt, const rows *clean)
+{
+    int *first = malloc(4 * (size_t)clean->count + 4);
+
+    for (int i = 0, at = 0; i < clean->count; i++) {
+        while (compare(spoilt->at[at], clean->at[i]) != 0)
+            at++;
+        first[i] = at;
+    }
+    return first;
+}
+
+START_TEST(equal_rows_and_rows_out_of_range_take_no_part)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_conv conv = parse("subm,cin=4,cout=4,k=3");
+    rows clean = draw(1000, -8, 13, 2, 3), r = spoil(&clean, 40);
+    spc_scene *scene = scene_of(&clean);
+    int *first = first_rows(&r, &clean);
+    spc__relation want;
+    spc_map *map;
+    spc_coords *set = reserve(ctx, r.count, -400, 400, SPC_DUPLICATES_ERROR);
+    int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+
+    ck_assert(spc__relation_init(&want, &conv, scene, 2, NULL, NULL) == SPC_OK);
+    assert_ok(ctx, spc_map_create(&map, set, set, &conv.geometry));
+    assert_ok(ctx, spc_map_update(map, coords, NULL, r.count, NULL));
+    ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), "outside the set's extent") !=
+                      NULL,
+                  "%s", spc_ctx_error(ctx));
+    ck_assert_int_eq(spc_coords_rows(set), clean.count);
+    int32_t *got = malloc(4 * 27 * (size_t)r.count);
+    assert_ok(ctx, spc_map_download(map, got));
+    for (int k = 0; k < 27; k++)
+        for (int i = 0; i < clean.count; i++) {
+            int source = want.index[k * clean.count + i];
+            int wanted = source < 0 ? -1 : first[source];
+            require(got[k * r.count + first[i]] == wanted,
+                    "offset %d of row %d: %d, not %d", k, first[i],
+                    got[k * r.count + first[i]], wanted);
+        }
+    free(got);
+    free(first);
+    spc__relation_release(&want);
+    spc_dealloc(ctx, coords);
+    spc_map_free(map);
+    spc_coords_free(set);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+    free(r.at);
+    free(clean.at);
+}
+END_TEST
+
+START_TEST(duplicates_follow_the_policy_of_the_set)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    rows clean = draw(300, -8, 9, 1, 7), r = spoil(&clean, 0);
+    int *first = first_rows(&r, &clean);
+    int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+    float *features = malloc(8 * (size_t)r.count);
+
+    for (int policy = 0; policy <= SPC_DUPLICATES_MEAN; policy++) {
+        spc_coords *set =
+            reserve(ctx, r.count, -400, 400, (spc_duplicates)policy);
+        for (int i = 0; i < 2 * r.count; i++)
+            features[i] = (float)(i % 1000 + 1);
+        float *device = upload(ctx, features, 8 * (size_t)r.count);
+        assert_ok(ctx, spc_coords_update(set, coords, NULL, r.count, NULL));
+        spc_status status = spc_coords_check(set, NULL);
+        ck_assert_int_eq(status, policy ? SPC_OK : SPC_EDUPLICATE);
+        ck_assert_int_eq(spc_coords_rows(set), clean.count);
+        assert_ok(ctx, spc_coords_merge(set, device, SPC_F32, 2, NULL));
+        assert_ok(ctx, spc_synchronize(ctx));
+        float *got = fetch(ctx, device, 2 * (size_t)r.count);
+        for (int i = 0; i < clean.count; i++) {
+            float want = 0, count = 0;
+            for (int j = 0; j < r.count; j++)
+                if (compare(r.at[j], clean.at[i]) == 0 &&
+                    (count == 0 || policy >= SPC_DUPLICATES_SUM)) {
+                    want += features[2 * j + 1];
+                    count++;
+                }
+            if (policy == SPC_DUPLICATES_MEAN)
+                want /= count;
+            require(got[2 * first[i] + 1] == want,
+                    "policy %d, row %d: %g, not "
+                    "%g",
+                    policy, first[i], (double)got[2 * first[i] + 1],
+                    (double)want);
+        }
+        free(got);
+        spc_dealloc(ctx, device);
+        spc_coords_free(set);
+    }
+    free(first);
+    free(features);
+    free(r.at);
+    free(clean.at);
+    spc_dealloc(ctx, coords);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Too many rows, and too many outputs: the set is empty and says what would
+ * have fitted. */
+START_TEST(what_does_not_fit_leaves_the_set_empty)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_conv down =
+        parse("conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
+    rows r = draw(500, -8, 30, 1, 7);
+    int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+    int32_t many = r.count, *count = upload(ctx, &many, 4);
+    spc_coords *small = reserve(ctx, r.count - 1, -400, 400, 0);
+    spc_coords *set = reserve(ctx, r.count, -400, 400, 0), *out;
+    char text[64];
+
+    assert_ok(ctx, spc_coords_update(small, coords, count, 0, NULL));
+    ck_assert_int_eq(spc_coords_check(small, NULL), SPC_ECAPACITY);
+    snprintf(text, sizeof text, "a capacity of %d would have fitted", r.count);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), text), "%s", spc_ctx_error(ctx));
+    ck_assert_int_eq(spc_coords_rows(small), 0);
+    ck_assert_int_eq(spc_coords_update(small, coords, NULL, r.count, NULL),
+                     SPC_ECAPACITY);
+
+    assert_ok(ctx, spc_coords_reserve_outputs(&out, set, &down.geometry, 100));
+    assert_ok(ctx, spc_coords_update(set, coords, count, 0, NULL));
+    assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
+    ck_assert_int_eq(spc_coords_check(out, NULL), SPC_ECAPACITY);
+    ck_assert_int_eq(spc_coords_rows(out), 0);
+    ck_assert_int_eq(spc_coords_rows(set), 0); /* never looked at */
+    spc_coords_free(out);
+    spc_coords_free(set);
+    spc_coords_free(small);
+    spc_dealloc(ctx, coords);
+    spc_dealloc(ctx, count);
+    spc_ctx_free(ctx);
+    free(r.at);
+}
+END_TEST
+
+START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_conv subm = parse("subm,cin=4,cout=4,k=7"),
+             wide = parse("subm,cin=4,cout=4,k=7,dilation=9"),
+             down = parse("conv,cin=4,cout=4,k=2,stride=2,rule=floor");
+    spc_coords *set = reserve(ctx, 10, 0, 10, 0), *out, *none;
+    spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
+    spc_map *map;
+
+#define refused(wanted, says, call)                                            \
+    do {                                                                       \
+        ck_assert_int_eq(call, wanted);                                        \
+        ck_assert_msg(strstr(spc_ctx_error(ctx), says), "%s",                  \
+                      spc_ctx_error(ctx));                                     \
+    } while (0)
+    assert_ok(ctx, spc_coords_create_outputs(&out, set, &down.geometry));
+    options.capacity = -1;
+    refused(SPC_EINVAL, "-1 rows", spc_coords_reserve(&none, ctx, &options));
+    options.capacity = 10;
+    options.low[2] = 5;
+    refused(SPC_EINVAL, "extent of y runs from 5 to 0",
+            spc_coords_reserve(&none, ctx, &options));
+    options.high[2] = INT32_MAX;
+    options.high[1] = INT32_MAX;
+    options.high[3] = INT32_MAX;
+    refused(SPC_ERANGE, "do not fit a 64-bit key",
+            spc_coords_reserve(&none, ctx, &options));
+    refused(SPC_ERANGE, "reserve it with reach=27",
+            spc_map_create(&map, set, set, &wide.geometry));
+    refused(SPC_EINVAL, "these are two",
+            spc_map_create(&map, set, out, &subm.geometry));
+    refused(SPC_EINVAL, "inputs and outputs are one set",
+            spc_map_create(&map, set, set, &down.geometry));
+    refused(SPC_EINVAL, "use their set",
+            spc_coords_create_outputs(&none, set, &subm.geometry));
+    refused(SPC_EINVAL, "derived from its inputs",
+            spc_coords_update(out, (int32_t *)set, NULL, 1, NULL));
+    refused(SPC_EINVAL, "without coordinates",
+            spc_coords_update(set, NULL, NULL, 1, NULL));
+    assert_ok(ctx, spc_map_create(&map, set, out, &down.geometry));
+    refused(SPC_EINVAL, "only a submanifold map fills its set",
+            spc_map_update(map, (int32_t *)set, NULL, 1, NULL));
+    spc_map_free(map);
+    spc_coords_free(out);
+    spc_coords_free(set);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+static void add(Suite *suite, const char *name, const TTest *test, int count)
+{
+    TCase *tc = tcase_create(name);
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test, 0, turns(count));
+    suite_add_tcase(suite, tc);
+}
+
+int main(int argc, char **argv)
+{
+    Suite *suite = suite_create("coords");
+    int status = suite_open(argc, argv);
+
+    if (status != 0)
+        return status;
+    add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
+    add(suite, "list", a_list_of_offsets_is_a_kernel, 1);
+    add(suite, "frames", frames_are_filled_with_counts_that_live_on_the_device,
+        1);
+    add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);
+    add(suite, "policies", duplicates_follow_the_policy_of_the_set, 1);
+    add(suite, "capacity", what_does_not_fit_leaves_the_set_empty, 1);
+    add(suite, "refused", impossible_sets_and_maps_are_refused_with_a_sentence,
+        1);
+    return run_suite(suite);
+}
