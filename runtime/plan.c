@@ -249,7 +249,7 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                          "unknown plan flags: SPC_PLAN_* of spc.h are right");
     if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    status = spc__lookup(&pick, ctx, conv, spc_map_rows(map),
+    status = spc__lookup(&pick, ctx, conv, spc_map_rows(map), spc_map_rows(map),
                          spc_map_density(map), flags);
     if (status == SPC_OK)
         status = spc__plan_create_from(&plan, ctx, conv, &pick.code,

@@ -8,6 +8,7 @@
 #include "cache.h"
 #include "cache_internal.h"
 #include "clock.h"
+#include "comma_locale.h"
 #include "error.h"
 #include "file.h"
 #include "suite.h"
@@ -91,14 +92,34 @@ static void become_root(void)
 
 /* Records to put */
 
+static void set_feature(spc__problem_key *key, const char *name, double value)
+{
+    for (int i = 0; i < key->feature_count; i++)
+        if (strcmp(key->features[i].name, name) == 0)
+            key->features[i].value = value;
+}
+
+static void set_word(spc__problem_key *key, const char *name, const char *value)
+{
+    spc__attrs_set_text(&key->layer, name, value);
+    spc__attrs_set_text(&key->family, name, value);
+}
+
+/* As a runtime might: layers of one family differ in channels, the density is
+ * 1/4, as many rows come in as go out. */
 static spc__problem_key make_key(int cin, int cout, double log2_rows)
 {
-    spc__problem_key key = {.log2_rows = log2_rows, .density = 0.25};
-    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__problem_key key = {0};
+    set_word(&key, "op", "subm");
     spc__attrs_set_number(&key.layer, "cin", cin);
     spc__attrs_set_number(&key.layer, "cout", cout);
-    spc__attrs_set_text(&key.layer, "kernel", "3x3x3");
-    spc__attrs_set_text(&key.layer, "dtype", "f16");
+    set_word(&key, "kernel", "3x3x3");
+    set_word(&key, "dtype", "f16");
+    spc__feature_add(&key, "rows", log2_rows, 1, 0.5);
+    spc__feature_add(&key, "ratio", 0, 0.5, 0.5);
+    spc__feature_add(&key, "density", -2, 0.5, 0.5);
+    spc__feature_add(&key, "cin", log2(cin), 2, 0);
+    spc__feature_add(&key, "cout", log2(cout), 2, 0);
     strcpy(key.device, "NVIDIA H200");
     strcpy(key.target, "sm_90a");
     return key;
@@ -251,8 +272,13 @@ START_TEST(a_choice_that_was_put_is_found_exactly)
         ck_assert_double_eq(found[0].distance, 0);
         assert_trial_eq(&found[0].trial, &fast);
         ck_assert(spc__attrs_equal(&found[0].key.layer, &key.layer));
-        ck_assert_double_eq(found[0].key.log2_rows, 17.1);
-        ck_assert_double_eq(found[0].key.density, 0.25);
+        ck_assert_int_eq(found[0].key.feature_count, 5);
+        for (int i = 0; i < 5; i++) {
+            ck_assert_str_eq(found[0].key.features[i].name,
+                             key.features[i].name);
+            ck_assert_double_eq(found[0].key.features[i].value,
+                                key.features[i].value);
+        }
         ck_assert_str_eq(found[0].key.device, key.device);
         ck_assert_str_eq(found[0].key.target, key.target);
         ck_assert_str_eq(found[0].reason, "fastest");
@@ -528,21 +554,83 @@ END_TEST
 /* Buckets and neighbours */
 
 static const struct {
-    double value;
-    int rows, density;
+    double value, width;
+    int bucket;
 } buckets[] = {
-    {17, 34, 8},          {17.2, 34, 8},     {17.25, 35, 8},
-    {16.8, 34, 8},        {1, 2, 0},         {0.25, 1, -4},
-    {0.3, 1, -3},         {0, 0, -128},      {1e9, 128, 60},
-    {-1, -2, -128},       {NAN, -128, -128}, {-INFINITY, -128, -128},
-    {INFINITY, 128, 128},
+    {17, 0.5, 34},          {17.2, 0.5, 34},    {17.25, 0.5, 35},
+    {16.8, 0.5, 34},        {0, 0.5, 0},        {-2, 0.5, -4},
+    {1e9, 0.5, 128},        {-1e9, 0.5, -128},  {NAN, 0.5, -128},
+    {-INFINITY, 0.5, -128}, {INFINITY, 2, 128}, {9, 2, 5},
 };
 
-START_TEST(buckets_are_half_octaves)
+START_TEST(a_bucket_is_a_rounded_number_of_widths)
 {
-    ck_assert_int_eq(spc__bucket_rows(buckets[_i].value), buckets[_i].rows);
-    ck_assert_int_eq(spc__bucket_density(buckets[_i].value),
-                     buckets[_i].density);
+    ck_assert_int_eq(spc__feature_bucket(buckets[_i].value, buckets[_i].width),
+                     buckets[_i].bucket);
+}
+END_TEST
+
+START_TEST(features_come_back_from_their_text_as_they_were)
+{
+    spc__problem_key key = {0}, back;
+    spc__buf text = SPC__BUF_INIT;
+    static const double values[] = {1.0 / 3,  -2,      17.045866289939866,
+                                    1e300,    -5e-324, -INFINITY,
+                                    INFINITY, NAN};
+
+    if (_i == 1)
+        use_decimal_comma();
+    for (int i = 0; i < LENGTH(values); i++) {
+        char name[SPC__FEATURE_NAME];
+        snprintf(name, sizeof(name), "feature_%d", i);
+        spc__feature_add(&key, name, values[i], 1, 1);
+    }
+    spc__features_format(&text, &key);
+    ck_assert(spc__features_parse(&back, spc__buf_text(&text)));
+    ck_assert_int_eq(back.feature_count, LENGTH(values));
+    for (int i = 0; i < LENGTH(values); i++) {
+        double value = spc__feature_value(&back, key.features[i].name);
+        ck_assert(value == values[i] || (isnan(value) && isnan(values[i])));
+    }
+    ck_assert_double_eq(spc__feature_value(&back, "another"), 0);
+    spc__buf_release(&text);
+}
+END_TEST
+
+START_TEST(what_is_no_list_of_features_is_not_read_as_one)
+{
+    static const char *const texts[] = {
+        "rows",
+        "rows=",
+        "=1",
+        "rows=1x",
+        "rows=1,",
+        "rows=1,,density=2",
+        "rows=1,rows",
+        ",rows=1",
+        "a_name_that_is_too_long=1",
+        "rows= 1",
+        "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1",
+    };
+    spc__problem_key key;
+
+    for (int i = 0; i < LENGTH(texts); i++)
+        ck_assert_msg(!spc__features_parse(&key, texts[i]), "%s", texts[i]);
+    ck_assert(spc__features_parse(&key, ""));
+    ck_assert_int_eq(key.feature_count, 0);
+}
+END_TEST
+
+/* Of half octaves; the others are not part of the key. */
+START_TEST(keys_of_the_same_buckets_are_known)
+{
+    spc__problem_key a = make_key(64, 64, 17), b = make_key(32, 64, 17.2);
+
+    ck_assert(spc__same_buckets(&a, &b));
+    set_feature(&b, "ratio", 0.2);
+    ck_assert(spc__same_buckets(&a, &b));
+    set_feature(&b, "ratio", 0.3);
+    ck_assert(!spc__same_buckets(&a, &b));
 }
 END_TEST
 
@@ -550,21 +638,23 @@ END_TEST
  * another question. */
 static const struct {
     int cin, cout;
-    double log2_rows, density;
+    double log2_rows, density, log2_ratio;
     const char *target;
     spc__match match;
     double distance;
 } neighbours[] = {
-    {64, 64, 17, 0.25, "sm_90a", SPC__MATCH_EXACT, 0},
-    {64, 64, 17.2, 0.26, "sm_90a", SPC__MATCH_EXACT, 0},
-    {64, 64, 17.5, 0.25, "sm_90a", SPC__MATCH_BUCKET, 0.5},
-    {64, 64, 16, 0.5, "sm_90a", SPC__MATCH_BUCKET, 1.5},
-    {64, 64, 19, 0.25, "sm_90a", SPC__MATCH_NEAREST, 2},
-    {64, 64, 17, 0.0625, "sm_90a", SPC__MATCH_NEAREST, 1},
-    {32, 64, 17, 0.25, "sm_90a", SPC__MATCH_NEAREST, 2},
-    {64, 256, 17, 0.25, "sm_90a", SPC__MATCH_NEAREST, 4},
-    {64, 64, 17, 0.25, "sm_90", SPC__MATCH_NEAREST, 4},
-    {128, 32, 15, 1, "sm_80", SPC__MATCH_NEAREST, 11},
+    {64, 64, 17, 0.25, 0, "sm_90a", SPC__MATCH_EXACT, 0},
+    {64, 64, 17.2, 0.26, 0.2, "sm_90a", SPC__MATCH_EXACT, 0},
+    {64, 64, 17.5, 0.25, 0, "sm_90a", SPC__MATCH_BUCKET, 0.5},
+    {64, 64, 16, 0.5, 0, "sm_90a", SPC__MATCH_BUCKET, 1.5},
+    {64, 64, 17, 0.25, -1, "sm_90a", SPC__MATCH_BUCKET, 0.5},
+    {64, 64, 19, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 2},
+    {64, 64, 17, 0.0625, 0, "sm_90a", SPC__MATCH_NEAREST, 1},
+    {64, 64, 17, 0.25, 3, "sm_90a", SPC__MATCH_NEAREST, 1.5},
+    {32, 64, 17, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 2},
+    {64, 256, 17, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 4},
+    {64, 64, 17, 0.25, 0, "sm_90", SPC__MATCH_NEAREST, 4},
+    {128, 32, 15, 1, 0, "sm_80", SPC__MATCH_NEAREST, 11},
 };
 
 START_TEST(a_neighbour_is_found_at_its_distance)
@@ -575,7 +665,8 @@ START_TEST(a_neighbour_is_found_at_its_distance)
                                     neighbours[_i].log2_rows);
     spc__choice found[3];
 
-    key.density = neighbours[_i].density;
+    set_feature(&key, "density", log2(neighbours[_i].density));
+    set_feature(&key, "ratio", neighbours[_i].log2_ratio);
     strcpy(key.target, neighbours[_i].target);
     for (int capacity = 1; capacity <= 3; capacity += 2) {
         ck_assert_int_eq(find(cache, &key, found, capacity), 1);
@@ -588,22 +679,78 @@ START_TEST(a_neighbour_is_found_at_its_distance)
 }
 END_TEST
 
-/* Buckets that no key has count as the last ones. */
-START_TEST(a_bucket_out_of_range_is_far_away)
+/* What a runtime measures one day leaves the records of today where they are:
+ * there they have 0. So has what is no longer measured. */
+START_TEST(a_feature_that_comes_later_keeps_the_records)
+{
+    static const double distances[] = {0, 0.75, 6};
+    static const spc__match matches[] = {SPC__MATCH_EXACT, SPC__MATCH_BUCKET,
+                                         SPC__MATCH_NEAREST};
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__choice found[3];
+
+    make_file("user.db", 64, 30);
+    spc__cache *cache = open_user("user.db");
+    spc__feature_add(&key, "skew", _i, 3, 0.5);
+    if (_i == 1)
+        key.features[key.feature_count - 1].value = 0.25;
+    for (int capacity = 1; capacity <= 3; capacity += 2) {
+        ck_assert_int_eq(find(cache, &key, found, capacity), 1);
+        ck_assert_int_eq(found[0].match, matches[_i]);
+        ck_assert_double_eq(found[0].distance, distances[_i]);
+    }
+    key.features[key.feature_count - 1].value = 5;
+    put_chosen(cache, &key, &trial);
+    key = make_key(64, 64, 17);
+    ck_assert_int_eq(find(cache, &key, found, 3), 2);
+    ck_assert_int_eq(found[0].match, SPC__MATCH_EXACT);
+    ck_assert_int_eq(found[1].match, SPC__MATCH_EXACT);
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_key_without_a_family_is_near_to_its_own_layer)
+{
+    spc__problem_key one = make_key(64, 64, 17), two = make_key(32, 32, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__cache *cache = open_user("user.db");
+    spc__choice found[4];
+
+    one.family.count = two.family.count = 0;
+    put_chosen(cache, &one, &trial);
+    put_chosen(cache, &two, &trial);
+    set_feature(&one, "rows", 12);
+    ck_assert_int_eq(find(cache, &one, found, 4), 1);
+    ck_assert_double_eq(found[0].distance, 5);
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Values that no scene has count as those of the last buckets. */
+START_TEST(a_feature_out_of_range_is_far_away)
 {
     static const struct {
         const char *harm;
         double distance;
     } far[] = {
-        {"UPDATE problem SET rows_bucket = -2147483648", 64 + 17},
-        {"UPDATE problem SET rows_bucket = 4294967296 + 34", 64 - 17},
-        {"UPDATE problem SET density_bucket = 2147483647", (64 + 2) / 2.0},
-        {"UPDATE problem SET density_bucket = -1e300", (64 - 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=-2147483648,density=-2,"
+         "cin=6,cout=6'",
+         64 + 17},
+        {"UPDATE trial SET features = 'rows=1e300,density=-2,cin=6,cout=6'",
+         64 - 17},
+        {"UPDATE trial SET features = 'rows=17,density=inf,cin=6,cout=6'",
+         (64 + 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=17,density=nan,cin=6,cout=6'",
+         (64 - 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=13,density=-2,cin=inf,cout=nan'",
+         4 + 2 * 2 * 6},
     };
     spc__problem_key key = make_key(64, 64, 17);
     spc__choice found[2];
 
     make_file("user.db", 64, 30);
+    sql("user.db", "UPDATE problem SET buckets = 'rows=1'");
     sql("user.db", far[_i].harm);
     spc__cache *cache = open_user("user.db");
     ck_assert_int_eq(find(cache, &key, found, 2), 1);
@@ -633,7 +780,8 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     ck_assert_double_eq(found[0].distance, 2);
     sql("user.db", "UPDATE trial SET status = 'wrong' WHERE id = 1");
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
-    asked.layer = make_key(64, 32, 0).layer; /* similar: the same memory */
+    asked.layer =
+        make_key(64, 32, 0).layer; /* of the family: the same memory */
     ck_assert_int_eq(find(cache, &asked, found, 1), 1);
     strcpy(asked.device, "another");
     ck_assert_int_eq(find(cache, &asked, found, 1), 0);
@@ -641,7 +789,7 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
 }
 END_TEST
 
-START_TEST(what_differs_in_more_than_channels_is_no_neighbour)
+START_TEST(what_is_of_another_family_or_device_is_no_neighbour)
 {
     make_file("user.db", 64, 30);
     spc__cache *cache = open_user("user.db");
@@ -649,7 +797,7 @@ START_TEST(what_differs_in_more_than_channels_is_no_neighbour)
     spc__problem_key device = make_key(64, 64, 17);
     spc__choice found[3];
 
-    spc__attrs_set_text(&dtype.layer, "dtype", "bf16");
+    set_word(&dtype, "dtype", "bf16");
     strcpy(device.device, "NVIDIA H100");
     ck_assert_int_eq(find(cache, &dtype, found, 1), 0);
     ck_assert_int_eq(find(cache, &dtype, found, 3), 0);
@@ -1036,7 +1184,7 @@ static const struct {
     spc_status status;
     const char *says, *advises;
 } refusals[] = {
-    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 1",
+    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 2",
      "update spctune"},
     {make_foreign, SPC_EDB, "another program (application id 0x00000001",
      "name another file"},
@@ -1185,7 +1333,8 @@ START_TEST(a_record_that_makes_no_sense_is_reported_as_damage)
         "UPDATE trial SET config = 'nonsense'",
         "UPDATE trial SET launch = 'a=1,a=2'",
         "UPDATE trial SET resources = x'ff00'",
-        "UPDATE problem SET layer = layer || '\xc3', rows_bucket = 35",
+        "UPDATE problem SET layer = layer || '\xc3', buckets = 'rows=35'",
+        "UPDATE trial SET features = 'rows=17,density'",
     };
     spc__problem_key key = make_key(64, 64, 17);
     spc__choice found[2];
@@ -1674,22 +1823,23 @@ static void make_large_file(const char *name)
 {
     make_file(name, 64, 30);
     sql(name,
-        "WITH RECURSIVE n (i) AS"
+        "CREATE TEMP TABLE n AS WITH RECURSIVE n (i) AS"
         " (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)"
-        " INSERT INTO problem (device, layer, target, rows_bucket,"
-        "  density_bucket, cin, cout, shape)"
-        " SELECT device, replace(replace(layer, 'cin=64', 'cin=' ||"
-        "  (8 << i / 200 % 5)), 'cout=64', 'cout=' || (8 << i / 1000)),"
-        "  'sm_80', 10 + i % 40, -8 + i / 40 % 5, 8 << i / 200 % 5,"
-        "  8 << i / 1000, shape FROM problem, n WHERE id = 1;"
-        "INSERT INTO trial (problem, template, template_hash, config, status,"
-        "  median_us, samples, log2_rows, density, verified, artefact, launch,"
+        " SELECT i + 2 AS id, 10 + i % 40 AS rows, -8 + i / 40 % 5 AS density,"
+        "  3 + i / 200 % 5 AS cin, 3 + i / 1000 AS cout FROM n;"
+        "INSERT INTO problem (id, device, layer, target, buckets, family)"
+        " SELECT n.id, device, replace(replace(layer, 'cin=64', 'cin=' ||"
+        "  (1 << cin)), 'cout=64', 'cout=' || (1 << cout)), 'sm_80',"
+        "  'rows=' || rows || ',density=' || density, family"
+        " FROM problem AS p, n WHERE p.id = 1;"
+        "INSERT INTO trial (id, problem, template, template_hash, config,"
+        "  status, median_us, samples, features, verified, artefact, launch,"
         "  resources, note, provenance, unix_seconds)"
-        " SELECT p.id, template, template_hash, config, status, median_us,"
-        "  samples, rows_bucket / 2.0, density, verified, artefact, launch,"
-        "  resources, note, provenance, unix_seconds FROM problem AS p, trial "
-        "AS t"
-        "  WHERE p.id > 1 AND t.id = 1;"
+        " SELECT n.id, n.id, template, template_hash, config, status,"
+        "  median_us, samples, 'rows=' || (rows / 2.0) || ',ratio=0,density='"
+        "  || (density / 2.0) || ',cin=' || cin || ',cout=' || cout, verified,"
+        "  artefact, launch, resources, note, provenance, unix_seconds"
+        " FROM trial AS t, n WHERE t.id = 1;"
         "INSERT INTO choice SELECT t.problem, t.id, 'fastest', provenance, 0"
         " FROM trial AS t WHERE t.id > 1");
 }
@@ -1716,7 +1866,7 @@ START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
     }
     spc__cache_close(cache);
     ck_assert_int_eq(found[0].match, SPC__MATCH_NEAREST);
-    ck_assert_double_eq(found[0].key.log2_rows, 12);
+    ck_assert_double_eq(spc__feature_value(&found[0].key, "rows"), 12);
     ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cin", 0), 64);
     ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cout", 0), 32);
     double one = spc__median(one_us, LENGTH(one_us));
@@ -1744,11 +1894,18 @@ static TCase *records(void)
     tcase_add_test(tc, facts_of_a_device_add_up);
     tcase_add_test(tc, a_listing_tells_each_problem_with_its_choice);
     tcase_add_test(tc, a_cache_without_files_finds_nothing_and_stores_nothing);
-    tcase_add_loop_test(tc, buckets_are_half_octaves, 0, LENGTH(buckets));
+    tcase_add_loop_test(tc, a_bucket_is_a_rounded_number_of_widths, 0,
+                        LENGTH(buckets));
+    tcase_add_loop_test(tc, features_come_back_from_their_text_as_they_were, 0,
+                        2);
+    tcase_add_test(tc, what_is_no_list_of_features_is_not_read_as_one);
+    tcase_add_test(tc, keys_of_the_same_buckets_are_known);
     tcase_add_loop_test(tc, a_neighbour_is_found_at_its_distance, 0,
                         LENGTH(neighbours));
-    tcase_add_loop_test(tc, a_bucket_out_of_range_is_far_away, 0, 4);
-    tcase_add_test(tc, what_differs_in_more_than_channels_is_no_neighbour);
+    tcase_add_loop_test(tc, a_feature_out_of_range_is_far_away, 0, 5);
+    tcase_add_loop_test(tc, a_feature_that_comes_later_keeps_the_records, 0, 3);
+    tcase_add_test(tc, a_key_without_a_family_is_near_to_its_own_layer);
+    tcase_add_test(tc, what_is_of_another_family_or_device_is_no_neighbour);
     tcase_add_test(tc, a_near_lookup_sees_what_was_put_since);
     tcase_add_test(tc, neighbours_come_in_the_order_of_match_and_distance);
     return tc;
@@ -1785,7 +1942,7 @@ static TCase *conditions(void)
     tcase_add_test(tc, an_empty_file_is_filled_but_not_as_a_shipped_one);
     tcase_add_loop_test(tc, a_corrupt_file_is_an_error_and_never_a_crash, 0, 4);
     tcase_add_loop_test(tc, a_record_that_makes_no_sense_is_reported_as_damage,
-                        0, 4);
+                        0, 5);
     tcase_add_test(tc, an_unwritable_parent_is_named);
     tcase_add_test(tc, a_file_where_a_folder_should_be_is_named);
     tcase_add_test(tc, an_unreadable_file_is_named);

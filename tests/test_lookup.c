@@ -80,8 +80,10 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
 
     memset(&trial, 0, sizeof(trial));
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_density(map));
-    key.log2_rows += from->octaves;
+    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_rows(map),
+                  spc_map_density(map));
+    ck_assert_str_eq(key.features[0].name, "rows");
+    key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, ctx);
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              from->template_name);
@@ -421,7 +423,7 @@ static void choose_compiled(const char *template_name)
     assert_ok(spc__ctx_code(&code, r.ctx, template_name, &problem, NULL, 0),
               spc_ctx_error(r.ctx));
     spc__conv_key(&key, r.ctx, &r.conv, spc_map_rows(r.map),
-                  spc_map_density(r.map));
+                  spc_map_rows(r.map), spc_map_density(r.map));
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              template_name);
     ck_assert(
