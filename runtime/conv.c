@@ -669,7 +669,7 @@ void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
 {
     double rows = spc__feature_value(key, "rows");
 
-    *rows_out = exp2(rows);
-    *rows_in = exp2(rows + spc__feature_value(key, "ratio"));
+    *rows_out = round(exp2(rows));
+    *rows_in = round(exp2(rows + spc__feature_value(key, "ratio")));
     *density = exp2(spc__feature_value(key, "density"));
 }
