@@ -193,7 +193,7 @@ int spc__cache_files(const spc__cache *cache);
  * that are ok are listed.
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
- * then tells what the sound records of all layers gave. A capacity of 1 that
+ * is then what the sound records of all layers gave. A capacity of 1 that
  * hits exactly takes microseconds; what is not exact, or more than 1, looks at
  * all similar layers, which takes tens of microseconds once they were read. So
  * ask for one first, and for more where its constraints refuse it.

@@ -90,9 +90,9 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " target TEXT NOT NULL,"                                                   \
     " buckets TEXT NOT NULL,"                                                  \
     " family TEXT NOT NULL,"                                                   \
-    " UNIQUE (device, layer, target, buckets));"
+    " UNIQUE (device, layer, target, buckets))"
 #define SPC__INDEX_FAMILY                                                      \
-    "CREATE INDEX problem_family ON problem (device, family);"
+    "CREATE INDEX problem_family ON problem (device, family)"
 #define SPC__TABLE_TRIAL(name)                                                 \
     "CREATE TABLE " name " ("                                                  \
     " id INTEGER PRIMARY KEY,"                                                 \
@@ -115,7 +115,7 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " note TEXT NOT NULL,"                                                     \
     " provenance INTEGER NOT NULL REFERENCES provenance (id),"                 \
     " unix_seconds INTEGER NOT NULL,"                                          \
-    " UNIQUE (problem, template, template_hash, config));"
+    " UNIQUE (problem, template, template_hash, config))"
 
 /* list.c */
 
@@ -146,9 +146,13 @@ void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
 spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
                            const char *action, spc_error *error);
 
-/* Runs a bound statement that gives no rows and hands it back. */
+/* Runs a bound statement that gives no rows, and is done with it. */
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
                           spc_error *error);
+
+/* Runs statements of fixed text, up to a NULL. */
+spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
+                              const char *action, spc_error *error);
 
 void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text);
 void spc__bind_real(sqlite3_stmt *stmt, int i, double value); /* NaN: NULL */

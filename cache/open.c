@@ -7,7 +7,7 @@
  * file is opened again in ways that need less, first without shared memory
  * (and with a rollback journal from then on, as the file remembers), then for
  * reading only. A shipped file is taken as it is, without locks, unless a
- * journal beside it tells of a writer.
+ * journal beside it is a sign of a writer.
  */
 #include "cache_internal.h"
 

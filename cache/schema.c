@@ -30,11 +30,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char schema_text[] = "CREATE TABLE meta ("
-                                  " name TEXT PRIMARY KEY NOT NULL,"
-                                  " value TEXT NOT NULL) WITHOUT ROWID;"
+static const char *const creation[] = {
+    "CREATE TABLE meta ("
+    " name TEXT PRIMARY KEY NOT NULL,"
+    " value TEXT NOT NULL) WITHOUT ROWID",
 
-    SPC__TABLE_PROBLEM("problem") SPC__INDEX_FAMILY
+    SPC__TABLE_PROBLEM("problem"),
+    SPC__INDEX_FAMILY,
 
     "CREATE TABLE provenance ("
     " id INTEGER PRIMARY KEY,"
@@ -44,36 +46,38 @@ static const char schema_text[] = "CREATE TABLE meta ("
     " host TEXT NOT NULL,"
     " scenes TEXT NOT NULL,"
     " seed INTEGER NOT NULL,"
-    " UNIQUE (version, compiler, driver, host, scenes, seed));"
+    " UNIQUE (version, compiler, driver, host, scenes, seed))",
 
-    SPC__TABLE_TRIAL("trial")
+    SPC__TABLE_TRIAL("trial"),
 
-        "CREATE TABLE choice ("
-        " problem INTEGER PRIMARY KEY REFERENCES problem (id),"
-        " trial INTEGER NOT NULL REFERENCES trial (id),"
-        " reason TEXT NOT NULL,"
-        " provenance INTEGER NOT NULL REFERENCES provenance (id),"
-        " unix_seconds INTEGER NOT NULL);"
+    "CREATE TABLE choice ("
+    " problem INTEGER PRIMARY KEY REFERENCES problem (id),"
+    " trial INTEGER NOT NULL REFERENCES trial (id),"
+    " reason TEXT NOT NULL,"
+    " provenance INTEGER NOT NULL REFERENCES provenance (id),"
+    " unix_seconds INTEGER NOT NULL)",
 
-        "CREATE TABLE artefact ("
-        " id INTEGER PRIMARY KEY,"
-        " key TEXT NOT NULL UNIQUE,"
-        " target TEXT NOT NULL,"
-        " compiler TEXT NOT NULL,"
-        " launch TEXT NOT NULL,"
-        " resources TEXT NOT NULL,"
-        " digest TEXT NOT NULL," /* SHA-256 of code */
-        " code BLOB NOT NULL);"
+    "CREATE TABLE artefact ("
+    " id INTEGER PRIMARY KEY,"
+    " key TEXT NOT NULL UNIQUE,"
+    " target TEXT NOT NULL,"
+    " compiler TEXT NOT NULL,"
+    " launch TEXT NOT NULL,"
+    " resources TEXT NOT NULL,"
+    " digest TEXT NOT NULL," /* SHA-256 of code */
+    " code BLOB NOT NULL)",
 
-        "CREATE TABLE fact ("
-        " id INTEGER PRIMARY KEY,"
-        " device TEXT NOT NULL,"
-        " name TEXT NOT NULL,"
-        " value TEXT NOT NULL,"
-        " unix_seconds INTEGER NOT NULL,"
-        " UNIQUE (device, name));"
+    "CREATE TABLE fact ("
+    " id INTEGER PRIMARY KEY,"
+    " device TEXT NOT NULL,"
+    " name TEXT NOT NULL,"
+    " value TEXT NOT NULL,"
+    " unix_seconds INTEGER NOT NULL,"
+    " UNIQUE (device, name))",
 
-        "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "');";
+    "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
+    NULL,
+};
 
 /* Whose file it is, and whether we know its tables. */
 static spc_status judge(const char *path, uint32_t application,
@@ -223,13 +227,6 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
     return judge(layer->path, (uint32_t)application, (uint32_t)version, error);
 }
 
-static spc_status execute(spc__layer *layer, const char *sql, spc_error *error)
-{
-    int rc = sqlite3_exec(layer->db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? SPC_OK
-                           : spc__layer_fail(layer, rc, "create", error);
-}
-
 /*
  * In one transaction and still with a rollback journal: the header of the
  * main file then says from the first moment what it is. Several processes may
@@ -237,7 +234,8 @@ static spc_status execute(spc__layer *layer, const char *sql, spc_error *error)
  */
 spc_status spc__schema_create(spc__layer *layer, spc_error *error)
 {
-    char pragmas[100];
+    char identity[60], version[60];
+    const char *const pragmas[] = {identity, version, NULL};
     bool empty = false;
     spc_status status;
 
@@ -246,12 +244,13 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error)
     if ((status = spc__schema_check(&empty, layer, NULL, error)) != SPC_OK ||
         !empty)
         goto done;
-    if ((status = execute(layer, schema_text, error)) != SPC_OK)
+    if ((status = spc__layer_execute(layer, creation, "create", error)) != SPC_OK)
         goto done;
-    snprintf(pragmas, sizeof(pragmas),
-             "PRAGMA application_id = %d; PRAGMA user_version = %d",
-             SPC__APPLICATION_ID, SPC__SCHEMA_VERSION);
-    status = execute(layer, pragmas, error);
+    snprintf(identity, sizeof(identity), "PRAGMA application_id = %d",
+             SPC__APPLICATION_ID);
+    snprintf(version, sizeof(version), "PRAGMA user_version = %d",
+             SPC__SCHEMA_VERSION);
+    status = spc__layer_execute(layer, pragmas, "create", error);
 done:
     return spc__layer_end(layer, status, error);
 }

@@ -235,10 +235,10 @@ static spc_status read_record(spc__similar *set, sqlite3_stmt *stmt, int layer,
                               spc_error *error)
 {
     spc_status status = reserve_one(set, error);
-    spc__similar_choice *next = &set->at[set->count];
 
     if (status != SPC_OK)
         return status;
+    spc__similar_choice *next = &set->at[set->count];
     spc__similar_read(next, stmt, layer);
     place(next, set, (const char *)sqlite3_column_text(stmt, 5));
     if ((status = claim_word(&next->layer_word, &set->words, stmt, 3, error)) ==

@@ -179,6 +179,16 @@ spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
     return status;
 }
 
+spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
+                              const char *action, spc_error *error)
+{
+    int rc = SQLITE_OK;
+
+    for (; *sql != NULL && rc == SQLITE_OK; sql++)
+        rc = sqlite3_exec(layer->db, *sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, action, error);
+}
+
 /* Binding a pointer with SQLITE_STATIC allocates nothing and cannot fail on
  * a parameter that exists. */
 void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text)

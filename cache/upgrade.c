@@ -14,7 +14,6 @@
 
 #include "error.h"
 #include <math.h>
-#include <string.h>
 
 #ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */
 #define SQLITE_INNOCUOUS 0
@@ -33,28 +32,33 @@
     "SELECT id, problem, template, template_hash, config, status, median_us,"  \
     " spread_us, cold_us, samples, error, verified, compile_ms,"               \
     " v1_features(log2_rows, density,"                                         \
-    "  (SELECT cin FROM main.problem AS p WHERE p.id = problem),"              \
-    "  (SELECT cout FROM main.problem AS p WHERE p.id = problem)) AS "         \
-    "features,"                                                                \
-    " artefact, launch, resources, note, provenance, unix_seconds"             \
-    " FROM main.trial"
+    "  (SELECT cin FROM main.problem AS p WHERE p.id = t.problem),"            \
+    "  (SELECT cout FROM main.problem AS p WHERE p.id = t.problem))"           \
+    " AS features, artefact, launch, resources, note, provenance,"             \
+    " unix_seconds FROM main.trial AS t"
 
-/* A view needs no file for what is temporary. */
-static const char views[] = "PRAGMA temp_store = MEMORY;"
-                            "CREATE TEMP VIEW problem AS " PROBLEMS ";"
-                            "CREATE TEMP VIEW trial AS " TRIALS;
+static const char *const views[] = {
+    "PRAGMA temp_store = MEMORY", /* no file for what is temporary */
+    "CREATE TEMP VIEW problem AS " PROBLEMS,
+    "CREATE TEMP VIEW trial AS " TRIALS,
+    NULL,
+};
 
 /* The rows keep their numbers, by which the other tables name them. */
-static const char steps[] = SPC__TABLE_PROBLEM("problem_v2") SPC__TABLE_TRIAL(
-    "trial_v2") "INSERT INTO problem_v2 " PROBLEMS ";"
-                "INSERT INTO trial_v2 " TRIALS ";"
-                "DROP TABLE trial;"
-                "DROP TABLE problem;"
-                "ALTER TABLE problem_v2 RENAME TO problem;"
-                "ALTER TABLE trial_v2 RENAME TO trial;" SPC__INDEX_FAMILY
-                "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION
-                "');"
-                "PRAGMA user_version = 2";
+static const char *const steps[] = {
+    SPC__TABLE_PROBLEM("problem_v2"),
+    SPC__TABLE_TRIAL("trial_v2"),
+    "INSERT INTO problem_v2 " PROBLEMS,
+    "INSERT INTO trial_v2 " TRIALS,
+    "DROP TABLE trial",
+    "DROP TABLE problem",
+    "ALTER TABLE problem_v2 RENAME TO problem",
+    "ALTER TABLE trial_v2 RENAME TO trial",
+    SPC__INDEX_FAMILY,
+    "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION "')",
+    "PRAGMA user_version = 2",
+    NULL,
+};
 
 /* ---- the features of a trial --------------------------------------------- */
 
@@ -102,13 +106,6 @@ static void make_features(sqlite3_context *context, int count,
 
 /* ---- upgrading ----------------------------------------------------------- */
 
-static spc_status execute(spc__layer *layer, const char *sql,
-                          const char *action, spc_error *error)
-{
-    int rc = sqlite3_exec(layer->db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, action, error);
-}
-
 /* Another process may have been faster: the lock shows it. */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
@@ -116,7 +113,7 @@ static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
     spc_status status = spc__schema_check(&empty, layer, NULL, error);
 
     if (status == SPC_OK && layer->version < SPC__SCHEMA_VERSION)
-        status = execute(layer, steps, "upgrade", error);
+        status = spc__layer_execute(layer, steps, "upgrade", error);
     return status;
 }
 
@@ -136,6 +133,18 @@ static spc_status upgrade_file(spc__layer *layer, spc_error *error)
     return status;
 }
 
+/* Brings what may be written to our version; false: it stays as it is, and
+ * `refused` says why. */
+static bool try_upgrade(spc__layer *layer)
+{
+    bool upgraded =
+        layer->writable && upgrade_file(layer, &layer->refused) == SPC_OK;
+
+    if (upgraded)
+        layer->refused.status = SPC_OK;
+    return upgraded;
+}
+
 spc_status spc__upgrade(spc__layer *layer, spc_error *error)
 {
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
@@ -146,15 +155,10 @@ spc_status spc__upgrade(spc__layer *layer, spc_error *error)
                                      make_features, NULL, NULL);
     if (rc != SQLITE_OK)
         return spc__layer_fail(layer, rc, "open", error);
-    if (layer->writable) {
-        spc_status status = upgrade_file(layer, &layer->refused);
-        if (status == SPC_OK || status == SPC_ENOMEM) {
-            layer->refused.status = SPC_OK;
-            return status == SPC_OK
-                       ? SPC_OK
-                       : spc__layer_fail(layer, SQLITE_NOMEM, "upgrade", error);
-        }
-    }
+    if (try_upgrade(layer))
+        return SPC_OK;
+    if (layer->refused.status == SPC_ENOMEM)
+        return spc__fail(error, SPC_ENOMEM, "%s", layer->refused.text);
     layer->writable = false;
-    return execute(layer, views, "open", error);
+    return spc__layer_execute(layer, views, "open", error);
 }

@@ -859,7 +859,7 @@ START_TEST(trials_are_those_of_the_problem_that_is_listed_first)
 }
 END_TEST
 
-START_TEST(a_damaged_trial_is_named_and_the_others_are_told)
+START_TEST(a_damaged_trial_is_named_and_the_others_are_listed)
 {
     static const record own[] = {
         {LAYER, 0, "probe", "tile=16,order=gray,arrival=0", false},
@@ -914,7 +914,7 @@ int main(void)
     tcase_add_test(code,
                    the_listing_shows_what_was_measured_and_no_code_records);
     tcase_add_test(code, trials_are_those_of_the_problem_that_is_listed_first);
-    tcase_add_test(code, a_damaged_trial_is_named_and_the_others_are_told);
+    tcase_add_test(code, a_damaged_trial_is_named_and_the_others_are_listed);
     suite_add_tcase(suite, order);
     suite_add_tcase(suite, code);
     return run_suite(suite);
