@@ -2161,6 +2161,44 @@ START_TEST(a_layer_of_v1_lies_under_a_file_of_v2)
 }
 END_TEST
 
+/* Its tables are gone from under the views; the other layers go on. */
+START_TEST(a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so)
+{
+    const char *layers[] = {at("old.db"), at("good.db")};
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial trial = make_trial(256, 40);
+    sqlite3 *other = NULL;
+    spc__choice found[2];
+    spc__cache *cache;
+    int count;
+
+    make_v1("old.db", true);
+    cache = open_user("good.db");
+    put_chosen(cache, &key, &trial);
+    spc__cache_close(cache);
+    sqlite3_open(layers[0], &other); /* so that a journal says: not immutable */
+    sqlite3_exec(other, "SELECT * FROM meta", NULL, NULL, NULL);
+    assert_ok(spc__cache_open(&cache, NULL, layers, 2, &error));
+    ck_assert_int_eq(find(cache, &key, found, 1), 1);
+    ck_assert_str_eq(found[0].file, layers[0]);
+    upgrade("old.db");
+    for (int capacity = 1; capacity <= 2; capacity++) {
+        assert_status(spc__cache_find_choices(cache, &key, found, capacity,
+                                              &count, &error),
+                      SPC_EDB);
+        assert_says("old.db");
+        assert_says("open it again");
+        ck_assert_int_eq(count, 1);
+        ck_assert_str_eq(found[0].file, layers[1]);
+    }
+    spc__cache_close(cache);
+    assert_ok(spc__cache_open(&cache, NULL, layers, 2, &error));
+    ck_assert_int_eq(find(cache, &key, found, 2), 2);
+    spc__cache_close(cache);
+    sqlite3_close(other);
+}
+END_TEST
+
 START_TEST(eight_processes_upgrade_one_file_at_the_same_time)
 {
     make_v1("old.db", false);
@@ -2674,6 +2712,7 @@ static TCase *versions(void)
     tcase_add_loop_test(tc, a_file_of_v1_answers_as_it_did, 0, 3);
     tcase_add_loop_test(tc, what_was_upgraded_is_added_to, 0, 2);
     tcase_add_test(tc, a_layer_of_v1_lies_under_a_file_of_v2);
+    tcase_add_test(tc, a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so);
     tcase_add_loop_test(tc, eight_processes_upgrade_one_file_at_the_same_time,
                         0, 2);
     tcase_add_loop_test(
