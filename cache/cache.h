@@ -1,11 +1,12 @@
 /*
  * cache.h - the database: problem -> trial -> choice -> artefact.
  *
- * One SQLite file (schema v1), opened as layers: at most one read-write file
+ * One SQLite file (schema v2), opened as layers: at most one read-write file
  * above any number of read-only (shipped) ones. Reads see all layers, the best
  * valid record wins; writes go to the read-write one. The cache knows no
  * convolution: problems, configurations and targets are attrs, compared by
- * their canonical text.
+ * their canonical text, and what problems are near to each other is said by
+ * named numbers, their features.
  *
  * A handle is used by one thread at a time; several handles and several
  * processes may use one file (WAL, busy timeout 5 s).
@@ -27,6 +28,10 @@ typedef struct spc__cache spc__cache;
  * schema; SPC_ENOTFOUND: a layer that does not exist. An existing file is never
  * altered by a failed open. A read-only `path` opens for reading, and puts
  * return SPC_EDB saying so.
+ *
+ * A file of schema v1 is brought to v2 where it may be written, in one
+ * transaction: a process that is stopped leaves a file of v1 or of v2. Where
+ * it may not, or that fails, it is read as it is.
  */
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
@@ -52,17 +57,48 @@ typedef enum spc__trial_status {
 
 const char *spc__trial_status_name(spc__trial_status status);
 
+enum { SPC__FEATURES_MAX = 8, SPC__FEATURE_NAME = 16 };
+
 /*
- * What identifies a measurement: the layer (`problem`, canonical text without
- * the bucket), the bucket of the scene, and the device class.
+ * A number by which problems are compared, on a scale where differences count:
+ * the log2 of what matters by its ratio. A problem without a feature of some
+ * name has the value 0 there, so that new features leave old records as near
+ * as they were.
+ */
+typedef struct spc__feature {
+    char name[SPC__FEATURE_NAME]; /* letters, digits and _ */
+    double value;
+    double weight; /* of a difference of 1, in the distance */
+    double width;  /* of its buckets, which are part of the key; 0: it follows
+                      from the layer */
+} spc__feature;
+
+/*
+ * What identifies a measurement: the layer, the device class, and the buckets
+ * of the features. Layers that can stand in for each other are of one family,
+ * which is a list of attrs too; a key without one is near to its own layer
+ * only. How problems are compared is the asker's to say: of a key that was
+ * read from a file, family, weights and widths are empty.
  */
 typedef struct spc__problem_key {
-    spc__attrs layer; /* op, cin, cout, kernel, ..., flags */
-    double log2_rows; /* exact value; bucket = rounded to 1/2 */
-    double density;   /* pairs / (rows * K) */
-    char device[64];  /* device class: "NVIDIA H200", "cpu avx512" */
-    char target[24];  /* "sm_90a", "avx512", ... */
+    spc__attrs layer;
+    spc__attrs family;
+    spc__feature features[SPC__FEATURES_MAX];
+    int feature_count;
+    char device[64]; /* device class: "NVIDIA H200", "cpu avx512" */
+    char target[24]; /* "sm_90a", "avx512", ... */
 } spc__problem_key;
+
+/* Adds a feature. The order is part of the key. */
+void spc__feature_add(spc__problem_key *key, const char *name, double value,
+                      double weight, double width);
+double spc__feature_value(const spc__problem_key *key, const char *name);
+
+/* The bucket of the value: in widths, rounded, clamped to +-128. */
+int spc__feature_bucket(double value, double width);
+
+/* Are two keys of the same features in the same buckets? */
+bool spc__same_buckets(const spc__problem_key *a, const spc__problem_key *b);
 
 typedef struct spc__trial {
     char template_name[32];
@@ -126,28 +162,19 @@ spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
 
 typedef enum spc__match {
     SPC__MATCH_NONE,
-    SPC__MATCH_EXACT,  /* same layer, bucket of rows and density */
-    SPC__MATCH_BUCKET, /* same layer, nearest bucket within one octave */
-    SPC__MATCH_NEAREST /* another bucket, another target, or another layer that
-                          differs only in channels; the caller checks
-                          constraints */
+    SPC__MATCH_EXACT,  /* same layer, same buckets */
+    SPC__MATCH_BUCKET, /* same layer, no bucket more than two away */
+    SPC__MATCH_NEAREST /* farther buckets, another target, or another layer of
+                          the family; the caller checks constraints */
 } spc__match;
 
-/*
- * The distance of two problems that may stand in for each other, in octaves
- * weighted by how much they change which configuration is best: channels set
- * the shape of the tiles, the rows only how many there are, the density how
- * much of the work of a tile is real. A record made for another target counts
- * as two octaves of channels away.
- */
-#define SPC__DISTANCE_ROWS 1.0
-#define SPC__DISTANCE_DENSITY 0.5
-#define SPC__DISTANCE_CHANNELS 2.0 /* cin and cout each */
+/* The distance of two problems is the sum of the differences of their
+ * features, each by its weight, and this for another target. */
 #define SPC__DISTANCE_TARGET 4.0
 
 typedef struct spc__choice {
     spc__match match;
-    double distance;      /* 0 exact; grows with |dlog N|, density, channels */
+    double distance;      /* 0 exact */
     spc__problem_key key; /* of the record found */
     spc__trial trial;
     char reason[128];
@@ -166,7 +193,7 @@ int spc__cache_files(const spc__cache *cache);
  * that are ok are listed.
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
- * then tells what the sound records of all layers gave. A capacity of 1 that
+ * is then what the sound records of all layers gave. A capacity of 1 that
  * hits exactly takes microseconds; what is not exact, or more than 1, looks at
  * all similar layers, which takes tens of microseconds once they were read. So
  * ask for one first, and for more where its constraints refuse it.
@@ -217,14 +244,5 @@ spc_status spc__cache_each(spc__cache *cache,
                            spc_status (*each)(const spc__cache_row *row,
                                               void *payload),
                            void *payload, spc_error *error);
-
-/*
- * Classes of rows and of density: log2, rounded to 1/2 octave, in half octaves
- * (2^17 rows: 34; density 1/4: -4), clamped to +-128. The density stands for
- * the pairs per row, as one layer has one K. Two scenes in the same buckets are
- * "exact".
- */
-int spc__bucket_rows(double log2_rows);
-int spc__bucket_density(double density);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
-    SPC__SCHEMA_VERSION = 1,
+    SPC__SCHEMA_VERSION = 2,
     SPC__BUSY_MS = 5000
 };
 
@@ -43,6 +43,8 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
+    int64_t version;   /* of its schema; tables of v1 are read through views */
+    spc_error refused; /* why it could not be brought to ours */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
 } spc__layer;
 
@@ -54,9 +56,11 @@ struct spc__cache {
     bool has_user;         /* layers[0] is the read-write one */
     spc__similar *similar; /* what near lookups have read */
     int similar_count;
-    spc__buf layer_text;
-    spc__buf shape_text;
-    spc__buf config_text; /* scratch, so that a hot lookup allocates nothing */
+    spc__buf layer_text; /* scratch, so that a hot lookup allocates nothing */
+    spc__buf buckets_text;
+    spc__buf family_text;
+    spc__buf features_text;
+    spc__buf config_text;
     spc__buf launch_text;
     spc__buf resources_text;
 };
@@ -77,6 +81,55 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error);
 spc_status spc__schema_create(spc__layer *layer, spc_error *error);
 
+/* The tables that v1 had otherwise, under any name. */
+#define SPC__TABLE_PROBLEM(name)                                               \
+    "CREATE TABLE " name " ("                                                  \
+    " id INTEGER PRIMARY KEY,"                                                 \
+    " device TEXT NOT NULL,"                                                   \
+    " layer TEXT NOT NULL,"                                                    \
+    " target TEXT NOT NULL,"                                                   \
+    " buckets TEXT NOT NULL,"                                                  \
+    " family TEXT NOT NULL,"                                                   \
+    " UNIQUE (device, layer, target, buckets))"
+#define SPC__INDEX_FAMILY                                                      \
+    "CREATE INDEX problem_family ON problem (device, family)"
+#define SPC__TABLE_TRIAL(name)                                                 \
+    "CREATE TABLE " name " ("                                                  \
+    " id INTEGER PRIMARY KEY,"                                                 \
+    " problem INTEGER NOT NULL REFERENCES problem (id),"                       \
+    " template TEXT NOT NULL,"                                                 \
+    " template_hash TEXT NOT NULL,"                                            \
+    " config TEXT NOT NULL,"                                                   \
+    " status TEXT NOT NULL,"                                                   \
+    " median_us REAL,"                                                         \
+    " spread_us REAL,"                                                         \
+    " cold_us REAL,"                                                           \
+    " samples INTEGER NOT NULL,"                                               \
+    " error REAL,"                                                             \
+    " verified INTEGER NOT NULL,"                                              \
+    " compile_ms REAL,"                                                        \
+    " features TEXT NOT NULL,"                                                 \
+    " artefact TEXT NOT NULL,"                                                 \
+    " launch TEXT NOT NULL,"                                                   \
+    " resources TEXT NOT NULL,"                                                \
+    " note TEXT NOT NULL,"                                                     \
+    " provenance INTEGER NOT NULL REFERENCES provenance (id),"                 \
+    " unix_seconds INTEGER NOT NULL,"                                          \
+    " UNIQUE (problem, template, template_hash, config))"
+
+/* list.c */
+
+/* The collation spc_buckets, by which a listing is ordered. */
+int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
+                         int b_bytes, const void *b_text);
+
+/* upgrade.c */
+
+/* Makes a checked file of v1 serve the statements for v2: brings it to v2, or,
+ * where it may not be written or that fails, lays views over it, and it is no
+ * longer writable. A file of v2 is left alone. */
+spc_status spc__upgrade(spc__layer *layer, spc_error *error);
+
 /* statement.c */
 
 /* The sentence for SQLite's result `rc` on this layer; `action` is what could
@@ -93,9 +146,13 @@ void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
 spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
                            const char *action, spc_error *error);
 
-/* Runs a bound statement that gives no rows and hands it back. */
+/* Runs a bound statement that gives no rows, and is done with it. */
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
                           spc_error *error);
+
+/* Runs statements of fixed text, up to a NULL. */
+spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
+                              const char *action, spc_error *error);
 
 void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text);
 void spc__bind_real(sqlite3_stmt *stmt, int i, double value); /* NaN: NULL */
@@ -117,23 +174,29 @@ spc_status spc__layer_end(spc__layer *layer, spc_status status,
 /* record.c */
 
 /* Columns of the two records as every SELECT names them, and their numbers. */
-#define SPC__KEY_COLUMNS "p.layer, p.device, p.target, t.log2_rows, t.density"
+#define SPC__KEY_COLUMNS "p.layer, p.device, p.target, t.features"
 #define SPC__TRIAL_COLUMNS                                                     \
     "t.template, t.template_hash, t.config, t.launch, t.resources, "           \
     "t.artefact, t.status, t.note, t.median_us, t.spread_us, t.cold_us, "      \
     "t.samples, t.error, t.verified, t.compile_ms"
-enum { SPC__KEY_WIDTH = 5, SPC__TRIAL_WIDTH = 15 };
+enum { SPC__KEY_WIDTH = 4, SPC__TRIAL_WIDTH = 15 };
 
-/* Puts the texts of a key (of a trial, of what goes with code) into the cache's
- * scratch buffers. */
+/* Puts the texts of a key (of its family and features, which only some need; of
+ * a trial; of what goes with code) into the cache's scratch buffers. */
 spc_status spc__cache_key_text(spc__cache *cache, const spc__problem_key *key,
                                spc_error *error);
+spc_status spc__cache_family_text(spc__cache *cache,
+                                  const spc__problem_key *key,
+                                  spc_error *error);
+spc_status spc__cache_features_text(spc__cache *cache,
+                                    const spc__problem_key *key,
+                                    spc_error *error);
 spc_status spc__cache_trial_text(spc__cache *cache, const spc__trial *trial,
                                  spc_error *error);
 spc_status spc__cache_code_text(spc__cache *cache, const spc__attrs *launch,
                                 const spc__attrs *resources, spc_error *error);
 
-/* Binds device, layer, target, both buckets as ?1 to ?5 (texts are put). */
+/* Binds device, layer, target, buckets as ?1 to ?4 (texts are put). */
 void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
                    const spc__problem_key *key);
 
@@ -141,8 +204,7 @@ void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
 spc_status spc__problem_find(int64_t *id, spc__layer *layer,
                              const spc__cache *cache,
                              const spc__problem_key *key, spc_error *error);
-spc_status spc__problem_claim(int64_t *id, spc__layer *layer,
-                              const spc__cache *cache,
+spc_status spc__problem_claim(int64_t *id, spc__layer *layer, spc__cache *cache,
                               const spc__problem_key *key, spc_error *error);
 spc_status spc__provenance_claim(int64_t *id, spc__layer *layer,
                                  const spc__provenance *provenance,
@@ -158,32 +220,51 @@ spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,
 spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
                            sqlite3_stmt *stmt, int first, spc_error *error);
 
+/* feature.c */
+
+/* "rows=17.1,density=-2", numbers as they read back exactly. */
+void spc__features_format(spc__buf *out, const spc__problem_key *key);
+
+/* "rows=34,density=-4": those with buckets, and not in bucket 0. */
+void spc__buckets_format(spc__buf *out, const spc__problem_key *key);
+
+/* Reads what spc__features_format wrote: false, and what stands before, where
+ * it makes no sense. */
+bool spc__features_parse(spc__problem_key *key, const char *text);
+
+/* Where the value lies in the measure of distances: within the clamped buckets;
+ * and the middle of its bucket there. */
+double spc__feature_place(const spc__feature *feature);
+double spc__feature_middle(const spc__feature *feature);
+
 /* similar.c */
 
 /* A choice as far as a lookup ranks it. */
 typedef struct spc__similar_choice {
-    int64_t problem; /* its row in the layer */
-    int layer;
+    int64_t problem;  /* its row in the file */
+    int layer;        /* which file */
+    int layer_word;   /* its layer's text and its target, as numbers that are */
+    int target_word;  /* equal where the words are */
     double median_us; /* infinite if it was never timed */
-    int rows_bucket, density_bucket;
-    int64_t cin, cout;
-    double log2_cin, log2_cout;
-    char target[sizeof(((spc__problem_key *)0)->target)];
+    double middles[SPC__FEATURES_MAX]; /* of its buckets, by the key's order */
 } spc__similar_choice;
-
-double spc__octave_of(int64_t channels); /* log2; 0 for none */
 
 /* The columns with which both questions for choices begin; the rest is zero. */
 void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer);
 
+typedef struct spc__similar_list {
+    const spc__similar_choice *at;
+    int64_t count;
+    int layer_word, target_word; /* of the key; -1: none of them has it */
+} spc__similar_list;
+
 /*
- * All choices on `device` of layers that differ at most in channels from that
- * of the scratch texts. *out lives until the next call. Trouble in one layer
- * is returned, and *out has what the others hold.
+ * All choices on the key's device of the family of the scratch texts. The list
+ * lives until the next call. Trouble in one layer is returned, and *out has
+ * what the others hold.
  */
-spc_status spc__similar_get(const spc__similar_choice **out, int64_t *count,
-                            spc__cache *cache, const char *device,
-                            spc_error *error);
+spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
+                            const spc__problem_key *key, spc_error *error);
 void spc__similar_free(spc__cache *cache);
 
 #endif

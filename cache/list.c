@@ -6,6 +6,57 @@
 #include "error.h"
 #include <string.h>
 
+/* ---- the order of buckets ------------------------------------------------ */
+
+static bool is_digit(const char *at, const char *end)
+{
+    return at < end && *at >= '0' && *at <= '9';
+}
+
+/* Reads a whole number and moves behind it; false, and *at stays, where there
+ * is none. What is too long for one is as good as the largest. */
+static bool take_number(int64_t *out, const char **at, const char *end)
+{
+    const char *digit = *at + (*at < end && **at == '-');
+    int sign = digit > *at ? -1 : 1;
+
+    if (!is_digit(digit, end))
+        return false;
+    for (*out = 0; is_digit(digit, end); digit++)
+        if (*out < INT32_MAX)
+            *out = *out * 10 + (*digit - '0');
+    *out *= sign;
+    *at = digit;
+    return true;
+}
+
+/* A collation: as bytes, but numbers by their value, so that rows=9 comes
+ * before rows=10. */
+int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
+                         int b_bytes, const void *b_text)
+{
+    const char *a = a_text, *a_end = a + a_bytes;
+    const char *b = b_text, *b_end = b + b_bytes;
+
+    (void)unused;
+    while (a < a_end && b < b_end) {
+        const char *a_start = a, *b_start = b;
+        int64_t one = 0, two = 0;
+        if (take_number(&one, &a, a_end) && take_number(&two, &b, b_end)) {
+            if (one != two)
+                return one < two ? -1 : 1;
+        } else if (*a_start != *b_start) {
+            return (unsigned char)*a_start < (unsigned char)*b_start ? -1 : 1;
+        } else {
+            a = a_start + 1;
+            b = b_start + 1;
+        }
+    }
+    return (a < a_end) - (b < b_end);
+}
+
+/* ---- listing ------------------------------------------------------------- */
+
 /* A problem without a choice is shown with its newest trial's scene and
  * provenance. */
 static const char listing[] =
@@ -19,7 +70,7 @@ static const char listing[] =
     " JOIN trial AS t ON t.id = coalesce(c.trial, (SELECT id FROM trial"
     "  WHERE problem = p.id ORDER BY unix_seconds DESC, id DESC LIMIT 1))"
     " JOIN provenance AS v ON v.id = coalesce(c.provenance, t.provenance)"
-    " ORDER BY p.device, p.target, p.layer, p.rows_bucket, p.density_bucket";
+    " ORDER BY p.device, p.target, p.layer, p.buckets COLLATE spc_buckets";
 
 static void read_provenance(spc__provenance *out, sqlite3_stmt *stmt, int first)
 {

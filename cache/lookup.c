@@ -2,10 +2,10 @@
  * lookup.c - from a problem to the choices that fit it.
  *
  * Two ways. The hot one asks every layer for the exact key by the unique
- * index. The other walks all choices whose layer differs at most in channels
- * (similar.c), ranks them by match, distance, median and layer, and reads in
- * full only those that will be returned. The distance is taken to the middle of
- * a record's buckets, so that equal keys are equally far in every layer.
+ * index. The other walks all choices of the family (similar.c), ranks them by
+ * match, distance, median and layer, and reads in full only those that will be
+ * returned. The distance is taken to the middle of a record's buckets, so that
+ * equal keys are equally far in every layer.
  */
 #include "cache_internal.h"
 
@@ -14,25 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAST_BUCKET = 128, OCTAVE = 2 /* buckets */ };
-
-static int bucket(double log2_value)
-{
-    double rounded = round(2 * log2_value);
-    if (!(rounded > -LAST_BUCKET)) /* and NaN */
-        return -LAST_BUCKET;
-    return rounded < LAST_BUCKET ? (int)rounded : LAST_BUCKET;
-}
-
-int spc__bucket_rows(double log2_rows)
-{
-    return bucket(log2_rows);
-}
-
-int spc__bucket_density(double density)
-{
-    return bucket(density > 0 ? log2(density) : -INFINITY);
-}
+enum { NEIGHBOURS = 2 /* buckets */ };
 
 /* A candidate in its place. */
 typedef struct found {
@@ -50,60 +32,47 @@ typedef struct top_list {
 /* What is asked for, as numbers. */
 typedef struct question {
     const spc__problem_key *key;
-    double log2_rows, log2_density;
-    int rows_bucket, density_bucket;
-    int64_t cin, cout;
-    double log2_cin, log2_cout;
+    double places[SPC__FEATURES_MAX]; /* of its features */
+    double middles[SPC__FEATURES_MAX];
 } question;
-
-static double clamped(double log2_value)
-{
-    double limit = LAST_BUCKET / (double)OCTAVE;
-    return log2_value > -limit ? fmin(log2_value, limit) : -limit;
-}
 
 static question ask(const spc__problem_key *key)
 {
-    double density = key->density > 0 ? log2(key->density) : -INFINITY;
-    int64_t cin = spc__attrs_number(&key->layer, "cin", 0);
-    int64_t cout = spc__attrs_number(&key->layer, "cout", 0);
-    return (question){
-        .key = key,
-        .log2_rows = clamped(key->log2_rows),
-        .log2_density = clamped(density),
-        .rows_bucket = spc__bucket_rows(key->log2_rows),
-        .density_bucket = spc__bucket_density(key->density),
-        .cin = cin,
-        .cout = cout,
-        .log2_cin = spc__octave_of(cin),
-        .log2_cout = spc__octave_of(cout),
-    };
+    question out = {.key = key};
+
+    for (int i = 0; i < key->feature_count; i++) {
+        out.places[i] = spc__feature_place(&key->features[i]);
+        out.middles[i] = spc__feature_middle(&key->features[i]);
+    }
+    return out;
 }
 
 static double distance_of(const spc__similar_choice *record,
                           const question *ask, bool same_target)
 {
-    double rows = fabs(record->rows_bucket / 2.0 - ask->log2_rows);
-    double density = fabs(record->density_bucket / 2.0 - ask->log2_density);
-    double channels = fabs(record->log2_cin - ask->log2_cin) +
-                      fabs(record->log2_cout - ask->log2_cout);
+    double sum = same_target ? 0 : SPC__DISTANCE_TARGET;
 
-    return SPC__DISTANCE_ROWS * rows + SPC__DISTANCE_DENSITY * density +
-           SPC__DISTANCE_CHANNELS * channels +
-           (same_target ? 0 : SPC__DISTANCE_TARGET);
+    for (int i = 0; i < ask->key->feature_count; i++)
+        sum += ask->key->features[i].weight *
+               fabs(record->middles[i] - ask->places[i]);
+    return sum;
 }
 
-/* Similar layers of the same channels are the same layer. */
+/* Of a record of the same layer and target, by the farthest of its buckets. */
 static spc__match match_of(const spc__similar_choice *record,
-                           const question *ask, bool same_target)
+                           const question *ask)
 {
-    int rows = abs(record->rows_bucket - ask->rows_bucket);
-    int density = abs(record->density_bucket - ask->density_bucket);
+    double farthest = 0;
 
-    if (!same_target || record->cin != ask->cin || record->cout != ask->cout ||
-        rows > OCTAVE || density > OCTAVE)
+    for (int i = 0; i < ask->key->feature_count; i++) {
+        double width = ask->key->features[i].width;
+        if (width > 0)
+            farthest = fmax(farthest,
+                            fabs(record->middles[i] - ask->middles[i]) / width);
+    }
+    if (farthest > NEIGHBOURS + 0.5) /* rounding */
         return SPC__MATCH_NEAREST;
-    return rows == 0 && density == 0 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
+    return farthest < 0.5 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
 }
 
 /* Is the record, which would be placed so, better than `other`? */
@@ -192,22 +161,30 @@ static spc_status rank_all_exact(top_list *top, spc__cache *cache,
     return status;
 }
 
+static void rank_similar(top_list *top, const spc__similar_choice *record,
+                         const spc__similar_list *all, const question *ask)
+{
+    bool same_target = record->target_word == all->target_word;
+    bool same_layer = record->layer_word == all->layer_word;
+    spc__match match =
+        same_target && same_layer ? match_of(record, ask) : SPC__MATCH_NEAREST;
+    double distance =
+        match == SPC__MATCH_EXACT ? 0 : distance_of(record, ask, same_target);
+
+    rank(top, record, match, distance);
+}
+
 static spc_status rank_all_similar(top_list *top, spc__cache *cache,
                                    const question *ask, spc_error *error)
 {
-    const spc__similar_choice *records;
-    int64_t count;
-    spc_status status =
-        spc__similar_get(&records, &count, cache, ask->key->device, error);
+    spc__similar_list all;
+    spc_status status = spc__cache_family_text(cache, ask->key, error);
 
-    for (int64_t i = 0; i < count; i++) {
-        bool same_target = strcmp(records[i].target, ask->key->target) == 0;
-        spc__match match = match_of(&records[i], ask, same_target);
-        double distance = match == SPC__MATCH_EXACT
-                              ? 0
-                              : distance_of(&records[i], ask, same_target);
-        rank(top, &records[i], match, distance);
-    }
+    if (status != SPC_OK)
+        return status;
+    status = spc__similar_get(&all, cache, ask->key, error);
+    for (int64_t i = 0; i < all.count; i++)
+        rank_similar(top, &all.at[i], &all, ask);
     return status;
 }
 

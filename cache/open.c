@@ -7,7 +7,7 @@
  * file is opened again in ways that need less, first without shared memory
  * (and with a rollback journal from then on, as the file remembers), then for
  * reading only. A shipped file is taken as it is, without locks, unless a
- * journal beside it tells of a writer.
+ * journal beside it is a sign of a writer.
  */
 #include "cache_internal.h"
 
@@ -46,6 +46,8 @@ static void configure(sqlite3 *db)
 {
     sqlite3_extended_result_codes(db, 1);
     sqlite3_busy_timeout(db, SPC__BUSY_MS);
+    sqlite3_create_collation(db, "spc_buckets", SQLITE_UTF8, NULL,
+                             spc__compare_buckets);
 #ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 #endif
@@ -61,6 +63,7 @@ static void layer_close(spc__layer *layer)
     sqlite3_close(layer->db);
     layer->db = NULL;
     layer->writable = false;
+    layer->refused.status = SPC_OK;
 }
 
 static int open_db(spc__layer *layer, open_way way)
@@ -136,7 +139,7 @@ static int64_t journal_bytes(const spc__layer *layer)
     return wal > journal ? wal : journal;
 }
 
-/* Opens in one way; *rc tells what SQLite itself refused. */
+/* Opens in one way; *rc is what SQLite itself refused. */
 static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                                spc_error *error)
 {
@@ -159,6 +162,8 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                          layer->path);
     if (empty && (status = spc__schema_create(layer, error)) != SPC_OK)
         return status;
+    if (!empty && (status = spc__upgrade(layer, error)) != SPC_OK)
+        return status;
     if (!layer->writable)
         return SPC_OK;
     /* Only a read under the new journal shows whether it works. */
@@ -174,7 +179,7 @@ static bool is_wal_trouble(int rc)
            primary == SQLITE_IOERR || primary == SQLITE_READONLY;
 }
 
-/* Tries one way after the other; the first one's trouble is told. */
+/* Tries one way after the other; the first one's trouble is reported. */
 static spc_status open_some_way(spc__layer *layer, const open_way *ways,
                                 int count, spc_error *error)
 {
@@ -306,7 +311,9 @@ void spc__cache_close(spc__cache *cache)
     }
     free(cache->layers);
     spc__buf_release(&cache->layer_text);
-    spc__buf_release(&cache->shape_text);
+    spc__buf_release(&cache->buckets_text);
+    spc__buf_release(&cache->family_text);
+    spc__buf_release(&cache->features_text);
     spc__buf_release(&cache->config_text);
     spc__buf_release(&cache->launch_text);
     spc__buf_release(&cache->resources_text);

@@ -6,20 +6,6 @@
 #include "error.h"
 #include <string.h>
 
-/* The layer's text without its channels: what similar layers share. */
-static void format_shape(spc__buf *out, const spc__attrs *layer)
-{
-    for (int i = 0; i < layer->count; i++) {
-        const spc__attr *attr = &layer->at[i];
-        if (strcmp(attr->name, "cin") == 0 || strcmp(attr->name, "cout") == 0)
-            continue;
-        spc__buf_puts(out, attr->name);
-        spc__buf_append(out, "=", 1);
-        spc__buf_puts(out, attr->text);
-        spc__buf_append(out, ",", 1);
-    }
-}
-
 static void reformat(spc__buf *out, const spc__attrs *attrs)
 {
     spc__buf_clear(out);
@@ -30,11 +16,30 @@ spc_status spc__cache_key_text(spc__cache *cache, const spc__problem_key *key,
                                spc_error *error)
 {
     reformat(&cache->layer_text, &key->layer);
-    spc__buf_clear(&cache->shape_text);
-    format_shape(&cache->shape_text, &key->layer);
-    if (cache->layer_text.failed || cache->shape_text.failed)
+    spc__buckets_format(&cache->buckets_text, key);
+    if (cache->layer_text.failed || cache->buckets_text.failed)
         return spc__fail_memory(error, sizeof(key->layer));
     return SPC_OK;
+}
+
+spc_status spc__cache_family_text(spc__cache *cache,
+                                  const spc__problem_key *key, spc_error *error)
+{
+    reformat(&cache->family_text,
+             key->family.count > 0 ? &key->family : &key->layer);
+    return cache->family_text.failed
+               ? spc__fail_memory(error, sizeof(key->family))
+               : SPC_OK;
+}
+
+spc_status spc__cache_features_text(spc__cache *cache,
+                                    const spc__problem_key *key,
+                                    spc_error *error)
+{
+    spc__features_format(&cache->features_text, key);
+    return cache->features_text.failed
+               ? spc__fail_memory(error, sizeof(key->features))
+               : SPC_OK;
 }
 
 spc_status spc__cache_code_text(spc__cache *cache, const spc__attrs *launch,
@@ -63,8 +68,7 @@ void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
     spc__bind_text(stmt, 1, key->device);
     spc__bind_text(stmt, 2, spc__buf_text(&cache->layer_text));
     spc__bind_text(stmt, 3, key->target);
-    sqlite3_bind_int(stmt, 4, spc__bucket_rows(key->log2_rows));
-    sqlite3_bind_int(stmt, 5, spc__bucket_density(key->density));
+    spc__bind_text(stmt, 4, spc__buf_text(&cache->buckets_text));
 }
 
 /* The id in the one row of a bound statement, 0 if there is none. */
@@ -101,8 +105,7 @@ spc_status spc__problem_find(int64_t *id, spc__layer *layer,
     return take_id(id, layer, stmt, error);
 }
 
-spc_status spc__problem_claim(int64_t *id, spc__layer *layer,
-                              const spc__cache *cache,
+spc_status spc__problem_claim(int64_t *id, spc__layer *layer, spc__cache *cache,
                               const spc__problem_key *key, spc_error *error)
 {
     sqlite3_stmt *stmt;
@@ -110,13 +113,13 @@ spc_status spc__problem_claim(int64_t *id, spc__layer *layer,
 
     if (status != SPC_OK || *id != 0)
         return status;
+    if ((status = spc__cache_family_text(cache, key, error)) != SPC_OK)
+        return status;
     status = spc__layer_statement(&stmt, layer, SPC__SQL_ADD_PROBLEM, error);
     if (status != SPC_OK)
         return status;
     spc__bind_key(stmt, cache, key);
-    sqlite3_bind_int64(stmt, 6, spc__attrs_number(&key->layer, "cin", 0));
-    sqlite3_bind_int64(stmt, 7, spc__attrs_number(&key->layer, "cout", 0));
-    spc__bind_text(stmt, 8, spc__buf_text(&cache->shape_text));
+    spc__bind_text(stmt, 5, spc__buf_text(&cache->family_text));
     return insert(id, layer, stmt, error);
 }
 
@@ -204,15 +207,30 @@ spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
     return status;
 }
 
+static spc_status read_features(spc__problem_key *out, const spc__layer *layer,
+                                sqlite3_stmt *stmt, int i, spc_error *error)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+
+    if (text != NULL && spc__features_parse(out, text))
+        return SPC_OK;
+    int rc = text == NULL && sqlite3_errcode(layer->db) == SQLITE_NOMEM
+                 ? SQLITE_NOMEM
+                 : SQLITE_CORRUPT;
+    return spc__layer_fail(layer, rc, "read", error);
+}
+
 spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,
                          sqlite3_stmt *stmt, int first, spc_error *error)
 {
     spc_status status =
         spc__column_attrs(&out->layer, layer, stmt, first, error);
+
+    out->family.count = 0;
     spc__column_text(out->device, sizeof(out->device), stmt, first + 1);
     spc__column_text(out->target, sizeof(out->target), stmt, first + 2);
-    out->log2_rows = spc__column_real(stmt, first + 3);
-    out->density = spc__column_real(stmt, first + 4);
+    if (status == SPC_OK)
+        status = read_features(out, layer, stmt, first + 3, error);
     return status;
 }
 

@@ -6,17 +6,19 @@
  * ids are private to one file. What two files may disagree about carries the
  * time at which it was written.
  *
- *   problem     what was tuned: a layer in a bucket, on a device class
+ *   problem     what was tuned: a layer in buckets of its features, on a
+ *               device class; `family` is what near layers have in common
  *   provenance  who measured, with what
- *   trial       one candidate of a problem: measured, or why it failed
+ *   trial       one candidate of a problem: measured, or why it failed;
+ *               `features` are the scene's, before rounding (feature.c)
  *   choice      the trial that won
  *   artefact    compiled code by content key; `digest` finds bit rot before
  *               a driver does
  *   fact        what was measured of a device
  *   meta        facts about the file itself
  *
- * Numbers that may be NaN are NULL then. A version 2 will go here as a second
- * text and a table of upgrade steps; files of version 1 stay readable.
+ * Numbers that may be NaN are NULL then. These are the tables of version 2; how
+ * those of version 1 are read and brought here is in upgrade.c.
  */
 #include "cache_internal.h"
 
@@ -28,23 +30,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char schema_text[] =
+static const char *const creation[] = {
     "CREATE TABLE meta ("
     " name TEXT PRIMARY KEY NOT NULL,"
-    " value TEXT NOT NULL) WITHOUT ROWID;"
+    " value TEXT NOT NULL) WITHOUT ROWID",
 
-    "CREATE TABLE problem ("
-    " id INTEGER PRIMARY KEY,"
-    " device TEXT NOT NULL,"
-    " layer TEXT NOT NULL,"
-    " target TEXT NOT NULL,"
-    " rows_bucket INTEGER NOT NULL,"
-    " density_bucket INTEGER NOT NULL,"
-    " cin INTEGER NOT NULL,"
-    " cout INTEGER NOT NULL,"
-    " shape TEXT NOT NULL," /* layer without cin and cout */
-    " UNIQUE (device, layer, target, rows_bucket, density_bucket));"
-    "CREATE INDEX problem_shape ON problem (device, shape);"
+    SPC__TABLE_PROBLEM("problem"),
+    SPC__INDEX_FAMILY,
 
     "CREATE TABLE provenance ("
     " id INTEGER PRIMARY KEY,"
@@ -54,38 +46,16 @@ static const char schema_text[] =
     " host TEXT NOT NULL,"
     " scenes TEXT NOT NULL,"
     " seed INTEGER NOT NULL,"
-    " UNIQUE (version, compiler, driver, host, scenes, seed));"
+    " UNIQUE (version, compiler, driver, host, scenes, seed))",
 
-    "CREATE TABLE trial ("
-    " id INTEGER PRIMARY KEY,"
-    " problem INTEGER NOT NULL REFERENCES problem (id),"
-    " template TEXT NOT NULL,"
-    " template_hash TEXT NOT NULL,"
-    " config TEXT NOT NULL,"
-    " status TEXT NOT NULL,"
-    " median_us REAL,"
-    " spread_us REAL,"
-    " cold_us REAL,"
-    " samples INTEGER NOT NULL,"
-    " error REAL,"
-    " verified INTEGER NOT NULL,"
-    " compile_ms REAL,"
-    " log2_rows REAL," /* of the scene, before rounding */
-    " density REAL,"
-    " artefact TEXT NOT NULL,"
-    " launch TEXT NOT NULL,"
-    " resources TEXT NOT NULL,"
-    " note TEXT NOT NULL,"
-    " provenance INTEGER NOT NULL REFERENCES provenance (id),"
-    " unix_seconds INTEGER NOT NULL,"
-    " UNIQUE (problem, template, template_hash, config));"
+    SPC__TABLE_TRIAL("trial"),
 
     "CREATE TABLE choice ("
     " problem INTEGER PRIMARY KEY REFERENCES problem (id),"
     " trial INTEGER NOT NULL REFERENCES trial (id),"
     " reason TEXT NOT NULL,"
     " provenance INTEGER NOT NULL REFERENCES provenance (id),"
-    " unix_seconds INTEGER NOT NULL);"
+    " unix_seconds INTEGER NOT NULL)",
 
     "CREATE TABLE artefact ("
     " id INTEGER PRIMARY KEY,"
@@ -95,7 +65,7 @@ static const char schema_text[] =
     " launch TEXT NOT NULL,"
     " resources TEXT NOT NULL,"
     " digest TEXT NOT NULL," /* SHA-256 of code */
-    " code BLOB NOT NULL);"
+    " code BLOB NOT NULL)",
 
     "CREATE TABLE fact ("
     " id INTEGER PRIMARY KEY,"
@@ -103,9 +73,11 @@ static const char schema_text[] =
     " name TEXT NOT NULL,"
     " value TEXT NOT NULL,"
     " unix_seconds INTEGER NOT NULL,"
-    " UNIQUE (device, name));"
+    " UNIQUE (device, name))",
 
-    "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "');";
+    "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
+    NULL,
+};
 
 /* Whose file it is, and whether we know its tables. */
 static spc_status judge(const char *path, uint32_t application,
@@ -248,17 +220,11 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
         *rc = result;
     if (result != SQLITE_OK)
         return spc__layer_fail(layer, result, "open", error);
+    layer->version = version;
     *empty = tables == 0 && application == 0;
     if (*empty)
         return SPC_OK;
     return judge(layer->path, (uint32_t)application, (uint32_t)version, error);
-}
-
-static spc_status execute(spc__layer *layer, const char *sql, spc_error *error)
-{
-    int rc = sqlite3_exec(layer->db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? SPC_OK
-                           : spc__layer_fail(layer, rc, "create", error);
 }
 
 /*
@@ -268,7 +234,8 @@ static spc_status execute(spc__layer *layer, const char *sql, spc_error *error)
  */
 spc_status spc__schema_create(spc__layer *layer, spc_error *error)
 {
-    char pragmas[100];
+    char identity[60], version[60];
+    const char *const pragmas[] = {identity, version, NULL};
     bool empty = false;
     spc_status status;
 
@@ -277,12 +244,13 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error)
     if ((status = spc__schema_check(&empty, layer, NULL, error)) != SPC_OK ||
         !empty)
         goto done;
-    if ((status = execute(layer, schema_text, error)) != SPC_OK)
+    if ((status = spc__layer_execute(layer, creation, "create", error)) != SPC_OK)
         goto done;
-    snprintf(pragmas, sizeof(pragmas),
-             "PRAGMA application_id = %d; PRAGMA user_version = %d",
-             SPC__APPLICATION_ID, SPC__SCHEMA_VERSION);
-    status = execute(layer, pragmas, error);
+    snprintf(identity, sizeof(identity), "PRAGMA application_id = %d",
+             SPC__APPLICATION_ID);
+    snprintf(version, sizeof(version), "PRAGMA user_version = %d",
+             SPC__SCHEMA_VERSION);
+    status = spc__layer_execute(layer, pragmas, "create", error);
 done:
     return spc__layer_end(layer, status, error);
 }

@@ -1,11 +1,12 @@
 /*
  * similar.c - the choices that may stand in for one another, kept in memory.
  *
- * A near lookup compares a problem with every choice of its device whose layer
- * differs at most in channels. Joined by SQLite anew for each, thousands of
- * them take milliseconds; from an array, some tens of microseconds. A set is
- * read on the first near lookup of its kind, and again after any file has
- * changed: by this handle or, as SQLite's data_version tells, by another.
+ * A near lookup compares a problem with every choice of its device and family.
+ * Joined by SQLite anew for each, thousands of them take milliseconds; from an
+ * array of numbers, some tens of microseconds: so layers and targets are kept
+ * as numbers too. A set is read on the first near lookup of its kind, and again
+ * after any file has changed: by this handle or, as SQLite's data_version
+ * says, by another.
  */
 #include "cache_internal.h"
 
@@ -23,14 +24,71 @@ typedef struct version {
     int own;        /* rows this handle changed */
 } version;
 
+/* Texts, each with a number: its place. */
+typedef struct words {
+    char **at;
+    int count, capacity;
+} words;
+
 struct spc__similar {
     spc__similar *next;
-    char *device, *shape;
+    char *device, *family;
+    spc__feature features[SPC__FEATURES_MAX]; /* their names and widths */
+    int feature_count;
     version *read_at; /* of each layer */
     bool whole;       /* every layer could be read */
     spc__similar_choice *at;
     int64_t count, capacity;
+    words words; /* layers and targets */
 };
+
+/* ---- words --------------------------------------------------------------- */
+
+static int find_word(const words *all, const char *text)
+{
+    int i = all->count - 1;
+
+    while (i >= 0 && strcmp(all->at[i], text) != 0)
+        i--;
+    return i;
+}
+
+static bool add_word(int *out, words *all, const char *text)
+{
+    if (all->count == all->capacity) {
+        int capacity = all->capacity > 0 ? 2 * all->capacity : 16;
+        char **at = realloc(all->at, (size_t)capacity * sizeof(*at));
+        if (at == NULL)
+            return false;
+        all->at = at;
+        all->capacity = capacity;
+    }
+    all->at[all->count] = strdup(text);
+    *out = all->count;
+    return all->at[all->count] != NULL && ++all->count > 0;
+}
+
+/* The number of a column's text, a new one if need be. */
+static spc_status claim_word(int *out, words *all, sqlite3_stmt *stmt, int i,
+                             spc_error *error)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+
+    if (text == NULL)
+        text = "";
+    *out = find_word(all, text);
+    if (*out >= 0 || add_word(out, all, text))
+        return SPC_OK;
+    return spc__fail_memory(error, strlen(text) + 1);
+}
+
+static void forget_words(words *all)
+{
+    for (int i = 0; i < all->count; i++)
+        free(all->at[i]);
+    free(all->at);
+    *all = (words){0};
+}
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -39,9 +97,10 @@ static void free_set(spc__similar *set)
     if (set == NULL)
         return;
     free(set->device);
-    free(set->shape);
+    free(set->family);
     free(set->read_at);
     free(set->at);
+    forget_words(&set->words);
     free(set);
 }
 
@@ -56,7 +115,7 @@ void spc__similar_free(spc__cache *cache)
 }
 
 static spc_status add_set(spc__similar **out, spc__cache *cache,
-                          const char *device, spc_error *error)
+                          const spc__problem_key *key, spc_error *error)
 {
     spc__similar *set = calloc(1, sizeof(*set));
 
@@ -64,14 +123,16 @@ static spc_status add_set(spc__similar **out, spc__cache *cache,
     if (cache->similar_count == MOST_SETS)
         spc__similar_free(cache);
     if (set != NULL) {
-        set->device = strdup(device);
-        set->shape = strdup(spc__buf_text(&cache->shape_text));
+        set->device = strdup(key->device);
+        set->family = strdup(spc__buf_text(&cache->family_text));
         set->read_at = calloc((size_t)cache->count + 1, sizeof(*set->read_at));
     }
-    if (set == NULL || !set->device || !set->shape || !set->read_at) {
+    if (set == NULL || !set->device || !set->family || !set->read_at) {
         free_set(set);
         return spc__fail_memory(error, sizeof(*set));
     }
+    memcpy(set->features, key->features, sizeof(set->features));
+    set->feature_count = key->feature_count;
     set->next = cache->similar;
     cache->similar = set;
     cache->similar_count++;
@@ -79,13 +140,25 @@ static spc_status add_set(spc__similar **out, spc__cache *cache,
     return SPC_OK;
 }
 
-static spc__similar *find_set(const spc__cache *cache, const char *device)
+/* Are its records placed by the key's features? */
+static bool has_features(const spc__similar *set, const spc__problem_key *key)
+{
+    bool same = set->feature_count == key->feature_count;
+
+    for (int i = 0; i < key->feature_count && same; i++)
+        same = set->features[i].width == key->features[i].width &&
+               strcmp(set->features[i].name, key->features[i].name) == 0;
+    return same;
+}
+
+static spc__similar *find_set(const spc__cache *cache,
+                              const spc__problem_key *key)
 {
     spc__similar *set = cache->similar;
 
     while (set != NULL &&
-           (strcmp(set->shape, spc__buf_text(&cache->shape_text)) != 0 ||
-            strcmp(set->device, device) != 0))
+           (strcmp(set->family, spc__buf_text(&cache->family_text)) != 0 ||
+            strcmp(set->device, key->device) != 0 || !has_features(set, key)))
         set = set->next;
     return set;
 }
@@ -120,7 +193,7 @@ static bool is_fresh(spc__similar *set, spc__cache *cache)
     for (int i = 0; i < cache->count; i++) {
         version now, then = set->read_at[i];
         if (read_version(&now, &cache->layers[i], NULL) != SPC_OK)
-            fresh = false; /* reading it will tell why */
+            fresh = false; /* reading it will say why */
         fresh = fresh && now.others == then.others && now.own == then.own;
         set->read_at[i] = now;
     }
@@ -143,28 +216,37 @@ static spc_status reserve_one(spc__similar *set, spc_error *error)
     return SPC_OK;
 }
 
-double spc__octave_of(int64_t channels)
+/* Places a record by the features that were asked for. What of its text makes
+ * no sense counts as absent: who reads the record in full will report it. */
+static void place(spc__similar_choice *out, const spc__similar *set,
+                  const char *text)
 {
-    return log2((double)(channels > 1 ? channels : 1));
+    spc__problem_key record;
+
+    spc__features_parse(&record, text != NULL ? text : "");
+    for (int i = 0; i < set->feature_count; i++) {
+        spc__feature asked = set->features[i];
+        asked.value = spc__feature_value(&record, asked.name);
+        out->middles[i] = spc__feature_middle(&asked);
+    }
 }
 
-/* As it would have been stored: buckets are twice a log2. */
-static int read_bucket(sqlite3_stmt *stmt, int i)
+static spc_status read_record(spc__similar *set, sqlite3_stmt *stmt, int layer,
+                              spc_error *error)
 {
-    return spc__bucket_rows((double)sqlite3_column_int64(stmt, i) / 2);
-}
+    spc_status status = reserve_one(set, error);
 
-static void read_candidate(spc__similar_choice *out, sqlite3_stmt *stmt,
-                           int layer)
-{
-    spc__similar_read(out, stmt, layer);
-    spc__column_text(out->target, sizeof(out->target), stmt, 3);
-    out->rows_bucket = read_bucket(stmt, 4);
-    out->density_bucket = read_bucket(stmt, 5);
-    out->cin = sqlite3_column_int64(stmt, 6);
-    out->cout = sqlite3_column_int64(stmt, 7);
-    out->log2_cin = spc__octave_of(out->cin);
-    out->log2_cout = spc__octave_of(out->cout);
+    if (status != SPC_OK)
+        return status;
+    spc__similar_choice *next = &set->at[set->count];
+    spc__similar_read(next, stmt, layer);
+    place(next, set, (const char *)sqlite3_column_text(stmt, 5));
+    if ((status = claim_word(&next->layer_word, &set->words, stmt, 3, error)) ==
+            SPC_OK &&
+        (status = claim_word(&next->target_word, &set->words, stmt, 4,
+                             error)) == SPC_OK)
+        set->count++;
+    return status;
 }
 
 static spc_status read_layer(spc__similar *set, spc__cache *cache, int at,
@@ -179,11 +261,11 @@ static spc_status read_layer(spc__similar *set, spc__cache *cache, int at,
     if (status != SPC_OK)
         return status;
     spc__bind_text(stmt, 1, set->device);
-    spc__bind_text(stmt, 2, set->shape);
+    spc__bind_text(stmt, 2, set->family);
     while ((status = spc__layer_step(&row, layer, stmt, "read", error)) ==
                SPC_OK &&
-           row && (status = reserve_one(set, error)) == SPC_OK)
-        read_candidate(&set->at[set->count++], stmt, at);
+           row && (status = read_record(set, stmt, at, error)) == SPC_OK)
+        continue;
     spc__sql_done(stmt);
     return status;
 }
@@ -195,6 +277,7 @@ static spc_status read_all(spc__similar *set, spc__cache *cache,
     spc_status status = SPC_OK;
 
     set->count = 0;
+    forget_words(&set->words);
     for (int i = 0; i < cache->count; i++) {
         spc_status one =
             read_layer(set, cache, i, status == SPC_OK ? error : NULL);
@@ -205,20 +288,20 @@ static spc_status read_all(spc__similar *set, spc__cache *cache,
     return status;
 }
 
-spc_status spc__similar_get(const spc__similar_choice **out, int64_t *count,
-                            spc__cache *cache, const char *device,
-                            spc_error *error)
+spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
+                            const spc__problem_key *key, spc_error *error)
 {
-    spc__similar *set = find_set(cache, device);
+    spc__similar *set = find_set(cache, key);
     spc_status status = SPC_OK;
 
-    *out = NULL;
-    *count = 0;
-    if (set == NULL && (status = add_set(&set, cache, device, error)) != SPC_OK)
+    *out = (spc__similar_list){0};
+    if (set == NULL && (status = add_set(&set, cache, key, error)) != SPC_OK)
         return status;
     if (!is_fresh(set, cache))
         status = read_all(set, cache, error);
-    *out = set->at;
-    *count = set->count;
+    out->at = set->at;
+    out->count = set->count;
+    out->layer_word = find_word(&set->words, spc__buf_text(&cache->layer_text));
+    out->target_word = find_word(&set->words, key->target);
     return status;
 }

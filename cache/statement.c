@@ -11,7 +11,7 @@
 
 #define PROBLEM_IS                                                             \
     " WHERE p.device = ?1 AND p.layer = ?2 AND p.target = ?3"                  \
-    " AND p.rows_bucket = ?4 AND p.density_bucket = ?5"
+    " AND p.buckets = ?4"
 
 #define FROM_CHOICE                                                            \
     " FROM problem AS p JOIN choice AS c ON c.problem = p.id"                  \
@@ -23,9 +23,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
 
     [SPC__SQL_FIND_PROBLEM] = "SELECT p.id FROM problem AS p" PROBLEM_IS,
     [SPC__SQL_ADD_PROBLEM] =
-        "INSERT INTO problem (device, layer, target, rows_bucket,"
-        " density_bucket, cin, cout, shape)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO problem (device, layer, target, buckets, family)"
+        " VALUES (?1, ?2, ?3, ?4, ?5)",
 
     [SPC__SQL_FIND_PROVENANCE] =
         "SELECT id FROM provenance WHERE version = ?1 AND compiler = ?2"
@@ -37,14 +36,14 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_PUT_TRIAL] =
         "INSERT INTO trial (problem, template, template_hash, config, launch,"
         " resources, artefact, status, note, median_us, spread_us, cold_us,"
-        " samples, error, verified, compile_ms, log2_rows, density, provenance,"
+        " samples, error, verified, compile_ms, features, provenance,"
         " unix_seconds) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-        " ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+        " ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
         " ON CONFLICT (problem, template, template_hash, config) DO UPDATE SET"
         " launch = ?5, resources = ?6, artefact = ?7, status = ?8, note = ?9,"
         " median_us = ?10, spread_us = ?11, cold_us = ?12, samples = ?13,"
-        " error = ?14, verified = ?15, compile_ms = ?16, log2_rows = ?17,"
-        " density = ?18, provenance = ?19, unix_seconds = ?20",
+        " error = ?14, verified = ?15, compile_ms = ?16, features = ?17,"
+        " provenance = ?18, unix_seconds = ?19",
     [SPC__SQL_FIND_TRIAL] =
         "SELECT id, status FROM trial WHERE problem = ?1 AND template = ?2"
         " AND template_hash = ?3 AND config = ?4",
@@ -61,9 +60,9 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS
         " AND t.status = 'ok'",
     [SPC__SQL_SIMILAR_CHOICES] =
-        "SELECT p.id, t.median_us, t.samples, p.target, p.rows_bucket,"
-        " p.density_bucket, p.cin, p.cout" FROM_CHOICE
-        " WHERE p.device = ?1 AND p.shape = ?2 AND t.status = 'ok'",
+        "SELECT p.id, t.median_us, t.samples, p.layer, p.target,"
+        " t.features" FROM_CHOICE
+        " WHERE p.device = ?1 AND p.family = ?2 AND t.status = 'ok'",
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
     [SPC__SQL_CHOICE_OF] =
         "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS
@@ -128,6 +127,9 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
     for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
         if (causes[i].rc == primary || causes[i].rc == rc)
             says = causes[i].says;
+    if (primary == SQLITE_ERROR && layer->version == 1)
+        says = "its tables are not those of version 1; if another process has "
+               "upgraded it since, open it again, else restore a copy";
 
     int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;
     bool has_cause =
@@ -175,6 +177,16 @@ spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
     spc_status status = spc__layer_step(&row, layer, stmt, "write", error);
     spc__sql_done(stmt);
     return status;
+}
+
+spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
+                              const char *action, spc_error *error)
+{
+    int rc = SQLITE_OK;
+
+    for (; *sql != NULL && rc == SQLITE_OK; sql++)
+        rc = sqlite3_exec(layer->db, *sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, action, error);
 }
 
 /* Binding a pointer with SQLITE_STATIC allocates nothing and cannot fail on
@@ -235,6 +247,9 @@ spc_status spc__cache_writer(spc__layer **out, spc__cache *cache,
         return spc__fail(error, SPC_EDB,
                          "cannot store: no writable database file is open; "
                          "name one");
+    if ((*out)->refused.status != SPC_OK)
+        return spc__fail(error, (*out)->refused.status, "%s",
+                         (*out)->refused.text);
     if (!(*out)->writable)
         return spc__layer_fail(*out, SQLITE_READONLY, "write", error);
     return SPC_OK;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
-                               const spc__problem_key *key,
                                const spc__trial *trial, int64_t problem,
                                int64_t provenance, int64_t unix_seconds,
                                spc_error *error)
@@ -36,10 +35,9 @@ static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
     spc__bind_real(stmt, 14, trial->error);
     sqlite3_bind_int(stmt, 15, trial->verified);
     spc__bind_real(stmt, 16, trial->compile_ms);
-    spc__bind_real(stmt, 17, key->log2_rows);
-    spc__bind_real(stmt, 18, key->density);
-    sqlite3_bind_int64(stmt, 19, provenance);
-    sqlite3_bind_int64(stmt, 20, unix_seconds);
+    spc__bind_text(stmt, 17, spc__buf_text(&cache->features_text));
+    sqlite3_bind_int64(stmt, 18, provenance);
+    sqlite3_bind_int64(stmt, 19, unix_seconds);
     return spc__layer_run(layer, stmt, error);
 }
 
@@ -54,6 +52,7 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
 
     if ((status = spc__cache_writer(&layer, cache, error)) != SPC_OK ||
         (status = spc__cache_key_text(cache, key, error)) != SPC_OK ||
+        (status = spc__cache_features_text(cache, key, error)) != SPC_OK ||
         (status = spc__cache_trial_text(cache, trial, error)) != SPC_OK ||
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
@@ -64,7 +63,7 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
     status = spc__provenance_claim(&from, layer, provenance, error);
     if (status != SPC_OK)
         goto done;
-    status = insert_trial(layer, cache, key, trial, problem, from,
+    status = insert_trial(layer, cache, trial, problem, from,
                           provenance->unix_seconds, error);
 done:
     return spc__layer_end(layer, status, error);
@@ -161,12 +160,12 @@ typedef struct gathering {
     damaged_row *damaged;
     int damaged_count, damaged_capacity;
     int64_t *problems;
-    spc_status status; /* of the first trouble, which *error tells */
+    spc_status status; /* of the first trouble, which *error reports */
     spc_error *error;
 } gathering;
 
-/* Where trouble goes: only the first is told. */
-static spc_error *told(const gathering *all)
+/* Where trouble goes: only the first is reported. */
+static spc_error *first_error(const gathering *all)
 {
     return all->status == SPC_OK ? all->error : NULL;
 }
@@ -212,7 +211,7 @@ static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
         spc__trial_status ignored;
         if (all->problems[i] == 0)
             continue;
-        /* Of trouble there, reading that layer told. */
+        /* Trouble there was reported when that layer was read. */
         spc__trial_find(&id, &ignored, &cache->layers[i], all->problems[i],
                         (const char *)sqlite3_column_text(stmt, 0),
                         (const char *)sqlite3_column_text(stmt, 1),
@@ -228,7 +227,7 @@ static spc_status leave_out(gathering *all, int layer, int64_t trial)
 {
     damaged_row *rows =
         with_room(all->damaged, all->damaged_count, &all->damaged_capacity,
-                  sizeof(*rows), told(all));
+                  sizeof(*rows), first_error(all));
 
     if (rows == NULL)
         return note(all, SPC_ENOMEM);
@@ -243,14 +242,14 @@ static spc_status gather_row(gathering *all, spc__cache *cache, int at,
     if (is_hidden(cache, all, at, stmt))
         return SPC_OK;
     spc__trial *trials = with_room(all->trials, all->count, &all->capacity,
-                                   sizeof(*trials), told(all));
+                                   sizeof(*trials), first_error(all));
     if (trials == NULL)
         return note(all, SPC_ENOMEM);
     all->trials = trials;
     spc__trial *next = &all->trials[all->count];
     memset(next, 0, sizeof(*next));
-    spc_status status = note(
-        all, spc__read_trial(next, &cache->layers[at], stmt, 0, told(all)));
+    spc_status status = note(all, spc__read_trial(next, &cache->layers[at],
+                                                  stmt, 0, first_error(all)));
     all->count += status == SPC_OK;
     if (status == SPC_EDB)
         status =
@@ -263,15 +262,15 @@ static spc_status gather_problem(gathering *all, spc__cache *cache, int at)
     spc__layer *layer = &cache->layers[at];
     sqlite3_stmt *stmt;
     bool row = true;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_ALL_TRIALS, told(all));
+    spc_status status = spc__layer_statement(&stmt, layer, SPC__SQL_ALL_TRIALS,
+                                             first_error(all));
 
     if (status != SPC_OK)
         return note(all, status);
     sqlite3_bind_int64(stmt, 1, all->problems[at]);
     while (status == SPC_OK && row) {
-        status =
-            note(all, spc__layer_step(&row, layer, stmt, "read", told(all)));
+        status = note(
+            all, spc__layer_step(&row, layer, stmt, "read", first_error(all)));
         if (status == SPC_OK && row)
             status = gather_row(all, cache, at, stmt);
     }
@@ -291,7 +290,7 @@ static spc_status gathering_init(gathering *all, const spc__cache *cache,
 }
 
 /* Ends it: the trials become the caller's. */
-static spc_status hand_over(gathering *all, spc__trial **out, int *count)
+static spc_status finish(gathering *all, spc__trial **out, int *count)
 {
     if (all->count == 0) {
         free(all->trials);
@@ -312,14 +311,15 @@ spc_status spc__cache_find_trials(spc__cache *cache,
 
     if (gathering_init(&all, cache, error) != SPC_OK ||
         note(&all, spc__cache_key_text(cache, key, error)) != SPC_OK)
-        return hand_over(&all, out, count);
+        return finish(&all, out, count);
     /* Every layer, also after one failed: the others' records count. */
     for (int i = 0; i < cache->count; i++)
         if (note(&all, spc__problem_find(&all.problems[i], &cache->layers[i],
-                                         cache, key, told(&all))) == SPC_OK &&
+                                         cache, key, first_error(&all))) ==
+                SPC_OK &&
             all.problems[i] != 0)
             gather_problem(&all, cache, i);
-    return hand_over(&all, out, count);
+    return finish(&all, out, count);
 }
 
 spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
@@ -335,5 +335,5 @@ spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
         all.problems[at] = problem;
         gather_problem(&all, cache, at);
     }
-    return hand_over(&all, out, count);
+    return finish(&all, out, count);
 }

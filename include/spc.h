@@ -749,7 +749,8 @@ typedef struct spc_db_row {
     const char *layer;  /* canonical text */
     const char *device; /* device class */
     const char *target;
-    double rows; /* of the measured scene */
+    double rows; /* out, of the measured scene */
+    double rows_in;
     double density;
     int trials, trials_ok;
     const char *choice; /* "os_warp rows=16,..." or NULL */

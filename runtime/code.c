@@ -316,7 +316,6 @@ static void record_key(spc__problem_key *out, const wanted *want)
     memset(out, 0, sizeof(*out));
     out->layer = *want->problem;
     spc__attrs_set_text(&out->layer, "template", want->template_name);
-    out->density = 1;
     snprintf(out->device, sizeof(out->device), "%s", info->name);
     snprintf(out->target, sizeof(out->target), "%s", info->target);
 }

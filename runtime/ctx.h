@@ -60,9 +60,13 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
 size_t spc__conv_element_bytes(const spc_conv *conv);
 
-/* The key of a measurement of `conv` on a map of this size and density. */
+/* The key of a measurement of `conv` on a map of these sizes and density (pairs
+ * by rows out and offsets); and back, from a record. */
 void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows, double density);
+                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
+                   double density);
+void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
+                         const spc__problem_key *key);
 
 /* One kernel module with what is needed to launch it. */
 typedef struct spc__code {

@@ -2,7 +2,6 @@
 #include "ctx.h"
 
 #include "error.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,20 +42,23 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
     const listing *to = payload;
     spc_conv conv;
     char layer[200], choice[512], provenance[512];
+    double rows_in, rows_out, density;
 
     if (!read_layer(&conv, &from->key))
         return SPC_OK;
     spc_conv_format(layer, sizeof(layer), &conv);
     choice_text(choice, sizeof(choice), &from->choice);
     provenance_text(provenance, sizeof(provenance), &from->provenance);
+    spc__conv_key_scene(&rows_in, &rows_out, &density, &from->key);
     spc_db_row row = {
         .file = from->file,
         .id = from->problem_id,
         .layer = layer,
         .device = from->key.device,
         .target = from->key.target,
-        .rows = exp2(from->key.log2_rows),
-        .density = from->key.density,
+        .rows = rows_out,
+        .rows_in = rows_in,
+        .density = density,
         .trials = from->trials,
         .trials_ok = from->trials_ok,
         .choice = from->has_choice ? choice : NULL,

@@ -3,7 +3,6 @@
 
 #include "error.h"
 #include "plan.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ typedef struct lookup {
     spc__attrs problem;
     char layer[200];   /* canonical text, for sentences */
     char refused[200]; /* why the first record could not serve */
-    spc_error unread;  /* the last trouble with reading that was told */
+    spc_error unread;  /* the last trouble with reading that was reported */
     const char *file;  /* this and the next: the last record that was refused */
     int64_t record;
     spc_error fault; /* of the first template with a mistake, or SPC_OK */
@@ -50,6 +49,18 @@ static void layer_text(char *out, size_t bytes, const spc__attrs *layer)
         snprintf(out, bytes, "another layer");
 }
 
+static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
+{
+    double rows_in, rows_out, density;
+    char from[40] = "";
+
+    spc__conv_key_scene(&rows_in, &rows_out, &density, key);
+    if (rows_in != rows_out)
+        snprintf(from, sizeof(from), " from %.0f", rows_in);
+    snprintf(out, bytes, "%.0f rows%s and density %.3f", rows_out, from,
+             density);
+}
+
 static void explain_record(lookup *look, const spc__choice *choice)
 {
     static const char *const how[] = {
@@ -58,15 +69,14 @@ static void explain_record(lookup *look, const spc__choice *choice)
         [SPC_ORIGIN_NEAREST] = ("the nearest measured problem whose "
                                 "configuration is legal here"),
     };
-    char layer[200];
+    char layer[200], scene[80];
 
     layer_text(layer, sizeof(layer), &choice->key.layer);
+    scene_text(scene, sizeof(scene), &choice->key);
     snprintf(look->out->reason, sizeof(look->out->reason),
-             "%s: '%.120s' at %.0f rows and density %.3f on %.40s took "
-             "%.1f us (distance %.2f)%s%s",
-             how[look->out->origin], layer, exp2(choice->key.log2_rows),
-             choice->key.density, choice->key.device, choice->trial.median_us,
-             choice->distance,
+             "%s: '%.120s' at %s on %.40s took %.1f us (distance %.2f)%s%s",
+             how[look->out->origin], layer, scene, choice->key.device,
+             choice->trial.median_us, choice->distance,
              look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
              look->refused);
 }
@@ -376,7 +386,8 @@ static void count(spc_stats *stats, spc_origin origin)
 }
 
 spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
-                       int64_t rows, double density, unsigned flags)
+                       int64_t rows_in, int64_t rows_out, double density,
+                       unsigned flags)
 {
     lookup look = {.out = out,
                    .ctx = ctx,
@@ -386,7 +397,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
 
     ctx->stats.lookups++;
     spc_conv_format(look.layer, sizeof(look.layer), conv);
-    spc__conv_key(&look.key, ctx, conv, rows, density);
+    spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);
     status = from_database(&look);
     if (status != SPC_OK)

@@ -16,14 +16,15 @@ typedef struct spc__pick {
 } spc__pick;
 
 /*
- * Picks and loads the kernel for `conv` on a map of `rows` rows and this
- * density, in the order that spc_plan_create documents, and counts it in the
- * context's statistics. Records that cannot serve (their template changed and
- * now refuses them, their code is gone and cannot be made) are passed over and
- * logged.
+ * Picks and loads the kernel for `conv` on a map of so many rows in and out and
+ * this density, in the order that spc_plan_create documents, and counts it in
+ * the context's statistics. Records that cannot serve (their template changed
+ * and now refuses them, their code is gone and cannot be made) are passed over
+ * and logged.
  */
 spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
-                       int64_t rows, double density, unsigned flags);
+                       int64_t rows_in, int64_t rows_out, double density,
+                       unsigned flags);
 
 /*
  * Names, without loading it, the default that a plan takes where the database

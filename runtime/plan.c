@@ -246,10 +246,10 @@ static spc_status prepare_map(spc_map *map, const spc_plan *plan)
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
 }
 
-/* Of a map that was never checked the capacity is all that is known. */
-static int64_t expected_rows(const spc_map *map)
+/* Of a set that was never checked the capacity is all that is known. */
+static int64_t expected_rows(const spc_coords *set)
 {
-    return map->to->checked ? map->to->rows : map->to->capacity;
+    return set->checked ? set->rows : set->capacity;
 }
 
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
@@ -272,7 +272,8 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                          "unknown plan flags: SPC_PLAN_* of spc.h are right");
     if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    status = spc__lookup(&pick, ctx, conv, expected_rows(map),
+    status = spc__lookup(&pick, ctx, conv, expected_rows(map->in),
+                         expected_rows(map->to),
                          spc_map_density(map), flags);
     if (status == SPC_OK)
         status = spc__plan_create_from(&plan, ctx, conv, &pick.code,

@@ -8,6 +8,7 @@
 #include "cache.h"
 #include "cache_internal.h"
 #include "clock.h"
+#include "comma_locale.h"
 #include "error.h"
 #include "file.h"
 #include "suite.h"
@@ -91,14 +92,34 @@ static void become_root(void)
 
 /* Records to put */
 
+static void set_feature(spc__problem_key *key, const char *name, double value)
+{
+    for (int i = 0; i < key->feature_count; i++)
+        if (strcmp(key->features[i].name, name) == 0)
+            key->features[i].value = value;
+}
+
+static void set_word(spc__problem_key *key, const char *name, const char *value)
+{
+    spc__attrs_set_text(&key->layer, name, value);
+    spc__attrs_set_text(&key->family, name, value);
+}
+
+/* As a runtime might: layers of one family differ in channels, the density is
+ * 1/4, as many rows come in as go out. */
 static spc__problem_key make_key(int cin, int cout, double log2_rows)
 {
-    spc__problem_key key = {.log2_rows = log2_rows, .density = 0.25};
-    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__problem_key key = {0};
+    set_word(&key, "op", "subm");
     spc__attrs_set_number(&key.layer, "cin", cin);
     spc__attrs_set_number(&key.layer, "cout", cout);
-    spc__attrs_set_text(&key.layer, "kernel", "3x3x3");
-    spc__attrs_set_text(&key.layer, "dtype", "f16");
+    set_word(&key, "kernel", "3x3x3");
+    set_word(&key, "dtype", "f16");
+    spc__feature_add(&key, "rows", log2_rows, 1, 0.5);
+    spc__feature_add(&key, "ratio", 0, 0.5, 0.5);
+    spc__feature_add(&key, "density", -2, 0.5, 0.5);
+    spc__feature_add(&key, "cin", log2(cin), 2, 0);
+    spc__feature_add(&key, "cout", log2(cout), 2, 0);
     strcpy(key.device, "NVIDIA H200");
     strcpy(key.target, "sm_90a");
     return key;
@@ -187,6 +208,19 @@ static void sql(const char *name, const char *text)
     sqlite3_close(db);
 }
 
+/* tests/golden/v1.sql as a file, in WAL mode or not, closed. */
+static void make_v1(const char *name, bool wal)
+{
+    spc__buf text = SPC__BUF_INIT;
+
+    assert_ok(
+        spc__file_read(&text, SPC_TEST_DATA "/golden/v1.sql", 1 << 20, &error));
+    sql(name, spc__buf_text(&text));
+    if (wal)
+        sql(name, "PRAGMA journal_mode = WAL");
+    spc__buf_release(&text);
+}
+
 static int rows_of(spc__cache *cache, const char *table)
 {
     sqlite3_stmt *stmt = NULL;
@@ -251,8 +285,13 @@ START_TEST(a_choice_that_was_put_is_found_exactly)
         ck_assert_double_eq(found[0].distance, 0);
         assert_trial_eq(&found[0].trial, &fast);
         ck_assert(spc__attrs_equal(&found[0].key.layer, &key.layer));
-        ck_assert_double_eq(found[0].key.log2_rows, 17.1);
-        ck_assert_double_eq(found[0].key.density, 0.25);
+        ck_assert_int_eq(found[0].key.feature_count, 5);
+        for (int i = 0; i < 5; i++) {
+            ck_assert_str_eq(found[0].key.features[i].name,
+                             key.features[i].name);
+            ck_assert_double_eq(found[0].key.features[i].value,
+                                key.features[i].value);
+        }
         ck_assert_str_eq(found[0].key.device, key.device);
         ck_assert_str_eq(found[0].key.target, key.target);
         ck_assert_str_eq(found[0].reason, "fastest");
@@ -472,7 +511,7 @@ static spc_status see(const spc__cache_row *row, void *payload)
     return ++all->rows == 3 ? SPC_EINTERRUPTED : SPC_OK;
 }
 
-START_TEST(a_listing_tells_each_problem_with_its_choice)
+START_TEST(a_listing_shows_each_problem_with_its_choice)
 {
     spc__cache *cache = open_user("user.db");
     spc__problem_key one = make_key(16, 16, 17), two = make_key(32, 32, 17);
@@ -528,21 +567,83 @@ END_TEST
 /* Buckets and neighbours */
 
 static const struct {
-    double value;
-    int rows, density;
+    double value, width;
+    int bucket;
 } buckets[] = {
-    {17, 34, 8},          {17.2, 34, 8},     {17.25, 35, 8},
-    {16.8, 34, 8},        {1, 2, 0},         {0.25, 1, -4},
-    {0.3, 1, -3},         {0, 0, -128},      {1e9, 128, 60},
-    {-1, -2, -128},       {NAN, -128, -128}, {-INFINITY, -128, -128},
-    {INFINITY, 128, 128},
+    {17, 0.5, 34},          {17.2, 0.5, 34},    {17.25, 0.5, 35},
+    {16.8, 0.5, 34},        {0, 0.5, 0},        {-2, 0.5, -4},
+    {1e9, 0.5, 128},        {-1e9, 0.5, -128},  {NAN, 0.5, -128},
+    {-INFINITY, 0.5, -128}, {INFINITY, 2, 128}, {9, 2, 5},
 };
 
-START_TEST(buckets_are_half_octaves)
+START_TEST(a_bucket_is_a_rounded_number_of_widths)
 {
-    ck_assert_int_eq(spc__bucket_rows(buckets[_i].value), buckets[_i].rows);
-    ck_assert_int_eq(spc__bucket_density(buckets[_i].value),
-                     buckets[_i].density);
+    ck_assert_int_eq(spc__feature_bucket(buckets[_i].value, buckets[_i].width),
+                     buckets[_i].bucket);
+}
+END_TEST
+
+START_TEST(features_come_back_from_their_text_as_they_were)
+{
+    spc__problem_key key = {0}, back;
+    spc__buf text = SPC__BUF_INIT;
+    static const double values[] = {1.0 / 3,  -2,      17.045866289939866,
+                                    1e300,    -5e-324, -INFINITY,
+                                    INFINITY, NAN};
+
+    if (_i == 1)
+        use_decimal_comma();
+    for (int i = 0; i < LENGTH(values); i++) {
+        char name[SPC__FEATURE_NAME];
+        snprintf(name, sizeof(name), "feature_%d", i);
+        spc__feature_add(&key, name, values[i], 1, 1);
+    }
+    spc__features_format(&text, &key);
+    ck_assert(spc__features_parse(&back, spc__buf_text(&text)));
+    ck_assert_int_eq(back.feature_count, LENGTH(values));
+    for (int i = 0; i < LENGTH(values); i++) {
+        double value = spc__feature_value(&back, key.features[i].name);
+        ck_assert(value == values[i] || (isnan(value) && isnan(values[i])));
+    }
+    ck_assert_double_eq(spc__feature_value(&back, "another"), 0);
+    spc__buf_release(&text);
+}
+END_TEST
+
+START_TEST(what_is_no_list_of_features_is_not_read_as_one)
+{
+    static const char *const texts[] = {
+        "rows",
+        "rows=",
+        "=1",
+        "rows=1x",
+        "rows=1,",
+        "rows=1,,density=2",
+        "rows=1,rows",
+        ",rows=1",
+        "a_name_that_is_too_long=1",
+        "rows= 1",
+        "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1",
+    };
+    spc__problem_key key;
+
+    for (int i = 0; i < LENGTH(texts); i++)
+        ck_assert_msg(!spc__features_parse(&key, texts[i]), "%s", texts[i]);
+    ck_assert(spc__features_parse(&key, ""));
+    ck_assert_int_eq(key.feature_count, 0);
+}
+END_TEST
+
+/* Of half octaves; the others are not part of the key. */
+START_TEST(keys_of_the_same_buckets_are_known)
+{
+    spc__problem_key a = make_key(64, 64, 17), b = make_key(32, 64, 17.2);
+
+    ck_assert(spc__same_buckets(&a, &b));
+    set_feature(&b, "ratio", 0.2);
+    ck_assert(spc__same_buckets(&a, &b));
+    set_feature(&b, "ratio", 0.3);
+    ck_assert(!spc__same_buckets(&a, &b));
 }
 END_TEST
 
@@ -550,21 +651,23 @@ END_TEST
  * another question. */
 static const struct {
     int cin, cout;
-    double log2_rows, density;
+    double log2_rows, density, log2_ratio;
     const char *target;
     spc__match match;
     double distance;
 } neighbours[] = {
-    {64, 64, 17, 0.25, "sm_90a", SPC__MATCH_EXACT, 0},
-    {64, 64, 17.2, 0.26, "sm_90a", SPC__MATCH_EXACT, 0},
-    {64, 64, 17.5, 0.25, "sm_90a", SPC__MATCH_BUCKET, 0.5},
-    {64, 64, 16, 0.5, "sm_90a", SPC__MATCH_BUCKET, 1.5},
-    {64, 64, 19, 0.25, "sm_90a", SPC__MATCH_NEAREST, 2},
-    {64, 64, 17, 0.0625, "sm_90a", SPC__MATCH_NEAREST, 1},
-    {32, 64, 17, 0.25, "sm_90a", SPC__MATCH_NEAREST, 2},
-    {64, 256, 17, 0.25, "sm_90a", SPC__MATCH_NEAREST, 4},
-    {64, 64, 17, 0.25, "sm_90", SPC__MATCH_NEAREST, 4},
-    {128, 32, 15, 1, "sm_80", SPC__MATCH_NEAREST, 11},
+    {64, 64, 17, 0.25, 0, "sm_90a", SPC__MATCH_EXACT, 0},
+    {64, 64, 17.2, 0.26, 0.2, "sm_90a", SPC__MATCH_EXACT, 0},
+    {64, 64, 17.5, 0.25, 0, "sm_90a", SPC__MATCH_BUCKET, 0.5},
+    {64, 64, 16, 0.5, 0, "sm_90a", SPC__MATCH_BUCKET, 1.5},
+    {64, 64, 17, 0.25, -1, "sm_90a", SPC__MATCH_BUCKET, 0.5},
+    {64, 64, 19, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 2},
+    {64, 64, 17, 0.0625, 0, "sm_90a", SPC__MATCH_NEAREST, 1},
+    {64, 64, 17, 0.25, 3, "sm_90a", SPC__MATCH_NEAREST, 1.5},
+    {32, 64, 17, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 2},
+    {64, 256, 17, 0.25, 0, "sm_90a", SPC__MATCH_NEAREST, 4},
+    {64, 64, 17, 0.25, 0, "sm_90", SPC__MATCH_NEAREST, 4},
+    {128, 32, 15, 1, 0, "sm_80", SPC__MATCH_NEAREST, 11},
 };
 
 START_TEST(a_neighbour_is_found_at_its_distance)
@@ -575,7 +678,8 @@ START_TEST(a_neighbour_is_found_at_its_distance)
                                     neighbours[_i].log2_rows);
     spc__choice found[3];
 
-    key.density = neighbours[_i].density;
+    set_feature(&key, "density", log2(neighbours[_i].density));
+    set_feature(&key, "ratio", neighbours[_i].log2_ratio);
     strcpy(key.target, neighbours[_i].target);
     for (int capacity = 1; capacity <= 3; capacity += 2) {
         ck_assert_int_eq(find(cache, &key, found, capacity), 1);
@@ -588,22 +692,78 @@ START_TEST(a_neighbour_is_found_at_its_distance)
 }
 END_TEST
 
-/* Buckets that no key has count as the last ones. */
-START_TEST(a_bucket_out_of_range_is_far_away)
+/* What a runtime measures one day leaves the records of today where they are:
+ * there they have 0. So has what is no longer measured. */
+START_TEST(a_feature_that_comes_later_keeps_the_records)
+{
+    static const double distances[] = {0, 0.75, 6};
+    static const spc__match matches[] = {SPC__MATCH_EXACT, SPC__MATCH_BUCKET,
+                                         SPC__MATCH_NEAREST};
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__choice found[3];
+
+    make_file("user.db", 64, 30);
+    spc__cache *cache = open_user("user.db");
+    spc__feature_add(&key, "skew", _i, 3, 0.5);
+    if (_i == 1)
+        key.features[key.feature_count - 1].value = 0.25;
+    for (int capacity = 1; capacity <= 3; capacity += 2) {
+        ck_assert_int_eq(find(cache, &key, found, capacity), 1);
+        ck_assert_int_eq(found[0].match, matches[_i]);
+        ck_assert_double_eq(found[0].distance, distances[_i]);
+    }
+    key.features[key.feature_count - 1].value = 5;
+    put_chosen(cache, &key, &trial);
+    key = make_key(64, 64, 17);
+    ck_assert_int_eq(find(cache, &key, found, 3), 2);
+    ck_assert_int_eq(found[0].match, SPC__MATCH_EXACT);
+    ck_assert_int_eq(found[1].match, SPC__MATCH_EXACT);
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_key_without_a_family_is_near_to_its_own_layer)
+{
+    spc__problem_key one = make_key(64, 64, 17), two = make_key(32, 32, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__cache *cache = open_user("user.db");
+    spc__choice found[4];
+
+    one.family.count = two.family.count = 0;
+    put_chosen(cache, &one, &trial);
+    put_chosen(cache, &two, &trial);
+    set_feature(&one, "rows", 12);
+    ck_assert_int_eq(find(cache, &one, found, 4), 1);
+    ck_assert_double_eq(found[0].distance, 5);
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Values that no scene has count as those of the last buckets. */
+START_TEST(a_feature_out_of_range_is_far_away)
 {
     static const struct {
         const char *harm;
         double distance;
     } far[] = {
-        {"UPDATE problem SET rows_bucket = -2147483648", 64 + 17},
-        {"UPDATE problem SET rows_bucket = 4294967296 + 34", 64 - 17},
-        {"UPDATE problem SET density_bucket = 2147483647", (64 + 2) / 2.0},
-        {"UPDATE problem SET density_bucket = -1e300", (64 - 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=-2147483648,density=-2,"
+         "cin=6,cout=6'",
+         64 + 17},
+        {"UPDATE trial SET features = 'rows=1e300,density=-2,cin=6,cout=6'",
+         64 - 17},
+        {"UPDATE trial SET features = 'rows=17,density=inf,cin=6,cout=6'",
+         (64 + 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=17,density=nan,cin=6,cout=6'",
+         (64 - 2) / 2.0},
+        {"UPDATE trial SET features = 'rows=13,density=-2,cin=inf,cout=nan'",
+         4 + 2 * 2 * 6},
     };
     spc__problem_key key = make_key(64, 64, 17);
     spc__choice found[2];
 
     make_file("user.db", 64, 30);
+    sql("user.db", "UPDATE problem SET buckets = 'rows=1'");
     sql("user.db", far[_i].harm);
     spc__cache *cache = open_user("user.db");
     ck_assert_int_eq(find(cache, &key, found, 2), 1);
@@ -633,7 +793,8 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     ck_assert_double_eq(found[0].distance, 2);
     sql("user.db", "UPDATE trial SET status = 'wrong' WHERE id = 1");
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
-    asked.layer = make_key(64, 32, 0).layer; /* similar: the same memory */
+    asked.layer =
+        make_key(64, 32, 0).layer; /* of the family: the same memory */
     ck_assert_int_eq(find(cache, &asked, found, 1), 1);
     strcpy(asked.device, "another");
     ck_assert_int_eq(find(cache, &asked, found, 1), 0);
@@ -641,7 +802,7 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
 }
 END_TEST
 
-START_TEST(what_differs_in_more_than_channels_is_no_neighbour)
+START_TEST(what_is_of_another_family_or_device_is_no_neighbour)
 {
     make_file("user.db", 64, 30);
     spc__cache *cache = open_user("user.db");
@@ -649,7 +810,7 @@ START_TEST(what_differs_in_more_than_channels_is_no_neighbour)
     spc__problem_key device = make_key(64, 64, 17);
     spc__choice found[3];
 
-    spc__attrs_set_text(&dtype.layer, "dtype", "bf16");
+    set_word(&dtype, "dtype", "bf16");
     strcpy(device.device, "NVIDIA H100");
     ck_assert_int_eq(find(cache, &dtype, found, 1), 0);
     ck_assert_int_eq(find(cache, &dtype, found, 3), 0);
@@ -1036,7 +1197,7 @@ static const struct {
     spc_status status;
     const char *says, *advises;
 } refusals[] = {
-    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 1",
+    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 2",
      "update spctune"},
     {make_foreign, SPC_EDB, "another program (application id 0x00000001",
      "name another file"},
@@ -1185,7 +1346,8 @@ START_TEST(a_record_that_makes_no_sense_is_reported_as_damage)
         "UPDATE trial SET config = 'nonsense'",
         "UPDATE trial SET launch = 'a=1,a=2'",
         "UPDATE trial SET resources = x'ff00'",
-        "UPDATE problem SET layer = layer || '\xc3', rows_bucket = 35",
+        "UPDATE problem SET layer = layer || '\xc3', buckets = 'rows=35'",
+        "UPDATE trial SET features = 'rows=17,density'",
     };
     spc__problem_key key = make_key(64, 64, 17);
     spc__choice found[2];
@@ -1392,6 +1554,8 @@ START_TEST(a_file_system_without_shared_memory_is_worked_on_all_the_same)
 
     if (_i == 1)
         make_file("user.db", 64, 30); /* made in WAL mode on a better one */
+    if (_i == 2)
+        make_v1("user.db", true);
     use_weak_file_system();
     spc__cache *cache = open_user("user.db");
     put_chosen(cache, &key, &trial);
@@ -1448,8 +1612,8 @@ START_TEST(eight_processes_write_one_new_file_at_the_same_time)
 }
 END_TEST
 
-/* Writes for ever, telling each trial that is stored. */
-static void write_and_tell(int fd)
+/* Writes for ever, reporting each trial that is stored. */
+static void write_and_report(int fd)
 {
     spc__cache *cache = open_user("user.db");
     spc__problem_key key = make_key(64, 64, 17);
@@ -1474,31 +1638,31 @@ static bool is_sound(const char *name)
     return sound;
 }
 
-START_TEST(a_writer_killed_in_the_middle_loses_nothing_it_told)
+START_TEST(a_writer_killed_in_the_middle_loses_nothing_it_reported)
 {
     spc__problem_key key = make_key(64, 64, 17);
     spc__trial *trials;
-    int count, told = 0, ends[2];
+    int count, reported = 0, ends[2];
     char byte;
 
     ck_assert_int_eq(pipe(ends), 0);
     pid_t writer = fork();
     if (writer == 0) {
         close(ends[0]);
-        write_and_tell(ends[1]);
+        write_and_report(ends[1]);
     }
     close(ends[1]);
     usleep((useconds_t)(4000 * _i)); /* at 0, even while it is being created */
     ck_assert_int_eq(kill(writer, SIGKILL), 0);
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
     while (read(ends[0], &byte, 1) == 1)
-        told++;
+        reported++;
     close(ends[0]);
 
     spc__cache *cache = open_user("user.db");
     assert_ok(spc__cache_find_trials(cache, &key, &trials, &count, &error));
-    ck_assert_int_ge(count, told);
-    ck_assert_int_le(count, told + 1);
+    ck_assert_int_ge(count, reported);
+    ck_assert_int_le(count, reported + 1);
     free(trials);
     spc__cache_close(cache);
     ck_assert(is_sound("user.db"));
@@ -1630,6 +1794,731 @@ START_TEST(each_allocation_may_fail)
 }
 END_TEST
 
+/* Files of schema v1 */
+
+/* Values as they are, not as they print. */
+static void dump_column(spc__buf *out, sqlite3_stmt *stmt, int i)
+{
+    int bytes = sqlite3_column_bytes(stmt, i);
+
+    switch (sqlite3_column_type(stmt, i)) {
+    case SQLITE_FLOAT:
+        spc__buf_printf(out, "%a|", sqlite3_column_double(stmt, i));
+        break;
+    case SQLITE_NULL:
+        spc__buf_puts(out, "null|");
+        break;
+    default:
+        spc__buf_printf(out, "%d:", bytes);
+        spc__buf_append(out, sqlite3_column_blob(stmt, i), (size_t)bytes);
+        spc__buf_puts(out, "|");
+    }
+}
+
+/* All that a query yields. */
+static void dump(spc__buf *out, const char *name, const char *query)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at(name), &db), SQLITE_OK);
+    ck_assert_msg(sqlite3_prepare_v2(db, query, -1, &stmt, NULL) == SQLITE_OK,
+                  "%s: %s", query, sqlite3_errmsg(db));
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(stmt); i++)
+            dump_column(out, stmt, i);
+        spc__buf_puts(out, "\n");
+    }
+    ck_assert_int_eq(sqlite3_finalize(stmt), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* What both versions have, table by table. */
+static const char *const kept[] = {
+    "SELECT * FROM meta WHERE name != 'upgraded_by' AND name != 'journal'",
+    "SELECT id, device, layer, target FROM problem ORDER BY id",
+    "SELECT * FROM provenance ORDER BY id",
+    "SELECT id, problem, template, template_hash, config, status, median_us,"
+    " spread_us, cold_us, samples, error, verified, compile_ms, artefact,"
+    " launch, resources, note, provenance, unix_seconds"
+    " FROM trial ORDER BY id",
+    "SELECT * FROM choice ORDER BY problem",
+    "SELECT * FROM artefact ORDER BY id",
+    "SELECT * FROM fact ORDER BY id",
+};
+
+static void dump_kept(spc__buf *out, const char *name)
+{
+    spc__buf_clear(out);
+    for (int i = 0; i < LENGTH(kept); i++)
+        dump(out, name, kept[i]);
+}
+
+static int64_t number_in(const char *name, const char *query)
+{
+    spc__buf text = SPC__BUF_INIT;
+    int64_t number;
+
+    dump(&text, name, query);
+    ck_assert_ptr_nonnull(strchr(spc__buf_text(&text), ':'));
+    number = strtoll(strchr(spc__buf_text(&text), ':') + 1, NULL, 10);
+    spc__buf_release(&text);
+    return number;
+}
+
+static int version_of(const char *name)
+{
+    return (int)number_in(name, "PRAGMA user_version");
+}
+
+/* Upgrades by opening. */
+static void upgrade(const char *name)
+{
+    spc__cache *cache = open_user(name);
+    ck_assert(cache->layers[0].writable);
+    spc__cache_close(cache);
+    ck_assert_int_eq(version_of(name), 2);
+}
+
+/* The same as `before` holds, in either version, and sound. */
+static void assert_nothing_lost(const char *name, const char *before)
+{
+    spc__buf one = SPC__BUF_INIT, two = SPC__BUF_INIT;
+
+    ck_assert(is_sound(name));
+    dump_kept(&one, before);
+    dump_kept(&two, name);
+    ck_assert_str_eq(spc__buf_text(&one), spc__buf_text(&two));
+    ck_assert_uint_gt(one.length, 5000);
+    spc__buf_release(&one);
+    spc__buf_release(&two);
+}
+
+START_TEST(an_upgrade_keeps_every_row_of_every_table)
+{
+    spc__buf fresh = SPC__BUF_INIT, upgraded = SPC__BUF_INIT;
+    static const char schema[] =
+        "SELECT type, name, tbl_name, replace(sql, '\"', '') FROM sqlite_master"
+        " ORDER BY type, name";
+
+    make_v1("old.db", false);
+    make_v1("user.db", _i == 1);
+    ck_assert_int_eq(version_of("user.db"), 1);
+    upgrade("user.db");
+    assert_nothing_lost("user.db", "old.db");
+    ck_assert_int_eq(number_in("user.db", "SELECT count(*) FROM meta WHERE "
+                                          "name = 'upgraded_by'"),
+                     1);
+    ck_assert_int_eq(
+        number_in("user.db", "SELECT count(*) FROM pragma_foreign_key_check"),
+        0);
+
+    /* Nothing says later which way a file came to be. */
+    make_file("fresh.db", 64, 30);
+    dump(&fresh, "fresh.db", schema);
+    dump(&upgraded, "user.db", schema);
+    ck_assert_str_eq(spc__buf_text(&fresh), spc__buf_text(&upgraded));
+    spc__buf_release(&fresh);
+    spc__buf_release(&upgraded);
+}
+END_TEST
+
+/* Equal, or neither is a number. */
+static void assert_close(double a, double b, double tolerance)
+{
+    if (a != b && !(isnan(a) && isnan(b)))
+        ck_assert_double_le(fabs(a - b), tolerance * fabs(b));
+}
+
+/* Compares the features of a trial with the columns of version 1. */
+static void assert_features(const char *features, sqlite3_stmt *old)
+{
+    spc__problem_key key;
+    double density = spc__column_real(old, 1);
+
+    ck_assert_msg(spc__features_parse(&key, features), "%s", features);
+    ck_assert_int_eq(key.feature_count, 4);
+    assert_close(spc__feature_value(&key, "rows"), spc__column_real(old, 0), 0);
+    assert_close(exp2(spc__feature_value(&key, "density")), density, 1e-15);
+    ck_assert_double_eq(spc__feature_value(&key, "cin"),
+                        log2(sqlite3_column_double(old, 2)));
+    ck_assert_double_eq(spc__feature_value(&key, "cout"),
+                        log2(sqlite3_column_double(old, 3)));
+}
+
+/* 1: where numbers are written with a comma. */
+START_TEST(an_upgrade_makes_features_of_the_columns)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    char attach[500];
+    int rows = 0;
+
+    if (_i == 1)
+        use_decimal_comma();
+    make_v1("old.db", false);
+    make_v1("user.db", false);
+    upgrade("user.db");
+    ck_assert_int_eq(sqlite3_open(at("old.db"), &db), SQLITE_OK);
+    snprintf(attach, sizeof(attach), "ATTACH '%s' AS new", at("user.db"));
+    ck_assert_int_eq(sqlite3_exec(db, attach, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_prepare_v2(db,
+                       "SELECT t.log2_rows, t.density, p.cin, p.cout,"
+                       " n.features, p.rows_bucket, p.density_bucket,"
+                       " q.buckets, p.shape, q.family || ','"
+                       " FROM main.trial AS t"
+                       " JOIN main.problem AS p ON p.id = t.problem"
+                       " JOIN new.trial AS n ON n.id = t.id"
+                       " JOIN new.problem AS q ON q.id = p.id",
+                       -1, &stmt, NULL);
+    for (; sqlite3_step(stmt) == SQLITE_ROW; rows++) {
+        spc__problem_key key = {0};
+        spc__buf text = SPC__BUF_INIT;
+        assert_features((const char *)sqlite3_column_text(stmt, 4), stmt);
+        spc__feature_add(&key, "rows", sqlite3_column_int(stmt, 5), 1, 1);
+        spc__feature_add(&key, "density", sqlite3_column_int(stmt, 6), 1, 1);
+        spc__buckets_format(&text, &key);
+        ck_assert_str_eq(spc__buf_text(&text),
+                         (const char *)sqlite3_column_text(stmt, 7));
+        ck_assert_str_eq((const char *)sqlite3_column_text(stmt, 8),
+                         (const char *)sqlite3_column_text(stmt, 9));
+        spc__buf_release(&text);
+    }
+    ck_assert_int_eq(rows, 18);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+END_TEST
+
+/* A key as the runtime asks about the golden file's layers. */
+static spc__problem_key make_v1_key(int cin, int cout, double log2_rows,
+                                    double density)
+{
+    static const char words[] = "kx=3,ky=3,kz=3,dx=1,dy=1,dz=1,dtype=f16,"
+                                "bias=0,deterministic=0";
+    spc__problem_key key = make_key(cin, cout, log2_rows);
+    char text[200];
+
+    set_feature(&key, "density", log2(density));
+    snprintf(text, sizeof(text), "op=subm,cin=%d,cout=%d,%s", cin, cout, words);
+    assert_ok(spc__attrs_parse(&key.layer, text, &error));
+    snprintf(text, sizeof(text), "op=subm,%s", words);
+    assert_ok(spc__attrs_parse(&key.family, text, &error));
+    return key;
+}
+
+static const struct {
+    int cin, cout;
+    double log2_rows, density;
+    spc__match match;
+    const char *config;
+    double median_us, distance;
+} v1_answers[] = {
+    {64, 96, 17.046, 0.2134, SPC__MATCH_EXACT, "rows=128,stages=4", 28.25, 0},
+    {64, 96, 15.4, 0.32, SPC__MATCH_EXACT, "rows=16,lanes=32", 9.5, 0},
+    {64, 96, 16, 0.25, SPC__MATCH_BUCKET, "rows=16,lanes=32", 9.5, 0.75},
+    {32, 32, 0, 1, SPC__MATCH_EXACT, "rows=16,lanes=32", 2, 0},
+    {32, 32, 9.7, 0, SPC__MATCH_EXACT, "rows=16,lanes=32", 3, 0},
+    {32, 32, NAN, NAN, SPC__MATCH_EXACT, "rows=16,lanes=32", 4, 0},
+    {32, 64, 22, 0.35355339, SPC__MATCH_NEAREST, "rows=16,lanes=32", 99.9, 2},
+};
+
+/* Asks for what is known of the golden file; `rest` is a writable file's. */
+static void assert_v1_answers(spc__cache *cache)
+{
+    spc__choice found[12];
+    seen all = {.rows = -100};
+    spc__attrs facts;
+    size_t bytes;
+    void *code;
+
+    for (int i = 0; i < LENGTH(v1_answers); i++) {
+        spc__problem_key key =
+            make_v1_key(v1_answers[i].cin, v1_answers[i].cout,
+                        v1_answers[i].log2_rows, v1_answers[i].density);
+        for (int capacity = 1; capacity <= 12; capacity += 11) {
+            ck_assert_int_eq(find(cache, &key, found, capacity),
+                             capacity == 1 ? 1 : 8);
+            ck_assert_int_eq(found[0].match, v1_answers[i].match);
+            ck_assert_double_eq(found[0].trial.median_us,
+                                v1_answers[i].median_us);
+            ck_assert_double_eq_tol(found[0].distance, v1_answers[i].distance,
+                                    1e-6);
+        }
+    }
+    assert_ok(spc__cache_get_artefact(cache, "a1b2c3", &code, &bytes, &facts,
+                                      NULL, &error));
+    ck_assert_uint_eq(bytes, 300);
+    free(code);
+    assert_ok(spc__cache_get_device(cache, "NVIDIA H200", &facts, &error));
+    ck_assert_int_eq(spc__attrs_number(&facts, "copy_gbps", 0), 4300);
+    assert_ok(spc__cache_each(cache, see, &all, &error));
+    ck_assert_int_eq(all.rows, -90);
+    ck_assert_str_eq(all.last.key.device, "cpu avx2");
+    ck_assert_str_eq(all.last.provenance.host, "laptop");
+    ck_assert_double_eq_tol(exp2(spc__feature_value(&all.last.key, "density")),
+                            0.6, 1e-15);
+}
+
+static void assert_v1_trials(spc__cache *cache)
+{
+    spc__problem_key key = make_v1_key(64, 96, 17.046, 0.2134);
+    spc__trial *trials;
+    int count;
+
+    assert_ok(spc__cache_find_trials(cache, &key, &trials, &count, &error));
+    ck_assert_int_eq(count, 9);
+    for (int i = 0; i <= SPC__TRIAL_WRONG; i++)
+        ck_assert_int_eq(trials[i].status, i);
+    ck_assert(isinf(trials[SPC__TRIAL_WRONG].error));
+    ck_assert(isnan(trials[SPC__TRIAL_LAUNCH].median_us));
+    ck_assert_str_eq(trials[3].note, "it's 3: \xc3\xa9\n\"two lines\"");
+    ck_assert_str_eq(trials[8].artefact, "a1b2c3");
+    free(trials);
+}
+
+/* As a layer; as the user's file that may not be written; and upgraded. */
+START_TEST(a_file_of_v1_answers_as_it_did)
+{
+    const char *path = at("user.db");
+    spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
+    spc__cache *cache;
+    struct stat facts;
+
+    if (_i == 1 && !become_nobody())
+        return;
+    make_v1("user.db", false);
+    if (_i == 1)
+        chmod(path, 0444);
+    read_bytes(&before, "user.db");
+    assert_ok(
+        spc__cache_open(&cache, _i == 0 ? NULL : path, &path, _i == 0, &error));
+    ck_assert_int_eq(cache->layers[0].writable, _i == 2);
+    assert_v1_answers(cache);
+    assert_v1_trials(cache);
+    spc__cache_close(cache);
+    ck_assert_int_eq(version_of("user.db"), _i == 2 ? 2 : 1);
+    if (_i < 2) {
+        read_bytes(&after, "user.db");
+        ck_assert_uint_eq(before.length, after.length);
+        ck_assert_mem_eq(before.data, after.data, before.length);
+        ck_assert_int_ne(stat(at("user.db-wal"), &facts), 0);
+        ck_assert_int_ne(stat(at("user.db-journal"), &facts), 0);
+    }
+    spc__buf_release(&before);
+    spc__buf_release(&after);
+    become_root();
+}
+END_TEST
+
+START_TEST(what_was_upgraded_is_added_to)
+{
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial faster = make_trial(256, 20);
+    spc__cache *cache;
+    spc__choice found;
+
+    make_v1("user.db", _i == 1);
+    cache = open_user("user.db");
+    put_chosen(cache, &key, &faster);
+    ck_assert_int_eq(rows_of(cache, "problem"), 10); /* it was there */
+    ck_assert_int_eq(rows_of(cache, "trial"), 19);
+    spc__cache_close(cache);
+    cache = open_user("user.db");
+    ck_assert_int_eq(find(cache, &key, &found, 1), 1);
+    assert_trial_eq(&found.trial, &faster);
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_layer_of_v1_lies_under_a_file_of_v2)
+{
+    const char *layer = at("old.db");
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial slower = make_trial(256, 40), *trials;
+    spc__choice found[12];
+    spc__cache *cache;
+    int count;
+
+    make_v1("old.db", false);
+    assert_ok(spc__cache_open(&cache, at("user.db"), &layer, 1, &error));
+    put_chosen(cache, &key, &slower);
+    ck_assert_int_eq(find(cache, &key, found, 1), 1);
+    ck_assert_str_eq(found[0].file, layer);
+    ck_assert_int_eq(find(cache, &key, found, 12), 9);
+    ck_assert_str_eq(found[0].file, layer);
+    ck_assert_int_eq(found[1].match, SPC__MATCH_EXACT);
+    ck_assert_str_eq(found[1].file, at("user.db"));
+    assert_ok(spc__cache_find_trials(cache, &key, &trials, &count, &error));
+    ck_assert_int_eq(count, 10);
+    free(trials);
+    assert_ok(spc__cache_trials_of(cache, layer, 2, &trials, &count, &error));
+    ck_assert_int_eq(count, 1);
+    free(trials);
+    spc__cache_close(cache);
+    ck_assert_int_eq(version_of("old.db"), 1);
+    ck_assert_int_eq(version_of("user.db"), 2);
+}
+END_TEST
+
+/* Its tables are gone from under the views; the other layers go on. */
+START_TEST(a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so)
+{
+    const char *layers[] = {at("old.db"), at("good.db")};
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial trial = make_trial(256, 40);
+    sqlite3 *other = NULL;
+    spc__choice found[2];
+    spc__cache *cache;
+    int count;
+
+    make_v1("old.db", true);
+    cache = open_user("good.db");
+    put_chosen(cache, &key, &trial);
+    spc__cache_close(cache);
+    sqlite3_open(layers[0], &other); /* so that a journal says: not immutable */
+    sqlite3_exec(other, "SELECT * FROM meta", NULL, NULL, NULL);
+    assert_ok(spc__cache_open(&cache, NULL, layers, 2, &error));
+    ck_assert_int_eq(find(cache, &key, found, 1), 1);
+    ck_assert_str_eq(found[0].file, layers[0]);
+    upgrade("old.db");
+    for (int capacity = 1; capacity <= 2; capacity++) {
+        assert_status(spc__cache_find_choices(cache, &key, found, capacity,
+                                              &count, &error),
+                      SPC_EDB);
+        assert_says("old.db");
+        assert_says("open it again");
+        ck_assert_int_eq(count, 1);
+        ck_assert_str_eq(found[0].file, layers[1]);
+    }
+    spc__cache_close(cache);
+    assert_ok(spc__cache_open(&cache, NULL, layers, 2, &error));
+    ck_assert_int_eq(find(cache, &key, found, 2), 2);
+    spc__cache_close(cache);
+    sqlite3_close(other);
+}
+END_TEST
+
+START_TEST(eight_processes_upgrade_one_file_at_the_same_time)
+{
+    make_v1("old.db", false);
+    make_v1("user.db", _i == 1);
+    for (int i = 0; i < WRITERS; i++)
+        if (fork() == 0) {
+            spc__cache *cache = open_user("user.db");
+            assert_v1_answers(cache);
+            spc__cache_close(cache);
+            _exit(0);
+        }
+    for (int i = 0; i < WRITERS; i++) {
+        int result;
+        ck_assert_int_gt(wait(&result), 0);
+        ck_assert_msg(WIFEXITED(result) && WEXITSTATUS(result) == 0,
+                      "one failed");
+    }
+    ck_assert_int_eq(version_of("user.db"), 2);
+    assert_nothing_lost("user.db", "old.db");
+}
+END_TEST
+
+/* A file system where, from the n-th change on, the process dies, or files no
+ * longer grow: SQLite's own access to files, counted. */
+static int changes_left; /* -1: no limit */
+static bool is_deadly;
+static sqlite3_io_methods mortal_methods[2]; /* of databases, of others */
+static sqlite3_io_methods plain_methods;
+
+/* False: no more changes. */
+static bool change(void)
+{
+    if (changes_left < 0)
+        return true;
+    if (changes_left > 0) {
+        changes_left--;
+        return true;
+    }
+    if (is_deadly)
+        raise(SIGKILL);
+    return false;
+}
+
+static int mortal_write(sqlite3_file *file, const void *data, int bytes,
+                        sqlite3_int64 offset)
+{
+    sqlite3_int64 size = 0;
+
+    plain_methods.xFileSize(file, &size);
+    if ((is_deadly || offset + bytes > size) && !change())
+        return SQLITE_FULL;
+    return plain_methods.xWrite(file, data, bytes, offset);
+}
+
+static int mortal_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    if (is_deadly)
+        change();
+    return plain_methods.xTruncate(file, size);
+}
+
+static int mortal_sync(sqlite3_file *file, int flags)
+{
+    if (is_deadly)
+        change();
+    return plain_methods.xSync(file, flags);
+}
+
+static int mortal_open(sqlite3_vfs *vfs, sqlite3_filename name,
+                       sqlite3_file *file, int flags, int *out_flags)
+{
+    (void)vfs;
+    int rc = real_vfs->xOpen(real_vfs, name, file, flags, out_flags);
+    if (rc == SQLITE_OK && file->pMethods != NULL) {
+        sqlite3_io_methods *methods =
+            &mortal_methods[(flags & SQLITE_OPEN_MAIN_DB) == 0];
+        plain_methods = *methods = *file->pMethods; /* which lock otherwise */
+        methods->xWrite = mortal_write;
+        methods->xTruncate = mortal_truncate;
+        methods->xSync = mortal_sync;
+        file->pMethods = methods;
+    }
+    return rc;
+}
+
+static int mortal_delete(sqlite3_vfs *vfs, const char *name, int sync)
+{
+    (void)vfs;
+    if (is_deadly)
+        change();
+    return real_vfs->xDelete(real_vfs, name, sync);
+}
+
+static void use_mortal_file_system(int changes, bool deadly)
+{
+    real_vfs = sqlite3_vfs_find(NULL);
+    weak_vfs = *real_vfs;
+    weak_vfs.zName = "mortal";
+    weak_vfs.xOpen = mortal_open;
+    weak_vfs.xDelete = mortal_delete;
+    changes_left = changes;
+    is_deadly = deadly;
+    ck_assert_int_eq(sqlite3_vfs_register(&weak_vfs, 1), SQLITE_OK);
+}
+
+/* Does a process that opens the file live on? */
+static bool survives(const char *name, int changes)
+{
+    int result;
+    pid_t child = fork();
+
+    if (child == 0) {
+        use_mortal_file_system(changes, true);
+        spc__cache_close(open_user(name));
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &result, 0), child);
+    ck_assert(WIFEXITED(result) ? WEXITSTATUS(result) == 0
+                                : WTERMSIG(result) == SIGKILL);
+    return WIFEXITED(result);
+}
+
+/* Killed at the first, the second, ... change to any file. */
+START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_v1_or_of_v2)
+{
+    bool alive = false;
+    int versions[3] = {0};
+
+    make_v1("old.db", _i == 1);
+    for (int n = 0; !alive; n++) {
+        char name[40];
+        snprintf(name, sizeof(name), "user%d.db", n);
+        copy_file(name, "old.db", SIZE_MAX);
+        alive = survives(name, n);
+        int version = version_of(name);
+        ck_assert_int_ge(version, 1);
+        ck_assert_int_le(version, 2);
+        versions[version]++;
+        assert_nothing_lost(name, "old.db");
+        upgrade(name);
+        assert_nothing_lost(name, "old.db");
+    }
+    ck_assert_int_gt(versions[1], 10);
+    ck_assert_int_gt(versions[2], 1);
+}
+END_TEST
+
+/* The disk is full from the n-th time on that a file grows: what cannot be
+ * upgraded is read as it is, says why it takes no writes, and is upgraded
+ * another time. */
+START_TEST(an_upgrade_that_finds_no_room_is_left_for_another_time)
+{
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial trial = make_trial(256, 20);
+    int refused = 0;
+    bool upgraded = false;
+
+    make_v1("old.db", false);
+    for (int n = 0; !upgraded; n++) {
+        spc__cache *cache;
+        char name[40];
+        snprintf(name, sizeof(name), "user%d.db", n);
+        copy_file(name, "old.db", SIZE_MAX);
+        use_mortal_file_system(n, false);
+        cache = open_user(name);
+        changes_left = -1;
+        sqlite3_vfs_unregister(&weak_vfs);
+        assert_v1_answers(cache);
+        upgraded = cache->layers[0].writable;
+        if (!upgraded) {
+            refused++;
+            assert_status(
+                spc__cache_put_trial(cache, &key, &trial, &provenance, &error),
+                SPC_EDB);
+            assert_says(name);
+            assert_says("cannot");
+        }
+        spc__cache_close(cache);
+        assert_nothing_lost(name, "old.db");
+        upgrade(name);
+        assert_nothing_lost(name, "old.db");
+    }
+    ck_assert_int_gt(refused, 5);
+}
+END_TEST
+
+START_TEST(each_allocation_of_an_upgrade_may_fail)
+{
+    limit_sqlite_memory();
+    make_v1("old.db", false);
+    for (int n = 0;; n += 1 + n / 50) {
+        spc__cache *cache = NULL;
+        copy_file("user.db", "old.db", SIZE_MAX);
+        allocation_failed = false;
+        allocations_left = n;
+        spc_status status =
+            spc__cache_open(&cache, at("user.db"), NULL, 0, &error);
+        allocations_left = -1;
+        ck_assert(status == SPC_OK || status == SPC_ENOMEM);
+        spc__cache_close(cache);
+        if (!allocation_failed)
+            break;
+        if (n % 10 == 0)
+            assert_nothing_lost("user.db", "old.db");
+        unlink(at("user.db-wal"));
+        unlink(at("user.db-shm"));
+    }
+    upgrade("user.db");
+    assert_nothing_lost("user.db", "old.db");
+}
+END_TEST
+
+/* What the upgrade does not understand it leaves alone. */
+static const struct {
+    const char *harm;
+    bool upgraded;
+    const char *says; /* the first question, or put */
+} v1_damages[] = {
+    {"ALTER TABLE problem RENAME COLUMN shape TO form", false, "version 1"},
+    {"DROP TABLE trial", false, "version 1"},
+    {"DROP TABLE choice", true, "not those of this version"},
+    {"UPDATE trial SET config = '!!' WHERE id = 9", true, "damaged"},
+    {"UPDATE trial SET problem = 99 WHERE id = 8", true, NULL},
+    {"UPDATE problem SET rows_bucket = -1e300, cin = 'many' WHERE id = 3", true,
+     NULL},
+};
+
+START_TEST(a_damaged_file_of_v1_loses_no_more_by_an_upgrade)
+{
+    spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
+    spc__trial trial = make_trial(256, 20);
+    spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
+    spc__choice found[2];
+    spc__cache *cache;
+    int count;
+
+    make_v1("user.db", false);
+    sql("user.db", v1_damages[_i].harm);
+    read_bytes(&before, "user.db");
+    cache = open_user("user.db");
+    spc_status status =
+        spc__cache_find_choices(cache, &key, found, 2, &count, &error);
+    ck_assert_int_eq(status, v1_damages[_i].says != NULL ? SPC_EDB : SPC_OK);
+    if (v1_damages[_i].says != NULL)
+        assert_says(v1_damages[_i].says);
+    if (v1_damages[_i].upgraded) {
+        put(cache, &key, &trial);
+        ck_assert_int_eq(rows_of(cache, "trial"), 19);
+    } else {
+        assert_status(
+            spc__cache_put_trial(cache, &key, &trial, &provenance, &error),
+            SPC_EDB);
+        assert_says("cannot upgrade");
+        assert_says("restore a copy");
+    }
+    spc__cache_close(cache);
+    ck_assert_int_eq(version_of("user.db"), v1_damages[_i].upgraded ? 2 : 1);
+    read_bytes(&after, "user.db");
+    if (!v1_damages[_i].upgraded)
+        ck_assert_mem_eq(before.data, after.data, before.length);
+    spc__buf_release(&before);
+    spc__buf_release(&after);
+}
+END_TEST
+
+START_TEST(a_corrupt_file_of_v1_is_an_error_and_never_a_crash)
+{
+    spc__buf whole = SPC__BUF_INIT;
+    uint64_t state = 99 + (uint64_t)_i;
+
+    make_v1("whole.db", false);
+    for (int round = 0; round < 12; round++) {
+        spc__cache *cache;
+        read_bytes(&whole, "whole.db");
+        for (int hits = 0; hits < 20 + 20 * round; hits++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            size_t where = 100 + (state >> 33) % (whole.length - 100);
+            whole.data[where] = (char)(state >> 20);
+        }
+        assert_ok(
+            spc__file_write(at("bad.db"), whole.data, whole.length, &error));
+        if (spc__cache_open(&cache, at("bad.db"), NULL, 0, &error) == SPC_OK)
+            use_everything(cache);
+        spc__cache_close(cache);
+        unlink(at("bad.db-wal"));
+        unlink(at("bad.db-shm"));
+    }
+    spc__buf_release(&whole);
+}
+END_TEST
+
+/* Listed by numbers, not by their first digits. */
+START_TEST(a_listing_is_in_the_order_of_the_buckets)
+{
+    static const char *const order[] = {
+        "",
+        "density=-10",
+        "density=-9",
+        "density=3",
+        "rows=-12",
+        "rows=-3",
+        "rows=9",
+        "rows=9,density=-4",
+        "rows=10",
+        "rows=34",
+        "rows=34,density=-100",
+        "rows=34,density=-4",
+    };
+
+    for (int i = 0; i < LENGTH(order); i++)
+        for (int j = 0; j < LENGTH(order); j++) {
+            int sign =
+                spc__compare_buckets(NULL, (int)strlen(order[i]), order[i],
+                                     (int)strlen(order[j]), order[j]);
+            ck_assert_msg(sign == (i > j) - (i < j), "'%s' and '%s': %d",
+                          order[i], order[j], sign);
+        }
+}
+END_TEST
+
 /* How fast, for the record: generous limits, so that a loaded machine or a
  * sanitizer does not fail them. SPC_TEST_TIMES prints what was measured. */
 START_TEST(a_hot_lookup_is_a_matter_of_microseconds)
@@ -1674,22 +2563,23 @@ static void make_large_file(const char *name)
 {
     make_file(name, 64, 30);
     sql(name,
-        "WITH RECURSIVE n (i) AS"
+        "CREATE TEMP TABLE n AS WITH RECURSIVE n (i) AS"
         " (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)"
-        " INSERT INTO problem (device, layer, target, rows_bucket,"
-        "  density_bucket, cin, cout, shape)"
-        " SELECT device, replace(replace(layer, 'cin=64', 'cin=' ||"
-        "  (8 << i / 200 % 5)), 'cout=64', 'cout=' || (8 << i / 1000)),"
-        "  'sm_80', 10 + i % 40, -8 + i / 40 % 5, 8 << i / 200 % 5,"
-        "  8 << i / 1000, shape FROM problem, n WHERE id = 1;"
-        "INSERT INTO trial (problem, template, template_hash, config, status,"
-        "  median_us, samples, log2_rows, density, verified, artefact, launch,"
+        " SELECT i + 2 AS id, 10 + i % 40 AS rows, -8 + i / 40 % 5 AS density,"
+        "  3 + i / 200 % 5 AS cin, 3 + i / 1000 AS cout FROM n;"
+        "INSERT INTO problem (id, device, layer, target, buckets, family)"
+        " SELECT n.id, device, replace(replace(layer, 'cin=64', 'cin=' ||"
+        "  (1 << cin)), 'cout=64', 'cout=' || (1 << cout)), 'sm_80',"
+        "  'rows=' || rows || ',density=' || density, family"
+        " FROM problem AS p, n WHERE p.id = 1;"
+        "INSERT INTO trial (id, problem, template, template_hash, config,"
+        "  status, median_us, samples, features, verified, artefact, launch,"
         "  resources, note, provenance, unix_seconds)"
-        " SELECT p.id, template, template_hash, config, status, median_us,"
-        "  samples, rows_bucket / 2.0, density, verified, artefact, launch,"
-        "  resources, note, provenance, unix_seconds FROM problem AS p, trial "
-        "AS t"
-        "  WHERE p.id > 1 AND t.id = 1;"
+        " SELECT n.id, n.id, template, template_hash, config, status,"
+        "  median_us, samples, 'rows=' || (rows / 2.0) || ',ratio=0,density='"
+        "  || (density / 2.0) || ',cin=' || cin || ',cout=' || cout, verified,"
+        "  artefact, launch, resources, note, provenance, unix_seconds"
+        " FROM trial AS t, n WHERE t.id = 1;"
         "INSERT INTO choice SELECT t.problem, t.id, 'fastest', provenance, 0"
         " FROM trial AS t WHERE t.id > 1");
 }
@@ -1716,7 +2606,7 @@ START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
     }
     spc__cache_close(cache);
     ck_assert_int_eq(found[0].match, SPC__MATCH_NEAREST);
-    ck_assert_double_eq(found[0].key.log2_rows, 12);
+    ck_assert_double_eq(spc__feature_value(&found[0].key, "rows"), 12);
     ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cin", 0), 64);
     ck_assert_int_eq(spc__attrs_number(&found[0].key.layer, "cout", 0), 32);
     double one = spc__median(one_us, LENGTH(one_us));
@@ -1742,13 +2632,20 @@ static TCase *records(void)
     tcase_add_test(tc, an_artefact_is_stored_once_and_comes_back_whole);
     tcase_add_test(tc, a_damaged_artefact_is_refused_and_can_be_put_again);
     tcase_add_test(tc, facts_of_a_device_add_up);
-    tcase_add_test(tc, a_listing_tells_each_problem_with_its_choice);
+    tcase_add_test(tc, a_listing_shows_each_problem_with_its_choice);
     tcase_add_test(tc, a_cache_without_files_finds_nothing_and_stores_nothing);
-    tcase_add_loop_test(tc, buckets_are_half_octaves, 0, LENGTH(buckets));
+    tcase_add_loop_test(tc, a_bucket_is_a_rounded_number_of_widths, 0,
+                        LENGTH(buckets));
+    tcase_add_loop_test(tc, features_come_back_from_their_text_as_they_were, 0,
+                        2);
+    tcase_add_test(tc, what_is_no_list_of_features_is_not_read_as_one);
+    tcase_add_test(tc, keys_of_the_same_buckets_are_known);
     tcase_add_loop_test(tc, a_neighbour_is_found_at_its_distance, 0,
                         LENGTH(neighbours));
-    tcase_add_loop_test(tc, a_bucket_out_of_range_is_far_away, 0, 4);
-    tcase_add_test(tc, what_differs_in_more_than_channels_is_no_neighbour);
+    tcase_add_loop_test(tc, a_feature_out_of_range_is_far_away, 0, 5);
+    tcase_add_loop_test(tc, a_feature_that_comes_later_keeps_the_records, 0, 3);
+    tcase_add_test(tc, a_key_without_a_family_is_near_to_its_own_layer);
+    tcase_add_test(tc, what_is_of_another_family_or_device_is_no_neighbour);
     tcase_add_test(tc, a_near_lookup_sees_what_was_put_since);
     tcase_add_test(tc, neighbours_come_in_the_order_of_match_and_distance);
     return tc;
@@ -1785,7 +2682,7 @@ static TCase *conditions(void)
     tcase_add_test(tc, an_empty_file_is_filled_but_not_as_a_shipped_one);
     tcase_add_loop_test(tc, a_corrupt_file_is_an_error_and_never_a_crash, 0, 4);
     tcase_add_loop_test(tc, a_record_that_makes_no_sense_is_reported_as_damage,
-                        0, 4);
+                        0, 5);
     tcase_add_test(tc, an_unwritable_parent_is_named);
     tcase_add_test(tc, a_file_where_a_folder_should_be_is_named);
     tcase_add_test(tc, an_unreadable_file_is_named);
@@ -1793,15 +2690,40 @@ static TCase *conditions(void)
     tcase_add_loop_test(tc, a_full_disk_loses_nothing_that_was_stored, 0, 2);
     tcase_add_loop_test(
         tc, a_file_system_without_shared_memory_is_worked_on_all_the_same, 0,
-        2);
+        3);
     tcase_add_test(tc, eight_processes_write_one_new_file_at_the_same_time);
-    tcase_add_loop_test(tc, a_writer_killed_in_the_middle_loses_nothing_it_told,
-                        0, 8);
+    tcase_add_loop_test(
+        tc, a_writer_killed_in_the_middle_loses_nothing_it_reported, 0, 8);
     tcase_add_test(tc, a_lock_that_stays_is_an_error_after_the_time_limit);
     tcase_add_test(tc, each_allocation_may_fail);
     tcase_add_test(tc, a_hot_lookup_is_a_matter_of_microseconds);
     tcase_add_test(tc,
                    a_near_lookup_among_thousands_is_a_matter_of_microseconds);
+    return tc;
+}
+
+static TCase *versions(void)
+{
+    TCase *tc = tcase_create("versions");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_loop_test(tc, an_upgrade_keeps_every_row_of_every_table, 0, 2);
+    tcase_add_loop_test(tc, an_upgrade_makes_features_of_the_columns, 0, 2);
+    tcase_add_loop_test(tc, a_file_of_v1_answers_as_it_did, 0, 3);
+    tcase_add_loop_test(tc, what_was_upgraded_is_added_to, 0, 2);
+    tcase_add_test(tc, a_layer_of_v1_lies_under_a_file_of_v2);
+    tcase_add_test(tc, a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so);
+    tcase_add_loop_test(tc, eight_processes_upgrade_one_file_at_the_same_time,
+                        0, 2);
+    tcase_add_loop_test(
+        tc, an_upgrade_that_is_killed_leaves_a_file_of_v1_or_of_v2, 0, 2);
+    tcase_add_test(tc, an_upgrade_that_finds_no_room_is_left_for_another_time);
+    tcase_add_test(tc, each_allocation_of_an_upgrade_may_fail);
+    tcase_add_loop_test(tc, a_damaged_file_of_v1_loses_no_more_by_an_upgrade, 0,
+                        LENGTH(v1_damages));
+    tcase_add_loop_test(tc, a_corrupt_file_of_v1_is_an_error_and_never_a_crash,
+                        0, 4);
+    tcase_add_test(tc, a_listing_is_in_the_order_of_the_buckets);
     return tc;
 }
 
@@ -1811,6 +2733,7 @@ Suite *suite(void)
     suite_add_tcase(all, records());
     suite_add_tcase(all, layers());
     suite_add_tcase(all, conditions());
+    suite_add_tcase(all, versions());
     return all;
 }
 

@@ -4,6 +4,7 @@
 #include "cache_internal.h"
 #include "error.h"
 #include "file.h"
+#include "lookup.h"
 #include "plan.h"
 #include "suite.h"
 #include <math.h>
@@ -80,8 +81,10 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
 
     memset(&trial, 0, sizeof(trial));
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_density(map));
-    key.log2_rows += from->octaves;
+    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_rows(map),
+                  spc_map_density(map));
+    ck_assert_str_eq(key.features[0].name, "rows");
+    key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, ctx);
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              from->template_name);
@@ -253,6 +256,122 @@ START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 }
 END_TEST
 
+/* ---- keys ---------------------------------------------------------------- */
+
+/* What the runtime says to the cache about two layers. */
+static const struct {
+    const char *one, *two;
+    bool family;
+} families[] = {
+    {"subm,cin=8,cout=8", "subm,cin=64,cout=16", true},
+    {"subm,cin=8,cout=8", "subm,cin=8,cout=8,k=5", false},
+    {"subm,cin=8,cout=8", "subm,cin=8,cout=8,dilation=2", false},
+    {"subm,cin=8,cout=8", "subm,cin=8,cout=8,dtype=f32", false},
+    {"subm,cin=8,cout=8", "subm,cin=8,cout=8,bias=1", false},
+    {"subm,cin=8,cout=8", "subm,cin=8,cout=8,deterministic=1", false},
+    {"conv,cin=8,cout=8,k=2,stride=2,rule=floor",
+     "conv,cin=4,cout=9,k=2,stride=2,rule=floor", true},
+    {"conv,cin=8,cout=8,k=2,stride=2,rule=floor",
+     "conv,cin=8,cout=8,k=2,stride=2,rule=footprint", false},
+    {"conv,cin=8,cout=8,k=2,stride=2,rule=floor",
+     "inverse,cin=8,cout=8,k=2,stride=2,rule=floor", false},
+    {"conv,cin=8,cout=8,k=3,stride=2,rule=floor",
+     "conv,cin=8,cout=8,k=3,stride=2x2x1,rule=floor", false},
+};
+
+static void make_key(spc__problem_key *out, spc_ctx *ctx, const char *layer,
+                     int64_t rows_in, int64_t rows_out)
+{
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
+    spc__conv_key(out, ctx, &conv, rows_in, rows_out, 0.25);
+}
+
+START_TEST(layers_that_differ_in_channels_are_one_family)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", templates);
+    spc__problem_key one, two;
+
+    make_key(&one, ctx, families[_i].one, 100, 100);
+    make_key(&two, ctx, families[_i].two, 100, 100);
+    ck_assert_int_eq(spc__attrs_equal(&one.family, &two.family),
+                     families[_i].family);
+    ck_assert(!spc__attrs_equal(&one.layer, &two.layer));
+    ck_assert(spc__same_buckets(&one, &two));
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* The rows of a layer with one set of them count once. */
+START_TEST(rows_in_and_rows_out_are_compared_apart)
+{
+    static const struct {
+        int64_t in, out;
+        double distance;
+    } scenes[] = {{4000, 4000, 1}, {1000, 4000, 2}, {8000, 1000, 2.5}};
+    spc_ctx *ctx = open_ctx("cpu", "", templates);
+    spc__problem_key one, two;
+    double in, out, density, distance = 0;
+
+    make_key(&one, ctx, LAYER, 2000, 2000);
+    make_key(&two, ctx, LAYER, scenes[_i].in, scenes[_i].out);
+    for (int i = 0; i < one.feature_count; i++)
+        distance += one.features[i].weight *
+                    fabs(one.features[i].value - two.features[i].value);
+    ck_assert_double_eq_tol(distance, scenes[_i].distance, 1e-9);
+    ck_assert(!spc__same_buckets(&one, &two));
+    spc__conv_key_scene(&in, &out, &density, &two);
+    ck_assert_double_eq(in, (double)scenes[_i].in);
+    ck_assert_double_eq(out, (double)scenes[_i].out);
+    ck_assert_double_eq(density, 0.25);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+static spc_status see_rows(const spc_db_row *row, void *payload)
+{
+    *(spc_db_row *)payload = *row;
+    return SPC_OK;
+}
+
+START_TEST(a_record_says_from_how_many_rows_it_came)
+{
+    spc__provenance provenance;
+    spc__problem_key key;
+    spc__pick pick;
+    spc_db_row row = {0};
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    spc__ctx_provenance(&provenance, r.ctx);
+    spc__trial trial = {.template_name = "probe", .median_us = 5, .samples = 9};
+    assert_ok(
+        spc__attrs_parse(&trial.config, "tile=32,order=gray,arrival=0", &error),
+        error.text);
+    make_key(&key, r.ctx, LAYER, 800, 200);
+    assert_ok(
+        spc__cache_put_trial(r.ctx->cache, &key, &trial, &provenance, &error),
+        error.text);
+    assert_ok(spc__cache_put_choice(r.ctx->cache, &key, &trial, "for a test",
+                                    &provenance, &error),
+              error.text);
+    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 810, 201, 0.25, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_int_eq(pick.origin, SPC_ORIGIN_EXACT);
+    assert_says(pick.reason, "at 200 rows from 800 and density 0.250");
+    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 200, 200, 0.25, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_int_eq(pick.origin, SPC_ORIGIN_NEAREST);
+    assert_says(pick.reason, "distance 1.14"); /* 0.14: rows to a bucket */
+    assert_ok(spc_db_each(r.ctx, see_rows, &row), spc_ctx_error(r.ctx));
+    ck_assert_double_eq(row.rows, 200);
+    ck_assert_double_eq(row.rows_in, 800);
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- records that cannot serve ------------------------------------------- */
 
 /* A read-only layer under a database to write ("": none). */
@@ -357,6 +476,62 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
 }
 END_TEST
 
+/* ---- files of schema v1 -------------------------------------------------- */
+
+/* A layer of the golden file, as if it had been measured here. */
+static void make_old_file(const char *file, spc_ctx *ctx, const spc_map *map)
+{
+    spc__buf text = SPC__BUF_INIT;
+
+    assert_ok(
+        spc__file_read(&text, SPC_TEST_DATA "/golden/v1.sql", 1 << 20, &error),
+        error.text);
+    spc__buf_printf(
+        &text,
+        "UPDATE trial SET template = 'probe',"
+        " config = 'tile=32,order=gray,arrival=0', log2_rows = %d,"
+        " density = 0.25 WHERE problem = 4;"
+        "UPDATE problem SET device = '%s', target = '%s', rows_bucket = %d,"
+        " density_bucket = %d, layer = replace(layer, 'f16', 'f32'),"
+        " shape = replace(shape, 'f16', 'f32') WHERE id = 4",
+        (int)log2((double)spc_map_rows(map)), ctx->info.name, ctx->info.target,
+        (int)round(2 * log2((double)spc_map_rows(map))),
+        (int)round(2 * log2(spc_map_density(map))));
+    harm(file, spc__buf_text(&text));
+    spc__buf_release(&text);
+}
+
+static const struct {
+    const char *layer;
+    spc_origin origin;
+} old_cases[] = {
+    {"subm,cin=32,cout=32,dtype=f32", SPC_ORIGIN_EXACT},
+    {"subm,cin=16,cout=32,dtype=f32", SPC_ORIGIN_NEAREST},
+};
+
+/* As the user's file, which is upgraded, and as a layer, which is not. */
+START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
+{
+    int c = _i % LENGTH(old_cases);
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", "", templates), old_cases[c].layer,
+             "gen:uniform,n=300,extent=9");
+    make_old_file(shipped, r.ctx, r.map);
+    rig_close(&r);
+    rig_open(&r,
+             _i < LENGTH(old_cases) ? open_ctx("cpu", shipped, templates)
+                                    : open_layered("", shipped, templates),
+             old_cases[c].layer, "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_msg(spc_plan_origin(r.plan) == old_cases[c].origin, "%s",
+                  spc_plan_reason(r.plan));
+    ck_assert_str_eq(spc_plan_config(r.plan), "tile=32,order=gray,arrival=0");
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- code from the database ---------------------------------------------- */
 
 /* Makes the plan once with leave to compile, in a context of its own. */
@@ -421,7 +596,7 @@ static void choose_compiled(const char *template_name)
     assert_ok(spc__ctx_code(&code, r.ctx, template_name, &problem, NULL, 0),
               spc_ctx_error(r.ctx));
     spc__conv_key(&key, r.ctx, &r.conv, spc_map_rows(r.map),
-                  spc_map_density(r.map));
+                  spc_map_rows(r.map), spc_map_density(r.map));
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              template_name);
     ck_assert(
@@ -684,7 +859,7 @@ START_TEST(trials_are_those_of_the_problem_that_is_listed_first)
 }
 END_TEST
 
-START_TEST(a_damaged_trial_is_named_and_the_others_are_told)
+START_TEST(a_damaged_trial_is_named_and_the_others_are_listed)
 {
     static const record own[] = {
         {LAYER, 0, "probe", "tile=16,order=gray,arrival=0", false},
@@ -719,6 +894,13 @@ int main(void)
         order, a_layer_that_no_template_takes_is_unsupported_with_the_reason);
     tcase_add_loop_test(order, a_record_that_cannot_serve_hides_no_other, 0,
                         LENGTH(hidden));
+    tcase_add_loop_test(order, layers_that_differ_in_channels_are_one_family, 0,
+                        LENGTH(families));
+    tcase_add_loop_test(order, rows_in_and_rows_out_are_compared_apart, 0, 3);
+    tcase_add_test(order, a_record_says_from_how_many_rows_it_came);
+    tcase_add_loop_test(order,
+                        what_was_measured_before_an_upgrade_serves_after_it, 0,
+                        2 * LENGTH(old_cases));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_test(code, a_choice_without_code_does_not_hide_one_that_has_it);
@@ -732,7 +914,7 @@ int main(void)
     tcase_add_test(code,
                    the_listing_shows_what_was_measured_and_no_code_records);
     tcase_add_test(code, trials_are_those_of_the_problem_that_is_listed_first);
-    tcase_add_test(code, a_damaged_trial_is_named_and_the_others_are_told);
+    tcase_add_test(code, a_damaged_trial_is_named_and_the_others_are_listed);
     suite_add_tcase(suite, order);
     suite_add_tcase(suite, code);
     return run_suite(suite);

@@ -39,10 +39,7 @@ static bool answers(const spc__run *run)
 
 static bool same_place(const spc__place *a, const spc__place *b)
 {
-    return spc__bucket_rows(a->key.log2_rows) ==
-               spc__bucket_rows(b->key.log2_rows) &&
-           spc__bucket_density(a->key.density) ==
-               spc__bucket_density(b->key.density);
+    return spc__same_buckets(&a->key, &b->key);
 }
 
 /* Is `s` the first scene of its place? Others share its records. */

@@ -125,7 +125,7 @@ static spc_status place_scene(spc__run *run, int s)
         return status;
     for (int64_t i = 0; i < entries; i++)
         pairs += run->index[s][i] >= 0;
-    spc__conv_key(&run->places[s].key, run->ctx, run->conv, rows,
+    spc__conv_key(&run->places[s].key, run->ctx, run->conv, rows, rows,
                   (double)pairs / (double)entries);
     return SPC_OK;
 }

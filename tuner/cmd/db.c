@@ -23,7 +23,10 @@ static void add_row(table *t, const spc_db_row *row)
     table_cell(t, "%lld", (long long)row->id);
     table_cell(t, "%s", row->layer);
     table_cell(t, "%s", row->device);
-    table_cell(t, "%.0f", row->rows);
+    if (row->rows_in == row->rows)
+        table_cell(t, "%.0f", row->rows);
+    else
+        table_cell(t, "%.0f->%.0f", row->rows_in, row->rows);
     table_cell(t, "%.3f", row->density);
     table_cell(t, "%d/%d", row->trials_ok, row->trials);
     table_cell(t, "%s", row->choice != NULL ? row->choice : "-");
@@ -40,6 +43,7 @@ static void write_row(spc__json *json, const spc_db_row *row)
     spc__json_text(json, "device", row->device);
     spc__json_text(json, "target", row->target);
     spc__json_real(json, "rows", row->rows);
+    spc__json_real(json, "rows_in", row->rows_in);
     spc__json_real(json, "density", row->density);
     spc__json_int(json, "trials", row->trials);
     spc__json_int(json, "trials_ok", row->trials_ok);
@@ -225,9 +229,10 @@ const cli_command cli_db = {
     .operands = "ls | show ID",
     .summary = "list the problems of the database, or the trials of one",
     .more = "'db ls' lists every problem that was measured: its layer, device, "
-            "number of\nrows and density, how many trials were right, and the "
-            "choice. 'db show ID'\nlists the trials of one; where several "
-            "files have that ID, of the first of\nthem that 'db ls' lists.",
+            "number of\nrows (in->out where they differ) and density, how many "
+            "trials were right, and\nthe choice. 'db show ID' lists the trials "
+            "of one; where several files have that\nID, of the first of them "
+            "that 'db ls' lists.",
     .options = options,
     .run = run,
 };

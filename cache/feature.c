@@ -1,0 +1,144 @@
+/*
+ * feature.c - the numbers by which problems are compared, as buckets, as
+ * places in the measure of distances, and as text.
+ *
+ * Two texts stand in a file. A problem's buckets are part of its key. What is
+ * 0 is not written there, so that a feature that comes later, with 0 for what
+ * was usual before, keeps the old keys. A trial has the values themselves.
+ */
+#include "cache_internal.h"
+
+#include "number.h"
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAST_BUCKET = 128, NUMBER_BYTES = 32 };
+
+void spc__feature_add(spc__problem_key *key, const char *name, double value,
+                      double weight, double width)
+{
+    assert(key->feature_count < SPC__FEATURES_MAX);
+    assert(strlen(name) < SPC__FEATURE_NAME);
+    if (key->feature_count >= SPC__FEATURES_MAX)
+        return;
+    spc__feature *next = &key->features[key->feature_count++];
+    *next = (spc__feature){.value = value, .weight = weight, .width = width};
+    snprintf(next->name, sizeof(next->name), "%s", name);
+}
+
+double spc__feature_value(const spc__problem_key *key, const char *name)
+{
+    for (int i = 0; i < key->feature_count; i++)
+        if (strcmp(key->features[i].name, name) == 0)
+            return key->features[i].value;
+    return 0;
+}
+
+int spc__feature_bucket(double value, double width)
+{
+    double rounded = round(value / width);
+    if (!(rounded > -LAST_BUCKET)) /* and NaN */
+        return -LAST_BUCKET;
+    return rounded < LAST_BUCKET ? (int)rounded : LAST_BUCKET;
+}
+
+bool spc__same_buckets(const spc__problem_key *a, const spc__problem_key *b)
+{
+    for (int i = 0; i < a->feature_count; i++) {
+        const spc__feature *f = &a->features[i];
+        double other = spc__feature_value(b, f->name);
+        if (f->width > 0 && spc__feature_bucket(f->value, f->width) !=
+                                spc__feature_bucket(other, f->width))
+            return false;
+    }
+    return true;
+}
+
+/* What is no number is nowhere: it counts as the least that there is. */
+double spc__feature_place(const spc__feature *feature)
+{
+    double limit = LAST_BUCKET * feature->width;
+
+    if (feature->width <= 0)
+        return isfinite(feature->value) ? feature->value : 0;
+    return feature->value > -limit ? fmin(feature->value, limit) : -limit;
+}
+
+double spc__feature_middle(const spc__feature *feature)
+{
+    if (feature->width <= 0)
+        return spc__feature_place(feature);
+    return spc__feature_bucket(feature->value, feature->width) * feature->width;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static void put_word(spc__buf *out, const char *name, const char *number)
+{
+    if (out->length > 0)
+        spc__buf_append(out, ",", 1);
+    spc__buf_puts(out, name);
+    spc__buf_append(out, "=", 1);
+    spc__buf_puts(out, number);
+}
+
+void spc__features_format(spc__buf *out, const spc__problem_key *key)
+{
+    enum { MOSTLY_ENOUGH = 15 /* digits, for what a human wrote */ };
+    char number[NUMBER_BYTES];
+
+    spc__buf_clear(out);
+    for (int i = 0; i < key->feature_count; i++) {
+        spc__number_print_exact(number, sizeof(number), MOSTLY_ENOUGH,
+                                key->features[i].value);
+        put_word(out, key->features[i].name, number);
+    }
+}
+
+void spc__buckets_format(spc__buf *out, const spc__problem_key *key)
+{
+    char number[NUMBER_BYTES];
+
+    spc__buf_clear(out);
+    for (int i = 0; i < key->feature_count; i++) {
+        const spc__feature *f = &key->features[i];
+        int bucket = f->width > 0 ? spc__feature_bucket(f->value, f->width) : 0;
+        snprintf(number, sizeof(number), "%d", bucket);
+        if (bucket != 0)
+            put_word(out, f->name, number);
+    }
+}
+
+/* Reads `length` bytes of "name=number". */
+static bool parse_word(spc__feature *out, const char *text, size_t length)
+{
+    size_t name = strcspn(text, "=,");
+    char number[NUMBER_BYTES];
+
+    if (name == 0 || name >= sizeof(out->name) || text[name] != '=' ||
+        length - name - 1 >= sizeof(number))
+        return false;
+    *out = (spc__feature){0};
+    memcpy(out->name, text, name);
+    memcpy(number, text + name + 1, length - name - 1);
+    number[length - name - 1] = '\0';
+    return spc__number_read(&out->value, number);
+}
+
+bool spc__features_parse(spc__problem_key *key, const char *text)
+{
+    key->feature_count = 0;
+    while (text[0] != '\0') {
+        size_t length = strcspn(text, ",");
+        if (key->feature_count == SPC__FEATURES_MAX ||
+            !parse_word(&key->features[key->feature_count], text, length))
+            return false;
+        key->feature_count++;
+        text += length;
+        if (text[0] == ',' && *++text == '\0')
+            return false;
+    }
+    return true;
+}

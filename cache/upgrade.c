@@ -1,0 +1,164 @@
+/*
+ * upgrade.c - files of schema v1: bringing them to v2, or reading them as they
+ * are.
+ *
+ * Version 1 knew only submanifold layers. A problem had columns for what is
+ * features now: the classes of rows and of density, the channels, and as
+ * `shape` the layer without its channels, each word with a comma behind it; a
+ * trial had the scene's numbers. Two SELECTs say what these are in version 2.
+ * They fill its tables in one transaction; or, where nothing can be written,
+ * they are temporary views, which hide the tables that they read: so the
+ * statements are the same for both.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+#include <math.h>
+
+#ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */
+#define SQLITE_INNOCUOUS 0
+#endif
+
+/* The buckets as spc__buckets_format writes them; the features' names are the
+ * runtime's. */
+#define PROBLEMS                                                               \
+    "SELECT id, device, layer, target,"                                        \
+    " ltrim(CASE rows_bucket WHEN 0 THEN '' ELSE 'rows=' || rows_bucket END"   \
+    "  || CASE density_bucket WHEN 0 THEN ''"                                  \
+    "     ELSE ',density=' || density_bucket END, ',') AS buckets,"            \
+    " rtrim(shape, ',') AS family FROM main.problem"
+
+#define TRIALS                                                                 \
+    "SELECT id, problem, template, template_hash, config, status, median_us,"  \
+    " spread_us, cold_us, samples, error, verified, compile_ms,"               \
+    " v1_features(log2_rows, density,"                                         \
+    "  (SELECT cin FROM main.problem AS p WHERE p.id = t.problem),"            \
+    "  (SELECT cout FROM main.problem AS p WHERE p.id = t.problem))"           \
+    " AS features, artefact, launch, resources, note, provenance,"             \
+    " unix_seconds FROM main.trial AS t"
+
+static const char *const views[] = {
+    "PRAGMA temp_store = MEMORY", /* no file for what is temporary */
+    "CREATE TEMP VIEW problem AS " PROBLEMS,
+    "CREATE TEMP VIEW trial AS " TRIALS,
+    NULL,
+};
+
+/* The rows keep their numbers, by which the other tables name them. */
+static const char *const steps[] = {
+    SPC__TABLE_PROBLEM("problem_v2"),
+    SPC__TABLE_TRIAL("trial_v2"),
+    "INSERT INTO problem_v2 " PROBLEMS,
+    "INSERT INTO trial_v2 " TRIALS,
+    "DROP TABLE trial",
+    "DROP TABLE problem",
+    "ALTER TABLE problem_v2 RENAME TO problem",
+    "ALTER TABLE trial_v2 RENAME TO trial",
+    SPC__INDEX_FAMILY,
+    "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION "')",
+    "PRAGMA user_version = 2",
+    NULL,
+};
+
+/* ---- the features of a trial --------------------------------------------- */
+
+static double real_or_nan(sqlite3_value *value)
+{
+    return sqlite3_value_type(value) == SQLITE_NULL
+               ? NAN
+               : sqlite3_value_double(value);
+}
+
+/* For 0, which no measured scene has, the class below all others. */
+static double octaves(double number)
+{
+    return isnan(number) ? NAN : number > 0 ? log2(number) : -INFINITY;
+}
+
+/* Of what is no number of channels, none. */
+static double channel_octaves(sqlite3_value *value)
+{
+    sqlite3_int64 channels = sqlite3_value_int64(value);
+    return log2((double)(channels > 1 ? channels : 1));
+}
+
+/* v1_features(log2_rows, density, cin, cout), as spc__features_format. */
+static void make_features(sqlite3_context *context, int count,
+                          sqlite3_value **values)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__problem_key key;
+
+    (void)count;
+    key.feature_count = 0;
+    spc__feature_add(&key, "rows", real_or_nan(values[0]), 0, 0);
+    spc__feature_add(&key, "density", octaves(real_or_nan(values[1])), 0, 0);
+    spc__feature_add(&key, "cin", channel_octaves(values[2]), 0, 0);
+    spc__feature_add(&key, "cout", channel_octaves(values[3]), 0, 0);
+    spc__features_format(&text, &key);
+    if (text.failed)
+        sqlite3_result_error_nomem(context);
+    else
+        sqlite3_result_text(context, spc__buf_text(&text), -1,
+                            SQLITE_TRANSIENT);
+    spc__buf_release(&text);
+}
+
+/* ---- upgrading ----------------------------------------------------------- */
+
+/* Another process may have been faster: the lock shows it. */
+static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
+{
+    bool empty;
+    spc_status status = spc__schema_check(&empty, layer, NULL, error);
+
+    if (status == SPC_OK && layer->version < SPC__SCHEMA_VERSION)
+        status = spc__layer_execute(layer, steps, "upgrade", error);
+    return status;
+}
+
+/* Tables may only be exchanged while nobody watches who refers to them, which
+ * cannot be changed within a transaction. */
+static spc_status upgrade_file(spc__layer *layer, spc_error *error)
+{
+    spc_status status;
+
+    sqlite3_db_config(layer->db, SQLITE_DBCONFIG_ENABLE_FKEY, 0, NULL);
+    status = spc__layer_begin(layer, error);
+    if (status == SPC_OK)
+        status = spc__layer_end(layer, upgrade_locked(layer, error), error);
+    sqlite3_db_config(layer->db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
+    if (status == SPC_OK)
+        layer->version = SPC__SCHEMA_VERSION;
+    return status;
+}
+
+/* Brings what may be written to our version; false: it stays as it is, and
+ * `refused` says why. */
+static bool try_upgrade(spc__layer *layer)
+{
+    bool upgraded =
+        layer->writable && upgrade_file(layer, &layer->refused) == SPC_OK;
+
+    if (upgraded)
+        layer->refused.status = SPC_OK;
+    return upgraded;
+}
+
+spc_status spc__upgrade(spc__layer *layer, spc_error *error)
+{
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
+
+    if (layer->version >= SPC__SCHEMA_VERSION)
+        return SPC_OK;
+    int rc = sqlite3_create_function(layer->db, "v1_features", 4, flags, NULL,
+                                     make_features, NULL, NULL);
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "open", error);
+    if (try_upgrade(layer))
+        return SPC_OK;
+    if (layer->refused.status == SPC_ENOMEM)
+        return spc__fail(error, SPC_ENOMEM, "%s", layer->refused.text);
+    layer->writable = false;
+    return spc__layer_execute(layer, views, "open", error);
+}
