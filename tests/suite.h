@@ -11,28 +11,83 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Runs all of the suite, which it frees; the exit status of the program. */
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 /* ---- what is not here ---------------------------------------------------- */
 
 /* The exit status by which ctest, and gpu.sh, know a skipped program. */
 enum { SUITE_SKIPPED = 77 };
 
+/* Checks that could not run, and the last reason; shared with the processes
+ * in which the checks run. */
+typedef struct suite_skips {
+    int count;
+    char why[1024];
+} suite_skips;
+
+static suite_skips *suite_skipped;
+
+static inline void suite_share_skips(void)
+{
+    if (suite_skipped != NULL)
+        return;
+    suite_skipped = mmap(NULL, sizeof(*suite_skipped), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (suite_skipped == MAP_FAILED)
+        abort();
+}
+
+/* Counts one check that this machine cannot run. */
+static inline void suite_note_skip(const char *why)
+{
+    suite_share_skips();
+    __atomic_fetch_add(&suite_skipped->count, 1, __ATOMIC_RELAXED);
+    snprintf(suite_skipped->why, sizeof(suite_skipped->why), "%s", why);
+}
+
+/* In a test, before it has made anything: this machine cannot run it. */
+#define skip_test(why)                                                         \
+    do {                                                                       \
+        suite_note_skip(why);                                                  \
+        return;                                                                \
+    } while (0)
+
+/* Runs all of the suite, which it frees; the exit status of the program, which
+ * is that of a skipped one if any check was. */
+static inline int run_suite(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+
+    suite_share_skips();
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    int skipped = suite_skipped->count;
+    if (skipped > 0)
+        printf("skipped: %d of these checks: %s\n", skipped,
+               suite_skipped->why);
+    munmap(suite_skipped, sizeof(*suite_skipped));
+    suite_skipped = NULL;
+    if (failed > 0)
+        return EXIT_FAILURE;
+    return skipped > 0 ? SUITE_SKIPPED : EXIT_SUCCESS;
+}
+
 /* For main: return suite_skip("no GPU"). */
 static inline int suite_skip(const char *why)
 {
     printf("skipped: %s\n", why);
     return SUITE_SKIPPED;
+}
+
+/*
+ * Was the program asked for one part of its suite? What only some machines can
+ * run is a part, and a test of ctest's own: `test_compiler nvrtc`.
+ */
+static inline int suite_is_part(int argc, char **argv, const char *part)
+{
+    return argc > 1 && strcmp(argv[1], part) == 0;
 }
 
 /* ---- the device ---------------------------------------------------------- */
@@ -91,6 +146,21 @@ static inline const char *suite_path(const char *name)
 
     snprintf(path, sizeof(path), "%s/%s", suite_data(), name);
     return path;
+}
+
+/* The folder of recorded scans: $SPC_SCENES, or shared/scenes beside the folder
+ * of the sources. NULL: they are not here. */
+static inline const char *suite_scenes(void)
+{
+    static char path[4096];
+    const char *named = getenv("SPC_SCENES");
+    struct stat facts;
+
+    if (named != NULL && named[0] != '\0')
+        snprintf(path, sizeof(path), "%s", named);
+    else
+        snprintf(path, sizeof(path), "%s", suite_path("../../shared/scenes"));
+    return stat(path, &facts) == 0 ? path : NULL;
 }
 
 #endif

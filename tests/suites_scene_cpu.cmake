@@ -1,11 +1,12 @@
 spc_suite(scene)
+# Some again on recorded scans, which are not part of the sources.
+spc_run_suite(scene_scenes scene scenes)
 spc_suite(oracle)
 spc_suite(relation)
 # Each allocation fails once.
 target_link_options(test_relation PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 spc_suite(golden_counts)
-# Again on recorded scans, which are not part of the sources.
 spc_run_suite(golden_counts_scenes golden_counts scenes)
 spc_suite(cpu)
 

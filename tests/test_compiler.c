@@ -30,8 +30,6 @@
 #define SPC_TEST_DATA "tests"
 #endif
 
-Suite *suite(void);
-
 static spc_error error;
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -1229,12 +1227,10 @@ END_TEST
 
 /* ---- compilers ----------------------------------------------------------- */
 
-/* NVRTC, or NULL after saying that the test is skipped. */
-static spc__compiler *open_nvrtc(const char *test)
+static spc__compiler *open_nvrtc(void)
 {
     spc__compiler *nvrtc = NULL;
-    if (spc__nvrtc_open(&nvrtc, &error) != SPC_OK)
-        printf("SKIP %s: %s\n", test, error.text);
+    assert_ok(spc__nvrtc_open(&nvrtc, &error));
     return nvrtc;
 }
 
@@ -1285,9 +1281,7 @@ END_TEST
 
 START_TEST(rendered_cuda_becomes_a_cubin)
 {
-    spc__compiler *nvrtc = open_nvrtc("rendered_cuda_becomes_a_cubin");
-    if (nvrtc == NULL)
-        return;
+    spc__compiler *nvrtc = open_nvrtc();
     spc__library *library = open_test_library();
     spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
     spc__artefact artefact;
@@ -1336,10 +1330,9 @@ START_TEST(the_report_of_a_cubin_agrees_with_the_log)
 {
     static const char *const targets[] = {"sm_75",  "sm_80",   "sm_90",
                                           "sm_90a", "sm_100a", "sm_120"};
-    spc__compiler *nvrtc =
-        open_nvrtc("the_report_of_a_cubin_agrees_with_the_log");
+    spc__compiler *nvrtc = open_nvrtc();
 
-    for (int i = 0; nvrtc != NULL && i < LENGTH(targets); i++) {
+    for (int i = 0; i < LENGTH(targets); i++) {
         spc__compile_job job = {.source = greedy_kernel,
                                 .name = "greedy",
                                 .target = targets[i],
@@ -1383,9 +1376,7 @@ END_TEST
 
 START_TEST(a_compile_error_points_to_the_template)
 {
-    spc__compiler *nvrtc = open_nvrtc("a_compile_error_points_to_the_template");
-    if (nvrtc == NULL)
-        return;
+    spc__compiler *nvrtc = open_nvrtc();
     spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
     spc__artefact artefact;
 
@@ -1410,9 +1401,9 @@ START_TEST(an_unknown_target_lists_the_known_ones)
 {
     static const char *const targets[] = {
         "sm_12", "sm_90x", "compute_90", "sm_", "", "sm_90 -O0", "sm_80a"};
-    spc__compiler *nvrtc = open_nvrtc("an_unknown_target_lists_the_known_ones");
+    spc__compiler *nvrtc = open_nvrtc();
 
-    for (int i = 0; nvrtc != NULL && i < LENGTH(targets); i++) {
+    for (int i = 0; i < LENGTH(targets); i++) {
         spc__artefact artefact;
         spc__compile_job job = {
             .source = "\n", .name = "t", .target = targets[i]};
@@ -1448,9 +1439,7 @@ static void compile_in_crowd(void *payload, int64_t i)
 
 START_TEST(nvrtc_serves_several_threads)
 {
-    spc__compiler *nvrtc = open_nvrtc("nvrtc_serves_several_threads");
-    if (nvrtc == NULL)
-        return;
+    spc__compiler *nvrtc = open_nvrtc();
     compile_crowd c = {
         .compiler = nvrtc, .source = greedy_kernel, .target = "sm_90"};
 
@@ -1751,21 +1740,26 @@ static spc_status read_cubin(spc__attrs *out, const void *code, size_t bytes)
     return spc__cubin_report(out, kernel, sizeof(kernel), code, bytes, &error);
 }
 
+START_TEST(what_is_no_cubin_is_an_error)
+{
+    spc__attrs out;
+
+    assert_fails(read_cubin(&out, "", 0), SPC_EFORMAT);
+    assert_fails(read_cubin(&out, NULL, 0), SPC_EFORMAT);
+    assert_fails(read_cubin(&out, greedy_kernel, sizeof(greedy_kernel)),
+                 SPC_EFORMAT);
+}
+END_TEST
+
 START_TEST(a_damaged_cubin_is_an_error_or_an_answer)
 {
-    spc__compiler *nvrtc = open_nvrtc("a_damaged_cubin_is_an_error");
+    spc__compiler *nvrtc = open_nvrtc();
     spc__artefact artefact;
     spc__compile_job job = {
         .source = greedy_kernel, .name = "greedy", .target = "sm_90"};
     spc__attrs out;
     spc__random random;
 
-    assert_fails(read_cubin(&out, "", 0), SPC_EFORMAT);
-    assert_fails(read_cubin(&out, NULL, 0), SPC_EFORMAT);
-    assert_fails(read_cubin(&out, greedy_kernel, sizeof(greedy_kernel)),
-                 SPC_EFORMAT);
-    if (nvrtc == NULL)
-        return;
     assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error));
     spc__random_init(&random, 7);
     for (size_t bytes = 0; bytes < artefact.code_bytes; bytes += 97) {
@@ -1869,11 +1863,6 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, without_nvrtc_the_error_names_the_path);
     tcase_add_loop_test(t, without_a_c_compiler_the_error_says_so, 0,
                         LENGTH(bad_ccs));
-    tcase_add_test(t, rendered_cuda_becomes_a_cubin);
-    tcase_add_test(t, the_report_of_a_cubin_agrees_with_the_log);
-    tcase_add_test(t, a_compile_error_points_to_the_template);
-    tcase_add_test(t, an_unknown_target_lists_the_known_ones);
-    tcase_add_test(t, nvrtc_serves_several_threads);
     tcase_add_test(t, rendered_c_runs);
     tcase_add_test(t, headers_reach_the_c_compiler);
     tcase_add_test(t, a_source_that_cannot_be_written_says_why);
@@ -1883,10 +1872,23 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, the_c_compiler_serves_several_threads);
     tcase_add_test(t, a_key_depends_on_everything_that_decides_the_code);
     tcase_add_test(t, headers_are_followed_transitively_and_once);
-    tcase_add_test(t, a_damaged_cubin_is_an_error_or_an_answer);
+    tcase_add_test(t, what_is_no_cubin_is_an_error);
 }
 
-Suite *suite(void)
+static Suite *nvrtc_suite(void)
+{
+    Suite *s = suite_create("compiler, NVRTC");
+    TCase *t = add_case(s, "NVRTC");
+    tcase_add_test(t, rendered_cuda_becomes_a_cubin);
+    tcase_add_test(t, the_report_of_a_cubin_agrees_with_the_log);
+    tcase_add_test(t, a_compile_error_points_to_the_template);
+    tcase_add_test(t, an_unknown_target_lists_the_known_ones);
+    tcase_add_test(t, nvrtc_serves_several_threads);
+    tcase_add_test(t, a_damaged_cubin_is_an_error_or_an_answer);
+    return s;
+}
+
+static Suite *suite(void)
 {
     Suite *s = suite_create("compiler");
     add_rendering(s);
@@ -1897,7 +1899,14 @@ Suite *suite(void)
     return s;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    return run_suite(suite());
+    spc__compiler *nvrtc = NULL;
+
+    if (!suite_is_part(argc, argv, "nvrtc"))
+        return run_suite(suite());
+    if (spc__nvrtc_open(&nvrtc, &error) != SPC_OK)
+        return suite_skip(error.text);
+    spc__compiler_close(nvrtc);
+    return run_suite(nvrtc_suite());
 }

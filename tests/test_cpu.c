@@ -34,6 +34,7 @@ static bool open_isa(const char *isa)
     if (rig_open(&r, "cpu", 2) == SPC_OK)
         return true;
     ck_assert_msg(strstr(r.error.text, "lacks") != NULL, "%s", r.error.text);
+    suite_note_skip(r.error.text);
     rig_close(&r);
     return false;
 }

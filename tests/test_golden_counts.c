@@ -4,15 +4,13 @@
  * Each count is found twice, by the relation (hashing) and here by sorting and
  * merging, and both must be the recorded one. Without an argument on generated
  * scenes; `test_golden_counts scenes` on recorded scans, whose counts were
- * calculated by a third program. Those lie in $SPC_SCENES, or in shared/scenes
- * beside the folder of the sources.
+ * calculated by a third program.
  */
 #include "file.h"
 #include "relation.h"
 #include "suite.h"
 
 #include <math.h>
-#include <sys/stat.h>
 
 static spc_error error;
 
@@ -470,20 +468,6 @@ static const struct {
       {3324, 8900}}},
 };
 
-/* Where the scans are, or NULL. */
-static const char *scan_folder(void)
-{
-    static char path[4096];
-    const char *named = getenv("SPC_SCENES");
-    struct stat facts;
-
-    if (named != NULL)
-        snprintf(path, sizeof(path), "%s", named);
-    else
-        snprintf(path, sizeof(path), "%s/../../shared/scenes", suite_data());
-    return stat(path, &facts) == 0 ? path : NULL;
-}
-
 /* The voxels of the points in range: floor((p - low) / voxel) in float, as the
  * detectors' voxelisers have it; duplicates merge. */
 static keys voxelise(const float *points, size_t count, const float low[3],
@@ -526,7 +510,7 @@ START_TEST(recorded_scans_have_the_published_counts)
     int shape[3] = {grid[0], grid[1], grid[2] + 1};
     spc__buf path = SPC__BUF_INIT, data = SPC__BUF_INIT;
 
-    spc__buf_printf(&path, "%s/%s", scan_folder(), scans[_i].file);
+    spc__buf_printf(&path, "%s/%s", suite_scenes(), scans[_i].file);
     assert_ok(spc__file_read(&data, spc__buf_text(&path), 1 << 24, &error));
     keys voxels = voxelise((const float *)data.data, data.length / 16,
                            scans[_i].low, scans[_i].voxel, grid);
@@ -539,7 +523,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-    bool recorded = argc > 1 && strcmp(argv[1], "scenes") == 0;
+    bool recorded = suite_is_part(argc, argv, "scenes");
     Suite *s = suite_create("golden counts");
     TCase *tcase = tcase_create("counts");
 
@@ -551,7 +535,7 @@ int main(int argc, char **argv)
     else
         tcase_add_loop_test(tcase, generated_scenes_have_their_recorded_counts,
                             0, LENGTH(generated));
-    if (recorded && scan_folder() == NULL)
+    if (recorded && suite_scenes() == NULL)
         return suite_skip("no folder of recorded scans; SPC_SCENES names it");
     return run_suite(s);
 }

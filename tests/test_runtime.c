@@ -1106,7 +1106,10 @@ static void add_device(Suite *suite)
     tcase_add_test(execution, another_map_must_be_prepared_first);
     tcase_add_test(execution, a_plan_refuses_what_makes_no_sense);
     tcase_add_test(execution, eight_threads_execute_one_plan_at_a_time);
-    add_figures(add_case(suite, "figures"));
+    tcase_add_test(execution, the_bench_checks_and_times_everything);
+#ifndef SPC_SANITIZE
+    tcase_add_test(execution, a_measured_device_remembers_its_ceilings);
+#endif
 }
 
 int main(int argc, char **argv)

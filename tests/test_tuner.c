@@ -781,7 +781,7 @@ static bool has_nvrtc(void)
     bool found = spc__nvrtc_open(&compiler, &error) == SPC_OK;
 
     if (!found)
-        printf("SKIPPED: %s\n", error.text);
+        suite_note_skip(error.text);
     spc__compiler_close(compiler);
     return found;
 }
@@ -1268,8 +1268,8 @@ int main(void)
     tcase_add_loop_test(work, one_and_two_voxels_can_be_tuned_on, 1, 3);
     tcase_add_test(work, a_candidate_is_rendered_by_its_number);
     if (is_slow_at_timing()) {
-        printf("SKIPPED: timing under ThreadSanitizer takes minutes, and it "
-               "cannot look into NVRTC\n");
+        suite_note_skip("timing under ThreadSanitizer takes minutes, and it "
+                        "cannot look into NVRTC");
     } else {
         suite_add_tcase(suite, work);
         tcase_add_loop_test(trouble,

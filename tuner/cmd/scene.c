@@ -5,7 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+struct args {
+    cli_list layers;
+};
+
 static const cli_option options[] = {
+    {'l', "layer", "LAYER", CLI_LIST, offsetof(struct args, layers),
+     "rows, pairs and density of a layer on it (may be repeated)"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -29,73 +35,81 @@ static void find_extent(struct facts *out, const spc_scene *scene)
         }
 }
 
-/* The plain map of K = 3. */
+/* ---- relations ----------------------------------------------------------- */
+
 struct search {
     spc_conv conv;
     const spc_scene *scene;
     int threads;
-    int32_t *index;
+    spc_relation relation;
     spc_error error;
 };
 
-static void *find_map(void *payload)
+static void *find_relation(void *payload)
 {
     struct search *s = payload;
 
-    spc_oracle_map(s->index, &s->conv, s->scene, s->threads, &s->error);
+    spc_oracle_relation(&s->relation, &s->conv, s->scene, s->threads,
+                        &s->error);
     return NULL;
 }
 
-static struct search *make_search(const spc_scene *scene, int threads)
+/* The caller releases *out. After SPC_EINTERRUPTED the search goes on until the
+ * program ends: what it uses is left to it, the scene too. */
+static spc_status relate(spc_relation *out, const spc_conv *conv,
+                         const spc_scene *scene, int threads)
 {
     struct search *s = calloc(1, sizeof(*s));
-    size_t entries = (size_t)spc_scene_rows(scene) * 27;
-
-    if (s == NULL ||
-        (s->index = malloc(entries * sizeof(*s->index) + 1)) == NULL) {
-        free(s);
-        return NULL;
-    }
-    s->conv = (spc_conv)SPC_CONV_INIT;
-    s->conv.cin = s->conv.cout = 1;
-    s->scene = scene;
-    s->threads = threads;
-    return s;
-}
-
-static void count_neighbours(struct facts *out, const int32_t *index)
-{
-    int64_t pairs = 0, alone = 0;
-
-    for (int64_t row = 0; row < out->rows; row++) {
-        int found = 0;
-        for (int k = 0; k < 27; k++)
-            found += index[k * out->rows + row] >= 0;
-        pairs += found;
-        alone += found == 1;
-    }
-    out->neighbours = out->rows > 0 ? (double)pairs / (double)out->rows : 0;
-    out->alone = out->rows > 0 ? (double)alone / (double)out->rows : 0;
-}
-
-/* After SPC_EINTERRUPTED the search may still read the scene. */
-static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
-                                  int threads)
-{
-    struct search *s = make_search(scene, threads);
 
     if (s == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    if (cli_run_apart(find_map, s) != SPC_OK)
+    s->conv = *conv;
+    s->scene = scene;
+    s->threads = threads;
+    if (cli_run_apart(find_relation, s) != SPC_OK)
         return cli_fail(SPC_EINTERRUPTED, "interrupted");
+    *out = s->relation;
     spc_status status = s->error.status;
-    if (status == SPC_OK)
-        count_neighbours(out, s->index);
-    else
-        cli_fail(status, "%s", s->error.text);
-    free(s->index);
+    if (status != SPC_OK)
+        cli_fail(status, "%s: %s", spc_scene_name(scene), s->error.text);
     free(s);
     return status;
+}
+
+static double ratio(int64_t part, int64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+/* ---- what a scene holds -------------------------------------------------- */
+
+static int64_t count_alone(const spc_relation *r)
+{
+    int64_t alone = 0;
+
+    for (int64_t row = 0; row < r->rows_out; row++) {
+        int found = 0;
+        for (int k = 0; k < r->offsets; k++)
+            found += r->index[k * r->rows_out + row] >= 0;
+        alone += found == 1;
+    }
+    return alone;
+}
+
+/* By the relation of K = 3. */
+static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
+                                  int threads)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_relation r;
+    spc_status status = relate(&r, &conv, scene, threads);
+
+    if (status != SPC_OK)
+        return status;
+    out->neighbours = ratio(r.pairs, r.rows_out);
+    out->alone = ratio(count_alone(&r), r.rows_out);
+    spc_relation_release(&r);
+    return SPC_OK;
 }
 
 static void add_row(table *t, const spc_scene *scene, const struct facts *facts)
@@ -131,52 +145,144 @@ static void write_scene(spc__json *json, const spc_scene *scene,
     spc__json_end_object(json);
 }
 
-static spc_status look_at_all(const scene_set *scenes, const cli *self,
-                              table *t, spc__json *json)
+/* Where everything is printed to. */
+struct sink {
+    table table;
+    spc__json json;
+    int threads;
+};
+
+static spc_status look_at(struct sink *to, const spc_scene *scene)
 {
-    for (int i = 0; i < scenes->count; i++) {
-        struct facts facts = {.rows = spc_scene_rows(scenes->at[i])};
-        find_extent(&facts, scenes->at[i]);
-        spc_status status =
-            find_neighbours(&facts, scenes->at[i], self->globals.threads);
-        if (status != SPC_OK)
-            return status;
-        add_row(t, scenes->at[i], &facts);
-        write_scene(json, scenes->at[i], &facts);
-    }
+    struct facts facts = {.rows = spc_scene_rows(scene)};
+    spc_status status = find_neighbours(&facts, scene, to->threads);
+
+    if (status != SPC_OK)
+        return status;
+    find_extent(&facts, scene);
+    add_row(&to->table, scene, &facts);
+    write_scene(&to->json, scene, &facts);
     return SPC_OK;
 }
 
-static spc_status run(cli *self, void *args)
+/* ---- layers on a scene --------------------------------------------------- */
+
+static void add_layer(struct sink *to, const spc_scene *scene,
+                      const char *layer, const spc_relation *r)
 {
-    static const char *const titles[] = {
+    double density = ratio(r->pairs, r->rows_out * r->offsets);
+    table *t = &to->table;
+    spc__json *json = &to->json;
+
+    table_cell(t, "%s", spc_scene_name(scene));
+    table_cell(t, "%s", layer);
+    table_cell(t, "%lld", (long long)r->rows_in);
+    table_cell(t, "%lld", (long long)r->rows_out);
+    table_cell(t, "%lld", (long long)r->pairs);
+    table_cell(t, "%.2f", ratio(r->pairs, r->rows_out));
+    table_cell(t, "%.4f", density);
+    spc__json_object(json, NULL);
+    spc__json_text(json, "scene", spc_scene_name(scene));
+    spc__json_text(json, "layer", layer);
+    spc__json_int(json, "rows_in", r->rows_in);
+    spc__json_int(json, "rows_out", r->rows_out);
+    spc__json_int(json, "offsets", r->offsets);
+    spc__json_int(json, "pairs", r->pairs);
+    spc__json_real(json, "density", density);
+    spc__json_end_object(json);
+}
+
+static spc_status look_at_layer(struct sink *to, const spc_scene *scene,
+                                const spc_conv *conv)
+{
+    char layer[512];
+    spc_relation r;
+    spc_status status = relate(&r, conv, scene, to->threads);
+
+    if (status != SPC_OK)
+        return status;
+    spc_conv_format(layer, sizeof(layer), conv);
+    add_layer(to, scene, layer, &r);
+    spc_relation_release(&r);
+    return SPC_OK;
+}
+
+/* ---- the command --------------------------------------------------------- */
+
+static spc_status read_layers(spc_conv **out, const cli_list *texts)
+{
+    spc_error error = {0};
+
+    *out = calloc((size_t)texts->count + 1, sizeof(**out));
+    if (*out == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < texts->count; i++)
+        if (spc_conv_parse(&(*out)[i], texts->at[i], &error) != SPC_OK) {
+            free(*out);
+            *out = NULL;
+            return cli_fail(error.status, "%s", error.text);
+        }
+    return SPC_OK;
+}
+
+static spc_status look_at_all(struct sink *to, const scene_set *scenes,
+                              const spc_conv *layers, int layer_count)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < scenes->count && status == SPC_OK; i++) {
+        if (layer_count == 0)
+            status = look_at(to, scenes->at[i]);
+        for (int l = 0; l < layer_count && status == SPC_OK; l++)
+            status = look_at_layer(to, scenes->at[i], &layers[l]);
+    }
+    return status;
+}
+
+static spc_status print_all(const scene_set *scenes, const spc_conv *layers,
+                            int layer_count, const cli_globals *globals)
+{
+    static const char *const scene_titles[] = {
         "scene", ">voxels", ">neighbours", ">alone", "", "", "", "", NULL};
+    static const char *const layer_titles[] = {
+        "scene",  "layer",      ">rows in", ">rows out",
+        ">pairs", ">pairs/row", ">density", NULL};
     spc__buf text = SPC__BUF_INIT;
-    spc__json json;
+    struct sink to = {.threads = globals->threads};
+
+    table_init(&to.table, layer_count > 0 ? layer_titles : scene_titles);
+    spc__json_init(&to.json, &text);
+    spc__json_array(&to.json, NULL);
+    spc_status status = look_at_all(&to, scenes, layers, layer_count);
+    spc__json_end_array(&to.json);
+    if (status == SPC_OK && globals->json)
+        status = output_json(&text);
+    else if (status == SPC_OK)
+        table_print(&to.table, stdout);
+    spc__buf_release(&text);
+    table_release(&to.table);
+    return status;
+}
+
+static spc_status run(cli *self, void *payload)
+{
+    const struct args *args = payload;
+    spc_conv *layers = NULL;
     scene_set scenes;
-    table t;
     spc_status status;
 
-    (void)args;
     if (self->operands.count == 0)
         return cli_fail(SPC_EINVAL, "scene needs a specification, such as "
                                     "scan.bin@0.05 or gen:lidar@0.1");
-    cli_catch_signals(self);
-    if ((status = load_scenes(&scenes, &self->operands)) != SPC_OK)
+    if ((status = read_layers(&layers, &args->layers)) != SPC_OK)
         return status;
-    table_init(&t, titles);
-    spc__json_init(&json, &text);
-    spc__json_array(&json, NULL);
-    status = look_at_all(&scenes, self, &t, &json);
-    spc__json_end_array(&json);
-    if (status == SPC_OK && self->globals.json)
-        status = output_json(&text);
-    else if (status == SPC_OK)
-        table_print(&t, stdout);
-    spc__buf_release(&text);
-    table_release(&t);
-    if (status != SPC_EINTERRUPTED)
-        free_scenes(&scenes);
+    cli_catch_signals(self);
+    if ((status = load_scenes(&scenes, &self->operands)) == SPC_OK) {
+        status = print_all(&scenes, layers, args->layers.count, &self->globals);
+        if (status != SPC_EINTERRUPTED)
+            free_scenes(&scenes);
+    }
+    free(layers);
     return status;
 }
 
@@ -196,7 +302,11 @@ const cli_command cli_scene = {
             "  gen:uniform,n=1000,extent=64,seed=1   distinct random voxels\n"
             "`neighbours` counts the occupied voxels of the 3x3x3 stencil, "
             "the centre\nincluded; `alone` is the share of voxels that have "
-            "none but themselves.",
+            "none but themselves.\nWith --layer: the rows and pairs of that "
+            "layer, found on the host. The scene is\nits input; of an inverse "
+            "layer it is the input of the strided layer that it\ninverts. "
+            "`density` is pairs / (rows out * offsets).",
     .options = options,
+    .args_bytes = sizeof(struct args),
     .run = run,
 };
