@@ -1,6 +1,8 @@
 %-- The convolution as its definition reads, for whatever nothing else takes:
 %-- any channels, any offsets, any type. One output row at a time.
 %
+%include "operands.lua"
+%
 %template = {
 %  summary = "plain loops; accepts every layer",
 %  role = "conv",
@@ -14,7 +16,7 @@
 %  derive = function(problem, config, target)
 %    return {
 %      half = problem.dtype == "f16",
-%      element = problem.dtype == "f16" and "spc_half" or "float",
+%      element = format_of(problem).host,
 %    }
 %  end,
 %  launch = function(problem, config, target)

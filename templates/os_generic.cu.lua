@@ -4,7 +4,7 @@
 %-- A warp computes `rows` output rows by 32 output channels; a lane owns one channel of
 %-- all of them. Weights are read coalesced, inputs as broadcasts.
 %
-%include "os_common.lua"
+%include "operands.lua"
 %
 %function padded_cout(problem) return ceil_div(problem.cout, 32) * 32 end
 %function packed_bytes(problem)
@@ -42,12 +42,11 @@
 %}
 #include "spc_device.cuh"
 
+typedef $(format_of(problem).device) element;
 % if half then
-typedef spc_u16 element;
 #define TO_FLOAT(v) spc_f16_to_f32(v)
 #define LOAD(p) spc_load2(p)
 % else
-typedef float element;
 #define TO_FLOAT(v) (v)
 #define LOAD(p) spc_load_f32(p)
 % end

@@ -50,8 +50,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if problem.cin * element_bytes(problem) % 4 ~= 0
-%       or problem.cout * element_bytes(problem) % 16 ~= 0 then
+%    if input_row_bytes(problem) % 4 ~= 0 or output_row_bytes(problem) % 16 ~= 0 then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
 %    end
 %    if problem.cin > 128 or problem.cout > 256
@@ -82,9 +81,8 @@
 %      steps = steps, row_registers = row, width = 2,
 %      element = element_bytes(problem), n = columns(problem),
 %      words = ceil_div(problem.offsets, 32),
-%      row_bytes = problem.cin * element_bytes(problem),
-%      threads = config.groups * 128,
-%
+%      row_bytes = input_row_bytes(problem),
+%      threads = config.groups * 128, span = 64 // element_bytes(problem),
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
 %      half = problem.dtype == "f16",
 %    }
@@ -114,6 +112,7 @@
 #include "spc_stream.cuh"
 
 % write_loading(not half)
+% write_split()
 /* acc (+)= rows times the weights of the offset. What is loaded reaches the operands
  * by an instruction, which makes it tf32, or zero where there was nothing to load: a
  * plain copy the compiler would make at once, waiting for the load. */
@@ -146,10 +145,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
 %     elseif half then
         large$(to) = $(v) & $(step.lanes < 4 and "(q < " .. step.lanes .. " ? present : 0u)" or "present");
 %     else
-        large$(to) = spc_f32_to_tf32(spc_bits_f32($(v)));
-%       if problem.dtype == "f32" then
-        small$(to) = spc_f32_to_tf32(spc_bits_f32($(v)) - spc_bits_f32(large$(to)));
-%       end
+%       write_operand("        ", "large" .. to, "small" .. to, v)
 %     end
 %   end
 % end
@@ -165,13 +161,6 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
     spc_wgmma_commit();
 }
 
-%-- A lane's channels: in every run of `span` columns it ends with 16 (or, in a last
-%-- short run, 8) neighbouring bytes.
-%runs = {}
-%for first = 0, n - 1, half and 32 or 16 do
-%  local span = math.min(half and 32 or 16, n - first)
-%  runs[#runs + 1] = {first = first, span = span, lane = span // 4}
-%end
 SPC_DEVICE void finish(const float *acc, const int *row,
                        const spc_conv_args *args)
 {
@@ -181,12 +170,12 @@ SPC_DEVICE void finish(const float *acc, const int *row,
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         spc_u8 *to = out + (long long)row[h] * $(problem.cout * element);
-% for _, run in ipairs(runs) do
+% for _, run in ipairs(runs_of(n, span)) do
         {
             int co = $(run.first) + q * $(run.lane);
             int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
             float v[$(run.lane)];
-%   write_lane_values(run.lane, "acc[" .. run.first // 2 .. " + i / 2 * 4 + h * 2 + i % 2]")
+%   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]")
 %   if not half or run.lane == 8 then
             spc_b16 w;
 %     write_lane_words()
@@ -260,53 +249,30 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     }
 }
 
+% write_weight_word(true)
 /*
  * The packed image of an offset: [core along k][n columns][16 bytes], for f32 twice:
  * the weights rounded to tf32, then what that leaves of them. A k-step has
  * two cores; element e of core c belongs to lane q = e * element / 4 ... of the
- * gathering quad, register c of the k-step. Column c stands for the output
- * channel that leaves a lane with neighbouring ones.
+ * gathering quad, register c of the k-step.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     int item = spc_block_x() * 256 + spc_thread();
     int column = item % $(n), core = item / $(n) % $(#steps * 2);
     int offset = item / $(image // 16);
-    int at = 0, stride = 0, last = 0, pair = 0, co = 0;
+    int at = 0, stride = 0, pair = 0;
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
         return;
 % write_step_choice("core / 2")
-% for _, run in ipairs(runs) do
-    if (column >= $(run.first) && column < $(run.first + run.span)) {
-        int c = column - $(run.first);
-        co = $(run.first) + c % 8 / 2 * $(run.lane) + c / 8 * 2 + c % 2;
-    }
-% end
+% write_channel_of_column("    ", n, span, 0)
     for (int q = 0; q < 4; q++) {
         int byte = at + q * stride + (core % 2) * 4;
-        int ci = byte / $(element);
-        int present = byte < last && (core % 2 == 0 || pair) &&
-                      co < $(problem.cout);
-        long long from = offset * args->stride_k + ci * args->stride_in +
-                         co * args->stride_out;
-        v[q] = 0;
-        if (present) {
-% if half then
-            const spc_u16 *w = (const spc_u16 *)args->weights;
-            v[q] = w[from];
-            if (ci + 1 < $(problem.cin))
-                v[q] |= (spc_u32)w[from + args->stride_in] << 16;
-% else
-            float w = ((const float *)args->weights)[from];
-            v[q] = spc_f32_to_tf32(w);
-%   if problem.dtype == "f32" then
-            if (item % $(image // 16) >= $(image // 32))
-                v[q] = spc_f32_to_tf32(w - spc_bits_f32(v[q]));
-%   end
-% end
-        }
+        v[q] = core % 2 == 0 || pair
+                   ? weight_word(args, offset, byte, co$(images(problem) == 2 and ", item % " .. image // 16 .. " / " .. image // 32 or ""))
+                   : 0u;
     }
 % write_packed("(long long)item")
 }

@@ -11,8 +11,7 @@
 %
 %include "os_blocks.lua"
 %
-%widths = {32, 64, 96, 128}
-%several = 96
+%local widths, several = {32, 64, 96, 128}, 96
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
 %function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
@@ -21,8 +20,7 @@
 %       + config.warps * 384
 %end
 %function registers(problem, config)
-%  local split = problem.dtype == "f32" and 2 or 1
-%  return config.m * config.n // 2 + config.m * 8 * split + 56
+%  return config.m * config.n // 2 + config.m * 8 * images(problem) + 56
 %end
 %
 %template = {
@@ -68,7 +66,7 @@
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
 %      threads = config.warps * 32, element = element, half = problem.dtype == "f16",
-%      lane_channels = 16 // element, row_bytes = problem.cin * element,
+%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem),
 %      weight_size = weight_stage(config), stage_size = weight_stage(config) + gather_stage(config),
 %      ring_at = config.stages * (weight_stage(config) + gather_stage(config)),
 %    }
@@ -169,16 +167,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     spc_copy_commit();
 }
 
-% if problem.dtype == "f32" then
-/* An fp32 product from three tf32 ones: large * large + large * small + small *
- * large (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
-SPC_DEVICE void split(spc_u32 *large, spc_u32 *small, spc_u32 v)
-{
-    *large = spc_f32_to_tf32(spc_bits_f32(v));
-    *small = spc_f32_to_tf32(spc_bits_f32(v) - spc_bits_f32(*large));
-}
-
-% end
+% write_split()
 /* acc[m][n / 8][4] += the step in `stage`. */
 SPC_DEVICE void multiply(float *acc, int stage)
 {
@@ -207,12 +196,8 @@ SPC_DEVICE void multiply(float *acc, int stage)
 % if not half then
             SPC_UNROLL
             for (int i = 0; i < $(config.m * 4); i++) {
-%   if problem.dtype == "f32" then
                 spc_u32 v = a[i / 4][s][i % 4];
-                split(&a[i / 4][s][i % 4], &c[i / 4][i % 4], v);
-%   else
-                a[i / 4][s][i % 4] = spc_f32_to_tf32(spc_bits_f32(a[i / 4][s][i % 4]));
-%   end
+%   write_operand("                ", "a[i / 4][s][i % 4]", "c[i / 4][i % 4]", "v")
             }
 % end
             SPC_UNROLL
@@ -261,11 +246,11 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
         int co = first + j * $(4 * lane_channels);
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            const float *d = acc + h / 2 * $(config.n // 2) + j * $(2 * lane_channels) + h % 2 * 2;
+            const float *d = acc + h / 2 * $(config.n // 2);
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
             spc_b16 w;
-% write_lane_values(lane_channels, "d[i / 2 * 4 + i % 2]")
+% write_lane_values(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]")
 % write_lane_words()
             if (store)
                 spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * $(element), w);
@@ -307,7 +292,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 
         if (++place == SPC_STREAM_STEPS)
             place = 0;
-        const int *rows = $(ending_rows_from("l.index", "map", first_row));
+        const int *rows = $(ending_rows("l.index", "map", first_row));
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
             row[h] = last ? spc_load_int(rows + 8 * h) : -1;
@@ -327,11 +312,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_copy_wait(0);
 }
 
+% write_weight_word()
 /*
  * Packed: [offset][k-block][n-block] stages, each [k-step][pair of 8 columns][lane]
  * [second operands of both]. A k-step s of piece p takes bytes p * 64 + q * 16 +
- * s % 2 * 8 .. + 7 of the rows for lane quad q. Column c of a run stands for the
- * output channel that leaves a lane with neighbouring ones.
+ * s % 2 * 8 .. + 7 of the rows for lane quad q.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
@@ -346,21 +331,10 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
         return;
     for (int r = 0; r < 4; r++) {
         int column = pair * 16 + r / 2 * 8 + g;
-%   write_channel_of_column("        ")
         int byte = (block * $(config.pieces) + step / 2) * 64 + q * 16 +
                    step % 2 * 8 + r % 2 * 4;
-%   write_weight_place()
-        v[r] = 0;
-        if (ci < $(problem.cin) && co < $(problem.cout)) {
-% if half then
-            const spc_u16 *w = (const spc_u16 *)args->weights;
-            v[r] = w[from] | (spc_u32)w[from + args->stride_in] << 16;
-% elseif problem.dtype == "tf32" then
-            v[r] = spc_f32_to_tf32(((const float *)args->weights)[from]);
-% else
-            v[r] = spc_f32_bits(((const float *)args->weights)[from]);
-% end
-        }
+%   write_channel_of_column("        ", config.n, 4 * lane_channels, "n_block * " .. config.n)
+        v[r] = weight_word(args, offset, byte, co);
     }
 % write_packed("(long long)item")
 }

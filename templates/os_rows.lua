@@ -1,40 +1,7 @@
 %-- Rows as os_warp and os_group read them: a quad of lanes loads a row in pieces, each
 %-- lane its part straight into the registers of its operands.
 %
-%include "os_common.lua"
-%
-%-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
-%-- `left` bytes of the row remain there.
-%function lane_pieces(problem)
-%  local row = problem.cin * element_bytes(problem)
-%  local align = 16
-%  while row % align ~= 0 do align = align // 2 end
-%  local pieces, at = {}, 0
-%  while at < row do
-%    local left, bytes = row - at, 4
-%    if align >= 16 and left > 32 then bytes = 16
-%    elseif align >= 8 and left > 16 then bytes = 8 end
-%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
-%    at = at + 4 * bytes
-%  end
-%  return pieces
-%end
-%
-%-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
-%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
-%function k_steps(problem)
-%  local steps, register = {}, 0
-%  for _, piece in ipairs(lane_pieces(problem)) do
-%    for i = 0, piece.bytes // 4 - 1, 2 do
-%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
-%                           last = piece.at + piece.left,
-%                           lanes = math.min(4, piece.left // piece.bytes),
-%                           pair = piece.bytes > 4, register = register + i}
-%    end
-%    register = register + piece.bytes // 4
-%  end
-%  return steps, register
-%end
+%include "operands.lua"
 %
 %-- The place of lane 1 in every piece of a row; 0 if they are not of one size.
 %function lane_bytes(problem)
@@ -195,7 +162,6 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
     if ($(step) == $(i - 1)) {
         at = $(choice.at);
         stride = $(choice.stride);
-        last = $(choice.last);
         pair = $(choice.pair and 1 or 0);
     }
 % end

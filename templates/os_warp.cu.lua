@@ -16,7 +16,6 @@
 %-- fill the gap. Tiles end inside the stream; nothing drains.
 %
 %include "os_rows.lua"
-%include "os_blocks.lua"
 %
 %-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
 %function shared_bytes(problem, config)
@@ -28,11 +27,11 @@
 %  return problem.offsets * #k_steps(problem) * ceil_div(problem.cout, 16) * 512
 %end
 %
-%-- Matrix products that are compiled in line.
+%-- Matrix products that are compiled in line; those of f32, with what splits them.
 %function body(problem, config)
-%  local products = problem.dtype == "f32" and 4 or 1
+%  local products = format_of(problem).products
 %  return config.depth * (config.rows // 8) * #k_steps(problem)
-%       * ceil_div(problem.cout, 16) * products
+%       * ceil_div(problem.cout, 16) * (products > 1 and products + 1 or 1)
 %end
 %
 %-- Registers that a thread holds for sure; the compiler's report decides.
@@ -99,11 +98,13 @@
 %      element = element_bytes(problem), columns = config.rows // 8,
 %      m_tiles = ceil_div(problem.cout, 16),
 %      words = ceil_div(problem.offsets, 32),
-%      row_bytes = problem.cin * element_bytes(problem),
+%      row_bytes = input_row_bytes(problem),
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
 %      half = problem.dtype == "f16",
+%      columns_of_sums = ceil_div(problem.cout, 16) * 16,
+%      span = problem.dtype == "f16" and 32 or 8,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -153,16 +154,7 @@
 /* ---- one step ------------------------------------------------------------------ */
 
 % write_loading(true)
-% if problem.dtype == "f32" then
-/* An fp32 product from three tf32 ones: big * big + big * small + small * big
- * (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
-SPC_DEVICE void split(spc_u32 *big, spc_u32 *small, spc_u32 v)
-{
-    *big = spc_f32_to_tf32(spc_bits_f32(v));
-    *small = spc_f32_to_tf32(spc_bits_f32(v) - spc_bits_f32(*big));
-}
-
-% end
+% write_split()
 /* acc[m][n][4] += weights of the offset times the gathered rows. */
 SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
                          const spc_u8 *weights)
@@ -178,11 +170,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 %     for r = 0, 1 do
 %       local source = (r == 0 or step.pair) and
 %         "data[n * " .. row_registers .. " + " .. step.register + r .. "]" or "0"
-%       if problem.dtype == "f32" then
-            split(&b[n][$(r)], &c[n][$(r)], $(source));
-%       else
-            b[n][$(r)] = spc_f32_to_tf32(spc_bits_f32($(source)));
-%       end
+%       write_operand("            ", "b[n][" .. r .. "]", "c[n][" .. r .. "]", source)
 %     end
         }
 %   end
@@ -231,16 +219,6 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 
 /* ---- the end of a tile ------------------------------------------------------------ */
 
-%-- Output channel of row `g` of half `h` of 16-channel tile `m`: for f16 such that
-%-- after the transposition a lane holds neighbouring channels.
-%function channel(m, h, g)
-%  if not half then return string.format("%d + %s", 16 * m + 8 * h, g) end
-%  if m == m_tiles - 1 and m % 2 == 0 then
-%    return string.format("%d + (%s >> 1) * 4 + (%s & 1)", 16 * m + 2 * h, g, g)
-%  end
-%  return string.format("%d + (%s >> 1) * 8 + (%s & 1)",
-%    m // 2 * 32 + 2 * (2 * (m % 2) + h), g, g)
-%end
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
     int g = spc_lane() >> 2, q = spc_lane() & 3;
@@ -249,7 +227,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 % for m = 0, m_tiles - 1 do
 % for h = 0, 1 do
     {
-        int co = $(channel(m, h, "g"));
+        int co = $(channel_of_column(columns_of_sums, span, 16 * m + 8 * h, "g"));
         float bias = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
         SPC_UNROLL
         for (int n = 0; n < $(columns); n++) {
@@ -401,22 +379,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-/* One weight as the bits of its type, 0 outside the layer. */
-SPC_DEVICE spc_u32 weight(const spc_pack_args *args, int offset, int ci, int co)
-{
-    if (ci >= $(problem.cin) || co >= $(problem.cout))
-        return 0;
-    long long at = offset * args->stride_k + ci * args->stride_in +
-                   co * args->stride_out;
-% if half then
-    return ((const spc_u16 *)args->weights)[at];
-% elseif problem.dtype == "tf32" then
-    return spc_f32_to_tf32(((const float *)args->weights)[at]);
-% else
-    return spc_f32_bits(((const float *)args->weights)[at]);
-% end
-}
-
+% write_weight_word()
 /*
  * The packed layout is [offset][k-step][16-channel tile][lane][4 registers]:
  * first operands as the lanes want them. Registers 0 and 2 are for output row g =
@@ -429,7 +392,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     int m = (item >> 5) % $(m_tiles);
     int k = (item >> 5) / $(m_tiles) % $(#steps);
     int offset = (item >> 5) / $(m_tiles * #steps);
-    int at = 0, stride = 0, last = 0, pair = 0;
+    int at = 0, stride = 0, pair = 0;
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
@@ -437,17 +400,9 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 % write_step_choice("k")
     for (int r = 0; r < 4; r++) {
         int byte = at + q * stride + (r >> 1) * 4;
-        int ci = byte / $(element), co = 0;
-        int present = byte < last && (r < 2 || pair);
-% for m = 0, m_tiles - 1 do
-        if (m == $(m))
-            co = (r & 1) ? $(channel(m, 1, "g")) : $(channel(m, 0, "g"));
-% end
-        v[r] = present ? weight(args, offset, ci, co) : 0;
-% if half then
-        if (present)
-            v[r] |= weight(args, offset, ci + 1, co) << 16;
-% end
+        int column = m * 16 + r % 2 * 8 + g;
+% write_channel_of_column("        ", columns_of_sums, span, 0)
+        v[r] = r < 2 || pair ? weight_word(args, offset, byte, co) : 0u;
     }
 % write_packed("(long long)item")
 }

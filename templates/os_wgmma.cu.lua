@@ -15,6 +15,25 @@
 %
 %include "os_blocks.lua"
 %
+%local widths, several = {32, 64, 96, 128, 192, 256}, 128
+%
+%-- Bytes of weights in a step.
+%function step_weights(problem, config)
+%  return config.pieces * config.n * 64 * images(problem)
+%end
+%-- A step as wide as the layer allows.
+%function natural_step(problem)
+%  local step = {n = least_wasting(problem, widths, several), pieces = 1}
+%  for p = 2, 4 // images(problem) do
+%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  end
+%  return step
+%end
+%-- With fewer channels the products of a step take less time than what surrounds them.
+%function keeps_wgmma_busy(problem)
+%  return problem.cout >= 32 and 8 * step_weights(problem, natural_step(problem)) >= 24576
+%end
+%
 %schedule_bytes = 976 -- sizeof(spc_schedule)
 %share_bytes = 128 -- sizeof(spc_share)
 %function gather_bytes(config)
@@ -47,21 +66,23 @@
 %  device = "cuda",
 %  params = {
 %    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
-%    {"n", wgmma_widths, "output channels of a block"},
+%    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    return streams_to_wgmma(problem, target)
+%    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
+%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%    return true
 %  end,
 %  constraints = {
 %    {"steps divide the row", function(problem, config)
 %      return row_pieces(problem) % config.pieces == 0
 %    end},
 %    {"output channels fill their blocks", function(problem, config)
-%      return fills_blocks(problem, config.n, wgmma_widths, wgmma_several)
+%      return fills_blocks(problem, config.n, widths, several)
 %    end},
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
@@ -71,10 +92,9 @@
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
 %    end},
-%    {"the rings hold some 32 KiB in flight, not many times that", function(problem, config)
+%    {"the ring holds 48 to 128 KiB, or 8 stages of less", function(problem, config)
 %      local weights = config.stages * step_weights(problem, config)
-%      return weights >= 24576 and weights <= 131072
-%         and (weights >= 49152 or config.stages == 8)
+%      return weights <= 131072 and (weights >= 49152 or config.stages == 8)
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -96,7 +116,7 @@
 %                  + gather_bytes(config),
 %      share_at = shared_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
-%      row_bytes = problem.cin * element_bytes(problem),
+%      row_bytes = input_row_bytes(problem),
 %      rows = config.groups * 64,
 %    }
 %  end,
@@ -109,7 +129,7 @@
 %      grid_y = out_blocks(problem, config),
 %      tile_rows = config.groups * 64, order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
-%      pdl = 1, preference = 3,
+%      pdl = 1, preference = keeps_wgmma_busy(problem) and 3 or 1,
 %    }
 %  end,
 %  default = function(problem, target)
@@ -134,6 +154,7 @@
 %}
 #include "spc_schedule.cuh"
 
+% write_split()
 typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
 typedef char share_fits[sizeof(spc_share) == $(share_bytes) ? 1 : -1];
 
@@ -295,7 +316,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
             spc_b16 w;
-% write_lane_values(lane_channels, "acc[j * " .. 2 * lane_channels .. " + i / 2 * 4 + h * 2 + i % 2]")
+% write_lane_values(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]")
 % write_lane_words()
             if (store)
                 spc_store16(out + ((long long)row[h] * $(problem.cout) + co) *
@@ -365,7 +386,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         if (step.y & SPC_STEP_END)
             break;
         if (last) {
-            const int *rows = $(ending_rows_from("g.index", "map", first_row));
+            const int *rows = $(ending_rows("g.index", "map", first_row));
             row[0] = spc_load_int(rows);
             row[1] = spc_load_int(rows + 8);
         }
@@ -379,11 +400,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if not half then
             SPC_UNROLL
             for (int i = 0; i < $(pieces * 8); i++) {
-                float v = spc_bits_f32(a[i]);
-                a[i] = spc_f32_to_tf32(v);
-%   if images(problem) == 2 then
-                small[i] = spc_f32_to_tf32(v - spc_bits_f32(a[i]));
-%   end
+                spc_u32 v = a[i];
+%   write_operand("                ", "a[i]", "small[i]", "v")
             }
 % end
 % if gathers_first then
@@ -463,13 +481,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     }
 }
 
+% write_weight_word(true)
 /*
  * The packed image: [offset][k-block][n-block] stages, each in core matrices
  * [core along k][n columns][16 bytes], for f32 twice: the weights rounded to
  * tf32, then what that leaves of them. Cores 4 p .. 4 p + 3 belong to piece p; of
  * core c, the 4 bytes number q are what lane q of a quad holds in register c of
- * its 16 bytes. Column j of a run stands for the output channel that leaves a
- * lane with neighbouring ones.
+ * its 16 bytes.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
@@ -477,28 +495,14 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     int column = (int)(item % $(config.n));
     int core = (int)(item / $(config.n) % $(pieces * 4));
 % write_image_of_item(stage_size)
-% write_channel_of_column("    ")
+% write_channel_of_column("    ", config.n, 4 * lane_channels, "n_block * " .. config.n)
     spc_u32 v[4];
 
     if (offset >= $(problem.offsets))
         return;
     for (int q = 0; q < 4; q++) {
         int byte = (block * $(pieces) + core / 4) * 64 + q * 16 + core % 4 * 4;
-%   write_weight_place()
-        v[q] = 0;
-        if (ci < $(problem.cin) && co < $(problem.cout)) {
-% if half then
-            const spc_u16 *w = (const spc_u16 *)args->weights;
-            v[q] = w[from] | (spc_u32)w[from + args->stride_in] << 16;
-% else
-            float w = ((const float *)args->weights)[from];
-            v[q] = spc_f32_to_tf32(w);
-%   if images(problem) == 2 then
-            if (item % $(stage_size // 16) >= $(image // 16))
-                v[q] = spc_f32_to_tf32(w - spc_bits_f32(v[q]));
-%   end
-% end
-        }
+        v[q] = weight_word(args, offset, byte, co$(images(problem) == 2 and ", item % " .. stage_size // 16 .. " / " .. image // 16 or ""));
     }
 % write_packed("(long long)item")
 }

@@ -15,7 +15,7 @@
 %--
 %-- The order of the sum of an output is fixed: offset, then channel.
 %
-%function ceil_div(a, b) return (a + b - 1) // b end
+%include "operands.lua"
 %
 %-- Floats of a vector; vectors that cout takes; blocks of `vectors` of them.
 %function lanes_of(target) return target.vector_bytes // 4 end
@@ -91,7 +91,7 @@
 %      blocks = blocks_of(problem, config, target),
 %      call_blocks = blocks_of_call(problem, config, target),
 %      half = problem.dtype == "f16",
-%      element = problem.dtype == "f16" and "spc_half" or "float",
+%      element = format_of(problem).host,
 %    }
 %  end,
 %  launch = function(problem, config, target)

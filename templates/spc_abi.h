@@ -31,9 +31,10 @@ typedef unsigned long long spc_u64;
  *                               number of tiles that there are
  *
  * How many rows and tiles there are may be known on the device alone. So
- * kernels on a GPU go by what the arrays say, and take `rows`, `rows_in`,
- * `rows_padded` and `tiles` for capacities: positions of a tile past the last
- * row have order -1, index -1 throughout and mask 0.
+ * kernels go by what the arrays say, and take `rows`, `rows_in`, `rows_padded`
+ * and `tiles` for capacities: positions of a tile past the last row have order
+ * -1, index -1 throughout and mask 0. So have all of tile 0 if there is no tile
+ * at all: who looks ahead past the last step reads the indices of its offset 0.
  *
  * A row, and a tile, may have no input at all (mask 0); it is written like the
  * others. `centre` is the offset whose index is order, or -1 if there is none:

@@ -45,8 +45,9 @@ static const char *const style_names[] = {"spread", "close", "full",
                                           "few dear"};
 
 typedef struct table {
-    spc_map_view view;
-    int *cost; /* of the t-th tile in the order; falling */
+    spc_map_view view; /* has room for more tiles than there are */
+    int tiles;
+    int *cost; /* steps of the t-th tile in the order; falling */
     int *rank; /* of a tile in the order */
     int steps; /* of all tiles */
 } table;
@@ -80,26 +81,30 @@ static bool has_offset(const table *t, int rank, int offset)
 }
 
 /* Ranks by falling cost, of equal ones the first tile first; `begin` as
- * spc_abi.h says. */
+ * spc_abi.h says. A tile without an offset has a step all the same. */
 static void sort_tiles(table *t, int *order, int *begin, const int *cost)
 {
     int rank = 0;
-    for (int d = 0; d < t->view.offsets; d++) {
-        begin[d] = rank;
-        for (int tile = 0; tile < t->view.tiles; tile++)
+    for (int d = 0; d <= t->view.offsets; d++) {
+        if (d < t->view.offsets)
+            begin[d] = rank;
+        for (int tile = 0; tile < t->tiles; tile++)
             if (cost[tile] == t->view.offsets - d) {
                 order[rank] = tile;
-                t->cost[rank] = cost[tile];
+                t->cost[rank] = cost[tile] > 0 ? cost[tile] : 1;
+                t->steps += t->cost[rank];
                 t->rank[tile] = rank++;
             }
     }
+    for (; rank < t->view.tiles; rank++)
+        order[rank] = -1;
 }
 
 static void table_make(table *t, spc__random *random, int offsets, int centre,
-                       int tiles, int tile_rows, enum style style)
+                       int tiles, int room, int tile_rows, enum style style)
 {
-    int words = (offsets + 31) / 32;
-    size_t count = (size_t)tiles;
+    int words = (offsets + 31) / 32, table_tiles = tiles + room;
+    size_t count = (size_t)table_tiles;
     int *order = allocate(count, sizeof(int));
     int *begin = allocate((size_t)offsets, sizeof(int));
     int *cost = allocate(count, sizeof(int));
@@ -111,16 +116,17 @@ static void table_make(table *t, spc__random *random, int offsets, int centre,
         .tile_order = order,
         .tile_mask = sorted,
         .tile_begin = begin,
-        .rows = tiles * tile_rows,
-        .rows_padded =
-            (tiles * tile_rows + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD,
-        .rows_in = tiles * tile_rows,
+        .rows = table_tiles * tile_rows,
+        .rows_padded = (table_tiles * tile_rows + SPC_ROW_PAD - 1) /
+                       SPC_ROW_PAD * SPC_ROW_PAD,
+        .rows_in = table_tiles * tile_rows,
         .offsets = offsets,
         .mask_words = words,
         .centre = centre,
         .tile_rows = tile_rows,
-        .tiles = tiles,
+        .tiles = table_tiles,
     };
+    t->tiles = tiles;
     t->cost = allocate(count, sizeof(int));
     t->rank = allocate(count, sizeof(int));
     for (int tile = 0; tile < tiles; tile++) {
@@ -130,12 +136,11 @@ static void table_make(table *t, spc__random *random, int offsets, int centre,
                 mask[tile * words + k / 32] |= 1u << k % 32;
                 cost[tile]++;
             }
-        t->steps += cost[tile];
     }
     sort_tiles(t, order, begin, cost);
     for (int w = 0; w < words; w++)
         for (int rank = 0; rank < tiles; rank++)
-            sorted[w * tiles + rank] = mask[order[rank] * words + w];
+            sorted[w * table_tiles + rank] = mask[order[rank] * words + w];
     free(mask);
     free(cost);
 }
@@ -179,22 +184,22 @@ static void share_longest_first(int *load, int workers, const int *cost,
         load[least_of(load, workers)] += cost[i];
 }
 
-/* The costs of the tiles that a snake deals to one of `hands`. */
-static int deal(int *to, const table *t, int hand, int hands)
+/* The costs of the tiles that a snake deals to one of `owners`. */
+static int deal(int *to, const table *t, int owner, int owners)
 {
-    int count = 0, rank = hand;
-    for (int turn = 1; rank < t->view.tiles; turn++) {
+    int count = 0, rank = owner;
+    for (int turn = 1; rank < t->tiles; turn++) {
         to[count++] = t->cost[rank];
-        rank = turn * hands + (turn % 2 ? hands - 1 - hand : hand);
+        rank = turn * owners + (turn % 2 ? owners - 1 - owner : owner);
     }
     return count;
 }
 
 /* Dealt to blocks, shared by the workers of each; one worker gets all of a
- * hand. */
+ * block's. */
 static void expect_shared(int *load, const table *t, int blocks, int workers)
 {
-    int *cost = allocate((size_t)t->view.tiles, sizeof(int));
+    int *cost = allocate((size_t)t->tiles, sizeof(int));
     for (int b = 0; b < blocks; b++) {
         int count = deal(cost, t, b, blocks);
         share_longest_first(load + b * workers, workers, cost, count);
@@ -212,7 +217,7 @@ typedef struct trial {
     enum kernel kernel;
     enum style style;
     uint64_t seed;
-    int offsets, centre, tiles, tile_rows;
+    int offsets, centre, tiles, room, tile_rows; /* room for so many more */
     int blocks, workers; /* workers, or readers, of a block */
     int depth, lag;
     const char *schedule;
@@ -232,11 +237,11 @@ static const char *name_of(const trial *t)
 {
     static char text[256];
     snprintf(text, sizeof(text),
-             "%s, seed %llu: %d offsets, centre %d, %d tiles (%s), %d blocks "
-             "of %d, depth %d, lag %d, schedule %s",
+             "%s, seed %llu: %d offsets, centre %d, %d tiles (%s), room for %d "
+             "more, %d blocks of %d, depth %d, lag %d, schedule %s",
              kernel_names[t->kernel], (unsigned long long)t->seed, t->offsets,
-             t->centre, t->tiles, style_names[t->style], t->blocks, t->workers,
-             t->depth, t->lag, t->schedule);
+             t->centre, t->tiles, style_names[t->style], t->room, t->blocks,
+             t->workers, t->depth, t->lag, t->schedule);
     return text;
 }
 
@@ -323,7 +328,7 @@ static void run(outcome *o, const trial *trial_)
     spc__random_init(&random, trial_->seed);
     memset(o, 0, sizeof(*o));
     table_make(&o->table, &random, trial_->offsets, trial_->centre,
-               trial_->tiles, trial_->tile_rows, trial_->style);
+               trial_->tiles, trial_->room, trial_->tile_rows, trial_->style);
     o->workers = trial_->blocks * trial_->workers;
     o->room = room_for(trial_, o->table.steps);
     o->steps = allocate((size_t)o->workers * (size_t)o->room, 8);
@@ -353,30 +358,49 @@ static int rank_of_step(const outcome *o, const unsigned *step)
     unsigned offset = step[1] & STEP_OFFSET;
     unsigned tile = (step[0] - offset * (unsigned)view->rows_padded) /
                     (unsigned)view->tile_rows;
-    return tile < (unsigned)view->tiles ? o->table.rank[tile] : -1;
+    return tile < (unsigned)o->table.tiles ? o->table.rank[tile] : -1;
 }
 
-/* The steps of one tile from `n` on: offsets ascend, the centre is last.
- * Returns where they end. */
+static bool tile_is_empty(const table *t, int rank)
+{
+    for (int k = 0; k < t->view.offsets; k++)
+        if (has_offset(t, rank, k))
+            return false;
+    return true;
+}
+
+/* The offsets of a tile in the order of its steps: they ascend, but for the
+ * centre, which is last. Returns how many. */
+static int offsets_of_tile(int *out, const table *t, int rank)
+{
+    int count = 0;
+    for (int k = 0; k < t->view.offsets; k++)
+        if (k != t->view.centre && has_offset(t, rank, k))
+            out[count++] = k;
+    if (t->view.centre >= 0)
+        out[count++] = t->view.centre;
+    if (count == 0 && tile_is_empty(t, rank))
+        out[count++] = 0;
+    return count;
+}
+
+/* The steps of one tile from `n` on. Returns where they end. */
 static int check_tile(const trial *trial_, const outcome *o, int worker,
                       int rank, int n)
 {
     const spc_map_view *view = &o->table.view;
     const unsigned *steps = o->steps + 2 * (size_t)worker * (size_t)o->room;
     int first_row = view->tile_order[rank] * view->tile_rows;
+    int offsets[512], count = offsets_of_tile(offsets, &o->table, rank);
 
-    for (int i = 0; i <= view->offsets; i++) {
-        bool last = i == view->offsets;
-        int k = last ? view->centre : i;
-        if (!last && (k == view->centre || !has_offset(&o->table, rank, k)))
-            continue;
-        unsigned at = (unsigned)(k * view->rows_padded + first_row);
-        unsigned code = (unsigned)k | (last ? STEP_LAST : 0u);
+    for (int i = 0; i < count; i++, n++) {
+        unsigned at = (unsigned)(offsets[i] * view->rows_padded + first_row);
+        unsigned code =
+            (unsigned)offsets[i] | (i == count - 1 ? STEP_LAST : 0u);
         require(steps[2 * n] == at && steps[2 * n + 1] == code,
                 "step %d of worker %d is (%u, %x), not (%u, %x), in tile %d", n,
                 worker, steps[2 * n], steps[2 * n + 1], at, code,
                 view->tile_order[rank]);
-        n++;
     }
     return n;
 }
@@ -439,21 +463,21 @@ static int any_of(spc__random *random, const int *values, int count)
 }
 #define ANY_OF(random, values) any_of(random, values, LENGTH(values))
 
-/* About as many tiles as are wanted for a hand of the snake: none, one, fewer
+/* About as many tiles as are wanted for an owner of the snake: none, one, fewer
  * than there are workers, more than 32, more than 64; but not more than
  * `most_steps` of all. */
 static int draw_tiles(spc__random *random, const trial *t, int most_steps)
 {
-    static const int of_a_hand[] = {0,  1,  2,  5,  8,  20, 31,
-                                    32, 33, 34, 63, 64, 66, 97};
-    int hands = t->blocks * (t->kernel == DEALT ? t->workers : 1);
-    int tiles = ANY_OF(random, of_a_hand) * hands;
+    static const int of_an_owner[] = {0,  1,  2,  5,  8,  20, 31,
+                                      32, 33, 34, 63, 64, 66, 97};
+    int owners = t->blocks * (t->kernel == DEALT ? t->workers : 1);
+    int tiles = ANY_OF(random, of_an_owner) * owners;
     int most = most_steps / ((t->offsets + 3) / 4) + 1;
 
     if (spc__random_below(random, 8) == 0)
-        return (int)spc__random_below(random, (uint32_t)hands + 2);
-    if (tiles > 0 && hands > 1)
-        tiles += (int)spc__random_below(random, (uint32_t)hands * 2) - hands;
+        return (int)spc__random_below(random, (uint32_t)owners + 2);
+    if (tiles > 0 && owners > 1)
+        tiles += (int)spc__random_below(random, (uint32_t)owners * 2) - owners;
     return tiles < most ? tiles : most;
 }
 
@@ -465,6 +489,7 @@ static trial draw(enum kernel kernel, int i, int most_steps)
     static const int block_readers[] = {2, 3, 9, 13};
     static const int depths[] = {1, 2, 3, 4, 6, 8};
     static const int aheads[] = {1, 2, 3};
+    static const int rooms[] = {0, 0, 1, 50, 3000};
     static const int tile_rows[] = {8, 16, 32, 64, 128, 192, 256};
     static const char *const schedules[] = {"forward", "reverse", "random:1",
                                             "random:2", "random:3"};
@@ -477,6 +502,9 @@ static trial draw(enum kernel kernel, int i, int most_steps)
     t.centre = (int)spc__random_below(&random, (uint32_t)t.offsets);
     if (spc__random_below(&random, 4) == 0)
         t.centre = spc__random_below(&random, 2) ? t.offsets - 1 : 0;
+    if (i / LENGTH(kernel_sizes) % 2 == 1)
+        t.centre = -1;
+    t.room = ANY_OF(&random, rooms);
     t.style = (enum style)spc__random_below(&random, STYLES);
     t.blocks = ANY_OF(&random, few_blocks);
     t.workers = ANY_OF(&random, block_workers);
@@ -596,12 +624,12 @@ static void check_busiest(const trial *trial_, const outcome *o, int stride)
     int blocks = trial_->blocks, words = t->view.mask_words, allowed = 0;
     int *want = allocate((size_t)blocks, sizeof(int));
 
-    share_longest_first(want, blocks, t->cost, t->view.tiles);
+    share_longest_first(want, blocks, t->cost, t->tiles);
     if (words > 1)
-        allowed = (words - 1) * (t->view.tiles / blocks + 1) + words;
+        allowed = (words - 1) * (t->tiles / blocks + 1) + words;
     for (int b = 0; b < blocks; b++) {
         int cheapest = 0, most = most_of(want, blocks) + allowed;
-        for (int rank = 0; rank < t->view.tiles; rank++)
+        for (int rank = 0; rank < t->tiles; rank++)
             if (o->seen[rank] == b * stride)
                 cheapest = t->cost[rank];
         if (words > 1)
@@ -613,10 +641,10 @@ static void check_busiest(const trial *trial_, const outcome *o, int stride)
 }
 
 /* Tiles from the returned rank on are dealt in a snake, because some block has
- * as many as a share holds. */
+ * as many as a share holds. A share also has entries past the last tile. */
 static int check_share(const trial *trial_, const outcome *o, int stride)
 {
-    int rest = trial_->tiles, most = 0;
+    int all = o->table.view.tiles, rest = all, most = 0;
     for (int b = 0; b < trial_->blocks; b++) {
         const stream_result *r = &o->results[b * stride];
         if (r->rest < 0)
@@ -628,12 +656,11 @@ static int check_share(const trial *trial_, const outcome *o, int stride)
     }
     require(most <= SHARE_TILES, "a share has %d tiles", most);
     require(
-        rest == trial_->tiles || most == SHARE_TILES,
+        rest == all || most == SHARE_TILES,
         "the rest begins at %d of %d though no share has more than %d tiles",
-        rest, trial_->tiles, most);
-    require(rest <= trial_->tiles, "the rest begins at %d of %d", rest,
-            trial_->tiles);
-    return rest;
+        rest, all, most);
+    require(rest <= all, "the rest begins at %d of %d", rest, all);
+    return rest < trial_->tiles ? rest : trial_->tiles;
 }
 
 /* Returns whether a block had more tiles than a share holds. */

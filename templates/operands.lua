@@ -1,0 +1,198 @@
+%-- The operands of a convolution: number formats, how lanes divide a row, which output
+%-- channel a column of a product stands for, and how weights are packed for both.
+%
+%function ceil_div(a, b) return (a + b - 1) // b end
+%
+%-- ---- number formats --------------------------------------------------------------
+%
+%-- By the type of a problem: bytes of an element in memory; images of the weights that
+%-- wgmma reads and products of one multiplication (an fp32 product is three tf32 ones);
+%-- an element in C for a GPU and for the host.
+%local formats = {
+%  f16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_half"},
+%  tf32 = {bytes = 4, images = 1, products = 1, device = "float", host = "float"},
+%  f32 = {bytes = 4, images = 2, products = 3, device = "float", host = "float"},
+%}
+%function format_of(problem) return formats[problem.dtype] end
+%function element_bytes(problem) return format_of(problem).bytes end
+%function images(problem) return format_of(problem).images end
+%function input_row_bytes(problem) return problem.cin * element_bytes(problem) end
+%function output_row_bytes(problem) return problem.cout * element_bytes(problem) end
+%
+%-- f32 alone: a number as two of tf32.
+%function write_split()
+% if problem.dtype == "f32" then
+/* An fp32 product from three tf32 ones: large * large + large * small + small *
+ * large (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
+SPC_DEVICE void split(spc_u32 *large, spc_u32 *small, spc_u32 v)
+{
+    *large = spc_f32_to_tf32(spc_bits_f32(v));
+    *small = spc_f32_to_tf32(spc_bits_f32(v) - spc_bits_f32(*large));
+}
+
+% end
+%end
+%-- The bits `value` of f32 or tf32 as an operand, and for f32 what that leaves.
+%function write_operand(indent, large, small, value)
+% if problem.dtype == "f32" then
+$(indent)split(&$(large), &$(small), $(value));
+% else
+$(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
+% end
+%end
+%
+%-- ---- rows -------------------------------------------------------------------------
+%
+%-- A quad of lanes reads 64 bytes of a row, each lane 16 of them, wherever there are so
+%-- many and they are aligned; shorter and worse aligned rows in smaller parts.
+%
+%function row_pieces(problem) return ceil_div(input_row_bytes(problem), 64) end
+%function whole_lanes(problem)
+%  return input_row_bytes(problem) % 16 == 0 and output_row_bytes(problem) % 16 == 0
+%end
+%
+%-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
+%-- `left` bytes of the row remain there.
+%function lane_pieces(problem)
+%  local row = input_row_bytes(problem)
+%  local align = 16
+%  while row % align ~= 0 do align = align // 2 end
+%  local pieces, at = {}, 0
+%  while at < row do
+%    local left, bytes = row - at, 4
+%    if align >= 16 and left > 32 then bytes = 16
+%    elseif align >= 8 and left > 16 then bytes = 8 end
+%    pieces[#pieces + 1] = {at = at, bytes = bytes, left = left}
+%    at = at + 4 * bytes
+%  end
+%  return pieces
+%end
+%
+%-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
+%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
+%function k_steps(problem)
+%  local steps, register = {}, 0
+%  for _, piece in ipairs(lane_pieces(problem)) do
+%    for i = 0, piece.bytes // 4 - 1, 2 do
+%      steps[#steps + 1] = {at = piece.at + 4 * i, stride = piece.bytes,
+%                           lanes = math.min(4, piece.left // piece.bytes),
+%                           pair = piece.bytes > 4, register = register + i}
+%    end
+%    register = register + piece.bytes // 4
+%  end
+%  return steps, register
+%end
+%
+%-- ---- columns and channels -----------------------------------------------------------
+%
+%-- A lane of a quad ends with two columns in eight of a product. So that they are
+%-- neighbouring channels, 16 bytes of them where the layer has so many, the columns of a
+%-- run of `span` are permuted: of its channels lane q has `lane` from q * lane on. Column
+%-- c of a run is channel c % 8 / 2 * lane + c / 8 * 2 + c % 2 of it, and the i-th
+%-- channel of lane q is column i / 2 * 8 + q * 2 + i % 2.
+%
+%-- The runs of so many columns; the last may be shorter.
+%function runs_of(columns, span)
+%  local runs = {}
+%  for first = 0, columns - 1, span do
+%    local width = math.min(span, columns - first)
+%    runs[#runs + 1] = {first = first, span = width, lane = width // 4}
+%  end
+%  return runs
+%end
+%
+%-- The channel of column `eight` + g, where `eight` is a multiple of 8 and g is 0 to 7.
+%function channel_of_column(columns, span, eight, g)
+%  if span == 8 then return string.format("%d + %s", eight, g) end
+%  local run = runs_of(columns, span)[eight // span + 1]
+%  return string.format("%d + (%s >> 1) * %d + (%s & 1)",
+%    run.first + (eight - run.first) // 4, g, run.lane, g)
+%end
+%
+%-- Which of a lane's sums its i-th channel of a run is that begins at column `first`, for
+%-- the lane's row `h` of two.
+%function sum_of_channel(first, h)
+%  return first .. " + i / 2 * 4 + " .. h .. " * 2 + i % 2"
+%end
+%
+%-- v[i] = value, plus the bias of output channel co + i where the row is stored.
+%function write_lane_values(count, value)
+            SPC_UNROLL
+            for (int i = 0; i < $(count); i++) {
+                v[i] = $(value);
+% if problem.bias == 1 then
+                if (store)
+                    v[i] += spc_load_f32(args->bias + co + i);
+% end
+            }
+%end
+%
+%-- The 16 bytes of output `w` from the floats `v`.
+%function write_lane_words()
+% for i, name in ipairs {"x", "y", "z", "w"} do
+%   if problem.dtype == "f16" then
+            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+%   else
+            w.$(name) = spc_f32_bits(v[$(i - 1)]);
+%   end
+% end
+%end
+%
+%-- ---- packing ----------------------------------------------------------------------
+%
+%-- Packed weights are words: those that meet the same 4 bytes of an input row, for one
+%-- output channel. What `image` of f32 they are is the caller's to say where a kernel
+%-- keeps several (`split`); else f32 stays as it is.
+%function write_weight_word(split)
+% local several = split and images(problem) > 1
+/* The weights that meet the 4 bytes of an input row at `byte`, for channel co; 0
+ * outside the layer. */
+% if several then
+SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
+                               int co, int image)
+% else
+SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
+                               int co)
+% end
+{
+    const $(format_of(problem).device) *weights =
+        (const $(format_of(problem).device) *)args->weights;
+    int ci = byte / $(element_bytes(problem));
+    long long at = offset * args->stride_k + ci * args->stride_in +
+                   co * args->stride_out;
+
+    if (ci >= $(problem.cin) || co >= $(problem.cout))
+        return 0;
+% if problem.dtype == "f16" then
+    spc_u32 low = weights[at];
+    spc_u32 high = ci + 1 < $(problem.cin) ? weights[at + args->stride_in] : 0u;
+    return low | high << 16;
+% elseif several then
+    spc_u32 large = spc_f32_to_tf32(weights[at]);
+    return image == 0 ? large
+                      : spc_f32_to_tf32(weights[at] - spc_bits_f32(large));
+% elseif problem.dtype == "tf32" then
+    return spc_f32_to_tf32(weights[at]);
+% else
+    return spc_f32_bits(weights[at]);
+% end
+}
+
+%end
+%-- `co`, the channel of `column` of so many; block 0 begins with channel `first`.
+%function write_channel_of_column(indent, columns, span, first)
+$(indent)int run = column / $(span) * $(span), c = column - run;
+$(indent)int lane_channels = $(columns) - run < $(span) ? $(columns % span // 4) : $(span // 4);
+$(indent)int co = $(first) + run + c % 8 / 2 * lane_channels + c / 8 * 2 + c % 2;
+%end
+%
+%-- The end of a packing kernel: the words `v` are 16 bytes number `item`.
+%function write_packed(item)
+    spc_b16 w;
+    w.x = v[0];
+    w.y = v[1];
+    w.z = v[2];
+    w.w = v[3];
+    spc_store16((spc_u8 *)args->packed + $(item) * 16, w);
+    spc_fence_global();
+%end
