@@ -26,12 +26,13 @@
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
 %end
 %-- Registers of a thread: sums, rows under way with their indices, operands, and what
-%-- the compiler was seen to need besides.
+%-- the compiler was seen to need besides. Without a centre, positions and output rows.
 %function registers(problem, config)
 %  local steps, row = k_steps(problem)
 %  local n = columns(problem)
 %  return n // 2 + config.depth * (2 * row + 6) + 4 * #steps * images(problem)
 %       + n // 8 + 26 + (lanes_differ(problem) and 6 + row // 4 or 0)
+%       + (problem.centre < 0 and 3 * config.depth + 2 or 0)
 %end
 %-- What it may have of them: threads get registers in eights.
 %function registers_allowed(config)
