@@ -276,6 +276,7 @@ static spc_status cuda_open(spc__device **out, int ordinal,
     if ((status = describe(&d->info, &d->api, d->handle, d->ordinal, error)) !=
         SPC_OK)
         goto done;
+    d->info.cache_bytes = d->l2_bytes;
     *out = (spc__device *)d;
     d = NULL;
 done:
