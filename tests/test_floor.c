@@ -8,6 +8,8 @@
 #include "floor.h"
 #include "random.h"
 #include "suite.h"
+#include "targets.h"
+#include "template.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -449,9 +451,65 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
 }
 END_TEST
 
+/* ---- the measuring kernels on GPUs that are not here --------------------- */
+
+static const struct {
+    const char *target;
+    const char *has, *lacks; /* kernels, where their units are */
+} gpus[] = {
+    {"sm_75", "spc_f16_mma", "spc_tf32_mma"},
+    {"sm_80", "spc_tf32_mma", "spc_read2"},
+    {"sm_90", "spc_read2", "spc_f16_256"},
+    {"sm_90a", "spc_f16_256", NULL},
+    {"sm_100", "spc_read2", "spc_f16_256"},
+};
+
+static bool holds(const spc__artefact *artefact, const char *name)
+{
+    return memmem(artefact->code, artefact->code_bytes, name,
+                  strlen(name) + 1) != NULL;
+}
+
+START_TEST(every_gpu_has_the_kernels_that_measure_its_units)
+{
+    spc__attrs problem = {0}, target, config;
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__library *library;
+    spc__compiler *nvrtc;
+    spc__artefact artefact;
+
+    ck_assert(spc__nvrtc_open(&nvrtc, &error) == SPC_OK);
+    ck_assert(spc__library_open(&library, NULL, NULL, &error) == SPC_OK);
+    spc__template *tpl = spc__library_find(library, "measure");
+    spc__attrs_set_text(&problem, "op", "measure");
+    ck_assert(spc__target_facts(&target, gpus[_i].target, &error) == SPC_OK);
+    ck_assert_msg(spc__template_default(&config, tpl, &problem, &target,
+                                        &error) == SPC_OK &&
+                      spc__template_render(&text, tpl, &problem, &target,
+                                           &config, &error) == SPC_OK,
+                  "%s", error.text);
+    spc__compile_job job = {.source = text.data,
+                            .name = "measure",
+                            .target = gpus[_i].target,
+                            .headers = library};
+    ck_assert_msg(spc__compile(&artefact, nvrtc, &job, &log, &error) == SPC_OK,
+                  "%s", error.text);
+    ck_assert_int_eq(spc__attrs_number(&artefact.resources, "spill_bytes", -1),
+                     0);
+    ck_assert(holds(&artefact, gpus[_i].has));
+    ck_assert(gpus[_i].lacks == NULL || !holds(&artefact, gpus[_i].lacks));
+    ck_assert(holds(&artefact, "spc_gather8"));
+    spc__artefact_release(&artefact);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+    spc__library_close(library);
+    spc__compiler_close(nvrtc);
+}
+END_TEST
+
 /* ---- the suite ----------------------------------------------------------- */
 
-static bool is_present(const char *id)
+static bool is_device(const char *id)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     spc_ctx *ctx = NULL;
@@ -460,6 +518,15 @@ static bool is_present(const char *id)
     options.database = "";
     bool present = spc_ctx_create(&ctx, &options, NULL) == SPC_OK;
     spc_ctx_free(ctx);
+    return present;
+}
+
+static bool is_nvrtc(void)
+{
+    spc__compiler *nvrtc = NULL;
+    bool present = spc__nvrtc_open(&nvrtc, NULL) == SPC_OK;
+
+    spc__compiler_close(nvrtc);
     return present;
 }
 
@@ -489,24 +556,30 @@ static void add_all(TCase *t)
                         MEASURED);
 }
 
+/* Of the command line: nothing, "nvrtc", or a device. */
 int main(int argc, char **argv)
 {
     enum { SKIPPED = 77 };
-    Suite *suite = suite_create("floor");
-    TCase *t = tcase_create("floor");
+    const char *word = argc > 1 ? argv[1] : NULL;
+    bool compiles = word != NULL && strcmp(word, "nvrtc") == 0;
 
-    only_device = argc > 1 ? argv[1] : NULL;
-    if (only_device && !is_present(only_device)) {
-        printf("skipped: no device \"%s\" on this machine\n", only_device);
+    if (word != NULL && !(compiles ? is_nvrtc() : is_device(word))) {
+        printf("skipped: there is no \"%s\" on this machine\n", word);
         return SKIPPED;
     }
+    Suite *suite = suite_create("floor");
+    TCase *t = tcase_create("floor");
     tcase_set_timeout(t, 300);
-    if (only_device)
+    if (compiles)
+        tcase_add_loop_test(t, every_gpu_has_the_kernels_that_measure_its_units,
+                            0, LENGTH(gpus));
+    else if (word != NULL)
         tcase_add_test(t, nothing_measured_on_the_device_lies_below_its_floor);
     else
         add_all(t);
     suite_add_tcase(suite, t);
-    if (only_device) /* a GPU's driver does not survive fork() */
+    only_device = word;
+    if (word != NULL && !compiles) /* a GPU's driver does not survive fork() */
         setenv("CK_FORK", "no", 1);
     return run_suite(suite);
 }
