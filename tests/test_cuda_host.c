@@ -1304,6 +1304,7 @@ START_TEST(the_devices_figures_come_from_the_events_clock)
     life l;
 
     fake->memory_bytes = 64 << 20;
+    fake->l2_bytes = 1 << 20;
     fake->launch_us = 400;
     life_begin(&l, LAYER, "gen:uniform,n=30");
     run_steps(&l, 1);
