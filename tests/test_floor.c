@@ -309,7 +309,6 @@ static const char *const scenes[] = {
     "gen:shell,r=16",
     "gen:shell,r=96",
     "gen:lidar@0.1",
-    "gen:shell,r=256",
 };
 static const char *const layers[] = {
     "subm,cin=32,cout=32,k=3,dtype=f32", "subm,cin=16,cout=16,k=3,dtype=f16",

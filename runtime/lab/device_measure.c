@@ -25,8 +25,8 @@ enum {
     MOST_REPEATS = 1 << 20,
 };
 
-/* A run shorter than this is mostly launch. */
-static const double least_us = 300;
+/* A run shorter than this, or than so many launches, is in part launch. */
+static const double least_us = 300, least_launches = 30;
 static const double limit_s = 0.15; /* for the samples of one shape */
 
 typedef struct bed {
@@ -35,7 +35,8 @@ typedef struct bed {
     spc__kernel *kernel;
     spc__launch launch;
     spc_measure_args args;
-    size_t bytes; /* of `from` and of `to` */
+    double least_us; /* of a run */
+    size_t bytes;    /* of `from` and of `to` */
     void *from, *to, *work;
 } bed;
 
@@ -125,7 +126,7 @@ static spc_status raise(bed *b, double *best, bool apart)
     spc_status status;
 
     b->args.repeat = 1;
-    while ((status = run(b, false, &us)) == SPC_OK && us < least_us &&
+    while ((status = run(b, false, &us)) == SPC_OK && us < b->least_us &&
            b->args.repeat < MOST_REPEATS)
         b->args.repeat *= 4;
     apart_us = us;
@@ -157,6 +158,8 @@ static spc_status measure_launch(bed *b, double *us)
     if (status == SPC_OK)
         status = run(b, false, &early_us);
     *us = early_us < plain_us ? early_us : plain_us;
+    if (b->least_us < least_launches * *us)
+        b->least_us = least_launches * *us;
     return status;
 }
 
@@ -383,7 +386,7 @@ spc_status spc_device_measure(spc_ctx *ctx)
 
     if (status != SPC_OK)
         return status;
-    bed b = {.ctx = ctx, .bytes = bytes_of(&ctx->info)};
+    bed b = {.ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
     spc_device_info info = ctx->info;
     const spc__attrs nothing = {0};
 

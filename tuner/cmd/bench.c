@@ -59,6 +59,7 @@ struct sheet {
     table table;
     spc__json *json;    /* NULL: the table */
     spc__buf unmatched; /* rows without a figure of a peer */
+    bool by_class;      /* some floor is that of the device's class */
 };
 
 static const char *const plain_titles[] = {
@@ -264,6 +265,7 @@ static spc_status measure(struct sheet *sheet, const struct row *row)
         return status;
     }
     const peer_figure *peer = find_peer(sheet, row);
+    sheet->by_class |= result.warm_floor_us > 0 && !result.floor_measured;
     if (sheet->json != NULL)
         write_result(sheet, row, &result, peer);
     else
@@ -278,6 +280,9 @@ static void print_sheet(const struct sheet *sheet)
 
     if (sheet->table.rows > 0)
         table_print(&sheet->table, stdout);
+    if (sheet->by_class)
+        puts("floors are those of the device's class, from data sheets: "
+             "'spctune devices --measure' measures its own");
     if (all == NULL)
         return;
     fputs(spc__buf_text(&sheet->unmatched), stdout);
