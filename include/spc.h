@@ -116,6 +116,15 @@ typedef struct spc_stats {
 
 SPC_API spc_stats spc_ctx_stats(const spc_ctx *ctx);
 
+/* The most bytes a nanosecond (GB/s) between the multiprocessors and memory or
+ * a cache: reading only, writing only, and doing as much of both (their sum).
+ */
+typedef struct spc_bandwidth {
+    double read_gbps, write_gbps, copy_gbps;
+} spc_bandwidth;
+
+enum { SPC_GATHER_SIZES = 8 }; /* rows of 8 << i bytes: 8, 16, ... 1024 */
+
 typedef struct spc_device_info {
     char id[16];         /* "cuda:0" */
     char name[64];       /* device class: "NVIDIA H200", "cpu avx512" */
@@ -123,15 +132,26 @@ typedef struct spc_device_info {
     char driver[32];     /* "13.0", "" if none */
     int multiprocessors; /* cores for the cpu */
     size_t memory_bytes;
-    /* The device's measured ceilings, 0 until measured (spc_device_measure):
-     * copy bandwidth (bytes read plus written), gather bandwidth out of cache,
-     * matrix rate by type, launch cost. */
-    double copy_gbps;
-    double gather_gbps;
+    size_t cache_bytes; /* of the cache before memory (for a cpu all its caches
+                           together); 0: not known */
+    /*
+     * The device's measured ceilings, 0 until measured (spc_device_measure).
+     * Each is the best of several shapes, orders and sizes, and of its samples
+     * the fastest: no kernel should do better.
+     */
+    spc_bandwidth memory; /* of sets far larger than any cache */
+    spc_bandwidth cache;  /* of sets well inside it */
+    /* Rows gathered: neighbouring ones, again and again, which the cache next
+     * to the multiprocessor serves; rows anywhere in a table well inside the
+     * last cache; rows anywhere in a table far larger than it. */
+    double gather_near_gbps[SPC_GATHER_SIZES];
+    double gather_far_gbps[SPC_GATHER_SIZES];
+    double gather_cold_gbps[SPC_GATHER_SIZES];
+    /* Products and sums in registers, at the clock of a short run. */
     double f16_tflops;
     double tf32_tflops;
     double f32_tflops;
-    double launch_us;
+    double launch_us; /* of a kernel that does nothing, in a graph of them */
 } spc_device_info;
 
 /* Writes up to `capacity` devices of this machine, best first, and returns how
@@ -139,8 +159,9 @@ typedef struct spc_device_info {
 SPC_API int spc_devices_list(spc_device_info *out, int capacity);
 SPC_API spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out);
 
-/* Measures the context's device once (about a second) and stores the figures
- * in the database; spc_ctx_device then reports them. */
+/* Measures the context's device once (a few seconds) and stores the figures in
+ * the database; spc_ctx_device then reports them, to contexts on as many
+ * multiprocessors. */
 SPC_API spc_status spc_device_measure(spc_ctx *ctx);
 
 /* Device memory, for callers without an allocator of their own. */
@@ -717,24 +738,30 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
 
 typedef struct spc_bench_result {
     double warm_us, warm_spread_us;   /* convolution, map built */
-    double cold_us, cold_spread_us;   /* flushed L2 */
+    double cold_us, cold_spread_us;   /* flushed caches */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
     double order_us;                  /* row order and tile table of the plan */
     double map_us, map_spread_us; /* all of that at once, as a plan reads it */
-    double floor_us;              /* of the convolution; 0: unknown device */
+    /* The least time that the device could need for the convolution, with warm
+     * and with flushed caches, and what sets it: "launch", "matrix", "gather",
+     * "cache" or "memory". 0 and "": nothing is known of the device. A time
+     * below its floor means that one of the two is wrong. */
+    double warm_floor_us, cold_floor_us;
+    const char *warm_floor_by, *cold_floor_by;
     bool floor_measured; /* from spc_device_measure's figures; else from those
                             known of the device's class */
-    double flops, gathered_bytes, compulsory_bytes;
-    double
-        error; /* against the oracle, over tolerance; checked before timing */
+    double flops, gathered_bytes;
+    double compulsory_bytes; /* that must be read or written at least once */
+    double error; /* against the oracle, over tolerance; the largest of those
+                     before and after timing */
     int samples;
     spc_origin origin;
     char plan[256]; /* "os_warp rows=16,..." */
 } spc_bench_result;
 
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
- * scene has no voxels; SPC_EWRONG: the result differs from the oracle's;
- * SPC_EINTERRUPTED; others as that one's. */
+ * scene has no voxels; SPC_EWRONG: the result differs from the oracle's, before
+ * the plan was timed or after it; SPC_EINTERRUPTED; others as that one's. */
 SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);

@@ -2,9 +2,9 @@
 #include "ctx.h"
 
 #include "cancel.h"
+#include "ceilings.h"
 #include "clock.h"
 #include "error.h"
-#include "number.h"
 #include "parallel.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,17 +131,6 @@ static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
 /* Figures that spc_device_measure stored earlier. */
 static void read_measured(spc_ctx *ctx)
 {
-    const struct {
-        const char *name;
-        double *to;
-    } figures[] = {
-        {"copy_gbps", &ctx->info.copy_gbps},
-        {"gather_gbps", &ctx->info.gather_gbps},
-        {"f16_tflops", &ctx->info.f16_tflops},
-        {"tf32_tflops", &ctx->info.tf32_tflops},
-        {"f32_tflops", &ctx->info.f32_tflops},
-        {"launch_us", &ctx->info.launch_us},
-    };
     spc__attrs facts = {0};
     spc_error error;
 
@@ -155,9 +144,7 @@ static void read_measured(spc_ctx *ctx)
                         error.text);
     if (status != SPC_OK)
         return;
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-        spc__number_read(figures[i].to,
-                         spc__attrs_text(&facts, figures[i].name, "0"));
+    spc__ceilings_read(&ctx->info, &facts);
 }
 
 /* ---- failures ------------------------------------------------------------ */

@@ -1,6 +1,6 @@
-%-- Ceilings of a GPU: copying, gathering out of cache, the matrix units.
+%-- Ceilings of a GPU: launches, memory, caches, gathering, the matrix units.
 %template = {
-%  summary = "measures copy, gather and matrix rates of a GPU",
+%  summary = "measures the ceilings of a GPU",
 %  role = "measure",
 %  device = "cuda",
 %  params = {},
@@ -10,7 +10,8 @@
 %  end,
 %  constraints = {},
 %  derive = function(problem, config, target)
-%    return {wgmma = target.target == "sm_90a", mma_tf32 = target.sm >= 80}
+%    return {wgmma = target.target == "sm_90a", mma_tf32 = target.sm >= 80,
+%            bulk = target.sm >= 90}
 %  end,
 %  launch = function() return {} end,
 %  default = function() return {} end,
@@ -18,127 +19,214 @@
 #include "spc_device.cuh"
 #include "spc_measure.h"
 
+/* The next kernel may start as early as anywhere: nothing launches faster. */
 SPC_KERNEL(spc_empty, spc_measure_args, 256, 1)
 {
     (void)args;
+    spc_depend_launch();
 }
 
-SPC_KERNEL(spc_copy, spc_measure_args, 256, 1)
-{
-    const spc_b16 *from = (const spc_b16 *)args->from;
-    spc_b16 *to = (spc_b16 *)args->to;
-    long long step = (long long)args->blocks * 256;
-    long long i = (long long)spc_block_x() * 256 + spc_thread();
+/* ---- streams ------------------------------------------------------------- */
 
-    for (; i + 7 * step < args->items; i += 8 * step) {
-        spc_b16 v[8];
-        SPC_UNROLL
-        for (int j = 0; j < 8; j++)
-            v[j] = spc_load16(from + i + j * step);
-        SPC_UNROLL
-        for (int j = 0; j < 8; j++)
-            spc_store16(to + i + j * step, v[j]);
+/* Part number `part` of 256 vectors, as it is met: in order, or mixed (Jenkins'
+ * finaliser, shortened), so that the blocks of one multiprocessor seldom have a
+ * part in common. */
+SPC_DEVICE long long place_of(spc_u32 part, const spc_measure_args *args)
+{
+    spc_u32 parts = (spc_u32)(args->items >> 8);
+
+    if (args->scattered) {
+        part ^= part >> 15;
+        part *= 2246822519u;
+        part ^= part >> 13;
     }
-    for (; i < args->items; i += step)
-        spc_store16(to + i, spc_load16(from + i));
+    return (long long)(part & (parts - 1)) * 256 + spc_thread();
 }
 
-/* Each pass begins elsewhere in the list, so that no block finds in its own
- * first-level cache what it read before. */
-SPC_KERNEL(spc_gather, spc_measure_args, 256, 1)
+/* Rounds of eight parts a block, that together are all parts. */
+SPC_DEVICE int rounds_of(const spc_measure_args *args)
 {
-    const spc_b16 *from = (const spc_b16 *)args->from;
-    long long thread = (long long)spc_block_x() * 256 + spc_thread();
-    long long slots = (long long)args->blocks * 256 >> args->row_shift;
-    long long slot = thread >> args->row_shift, mask = args->items - 1;
-    int part = (int)(thread & ((1 << args->row_shift) - 1));
-    long long bytes = (args->items + 8 * slots - 1) / (8 * slots) * 8 * 256 * 16;
-    spc_u32 sum = 0;
+    long long parts = args->items >> 8;
+    return (int)((parts + 8 * args->blocks - 1) / (8 * args->blocks)) *
+           args->repeat;
+}
 
-    for (int pass = 0; pass < args->repeat; pass++) {
-        long long first = slot + (long long)pass * 40503 * 64;
-        for (long long i = 0; i < args->items; i += 8 * slots) {
-            int row[8];
-            spc_b16 v[8];
-            for (int j = 0; j < 8; j++)
-                row[j] = spc_load_int(args->rows +
-                                      ((first + i + j * slots) & mask));
-            for (int j = 0; j < 8; j++)
-                v[j] = spc_load16(from +
-                                  ((long long)row[j] << args->row_shift) +
-                                  part);
-            for (int j = 0; j < 8; j++)
-                sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+% local function stream(name, reads, writes)
+SPC_KERNEL($(name), spc_measure_args, 256, 1)
+{
+%   if reads then
+    const spc_b16 *from = (const spc_b16 *)args->from;
+%   end
+    spc_b16 *to = (spc_b16 *)args->to;
+    int rounds = rounds_of(args);
+    spc_u32 part = (spc_u32)spc_block_x();
+%   if not (reads and writes) then
+    spc_u32 sum = (spc_u32)args->zero;
+%   end
+
+    for (int i = 0; i < rounds; i++, part += 8u * (spc_u32)args->blocks) {
+        spc_b16 v[8];
+%   if reads then
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++)
+            v[j] = spc_load16(
+                from + place_of(part + (spc_u32)(j * args->blocks), args));
+%   else
+        for (int j = 0; j < 8; j++)
+            v[j].x = v[j].y = v[j].z = v[j].w = sum;
+%   end
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++)
+%   if writes then
+            spc_store16(to + place_of(part + (spc_u32)(j * args->blocks), args),
+                        v[j]);
+%   else
+            sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+%   end
+    }
+%   if not writes then
+    if (sum == 0x5bc0ffeeu)
+        ((spc_u32 *)to)[0] = sum;
+%   end
+    if (spc_thread() == 0)
+        args->work[spc_block_x()] =
+            (long long)rounds * $(8 * 256 * 16 * ((reads and 1 or 0) + (writes and 1 or 0)));
+}
+
+% end
+% stream("spc_read", true, false)
+% stream("spc_write", false, true)
+% stream("spc_copy", true, true)
+% if bulk then
+/* Another way to read: one thread keeps four bulk copies of 16 KiB under way. */
+SPC_KERNEL(spc_read2, spc_measure_args, 32, 1)
+{
+    const spc_u8 *from = (const spc_u8 *)args->from;
+    spc_u64 *full = (spc_u64 *)(spc_shared() + 65536);
+    long long pieces = args->items >> 10;
+    int rounds = (int)((pieces + args->blocks - 1) / args->blocks) *
+                 args->repeat;
+
+    if (spc_thread() == 0) {
+        for (int i = 0; i < 4; i++)
+            spc_mbar_init(full + i, 1);
+        spc_mbar_fence();
+        for (int i = 0; i < rounds + 4; i++) {
+            spc_u32 piece = (spc_u32)(spc_block_x() + i * args->blocks);
+            if (i >= 4 && i - 4 < rounds)
+                spc_mbar_wait(full + i % 4, (i / 4 - 1) & 1);
+            if (i >= rounds)
+                continue;
+            spc_mbar_expect(full + i % 4, 16384);
+            spc_bulk_copy(spc_shared() + i % 4 * 16384,
+                          from + (long long)(piece & (spc_u32)(pieces - 1)) *
+                                     16384,
+                          16384, full + i % 4);
         }
+        args->work[spc_block_x()] = (long long)rounds * 16384;
+    }
+}
+% end
+
+/* ---- gathering ----------------------------------------------------------- */
+
+/* Row numbers are computed: what a layer's index costs is counted elsewhere. */
+% for _, bytes in ipairs {8, 16} do
+SPC_KERNEL(spc_gather$(bytes), spc_measure_args, 256, 1)
+{
+    const spc_b$(bytes) *from = (const spc_b$(bytes) *)args->from;
+    int shift = args->row_shift;
+    spc_u32 slots = 256u >> shift, mask = (spc_u32)args->items - 1;
+    spc_u32 slot = (spc_u32)spc_thread() >> shift;
+    long long part = spc_thread() & ((1 << shift) - 1);
+    long long vectors = args->items << shift;
+    int rounds = (int)((vectors + 2048ll * args->blocks - 1) /
+                       (2048ll * args->blocks)) * args->repeat;
+    spc_u32 sum = (spc_u32)args->zero;
+
+    /* A block's own rows follow each other, or lie anywhere. */
+    if (args->scattered)
+        slot += (spc_u32)spc_block_x() * slots;
+    spc_u32 step = args->scattered ? slots * (spc_u32)args->blocks : slots;
+    for (int i = 0; i < rounds; i++) {
+        spc_b$(bytes) v[8];
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++) {
+            spc_u32 row = args->scattered ? slot * 2654435761u : slot;
+            v[j] = spc_load$(bytes)(from + ((long long)(row & mask) << shift) +
+                                    part);
+            slot += step;
+        }
+        SPC_UNROLL
+        for (int j = 0; j < 8; j++)
+            sum ^= v[j].x ^ v[j].y$(bytes == 16 and " ^ v[j].z ^ v[j].w" or "");
     }
     if (sum == 0x5bc0ffeeu)
         ((spc_u32 *)args->to)[0] = sum;
     if (spc_thread() == 0)
-        args->work[spc_block_x()] = bytes * args->repeat;
+        args->work[spc_block_x()] = (long long)rounds * $(8 * 256 * bytes);
 }
 
-/* Operands of random signs and digits near 1/16: zeros would cost less power
- * than real work does, and so run at a higher clock. */
-SPC_DEVICE spc_u32 noise(int seed, spc_u32 fixed, spc_u32 free)
-{
-    spc_u32 v = ((spc_u32)seed + 1u) * 2654435761u;
-    v ^= v >> 15;
-    return fixed | ((v * 2246822519u) & free);
-}
+% end
+/* ---- multiplying --------------------------------------------------------- */
 
-%for _, kind in ipairs({"f16", "tf32"}) do
-% local bits = kind == "f16" and "0x2c002c00u, 0x83ff83ffu" or "0x3d000000u, 0x807fe000u"
-% local k = kind == "f16" and 16 or 8
-% if wgmma then
+/* Operands are zero, though no compiler knows: they cost the least power, so the
+ * clock stays as high as it ever is. A layer of a few microseconds runs at that
+ * clock too. */
+% for _, kind in ipairs {"f16", "tf32"} do
+%   local k = kind == "f16" and 16 or 8
+%   for _, n in ipairs(wgmma and {256, 128} or {}) do
 /* One warpgroup a block; the second operand stays where it is. */
-SPC_KERNEL(spc_rate_$(kind), spc_measure_args, 128, 1)
+SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
 {
     spc_u8 *shared = spc_shared();
     spc_u32 a[4];
-    float d[128], sum = 0;
+    float d[$(n // 2)], sum = 0;
 
     for (int i = spc_thread(); i < 8192 / 4; i += 128)
-        ((spc_u32 *)shared)[i] = noise(i, $(bits));
+        ((spc_u32 *)shared)[i] = (spc_u32)args->zero;
     for (int i = 0; i < 4; i++)
-        a[i] = noise(spc_thread() * 4 + i, $(bits));
-    for (int i = 0; i < 128; i++)
+        a[i] = (spc_u32)args->zero;
+    for (int i = 0; i < $(n // 2); i++)
         d[i] = 0;
     spc_fence_async();
     spc_sync_block();
     spc_u64 b = spc_wgmma_descriptor(shared, 128, 256);
     for (int pass = 0; pass < args->repeat; pass++) {
         spc_wgmma_fence();
-%   for i = 1, 4 do
-        spc_wgmma_256_$(kind)(d, a, b, 1);
-%   end
+%     for i = 1, 16 do
+        spc_wgmma_$(n)_$(kind)(d, a, b, 1);
+%     end
         spc_wgmma_commit();
         spc_wgmma_wait(0);
     }
-    for (int i = 0; i < 128; i++)
+    for (int i = 0; i < $(n // 2); i++)
         sum += d[i];
     if (sum == 1.5f)
         ((float *)args->to)[0] = sum;
     if (spc_thread() == 0)
         args->work[spc_block_x()] =
-            (long long)args->repeat * $(4 * 2 * 64 * 256 * k);
+            (long long)args->repeat * $(16 * 2 * 64 * n * k);
 }
-% elseif kind == "f16" or mma_tf32 then
+
+%   end
+%   if kind == "f16" or mma_tf32 then
 /* Eight independent products a warp hide the latency of each. */
-SPC_KERNEL(spc_rate_$(kind), spc_measure_args, 128, 1)
+SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
 {
     spc_u32 a[4], b[2];
     float d[8][4], sum = 0;
 
     for (int i = 0; i < 4; i++)
-        a[i] = noise(spc_thread() * 4 + i, $(bits));
+        a[i] = (spc_u32)args->zero;
     for (int i = 0; i < 2; i++)
-        b[i] = noise(spc_thread() * 2 - i, $(bits));
+        b[i] = (spc_u32)args->zero;
     for (int i = 0; i < 32; i++)
         d[i / 4][i % 4] = 0;
     for (int pass = 0; pass < args->repeat; pass++) {
-%   for i = 0, 31 do
+%     for i = 0, 31 do
         spc_mma_$(kind)(d[$(i % 8)], a, b);
-%   end
+%     end
     }
     for (int i = 0; i < 32; i++)
         sum += d[i / 4][i % 4];
@@ -148,20 +236,20 @@ SPC_KERNEL(spc_rate_$(kind), spc_measure_args, 128, 1)
         args->work[spc_block_x()] =
             (long long)args->repeat * $(32 * 4 * 2 * 16 * 8 * k);
 }
-% end
 
-%end
-SPC_KERNEL(spc_rate_f32, spc_measure_args, 128, 1)
+%   end
+% end
+SPC_KERNEL(spc_f32_fma, spc_measure_args, 128, 1)
 {
     float d[16], sum = 0;
-    float a = (float)args->row_shift, b = a + 0.5f;
+    float a = (float)args->zero, b = a + 0.5f;
 
     for (int i = 0; i < 16; i++)
         d[i] = (float)i;
     for (int pass = 0; pass < args->repeat; pass++) {
-%for i = 0, 127 do
+% for i = 0, 127 do
         d[$(i % 16)] = spc_fma(d[$(i % 16)], a, b);
-%end
+% end
     }
     for (int i = 0; i < 16; i++)
         sum += d[i];

@@ -1,6 +1,6 @@
-%-- Ceilings of a processor: copying, gathering out of cache, multiplying.
+%-- Ceilings of a processor: memory, caches, gathering, multiplying.
 %template = {
-%  summary = "measures copy, gather and multiply rates of a processor",
+%  summary = "measures the ceilings of a processor",
 %  role = "measure",
 %  device = "cpu",
 %  params = {},
@@ -19,16 +19,21 @@
 #include "spc_measure.h"
 
 /* A launch calls a kernel once for each thread that a GPU's block would have.
- * One call does the work of the block, the others nothing. */
-enum { COPY_THREADS = 256, RATE_THREADS = 128 };
+ * One call does the work of the block, the others nothing. Each block has a part
+ * of its own, which may stay in the caches of its core: a layer's may, too. */
+enum {
+    THREADS = 256,
+    RATE_THREADS = 128,
+    LANES = $(lanes),
+    LARGE = 4 << 20
+};
 
-typedef float vec __attribute__((vector_size($(lanes * 4))));
-typedef unsigned word4 __attribute__((vector_size(16)));
+typedef float vec __attribute__((vector_size(LANES * 4)));
+typedef unsigned words __attribute__((vector_size(LANES * 4), aligned(16)));
 
-void spc_empty(const spc_measure_args *args, unsigned x, unsigned y);
-void spc_copy(const spc_measure_args *args, unsigned x, unsigned y);
-void spc_gather(const spc_measure_args *args, unsigned x, unsigned y);
-void spc_rate_f32(const spc_measure_args *args, unsigned x, unsigned y);
+% for _, name in ipairs {"empty", "read", "read2", "write", "copy", "gather8", "gather16", "f32_fma"} do
+void spc_$(name)(const spc_measure_args *args, unsigned x, unsigned y);
+% end
 
 void spc_empty(const spc_measure_args *args, unsigned x, unsigned y)
 {
@@ -37,59 +42,145 @@ void spc_empty(const spc_measure_args *args, unsigned x, unsigned y)
     (void)y;
 }
 
-void spc_copy(const spc_measure_args *args, unsigned x, unsigned y)
+/* The vectors of a block, in units of four `words`. */
+static long long part_of(const spc_measure_args *args, long long block)
 {
-    long long block = x / COPY_THREADS;
-    long long from = args->items * block / args->blocks;
-    long long to = args->items * (block + 1) / args->blocks;
-
-    if (x % COPY_THREADS == 0)
-        __builtin_memcpy((word4 *)args->to + from,
-                         (const word4 *)args->from + from,
-                         (unsigned long)(to - from) * 16);
-    (void)y;
+    return args->items * 16 / (LANES * 16) * block / args->blocks;
 }
 
-void spc_gather(const spc_measure_args *args, unsigned x, unsigned y)
+/* What was read must be used, or nobody would read it. */
+static void use(const spc_measure_args *args, words v)
 {
-    long long block = x / COPY_THREADS;
-    long long part = args->items / args->blocks, mask = args->items - 1;
-    int vectors = 1 << args->row_shift;
-    const word4 *from = args->from;
-    word4 sum[4] = {{0}, {0}, {0}, {0}};
+    if (v[0] == 0x5bc0ffeeu)
+        *(unsigned *)args->to = v[1];
+}
 
-    if (x % COPY_THREADS != 0)
+% local function stream(name, reads, writes)
+void $(name)(const spc_measure_args *args, unsigned x, unsigned y)
+{
+    long long block = x / THREADS;
+    long long from = part_of(args, block), to = part_of(args, block + 1);
+    words v[4] = {{0}};
+
+    (void)y;
+    if (x % THREADS != 0)
         return;
     for (int pass = 0; pass < args->repeat; pass++) {
-        long long first = block * part + (long long)pass * 40503 * 64;
-        for (long long i = 0; i < part; i++) {
-            const word4 *row =
-                from +
-                ((long long)args->rows[(first + i) & mask] << args->row_shift);
-            for (int j = 0; j < vectors; j += 4) {
-                sum[0] ^= row[j];
-                sum[1] ^= row[j + 1];
-                sum[2] ^= row[j + 2];
-                sum[3] ^= row[j + 3];
-            }
+%   if writes then
+        /* What no cache holds the C library writes past all of them. */
+        if (to - from > LARGE / (LANES * 16)) {
+            unsigned long bytes = (unsigned long)(to - from) * LANES * 16;
+            void *begin = (words *)args->to + from * 4;
+%     if reads then
+            __builtin_memcpy(begin, (const words *)args->from + from * 4, bytes);
+%     else
+            __builtin_memset(begin, pass, bytes);
+%     end
+            continue;
         }
+%   end
+        for (long long i = from; i < to; i++) {
+%   if reads then
+            const words *at = (const words *)args->from + i * 4;
+%   end
+%   if writes then
+            words *out = (words *)args->to + i * 4;
+%   end
+%   for j = 0, 3 do
+%     if reads and writes then
+            out[$(j)] = at[$(j)];
+%     elseif reads then
+            v[$(j)] ^= at[$(j)];
+%     else
+            out[$(j)] = v[$(j)];
+%     end
+%   end
+        }
+        /* The next pass does all of it again, as far as the compiler knows. */
+        __asm__ volatile("" ::: "memory");
+    }
+    use(args, v[0] ^ v[1] ^ v[2] ^ v[3]);
+    args->work[block] =
+        (to - from) * args->repeat * (LANES * 16 * $((reads and 1 or 0) + (writes and 1 or 0)));
+}
+
+% end
+% stream("spc_read", true, false)
+/* Another way to read: four streams at once. */
+void spc_read2(const spc_measure_args *args, unsigned x, unsigned y)
+{
+    long long block = x / THREADS;
+    long long from = part_of(args, block), to = part_of(args, block + 1);
+    long long stride = to - from; /* in `words`: a quarter of the part */
+    const words *at = (const words *)args->from + from * 4;
+    words v[4] = {{0}};
+
+    (void)y;
+    if (x % THREADS != 0)
+        return;
+    for (int pass = 0; pass < args->repeat; pass++) {
+        for (long long i = 0; i < stride; i++) {
+            v[0] ^= at[i];
+            v[1] ^= at[i + stride];
+            v[2] ^= at[i + 2 * stride];
+            v[3] ^= at[i + 3 * stride];
+        }
+        __asm__ volatile("" ::: "memory");
+    }
+    use(args, v[0] ^ v[1] ^ v[2] ^ v[3]);
+    args->work[block] = stride * 4 * args->repeat * (LANES * 4);
+}
+
+% stream("spc_write", false, true)
+% stream("spc_copy", true, true)
+/* Rows narrower than a vector are read word by word. */
+% for _, bytes in ipairs {8, 16} do
+void spc_gather$(bytes)(const spc_measure_args *args, unsigned x, unsigned y)
+{
+    typedef unsigned word __attribute__((vector_size($(bytes))));
+    long long block = x / THREADS, rows = args->items / args->blocks;
+    unsigned mask = (unsigned)args->items - 1;
+    int vectors = 1 << args->row_shift;
+    const word *from = args->from;
+    word sum[4] = {{0}};
+
+    (void)y;
+    if (x % THREADS != 0)
+        return;
+    for (int pass = 0; pass < args->repeat; pass++) {
+        for (long long i = block * rows; i < (block + 1) * rows; i++) {
+            unsigned row = (unsigned)i * (args->scattered ? 2654435761u : 1u);
+            const word *at = from + ((long long)(row & mask) << args->row_shift);
+            if (vectors < 4)
+                for (int j = 0; j < vectors; j++)
+                    sum[j] ^= at[j];
+            else
+                for (int j = 0; j < vectors; j += 4) {
+                    sum[0] ^= at[j];
+                    sum[1] ^= at[j + 1];
+                    sum[2] ^= at[j + 2];
+                    sum[3] ^= at[j + 3];
+                }
+        }
+        __asm__ volatile("" ::: "memory");
     }
     sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
     if (sum[0][0] == 0x5bc0ffeeu)
-        *(word4 *)args->to = sum[0];
-    args->work[block] = part * args->repeat * vectors * 16;
-    (void)y;
+        *(unsigned *)args->to = sum[0][1];
+    args->work[block] = rows * args->repeat * vectors * $(bytes);
 }
 
-void spc_rate_f32(const spc_measure_args *args, unsigned x, unsigned y)
+% end
+void spc_f32_fma(const spc_measure_args *args, unsigned x, unsigned y)
 {
     long long block = x / RATE_THREADS;
     vec a = {0}, b = {0}, sum = {0};
 
+    (void)y;
     if (x % RATE_THREADS != 0)
         return;
-    a += (float)args->row_shift;
-    b += (float)args->row_shift + 0.5f;
+    a += (float)args->zero;
+    b += (float)args->zero + 0.5f;
 % for i = 0, 11 do
     vec d$(i) = a + $(i).0f;
 % end
@@ -106,5 +197,4 @@ void spc_rate_f32(const spc_measure_args *args, unsigned x, unsigned y)
     if (sum[0] == 1.5f)
         *(float *)args->to = sum[1];
     args->work[block] = (long long)args->repeat * $(64 * 12 * 2 * lanes);
-    (void)y;
 }

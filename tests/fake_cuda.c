@@ -758,11 +758,15 @@ static const struct {
     {"spc_index", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
     {"spc_empty", sizeof(spc_measure_args)},
+    {"spc_read", sizeof(spc_measure_args)},
+    {"spc_read2", sizeof(spc_measure_args)},
+    {"spc_write", sizeof(spc_measure_args)},
     {"spc_copy", sizeof(spc_measure_args)},
-    {"spc_gather", sizeof(spc_measure_args)},
-    {"spc_rate_f32", sizeof(spc_measure_args)},
-    {"spc_rate_tf32", sizeof(spc_measure_args)},
-    {"spc_rate_f16", sizeof(spc_measure_args)},
+    {"spc_gather8", sizeof(spc_measure_args)},
+    {"spc_gather16", sizeof(spc_measure_args)},
+    {"spc_f16_256", sizeof(spc_measure_args)},
+    {"spc_tf32_256", sizeof(spc_measure_args)},
+    {"spc_f32_fma", sizeof(spc_measure_args)},
 };
 
 /* 0: there is no such kernel. */

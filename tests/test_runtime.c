@@ -1,7 +1,6 @@
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
 #include "comma_locale.h"
 #include "counted_allocations.h"
-#include "floor.h"
 #include "layer_rig.h"
 #include "map.h"
 #include "plan.h"
@@ -726,47 +725,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
 }
 END_TEST
 
-/* ---- bench, floor, ceilings ---------------------------------------------- */
-
-/* Of an H200, by hand. fp32 is three products of tf32, at 395 TFLOP/s. */
-static const struct {
-    const char *layer;
-    int64_t rows, pairs;
-    double us;
-} floors[] = {
-    {"subm,cin=4,cout=32", 82658, 376920, 3.5},
-    {"subm,cin=64,cout=64", 82658, 376920, 7.0},
-    {"subm,cin=256,cout=256", 82658, 376920, 62.5},
-    {"subm,cin=64,cout=64", 252392, 3203048, 48.2},
-    {"subm,cin=256,cout=256", 252392, 3203048, 531.4},
-    {"subm,cin=64,cout=64,dtype=tf32", 82658, 376920, 12.0},
-    {"subm,cin=64,cout=64,dtype=f32", 82658, 376920, 23.5},
-};
-
-START_TEST(the_floor_is_the_largest_of_three_times)
-{
-    spc_device_info device = {.name = "NVIDIA H200"};
-    spc__floor floor;
-    spc_conv conv;
-
-    assert_ok(spc_conv_parse(&conv, floors[_i].layer, &error), error.text);
-    spc__floor_compute(&floor, &conv, floors[_i].rows, floors[_i].pairs,
-                       &device);
-    ck_assert_double_eq_tol(floor.us, floors[_i].us,
-                            0.01 * floors[_i].us + 0.05);
-    ck_assert(!floor.measured);
-    device.copy_gbps = device.gather_gbps = 1e-3;
-    device.f16_tflops = device.tf32_tflops = device.f32_tflops = 1e-3;
-    spc__floor_compute(&floor, &conv, floors[_i].rows, floors[_i].pairs,
-                       &device);
-    ck_assert(floor.measured);
-    snprintf(device.name, sizeof(device.name), "abacus");
-    device.f16_tflops = device.tf32_tflops = device.f32_tflops = 0;
-    spc__floor_compute(&floor, &conv, floors[_i].rows, floors[_i].pairs,
-                       &device);
-    ck_assert_double_eq(floor.us, 0);
-}
-END_TEST
+/* ---- bench, ceilings ---------------------------------------------- */
 
 START_TEST(the_bench_checks_and_times_everything)
 {
@@ -835,14 +794,14 @@ START_TEST(a_measured_device_remembers_its_ceilings)
     use_decimal_comma(); /* as a host may */
     assert_ok(spc_device_measure(ctx), spc_ctx_error(ctx));
     spc_ctx_device(ctx, &first);
-    ck_assert(first.copy_gbps > 0.1 && first.gather_gbps > 0.1);
+    ck_assert(first.memory.copy_gbps > 0.1 && first.cache.read_gbps > 0.1);
     ck_assert(first.f16_tflops > 1e-4 && first.tf32_tflops > 1e-4);
     ck_assert(first.f32_tflops > 1e-4 && first.launch_us > 0);
     spc_ctx_free(ctx);
     ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
     spc_ctx_device(ctx, &again);
-    ck_assert_double_eq_tol(again.copy_gbps, first.copy_gbps,
-                            1e-5 * first.copy_gbps);
+    ck_assert_double_eq_tol(again.memory.copy_gbps, first.memory.copy_gbps,
+                            1e-5 * first.memory.copy_gbps);
     ck_assert_int_eq(spc_ctx_stats(ctx).compiles, 0);
     spc_ctx_free(ctx);
 }
@@ -1079,8 +1038,6 @@ static void add_nulls(TCase *tcase)
 
 static void add_figures(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, the_floor_is_the_largest_of_three_times, 0,
-                        LENGTH(floors));
     tcase_add_test(tcase, the_bench_checks_and_times_everything);
     tcase_add_test(tcase, what_takes_long_ends_when_its_context_is_cancelled);
 #ifndef SPC_SANITIZE

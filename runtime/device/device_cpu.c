@@ -135,6 +135,34 @@ static spc_status choose_isa(const struct isa **out, spc_error *error)
 
 /* ---- facts --------------------------------------------------------------- */
 
+/* The bytes of last-level cache within reach of so many threads. sysconf may
+ * add up those of all cores of the package; the kernel knows the one that a
+ * core has, and no more than one a thread is of interest. */
+static int64_t reachable_cache(int threads)
+{
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    int64_t all = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long kilobytes = 0;
+
+    if (file != NULL && fscanf(file, "%ldK", &kilobytes) != 1)
+        kilobytes = 0;
+    if (file != NULL)
+        fclose(file);
+    if (all <= 0)
+        all = 32 << 20;
+    if (kilobytes > 0 && kilobytes * INT64_C(1024) * threads < all)
+        all = kilobytes * INT64_C(1024) * threads;
+    return all < 512 << 20 ? all : 512 << 20;
+}
+
+/* With the caches that each core has of its own, which may hold other lines. */
+static int64_t all_caches(int threads)
+{
+    long own = sysconf(_SC_LEVEL1_DCACHE_SIZE) + sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    return reachable_cache(threads) + (own > 0 ? own : 4 << 20) * threads;
+}
+
 static void describe(spc_device_info *out, const struct isa *isa, int threads)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -146,6 +174,7 @@ static void describe(spc_device_info *out, const struct isa *isa, int threads)
     out->multiprocessors = threads;
     if (pages > 0 && page > 0)
         out->memory_bytes = (size_t)pages * (size_t)page;
+    out->cache_bytes = (size_t)all_caches(threads);
 }
 
 static int cpu_list(spc_device_info *out, int capacity)
@@ -277,28 +306,8 @@ static void flush_chunk(void *payload, int64_t i)
     memset(f->memory + i * FLUSH_CHUNK, (int)(i & 0x7f), FLUSH_CHUNK);
 }
 
-/* The bytes of last-level cache within reach of so many threads. sysconf may
- * add up those of all cores of the package; the kernel knows the one that a
- * core has, and no more than one a thread is of interest. */
-static int64_t reachable_cache(int threads)
-{
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
-    int64_t all = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    long kilobytes = 0;
-
-    if (file != NULL && fscanf(file, "%ldK", &kilobytes) != 1)
-        kilobytes = 0;
-    if (file != NULL)
-        fclose(file);
-    if (all <= 0)
-        all = 32 << 20;
-    if (kilobytes > 0 && kilobytes * INT64_C(1024) * threads < all)
-        all = kilobytes * INT64_C(1024) * threads;
-    return all < 512 << 20 ? all : 512 << 20;
-}
-
-/* Twice that, so that every thread's own cache is overrun, too. Made once: to
- * fault in so much takes longer than most runs. */
+/* Twice the last-level cache, so that every thread's own cache is overrun, too.
+ * Made once: to fault in so much takes longer than most runs. */
 static spc_status flush_create(flush *out, int threads, spc_error *error)
 {
     if (out->memory != NULL)

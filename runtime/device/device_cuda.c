@@ -83,7 +83,7 @@ static spc_status compute_capability(int *out, const spc__cuda *api,
 static spc_status describe(spc_device_info *out, const spc__cuda *api,
                            CUdevice device, int ordinal, spc_error *error)
 {
-    int sm, version = 0;
+    int sm, version = 0, cache_bytes;
     spc_status status;
 
     memset(out, 0, sizeof *out);
@@ -100,8 +100,12 @@ static spc_status describe(spc_device_info *out, const spc__cuda *api,
         (status = attribute(&out->multiprocessors, api, device,
                             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, error)) !=
             SPC_OK ||
+        (status = attribute(&cache_bytes, api, device,
+                            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, error)) !=
+            SPC_OK ||
         (status = compute_capability(&sm, api, device, error)) != SPC_OK)
         return status;
+    out->cache_bytes = (size_t)cache_bytes;
     /* Only the "a" target of compute capability 9.0 has instructions (wgmma)
      * that our templates use; its code runs on 9.0 alone anyway. */
     snprintf(out->target, sizeof out->target, "sm_%d%s", sm,

@@ -2,33 +2,32 @@
  * device_measure.c - a device's ceilings, measured with the kernels of role
  * "measure" and stored by device class.
  *
- * Nothing here knows how fast the device is: sizes and repetitions grow until
- * a run takes long enough to be measured well, or a bound is reached.
+ * A ceiling is what no kernel should ever beat: of several shapes, orders and
+ * sizes the best counts, and of a shape's samples the fastest. Nothing here
+ * knows how fast the device is, or which kernels its template has: repetitions
+ * grow until a run takes long enough to be measured well.
  */
 #include "ctx.h"
 
+#include "ceilings.h"
 #include "clock.h"
 #include "error.h"
-#include "number.h"
-#include "random.h"
 #include "spc_measure.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    SAMPLES = 9,
-    COPY_BYTES = 512 << 20, /* far more than any cache */
-    TABLE_BYTES = 8 << 20,  /* well inside the last-level cache */
-    LIST_ROWS = 1 << 19,
-    WINDOW_ROWS = 16, /* neighbouring rows, as a scene's are */
+    SAMPLES = 15,
+    NEAR_BYTES = 16 << 10,  /* stays in any cache next to a multiprocessor */
+    LEAST_BYTES = 16 << 20, /* of memory, where no cache is known of */
+    MOST_BYTES = 512 << 20, /* far more than any cache */
     MOST_BLOCKS = 65536,
     MOST_REPEATS = 1 << 20,
 };
 
-/* A run shorter than this is mostly launch; a copy shorter than that may
- * still be in a cache. */
-static const double least_us = 300, least_copy_us = 20000;
+/* A run shorter than this, or than so many launches, is in part launch. */
+static const double least_us = 300, least_launches = 30;
+static const double limit_s = 0.15; /* for the samples of one shape */
 
 typedef struct bed {
     spc_ctx *ctx;
@@ -36,8 +35,9 @@ typedef struct bed {
     spc__kernel *kernel;
     spc__launch launch;
     spc_measure_args args;
-    size_t copy_bytes;
-    void *from, *to, *table, *rows, *work;
+    double least_us; /* of a run */
+    size_t bytes;    /* of `from` and of `to` */
+    void *from, *to, *work;
 } bed;
 
 /* ---- running one kernel -------------------------------------------------- */
@@ -55,21 +55,25 @@ static spc_status enqueue(void *payload, void *stream)
                                               spc__error_of(b->ctx));
 }
 
-static spc_status run(bed *b, double *us)
+/* The fastest of the samples: what else was at work slowed the others. `apart`
+ * lets the device rest between them, so that its clock need not fall. */
+static spc_status run(bed *b, bool apart, double *us)
 {
     spc__device *device = b->ctx->device;
-    spc__measure what = {enqueue, b, SAMPLES, 0.2, false};
+    spc__measure what = {enqueue, b, SAMPLES, limit_s, apart};
     double samples[SAMPLES];
     int count = SAMPLES;
     spc_status status = spc__device_ops_of(device)->measure(
         device, &what, samples, &count, spc__error_of(b->ctx));
 
-    if (status == SPC_OK)
-        *us = spc__median(samples, count);
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if (i == 0 || samples[i] < *us)
+            *us = samples[i];
     return status;
 }
 
-/* Every multiprocessor is full: one wave of resident blocks. */
+/* Every multiprocessor is full: one wave of resident blocks. SPC_ENOTFOUND: the
+ * device's template has no such kernel. */
 static spc_status choose(bed *b, const char *name, unsigned block,
                          size_t shared_bytes)
 {
@@ -89,78 +93,13 @@ static spc_status choose(bed *b, const char *name, unsigned block,
         blocks = 1;
     if (blocks > MOST_BLOCKS)
         blocks = MOST_BLOCKS;
-    b->args.blocks = blocks;
-    b->args.repeat = 1;
+    b->args = (spc_measure_args){
+        .from = b->from, .to = b->to, .work = b->work, .blocks = blocks};
     b->launch = (spc__launch){.grid_x = (unsigned)blocks,
                               .grid_y = 1,
                               .block = block,
                               .shared_bytes = shared_bytes};
     return SPC_OK;
-}
-
-/* Repeats more and more until a run is long enough. */
-static spc_status run_long(bed *b, double *us)
-{
-    spc_status status;
-
-    while ((status = run(b, us)) == SPC_OK && *us < least_us &&
-           b->args.repeat < MOST_REPEATS)
-        b->args.repeat *= 4;
-    return status;
-}
-
-/* ---- the figures --------------------------------------------------------- */
-
-static spc_status measure_launch(bed *b, double *us)
-{
-    spc_status status = choose(b, "spc_empty", 32, 0);
-
-    b->launch.grid_x = 1;
-    return status == SPC_OK ? run(b, us) : status;
-}
-
-static spc_status measure_copy(bed *b, double *gbps)
-{
-    double us = 0;
-    spc_status status = choose(b, "spc_copy", 256, 0);
-
-    b->args.from = b->from;
-    b->args.to = b->to;
-    for (b->args.items = 4096; status == SPC_OK; b->args.items *= 4) {
-        if ((size_t)b->args.items * 16 > b->copy_bytes)
-            b->args.items = (long long)(b->copy_bytes / 16);
-        status = run(b, &us);
-        if (us >= least_copy_us || (size_t)b->args.items * 16 >= b->copy_bytes)
-            break;
-    }
-    if (status == SPC_OK)
-        *gbps = 2.0 * 16.0 * (double)b->args.items / (us * 1e3);
-    return status;
-}
-
-/* Row numbers that walk through the table, shuffled within windows of a few
- * rows. Each row comes once in a walk: a repeated one would be answered by the
- * first-level cache. */
-static spc_status fill_rows(bed *b, int row_bytes)
-{
-    int32_t *rows = malloc(LIST_ROWS * sizeof(*rows));
-    int table_rows = TABLE_BYTES / row_bytes;
-    spc__random random;
-    spc_status status;
-
-    if (rows == NULL)
-        return spc__fail_memory(spc__error_of(b->ctx),
-                                LIST_ROWS * sizeof(*rows));
-    spc__random_init(&random, 1);
-    for (int i = 0; i < LIST_ROWS; i++) {
-        int other = i - (int)spc__random_below(&random, i % WINDOW_ROWS + 1);
-        rows[i] = rows[other]; /* Fisher and Yates, inside out */
-        rows[other] = i & (table_rows - 1);
-    }
-    status =
-        spc_copy_to_device(b->ctx, b->rows, rows, LIST_ROWS * sizeof(*rows));
-    free(rows);
-    return status;
 }
 
 /* Sums what the blocks say they have done. */
@@ -180,64 +119,183 @@ static spc_status work_done(bed *b, double *out)
     return status;
 }
 
-/* The best of rows of 64 to 512 bytes. */
-static spc_status measure_gather(bed *b, double *gbps)
+/* Raises *best to what the chosen kernel does in a nanosecond. */
+static spc_status raise(bed *b, double *best, bool apart)
 {
-    spc_status status = choose(b, "spc_gather", 256, 0);
+    double us = 0, apart_us, work = 0;
+    spc_status status;
 
-    b->args.from = b->table;
-    b->args.to = b->to;
-    b->args.rows = b->rows;
-    b->args.items = LIST_ROWS;
-    for (int shift = 2; shift <= 5 && status == SPC_OK; shift++) {
-        double us = 0, bytes = 0;
-        b->args.row_shift = shift;
-        b->args.repeat = 1;
-        if ((status = fill_rows(b, 16 << shift)) != SPC_OK ||
-            (status = run_long(b, &us)) != SPC_OK ||
-            (status = work_done(b, &bytes)) != SPC_OK)
-            break;
-        spc__log_printf(&b->ctx->log, SPC_LOG_DEBUG,
-                        "gather of %d-byte rows: %.0f GB/s", 16 << shift,
-                        bytes / (us * 1e3));
-        if (bytes / (us * 1e3) > *gbps)
-            *gbps = bytes / (us * 1e3);
-    }
+    b->args.repeat = 1;
+    while ((status = run(b, false, &us)) == SPC_OK && us < b->least_us &&
+           b->args.repeat < MOST_REPEATS)
+        b->args.repeat *= 4;
+    apart_us = us;
+    if (status == SPC_OK && apart)
+        status = run(b, true, &apart_us);
+    if (status != SPC_OK || (status = work_done(b, &work)) != SPC_OK)
+        return status;
+    double rate = work / (1e3 * (apart_us < us ? apart_us : us));
+    spc__log_printf(&b->ctx->log, SPC_LOG_DEBUG,
+                    "%lld items, row shift %d, scattered %d: %.1f a ns",
+                    b->args.items, b->args.row_shift, b->args.scattered, rate);
+    if (rate > *best)
+        *best = rate;
+    return SPC_OK;
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+/* In the way that starts fastest: kernels may let their successors start. */
+static spc_status measure_launch(bed *b, double *us)
+{
+    double plain_us = 0, early_us = 0;
+    spc_status status = choose(b, "spc_empty", 32, 0);
+
+    b->launch.grid_x = 1;
+    if (status == SPC_OK)
+        status = run(b, false, &plain_us);
+    b->launch.pdl = true;
+    if (status == SPC_OK)
+        status = run(b, false, &early_us);
+    *us = early_us < plain_us ? early_us : plain_us;
+    if (b->least_us < least_launches * *us)
+        b->least_us = least_launches * *us;
     return status;
 }
 
-/* A type that the device has no units for is computed in fp32: *tflops keeps
- * what it holds. */
-static spc_status measure_rate(bed *b, const char *name, double *tflops)
-{
-    double us = 0, done = 0;
-    spc_status status = choose(b, name, 128, 8192);
+/* ---- memory and caches --------------------------------------------------- */
 
-    if (status == SPC_ENOTFOUND)
-        return SPC_OK;
-    b->args.to = b->to;
-    b->args.row_shift = 0;
-    if (status == SPC_OK && (status = run_long(b, &us)) == SPC_OK)
-        status = work_done(b, &done);
-    if (status == SPC_OK)
-        *tflops = done / (us * 1e6);
+/* The ways to stream, and which figure each one raises. */
+static const struct {
+    const char *kernel;
+    unsigned block;
+    size_t shared_bytes;
+    size_t figure;
+} streams[] = {
+    {"spc_read", 256, 0, offsetof(spc_bandwidth, read_gbps)},
+    {"spc_read2", 32, 65536 + 64, offsetof(spc_bandwidth, read_gbps)},
+    {"spc_write", 256, 0, offsetof(spc_bandwidth, write_gbps)},
+    {"spc_copy", 256, 0, offsetof(spc_bandwidth, copy_gbps)},
+};
+
+static spc_status stream(bed *b, spc_bandwidth *out, size_t bytes,
+                         bool scattered)
+{
+    for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
+        spc_status status = choose(b, streams[i].kernel, streams[i].block,
+                                   streams[i].shared_bytes);
+        if (status == SPC_ENOTFOUND)
+            continue;
+        b->args.items = (long long)(bytes / 16);
+        b->args.scattered = scattered;
+        if (status == SPC_OK)
+            status =
+                raise(b, (double *)((char *)out + streams[i].figure), false);
+        if (status != SPC_OK)
+            return status;
+    }
+    return SPC_OK;
+}
+
+/* Sets from 16 KiB a multiprocessor to a quarter of the cache: a copy has two,
+ * and a cache in two halves may keep a set twice. */
+static spc_status measure_cache(bed *b, spc_bandwidth *out)
+{
+    size_t bytes = 4096, most = b->ctx->info.cache_bytes / 4;
+    spc_status status = SPC_OK;
+
+    while (bytes < (size_t)b->ctx->info.multiprocessors * (8 << 10))
+        bytes *= 2;
+    do
+        status = stream(b, out, bytes, true);
+    while (status == SPC_OK && (bytes *= 4) <= most);
     return status;
+}
+
+/* ---- gathering ----------------------------------------------------------- */
+
+/* Narrow rows by loads of 8 bytes, others by loads of 16. */
+static spc_status gather(bed *b, double *out, size_t table_bytes, int size,
+                         bool scattered)
+{
+    spc_status status =
+        choose(b, size == 0 ? "spc_gather8" : "spc_gather16", 256, 0);
+
+    b->args.row_shift = size == 0 ? 0 : size - 1;
+    b->args.items = (long long)(table_bytes >> (size + 3));
+    b->args.scattered = scattered;
+    return status == SPC_OK ? raise(b, out, false) : status;
+}
+
+static spc_status measure_gather(bed *b, spc_device_info *out)
+{
+    size_t far_bytes = 8 << 20;
+    spc_status status = SPC_OK;
+
+    while (out->cache_bytes > 0 && far_bytes > out->cache_bytes / 4)
+        far_bytes /= 2;
+    for (int size = 0; size < SPC_GATHER_SIZES; size++)
+        if ((status = gather(b, &out->gather_near_gbps[size], NEAR_BYTES, size,
+                             false)) != SPC_OK ||
+            (status = gather(b, &out->gather_far_gbps[size], far_bytes, size,
+                             true)) != SPC_OK ||
+            (status = gather(b, &out->gather_cold_gbps[size], b->bytes, size,
+                             true)) != SPC_OK)
+            break;
+    return status;
+}
+
+/* ---- multiplying --------------------------------------------------------- */
+
+/* A type that the device has no units for is computed in fp32. */
+static const struct {
+    const char *kernel;
+    size_t figure;
+} shapes[] = {
+    {"spc_f32_fma", offsetof(spc_device_info, f32_tflops)},
+    {"spc_tf32_256", offsetof(spc_device_info, tf32_tflops)},
+    {"spc_tf32_128", offsetof(spc_device_info, tf32_tflops)},
+    {"spc_tf32_mma", offsetof(spc_device_info, tf32_tflops)},
+    {"spc_f16_256", offsetof(spc_device_info, f16_tflops)},
+    {"spc_f16_128", offsetof(spc_device_info, f16_tflops)},
+    {"spc_f16_mma", offsetof(spc_device_info, f16_tflops)},
+};
+
+static spc_status measure_rates(bed *b, spc_device_info *out)
+{
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        double *figure = (double *)((char *)out + shapes[i].figure);
+        double rate = 0;
+        status = choose(b, shapes[i].kernel, 128, 8192);
+        if (status == SPC_OK)
+            status = raise(b, &rate, true);
+        if (status != SPC_OK && status != SPC_ENOTFOUND)
+            return status;
+        if (rate / 1e3 > *figure)
+            *figure = rate / 1e3;
+    }
+    if (out->tf32_tflops < out->f32_tflops)
+        out->tf32_tflops = out->f32_tflops;
+    if (out->f16_tflops < out->f32_tflops)
+        out->f16_tflops = out->f32_tflops;
+    return SPC_OK;
 }
 
 static spc_status measure_all(bed *b, spc_device_info *out)
 {
     spc_status status;
 
+    /* Rates first and last: another program that slows one turn, on a
+     * processor, is seldom there in the other. */
     if ((status = measure_launch(b, &out->launch_us)) != SPC_OK ||
-        (status = measure_copy(b, &out->copy_gbps)) != SPC_OK ||
-        (status = measure_gather(b, &out->gather_gbps)) != SPC_OK ||
-        (status = measure_rate(b, "spc_rate_f32", &out->f32_tflops)) != SPC_OK)
+        (status = measure_rates(b, out)) != SPC_OK ||
+        (status = stream(b, &out->memory, b->bytes, false)) != SPC_OK ||
+        (status = measure_cache(b, &out->cache)) != SPC_OK ||
+        (status = measure_gather(b, out)) != SPC_OK)
         return status;
-    out->f16_tflops = out->tf32_tflops = out->f32_tflops;
-    if ((status = measure_rate(b, "spc_rate_tf32", &out->tf32_tflops)) !=
-        SPC_OK)
-        return status;
-    return measure_rate(b, "spc_rate_f16", &out->f16_tflops);
+    return measure_rates(b, out);
 }
 
 /* ---- preparation --------------------------------------------------------- */
@@ -264,10 +322,13 @@ static spc_status find_code(bed *b)
                      ctx->info.id);
 }
 
-/* At most an eighth of the memory for each side of the copy. */
-static size_t copy_bytes_of(const spc_device_info *info)
+/* Eight times the cache, and at most an eighth of the memory. */
+static size_t bytes_of(const spc_device_info *info)
 {
-    size_t bytes = COPY_BYTES;
+    size_t bytes = LEAST_BYTES;
+
+    while (bytes < MOST_BYTES && bytes < 8 * info->cache_bytes)
+        bytes *= 2;
     while (info->memory_bytes > 0 && bytes > info->memory_bytes / 8)
         bytes /= 2;
     return bytes;
@@ -280,12 +341,11 @@ static spc_status allocate(bed *b)
     const struct {
         void **to;
         size_t bytes;
+        int byte;
     } blocks[] = {
-        {&b->from, b->copy_bytes},
-        {&b->to, b->copy_bytes},
-        {&b->table, TABLE_BYTES},
-        {&b->rows, LIST_ROWS * sizeof(int32_t)},
-        {&b->work, MOST_BLOCKS * sizeof(long long)},
+        {&b->from, b->bytes, 1},
+        {&b->to, b->bytes, 1},
+        {&b->work, MOST_BLOCKS * sizeof(long long), 0},
     };
     spc_status status = SPC_OK;
 
@@ -293,10 +353,9 @@ static spc_status allocate(bed *b)
         if (status == SPC_OK)
             status = spc_alloc(blocks[i].to, b->ctx, blocks[i].bytes);
         if (status == SPC_OK)
-            status = ops->fill(device, *blocks[i].to, 1, blocks[i].bytes, NULL,
-                               spc__error_of(b->ctx));
+            status = ops->fill(device, *blocks[i].to, blocks[i].byte,
+                               blocks[i].bytes, NULL, spc__error_of(b->ctx));
     }
-    b->args.work = b->work;
     return status;
 }
 
@@ -304,38 +363,21 @@ static void release(bed *b)
 {
     spc_dealloc(b->ctx, b->from);
     spc_dealloc(b->ctx, b->to);
-    spc_dealloc(b->ctx, b->table);
-    spc_dealloc(b->ctx, b->rows);
     spc_dealloc(b->ctx, b->work);
 }
 
 /* ---- storing ------------------------------------------------------------- */
 
-static void set_figure(spc__attrs *facts, const char *name, double value)
-{
-    char text[SPC__ATTR_TEXT];
-
-    spc__number_print(text, sizeof(text), 6, value);
-    /* "+" of an exponent is no attribute character; such values are absurd. */
-    if (strchr(text, '+') == NULL)
-        spc__attrs_set_text(facts, name, text);
-}
-
 static void store(spc_ctx *ctx)
 {
-    const spc_device_info *info = &ctx->info;
     spc__attrs facts = {0};
     spc_error error;
 
     if (ctx->cache == NULL)
         return;
-    set_figure(&facts, "copy_gbps", info->copy_gbps);
-    set_figure(&facts, "gather_gbps", info->gather_gbps);
-    set_figure(&facts, "f16_tflops", info->f16_tflops);
-    set_figure(&facts, "tf32_tflops", info->tf32_tflops);
-    set_figure(&facts, "f32_tflops", info->f32_tflops);
-    set_figure(&facts, "launch_us", info->launch_us);
-    if (spc__cache_put_device(ctx->cache, info->name, &facts, &error) != SPC_OK)
+    spc__ceilings_write(&facts, &ctx->info);
+    if (spc__cache_put_device(ctx->cache, ctx->info.name, &facts, &error) !=
+        SPC_OK)
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "the device's figures hold for this context only: %s",
                         error.text);
@@ -347,10 +389,11 @@ spc_status spc_device_measure(spc_ctx *ctx)
 
     if (status != SPC_OK)
         return status;
-    bed b = {.ctx = ctx, .copy_bytes = copy_bytes_of(&ctx->info)};
+    bed b = {.ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
     spc_device_info info = ctx->info;
+    const spc__attrs nothing = {0};
 
-    info.gather_gbps = 0; /* the best of several is kept */
+    spc__ceilings_read(&info, &nothing); /* what was measured before is over */
     if ((status = find_code(&b)) == SPC_OK &&
         (status = allocate(&b)) == SPC_OK &&
         (status = measure_all(&b, &info)) == SPC_OK) {

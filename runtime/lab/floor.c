@@ -4,32 +4,58 @@
 #include "ctx.h"
 #include <string.h>
 
-/* What a device can do at best, where it was not measured itself. GB/s and
- * TFLOP/s; of data sheets, but for the first row. The first row whose
- * text occurs in the device's name is taken. */
+/* ---- what a device can do at best ---------------------------------------- */
+
+typedef struct ceilings {
+    double matrix_tflops;
+    spc_bandwidth memory, cache;
+    double gather_gbps;
+    double cache_bytes; /* 0: not known, no set is too large for it */
+    double launch_us;
+} ceilings;
+
+/*
+ * Of a device that was not measured: more than it can do. A multiprocessor
+ * multiplies so much a clock, and takes at most 128 bytes a clock from its own
+ * cache and shared memory (all of these architectures: their white papers, and
+ * "Memory Throughput" in NVIDIA's CUDA C++ Programming Guide); what comes out
+ * of the last cache comes through there. The clock is the highest that the
+ * driver allows ("Max Clocks" of nvidia-smi -q), not the boost clock of the
+ * data sheet, which short kernels exceed. Memory is the data sheet's peak,
+ * rounded up. The first row whose text occurs in the device's name is taken;
+ * where boards differ, the larger figure.
+ */
 typedef struct device_class {
     const char *name;
-    double copy, gather, f16, tf32, f32;
+    int multiprocessors;
+    double ghz;
+    double memory_gbps;
+    /* Products and sums of one multiprocessor a clock. */
+    int f16, tf32, f32;
 } device_class;
 
 static const device_class classes[] = {
-    {"H200", 4300, 8500, 790, 395, 60}, /* measured */
-    {"H100", 3000, 7000, 790, 395, 60},   {"A100", 1700, 4500, 290, 145, 19},
-    {"L40", 780, 4000, 340, 85, 80},      {"RTX 4090", 920, 4500, 310, 80, 75},
-    {"RTX 3090", 860, 2500, 140, 35, 33},
+    /* NVIDIA H200 data sheet: HBM3e, 4.8 TB/s (GH200's: 4.9); the rest as H100
+     * SXM. */
+    {"H200", 132, 1.98, 4900, 4096, 2048, 256},
+    /* NVIDIA H100 white paper, table 2 (SXM5), and H100 NVL data sheet: HBM3 of
+     * 3.94 TB/s. */
+    {"H100", 132, 1.98, 3940, 4096, 2048, 256},
+    /* NVIDIA A100 white paper, table 5; 80 GB SXM data sheet: 2.04 TB/s. */
+    {"A100", 108, 1.41, 2040, 2048, 1024, 128},
+    /* NVIDIA L40S data sheet (864 GB/s; 362 and 183 TFLOP/s at 2.52 GHz);
+     * NVIDIA Ada white paper, appendix A. */
+    {"L40", 142, 2.52, 864, 1024, 512, 256},
+    {"RTX 4090", 128, 3.12, 1008, 1024, 512, 256},
+    /* NVIDIA GA102 white paper, table 2. */
+    {"RTX 3090", 84, 2.1, 1008, 512, 256, 256},
 };
-
-typedef struct ceilings {
-    double copy, gather, matrix;
-} ceilings;
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
-/* An fp32 product is one multiplication, or three of tf32 (Henry, Tang and
- * Heinecke, 2019), whichever is faster. */
 static double rate_of(spc_dtype dtype, double f16, double tf32, double f32)
 {
     if (dtype == SPC_F32)
@@ -37,14 +63,40 @@ static double rate_of(spc_dtype dtype, double f16, double tf32, double f32)
     return dtype == SPC_F16 ? f16 : tf32;
 }
 
-static bool measured_ceilings(ceilings *out, const spc_device_info *device,
-                              spc_dtype dtype)
+/* The best for rows of up to twice as many bytes: a longer row may be gathered
+ * as some shorter ones, and a short one beside its neighbour. */
+static double gather_rate(const spc_device_info *device, double row_bytes)
 {
-    out->copy = device->copy_gbps;
-    out->gather = device->gather_gbps;
-    out->matrix = rate_of(dtype, device->f16_tflops, device->tf32_tflops,
-                          device->f32_tflops);
-    return out->copy > 0 && out->gather > 0 && out->matrix > 0;
+    double best = 0;
+
+    for (int size = 0; size < SPC_GATHER_SIZES; size++) {
+        best = larger(best, larger(device->gather_near_gbps[size],
+                                   device->gather_far_gbps[size]));
+        if (8 << size >= row_bytes)
+            break;
+    }
+    return best;
+}
+
+static bool is_known(const spc_bandwidth *of)
+{
+    return of->read_gbps > 0 && of->write_gbps > 0 && of->copy_gbps > 0;
+}
+
+static bool measured_ceilings(ceilings *out, const spc_device_info *device,
+                              spc_dtype dtype, double row_bytes)
+{
+    *out = (ceilings){
+        .matrix_tflops = rate_of(dtype, device->f16_tflops, device->tf32_tflops,
+                                 device->f32_tflops),
+        .memory = device->memory,
+        .cache = device->cache,
+        .gather_gbps = gather_rate(device, row_bytes),
+        .cache_bytes = (double)device->cache_bytes,
+        .launch_us = device->launch_us,
+    };
+    return out->matrix_tflops > 0 && out->gather_gbps > 0 &&
+           is_known(&out->memory) && is_known(&out->cache);
 }
 
 static bool class_ceilings(ceilings *out, const spc_device_info *device,
@@ -52,35 +104,155 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
 {
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         const device_class *c = &classes[i];
+        double clocks = c->ghz * c->multiprocessors; /* a nanosecond */
+        double near = 128 * clocks, memory = c->memory_gbps;
         if (strstr(device->name, c->name) == NULL)
             continue;
-        out->copy = c->copy;
-        out->gather = c->gather;
-        out->matrix = rate_of(dtype, c->f16, c->tf32, c->f32);
+        *out = (ceilings){
+            .matrix_tflops =
+                rate_of(dtype, c->f16, c->tf32, c->f32) * clocks / 1e3,
+            .memory = {memory, memory, memory},
+            .cache = {near, near, 2 * near},
+            .gather_gbps = near,
+            .cache_bytes = (double)device->cache_bytes,
+        };
         return true;
     }
     return false;
 }
 
-void spc__floor_compute(spc__floor *out, const spc_conv *conv, int64_t rows,
-                        int64_t pairs, const spc_device_info *device)
+/* ---- what a layer must move ---------------------------------------------- */
+
+/*
+ * All bytes are worked out here and nowhere else: the element's size, the
+ * index's content, which operands there are.
+ */
+static void count_bytes(spc__floor *out, double *moved_a_pair,
+                        const spc__work *work)
 {
+    const spc_conv *conv = work->conv;
     double element = (double)spc__conv_element_bytes(conv);
-    double channels = (double)conv->cin * conv->cout;
-    double offsets = spc__conv_offsets(conv);
+    double offsets = work->offsets, rows = (double)work->rows_out;
+    double listed = (double)work->pairs;
+
+    /* The centre's input is the output row: no kernel has to look it up. */
+    if (conv->op == SPC_SUBM && conv->geometry.offset_count == 0) {
+        listed = larger(listed - rows, 0);
+        offsets = larger(offsets - 1, 0);
+    }
+    double list = 4 * listed + rows * offsets / 8;
+    double table = 4 * rows * offsets;
+
+    out->gathered_bytes = (double)work->pairs * conv->cin * element;
+    out->read_bytes = (double)work->rows_in * conv->cin * element +
+                      (double)work->offsets * conv->cin * conv->cout * element +
+                      (list < table ? list : table) +
+                      (conv->bias ? 4.0 * conv->cout : 0);
+    out->written_bytes = rows * conv->cout * element;
+    *moved_a_pair = conv->cin * element;
+    if (*moved_a_pair > 4.0 * conv->cout)
+        *moved_a_pair = 4.0 * conv->cout;
+}
+
+/*
+ * The least time to read and write so many bytes. What can be read and written
+ * in a nanosecond is a convex set, as any two mixes can be had one after the
+ * other; three of its border points are known: only reading, only writing, and
+ * as much of both. So a mix of more reading than writing lies below the
+ * straight line from only writing through the equal mix, and the other way
+ * round. Where reading and writing share one path this is the sum of both,
+ * where they have a path each the longer of both.
+ */
+static double time_of(const spc_bandwidth *of, double read, double written)
+{
+    /* Of the equal mix, one side: as copied, or first all read, then written.
+     */
+    double half =
+        larger(of->copy_gbps / 2, 1 / (1 / of->read_gbps + 1 / of->write_gbps));
+    double most_read = larger(of->read_gbps, half);
+    double most_written = larger(of->write_gbps, half);
+    double mixed =
+        read >= written
+            ? read * (1 / half - 1 / most_written) + written / most_written
+            : written * (1 / half - 1 / most_read) + read / most_read;
+
+    return larger(mixed, larger(read / most_read, written / most_written)) /
+           1e3;
+}
+
+/* Bytes of a set that a cache cannot keep from one run to the next. */
+static double beyond(double bytes, double cache_bytes)
+{
+    return cache_bytes > 0 ? larger(bytes - cache_bytes, 0) : 0;
+}
+
+/* What a warm run must at least exchange with memory, in whichever way. */
+static double warm_memory_us(const ceilings *most, const spc__floor *floor)
+{
+    const spc_bandwidth *memory = &most->memory;
+    double bytes =
+        beyond(floor->read_bytes + floor->written_bytes, most->cache_bytes);
+    double best = larger(memory->copy_gbps,
+                         larger(memory->read_gbps, memory->write_gbps));
+
+    return bytes / (best * 1e3);
+}
+
+/* A cold run reads everything from memory; what it writes may stay in the
+ * cache. */
+static double cold_memory_us(const ceilings *most, const spc__floor *floor)
+{
+    return time_of(&most->memory, floor->read_bytes,
+                   beyond(floor->written_bytes, most->cache_bytes));
+}
+
+/* ---- the largest --------------------------------------------------------- */
+
+typedef struct term {
+    const char *name;
+    double us;
+} term;
+
+static term largest(const term *terms, int count)
+{
+    term most = {"", 0};
+
+    for (int i = 0; i < count; i++)
+        if (terms[i].us > most.us)
+            most = terms[i];
+    return most;
+}
+
+void spc__floor_compute(spc__floor *out, const spc__work *work,
+                        const spc_device_info *device)
+{
+    enum { TERMS = 5 };
+    const spc_conv *conv = work->conv;
+    double moved_a_pair;
     ceilings most;
 
-    out->flops = 2 * (double)pairs * channels;
-    out->gathered_bytes = (double)pairs * conv->cin * element;
-    out->compulsory_bytes = (double)rows * (conv->cin + conv->cout) * element +
-                            offsets * channels * element +
-                            (double)rows * offsets * 4;
-    out->us = 0;
-    out->measured = measured_ceilings(&most, device, conv->dtype);
+    memset(out, 0, sizeof(*out));
+    out->warm_by = out->cold_by = "";
+    out->flops = 2.0 * (double)work->pairs * conv->cin * conv->cout;
+    count_bytes(out, &moved_a_pair, work);
+    out->measured = measured_ceilings(&most, device, conv->dtype, moved_a_pair);
     if (!out->measured && !class_ceilings(&most, device, conv->dtype))
         return;
     /* GB/s are 1e3 bytes a microsecond, TFLOP/s 1e6 operations. */
-    out->us = larger(out->flops / (most.matrix * 1e6),
-                     larger(out->gathered_bytes / (most.gather * 1e3),
-                            out->compulsory_bytes / (most.copy * 1e3)));
+    term terms[TERMS] = {
+        {"launch", most.launch_us},
+        {"matrix", out->flops / (most.matrix_tflops * 1e6)},
+        {"gather",
+         (double)work->pairs * moved_a_pair / (most.gather_gbps * 1e3)},
+        {"cache", time_of(&most.cache, out->read_bytes, out->written_bytes)},
+        {"memory", warm_memory_us(&most, out)},
+    };
+    term warm = largest(terms, TERMS);
+
+    terms[TERMS - 1].us = cold_memory_us(&most, out);
+    term cold = largest(terms, TERMS);
+    out->warm_us = warm.us;
+    out->warm_by = warm.name;
+    out->cold_us = cold.us;
+    out->cold_by = cold.name;
 }

@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include "cli.h"
+#include <stdio.h>
 #include <string.h>
 
 struct args {
@@ -19,24 +20,29 @@ enum { MOST = 32 };
 static void print_devices(const spc_device_info *all, int count)
 {
     static const char *const titles[] = {
-        "device", "name",  "target",       "driver",
-        ">units", ">GiB",  ">copy GB/s",   ">gather GB/s",
-        ">f16",   ">tf32", ">f32 TFLOP/s", ">launch us",
-        NULL};
+        "device",       "name",        "target",
+        "driver",       ">units",      ">GiB",
+        ">read GB/s",   ">copy GB/s",  ">cached read",
+        ">cached copy", ">64 B: near", ">far",
+        ">f16",         ">tf32",       ">f32 TF/s",
+        ">launch us",   NULL};
     table out;
 
     table_init(&out, titles);
     for (int i = 0; i < count; i++) {
         const spc_device_info *d = &all[i];
-        const double figures[] = {d->copy_gbps,   d->gather_gbps, d->f16_tflops,
-                                  d->tf32_tflops, d->f32_tflops,  d->launch_us};
+        const double figures[] = {d->memory.read_gbps,    d->memory.copy_gbps,
+                                  d->cache.read_gbps,     d->cache.copy_gbps,
+                                  d->gather_near_gbps[3], d->gather_far_gbps[3],
+                                  d->f16_tflops,          d->tf32_tflops,
+                                  d->f32_tflops,          d->launch_us};
         table_cell(&out, "%s", d->id);
         table_cell(&out, "%s", d->name);
         table_cell(&out, "%s", d->target);
         table_cell(&out, "%s", d->driver);
         table_cell(&out, "%d", d->multiprocessors);
         table_cell(&out, "%.1f", (double)d->memory_bytes / (1 << 30));
-        for (int f = 0; f < 6; f++)
+        for (size_t f = 0; f < sizeof(figures) / sizeof(figures[0]); f++)
             if (figures[f] > 0)
                 table_cell(&out, "%.3g", figures[f]);
             else
@@ -44,6 +50,30 @@ static void print_devices(const spc_device_info *all, int count)
     }
     table_print(&out, stdout);
     table_release(&out);
+}
+
+static void write_bandwidth(spc__json *json, const char *name,
+                            const spc_bandwidth *of)
+{
+    spc__json_object(json, name);
+    spc__json_real(json, "read_gbps", of->read_gbps);
+    spc__json_real(json, "write_gbps", of->write_gbps);
+    spc__json_real(json, "copy_gbps", of->copy_gbps);
+    spc__json_end_object(json);
+}
+
+/* A member for each size of rows, in bytes. */
+static void write_gather(spc__json *json, const char *name,
+                         const double *figures)
+{
+    char bytes[16];
+
+    spc__json_object(json, name);
+    for (int size = 0; size < SPC_GATHER_SIZES; size++) {
+        snprintf(bytes, sizeof(bytes), "%d", 8 << size);
+        spc__json_real(json, bytes, figures[size]);
+    }
+    spc__json_end_object(json);
 }
 
 static spc_status write_devices(const spc_device_info *all, int count)
@@ -62,8 +92,12 @@ static spc_status write_devices(const spc_device_info *all, int count)
         spc__json_text(&json, "driver", d->driver);
         spc__json_int(&json, "multiprocessors", d->multiprocessors);
         spc__json_int(&json, "memory_bytes", (int64_t)d->memory_bytes);
-        spc__json_real(&json, "copy_gbps", d->copy_gbps);
-        spc__json_real(&json, "gather_gbps", d->gather_gbps);
+        spc__json_int(&json, "cache_bytes", (int64_t)d->cache_bytes);
+        write_bandwidth(&json, "memory", &d->memory);
+        write_bandwidth(&json, "cache", &d->cache);
+        write_gather(&json, "gather_near_gbps", d->gather_near_gbps);
+        write_gather(&json, "gather_far_gbps", d->gather_far_gbps);
+        write_gather(&json, "gather_cold_gbps", d->gather_cold_gbps);
         spc__json_real(&json, "f16_tflops", d->f16_tflops);
         spc__json_real(&json, "tf32_tflops", d->tf32_tflops);
         spc__json_real(&json, "f32_tflops", d->f32_tflops);

@@ -7,10 +7,7 @@
 typedef struct suite_row {
     const char *scene; /* a file is looked for in --scenes DIR */
     const char *layer;
-    double peer_us;  /* the best other engine; 0: none measured */
-    double reach_us; /* what we ask of ourselves at least, and aim at */
-    double aim_us;
-    bool indexing; /* the times are those of pack, sort, map and row order */
+    bool map; /* the times are those of pack, sort, map and row order */
 } suite_row;
 
 typedef struct cli_suite {

@@ -1,0 +1,45 @@
+/*
+ * peers.h - what other engines were measured to need, read from a file.
+ *
+ * One record a line; empty lines and what follows "#" at the begin of a line
+ * are comments. The first record is "spctune-peers 1". The others, in any order
+ * but that an engine comes before its figures:
+ *
+ *   gpu NAME                 as 'spctune devices' calls it
+ *   date TEXT                when that was
+ *   method TEXT              how it was measured; may be repeated
+ *   engine WORD TEXT         an engine, its version, and how it was set up
+ *   us SCENE LAYER WORD MICROSECONDS [NOTE]
+ *
+ * SCENE is a scene's specification, without the folder of its file. LAYER is
+ * a layer (subm,cin=32,cout=32,k=3), or "map," and the words of a geometry
+ * (map,k=3): coordinates packed and sorted, the map, and the order of its rows.
+ */
+#ifndef SPC_CMD_PEERS_H
+#define SPC_CMD_PEERS_H
+
+#include "spc.h"
+
+typedef struct peers peers;
+
+typedef struct peer_figure {
+    const char *engine;
+    double us;
+    const char *note; /* "" if there is none */
+} peer_figure;
+
+/* Says what is wrong, and in which line, through cli_fail. */
+spc_status peers_read(peers **out, const char *path);
+void peers_free(peers *all); /* NULL is fine */
+
+const char *peers_gpu(const peers *all);
+const char *peers_date(const peers *all);
+
+/* The fastest figure for the layer, or for its map, on the scene of that name;
+ * NULL: there is none. Counts those that it has seen as asked for. */
+const peer_figure *peers_best(peers *all, const char *scene,
+                              const spc_conv *layer, bool map);
+/* How many figures nobody asked for. */
+int peers_left(const peers *all);
+
+#endif
