@@ -14,9 +14,9 @@
 #include "host_device.h"
 
 #include "clock.h"
-#include "cpu_pool.h"
 #include "error.h"
 #include "parallel.h"
+#include "pool.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
