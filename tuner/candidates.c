@@ -15,7 +15,7 @@ bool spc__run_is_native(const spc_ctx *ctx, const char *target)
 {
     return target == NULL ||
            (strcmp(target, ctx->info.target) == 0 &&
-            strcmp(spc__attrs_text(&ctx->target, "device", ""), "sim") != 0);
+            !spc__device_ops_of(ctx->device)->is_emulation);
 }
 
 static spc_status find_target(spc__attrs *out, spc_ctx *ctx, const char *target)

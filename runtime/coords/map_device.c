@@ -37,18 +37,17 @@ static const spc__device_ops *ops_of(const spc_map *map)
 
 static bool device_serves(const spc_ctx *ctx)
 {
-    return strcmp(spc__device_ops_of(ctx->device)->name, "cpu") != 0;
+    return !spc__device_ops_of(ctx->device)->builds_maps_on_host;
 }
 
 /* ---- choosing sizes --------------------------------------------------- */
 
-/* A fiber for each thread is dear on the simulator, barriers are not. */
 static unsigned choose_block(const spc_map *map)
 {
     int most = (int)spc__attrs_number(&map->ctx->target, "max_threads", 1024);
 
-    if (strcmp(ops_of(map)->name, "sim") == 0)
-        return 128;
+    if (ops_of(map)->index_block > 0)
+        return ops_of(map)->index_block;
     return most < 1024 ? (unsigned)most : 1024;
 }
 

@@ -368,6 +368,9 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
 
 const spc__device_ops spc__device_cpu = {
     .name = "cpu",
+    .runs_on_host_cores = true,
+    .measures_alone = true,
+    .builds_maps_on_host = true,
     .list = cpu_list,
     .open = cpu_open,
     .close = cpu_close,
