@@ -1,4 +1,4 @@
-/* report.h - what a run's caller is told: progress, and every candidate. */
+/* report.h - progress, and every candidate, for the caller of a run. */
 #ifndef SPC_TUNER_REPORT_H
 #define SPC_TUNER_REPORT_H
 

@@ -6,8 +6,8 @@
  * screened with a few samples, then halved again and again, the survivors
  * measured twice as often each time. The best few and all defaults are
  * finalists: they get all samples, and samples with a cold cache. Then the
- * search moves on (moves.c), and what is new is screened likewise, until
- * nothing new is in reach. The state that decides what is left to do is what
+ * search moves on (moves.c), and what is new is screened likewise, until no
+ * move leads to anything new. The state that decides what is left to do is what
  * the database holds; so a run that was interrupted goes on where it was, and
  * one that was complete has nothing to do.
  */

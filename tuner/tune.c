@@ -11,7 +11,7 @@
  *   pipeline.h    candidates on their way through builder and meter
  *   search.h      which of them, how often; moves.h: from where to where
  *   choice.h      who wins
- *   report.h      what the caller is told
+ *   report.h      progress and candidates, for the caller
  */
 #include "search.h"
 

@@ -152,7 +152,7 @@ static int cpu_list(spc_device_info *out, int capacity)
 {
     const struct isa *isa;
     if (choose_isa(&isa, NULL) != SPC_OK)
-        isa = best_isa(); /* opening the device tells */
+        isa = best_isa(); /* opening the device fails */
     if (capacity > 0)
         describe(out, isa, spc__cpu_count());
     return 1;
