@@ -144,10 +144,11 @@ static spc_status add_template(builder *build, spc__template *tpl,
     return add_refusal(build->space, tpl, is_mistake, why.text, error);
 }
 
-static const char *device_of(const spc__attrs *target)
+const char *spc__target_templates(const spc__attrs *target)
 {
     const char *device = spc__attrs_text(target, "device", "cuda");
-    return strcmp(device, "sim") == 0 ? "cuda" : device;
+
+    return spc__attrs_text(target, "templates", device);
 }
 
 static bool is_wanted(const spc__template *tpl, const char *role,
@@ -220,7 +221,7 @@ spc_status spc__space_create(spc__space **out, spc__library *library,
                              const spc__attrs *problem,
                              const spc__attrs *target, spc_error *error)
 {
-    const char *device = device_of(target);
+    const char *device = spc__target_templates(target);
     spc_status status = SPC_OK;
 
     *out = NULL;

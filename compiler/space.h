@@ -32,6 +32,9 @@ typedef struct spc__space {
     int refusal_count;
 } spc__space;
 
+/* The device whose templates a target runs: another's, for an emulation. */
+const char *spc__target_templates(const spc__attrs *target);
+
 /*
  * Enumerates the space of all templates of `role` for target's device. The
  * constraints include resource limits of the target, checked here for all

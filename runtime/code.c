@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "space.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -468,13 +469,8 @@ static void store(const wanted *want, const spc__artefact *artefact,
 
 bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl)
 {
-    const char *wants = spc__template_device(tpl);
-    const char *device = spc__attrs_text(&ctx->target, "device", "");
-
-    /* The emulation runs what is written for the GPU. */
-    if (strcmp(device, "sim") == 0)
-        device = "cuda";
-    return strcmp(wants, device) == 0;
+    return strcmp(spc__template_device(tpl),
+                  spc__target_templates(&ctx->target)) == 0;
 }
 
 spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,

@@ -10,11 +10,13 @@
 #include "log.h"
 #include "number.h"
 #include "parallel.h"
+#include "pool.h"
 #include "random.h"
 #include "sha256.h"
 #include "suite.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -570,18 +572,39 @@ START_TEST(a_parallel_loop_visits_every_index_once)
 }
 END_TEST
 
-static void nest(void *payload, int64_t i)
+typedef struct nested {
+    tally inner;
+    pthread_t outer;
+    atomic_int strangers; /* calls on another thread than the outer body's */
+} nested;
+
+static void note_thread(void *payload, int64_t i)
 {
-    spc__parallel_for(10, 2, count_call, payload);
-    (void)i;
+    nested *seen = payload;
+
+    atomic_fetch_add(&seen->inner.calls[i], 1);
+    if (!pthread_equal(pthread_self(), seen->outer))
+        atomic_fetch_add(&seen->strangers, 1);
 }
 
-START_TEST(parallel_loops_may_nest)
+static void nest(void *payload, int64_t i)
 {
-    static tally seen;
-    memset(&seen, 0, sizeof(seen));
-    spc__parallel_for(8, 4, nest, &seen);
-    ck_assert_int_eq(atomic_load(&seen.calls[9]), 8);
+    nested *seen = &((nested *)payload)[i];
+
+    seen->outer = pthread_self();
+    spc__parallel_for(10, 4, note_thread, seen);
+}
+
+START_TEST(a_loop_in_the_body_of_another_runs_on_its_thread)
+{
+    static nested seen[8];
+
+    memset(seen, 0, sizeof(seen));
+    spc__parallel_for(LENGTH(seen), 4, nest, seen);
+    for (int i = 0; i < LENGTH(seen); i++) {
+        ck_assert_int_eq(atomic_load(&seen[i].inner.calls[9]), 1);
+        ck_assert_int_eq(atomic_load(&seen[i].strangers), 0);
+    }
     ck_assert_int_ge(spc__cpu_count(), 1);
 }
 END_TEST
@@ -607,6 +630,87 @@ START_TEST(a_parallel_loop_ends_with_its_flag)
     s = (stopping){0};
     ck_assert(spc__parallel_until(&s.flag, 5, 1, stop_at_fifth, &s));
     ck_assert(spc__parallel_until(&s.flag, 0, 1, stop_at_fifth, &s));
+}
+END_TEST
+
+/* The pool */
+
+static void add_one(void *payload, int64_t i)
+{
+    atomic_fetch_add(&((atomic_int *)payload)[i], 1);
+}
+
+START_TEST(a_pool_of_any_size_does_all_of_a_loop)
+{
+    static const int sizes[] = {1, 2, 3, 16};
+    atomic_int counts[200] = {0};
+    spc__pool *pool;
+
+    assert_ok(spc__pool_create(&pool, sizes[_i], &error));
+    for (int n = 0; n <= 200; n++)
+        spc__pool_run(pool, n, add_one, counts);
+    for (int i = 0; i < 200; i++)
+        ck_assert_int_eq(atomic_load(&counts[i]), 200 - i);
+    spc__pool_free(pool);
+    spc__pool_free(NULL);
+}
+END_TEST
+
+/* A body that is held back until it is let go. */
+typedef struct gate {
+    atomic_int entered, calls;
+    atomic_bool open;
+} gate;
+
+static void pass_gate(void *payload, int64_t i)
+{
+    const struct timespec pause = {0, 1000 * 1000};
+    gate *g = payload;
+
+    atomic_fetch_add(&g->entered, 1);
+    while (!atomic_load(&g->open))
+        nanosleep(&pause, NULL);
+    atomic_fetch_add(&g->calls, 1);
+    (void)i;
+}
+
+START_TEST(a_pool_works_in_the_background_until_finished)
+{
+    const struct timespec pause = {0, 1000 * 1000};
+    atomic_int counts[5] = {0};
+    gate g = {0};
+    spc__pool *pool;
+
+    assert_ok(spc__pool_create(&pool, 3, &error));
+    ck_assert_int_eq(spc__pool_helpers(pool), 2);
+    spc__pool_start(pool, 4, pass_gate, &g);
+    while (atomic_load(&g.entered) < 2) /* both threads; nobody else */
+        nanosleep(&pause, NULL);
+    ck_assert_int_eq(atomic_load(&g.calls), 0);
+    spc__pool_run(pool, LENGTH(counts), add_one, counts); /* meanwhile */
+    for (int i = 0; i < LENGTH(counts); i++)
+        ck_assert_int_eq(atomic_load(&counts[i]), 1);
+    atomic_store(&g.open, true);
+    spc__pool_finish(pool);
+    ck_assert_int_eq(atomic_load(&g.calls), 4);
+    spc__pool_free(pool);
+}
+END_TEST
+
+/* Without any other thread, the one that finishes does it all. */
+START_TEST(who_finishes_does_what_nobody_began)
+{
+    atomic_int counts[5] = {0};
+    spc__pool *pool;
+
+    assert_ok(spc__pool_create(&pool, 1, &error));
+    ck_assert_int_eq(spc__pool_helpers(pool), 0);
+    spc__pool_start(pool, LENGTH(counts), add_one, counts);
+    ck_assert_int_eq(atomic_load(&counts[0]), 0);
+    spc__pool_finish(pool);
+    for (int i = 0; i < LENGTH(counts); i++)
+        ck_assert_int_eq(atomic_load(&counts[i]), 1);
+    spc__pool_free(pool);
 }
 END_TEST
 
@@ -829,9 +933,12 @@ static TCase *world(void)
     tcase_add_checked_fixture(tc, make_folder, remove_folder);
     tcase_add_test(tc, the_log_reaches_its_callback_if_there_is_one);
     tcase_add_loop_test(tc, a_parallel_loop_visits_every_index_once, 0, 5);
-    tcase_add_test(tc, parallel_loops_may_nest);
+    tcase_add_test(tc, a_loop_in_the_body_of_another_runs_on_its_thread);
     tcase_add_test(tc, threads_of_a_loop_take_their_own_faults_and_no_signals);
     tcase_add_test(tc, a_parallel_loop_ends_with_its_flag);
+    tcase_add_loop_test(tc, a_pool_of_any_size_does_all_of_a_loop, 0, 4);
+    tcase_add_test(tc, a_pool_works_in_the_background_until_finished);
+    tcase_add_test(tc, who_finishes_does_what_nobody_began);
     tcase_add_test(tc, a_written_file_reads_back_and_leaves_nothing_else);
     tcase_add_test(tc, reading_says_what_is_wrong);
     tcase_add_test(tc, a_write_that_fails_leaves_the_old_file);

@@ -1111,11 +1111,11 @@ START_TEST(candidates_come_last_parameter_fastest)
 }
 END_TEST
 
-START_TEST(the_simulated_device_takes_the_templates_for_cuda)
+START_TEST(a_target_says_whose_templates_it_takes)
 {
     spc__library *library = open_test_library();
     spc__space *space = create_space(library, "conv", "op=halo,cin=40,taps=4",
-                                     "device=sim,sm=90");
+                                     "device=sim,templates=cuda,sm=90");
     ck_assert_int_eq(space->count, 12);
     spc__space_free(space);
     space = create_space(library, "conv", "cin=40", "device=cpu");
@@ -1849,7 +1849,7 @@ static void add_space(Suite *s)
     TCase *t = add_case(s, "space");
     tcase_add_test(t, a_space_has_every_candidate_and_one_default);
     tcase_add_test(t, candidates_come_last_parameter_fastest);
-    tcase_add_test(t, the_simulated_device_takes_the_templates_for_cuda);
+    tcase_add_test(t, a_target_says_whose_templates_it_takes);
     tcase_add_test(t, limits_of_the_target_refuse_candidates);
     tcase_add_test(t, an_empty_space_names_what_refused_most);
     tcase_add_test(t, a_faulty_template_is_a_refusal_until_nothing_else_serves);

@@ -2,7 +2,6 @@
  * test_cpu.c - the cpu device and its kernels: every template against the
  * oracle on every instruction set that the machine has.
  */
-#include "cpu_pool.h"
 #include "error.h"
 #include "kernel_rig.h"
 #include "oracle.h"
@@ -571,36 +570,12 @@ START_TEST(an_unknown_instruction_set_is_refused)
 }
 END_TEST
 
-/* ---- the pool ------------------------------------------------------------ */
-
-static void add_one(void *payload, int64_t i)
-{
-    atomic_fetch_add(&((atomic_int *)payload)[i], 1);
-}
-
-START_TEST(a_pool_of_any_size_does_all_of_a_loop)
-{
-    static const int sizes[] = {1, 2, 3, 16};
-    atomic_int counts[200] = {0};
-    spc__pool *pool;
-
-    assert_ok(spc__pool_create(&pool, sizes[_i], &r.error));
-    for (int n = 0; n <= 200; n++)
-        spc__pool_run(pool, n, add_one, counts);
-    for (int i = 0; i < 200; i++)
-        ck_assert_int_eq(atomic_load(&counts[i]), 200 - i);
-    spc__pool_free(pool);
-    spc__pool_free(NULL);
-}
-END_TEST
-
 static Suite *suite(void)
 {
     Suite *s = suite_create("cpu");
     TCase *halves = tcase_create("binary16");
     TCase *kernels = tcase_create("kernels");
     TCase *device = tcase_create("device");
-    TCase *pool = tcase_create("pool");
 
     tcase_set_timeout(halves, 60);
     tcase_add_test(halves, every_binary16_converts_as_the_host_does);
@@ -636,8 +611,6 @@ static Suite *suite(void)
     tcase_add_test(device, an_unknown_instruction_set_is_refused);
     suite_add_tcase(s, device);
 
-    tcase_add_loop_test(pool, a_pool_of_any_size_does_all_of_a_loop, 0, 4);
-    suite_add_tcase(s, pool);
     return s;
 }
 

@@ -1,24 +1,28 @@
 /* test_tuner.c - the tuning engine, on the cpu and the sim device. */
 #include "layer_rig.h"
 
+#include "builder.h"
 #include "cache_internal.h"
+#include "clock.h"
 #include "file.h"
 #include "lookup.h"
 #include "suite.h"
 #include "targets.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
 
-/* ---- a run and what it told ---------------------------------------------- */
+/* ---- a run and what it reports ----------------------------------------------
+ */
 
 enum { MOST = 512 };
 
-typedef struct told {
+typedef struct recorded {
     int count;
     struct {
         char candidate[200], status[16], note[200];
@@ -29,11 +33,11 @@ typedef struct told {
     volatile int cancel;
     int cancel_after; /* trials timed; 0: never */
     sqlite3 *locker;  /* rolled back after the first trial is timed */
-} told;
+} recorded;
 
 static void on_trial(const spc_trial *trial, void *payload)
 {
-    told *t = payload;
+    recorded *t = payload;
 
     if (t->count == MOST)
         return;
@@ -52,7 +56,7 @@ static void on_trial(const spc_trial *trial, void *payload)
 
 static void on_progress(const spc_progress *progress, void *payload)
 {
-    told *t = payload;
+    recorded *t = payload;
 
     ck_assert_int_le(progress->done, progress->total);
     if (t->cancel_after > 0 && progress->stage == SPC_STAGE_TIME &&
@@ -62,16 +66,16 @@ static void on_progress(const spc_progress *progress, void *payload)
         sqlite3_exec(t->locker, "ROLLBACK", NULL, NULL, NULL);
 }
 
-static int find(const told *t, const char *candidate)
+static int find(const recorded *t, const char *candidate)
 {
     for (int i = 0; i < t->count; i++)
         if (strcmp(t->at[i].candidate, candidate) == 0)
             return i;
-    ck_abort_msg("nobody told about '%s'", candidate);
+    ck_abort_msg("no report of '%s'", candidate);
     return -1;
 }
 
-static spc_tune_options options_for(told *t)
+static spc_tune_options options_for(recorded *t)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
@@ -166,7 +170,7 @@ START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
     char *database = make_database();
     spc_ctx *ctx = open_ctx(jobs[_i].device, database, jobs[_i].templates);
     spc_tune_report first, second;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(tune(ctx, jobs[_i].layer, jobs[_i].scene, &options, &first),
@@ -197,7 +201,7 @@ START_TEST(the_defaults_and_the_winner_have_all_samples_and_a_cold_time)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
@@ -220,7 +224,7 @@ START_TEST(untuned_is_what_a_plan_takes_without_a_database)
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "tied");
     spc_tune_report report;
     rig r;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.only = only[_i];
@@ -246,7 +250,7 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(tune_on(ctx, LAYER, scenes, 3, &options, &report),
@@ -281,7 +285,7 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
     int slow = 0;
 
@@ -306,7 +310,7 @@ START_TEST(stages_that_time_nothing_take_the_first_step_from_every_default)
     static const spc_stage stages[] = {SPC_STAGE_BUILD, SPC_STAGE_VERIFY};
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "hills");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = stages[_i];
@@ -326,7 +330,7 @@ START_TEST(an_interrupted_tune_goes_on_where_it_was)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     spc_tune_report first, second;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     t.cancel_after = 3;
@@ -352,7 +356,7 @@ START_TEST(a_changed_template_makes_old_records_worth_nothing)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "changed");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
     static const char *const worker[] = {
         SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
@@ -409,14 +413,14 @@ static const struct {
     {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
 };
 
-START_TEST(what_cannot_be_stored_is_measured_told_and_a_failure)
+START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
 {
     char *database = make_database();
     int warnings;
     spc_ctx *ctx = open_counting(database, &warnings);
     sqlite3 *locker = lock(ctx, database);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = losses[_i].stage;
@@ -444,7 +448,7 @@ START_TEST(what_a_passing_lock_kept_out_is_stored_at_the_end)
     int warnings;
     spc_ctx *ctx = open_counting(database, &warnings);
     spc_tune_report first, second;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     t.locker = lock(ctx, database);
@@ -483,7 +487,7 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
     int warnings;
     spc_ctx *ctx = open_counting(database, &warnings);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.effort = SPC_EFFORT_EXHAUSTIVE;
@@ -524,7 +528,7 @@ START_TEST(a_compiler_that_failed_without_a_line_is_tried_again)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.effort = SPC_EFFORT_EXHAUSTIVE;
@@ -570,7 +574,7 @@ START_TEST(among_equals_the_documented_one_wins)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.effort = SPC_EFFORT_EXHAUSTIVE;
@@ -593,7 +597,7 @@ START_TEST(a_choice_that_is_there_already_need_not_be_stored)
     int warnings;
     spc_ctx *ctx = open_counting(database, &warnings);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
@@ -637,7 +641,7 @@ START_TEST(a_tune_without_its_database_fails_unless_none_was_wanted)
     char *database = make_database();
     const char *value = places[_i].value;
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     unsetenv("SPC_DATABASE");
@@ -663,7 +667,7 @@ START_TEST(an_interrupted_tune_without_a_database_promises_nothing)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     t.cancel_after = 1;
@@ -694,7 +698,7 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
     static const spc_stage stages[] = {SPC_STAGE_TIME, SPC_STAGE_VERIFY};
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "unruly");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.worker = worker;
@@ -721,7 +725,7 @@ START_TEST(failures_are_known_the_second_time)
     char *database = make_database();
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "unruly");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.worker = worker;
@@ -744,7 +748,7 @@ START_TEST(a_worker_that_is_no_worker_is_said_to_be_none)
         {"/nonexistent/worker", NULL},
     };
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
     spc_tune_report report;
 
@@ -759,7 +763,7 @@ START_TEST(equal_code_is_measured_once)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "changed");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
@@ -790,7 +794,7 @@ START_TEST(what_spills_is_refused_before_any_launch)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "spilling");
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = SPC_STAGE_BUILD;
@@ -816,7 +820,7 @@ START_TEST(the_space_of_a_gpu_that_is_not_here_is_not_empty)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = SPC_STAGE_LIST;
@@ -846,7 +850,7 @@ START_TEST(candidates_compile_for_gpus_that_are_not_here)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = SPC_STAGE_BUILD;
@@ -966,7 +970,7 @@ START_TEST(a_mistake_gets_one_sentence_and_its_status)
 {
     spc_ctx *ctx = open_ctx("cpu", "", mistakes[_i].templates);
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     options.stage = mistakes[_i].stage;
@@ -1015,7 +1019,7 @@ START_TEST(nonsense_is_refused_with_a_sentence)
     spc_scene *scenes[2] = {NULL};
     spc_error error = {0};
     spc_conv conv;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
@@ -1048,7 +1052,7 @@ START_TEST(a_layer_that_cannot_be_is_refused_with_a_sentence)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
     spc_conv wrong[] = {SPC_CONV_INIT, SPC_CONV_INIT, SPC_CONV_INIT};
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
     char *text = NULL;
 
@@ -1076,13 +1080,13 @@ START_TEST(the_flag_of_a_run_is_forgotten_with_it)
     volatile int flag = 0;
     spc_error error = {0};
     spc_conv conv;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(spc_conv_parse(&conv, "subm,cin=64,cout=64,dtype=f32", &error),
               error.text);
     options.stage = SPC_STAGE_LIST;
-    options.on_trial = NULL; /* there are more than can be told */
+    options.on_trial = NULL; /* there are more than there is room for */
     options.cancel = &flag;
     assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
               spc_ctx_error(ctx));
@@ -1094,7 +1098,7 @@ START_TEST(the_flag_of_a_run_is_forgotten_with_it)
 }
 END_TEST
 
-START_TEST(coordinates_that_fit_no_key_are_told_before_anything_is_compiled)
+START_TEST(coordinates_that_fit_no_key_are_refused_before_anything_is_compiled)
 {
     static const int32_t coords[][4] = {
         {0, INT32_MIN / 2, INT32_MIN / 2, INT32_MIN / 2},
@@ -1104,7 +1108,7 @@ START_TEST(coordinates_that_fit_no_key_are_told_before_anything_is_compiled)
     spc_error error = {0};
     spc_tune_report report;
     spc_conv conv;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
@@ -1126,7 +1130,7 @@ START_TEST(a_scene_without_voxels_is_nothing_to_tune_on)
     spc_scene *scene = NULL;
     spc_error error = {0};
     spc_conv conv;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
@@ -1148,7 +1152,7 @@ START_TEST(one_and_two_voxels_can_be_tuned_on)
     spc_error error = {0};
     spc_tune_report report;
     spc_conv conv;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
@@ -1167,7 +1171,7 @@ START_TEST(without_a_compiler_a_run_says_so)
 {
     static const char *const names[] = {"SPC_CC", "SPC_NVRTC"};
     spc_tune_report report;
-    told t;
+    recorded t;
     spc_tune_options options = options_for(&t);
 
     setenv(names[_i], "/nonexistent", 1);
@@ -1179,6 +1183,183 @@ START_TEST(without_a_compiler_a_run_says_so)
                      SPC_EUNSUPPORTED);
     assert_says(spc_ctx_error(ctx), names[_i]);
     spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- compiling meanwhile --------------------------------------------------
+ */
+
+/* Runs the shell lines of `before`, then the system's compiler, then `after`;
+ * $HERE is the folder that all of it lies in. */
+static void write_compiler(const char *folder, const char *before,
+                           const char *after)
+{
+    char path[320];
+
+    snprintf(path, sizeof(path), "%s/cc", folder);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file,
+            "#!/bin/sh\n"
+            "HERE='%s'\n"
+            "[ \"$1\" = --version ] && exec cc --version\n"
+            "%s\ncc \"$@\"\nstatus=$?\n%s\nexit $status\n",
+            folder, before, after);
+    fclose(file);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    setenv("SPC_CC", path, 1);
+}
+
+typedef struct watch {
+    char log[320]; /* a line for every compilation begun, and for its end */
+    int looks, compiling;
+} watch;
+
+static int count_lines(const char *path, const char *line)
+{
+    FILE *file = fopen(path, "r");
+    char text[16];
+    int count = 0;
+
+    while (file != NULL && fgets(text, sizeof(text), file) != NULL)
+        count += strcmp(text, line) == 0;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+/* Has a candidate been timed while something was being compiled? */
+static void look_around(const spc_progress *progress, void *payload)
+{
+    watch *w = payload;
+
+    if (progress->stage != SPC_STAGE_TIME)
+        return;
+    w->looks++;
+    w->compiling +=
+        count_lines(w->log, "end\n") < count_lines(w->log, "begin\n");
+}
+
+static const struct {
+    const char *device, *templates, *layer, *scene, *only;
+    bool overlaps;
+} overlaps[] = {
+    {"cpu", TEMPLATES "plain", LAYER, SCENE, NULL, false},
+    {"sim", NULL, "subm,cin=16,cout=16,k=3,dtype=f16",
+     "gen:uniform,n=60,extent=6", "os_warp", true},
+};
+
+enum { FIRST_EMULATED = 1 }; /* of those: its timing flushes no cache */
+
+START_TEST(others_compile_during_a_timing_unless_that_disturbs_it)
+{
+    char *folder = make_database();
+    watch w = {.looks = 0};
+
+    *strrchr(folder, '/') = '\0';
+    write_compiler(folder, "echo begin >>$HERE/log", "echo end >>$HERE/log");
+    snprintf(w.log, sizeof(w.log), "%s/log", folder);
+    spc_ctx *ctx = open_ctx(overlaps[_i].device, "", overlaps[_i].templates);
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    options.effort = SPC_EFFORT_QUICK;
+    options.only = overlaps[_i].only;
+    options.on_progress = look_around;
+    options.payload = &w;
+    assert_ok(tune(ctx, overlaps[_i].layer, overlaps[_i].scene, &options, NULL),
+              spc_ctx_error(ctx));
+    ck_assert_int_gt(w.looks, 3);
+    ck_assert_int_eq(w.compiling > 0, overlaps[_i].overlaps);
+    spc_ctx_free(ctx);
+    spc__temp_dir_remove(folder);
+}
+END_TEST
+
+typedef struct workshop { /* a builder whose compiler waits for a file */
+    char folder[300], go[320];
+    volatile int cancel;
+    spc_ctx *ctx;
+    spc_conv conv;
+    spc__request request;
+    spc__candidates candidates;
+    spc__builder *builder;
+} workshop;
+
+static void workshop_open(workshop *w)
+{
+    char *folder = make_database();
+    spc_error error = {0};
+
+    memset(w, 0, sizeof(*w));
+    *strrchr(folder, '/') = '\0';
+    snprintf(w->folder, sizeof(w->folder), "%s", folder);
+    snprintf(w->go, sizeof(w->go), "%s/go", folder);
+    write_compiler(folder,
+                   "for i in $(seq 100); do\n"
+                   "    [ -e $HERE/go ] && break\n    sleep 0.1\ndone\n"
+                   "[ -e $HERE/go ] || exit 1",
+                   "");
+    w->ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    w->ctx->cancel = &w->cancel;
+    assert_ok(spc_conv_parse(&w->conv, LAYER, &error), error.text);
+    spc__request_init(&w->request, w->ctx, &w->conv, NULL, 0, NULL);
+    assert_ok(spc__candidates_open(&w->candidates, &w->request),
+              w->request.error->text);
+    assert_ok(spc__candidates_admit(&w->candidates, &w->request),
+              w->request.error->text);
+    assert_ok(spc__builder_create(&w->builder, &w->request, &w->candidates),
+              w->request.error->text);
+    for (int i = 0; i < 3; i++)
+        assert_ok(spc__builder_add(w->builder, &w->candidates.entries[i]),
+                  w->request.error->text);
+    ck_assert_int_eq(spc__builder_pending(w->builder), 3);
+}
+
+static void workshop_close(workshop *w)
+{
+    spc__builder_free(w->builder);
+    spc__candidates_release(&w->candidates);
+    spc_ctx_free(w->ctx);
+    spc__temp_dir_remove(w->folder);
+}
+
+START_TEST(a_builder_compiles_while_its_caller_goes_on)
+{
+    spc__entry *entry;
+    workshop w;
+
+    workshop_open(&w);
+    fclose(fopen(w.go, "w"));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(spc__builder_next(w.builder, &entry), w.request.error->text);
+        ck_assert_ptr_nonnull(entry);
+        ck_assert_int_eq(entry->state, SPC__BUILT);
+        ck_assert_int_gt(entry->code_bytes, 0);
+    }
+    assert_ok(spc__builder_next(w.builder, &entry), w.request.error->text);
+    ck_assert_ptr_null(entry);
+    /* Two of them differ in the row order only. */
+    ck_assert_int_eq(spc__builder_compiled(w.builder), 2);
+    workshop_close(&w);
+}
+END_TEST
+
+START_TEST(what_a_cancelled_builder_has_not_compiled_is_new_again)
+{
+    spc__entry *entry;
+    workshop w;
+
+    workshop_open(&w);
+    __atomic_store_n(&w.cancel, 1, __ATOMIC_RELAXED);
+    uint64_t since = spc__now_ns();
+    ck_assert_int_eq(spc__builder_next(w.builder, &entry), SPC_EINTERRUPTED);
+    spc__builder_stop(w.builder);
+    ck_assert_msg(spc__now_ns() - since < 5000000000ull, "it waited");
+    assert_ok(spc__builder_next(w.builder, &entry), w.request.error->text);
+    ck_assert_ptr_null(entry);
+    ck_assert_int_eq(spc__builder_pending(w.builder), 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(w.candidates.entries[i].state, SPC__NEW);
+    workshop_close(&w);
 }
 END_TEST
 
@@ -1227,9 +1408,11 @@ int main(void)
     add_option("TSAN_OPTIONS", "handle_segv=0");
     Suite *suite = suite_create("tuner");
     TCase *work = tcase_create("work");
+    TCase *meanwhile = tcase_create("meanwhile");
     TCase *trouble = tcase_create("trouble");
 
     tcase_set_timeout(work, 240);
+    tcase_set_timeout(meanwhile, 240);
     tcase_set_timeout(trouble, 240);
     tcase_add_loop_test(
         work, a_second_tune_measures_nothing_and_a_plan_runs_the_winner, 0,
@@ -1247,9 +1430,9 @@ int main(void)
         work, stages_that_time_nothing_take_the_first_step_from_every_default,
         0, 2);
     tcase_add_test(work, an_interrupted_tune_goes_on_where_it_was);
-    tcase_add_loop_test(work,
-                        what_cannot_be_stored_is_measured_told_and_a_failure, 0,
-                        LENGTH(losses));
+    tcase_add_loop_test(
+        work, what_cannot_be_stored_is_measured_reported_and_a_failure, 0,
+        LENGTH(losses));
     tcase_add_test(work, what_a_passing_lock_kept_out_is_stored_at_the_end);
     tcase_add_test(work, a_damaged_record_costs_one_measurement_once);
     tcase_add_loop_test(work,
@@ -1267,6 +1450,13 @@ int main(void)
     tcase_add_test(work, equal_code_is_measured_once);
     tcase_add_loop_test(work, one_and_two_voxels_can_be_tuned_on, 1, 3);
     tcase_add_test(work, a_candidate_is_rendered_by_its_number);
+    tcase_add_loop_test(
+        meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,
+        is_slow_at_timing() ? FIRST_EMULATED : 0, LENGTH(overlaps));
+    tcase_add_test(meanwhile, a_builder_compiles_while_its_caller_goes_on);
+    tcase_add_test(meanwhile,
+                   what_a_cancelled_builder_has_not_compiled_is_new_again);
+    suite_add_tcase(suite, meanwhile);
     if (is_slow_at_timing()) {
         suite_note_skip("timing under ThreadSanitizer takes minutes, and it "
                         "cannot look into NVRTC");
@@ -1303,7 +1493,7 @@ int main(void)
                         LENGTH(nonsense));
     tcase_add_test(
         trouble,
-        coordinates_that_fit_no_key_are_told_before_anything_is_compiled);
+        coordinates_that_fit_no_key_are_refused_before_anything_is_compiled);
     tcase_add_test(trouble, a_scene_without_voxels_is_nothing_to_tune_on);
     tcase_add_loop_test(trouble, without_a_compiler_a_run_says_so, 0, 2);
     suite_add_tcase(suite, trouble);

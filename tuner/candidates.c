@@ -1,79 +1,70 @@
 /*
  * candidates.c - the space of a run, and its admitted candidates as entries.
  */
-#include "run.h"
+#include "candidates.h"
 
 #include "error.h"
 #include "spc_abi.h"
 #include "targets.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The emulation's target only says which GPU it takes the part of. */
-bool spc__run_is_native(const spc_ctx *ctx, const char *target)
+spc_status spc__candidates_open(spc__candidates *out,
+                                const spc__request *request)
 {
-    return target == NULL ||
-           (strcmp(target, ctx->info.target) == 0 &&
-            strcmp(spc__attrs_text(&ctx->target, "device", ""), "sim") != 0);
-}
-
-static spc_status find_target(spc__attrs *out, spc_ctx *ctx, const char *target)
-{
-    if (spc__run_is_native(ctx, target)) {
-        *out = ctx->target;
-        return SPC_OK;
-    }
-    return spc__target_facts(out, target, spc__error_of(ctx));
-}
-
-spc_status spc__run_open_space(spc__run *run)
-{
-    spc_ctx *ctx = run->ctx;
+    spc_error *error = request->error;
     spc_status status;
 
-    if ((status = spc_conv_check(run->conv, run->error)) != SPC_OK ||
-        (status = find_target(&run->target, ctx, run->options.target)) !=
-            SPC_OK ||
-        (status = spc__ctx_library(&run->library, ctx)) != SPC_OK)
+    memset(out, 0, sizeof(*out));
+    if ((status = spc_conv_check(request->conv, error)) != SPC_OK)
         return status;
-    spc__conv_attrs(&run->problem, run->conv);
-    return spc__space_create(&run->space, run->library, "conv",
-                             run->options.only, &run->problem, &run->target,
-                             run->error);
+    out->target = request->ctx->target;
+    if (request->is_foreign &&
+        (status = spc__target_facts(&out->target, request->target, error)) !=
+            SPC_OK)
+        return status;
+    if ((status = spc__ctx_library(&out->library, request->ctx)) != SPC_OK)
+        return status;
+    spc__conv_attrs(&out->problem, request->conv);
+    return spc__space_create(&out->space, out->library, "conv",
+                             request->options.only, &out->problem, &out->target,
+                             error);
 }
+
+/* ---- admission ----------------------------------------------------------- */
 
 /* What no template's constraints know: a layer that must give the same sums
  * always takes no atomics, and the rows of a map are padded to a multiple of
  * SPC_ROW_PAD, which tiles must divide for every number of rows. */
-static const char *refuse(const spc__run *run, const spc__attrs *launch)
+static const char *refuse(const spc_conv *conv, const spc__attrs *launch)
 {
     int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
 
-    if (run->conv->deterministic &&
-        spc__attrs_number(launch, "atomics", 0) != 0)
+    if (conv->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
         return "its sums depend on the order of arrival";
     if (tile_rows < 1 || SPC_ROW_PAD % tile_rows != 0)
         return "the rows of a tile do not divide the padding of a map";
     return NULL;
 }
 
-void spc__run_refuse(spc__run *run)
+static void refuse_all(spc__space *space, const spc_conv *conv)
 {
-    for (int i = 0; i < run->space->count; i++) {
-        spc__candidate *candidate = &run->space->candidates[i];
+    for (int i = 0; i < space->count; i++) {
+        spc__candidate *candidate = &space->candidates[i];
         const char *why =
-            candidate->admitted ? refuse(run, &candidate->launch) : NULL;
+            candidate->admitted ? refuse(conv, &candidate->launch) : NULL;
         if (why == NULL)
             continue;
         candidate->admitted = false;
-        run->space->admitted--;
+        space->admitted--;
         snprintf(candidate->why, sizeof(candidate->why), "%s", why);
     }
 }
 
-static spc_status init_entry(spc__run *run, spc__entry *entry,
-                             const spc__candidate *candidate)
+static spc_status init_entry(spc__entry *entry, const spc__candidate *candidate,
+                             spc_error *error)
 {
     spc__buf config = SPC__BUF_INIT;
     spc__trial *trial = &entry->trial;
@@ -81,7 +72,7 @@ static spc_status init_entry(spc__run *run, spc__entry *entry,
     spc__attrs_format(&config, &candidate->config);
     entry->config = spc__buf_detach(&config);
     if (entry->config == NULL && (entry->config = strdup("")) == NULL)
-        return spc__fail_memory(run->error, 1);
+        return spc__fail_memory(error, 1);
     entry->candidate = candidate;
     snprintf(trial->template_name, sizeof(trial->template_name), "%s",
              spc__template_name(candidate->tpl));
@@ -92,44 +83,175 @@ static spc_status init_entry(spc__run *run, spc__entry *entry,
     return SPC_OK;
 }
 
+static int compare(const char *name, const char *config,
+                   const spc__entry *entry)
+{
+    int order = strcmp(name, entry->trial.template_name);
+
+    return order != 0 ? order : strcmp(config, entry->config);
+}
+
 static int by_config(const void *a, const void *b)
 {
     const spc__entry *one = *(spc__entry *const *)a;
-    const spc__entry *two = *(spc__entry *const *)b;
-    int order = strcmp(one->trial.template_name, two->trial.template_name);
 
-    return order != 0 ? order : strcmp(one->config, two->config);
+    return compare(one->trial.template_name, one->config,
+                   *(spc__entry *const *)b);
 }
 
-spc_status spc__run_make_entries(spc__run *run)
+static spc_status make_entries(spc__candidates *candidates, spc_error *error)
 {
-    size_t count = (size_t)run->space->admitted;
+    const spc__space *space = candidates->space;
+    size_t count = (size_t)space->admitted;
     spc_status status = SPC_OK;
 
-    run->entries = calloc(count + 1, sizeof(*run->entries));
-    run->by_config = calloc(count + 1, sizeof(*run->by_config));
-    if (run->entries == NULL || run->by_config == NULL)
-        return spc__fail_memory(run->error, count * sizeof(*run->entries));
-    for (int i = 0; i < run->space->count && status == SPC_OK; i++) {
-        const spc__candidate *candidate = &run->space->candidates[i];
-        if (!candidate->admitted)
+    candidates->entries = calloc(count + 1, sizeof(*candidates->entries));
+    candidates->by_config = calloc(count + 1, sizeof(*candidates->by_config));
+    if (candidates->entries == NULL || candidates->by_config == NULL)
+        return spc__fail_memory(error, count * sizeof(*candidates->entries));
+    for (int i = 0; i < space->count && status == SPC_OK; i++) {
+        if (!space->candidates[i].admitted)
             continue;
-        spc__entry *entry = &run->entries[run->count];
-        run->by_config[run->count++] = entry;
-        status = init_entry(run, entry, candidate);
+        spc__entry *entry = &candidates->entries[candidates->count];
+        entry->number = candidates->count;
+        candidates->by_config[candidates->count++] = entry;
+        status = init_entry(entry, &space->candidates[i], error);
     }
     if (status == SPC_OK)
-        qsort(run->by_config, (size_t)run->count, sizeof(*run->by_config),
-              by_config);
+        qsort(candidates->by_config, (size_t)candidates->count,
+              sizeof(*candidates->by_config), by_config);
     return status;
+}
+
+spc_status spc__candidates_admit(spc__candidates *candidates,
+                                 const spc__request *request)
+{
+    spc__space *space = candidates->space;
+
+    refuse_all(space, request->conv);
+    if (space->admitted == 0)
+        return spc__fail(request->error, SPC_EUNSUPPORTED,
+                         "no candidate is left: '%s' is refused because %s",
+                         spc__template_name(space->candidates[0].tpl),
+                         space->candidates[0].why);
+    return make_entries(candidates, request->error);
+}
+
+static void release_entry(spc__entry *entry)
+{
+    free(entry->config);
+    free(entry->source);
+    free(entry->code);
+    for (int s = 0; s < SPC__SCENES_MAX; s++)
+        free(entry->timings[s].all);
+}
+
+void spc__candidates_release(spc__candidates *candidates)
+{
+    for (int i = 0; i < candidates->count; i++)
+        release_entry(&candidates->entries[i]);
+    free(candidates->entries);
+    free(candidates->by_config);
+    spc__space_free(candidates->space);
+}
+
+/* ---- finding ------------------------------------------------------------- */
+
+spc__entry *spc__candidates_find(const spc__candidates *candidates,
+                                 const char *template_name, const char *config)
+{
+    int low = 0, high = candidates->count;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+        spc__entry *entry = candidates->by_config[middle];
+        int order = compare(template_name, config, entry);
+        if (order == 0)
+            return entry;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const spc__entry *spc__candidates_twin(const spc__candidates *candidates,
+                                       const spc__entry *entry)
+{
+    for (int i = 0; i < candidates->count; i++) {
+        const spc__entry *other = &candidates->entries[i];
+        if (other != entry && !other->is_twin &&
+            strcmp(other->identity, entry->identity) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+const spc__entry *spc__candidates_model(const spc__candidates *candidates,
+                                        const spc__entry *entry)
+{
+    const spc__entry *found = NULL;
+
+    for (int i = 0; i < candidates->count; i++) {
+        const spc__entry *other = &candidates->entries[i];
+        if (other == entry || strcmp(other->body, entry->body) != 0)
+            continue;
+        if (other->code != NULL)
+            return other;
+        if (other->state == SPC__COMPILING)
+            found = other;
+    }
+    return found;
+}
+
+/* ---- one of them --------------------------------------------------------- */
+
+void spc__entry_fail(spc__entry *entry, spc__trial_status status,
+                     const char *note)
+{
+    entry->state = SPC__FAILED;
+    entry->trial.status = status;
+    snprintf(entry->trial.note, sizeof(entry->trial.note), "%.190s", note);
+}
+
+double spc__entry_score(const spc__entry *entry, int scenes)
+{
+    double logs = 0;
+
+    for (int s = 0; s < scenes; s++)
+        logs += log(entry->timings[s].median_us);
+    return exp(logs / scenes);
+}
+
+/* ---- one of the space, for whoever wants to read it ---------------------- */
+
+static spc_status render_one(spc__buf *source,
+                             const spc__candidates *candidates, int i,
+                             spc_error *error)
+{
+    const spc__space *space = candidates->space;
+
+    if (i < 0 || i >= space->count)
+        return spc__fail(error, SPC_EINVAL,
+                         "there is no candidate %d: 0 to %d are right", i,
+                         space->count - 1);
+    const spc__candidate *candidate = &space->candidates[i];
+    if (!candidate->admitted)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "candidate %d is refused by: %s", i, candidate->why);
+    return spc__template_render(source, candidate->tpl, &candidates->problem,
+                                &candidates->target, &candidate->config, error);
 }
 
 spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
                             const char *target, int i)
 {
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_error *error = spc__error_of(ctx);
-    spc__run run = {.ctx = ctx, .conv = conv, .error = error};
     spc__buf source = SPC__BUF_INIT;
+    spc__candidates candidates;
+    spc__request request;
     spc_status status =
         spc__need(error, __func__, "out", out, "ctx", ctx, "conv", conv, NULL);
 
@@ -137,26 +259,13 @@ spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    run.options.target = target;
-    if ((status = spc__run_open_space(&run)) != SPC_OK)
-        return status;
-    if (i < 0 || i >= run.space->count) {
-        status = spc__fail(error, SPC_EINVAL,
-                           "there is no candidate %d: 0 to %d are right", i,
-                           run.space->count - 1);
-        goto done;
-    }
-    const spc__candidate *candidate = &run.space->candidates[i];
-    if (!candidate->admitted)
-        status = spc__fail(error, SPC_EUNSUPPORTED,
-                           "candidate %d is refused by: %s", i, candidate->why);
-    else
-        status = spc__template_render(&source, candidate->tpl, &run.problem,
-                                      &run.target, &candidate->config, error);
+    options.target = target;
+    spc__request_init(&request, ctx, conv, NULL, 0, &options);
+    if ((status = spc__candidates_open(&candidates, &request)) == SPC_OK)
+        status = render_one(&source, &candidates, i, error);
     if (status == SPC_OK && (*out = spc__buf_detach(&source)) == NULL)
         status = spc__fail_memory(error, 1);
-done:
     spc__buf_release(&source);
-    spc__space_free(run.space);
+    spc__candidates_release(&candidates);
     return status;
 }

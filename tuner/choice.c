@@ -1,26 +1,19 @@
 /* choice.c - who is faster than whom, and who wins. */
-#include "search.h"
+#include "choice.h"
 
 #include "error.h"
 #include "lookup.h"
+#include "meter.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-double spc__entry_score(const spc__run *run, const spc__entry *entry)
-{
-    double logs = 0;
-
-    for (int s = 0; s < run->scene_count; s++)
-        logs += log(entry->timings[s].median_us);
-    return exp(logs / run->scene_count);
-}
-
-static double relative_spread(const spc__run *run, const spc__entry *entry)
+static double relative_spread(const spc__entry *entry, int scenes)
 {
     double most = 0;
 
-    for (int s = 0; s < run->scene_count; s++)
+    for (int s = 0; s < scenes; s++)
         most = fmax(most,
                     entry->timings[s].spread_us / entry->timings[s].median_us);
     return most;
@@ -28,32 +21,33 @@ static double relative_spread(const spc__run *run, const spc__entry *entry)
 
 static int by_score(const void *a, const void *b, void *payload)
 {
-    const spc__run *run = payload;
+    const int *scenes = payload;
     spc__entry *const *first = a, *const *second = b;
-    double one = spc__entry_score(run, *first);
-    double two = spc__entry_score(run, *second);
+    double one = spc__entry_score(*first, *scenes);
+    double two = spc__entry_score(*second, *scenes);
 
     if (one != two)
         return one < two ? -1 : 1;
     return *first < *second ? -1 : *first > *second;
 }
 
-int spc__rank(const spc__run *run, spc__entry **list, int count)
+int spc__rank(spc__entry **list, int count, int scenes)
 {
     int kept = 0;
 
     for (int i = 0; i < count; i++)
         if (list[i]->state == SPC__TIMED)
             list[kept++] = list[i];
-    qsort_r(list, (size_t)kept, sizeof(*list), by_score, (void *)run);
+    qsort_r(list, (size_t)kept, sizeof(*list), by_score, &scenes);
     return kept;
 }
 
-int spc__rank_all(const spc__run *run, spc__entry **list)
+int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
+                  int scenes)
 {
-    for (int i = 0; i < run->count; i++)
-        list[i] = &run->entries[i];
-    return spc__rank(run, list, run->count);
+    for (int i = 0; i < candidates->count; i++)
+        list[i] = &candidates->entries[i];
+    return spc__rank(list, candidates->count, scenes);
 }
 
 /* ---- the winner ---------------------------------------------------------- */
@@ -74,46 +68,45 @@ static bool is_preferred(const spc__entry *a, const spc__entry *b)
     return sa != sb ? sa < sb : a < b;
 }
 
-static bool are_tied(const spc__run *run, const spc__entry *best,
-                     const spc__entry *other)
+static bool are_tied(const spc__entry *best, const spc__entry *other,
+                     int scenes)
 {
     double spread =
-        fmax(relative_spread(run, best), relative_spread(run, other));
+        fmax(relative_spread(best, scenes), relative_spread(other, scenes));
 
-    return spc__entry_score(run, other) <=
-           spc__entry_score(run, best) * (1 + fmin(spread, SPC__TIE));
+    return spc__entry_score(other, scenes) <=
+           spc__entry_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
 }
 
 /* The winner by rule among those that tie with the fastest. */
-static const spc__entry *pick(const spc__run *run, spc__entry **ranked,
-                              int count, char *reason, size_t bytes)
+static void pick(spc__winner *out, const spc__request *request,
+                 spc__entry *const *ranked, int count)
 {
-    const spc__entry *winner = ranked[0];
-    int tied = 0;
+    int final = spc__request_effort(request)->final;
+    int scenes = request->scene_count, tied = 0;
 
+    out->entry = ranked[0];
     for (int i = 1; i < count; i++) {
-        if (!spc__entry_has(run, ranked[i], spc__effort_of(run)->final, true) ||
-            !are_tied(run, ranked[0], ranked[i]))
+        if (!spc__entry_has(ranked[i], scenes, final, true) ||
+            !are_tied(ranked[0], ranked[i], scenes))
             continue;
         tied++;
-        if (is_preferred(ranked[i], winner))
-            winner = ranked[i];
+        if (is_preferred(ranked[i], out->entry))
+            out->entry = ranked[i];
     }
-    int used =
-        snprintf(reason, bytes,
-                 "the fastest of %d by geometric mean "
-                 "over %d scene%s",
-                 count, run->scene_count, run->scene_count == 1 ? "" : "s");
+    int used = snprintf(out->reason, sizeof(out->reason),
+                        "the fastest of %d by geometric mean over %d scene%s",
+                        count, scenes, scenes == 1 ? "" : "s");
     if (tied > 0)
-        snprintf(reason + used, bytes - (size_t)used,
+        snprintf(out->reason + used, sizeof(out->reason) - (size_t)used,
                  "; chosen by rule among %d within %.3g %%", tied + 1,
                  100 * SPC__TIE);
-    return winner;
 }
 
 /* The default that a plan would take untuned: the first that compiles. NULL: it
  * is not among the candidates. */
-static const spc__entry *untuned(const spc__run *run)
+static const spc__entry *untuned(const spc__request *request,
+                                 const spc__candidates *candidates)
 {
     const spc__entry *found = NULL;
     spc__pick *pick = calloc(1, sizeof(*pick));
@@ -121,8 +114,9 @@ static const spc__entry *untuned(const spc__run *run)
 
     for (int i = 0; more; i++) {
         found = NULL;
-        if (spc__lookup_default(pick, run->ctx, run->conv, i) == SPC_OK)
-            found = spc__run_find(run, pick->template_name, pick->config);
+        if (spc__lookup_default(pick, request->ctx, request->conv, i) == SPC_OK)
+            found = spc__candidates_find(candidates, pick->template_name,
+                                         pick->config);
         more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;
     }
     free(pick);
@@ -130,44 +124,44 @@ static const spc__entry *untuned(const spc__run *run)
 }
 
 /* Where does the winner lose most against a scene's own best? */
-static void find_worst(spc__run *run, const spc__entry *winner,
-                       spc__entry **ranked, int count)
+static void find_worst(spc__winner *out, int scenes, spc__entry *const *ranked,
+                       int count)
 {
-    spc_tune_report *report = run->report;
-
-    for (int s = 0; s < run->scene_count; s++) {
-        double best = winner->timings[s].median_us;
+    for (int s = 0; s < scenes; s++) {
+        double own = out->entry->timings[s].median_us, best = own;
         for (int i = 0; i < count; i++)
             best = fmin(best, ranked[i]->timings[s].median_us);
-        double ratio = winner->timings[s].median_us / best;
-        if (ratio <= report->worst_ratio)
+        if (own / best <= out->worst_ratio)
             continue;
-        report->worst_ratio = ratio;
-        snprintf(report->worst_scene, sizeof(report->worst_scene), "%s",
-                 spc_scene_name(run->scenes[s]));
+        out->worst_ratio = own / best;
+        out->worst_scene = s;
     }
 }
 
-void spc__choose(spc__run *run, spc__entry **list)
+spc_status spc__choose(spc__winner *out, const spc__request *request,
+                       const spc__candidates *candidates)
 {
-    spc_tune_report *report = run->report;
-    int count = spc__rank_all(run, list);
+    spc__entry **ranked =
+        calloc((size_t)candidates->count + 1, sizeof(spc__entry *));
+    int scenes = request->scene_count;
 
-    if (count == 0)
-        return;
-    const spc__entry *winner =
-        pick(run, list, count, run->winner_reason, sizeof(run->winner_reason));
-    const spc__entry *start = untuned(run);
-    run->winner = winner;
-    snprintf(report->winner, sizeof(report->winner), "%s %s",
-             winner->trial.template_name, winner->config);
-    report->winner_us = spc__entry_score(run, winner);
-    if (start != NULL && start->state == SPC__TIMED)
-        report->default_us = spc__entry_score(run, start);
-    find_worst(run, winner, list, count);
+    memset(out, 0, sizeof(*out));
+    if (ranked == NULL)
+        return spc__fail_memory(request->error, sizeof(spc__entry *));
+    int count = spc__rank_all(candidates, ranked, scenes);
+    if (count > 0) {
+        pick(out, request, ranked, count);
+        const spc__entry *start = untuned(request, candidates);
+        out->us = spc__entry_score(out->entry, scenes);
+        if (start != NULL && start->state == SPC__TIMED)
+            out->default_us = spc__entry_score(start, scenes);
+        find_worst(out, scenes, ranked, count);
+    }
+    free(ranked);
+    return SPC_OK;
 }
 
-spc_status spc__nobody_left(const spc__run *run)
+spc_status spc__nobody_left(const spc__candidates *candidates, spc_error *error)
 {
     static const spc_status of[] = {
         [SPC__TRIAL_OK] = SPC_EINTERNAL,
@@ -180,15 +174,15 @@ spc_status spc__nobody_left(const spc__run *run)
         [SPC__TRIAL_WRONG] = SPC_EWRONG,
     };
 
-    for (int i = 0; i < run->count; i++) {
-        const spc__entry *entry = &run->entries[i];
+    for (int i = 0; i < candidates->count; i++) {
+        const spc__entry *entry = &candidates->entries[i];
         if (entry->state == SPC__FAILED)
             return spc__fail(
-                run->error, of[entry->trial.status],
+                error, of[entry->trial.status],
                 "none of %d candidates can be used; '%s %s' "
                 "fails (%s): %s",
-                run->count, entry->trial.template_name, entry->config,
+                candidates->count, entry->trial.template_name, entry->config,
                 spc__trial_status_name(entry->trial.status), entry->trial.note);
     }
-    return spc__fail(run->error, SPC_EINTERNAL, "no candidate was tried");
+    return spc__fail(error, SPC_EINTERNAL, "no candidate was tried");
 }

@@ -8,7 +8,9 @@
  * with it and has no better neighbour, and at the best of every template that
  * is not far behind: another template may gain more from its parameters.
  */
-#include "search.h"
+#include "moves.h"
+
+#include "choice.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -40,11 +42,11 @@ static int distance(const spc__entry *a, const spc__entry *b)
 
 /* Can `from` take the value that `to` has of parameter i, and nothing else? A
  * failure says that it cannot only if `from` itself works. */
-static bool can_take(const spc__run *run, const spc__entry *from,
+static bool can_take(const spc__candidates *candidates, const spc__entry *from,
                      const spc__entry *to, int i)
 {
-    for (int k = 0; k < run->count; k++) {
-        const spc__entry *entry = &run->entries[k];
+    for (int k = 0; k < candidates->count; k++) {
+        const spc__entry *entry = &candidates->entries[k];
         if (distance(from, entry) == 1 && has_value_of(entry, to, i))
             return entry->state != SPC__FAILED || from->state == SPC__FAILED;
     }
@@ -52,7 +54,7 @@ static bool can_take(const spc__run *run, const spc__entry *from,
 }
 
 /* One parameter changes; or two, of which one cannot change alone. */
-static bool is_move(const spc__run *run, const spc__entry *from,
+static bool is_move(const spc__candidates *candidates, const spc__entry *from,
                     const spc__entry *to)
 {
     int far = distance(from, to);
@@ -60,47 +62,51 @@ static bool is_move(const spc__run *run, const spc__entry *from,
     if (far != 2)
         return far == 1;
     for (int i = 0; i < to->candidate->config.count; i++)
-        if (!has_value_of(from, to, i) && !can_take(run, from, to, i))
+        if (!has_value_of(from, to, i) && !can_take(candidates, from, to, i))
             return true;
     return false;
 }
 
-static const spc__entry *default_of(const spc__run *run,
+static const spc__entry *default_of(const spc__candidates *candidates,
                                     const spc__entry *entry)
 {
-    for (int i = 0; i < run->count; i++)
-        if (run->entries[i].candidate->tpl == entry->candidate->tpl &&
-            run->entries[i].candidate->is_default)
-            return &run->entries[i];
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].candidate->tpl == entry->candidate->tpl &&
+            candidates->entries[i].candidate->is_default)
+            return &candidates->entries[i];
     return NULL;
 }
 
-static bool is_seed(const spc__run *run, int i)
+static bool is_seed(const spc__candidates *candidates,
+                    const spc__request *request, int i)
 {
-    const spc__entry *entry = &run->entries[i];
-    const spc__entry *own = default_of(run, entry);
-    int sample = spc__effort_of(run)->sample;
+    const spc__entry *entry = &candidates->entries[i];
+    const spc__entry *own = default_of(candidates, entry);
+    int sample = spc__request_effort(request)->sample;
 
-    if (sample < 0 || run->count <= sample || own == NULL)
+    if (sample < 0 || candidates->count <= sample || own == NULL)
         return true;
-    if (sample > 0 && (int64_t)i * sample / run->count !=
-                          (int64_t)(i + 1) * sample / run->count)
+    if (sample > 0 && (int64_t)i * sample / candidates->count !=
+                          (int64_t)(i + 1) * sample / candidates->count)
         return true;
     /* Who times nothing cannot climb: the first step is taken blindly. */
-    return run->options.stage != SPC_STAGE_TIME && is_move(run, own, entry);
+    return request->options.stage != SPC_STAGE_TIME &&
+           is_move(candidates, own, entry);
 }
 
-spc__entry **spc__run_seeds(const spc__run *run, int *count)
+spc__entry **spc__seeds(const spc__candidates *candidates,
+                        const spc__request *request, int *count)
 {
-    spc__entry **list = calloc((size_t)run->count + 1, sizeof(*list));
+    spc__entry **list = calloc((size_t)candidates->count + 1, sizeof(*list));
 
     *count = 0;
-    for (int i = 0; list != NULL && i < run->count; i++)
-        if (run->entries[i].candidate->is_default)
-            list[(*count)++] = &run->entries[i];
-    for (int i = 0; list != NULL && i < run->count; i++)
-        if (!run->entries[i].candidate->is_default && is_seed(run, i))
-            list[(*count)++] = &run->entries[i];
+    for (int i = 0; list != NULL && i < candidates->count; i++)
+        if (candidates->entries[i].candidate->is_default)
+            list[(*count)++] = &candidates->entries[i];
+    for (int i = 0; list != NULL && i < candidates->count; i++)
+        if (!candidates->entries[i].candidate->is_default &&
+            is_seed(candidates, request, i))
+            list[(*count)++] = &candidates->entries[i];
     return list;
 }
 
@@ -115,12 +121,12 @@ static bool contains(spc__entry *const *list, int count,
 }
 
 /* Unknown ones that a move from `from` leads to, appended to list. */
-static int add_moves(const spc__run *run, const spc__entry *from,
+static int add_moves(const spc__candidates *candidates, const spc__entry *from,
                      spc__entry **list, int count)
 {
-    for (int i = 0; i < run->count; i++) {
-        spc__entry *to = &run->entries[i];
-        if (to->state == SPC__NEW && is_move(run, from, to) &&
+    for (int i = 0; i < candidates->count; i++) {
+        spc__entry *to = &candidates->entries[i];
+        if (to->state == SPC__NEW && is_move(candidates, from, to) &&
             !contains(list, count, to))
             list[count++] = to;
     }
@@ -128,10 +134,10 @@ static int add_moves(const spc__run *run, const spc__entry *from,
 }
 
 /* Does the search climb on from number i of all timed ones? */
-static bool is_start(const spc__run *run, spc__entry *const *ranked, int i)
+static bool is_start(spc__entry *const *ranked, int i, int scenes)
 {
-    double behind =
-        spc__entry_score(run, ranked[i]) / spc__entry_score(run, ranked[0]);
+    double behind = spc__entry_score(ranked[i], scenes) /
+                    spc__entry_score(ranked[0], scenes);
     bool first = true; /* of its template */
 
     for (int k = 0; k < i && behind <= rival; k++) {
@@ -144,27 +150,29 @@ static bool is_start(const spc__run *run, spc__entry *const *ranked, int i)
 }
 
 /* A default that fails says nothing about its template's other candidates. */
-static bool is_failed_start(const spc__run *run, const spc__entry *entry)
+static bool is_failed_start(const spc__candidates *candidates,
+                            const spc__entry *entry)
 {
     if (!entry->candidate->is_default || entry->state != SPC__FAILED)
         return false;
-    for (int i = 0; i < run->count; i++)
-        if (run->entries[i].state == SPC__TIMED &&
-            distance(&run->entries[i], entry) != INT_MAX)
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].state == SPC__TIMED &&
+            distance(&candidates->entries[i], entry) != INT_MAX)
             return false;
     return true;
 }
 
-int spc__next_moves(const spc__run *run, spc__entry *const *ranked,
-                    int ranked_count, spc__entry **list)
+int spc__next_moves(const spc__candidates *candidates,
+                    spc__entry *const *ranked, int ranked_count, int scenes,
+                    spc__entry **list)
 {
     int count = 0;
 
     for (int i = 0; i < ranked_count; i++)
-        if (is_start(run, ranked, i))
-            count = add_moves(run, ranked[i], list, count);
-    for (int i = 0; i < run->count; i++)
-        if (is_failed_start(run, &run->entries[i]))
-            count = add_moves(run, &run->entries[i], list, count);
+        if (is_start(ranked, i, scenes))
+            count = add_moves(candidates, ranked[i], list, count);
+    for (int i = 0; i < candidates->count; i++)
+        if (is_failed_start(candidates, &candidates->entries[i]))
+            count = add_moves(candidates, &candidates->entries[i], list, count);
     return count;
 }

@@ -1,5 +1,5 @@
 /* record.c - a run and the database: what it knew, what it learns. */
-#include "run.h"
+#include "record.h"
 
 #include "clock.h"
 #include "error.h"
@@ -12,79 +12,92 @@
  * so long. */
 static const uint64_t rest_ns = 30 * 1000000000ull;
 
-/* Trouble with the database costs no measurement: what it does not take is
- * owed, and written at the end. */
-static void trouble(spc__run *run, const spc_error *error)
+/* Trouble with the database costs no measurement: what it does not take stays
+ * pending, and is written at the end. */
+static void note_trouble(spc__record *record, const spc_error *error)
 {
-    if (!run->told)
-        spc__log_printf(&run->ctx->log, SPC_LOG_WARNING,
+    if (!record->has_warned)
+        spc__log_printf(&record->ctx->log, SPC_LOG_WARNING,
                         "the run goes on, but nothing is stored for now: %s",
                         error->text);
-    run->told = true;
-    run->trouble = *error;
-    run->trouble_ns = spc__now_ns();
+    record->has_warned = true;
+    record->trouble = *error;
+    record->trouble_ns = spc__now_ns();
 }
 
-bool spc__run_keeps(const spc__run *run)
+bool spc__record_keeps(const spc__record *record)
 {
-    return run->ctx->stores || run->ctx->no_store.status != SPC_OK;
+    return record->ctx->stores || record->ctx->no_store.status != SPC_OK;
 }
 
 /* Is it worth trying to write? */
-static bool answers(const spc__run *run)
+static bool answers(const spc__record *record)
 {
-    return run->ctx->stores && (run->trouble.status == SPC_OK ||
-                                spc__now_ns() - run->trouble_ns >= rest_ns);
+    return record->ctx->stores &&
+           (record->trouble.status == SPC_OK ||
+            spc__now_ns() - record->trouble_ns >= rest_ns);
 }
 
-static bool same_place(const spc__place *a, const spc__place *b)
+/* ---- places -------------------------------------------------------------- */
+
+static bool same_place(const spc__problem_key *a, const spc__problem_key *b)
 {
-    return spc__same_buckets(&a->key, &b->key);
+    return spc__same_buckets(a, b);
 }
 
 /* Is `s` the first scene of its place? Others share its records. */
-static bool leads(const spc__run *run, int s)
+static bool leads(const spc__record *record, int s)
 {
     for (int i = 0; i < s; i++)
-        if (same_place(&run->places[i], &run->places[s]))
+        if (same_place(&record->places[i], &record->places[s]))
             return false;
     return true;
 }
 
+void spc__record_init(spc__record *out, const spc__request *request)
+{
+    memset(out, 0, sizeof(*out));
+    out->ctx = request->ctx;
+    out->target = request->target;
+    /* To verify is not about storing: it would only keep code in memory. */
+    out->keeps_code = request->options.stage != SPC_STAGE_VERIFY;
+    spc__ctx_provenance(&out->provenance, request->ctx);
+    out->provenance.seed = request->options.seed;
+}
+
+static void note_scene(spc__provenance *provenance, const char *name)
+{
+    size_t used = strlen(provenance->scenes);
+
+    snprintf(provenance->scenes + used, sizeof(provenance->scenes) - used,
+             "%s%s", used > 0 ? " " : "", name);
+}
+
+void spc__record_add_scene(spc__record *record, const spc_conv *conv,
+                           const char *name, int64_t rows_in, int64_t rows_out,
+                           double density)
+{
+    spc__conv_key(&record->places[record->scene_count++], record->ctx, conv,
+                  rows_in, rows_out, density);
+    note_scene(&record->provenance, name);
+}
+
+void spc__record_note_compiler(spc__record *record, const char *identity)
+{
+    snprintf(record->provenance.compiler, sizeof(record->provenance.compiler),
+             "%s", identity);
+}
+
 /* ---- recalling ----------------------------------------------------------- */
 
-static int compare(const char *name, const char *config,
-                   const spc__entry *entry)
-{
-    int order = strcmp(name, entry->trial.template_name);
-    return order != 0 ? order : strcmp(config, entry->config);
-}
-
-spc__entry *spc__run_find(const spc__run *run, const char *template_name,
-                          const char *config)
-{
-    int low = 0, high = run->count;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-        int order = compare(template_name, config, run->by_config[middle]);
-        if (order == 0)
-            return run->by_config[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
-}
-
-static spc__entry *entry_of(const spc__run *run, const spc__trial *trial)
+static spc__entry *entry_of(const spc__candidates *candidates,
+                            const spc__trial *trial)
 {
     spc__buf config = SPC__BUF_INIT;
 
     spc__attrs_format(&config, &trial->config);
-    spc__entry *entry =
-        spc__run_find(run, trial->template_name, spc__buf_text(&config));
+    spc__entry *entry = spc__candidates_find(candidates, trial->template_name,
+                                             spc__buf_text(&config));
     spc__buf_release(&config);
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
@@ -115,11 +128,11 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
 }
 
 /* Known is only what was timed on every scene, or failed on one. */
-static void settle(const spc__run *run, spc__entry *entry)
+static void settle(spc__entry *entry, int scenes)
 {
     if (!entry->known || entry->state == SPC__FAILED)
         return;
-    for (int s = 0; s < run->scene_count; s++)
+    for (int s = 0; s < scenes; s++)
         if (entry->timings[s].count == 0)
             entry->known = false;
     if (entry->known)
@@ -137,52 +150,56 @@ static bool is_lasting(const spc__trial *trial)
 }
 
 /* What cannot be read is measured again. It says nothing about writing. */
-static void recall_place(spc__run *run, int s)
+static void recall_place(const spc__record *record,
+                         const spc__candidates *candidates, int s)
 {
     spc__trial *trials = NULL;
     spc_error error;
     int count = 0;
 
-    if (spc__cache_find_trials(run->ctx->cache, &run->places[s].key, &trials,
+    if (spc__cache_find_trials(record->ctx->cache, &record->places[s], &trials,
                                &count, &error) != SPC_OK &&
-        leads(run, s))
-        spc__log_printf(&run->ctx->log, SPC_LOG_WARNING,
+        leads(record, s))
+        spc__log_printf(&record->ctx->log, SPC_LOG_WARNING,
                         "not everything that is known can be used: %s",
                         error.text);
     for (int i = 0; i < count; i++) {
         spc__entry *entry =
-            is_lasting(&trials[i]) ? entry_of(run, &trials[i]) : NULL;
+            is_lasting(&trials[i]) ? entry_of(candidates, &trials[i]) : NULL;
         if (entry != NULL)
             take_over(entry, &trials[i], s);
     }
     free(trials);
 }
 
-void spc__run_recall(spc__run *run)
+int spc__record_recall(const spc__record *record,
+                       const spc__candidates *candidates)
 {
-    if (run->ctx->cache == NULL || run->options.again)
-        return;
-    for (int s = 0; s < run->scene_count; s++)
-        recall_place(run, s);
-    for (int i = 0; i < run->count; i++) {
-        spc__entry *entry = &run->entries[i];
-        settle(run, entry);
-        run->report->known += entry->known;
+    int known = 0;
+
+    if (record->ctx->cache == NULL)
+        return 0;
+    for (int s = 0; s < record->scene_count; s++)
+        recall_place(record, candidates, s);
+    for (int i = 0; i < candidates->count; i++) {
+        settle(&candidates->entries[i], record->scene_count);
+        known += candidates->entries[i].known;
     }
+    return known;
 }
 
 /* ---- recording ----------------------------------------------------------- */
 
 /* The figures of all scenes of one place, as one. */
-static void set_timing(spc__trial *trial, const spc__run *run,
+static void set_timing(spc__trial *trial, const spc__record *record,
                        const spc__entry *entry, int s)
 {
     double logs = 0, cold = 0, relative = 0;
     int scenes = 0, samples = 0;
 
-    for (int i = s; i < run->scene_count; i++) {
+    for (int i = s; i < record->scene_count; i++) {
         const spc__timing *timing = &entry->timings[i];
-        if (!same_place(&run->places[s], &run->places[i]) ||
+        if (!same_place(&record->places[s], &record->places[i]) ||
             timing->median_us <= 0)
             continue;
         logs += log(timing->median_us);
@@ -200,87 +217,90 @@ static void set_timing(spc__trial *trial, const spc__run *run,
 }
 
 /* What a candidate came to in the place that scene `s` leads. */
-static void sum_up(spc__trial *trial, const spc__run *run,
+static void sum_up(spc__trial *trial, const spc__record *record,
                    const spc__entry *entry, int s)
 {
     *trial = entry->trial;
-    set_timing(trial, run, entry, s);
+    set_timing(trial, record, entry, s);
 }
 
-static spc_status put_trial(spc__run *run, spc__entry *entry, spc_error *error)
+static spc_status put_trial(const spc__record *record, spc__entry *entry,
+                            spc_error *error)
 {
     spc__trial *trial = malloc(sizeof(*trial));
     spc_status status = SPC_OK;
 
     if (trial == NULL)
         return spc__fail_memory(error, sizeof(*trial));
-    for (int s = 0; s < run->scene_count && status == SPC_OK; s++) {
-        if (!leads(run, s))
+    for (int s = 0; s < record->scene_count && status == SPC_OK; s++) {
+        if (!leads(record, s))
             continue;
-        sum_up(trial, run, entry, s);
-        status = spc__cache_put_trial(run->ctx->cache, &run->places[s].key,
-                                      trial, &run->provenance, error);
+        sum_up(trial, record, entry, s);
+        status = spc__cache_put_trial(record->ctx->cache, &record->places[s],
+                                      trial, &record->provenance, error);
     }
     free(trial);
     entry->trial_pending = status != SPC_OK;
     return status;
 }
 
-static spc_status put_code(spc__run *run, spc__entry *entry, spc_error *error)
+static spc_status put_code(const spc__record *record, spc__entry *entry,
+                           spc_error *error)
 {
-    const char *target = run->options.target != NULL ? run->options.target
-                                                     : run->ctx->info.target;
     spc_status status = spc__cache_put_artefact(
-        run->ctx->cache, entry->trial.artefact, target,
-        run->provenance.compiler, &entry->trial.launch, &entry->trial.resources,
-        entry->code, entry->code_bytes, error);
+        record->ctx->cache, entry->trial.artefact, record->target,
+        record->provenance.compiler, &entry->trial.launch,
+        &entry->trial.resources, entry->code, entry->code_bytes, error);
 
     entry->code_pending = status != SPC_OK;
     return status;
 }
 
 /* Writes now if that is worth trying. */
-static void try_to(spc__run *run, spc__entry *entry,
-                   spc_status (*put)(spc__run *run, spc__entry *entry,
-                                     spc_error *error))
+static void try_to(spc__record *record, spc__entry *entry,
+                   spc_status (*put)(const spc__record *record,
+                                     spc__entry *entry, spc_error *error))
 {
     spc_error error;
 
-    if (!answers(run))
+    if (!answers(record))
         return;
-    if (put(run, entry, &error) == SPC_OK)
-        run->trouble.status = SPC_OK;
+    if (put(record, entry, &error) == SPC_OK)
+        record->trouble.status = SPC_OK;
     else
-        trouble(run, &error);
+        note_trouble(record, &error);
 }
 
-void spc__run_record(spc__run *run, spc__entry *entry)
+void spc__record_entry(spc__record *record, spc__entry *entry)
 {
-    entry->trial_pending = spc__run_keeps(run);
-    try_to(run, entry, put_trial);
+    if (entry->code_pending)
+        try_to(record, entry, put_code);
+    entry->code_pending &= spc__record_keeps(record) && record->keeps_code;
+    if (entry->trial_pending)
+        try_to(record, entry, put_trial);
+    entry->trial_pending &= spc__record_keeps(record);
 }
 
-void spc__run_record_code(spc__run *run, spc__entry *entry)
+void spc__record_list(spc__record *record, spc__entry *const *list, int count)
 {
-    /* To verify is not about storing: it would only keep code in memory. */
-    entry->code_pending =
-        spc__run_keeps(run) && run->options.stage != SPC_STAGE_VERIFY;
-    try_to(run, entry, put_code);
+    for (int i = 0; i < count; i++)
+        spc__record_entry(record, list[i]);
 }
 
 /* ---- at the end ---------------------------------------------------------- */
 
 /* A database that may only be read may hold this very choice already. */
-static bool has_choice(const spc__run *run, int s, const spc__trial *trial)
+static bool has_choice(const spc__record *record, int s,
+                       const spc__trial *trial)
 {
     spc__choice *found = malloc(sizeof(*found));
     spc_error error;
     int count = 0;
     bool same = false;
 
-    if (found != NULL && run->ctx->cache != NULL &&
-        spc__cache_find_choices(run->ctx->cache, &run->places[s].key, found, 1,
-                                &count, &error) == SPC_OK &&
+    if (found != NULL && record->ctx->cache != NULL &&
+        spc__cache_find_choices(record->ctx->cache, &record->places[s], found,
+                                1, &count, &error) == SPC_OK &&
         count == 1 && found->match == SPC__MATCH_EXACT)
         same = strcmp(found->trial.template_name, trial->template_name) == 0 &&
                strcmp(found->trial.template_hash, trial->template_hash) == 0 &&
@@ -289,26 +309,27 @@ static bool has_choice(const spc__run *run, int s, const spc__trial *trial)
     return same;
 }
 
-static spc_status put_choice(const spc__run *run, spc_error *error)
+static spc_status put_choice(const spc__record *record,
+                             const spc__winner *winner, spc_error *error)
 {
-    spc_ctx *ctx = run->ctx;
+    const spc_ctx *ctx = record->ctx;
     spc__trial *trial = malloc(sizeof(*trial));
     spc_status status = SPC_OK;
 
     if (trial == NULL)
         return spc__fail_memory(error, sizeof(*trial));
-    for (int s = 0; s < run->scene_count && status == SPC_OK; s++) {
-        if (!leads(run, s))
+    for (int s = 0; s < record->scene_count && status == SPC_OK; s++) {
+        if (!leads(record, s))
             continue;
-        sum_up(trial, run, run->winner, s);
+        sum_up(trial, record, winner->entry, s);
         if (ctx->stores)
-            status = spc__cache_put_choice(ctx->cache, &run->places[s].key,
-                                           trial, run->winner_reason,
-                                           &run->provenance, error);
+            status = spc__cache_put_choice(ctx->cache, &record->places[s],
+                                           trial, winner->reason,
+                                           &record->provenance, error);
         else
             status = spc__fail(error, ctx->no_store.status, "%s",
                                ctx->no_store.text);
-        if (status != SPC_OK && has_choice(run, s, trial))
+        if (status != SPC_OK && has_choice(record, s, trial))
             status = SPC_OK;
     }
     free(trial);
@@ -316,19 +337,22 @@ static spc_status put_choice(const spc__run *run, spc_error *error)
 }
 
 /* Until one does not go: then the others would not either. */
-static spc_status put_owed(spc__run *run, spc_error *error)
+static spc_status put_pending(const spc__record *record,
+                              const spc__candidates *candidates,
+                              spc_error *error)
 {
+    const spc_ctx *ctx = record->ctx;
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < run->count && status == SPC_OK; i++) {
-        spc__entry *entry = &run->entries[i];
-        if (!run->ctx->stores && (entry->code_pending || entry->trial_pending))
-            return spc__fail(error, run->ctx->no_store.status, "%s",
-                             run->ctx->no_store.text);
+    for (int i = 0; i < candidates->count && status == SPC_OK; i++) {
+        spc__entry *entry = &candidates->entries[i];
+        if (!ctx->stores && (entry->code_pending || entry->trial_pending))
+            return spc__fail(error, ctx->no_store.status, "%s",
+                             ctx->no_store.text);
         if (entry->code_pending)
-            status = put_code(run, entry, error);
+            status = put_code(record, entry, error);
         if (entry->trial_pending && status == SPC_OK)
-            status = put_trial(run, entry, error);
+            status = put_trial(record, entry, error);
     }
     return status;
 }
@@ -341,13 +365,14 @@ static void add_count(spc__buf *out, int count, const char *what)
 }
 
 /* "the choice and 12 measurements" */
-static void list_lost(spc__buf *out, const spc__run *run, bool is_choice_lost)
+static void list_lost(spc__buf *out, const spc__candidates *candidates,
+                      bool is_choice_lost)
 {
     int trials = 0, codes = 0;
 
-    for (int i = 0; i < run->count; i++) {
-        trials += run->entries[i].trial_pending;
-        codes += run->entries[i].code_pending;
+    for (int i = 0; i < candidates->count; i++) {
+        trials += candidates->entries[i].trial_pending;
+        codes += candidates->entries[i].code_pending;
     }
     if (is_choice_lost)
         spc__buf_puts(out, "the choice");
@@ -356,18 +381,22 @@ static void list_lost(spc__buf *out, const spc__run *run, bool is_choice_lost)
         add_count(out, codes, "compiled candidate");
 }
 
-spc_status spc__run_store(spc__run *run, spc_error *lost)
+spc_status spc__record_finish(const spc__record *record,
+                              const spc__candidates *candidates,
+                              const spc__winner *winner, spc_error *lost)
 {
-    bool choose = run->winner != NULL && spc__run_keeps(run);
+    bool choose = winner->entry != NULL && spc__record_keeps(record);
     spc__buf what = SPC__BUF_INIT;
     spc_error error;
-    spc_status status = put_owed(run, &error);
 
+    if (!spc__record_keeps(record))
+        return SPC_OK;
+    spc_status status = put_pending(record, candidates, &error);
     if (status == SPC_OK && choose)
-        status = put_choice(run, &error);
+        status = put_choice(record, winner, &error);
     if (status == SPC_OK)
         return SPC_OK;
-    list_lost(&what, run, choose);
+    list_lost(&what, candidates, choose);
     spc__fail(lost, status, "%s could not be stored: %s", spc__buf_text(&what),
               error.text);
     spc__buf_release(&what);

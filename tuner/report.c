@@ -1,55 +1,52 @@
-/* report.c - what a run tells its caller: progress, and every candidate. */
-#include "run.h"
+/* report.c - the figures of progress and candidates. */
+#include "report.h"
 
 #include "clock.h"
 #include <math.h>
 #include <stdio.h>
 
-/* Seconds left for what is known to be left; below zero: not known yet. */
-static double time_left(const spc__run *run)
+/* Seconds left for what is known to be left; below zero: not known yet. All
+ * stages overlap, so candidates finished by the clock are what counts. */
+static double time_left(const spc__pace *pace)
 {
-    double left = 0;
+    double spent = (double)(spc__now_ns() - pace->since_ns) * 1e-9;
 
-    if (run->builds > 0)
-        left += (run->to_build - run->built) * run->build_s / run->builds;
-    if (run->options.stage == SPC_STAGE_BUILD)
-        return run->builds > 0 ? left : -1;
-    if (run->measures == 0)
+    if (pace->done == 0)
         return -1;
-    double each = (run->build_s + run->measure_s) / run->measures;
-    return (run->to_measure - run->measured) * each;
+    return (pace->total - pace->done) * spent / pace->done;
 }
 
-void spc__run_progress(spc__run *run, spc_stage stage, int done, int total)
+void spc__report_progress(const spc__request *request, const spc__pace *pace,
+                          spc_stage stage)
 {
-    char best[256];
+    const spc__entry *best = pace->best;
+    char name[256];
     spc_progress progress = {
         .stage = stage,
-        .done = done,
-        .total = total,
-        .elapsed_s = (double)(spc__now_ns() - run->started_ns) * 1e-9,
-        .left_s = time_left(run),
+        .done = pace->done,
+        .total = pace->total,
+        .elapsed_s = (double)(spc__now_ns() - request->started_ns) * 1e-9,
+        .left_s = time_left(pace),
     };
 
-    if (run->options.on_progress == NULL)
+    if (request->options.on_progress == NULL)
         return;
-    if (run->best != NULL && run->best->state == SPC__TIMED) {
-        snprintf(best, sizeof(best), "%s %s", run->best->trial.template_name,
-                 run->best->config);
-        progress.best = best;
-        progress.best_us = spc__entry_score(run, run->best);
+    if (best != NULL && best->state == SPC__TIMED) {
+        snprintf(name, sizeof(name), "%s %s", best->trial.template_name,
+                 best->config);
+        progress.best = name;
+        progress.best_us = spc__entry_score(best, request->scene_count);
     }
-    run->options.on_progress(&progress, run->options.payload);
+    request->options.on_progress(&progress, request->options.payload);
 }
 
-static void fill_timing(spc_trial *out, const spc__run *run,
-                        const spc__entry *entry)
+static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
 {
     double cold = 0;
 
-    out->median_us = spc__entry_score(run, entry);
+    out->median_us = spc__entry_score(entry, scenes);
     out->samples = entry->timings[0].count;
-    for (int s = 0; s < run->scene_count; s++) {
+    for (int s = 0; s < scenes; s++) {
         const spc__timing *timing = &entry->timings[s];
         out->spread_us =
             fmax(out->spread_us, timing->spread_us / timing->median_us);
@@ -58,10 +55,10 @@ static void fill_timing(spc_trial *out, const spc__run *run,
             out->samples = timing->count;
     }
     out->spread_us *= out->median_us;
-    out->cold_us = exp(cold / run->scene_count);
+    out->cold_us = exp(cold / scenes);
 }
 
-void spc__run_report(spc__run *run, const spc__entry *entry)
+void spc__report_entry(const spc__request *request, const spc__entry *entry)
 {
     const spc__attrs *resources = &entry->trial.resources;
     spc_trial trial = {
@@ -81,71 +78,72 @@ void spc__run_report(spc__run *run, const spc__entry *entry)
         .compile_ms = entry->trial.compile_ms,
     };
 
-    if (run->options.on_trial == NULL)
+    if (request->options.on_trial == NULL)
         return;
     if (entry->state == SPC__TIMED)
-        fill_timing(&trial, run, entry);
-    run->options.on_trial(&trial, run->options.payload);
+        fill_timing(&trial, entry, request->scene_count);
+    request->options.on_trial(&trial, request->options.payload);
 }
 
-void spc__run_report_all(spc__run *run)
+void spc__report_all(const spc__request *request,
+                     const spc__candidates *candidates)
 {
-    for (int i = 0; i < run->count; i++)
-        if (run->entries[i].state == SPC__TIMED ||
-            run->entries[i].state == SPC__FAILED)
-            spc__run_report(run, &run->entries[i]);
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].state == SPC__TIMED ||
+            candidates->entries[i].state == SPC__FAILED)
+            spc__report_entry(request, &candidates->entries[i]);
 }
 
-static void report_refused(spc__run *run, const char *template_name,
-                           const char *config, spc__trial_status status,
-                           const char *why)
+static void report_refused(const spc__request *request,
+                           const char *template_name, const char *config,
+                           spc__trial_status status, const char *why)
 {
     spc_trial trial = {.template_name = template_name,
                        .config = config,
                        .status = spc__trial_status_name(status),
                        .note = why};
 
-    if (run->options.on_trial != NULL)
-        run->options.on_trial(&trial, run->options.payload);
+    if (request->options.on_trial != NULL)
+        request->options.on_trial(&trial, request->options.payload);
 }
 
-static void report_template(spc__run *run, const struct spc__refusal *refusal)
+static void report_template(const spc__request *request,
+                            const struct spc__refusal *refusal)
 {
-    report_refused(run, refusal->template_name, "",
+    report_refused(request, refusal->template_name, "",
                    refusal->is_mistake ? SPC__TRIAL_TEMPLATE
                                        : SPC__TRIAL_CONSTRAINT,
                    refusal->why);
 }
 
 /* Others serve without them, but whoever wrote them wants to know. */
-void spc__run_report_mistakes(spc__run *run)
+void spc__report_mistakes(const spc__request *request, const spc__space *space)
 {
-    const spc__space *space = run->space;
-
     for (int i = 0; i < space->refusal_count; i++)
         if (space->refusals[i].is_mistake)
-            report_template(run, &space->refusals[i]);
+            report_template(request, &space->refusals[i]);
 }
 
-void spc__run_report_space(spc__run *run)
+void spc__report_space(const spc__request *request,
+                       const spc__candidates *candidates)
 {
-    const spc__space *space = run->space;
+    const spc__space *space = candidates->space;
     spc__buf config = SPC__BUF_INIT;
     int admitted = 0;
 
     for (int i = 0; i < space->count; i++) {
         const spc__candidate *candidate = &space->candidates[i];
         if (candidate->admitted) {
-            spc__run_report(run, &run->entries[admitted++]);
+            spc__report_entry(request, &candidates->entries[admitted++]);
             continue;
         }
         spc__buf_clear(&config);
         spc__attrs_format(&config, &candidate->config);
-        report_refused(run, spc__template_name(candidate->tpl),
+        report_refused(request, spc__template_name(candidate->tpl),
                        spc__buf_text(&config), SPC__TRIAL_CONSTRAINT,
                        candidate->why);
     }
     for (int i = 0; i < space->refusal_count; i++)
-        report_template(run, &space->refusals[i]);
+        report_template(request, &space->refusals[i]);
     spc__buf_release(&config);
 }

@@ -138,7 +138,7 @@ static spc_status greet(spc__runner *runner, spc_error *error)
     return error->status;
 }
 
-static spc_status start(spc__runner *runner, spc_error *error)
+static spc_status start_worker(spc__runner *runner, spc_error *error)
 {
     int ends[2] = {-1, -1};
     int code;
@@ -216,7 +216,7 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
                              spc__wire_request *request, spc_error *error)
 {
     spc__wire_reply reply;
-    spc_status status = start(runner, error);
+    spc_status status = start_worker(runner, error);
 
     if (status != SPC_OK)
         return status;
@@ -230,13 +230,26 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
 
 /* ---- requests ------------------------------------------------------------ */
 
+static spc_status start_rig(spc__runner *runner, spc_error *error)
+{
+    return runner->rig != NULL ? SPC_OK
+                               : spc__rig_create(&runner->rig, runner->ctx,
+                                                 runner->subject, error);
+}
+
+spc_status spc__runner_start(spc__runner *runner, spc_error *error)
+{
+    return runner->options.in_worker ? start_worker(runner, error)
+                                     : start_rig(runner, error);
+}
+
 static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
                           const spc__wire_request *request, spc_error *error)
 {
-    if (runner->rig == NULL &&
-        spc__rig_create(&runner->rig, runner->ctx, runner->subject, error) !=
-            SPC_OK)
-        return error->status;
+    spc_status status = start_rig(runner, error);
+
+    if (status != SPC_OK)
+        return status;
     if (request->op == SPC__WIRE_VERIFY)
         spc__rig_verify(out, runner->rig, request->slot, &request->code);
     else if (request->op == SPC__WIRE_LOAD)
@@ -259,9 +272,8 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
     memset(out, 0, sizeof(*out));
     if (spc__cancelled(runner->ctx->cancel))
         return spc__interrupted(error);
-    return runner->options.worker != NULL
-               ? ask_worker(out, runner, request, error)
-               : ask_rig(out, runner, request, error);
+    return runner->options.in_worker ? ask_worker(out, runner, request, error)
+                                     : ask_rig(out, runner, request, error);
 }
 
 /* Which slots the worker of now has loaded. */

@@ -12,16 +12,20 @@
 typedef struct spc__runner spc__runner;
 
 typedef struct spc__runner_options {
-    const char *const *worker; /* NULL: in this process */
+    bool in_worker;            /* else in this process */
+    const char *const *worker; /* its arguments */
     double limit_s;            /* of one request, in a worker */
 } spc__runner_options;
 
-/* Nothing is started before the first request. */
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
                               const spc__subject *subject,
                               const spc__runner_options *options,
                               spc_error *error);
 void spc__runner_free(spc__runner *runner);
+
+/* Gets ready: the worker is started, and the maps are built. Else the first
+ * request does it. */
+spc_status spc__runner_start(spc__runner *runner, spc_error *error);
 
 /*
  * As the rig's functions. A failure returned is the run's: no worker can be

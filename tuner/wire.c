@@ -24,7 +24,7 @@ spc_status spc__wire_send(int fd, const void *data, size_t bytes)
 }
 
 /* Waits until there is something to read. Polls in short steps, so that a
- * cancel is heeded even if its signal came to another thread. */
+ * cancel is noticed even if its signal came to another thread. */
 static spc_status await(int fd, double wait_s, uint64_t since,
                         const volatile int *cancel)
 {

@@ -57,7 +57,7 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
 
 static bool device_serves(const spc_ctx *ctx)
 {
-    return strcmp(ops_of(ctx)->name, "cpu") != 0;
+    return !ops_of(ctx)->builds_maps_on_host;
 }
 
 /* ---- memory ----------------------------------------------------------- */
@@ -109,13 +109,12 @@ static spc_status scratch_alloc(scratch *s, const spc_coords *c, int mask_words,
 
 /* ---- choosing sizes --------------------------------------------------- */
 
-/* A fiber for each thread is dear on the simulator, barriers are not. */
 static unsigned choose_block(const spc_ctx *ctx)
 {
     int most = (int)spc__attrs_number(&ctx->target, "max_threads", 1024);
 
-    if (strcmp(ops_of(ctx)->name, "sim") == 0)
-        return 128;
+    if (ops_of(ctx)->index_block > 0)
+        return ops_of(ctx)->index_block;
     return most < 1024 ? (unsigned)most : 1024;
 }
 

@@ -37,7 +37,7 @@ typedef struct set_work {
 
 static bool host_serves(const spc_ctx *ctx)
 {
-    return strcmp(spc__device_ops_of(ctx->device)->name, "cpu") == 0;
+    return spc__device_ops_of(ctx->device)->builds_maps_on_host;
 }
 
 /* ---- memory ----------------------------------------------------------- */

@@ -45,6 +45,15 @@ typedef struct spc__device_options {
 typedef struct spc__device_ops {
     const char *name; /* "cuda" */
 
+    /* What others must know of a device, and would else ask its name for. */
+    bool is_emulation;       /* verifies kernels, is never chosen by itself, and
+                                its target is another device's */
+    bool runs_on_host_cores; /* kernels and compilers share them */
+    bool measures_alone;     /* nothing may compile during a timing */
+    bool builds_maps_on_host; /* by threads, not by kernels */
+    unsigned index_block; /* threads of a block that builds a map; 0: as many
+                             as it takes */
+
     /* Fills up to `capacity` infos; returns the number of devices. Cheap and
      * silent when the driver is missing. */
     int (*list)(spc_device_info *out, int capacity);
@@ -53,7 +62,8 @@ typedef struct spc__device_ops {
     void (*close)(spc__device *device);
     void (*info)(const spc__device *device, spc_device_info *out);
 
-    /* Facts for templates: device, target, sm, shared_block, shared_sm,
+    /* Facts for templates: device, templates (whose it runs, if not its own),
+     * target, sm, shared_block, shared_sm,
      * registers_sm, max_threads, multiprocessors (cuda, sim); device, target,
      * isa, vector_bytes (cpu). */
     void (*target)(const spc__device *device, spc__attrs *out);

@@ -14,9 +14,9 @@
 #include "host_device.h"
 
 #include "clock.h"
-#include "cpu_pool.h"
 #include "error.h"
 #include "parallel.h"
+#include "pool.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -181,7 +181,7 @@ static int cpu_list(spc_device_info *out, int capacity)
 {
     const struct isa *isa;
     if (choose_isa(&isa, NULL) != SPC_OK)
-        isa = best_isa(); /* opening the device tells */
+        isa = best_isa(); /* opening the device fails */
     if (capacity > 0)
         describe(out, isa, spc__cpu_count());
     return 1;
@@ -377,6 +377,9 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
 
 const spc__device_ops spc__device_cpu = {
     .name = "cpu",
+    .runs_on_host_cores = true,
+    .measures_alone = true,
+    .builds_maps_on_host = true,
     .list = cpu_list,
     .open = cpu_open,
     .close = cpu_close,

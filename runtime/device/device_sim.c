@@ -173,6 +173,7 @@ static void sim_target(const spc__device *device, spc__attrs *out)
 
     out->count = 0;
     spc__attrs_set_text(out, "device", "sim");
+    spc__attrs_set_text(out, "templates", "cuda");
     spc__attrs_set_text(out, "target", target->name);
     spc__attrs_set_number(out, "sm", target->sm);
     spc__attrs_set_number(out, "shared_block", target->shared_block);
@@ -444,6 +445,9 @@ static spc_status sim_measure(spc__device *device, const spc__measure *measure,
 
 const spc__device_ops spc__device_sim = {
     .name = "sim",
+    .is_emulation = true,
+    .runs_on_host_cores = true,
+    .index_block = 128, /* a fiber for each thread is dear, barriers are not */
     .list = sim_list,
     .open = sim_open,
     .close = sim_close,

@@ -1,8 +1,8 @@
 /*
  * device_table.c - the devices that exist, and opening one by its word.
  *
- * A new device is a new file and a row here, best first. "sim" verifies
- * kernels and is never chosen by itself.
+ * A new device is a new file and a row here, best first. An emulation
+ * is never chosen by itself.
  */
 #include "device.h"
 #include "error.h"
@@ -19,11 +19,6 @@ const spc__device_ops *const spc__device_table[] = {
     &spc__device_sim,
     NULL,
 };
-
-static bool is_last_choice(const spc__device_ops *ops)
-{
-    return strcmp(ops->name, "sim") == 0;
-}
 
 /*
  * Splits "cuda:1" into a row of the table and an ordinal; "cuda" has the
@@ -74,7 +69,7 @@ static spc_status open_best(spc__device **out,
 
     for (int i = 0; spc__device_table[i]; i++) {
         const spc__device_ops *ops = spc__device_table[i];
-        if (is_last_choice(ops) || ops->list(&info, 1) == 0)
+        if (ops->is_emulation || ops->list(&info, 1) == 0)
             continue;
         if (failed) /* and not the last, whose error is the answer */
             spc__log_printf(options ? options->log : NULL, SPC_LOG_WARNING,

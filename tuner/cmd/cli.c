@@ -294,7 +294,7 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
 
 /* ---- the context --------------------------------------------------------- */
 
-/* Several threads of the library may have something to tell. */
+/* Several threads of the library may log at once. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A command may open several contexts, which all find the same fault. */
@@ -339,7 +339,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
     /* Whoever names a database wants that one and no silent substitute; a
-     * worker can do without, and its tuner has told already. */
+     * worker can do without, and its tuner has said so. */
     options.need_database =
         !is_worker &&
         ((globals->database != NULL && globals->database[0] != '\0') ||

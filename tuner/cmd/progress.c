@@ -1,8 +1,8 @@
 /*
  * progress.c - one line on a terminal that says how far a run is.
  *
- * Quick runs stay silent (nothing in the first half second), slow ones are told
- * about a few times a second.
+ * Quick runs stay silent (nothing in the first half second), slow ones say
+ * how far they are a few times a second.
  */
 #include "progress.h"
 

@@ -5,7 +5,7 @@
 #include "output.h"
 #include "progress.h"
 
-/* What spc_tune tells its caller, collected. */
+/* What spc_tune reports to its caller, collected. */
 typedef struct trials {
     spc_trial *at; /* strings are owned */
     int count;

@@ -20,7 +20,7 @@ typedef struct tuning_args {
 extern const cli_option tuning_options[];
 
 /* Runs spc_tune up to `stage` as the job's tuning_args say; *found, which the
- * caller releases, has what it told. A failure is the caller's to tell. */
+ * caller releases, has what it reported. A failure is the caller's to print. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage);
 

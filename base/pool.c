@@ -1,5 +1,5 @@
 /*
- * cpu_pool.c - a loop over threads that are kept alive between loops.
+ * pool.c - loops over threads that are kept alive between them.
  *
  * One slot holds the loop under way. A thread joins it under the lock, by
  * counting itself active, and takes indices from a counter; the caller does
@@ -9,22 +9,22 @@
  * before they sleep, since waking costs tens of microseconds and layers
  * follow each other.
  */
-#include "cpu_pool.h"
+#include "pool.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
-#include "parallel.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+/* LINGER_NS is about what a sleeping thread takes to wake. */
 enum { MOST_THREADS = 512, LINGER_NS = 30000 };
 
 typedef struct loop {
     int64_t n;
+    const volatile int *cancel;
     void (*body)(void *payload, int64_t i);
     void *payload;
     atomic_int_least64_t next;
@@ -39,17 +39,28 @@ struct spc__pool {
     atomic_uint generation;
     int active; /* threads that joined the slot's loop */
     bool stopping;
-    pid_t owner; /* a forked process has the memory, but not the threads */
+    pid_t owner;        /* a forked process has the memory, not the threads */
+    loop background;    /* between start and finish */
+    bool in_background; /* it has the slot */
     int started;
-    pthread_t threads[MOST_THREADS];
+    pthread_t threads[]; /* those started */
 };
+
+/* Is this thread in the body of a loop? What it begins there, it does alone:
+ * the cores are busy already. */
+static _Thread_local bool in_body;
 
 static void work(loop *l)
 {
-    int64_t i;
-    while ((i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) <
-           l->n)
+    bool was_in_body = in_body;
+    int64_t i = l->n;
+
+    in_body = true;
+    while (!spc__cancelled(l->cancel) &&
+           (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) <
+               l->n)
         l->body(l->payload, i);
+    in_body = was_in_body;
 }
 
 static void relax(void)
@@ -98,23 +109,26 @@ static void *serve(void *payload)
     return NULL;
 }
 
-void spc__pool_run(spc__pool *pool, int64_t n,
-                   void (*body)(void *payload, int64_t i), void *payload)
-{
-    loop l = {.n = n, .body = body, .payload = payload};
+/* ---- loops --------------------------------------------------------------- */
 
-    atomic_init(&l.next, 0);
-    if (n <= 1 || pool->started == 0 || pool->owner != getpid() ||
-        pthread_mutex_trylock(&pool->one_at_a_time) != 0) {
-        work(&l);
-        return;
-    }
+/* Puts a loop into the slot, if it is free and there is anybody to see it. */
+static bool offer(spc__pool *pool, loop *l)
+{
+    if (pool == NULL || in_body || pool->started == 0 ||
+        pool->owner != getpid() ||
+        pthread_mutex_trylock(&pool->one_at_a_time) != 0)
+        return false;
     pthread_mutex_lock(&pool->lock);
-    pool->slot = &l;
+    pool->slot = l;
     atomic_fetch_add(&pool->generation, 1);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    work(&l);
+    return true;
+}
+
+/* Waits for those who joined. */
+static void withdraw(spc__pool *pool)
+{
     pthread_mutex_lock(&pool->lock);
     pool->slot = NULL;
     while (pool->active > 0)
@@ -123,24 +137,93 @@ void spc__pool_run(spc__pool *pool, int64_t n,
     pthread_mutex_unlock(&pool->one_at_a_time);
 }
 
-spc_status spc__pool_create(spc__pool **out, int threads, spc_error *error)
+bool spc__pool_run_until(spc__pool *pool, const volatile int *cancel, int64_t n,
+                         void (*body)(void *payload, int64_t i), void *payload)
 {
-    spc__pool *pool = calloc(1, sizeof(*pool));
+    loop l = {.n = n, .cancel = cancel, .body = body, .payload = payload};
+
+    atomic_init(&l.next, 0);
+    bool is_shared = n > 1 && offer(pool, &l);
+    work(&l);
+    if (is_shared)
+        withdraw(pool);
+    return atomic_load(&l.next) >= n;
+}
+
+void spc__pool_run(spc__pool *pool, int64_t n,
+                   void (*body)(void *payload, int64_t i), void *payload)
+{
+    spc__pool_run_until(pool, NULL, n, body, payload);
+}
+
+void spc__pool_start(spc__pool *pool, int64_t n,
+                     void (*body)(void *payload, int64_t i), void *payload)
+{
+    loop *l = &pool->background;
+
+    l->n = n;
+    l->body = body;
+    l->payload = payload;
+    atomic_store(&l->next, 0);
+    pool->in_background = offer(pool, l);
+}
+
+void spc__pool_finish(spc__pool *pool)
+{
+    work(&pool->background);
+    if (pool->in_background)
+        withdraw(pool);
+    pool->in_background = false;
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+int spc__pool_helpers(const spc__pool *pool)
+{
+    return pool->started;
+}
+
+void spc__signals_block(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS,  SIGFPE,
+                                 SIGILL,  SIGTRAP, SIGABRT};
+    sigset_t set;
+
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&set, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &set, before);
+}
+
+static void start_threads(spc__pool *pool, int wanted)
+{
     sigset_t before;
 
-    *out = NULL;
-    if (pool == NULL)
-        return spc__fail_memory(error, sizeof(*pool));
-    pthread_mutex_init(&pool->one_at_a_time, NULL);
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->wake, NULL);
-    pthread_cond_init(&pool->done, NULL);
     spc__signals_block(&before);
-    while (pool->started < threads - 1 && pool->started < MOST_THREADS &&
+    while (pool->started < wanted &&
            pthread_create(&pool->threads[pool->started], NULL, serve, pool) ==
                0)
         pool->started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+spc_status spc__pool_create(spc__pool **out, int threads, spc_error *error)
+{
+    int wanted = threads < 1 ? 0 : threads - 1;
+    if (wanted > MOST_THREADS)
+        wanted = MOST_THREADS;
+    size_t bytes =
+        sizeof(spc__pool) + (size_t)wanted * sizeof((*out)->threads[0]);
+    spc__pool *pool = calloc(1, bytes);
+
+    *out = NULL;
+    if (pool == NULL)
+        return spc__fail_memory(error, bytes);
+    pthread_mutex_init(&pool->one_at_a_time, NULL);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    start_threads(pool, wanted);
     pool->owner = getpid();
     *out = pool;
     return SPC_OK;
@@ -156,6 +239,7 @@ void spc__pool_free(spc__pool *pool)
     }
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
+    atomic_fetch_add(&pool->generation, 1); /* ends the lingering */
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
     for (int i = 0; i < pool->started; i++)

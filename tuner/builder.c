@@ -1,0 +1,530 @@
+/*
+ * builder.c - from candidates to compiled code, in the background.
+ *
+ * The caller renders (one Lua state) and puts jobs into one list; threads take
+ * them, compile, and put them into another, from which the caller settles what
+ * became of them. The resource report decides before any launch.
+ */
+#include "builder.h"
+
+#include "cancel.h"
+#include "error.h"
+#include "pool.h"
+#include "resources.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job { /* one candidate to be compiled */
+    spc__entry *entry;
+    spc__compile_job what;
+    spc__artefact artefact;
+    spc_status status;
+    spc_error error;
+    struct job *next;
+} job;
+
+typedef struct job_list {
+    job *first, *last;
+} job_list;
+
+typedef struct entry_list { /* room for all candidates */
+    spc__entry **at;
+    int first, count;
+} entry_list;
+
+struct spc__builder {
+    const spc__request *request;
+    const spc__candidates *candidates;
+    spc__compiler *compiler;
+    bool owns_compiler;         /* for another target than the device's */
+    spc__compile_job prototype; /* without source */
+
+    /* The caller's alone. */
+    entry_list done;    /* settled, to be given back */
+    entry_list sharing; /* wait for another's code, which is their own, too */
+    int pending, compiled;
+    bool works;
+
+    spc__pool *pool;
+    bool caller_compiles; /* when it would only wait */
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t has_waiting, has_finished;
+    job_list waiting, finished;
+    int underway;
+    bool is_closed; /* nothing more will be waiting */
+};
+
+static void push_job(job_list *list, job *j)
+{
+    j->next = NULL;
+    if (list->last != NULL)
+        list->last->next = j;
+    else
+        list->first = j;
+    list->last = j;
+}
+
+static job *pop_job(job_list *list)
+{
+    job *j = list->first;
+
+    if (j == NULL)
+        return NULL;
+    list->first = j->next;
+    if (list->first == NULL)
+        list->last = NULL;
+    return j;
+}
+
+static void free_job(job *j)
+{
+    if (j == NULL)
+        return;
+    spc__artefact_release(&j->artefact);
+    free(j);
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+/* Compiles the next one that waits, without the lock; it is held again after.
+ */
+static void compile_next(spc__builder *builder)
+{
+    job *j = pop_job(&builder->waiting);
+
+    builder->underway++;
+    pthread_mutex_unlock(&builder->lock);
+    j->status = spc__compile(&j->artefact, builder->compiler, &j->what, NULL,
+                             &j->error);
+    pthread_mutex_lock(&builder->lock);
+    builder->underway--;
+    push_job(&builder->finished, j);
+    pthread_cond_signal(&builder->has_finished);
+}
+
+/* What a thread does as long as the builder lives. */
+static void serve(void *payload, int64_t i)
+{
+    spc__builder *builder = payload;
+
+    pthread_mutex_lock(&builder->lock);
+    for (;;) {
+        while (builder->waiting.first == NULL && !builder->is_closed)
+            pthread_cond_wait(&builder->has_waiting, &builder->lock);
+        if (builder->waiting.first == NULL)
+            break;
+        compile_next(builder);
+    }
+    pthread_mutex_unlock(&builder->lock);
+}
+
+/* The next one that was compiled; NULL: nothing is being compiled. */
+static job *await_job(spc__builder *builder)
+{
+    pthread_mutex_lock(&builder->lock);
+    while (builder->finished.first == NULL &&
+           (builder->waiting.first != NULL || builder->underway > 0)) {
+        if (builder->waiting.first != NULL && builder->caller_compiles)
+            compile_next(builder);
+        else
+            pthread_cond_wait(&builder->has_finished, &builder->lock);
+    }
+    job *j = pop_job(&builder->finished);
+    pthread_mutex_unlock(&builder->lock);
+    return j;
+}
+
+static spc_status enqueue(spc__builder *builder, spc__entry *entry)
+{
+    job *j = calloc(1, sizeof(*j));
+
+    if (j == NULL)
+        return spc__fail_memory(builder->request->error, sizeof(*j));
+    j->entry = entry;
+    j->what = builder->prototype;
+    j->what.name = entry->trial.template_name;
+    j->what.source = entry->source;
+    entry->state = SPC__COMPILING;
+    pthread_mutex_lock(&builder->lock);
+    push_job(&builder->waiting, j);
+    pthread_cond_signal(&builder->has_waiting);
+    pthread_mutex_unlock(&builder->lock);
+    return SPC_OK;
+}
+
+/* ---- what became of a candidate ------------------------------------------ */
+
+static void drop_source(spc__entry *entry)
+{
+    free(entry->source);
+    entry->source = NULL;
+}
+
+static void give_back(spc__builder *builder, spc__entry *entry)
+{
+    entry_list *done = &builder->done;
+
+    drop_source(entry);
+    if (done->first == done->count)
+        done->first = done->count = 0;
+    done->at[done->count++] = entry;
+}
+
+static void fail(spc__builder *builder, spc__entry *entry,
+                 spc__trial_status status, const char *note)
+{
+    spc__entry_fail(entry, status, note);
+    give_back(builder, entry);
+}
+
+/* Its code is there. */
+static void judge(spc__builder *builder, spc__entry *entry)
+{
+    char why[192];
+
+    builder->works = true;
+    entry->state = SPC__BUILT;
+    if (spc__resources_refuse(why, sizeof(why), entry,
+                              &builder->candidates->target,
+                              builder->request->options.allow_spills))
+        spc__entry_fail(entry, SPC__TRIAL_CONSTRAINT, why);
+    give_back(builder, entry);
+}
+
+static void take_compiled(spc__builder *builder, spc__entry *entry,
+                          spc__artefact *artefact)
+{
+    entry->code = artefact->code;
+    entry->code_bytes = artefact->code_bytes;
+    artefact->code = NULL;
+    entry->trial.resources = artefact->resources;
+    entry->trial.compile_ms = (double)artefact->compile_ns * 1e-6;
+    entry->code_pending = true;
+    builder->compiled++;
+    builder->request->ctx->stats.compiles++;
+    judge(builder, entry);
+}
+
+static bool take_stored(spc__builder *builder, spc__entry *entry)
+{
+    spc__cache *cache = builder->request->ctx->cache;
+    spc_error error;
+
+    if (cache == NULL ||
+        spc__cache_get_artefact(cache, entry->trial.artefact, &entry->code,
+                                &entry->code_bytes, NULL,
+                                &entry->trial.resources, &error) != SPC_OK)
+        return false;
+    judge(builder, entry);
+    return true;
+}
+
+/* Takes what the other one has: code, or its failure. */
+static void take_shared(spc__builder *builder, spc__entry *entry,
+                        const spc__entry *model)
+{
+    if (model->code == NULL) {
+        fail(builder, entry, model->trial.status, model->trial.note);
+        return;
+    }
+    if ((entry->code = malloc(model->code_bytes)) == NULL) {
+        fail(builder, entry, SPC__TRIAL_COMPILE, "out of memory");
+        return;
+    }
+    memcpy(entry->code, model->code, model->code_bytes);
+    entry->code_bytes = model->code_bytes;
+    entry->trial.resources = model->trial.resources;
+    entry->code_pending = true;
+    judge(builder, entry);
+}
+
+/* Back to what it was before it was added. */
+static void forget(spc__builder *builder, spc__entry *entry)
+{
+    drop_source(entry);
+    entry->state = SPC__NEW;
+    builder->pending--;
+}
+
+/* Those that waited for this one's code. */
+static void settle_sharing(spc__builder *builder, const spc__entry *model)
+{
+    entry_list *sharing = &builder->sharing;
+    int kept = 0;
+
+    for (int i = 0; i < sharing->count; i++) {
+        spc__entry *entry = sharing->at[i];
+        if (strcmp(entry->body, model->body) != 0)
+            sharing->at[kept++] = entry;
+        else if (model->state == SPC__NEW)
+            forget(builder, entry);
+        else
+            take_shared(builder, entry, model);
+    }
+    sharing->count = kept;
+}
+
+static void settle(spc__builder *builder, job *j)
+{
+    spc__entry *entry = j->entry;
+
+    if (j->status == SPC_OK)
+        take_compiled(builder, entry, &j->artefact);
+    else if (j->status == SPC_EINTERRUPTED) /* which is not its fault */
+        forget(builder, entry);
+    else
+        fail(builder, entry, SPC__TRIAL_COMPILE, j->error.text);
+    settle_sharing(builder, entry);
+    free_job(j);
+}
+
+/* ---- rendering ----------------------------------------------------------- */
+
+static void hash(char out[65], const char *text, const char *more)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_field(&sha, text, strlen(text));
+    spc__sha256_field(&sha, more, strlen(more));
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(out, digest);
+}
+
+/* What the code comes to, without the comment at the head of the source, which
+ * names the configuration; and that with its launch. */
+static void identify(spc__entry *entry)
+{
+    const char *body = strstr(entry->source, "*/");
+    spc__buf launch = SPC__BUF_INIT;
+
+    spc__attrs_format(&launch, &entry->trial.launch);
+    hash(entry->body, body != NULL ? body : entry->source, "");
+    hash(entry->identity, entry->body, spc__buf_text(&launch));
+    spc__buf_release(&launch);
+}
+
+/* SPC_ENOMEM and SPC_EINTERRUPTED only; of a template's own failure the
+ * candidate dies. */
+static spc_status render(spc__builder *builder, spc__entry *entry)
+{
+    const spc__candidates *candidates = builder->candidates;
+    spc__buf source = SPC__BUF_INIT;
+    spc_error error = {0};
+    spc_status status = spc__template_render(
+        &source, entry->candidate->tpl, &candidates->problem,
+        &candidates->target, &entry->candidate->config, &error);
+
+    if (status == SPC_OK && (entry->source = spc__buf_detach(&source)) == NULL)
+        status = spc__fail_memory(&error, 1);
+    spc__buf_release(&source);
+    if (status == SPC_ENOMEM || status == SPC_EINTERRUPTED)
+        return spc__fail(builder->request->error, status, "%s", error.text);
+    if (status != SPC_OK) {
+        spc__entry_fail(entry, SPC__TRIAL_TEMPLATE, error.text);
+        return SPC_OK;
+    }
+    spc__compile_job what = builder->prototype;
+    what.name = entry->trial.template_name;
+    what.source = entry->source;
+    spc__artefact_key(entry->trial.artefact, builder->compiler, &what);
+    identify(entry);
+    return SPC_OK;
+}
+
+/* The same code twice would only be compiled and measured twice. */
+static bool merge_twin(spc__builder *builder, spc__entry *entry)
+{
+    const spc__entry *other =
+        entry->candidate->is_default
+            ? NULL
+            : spc__candidates_twin(builder->candidates, entry);
+    char note[192];
+
+    if (other == NULL)
+        return false;
+    snprintf(note, sizeof(note), "the same code and launch as '%.32s %.120s'",
+             other->trial.template_name, other->config);
+    entry->is_twin = true;
+    fail(builder, entry, SPC__TRIAL_CONSTRAINT, note);
+    return true;
+}
+
+spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
+{
+    spc_status status;
+
+    if (spc__request_cancelled(builder->request))
+        return spc__interrupted(builder->request->error);
+    if ((status = render(builder, entry)) != SPC_OK)
+        return status;
+    builder->pending++;
+    if (entry->state == SPC__FAILED) {
+        give_back(builder, entry);
+        return SPC_OK;
+    }
+    if (merge_twin(builder, entry) || take_stored(builder, entry))
+        return SPC_OK;
+    const spc__entry *model = spc__candidates_model(builder->candidates, entry);
+    if (model == NULL)
+        return enqueue(builder, entry);
+    if (model->state == SPC__COMPILING) {
+        entry->state = SPC__COMPILING;
+        builder->sharing.at[builder->sharing.count++] = entry;
+    } else {
+        take_shared(builder, entry, model);
+    }
+    return SPC_OK;
+}
+
+/* ---- giving back --------------------------------------------------------- */
+
+spc_status spc__builder_next(spc__builder *builder, spc__entry **out)
+{
+    entry_list *done = &builder->done;
+    job *j;
+
+    *out = NULL;
+    while (done->first == done->count && (j = await_job(builder)) != NULL) {
+        settle(builder, j);
+        if (!builder->is_closed && spc__request_cancelled(builder->request))
+            return spc__interrupted(builder->request->error);
+    }
+    if (done->first == done->count)
+        return SPC_OK;
+    *out = done->at[done->first++];
+    builder->pending--;
+    return SPC_OK;
+}
+
+void spc__builder_stop(spc__builder *builder)
+{
+    job *j;
+
+    pthread_mutex_lock(&builder->lock);
+    builder->is_closed = true;
+    while ((j = pop_job(&builder->waiting)) != NULL) {
+        j->status = SPC_EINTERRUPTED;
+        push_job(&builder->finished, j);
+    }
+    pthread_cond_broadcast(&builder->has_waiting);
+    pthread_mutex_unlock(&builder->lock);
+    spc__pool_finish(builder->pool);
+}
+
+int spc__builder_pending(const spc__builder *builder)
+{
+    return builder->pending;
+}
+
+int spc__builder_compiled(const spc__builder *builder)
+{
+    return builder->compiled;
+}
+
+bool spc__builder_works(const spc__builder *builder)
+{
+    return builder->works;
+}
+
+const char *spc__builder_compiler(const spc__builder *builder)
+{
+    return spc__compiler_identity(builder->compiler);
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+static spc_status open_compiler(spc__builder *builder)
+{
+    const spc__request *request = builder->request;
+    spc_status status;
+
+    if (request->is_foreign) {
+        status = spc__nvrtc_open(&builder->compiler, request->error);
+        builder->owns_compiler = status == SPC_OK;
+        builder->prototype =
+            (spc__compile_job){.target = request->target,
+                               .options = "",
+                               .headers = builder->candidates->library};
+    } else {
+        status = spc__ctx_compiler(&builder->compiler, &builder->prototype,
+                                   request->ctx);
+    }
+    builder->prototype.cancel = request->ctx->cancel;
+    return status;
+}
+
+static spc_status start_threads(spc__builder *builder)
+{
+    const spc_ctx *ctx = builder->request->ctx;
+    bool shares = spc__device_ops_of(ctx->device)->runs_on_host_cores;
+    int threads = shares ? ctx->threads - 1 : ctx->threads;
+    spc_status status =
+        spc__pool_create(&builder->pool, threads + 1, builder->request->error);
+
+    if (status != SPC_OK)
+        return status;
+    builder->caller_compiles = shares || spc__pool_helpers(builder->pool) == 0;
+    spc__pool_start(builder->pool, spc__pool_helpers(builder->pool), serve,
+                    builder);
+    return SPC_OK;
+}
+
+static spc_status make_lists(spc__builder *builder)
+{
+    size_t room = (size_t)builder->candidates->count + 1;
+
+    builder->done.at = calloc(room, sizeof(*builder->done.at));
+    builder->sharing.at = calloc(room, sizeof(*builder->sharing.at));
+    if (builder->done.at == NULL || builder->sharing.at == NULL)
+        return spc__fail_memory(builder->request->error,
+                                room * sizeof(*builder->done.at));
+    return SPC_OK;
+}
+
+spc_status spc__builder_create(spc__builder **out, const spc__request *request,
+                               const spc__candidates *candidates)
+{
+    spc__builder *builder = calloc(1, sizeof(*builder));
+    spc_status status;
+
+    *out = NULL;
+    if (builder == NULL)
+        return spc__fail_memory(request->error, sizeof(*builder));
+    builder->request = request;
+    builder->candidates = candidates;
+    pthread_mutex_init(&builder->lock, NULL);
+    pthread_cond_init(&builder->has_waiting, NULL);
+    pthread_cond_init(&builder->has_finished, NULL);
+    if ((status = open_compiler(builder)) != SPC_OK ||
+        (status = make_lists(builder)) != SPC_OK ||
+        (status = start_threads(builder)) != SPC_OK)
+        spc__builder_free(builder);
+    else
+        *out = builder;
+    return status;
+}
+
+void spc__builder_free(spc__builder *builder)
+{
+    job *j;
+
+    if (builder == NULL)
+        return;
+    if (builder->pool != NULL && !builder->is_closed)
+        spc__builder_stop(builder);
+    spc__pool_free(builder->pool);
+    while ((j = pop_job(&builder->finished)) != NULL)
+        free_job(j);
+    pthread_cond_destroy(&builder->has_finished);
+    pthread_cond_destroy(&builder->has_waiting);
+    pthread_mutex_destroy(&builder->lock);
+    if (builder->owns_compiler)
+        spc__compiler_close(builder->compiler);
+    free(builder->sharing.at);
+    free(builder->done.at);
+    free(builder);
+}

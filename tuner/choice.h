@@ -1,0 +1,30 @@
+/* choice.h - who is faster than whom, and who wins. */
+#ifndef SPC_TUNER_CHOICE_H
+#define SPC_TUNER_CHOICE_H
+
+#include "candidates.h"
+
+typedef struct spc__winner {
+    const spc__entry *entry; /* NULL: nobody was timed */
+    char reason[192];
+    double us, default_us; /* 0: the default is not among those timed */
+    int worst_scene;       /* where it loses most against the scene's best */
+    double worst_ratio;
+} spc__winner;
+
+/* Two candidates within their spread are a tie, but never beyond this. */
+#define SPC__TIE 0.02
+
+/* Keeps the timed ones of the list, best first; returns their number. */
+int spc__rank(spc__entry **list, int count, int scenes);
+/* All timed candidates, best first, into `list`, which has room for all. */
+int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
+                  int scenes);
+/* The winner of what is timed. */
+spc_status spc__choose(spc__winner *out, const spc__request *request,
+                       const spc__candidates *candidates);
+/* Nobody is left: the report of the first failure stands for all. */
+spc_status spc__nobody_left(const spc__candidates *candidates,
+                            spc_error *error);
+
+#endif

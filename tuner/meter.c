@@ -1,0 +1,310 @@
+/*
+ * meter.c - candidates are verified, and timed in rounds.
+ *
+ * All of a round have their turn in shuffled order, so that a drift of the
+ * clock meets all alike.
+ */
+#include "meter.h"
+
+#include "clock.h"
+#include "error.h"
+#include "oracle.h"
+#include "random.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Measuring one candidate on one scene ends after this long, in seconds, with
+ * whatever samples there are: a request, and all of them together. */
+static const double request_s = 0.5;
+static const double enough_s = 2.0;
+
+static spc__rig_code code_of(const spc__entry *entry)
+{
+    spc__rig_code code = {.config = entry->candidate->config,
+                          .launch = entry->trial.launch,
+                          .code = entry->code,
+                          .code_bytes = entry->code_bytes};
+
+    memcpy(code.template_name, entry->trial.template_name,
+           sizeof(code.template_name));
+    memcpy(code.artefact, entry->trial.artefact, sizeof(code.artefact));
+    return code;
+}
+
+static void drop_code(spc__entry *entry)
+{
+    for (int s = 0; s < SPC__SCENES_MAX; s++) {
+        free(entry->timings[s].all);
+        memset(&entry->timings[s], 0, sizeof(entry->timings[s]));
+    }
+    free(entry->code);
+    entry->code = NULL;
+    entry->code_pending = false;
+}
+
+static void fail(spc__entry *entry, const spc__outcome *outcome)
+{
+    spc__entry_fail(entry, outcome->status, outcome->note);
+    entry->trial_pending = true;
+    drop_code(entry);
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+void spc__meter_init(spc__meter *out, const spc__request *request)
+{
+    memset(out, 0, sizeof(*out));
+    out->request = request;
+}
+
+static void free_maps(spc__meter *meter)
+{
+    for (int s = 0; s < SPC__SCENES_MAX; s++) {
+        free(meter->index[s]);
+        meter->index[s] = NULL;
+    }
+}
+
+void spc__meter_release(spc__meter *meter)
+{
+    spc__runner_free(meter->runner);
+    spc__subject_release(&meter->subject);
+    free_maps(meter);
+}
+
+spc_status spc__meter_map_scene(spc__meter *meter, int s, double *density)
+{
+    const spc__request *request = meter->request;
+    const spc_scene *scene = request->scenes[s];
+    int64_t entries = spc_scene_rows(scene) * spc__conv_offsets(request->conv);
+    size_t bytes = (size_t)entries * sizeof(int32_t);
+    int64_t pairs = 0;
+    spc_status status;
+
+    if ((meter->index[s] = malloc(bytes)) == NULL)
+        return spc__fail_memory(request->error, bytes);
+    if ((status = spc__oracle_map(meter->index[s], request->conv, scene,
+                                  request->ctx->threads, request->ctx->cancel,
+                                  request->error)) != SPC_OK)
+        return status;
+    for (int64_t i = 0; i < entries; i++)
+        pairs += meter->index[s][i] >= 0;
+    *density = (double)pairs / (double)entries;
+    return SPC_OK;
+}
+
+spc_status spc__meter_start(spc__meter *meter)
+{
+    const spc__request *request = meter->request;
+    const char *const *worker = request->options.worker;
+    spc__runner_options options = {worker != NULL, worker,
+                                   request->options.limit_s};
+    spc_status status;
+
+    if (meter->runner != NULL)
+        return SPC_OK;
+    if ((status = spc__subject_init(
+             &meter->subject, request->conv, request->scenes,
+             request->scene_count, (const int32_t *const *)meter->index,
+             request->options.seed, request->ctx->threads, request->ctx->cancel,
+             request->error)) != SPC_OK)
+        return status;
+    free_maps(meter);
+    if ((status =
+             spc__runner_create(&meter->runner, request->ctx, &meter->subject,
+                                &options, request->error)) != SPC_OK)
+        return status;
+    return spc__runner_start(meter->runner, request->error);
+}
+
+/* ---- verifying ----------------------------------------------------------- */
+
+spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
+{
+    spc__rig_code code = code_of(entry);
+    spc__outcome outcome;
+    spc_status status = spc__runner_verify(
+        &outcome, meter->runner, entry->number, &code, meter->request->error);
+
+    if (status != SPC_OK)
+        return status;
+    entry->trial.error = outcome.error;
+    entry->trial.verified = outcome.status == SPC__TRIAL_OK;
+    entry->state = SPC__VERIFIED;
+    meter->verified += entry->trial.verified;
+    if (!entry->trial.verified)
+        fail(entry, &outcome);
+    return SPC_OK;
+}
+
+/* ---- timing -------------------------------------------------------------- */
+
+static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
+{
+    if (timing->all == NULL) /* what the database knew gives way */
+        timing->count = timing->room = 0;
+    if (timing->count + outcome->count > timing->room) {
+        int room = 2 * (timing->count + outcome->count);
+        double *more = realloc(timing->all, (size_t)room * sizeof(*more));
+        if (more == NULL)
+            return false;
+        timing->all = more;
+        timing->room = room;
+    }
+    memcpy(timing->all + timing->count, outcome->samples,
+           (size_t)outcome->count * sizeof(double));
+    timing->count += outcome->count;
+    timing->median_us = spc__median(timing->all, timing->count);
+    timing->spread_us = spc__half_iqr(timing->all, timing->count);
+    return true;
+}
+
+/* One request: `samples` more of a candidate on scene s. */
+static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
+                       bool cold)
+{
+    spc__rig_order order = {s, samples, cold, request_s};
+    spc__rig_code code = code_of(entry);
+    spc__timing *timing = &entry->timings[s];
+    spc__outcome outcome;
+    spc_status status = spc__runner_time(&outcome, meter->runner, entry->number,
+                                         &code, &order, meter->request->error);
+
+    if (status != SPC_OK)
+        return status;
+    if (outcome.status == SPC__TRIAL_OK && outcome.count == 0) {
+        outcome.status = SPC__TRIAL_FAULT;
+        snprintf(outcome.note, sizeof(outcome.note), "gave no sample");
+    }
+    if (outcome.status != SPC__TRIAL_OK)
+        fail(entry, &outcome);
+    else if (cold)
+        timing->cold_us = spc__median(outcome.samples, outcome.count);
+    else if (!add_samples(timing, &outcome))
+        return spc__fail_memory(meter->request->error, sizeof(outcome));
+    return SPC_OK;
+}
+
+/* Enough samples for `wanted`, or too slow for so many? */
+static bool has_enough(const spc__timing *timing, int wanted)
+{
+    return timing->count >= wanted ||
+           timing->count * timing->median_us >= enough_s * 1e6;
+}
+
+bool spc__entry_has(const spc__entry *entry, int scenes, int wanted, bool cold)
+{
+    for (int s = 0; s < scenes; s++)
+        if (!has_enough(&entry->timings[s], wanted) ||
+            (cold && entry->timings[s].cold_us <= 0))
+            return false;
+    return true;
+}
+
+/* One turn of a candidate, on every scene that has not `wanted` samples. */
+static spc_status take_turn(spc__meter *meter, spc__entry *entry, int wanted)
+{
+    const spc__request *request = meter->request;
+    int samples = spc__request_effort(request)->screening;
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < request->scene_count && status == SPC_OK; s++) {
+        spc__timing *timing = &entry->timings[s];
+        if (entry->state != SPC__FAILED &&
+            (timing->all == NULL || !has_enough(timing, wanted)))
+            status = take(meter, entry, s, samples, false);
+    }
+    return status;
+}
+
+/* Likewise on every scene that has no cold samples. */
+static spc_status take_cold_turn(spc__meter *meter, spc__entry *entry)
+{
+    const spc__request *request = meter->request;
+    int samples = spc__request_effort(request)->cold;
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < request->scene_count && status == SPC_OK; s++)
+        if (entry->state != SPC__FAILED && entry->timings[s].cold_us <= 0)
+            status = take(meter, entry, s, samples, true);
+    return status;
+}
+
+spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
+{
+    const spc__effort *effort = spc__request_effort(meter->request);
+    spc_status status = take_turn(meter, entry, effort->screening);
+
+    if (status != SPC_OK || entry->state == SPC__FAILED)
+        return status;
+    /* What the database knew with a cold cache was another measurement. */
+    for (int s = 0; s < SPC__SCENES_MAX; s++)
+        entry->timings[s].cold_us = 0;
+    entry->state = SPC__TIMED;
+    entry->trial_pending = true;
+    meter->timed++;
+    return SPC_OK;
+}
+
+static void shuffle(spc__entry **list, int count, spc__random *random)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int)spc__random_below(random, (uint32_t)i + 1);
+        spc__entry *kept = list[i];
+        list[i] = list[j];
+        list[j] = kept;
+    }
+}
+
+spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
+                             int wanted)
+{
+    int scenes = meter->request->scene_count;
+    spc__random random;
+    spc_status status = SPC_OK;
+    bool more = true;
+
+    spc__random_init(&random, meter->request->options.seed);
+    while (more && status == SPC_OK) {
+        more = false;
+        shuffle(list, count, &random);
+        for (int i = 0; i < count && status == SPC_OK; i++) {
+            if (list[i]->state != SPC__TIMED ||
+                spc__entry_has(list[i], scenes, wanted, false))
+                continue;
+            status = take_turn(meter, list[i], wanted);
+            list[i]->trial_pending = true;
+            more = true;
+        }
+    }
+    return status;
+}
+
+/* One round is enough: a turn takes all cold samples of a candidate. */
+spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
+                                  int count)
+{
+    int scenes = meter->request->scene_count;
+    spc__random random;
+    spc_status status = SPC_OK;
+
+    spc__random_init(&random, meter->request->options.seed);
+    shuffle(list, count, &random);
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        if (list[i]->state != SPC__TIMED ||
+            spc__entry_has(list[i], scenes, 0, true))
+            continue;
+        status = take_cold_turn(meter, list[i]);
+        list[i]->trial_pending = true;
+    }
+    return status;
+}
+
+spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry)
+{
+    return meter->runner == NULL
+               ? SPC_OK
+               : spc__runner_unload(meter->runner, entry->number,
+                                    meter->request->error);
+}

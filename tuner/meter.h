@@ -1,0 +1,49 @@
+/*
+ * meter.h - measures candidates: verified against the oracle, and timed in
+ * rounds, one at a time, through the one measuring process of the device.
+ *
+ * Whom it finds wrong, or who does not come back, it marks as failed; what it
+ * learns is pending (candidates.h), for whoever keeps records.
+ */
+#ifndef SPC_TUNER_METER_H
+#define SPC_TUNER_METER_H
+
+#include "candidates.h"
+#include "runner.h"
+
+typedef struct spc__meter {
+    const spc__request *request;
+    int32_t *index[SPC__SCENES_MAX]; /* plain maps, until the oracle ran */
+    spc__subject subject;
+    spc__runner *runner; /* NULL: nothing had to be measured yet */
+    int verified, timed; /* how many candidates */
+} spc__meter;
+
+void spc__meter_init(spc__meter *out, const spc__request *request);
+void spc__meter_release(spc__meter *meter);
+
+/* Maps sample scene s, and gives its density: pairs a row and offset. */
+spc_status spc__meter_map_scene(spc__meter *meter, int s, double *density);
+
+/* Asks the oracle and starts the measuring side, unless that was done. */
+spc_status spc__meter_start(spc__meter *meter);
+
+/* Compares a built candidate with the oracle on all scenes. */
+spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry);
+/* The first few samples of a verified one. */
+spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry);
+/* Rounds over the timed ones of the list until all have `wanted` samples; the
+ * order of the list is lost. */
+spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
+                             int wanted);
+/* Likewise until all have samples with a cold cache. */
+spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
+                                  int count);
+/* The code of this one will not be asked for soon. */
+spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry);
+
+/* Has it `wanted` samples on every scene, or is it too slow for so many; and a
+ * cold one, if `cold`? */
+bool spc__entry_has(const spc__entry *entry, int scenes, int wanted, bool cold);
+
+#endif

@@ -1,0 +1,18 @@
+/* moves.h - what is measured first, and where the search goes on from there. */
+#ifndef SPC_TUNER_MOVES_H
+#define SPC_TUNER_MOVES_H
+
+#include "candidates.h"
+
+/* The candidates that the chosen effort begins with, or, of a stage that times
+ * nothing, consists of; defaults first. The array is the caller's. */
+spc__entry **spc__seeds(const spc__candidates *candidates,
+                        const spc__request *request, int *count);
+
+/* What to measure next, given all timed ones, best first: candidates that are
+ * new, into `list`, which has room for all; returns their number. */
+int spc__next_moves(const spc__candidates *candidates,
+                    spc__entry *const *ranked, int ranked_count, int scenes,
+                    spc__entry **list);
+
+#endif

@@ -1,0 +1,235 @@
+/*
+ * pipeline.c - one batch of candidates between its builder and its meter.
+ *
+ * The builder's threads compile; the caller's thread takes what is built and
+ * verifies it, then times it, one candidate after the other. Where a timing
+ * would be disturbed by compilers (spc__device_ops), verified candidates wait
+ * until nothing compiles, and nothing more is compiled until they are timed.
+ */
+#include "pipeline.h"
+
+#include "clock.h"
+#include "error.h"
+#include <stdlib.h>
+
+typedef struct batch {
+    spc__entry **list;
+    int count;
+    int added;         /* to the builder */
+    int reported;      /* of those that are reported in order */
+    bool times_alone;  /* and therefore collects: */
+    spc__entry **held; /* verified, to be timed when nothing compiles */
+    int held_count;
+} batch;
+
+/* ---- one candidate ------------------------------------------------------- */
+
+/* What failed before it was measured is of use to later runs that time. But a
+ * compiler's failure says something about a candidate only if the compiler can
+ * do better at all: that is known at the end. */
+static void record(spc__pipeline *p, spc__entry *entry)
+{
+    if (entry->state == SPC__FAILED &&
+        entry->trial.status != SPC__TRIAL_COMPILE &&
+        p->request->options.stage == SPC_STAGE_TIME)
+        entry->trial_pending = true;
+    spc__record_entry(p->record, entry);
+}
+
+static spc_status screen(spc__pipeline *p, spc__entry *entry)
+{
+    int scenes = p->request->scene_count;
+    const spc__entry *best = p->pace.best;
+    spc_status status = spc__meter_screen(p->meter, entry);
+
+    if (status != SPC_OK || entry->state != SPC__TIMED)
+        return status;
+    double score = spc__entry_score(entry, scenes);
+    if (best == NULL || best->state != SPC__TIMED ||
+        score < spc__entry_score(best, scenes))
+        p->pace.best = entry;
+    else if (score > SPC__HOPELESS * spc__entry_score(best, scenes))
+        return spc__meter_unload(p->meter, entry);
+    return SPC_OK;
+}
+
+static bool is_complete(const spc__entry *entry, spc_stage stage)
+{
+    return entry->state == SPC__FAILED ||
+           entry->state ==
+               (stage == SPC_STAGE_BUILD ? SPC__BUILT : SPC__VERIFIED);
+}
+
+/* In order, although they are done in any. */
+static void report_complete(spc__pipeline *p, batch *b)
+{
+    spc_stage stage = p->request->options.stage;
+
+    while (b->reported < b->added && is_complete(b->list[b->reported], stage))
+        spc__report_entry(p->request, b->list[b->reported++]);
+}
+
+/* The last stage of a candidate that did not fail on the way. */
+static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
+{
+    spc_stage stage = p->request->options.stage;
+    spc_status status = SPC_OK;
+
+    if (entry->state == SPC__VERIFIED)
+        status = stage == SPC_STAGE_TIME ? screen(p, entry)
+                                         : spc__meter_unload(p->meter, entry);
+    record(p, entry);
+    if (status != SPC_OK)
+        return status;
+    p->pace.done++;
+    spc__report_progress(p->request, &p->pace, stage);
+    if (stage != SPC_STAGE_TIME)
+        report_complete(p, b);
+    return SPC_OK;
+}
+
+/* One that the builder is done with. */
+static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
+{
+    spc_status status = SPC_OK;
+
+    record(p, entry);
+    if (entry->state == SPC__BUILT &&
+        p->request->options.stage >= SPC_STAGE_VERIFY)
+        status = spc__meter_verify(p->meter, entry);
+    if (status != SPC_OK)
+        return status;
+    if (entry->state == SPC__VERIFIED && b->times_alone) {
+        b->held[b->held_count++] = entry;
+        return SPC_OK;
+    }
+    return complete(p, b, entry);
+}
+
+static spc_status complete_held(spc__pipeline *p, batch *b)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < b->held_count && status == SPC_OK; i++)
+        status = complete(p, b, b->held[i]);
+    b->held_count = 0;
+    return status;
+}
+
+/* ---- a batch ------------------------------------------------------------- */
+
+/* So many are under way at once: few at first where all wait for the last, so
+ * that there is soon something to report and to judge the time left by. */
+static int room(const spc__pipeline *p, const batch *b)
+{
+    bool is_first = b->times_alone && p->pace.done == 0;
+
+    return (is_first ? 2 : 8) * p->request->ctx->threads;
+}
+
+static spc_status refill(spc__pipeline *p, batch *b)
+{
+    int most = room(p, b);
+    spc_status status = SPC_OK;
+
+    while (status == SPC_OK && b->added < b->count &&
+           spc__builder_pending(p->builder) < most)
+        status = spc__builder_add(p->builder, b->list[b->added++]);
+    return status;
+}
+
+/* Until all are complete. The oracle runs, and the measuring side starts, while
+ * the first compile. */
+static spc_status work(spc__pipeline *p, batch *b)
+{
+    spc__entry *entry;
+    spc_status status = refill(p, b);
+
+    if (status == SPC_OK && p->request->options.stage >= SPC_STAGE_VERIFY)
+        status = spc__meter_start(p->meter);
+    while (status == SPC_OK) {
+        if ((status = spc__builder_next(p->builder, &entry)) != SPC_OK)
+            break;
+        if (entry != NULL)
+            status = advance(p, b, entry);
+        else if (b->held_count == 0 && b->added == b->count)
+            break;
+        else
+            status = complete_held(p, b);
+        if (status == SPC_OK && (entry == NULL || !b->times_alone))
+            status = refill(p, b);
+    }
+    return status;
+}
+
+/* The run fails: what is compiled by now is kept all the same. */
+static void abandon(spc__pipeline *p)
+{
+    spc__entry *entry = NULL;
+
+    spc__builder_stop(p->builder);
+    while (spc__builder_next(p->builder, &entry) == SPC_OK && entry != NULL)
+        record(p, entry);
+}
+
+static void record_compile_failures(spc__pipeline *p, const batch *b)
+{
+    if (p->request->options.stage != SPC_STAGE_TIME ||
+        !spc__builder_works(p->builder))
+        return;
+    for (int i = 0; i < b->count; i++)
+        if (b->list[i]->state == SPC__FAILED &&
+            b->list[i]->trial.status == SPC__TRIAL_COMPILE) {
+            b->list[i]->trial_pending = true;
+            spc__record_entry(p->record, b->list[i]);
+        }
+}
+
+static spc_status start(spc__pipeline *p)
+{
+    spc_status status;
+
+    if (p->builder != NULL)
+        return SPC_OK;
+    status = spc__builder_create(&p->builder, p->request, p->candidates);
+    if (status != SPC_OK)
+        return status;
+    spc__record_note_compiler(p->record, spc__builder_compiler(p->builder));
+    p->pace.since_ns = spc__now_ns();
+    return SPC_OK;
+}
+
+spc_status spc__pipeline_run(spc__pipeline *p, spc__entry **list, int count)
+{
+    const spc__request *request = p->request;
+    const spc__device_ops *ops = spc__device_ops_of(request->ctx->device);
+    batch b = {.list = list, .count = count};
+    spc_status status;
+
+    if (count == 0)
+        return SPC_OK;
+    if ((status = start(p)) != SPC_OK)
+        return status;
+    b.times_alone =
+        ops->measures_alone && request->options.stage == SPC_STAGE_TIME;
+    if ((b.held = calloc((size_t)count, sizeof(*b.held))) == NULL)
+        return spc__fail_memory(request->error, (size_t)count);
+    p->pace.total += count;
+    spc__report_progress(request, &p->pace, SPC_STAGE_BUILD);
+    status = work(p, &b);
+    if (status != SPC_OK)
+        abandon(p);
+    record_compile_failures(p, &b);
+    free(b.held);
+    return status;
+}
+
+int spc__pipeline_compiled(const spc__pipeline *p)
+{
+    return p->builder != NULL ? spc__builder_compiled(p->builder) : 0;
+}
+
+void spc__pipeline_release(spc__pipeline *p)
+{
+    spc__builder_free(p->builder);
+}

@@ -1,0 +1,50 @@
+/*
+ * record.h - a run and the database: what it knew, and what it learns.
+ */
+#ifndef SPC_TUNER_RECORD_H
+#define SPC_TUNER_RECORD_H
+
+#include "candidates.h"
+#include "choice.h"
+
+typedef struct spc__record {
+    spc_ctx *ctx;
+    const char *target;
+    bool keeps_code; /* compiled code that cannot be stored is stored later */
+    int scene_count;
+    /* By scene, the keys of the database; scenes may share one. */
+    spc__problem_key places[SPC__SCENES_MAX];
+    spc__provenance provenance;
+    bool has_warned;   /* of trouble with the database */
+    spc_error trouble; /* SPC_OK: the last write worked */
+    uint64_t trouble_ns;
+} spc__record;
+
+void spc__record_init(spc__record *out, const spc__request *request);
+/* The next sample scene of the run, of so many pairs a row and offset. */
+void spc__record_add_scene(spc__record *record, const spc_conv *conv,
+                           const char *name, int64_t rows_in, int64_t rows_out,
+                           double density);
+void spc__record_note_compiler(spc__record *record, const char *identity);
+
+/* Takes over what the database knows of these very templates; returns of how
+ * many. Records that cannot be read are logged, and measured again. */
+int spc__record_recall(const spc__record *record,
+                       const spc__candidates *candidates);
+
+/* Makes durable what is pending of a candidate: its code, and its trial in the
+ * place of every scene. Trouble with the database is logged once, and what it
+ * did not take stays pending. */
+void spc__record_entry(spc__record *record, spc__entry *entry);
+void spc__record_list(spc__record *record, spc__entry *const *list, int count);
+
+/* Writes what is still pending, then the choice, if there is a winner. Else
+ * *lost says what is not stored, and why; its status is returned. */
+spc_status spc__record_finish(const spc__record *record,
+                              const spc__candidates *candidates,
+                              const spc__winner *winner, spc_error *lost);
+
+/* Is there, or should there be, a database that keeps what is measured? */
+bool spc__record_keeps(const spc__record *record);
+
+#endif

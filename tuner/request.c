@@ -1,0 +1,133 @@
+/* request.c - what was asked for, and whether it can be. */
+#include "request.h"
+
+#include "cancel.h"
+#include "clock.h"
+#include "error.h"
+#include "coords.h"
+#include "sample.h"
+#include "subject.h"
+#include <string.h>
+
+static const double default_limit_s = 10;
+
+static const spc__effort efforts[] = {
+    [SPC_EFFORT_QUICK] = {3, 3, 15, 7, 0},
+    [SPC_EFFORT_NORMAL] = {5, 4, 31, 11, 160},
+    [SPC_EFFORT_EXHAUSTIVE] = {5, 6, 61, 21, -1},
+};
+
+/* Is `target` another than what the context's own compiler compiles for? The
+ * target of an emulation only says which GPU it takes the part of. */
+static bool is_foreign(const spc_ctx *ctx, const char *target)
+{
+    return target != NULL && (strcmp(target, ctx->info.target) != 0 ||
+                              spc__device_ops_of(ctx->device)->is_emulation);
+}
+
+void spc__request_init(spc__request *out, spc_ctx *ctx, const spc_conv *conv,
+                       const spc_scene *const *scenes, int scene_count,
+                       const spc_tune_options *options)
+{
+    static const spc_tune_options standard = SPC_TUNE_OPTIONS_INIT;
+
+    *out = (spc__request){
+        .ctx = ctx,
+        .conv = conv,
+        .scenes = scenes,
+        .scene_count = scene_count,
+        .options = options != NULL ? *options : standard,
+        .error = spc__error_of(ctx),
+        .started_ns = spc__now_ns(),
+    };
+    out->is_foreign = is_foreign(ctx, out->options.target);
+    out->target = out->is_foreign ? out->options.target : ctx->info.target;
+    if (out->options.limit_s == 0)
+        out->options.limit_s = default_limit_s;
+}
+
+/* ---- what cannot be ------------------------------------------------------ */
+
+static spc_status check_options(const spc__request *request)
+{
+    const spc_tune_options *options = &request->options;
+    const char *const *worker = options->worker;
+
+    if (request->conv == NULL)
+        return spc__fail(request->error, SPC_EINVAL,
+                         "the layer to tune is NULL");
+    if ((unsigned)options->stage > SPC_STAGE_TIME)
+        return spc__fail(request->error, SPC_EINVAL,
+                         "stage %d: SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d) "
+                         "are right",
+                         (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
+    if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
+        return spc__fail(request->error, SPC_EINVAL,
+                         "effort %d: SPC_EFFORT_QUICK (%d) to "
+                         "SPC_EFFORT_EXHAUSTIVE (%d) are right",
+                         (int)options->effort, SPC_EFFORT_QUICK,
+                         SPC_EFFORT_EXHAUSTIVE);
+    if (!(options->limit_s >= 0))
+        return spc__fail(request->error, SPC_EINVAL,
+                         "a limit of %g s: a time from 0 on is right (0: %g s)",
+                         options->limit_s, default_limit_s);
+    if (worker != NULL && (worker[0] == NULL || worker[0][0] == '\0'))
+        return spc__fail(request->error, SPC_EINVAL,
+                         "the worker's arguments begin with no program's name");
+    return SPC_OK;
+}
+
+static spc_status check_scenes(const spc__request *request)
+{
+    int count = request->scene_count;
+    bool measures = request->options.stage >= SPC_STAGE_VERIFY;
+    spc_status status = SPC_OK;
+
+    if (count < 0 || count > SPC__SCENES_MAX || (count == 0 && measures))
+        return spc__fail(request->error, SPC_EINVAL,
+                         "%d sample scenes: 1 to %d are right", count,
+                         SPC__SCENES_MAX);
+    for (int s = 0; s < count; s++)
+        if (request->scenes == NULL || request->scenes[s] == NULL)
+            return spc__fail(request->error, SPC_EINVAL,
+                             "sample scene %d of %d is NULL", s + 1, count);
+    if (measures && request->is_foreign)
+        return spc__fail(request->error, SPC_EINVAL,
+                         "a layer can be built for '%s', but not measured "
+                         "without that device",
+                         request->target);
+    for (int s = 0; s < count && measures && status == SPC_OK; s++)
+        status = spc__sample_scene_check(request->scenes[s], request->error);
+    return status;
+}
+
+spc_status spc__request_check(const spc__request *request)
+{
+    spc_status status = check_options(request);
+
+    return status == SPC_OK ? check_scenes(request) : status;
+}
+
+spc_status spc__request_check_keys(const spc__request *request)
+{
+    for (int s = 0; s < request->scene_count; s++) {
+        const spc_scene *scene = request->scenes[s];
+        if (spc__coords_fit(&request->conv->geometry, spc_scene_coords(scene),
+                            spc_scene_rows(scene), request->error) != SPC_OK)
+            return spc__fail_prefix(request->error,
+                                    "scene '%s': ", spc_scene_name(scene));
+    }
+    return SPC_OK;
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+const spc__effort *spc__request_effort(const spc__request *request)
+{
+    return &efforts[request->options.effort];
+}
+
+bool spc__request_cancelled(const spc__request *request)
+{
+    return spc__cancelled(request->ctx->cancel);
+}

@@ -1,0 +1,44 @@
+/*
+ * request.h - what the caller of a tuning run asked for: constant once it is
+ * made.
+ */
+#ifndef SPC_TUNER_REQUEST_H
+#define SPC_TUNER_REQUEST_H
+
+#include "ctx.h"
+
+typedef struct spc__request {
+    spc_ctx *ctx;
+    const spc_conv *conv;
+    const spc_scene *const *scenes;
+    int scene_count;
+    spc_tune_options options; /* limit_s is a time; `target` is below */
+    const char *target;       /* what is compiled for */
+    bool is_foreign;          /* and that is not the context's device */
+    spc_error *error;         /* the calling thread's with this context */
+    uint64_t started_ns;
+} spc__request;
+
+/* What an effort means, in samples and candidates. */
+typedef struct spc__effort {
+    int screening; /* samples that decide whether a candidate is promising */
+    int finalists; /* besides the defaults */
+    int final;     /* samples of a finalist */
+    int cold;      /* with a cold cache */
+    int sample;    /* of the space; 0: defaults only, -1: all of it */
+} spc__effort;
+
+/* `options` may be NULL: the usual ones. Nothing is checked yet. */
+void spc__request_init(spc__request *out, spc_ctx *ctx, const spc_conv *conv,
+                       const spc_scene *const *scenes, int scene_count,
+                       const spc_tune_options *options);
+
+/* Can it be at all? SPC_EINVAL with a sentence. */
+spc_status spc__request_check(const spc__request *request);
+/* Do the coordinates of its scenes fit the keys of a map? SPC_ERANGE. */
+spc_status spc__request_check_keys(const spc__request *request);
+
+const spc__effort *spc__request_effort(const spc__request *request);
+bool spc__request_cancelled(const spc__request *request);
+
+#endif
