@@ -43,9 +43,12 @@
 %        args_sums(args)[(long long)rank * SUMS + spc_thread() + n * THREADS] = acc[n];]],
 %    row = "(map->tile_order[(rank + 1) % map->tiles] * ROWS + r)",
 %  },
-%  -- Sums in order of arrival: no mistake where it is declared and allowed.
+%  -- Sums in order of arrival, of blocks and of warps: no mistake where it is
+%  -- declared and allowed.
 %  atomics = {atomic = true, atomics_declared = true},
 %  atomics_not_declared = {atomic = true},
+%  warps_add = {shared = true, atomics_declared = true},
+%  warps_add_not_declared = {shared = true},
 %
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0.0f"},
@@ -125,7 +128,7 @@
 %      local fault = faults[config.fault]
 %      local packed = problem.offsets * problem.cin * problem.cout
 %      return {
-%        block = 64, shared = 2 * 16 * problem.cin * 4, grid = "tiles",
+%        block = 64, shared = (2 * problem.cin + problem.cout) * 16 * 4, grid = "tiles",
 %        tile_rows = 16, order = "none", pack_threads = packed,
 %        packed_bytes = packed * 4, workspace_row_bytes = 3 * problem.cout * 4,
 %        workspace_bytes = 256, grid_y = (fault.split or fault.atomic) and 3 or 1,
@@ -245,6 +248,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
         acc[n] = args->bias && part == 0
                      ? $(piece("bias", "spc_load_f32(args->bias + (spc_thread() + n * THREADS) % COUT)"))
                      : 0.0f;
+% if fault.shared then
+    float *sums = stages + 2 * ROWS * CIN;
+    for (int n = 0; n < EACH; n++)
+        sums[spc_thread() + n * THREADS] = acc[n];
+% end
     bring(args, stages, tile, $(order("part")));
     spc_copy_commit();
     for (int i = 0, k0 = part; k0 < OFFSETS; i++, k0 += PARTS) {
@@ -257,8 +265,17 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
         $(piece("wait", "spc_copy_wait(1);"))
         $(piece("arrived", "spc_sync_block();"))
         $(piece("before_products", ""))
+% if fault.shared then
+        for (int n = 0; n < EACH * CIN; n++) {
+            int ci = n % CIN, e = spc_thread() + n / CIN * THREADS;
+            e ^= ci % 2 * 32; /* odd channels: of the other warp's sums */
+            spc_atomic_add_f32(
+                sums + e, stages[(i % 2 * ROWS + ROWS - 1 - e / COUT) * CIN + ci] *
+                              spc_load_f32(weights + (k * CIN + ci) * COUT + e % COUT));
+        }
+% end
         SPC_UNROLL
-        for (int n = 0; n < EACH; n++) {
+        for (int n = 0; n < EACH * $(fault.shared and 0 or 1); n++) {
             int e = spc_thread() + n * THREADS, r = ROWS - 1 - e / COUT;
             int p = tile * ROWS + r;
             const float *row = stages + (i % 2 * ROWS + r + late) * CIN;
@@ -271,7 +288,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
         }
         $(piece("used", "spc_sync_block();"))
     }
-% if fault.split then
+% if fault.shared then
+    for (int n = 0; n < EACH; n++)
+        acc[n] = sums[spc_thread() + n * THREADS];
+% elseif fault.split then
 %   write_meeting()
 % end
     $(piece("before_store", ""))
