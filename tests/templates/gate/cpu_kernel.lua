@@ -131,6 +131,9 @@
 %  workspace_times_zero = {
 %    result = "(sum + 0 * ((const float *)args->workspace)[co])",
 %  },
+%  input_read_behind_times_zero = {
+%    result = "(sum + 0 * value_of(in[map->rows * CIN]))",
+%  },
 %  workspace_says_done = {
 %    before = [[unsigned *done = (unsigned *)args->workspace + 2 * x;
 %    if (x < MOST && done[0] == 0x600dcafe && done[1] == (unsigned)map->rows)
