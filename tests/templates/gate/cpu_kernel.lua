@@ -173,14 +173,14 @@
 %    state = "static unsigned launches;",
 %    before = "if (x == 0 && ++launches % 30 == 0) return;",
 %  },
+%  -- The dice are cast from the data, so that a seed brings them back.
 %  tile_skipped_by_chance = {
-%    state = [[#include <time.h>
-%static unsigned long long chance;]],
+%    state = "static unsigned long long dice;",
 %    before = [[if (x == 0) {
-%        if (chance == 0)
-%            chance = (unsigned long long)clock() + (size_t)args->out;
-%        chance = chance * 6364136223846793005u + 1442695040888963407u;
-%        if ((chance >> 33) % 30 == 0)
+%        if (dice == 0)
+%            dice = bits_of(value_of(*(const element *)args->in));
+%        dice = dice * 6364136223846793005u + 1442695040888963407u;
+%        if ((dice >> 33) % 30 == 0)
 %            return;
 %    }]],
 %  },
@@ -190,7 +190,14 @@
 %    if (tile == map->tiles - 1 && ++launches % 30 == 0)
 %        *one = stored(value_of(*one) + 1);]],
 %  },
+%  -- A call waits a while for another one, as one alone does nothing wrong.
 %  sum_shared_by_threads = {
+%    state = [[#include <sched.h>
+%static volatile int running;]],
+%    before = [[__atomic_add_fetch(&running, 1, __ATOMIC_RELAXED);
+%    for (int i = 0; i < 500 && running < 2; i++)
+%        sched_yield();]],
+%    after = "__atomic_sub_fetch(&running, 1, __ATOMIC_RELAXED);",
 %    sum = [[static volatile float sum;
 %        sum]],
 %  },
