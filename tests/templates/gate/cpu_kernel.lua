@@ -28,6 +28,7 @@
 %  operands_tf32 = {product = "sum += rounded(v, 10) * rounded(w, 10);"},
 %  operands_bf16 = {product = "sum += rounded(v, 7) * rounded(w, 7);"},
 %  operands_f16 = {product = "sum += f16(v) * f16(w);"},
+%  inputs_tf32 = {product = "sum += rounded(v, 10) * w;"},
 %  weights_tf32 = {product = "sum += v * rounded(w, 10);"},
 %  sums_f16 = {product = "sum = f16(sum + v * w);"},
 %  sums_bf16 = {product = "sum = rounded(sum + v * w, 7);"},
@@ -48,6 +49,7 @@
 %    before = "if (tile > 0 && last == first + 1) return;",
 %  },
 %  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
+%  padding_rows_written = {last = "first + TILE"},
 %
 %  -- What lay in the result before.
 %  adds_to_the_result = {store = "out[co] = stored(value_of(out[co]) + sum);"},
@@ -300,7 +302,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
     int tile = map->tile_order[x], first = tile * TILE;
-    int last = first + TILE < map->rows ? first + TILE : map->rows;
+    int last = $(piece("last", "first + TILE < map->rows ? first + TILE : map->rows"));
 
     $(piece("before", ""))
     for (int p = first; p < last; p++)
