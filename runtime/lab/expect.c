@@ -3,7 +3,7 @@
 
 #include "ctx.h"
 #include "error.h"
-#include "half.h"
+#include "dtype.h"
 #include "oracle.h"
 #include "parallel.h"
 #include <math.h>
