@@ -69,7 +69,7 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 static spc_status read_geometry(spc__launch_geometry *out,
                                 const spc__attrs *launch, spc_error *error)
 {
-    int64_t block, grid_y, tile_rows, per_block, clear, pdl;
+    int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, per_sm;
     const struct {
         int64_t *to;
@@ -88,6 +88,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
         {&clear, "clear", 0, 0, 1},
         {&pdl, "pdl", 0, 0, 1},
+        {&atomics, "atomics", 0, 0, 1},
     };
     spc_status status = read_order(out->order, launch, error);
 
@@ -115,6 +116,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
     out->workspace_row_bytes = (size_t)row_work;
     out->clear = clear != 0;
     out->pdl = pdl != 0;
+    out->atomics = atomics != 0;
     out->persistent = 0;
     out->blocks_per_sm = (int)per_sm;
     return SPC_OK;
