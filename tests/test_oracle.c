@@ -1,6 +1,6 @@
 /* test_oracle.c - the oracle against the definition, and the tolerance. */
 #include "clock.h"
-#include "half.h"
+#include "dtype.h"
 #include "oracle.h"
 #include "random.h"
 #include "spc.h"

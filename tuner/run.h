@@ -83,7 +83,7 @@ typedef struct spc__run {
     spc_error trouble; /* SPC_OK: the last write worked */
     uint64_t trouble_ns;
 
-    spc__subject subject;
+    spc__sample sample;
     spc__runner *runner;
 
     const spc__entry *best;   /* of those measured so far, for the progress */

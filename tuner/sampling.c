@@ -60,21 +60,28 @@ static void fail(spc__run *run, spc__entry *entry, const spc__outcome *outcome)
  * verified: not at all if everything is known. */
 static spc_status prepare(spc__run *run)
 {
-    spc__runner_options options = {run->options.worker, run->options.limit_s};
+    spc__runner_options runner = {run->options.worker, run->options.limit_s};
+    spc__sample_options options = {run->options.seed, true, run->ctx->threads,
+                                   run->ctx->cancel};
+    spc__sample_source sources[SPC__SCENES_MAX];
     spc_status status;
 
     if (run->runner != NULL)
         return SPC_OK;
-    if ((status = spc__subject_init(
-             &run->subject, run->conv, run->scenes, run->scene_count,
-             (const int32_t *const *)run->index, run->options.seed,
-             run->ctx->threads, run->ctx->cancel, run->error)) != SPC_OK)
+    for (int s = 0; s < run->scene_count; s++) {
+        int64_t rows = spc_scene_rows(run->scenes[s]);
+        sources[s] =
+            (spc__sample_source){run->scenes[s], run->index[s], rows, rows};
+    }
+    if ((status = spc__sample_init(&run->sample, run->conv, sources,
+                                   run->scene_count, &options, run->error)) !=
+        SPC_OK)
         return status;
     for (int s = 0; s < run->scene_count; s++) {
         free(run->index[s]);
         run->index[s] = NULL;
     }
-    return spc__runner_create(&run->runner, run->ctx, &run->subject, &options,
+    return spc__runner_create(&run->runner, run->ctx, &run->sample, &runner,
                               run->error);
 }
 
@@ -97,6 +104,24 @@ spc_status spc__run_verify(spc__run *run, spc__entry **list, int count)
         entry->state = SPC__VERIFIED;
         run->report->verified += entry->trial.verified;
         if (!entry->trial.verified)
+            fail(run, entry, &outcome);
+    }
+    return status;
+}
+
+spc_status spc__run_confirm(spc__run *run, spc__entry **list, int count)
+{
+    spc__outcome outcome;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        spc__entry *entry = list[i];
+        if (entry->state != SPC__TIMED)
+            continue;
+        spc__rig_code code = code_of(entry);
+        status = spc__runner_confirm(&outcome, run->runner, slot_of(run, entry),
+                                     &code, run->error);
+        if (status == SPC_OK && outcome.status != SPC__TRIAL_OK)
             fail(run, entry, &outcome);
     }
     return status;

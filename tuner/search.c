@@ -185,7 +185,12 @@ static spc_status finals(spc__run *run, spc__entry **list)
         record_all(run, list, count);
         if (status == SPC_OK)
             status = spc__sample_rounds(run, list, count, 0, true);
-        record_all(run, list, count);
+        /* Cold times are stored of what is confirmed: a run that goes on
+         * where another was interrupted knows by them. */
+        if (status == SPC_OK)
+            status = spc__run_confirm(run, list, count);
+        if (status == SPC_OK)
+            record_all(run, list, count);
         spc__run_progress(run, SPC_STAGE_TIME, run->measured, run->to_measure);
     }
     return status;

@@ -45,6 +45,9 @@ spc_status spc__sample_rounds(spc__run *run, spc__entry **list, int count,
  * cold one, if `cold`? */
 bool spc__entry_has(const spc__run *run, const spc__entry *entry, int wanted,
                     bool cold);
+/* Those of the list that are timed must repeat their results before one of them
+ * may win; who does not has failed. */
+spc_status spc__run_confirm(spc__run *run, spc__entry **list, int count);
 /* Its code will not be asked for soon. */
 spc_status spc__sample_unload(spc__run *run, const spc__entry *entry);
 

@@ -280,7 +280,7 @@ static spc_status finish(spc__run *run, spc_status status)
 static void release_run(spc__run *run)
 {
     spc__runner_free(run->runner);
-    spc__subject_release(&run->subject);
+    spc__sample_release(&run->sample);
     for (int i = 0; i < run->count; i++) {
         free(run->entries[i].config);
         free(run->entries[i].source);

@@ -5,24 +5,24 @@
 #include "clock.h"
 #include "error.h"
 #include "floor.h"
+#include "gate.h"
 #include "random.h"
-#include "sample.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
-static const double limit_s = 3; /* for one kind of measurement */
+static const double limit_s = 3;      /* for one kind of measurement */
+static const double confirm_s = 0.15; /* as the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;
     const spc_conv *conv;
     const spc_scene *scene;
     spc__sample sample;
-    spc_map *map;
+    spc__bed *bed;
     spc_plan *plan;
-    spc_buffers buffers;
-    void *packed, *workspace;
+    spc__tested tested;
     /* A second map, of the same rows shuffled: sorting has real work to do. */
     spc_map *shuffled;
     int32_t *coords; /* on the device */
@@ -34,26 +34,27 @@ typedef struct bench {
 
 static spc_status run_plan(const bench *b, void *stream)
 {
-    return spc_plan_execute(b->plan, b->map, &b->buffers, stream);
+    return spc__bed_execute(b->bed, b->plan, 0, SPC__REAL,
+                            b->tested.packed.data, stream);
 }
 
 static spc_status run_index(const bench *b, void *stream)
 {
-    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, true,
-                            stream);
+    return spc__map_rebuild(b->shuffled, b->coords, b->sample.scenes[0].rows_in,
+                            true, stream);
 }
 
 static spc_status run_map(const bench *b, void *stream)
 {
-    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, false,
-                            stream);
+    return spc__map_rebuild(b->shuffled, b->coords, b->sample.scenes[0].rows_in,
+                            false, stream);
 }
 
 static spc_status run_order(const bench *b, void *stream)
 {
     const spc__launch_geometry *geometry = spc__plan_launch(b->plan);
-    return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
-                             stream);
+    return spc__map_relayout(b->bed->maps[0], geometry->order,
+                             geometry->tile_rows, stream);
 }
 
 /* Every run may be the last one that somebody waits for. */
@@ -96,37 +97,36 @@ static spc_status measure(bench *b,
 
 /* ---- preparation --------------------------------------------------------- */
 
+/* The data, the oracle's answers, and all of it on the device. */
+static spc_status prepare_sample(bench *b, uint64_t seed)
+{
+    spc__sample_source source = {.scene = b->scene};
+    spc__sample_options options = {seed, true, b->ctx->threads, b->ctx->cancel};
+    spc_status status = spc__sample_init(&b->sample, b->conv, &source, 1,
+                                         &options, spc__error_of(b->ctx));
+
+    return status == SPC_OK ? spc__bed_create(&b->bed, b->ctx, &b->sample)
+                            : status;
+}
+
 static spc_status prepare_plan(bench *b, spc_bench_result *out)
 {
-    spc_ctx *ctx = b->ctx;
-    spc_status status;
+    spc_status status = spc_plan_create(&b->plan, b->ctx, b->conv,
+                                        b->bed->maps[0], SPC_PLAN_JIT);
 
-    if ((status = spc_map_create_from_scene(&b->map, ctx, b->conv, b->scene)) !=
-            SPC_OK ||
-        (status = spc_plan_create(&b->plan, ctx, b->conv, b->map,
-                                  SPC_PLAN_JIT)) != SPC_OK ||
-        (status = spc_alloc(&b->packed, ctx,
-                            spc_plan_weights_bytes(b->plan))) != SPC_OK ||
-        (status = spc_alloc(&b->workspace, ctx,
-                            spc_plan_workspace_bytes(b->plan, b->map))) !=
-            SPC_OK ||
-        (status =
-             spc_plan_pack_weights(b->plan, b->packed, b->sample.device_weights,
-                                   SPC_KRSC, NULL)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
-    b->buffers = (spc_buffers){b->sample.device_in, b->sample.device_out,
-                               b->packed, b->sample.device_bias, b->workspace};
     out->origin = spc_plan_origin(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
-    return SPC_OK;
+    return spc__gate_enter(&b->tested, b->bed, b->plan);
 }
 
 /* The scene's rows in an order that `seed` decides, on the device. */
 static spc_status prepare_shuffled(bench *b, uint64_t seed)
 {
     spc_ctx *ctx = b->ctx;
-    int64_t rows = b->sample.rows;
+    int64_t rows = b->sample.scenes[0].rows_in;
     size_t bytes = (size_t)rows * 4 * sizeof(int32_t);
     int32_t(*coords)[4] = malloc(bytes);
     spc__random random;
@@ -152,19 +152,42 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
 }
 
 /* No time is worth reporting of a wrong result. */
+static spc_status judge(const bench *b, const spc__verdict *verdict,
+                        const char *plan)
+{
+    spc_status status =
+        verdict->status == SPC__TRIAL_WRONG ? SPC_EWRONG : SPC_EDEVICE;
+
+    if (verdict->status == SPC__TRIAL_OK)
+        return SPC_OK;
+    if (spc__ctx_check_cancel(b->ctx) != SPC_OK)
+        return SPC_EINTERRUPTED;
+    return spc__fail(spc__error_of(b->ctx), status, "'%s' is wrong: %s", plan,
+                     verdict->note);
+}
+
 static spc_status check(bench *b, spc_bench_result *out)
 {
-    spc_status status;
+    spc__verdict verdict;
 
-    if ((status = spc__sample_poison(&b->sample, b->ctx)) != SPC_OK ||
-        (status = spc_plan_execute(b->plan, b->map, &b->buffers, NULL)) !=
-            SPC_OK ||
-        (status = spc_synchronize(b->ctx)) != SPC_OK)
+    spc__gate_verify(&verdict, b->bed, &b->tested);
+    out->error = verdict.error;
+    spc_status status = judge(b, &verdict, out->plan);
+    if (status != SPC_OK)
         return status;
-    status = spc__sample_compare(&out->error, &b->sample, b->ctx);
-    if (status == SPC_EWRONG)
-        spc__fail_prefix(spc__error_of(b->ctx), "'%s' is wrong: ", out->plan);
-    return status;
+    spc__gate_before_timing(&verdict, b->bed, &b->tested, 0);
+    return judge(b, &verdict, out->plan);
+}
+
+/* It must have been right while it was timed, too. */
+static spc_status check_again(bench *b, const spc_bench_result *out)
+{
+    spc__verdict verdict;
+
+    spc__gate_after_timing(&verdict, b->bed, &b->tested, 0);
+    if (verdict.status == SPC__TRIAL_OK)
+        spc__gate_confirm(&verdict, b->bed, &b->tested, confirm_s);
+    return judge(b, &verdict, out->plan);
 }
 
 /* ---- entry --------------------------------------------------------------- */
@@ -177,6 +200,7 @@ static spc_status time_all(bench *b, spc_bench_result *out)
                           &out->warm_spread_us, &out->samples)) != SPC_OK ||
         (status = measure(b, run_plan, COLD_SAMPLES, true, &out->cold_us,
                           &out->cold_spread_us, NULL)) != SPC_OK ||
+        (status = check_again(b, out)) != SPC_OK ||
         (status = measure(b, run_order, INDEX_SAMPLES, false, &out->order_us,
                           NULL, NULL)) != SPC_OK ||
         (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||
@@ -193,8 +217,8 @@ static void compute_floor(const bench *b, spc_bench_result *out)
 {
     spc__floor floor;
 
-    spc__floor_compute(&floor, b->conv, b->sample.rows, b->sample.pairs,
-                       &b->ctx->info);
+    spc__floor_compute(&floor, b->conv, b->sample.scenes[0].rows_in,
+                       b->sample.scenes[0].pairs, &b->ctx->info);
     out->flops = floor.flops;
     out->gathered_bytes = floor.gathered_bytes;
     out->compulsory_bytes = floor.compulsory_bytes;
@@ -216,8 +240,7 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
         return status;
     if ((status = spc__sample_scene_check(scene, error)) != SPC_OK)
         return status;
-    if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
-            SPC_OK &&
+    if ((status = prepare_sample(&b, seed)) == SPC_OK &&
         (status = prepare_plan(&b, out)) == SPC_OK &&
         (status = check(&b, out)) == SPC_OK &&
         (status = prepare_shuffled(&b, seed)) == SPC_OK) {
@@ -226,10 +249,10 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
     }
     spc_map_free(b.shuffled);
     spc_dealloc(ctx, b.coords);
-    spc_dealloc(ctx, b.packed);
-    spc_dealloc(ctx, b.workspace);
+    if (b.bed != NULL)
+        spc__gate_leave(&b.tested, b.bed);
     spc_plan_free(b.plan);
-    spc_map_free(b.map);
-    spc__sample_release(&b.sample, ctx);
+    spc__bed_free(b.bed);
+    spc__sample_release(&b.sample);
     return status;
 }
