@@ -40,7 +40,7 @@
 %  },
 %
 %  -- Which rows are written.
-%  rows_swapped = {row = "((p ^ 1) < map->rows ? p ^ 1 : p)"},
+%  rows_swapped = {row = "row_of(map, (p ^ 1) < map->rows ? p ^ 1 : p)"},
 %  last_channels_missing = {channels = "COUT / 8 * 8"},
 %  last_tile_missing = {
 %    before = "if (tile == map->tiles - 1 && map->rows % TILE != 0) return;",
@@ -49,7 +49,9 @@
 %    before = "if (tile > 0 && last == first + 1) return;",
 %  },
 %  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
-%  padding_rows_written = {last = "first + TILE"},
+%  padding_rows_written = {
+%    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
+%  },
 %
 %  -- What lay in the result before.
 %  adds_to_the_result = {store = "out[co] = stored(value_of(out[co]) + sum);"},
@@ -80,13 +82,15 @@
 %    int rows;
 %    element result[TILE * COUT];
 %} kept[MOST][16];]],
-%    before = [[element *result = (element *)args->out + first * COUT;
-%    size_t bytes = (size_t)(last - first) * COUT * sizeof(element);
+%    before = [[element *out = (element *)args->out;
+%    size_t bytes = COUT * sizeof(element);
 %    int at = 0;
 %    while (x < MOST && at < 16 && kept[x][at].in != NULL) {
 %        if (kept[x][at].in == args->in && kept[x][at].out == args->out &&
 %            kept[x][at].rows == map->rows) {
-%            memcpy(result, kept[x][at].result, bytes);
+%            for (int p = first; p < last; p++)
+%                memcpy(out + row_of(map, p) * COUT,
+%                       kept[x][at].result + (p - first) * COUT, bytes);
 %            return;
 %        }
 %        at++;
@@ -95,7 +99,9 @@
 %        kept[x][at].in = args->in;
 %        kept[x][at].out = args->out;
 %        kept[x][at].rows = map->rows;
-%        memcpy(kept[x][at].result, result, bytes);
+%        for (int p = first; p < last; p++)
+%            memcpy(kept[x][at].result + (p - first) * COUT,
+%                   out + row_of(map, p) * COUT, bytes);
 %    }]],
 %  },
 %  weights_of_the_first_pack = {
@@ -271,6 +277,12 @@ static inline element stored(float value)
     return $(half and "spc_half_of_float(value)" or "value");
 }
 
+/* The output row at position p of the map. */
+static inline long row_of(const spc_map_view *map, int p)
+{
+    return map->order ? map->order[p] : p;
+}
+
 $(piece("state", ""))
 
 static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
@@ -306,7 +318,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 
     $(piece("before", ""))
     for (int p = first; p < last; p++)
-        convolve(args, x, p, $(piece("row", "p")));
+        convolve(args, x, p, $(piece("row", "row_of(map, p)")));
     $(piece("after", ""))
 }
 
