@@ -256,12 +256,17 @@ static const char *diagnose(const gate *g, const setting *at, uint64_t digest)
     return at->draw == SPC__REAL ? "rounding" : "exact";
 }
 
-/* A diagnosis may end in a fault; that is then what is noted. */
+static void test_all_read_only(const gate *g);
+
+/* Who spoilt what it read gets wrong results from then on, and others would
+ * too. A diagnosis may end in a fault; that is then what is noted. */
 static void reject(const gate *g, const setting *at, uint64_t digest,
                    const spc__worst *worst)
 {
+    test_all_read_only(g);
+    if (g->out->status != SPC__TRIAL_OK)
+        return;
     const char *test = diagnose(g, at, digest);
-
     if (g->out->status == SPC__TRIAL_OK)
         note_element(g, test, at->s, worst);
 }
@@ -404,9 +409,13 @@ static void test_read_only(const gate *g, int draw)
         else
             zones_hold(g, list[i].name, &digests[3 * i + 1]);
     }
-    /* Others must find what this one has spoilt. */
-    if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
-        note_failure(g, SPC__TRIAL_FAULT);
+}
+
+static void test_all_read_only(const gate *g)
+{
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+            test_read_only(g, d);
 }
 
 static void verify(gate *g)
@@ -418,9 +427,7 @@ static void verify(gate *g)
     for (int s = 0; s < sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK)
             test_scene(g, s);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
-            test_read_only(g, d);
+    test_all_read_only(g);
     g->tested->verified = g->out->status == SPC__TRIAL_OK;
 }
 
@@ -563,11 +570,19 @@ void spc__gate_leave(spc__tested *tested, const spc__bed *bed)
     memset(tested, 0, sizeof(*tested));
 }
 
+/* Others must find what this one may have spoilt, if only now and then. */
+static void restore(const gate *g)
+{
+    if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
+        note_failure(g, SPC__TRIAL_FAULT);
+}
+
 void spc__gate_verify(spc__verdict *out, spc__bed *bed, spc__tested *tested)
 {
     gate g = begin(out, bed, tested);
 
     verify(&g);
+    restore(&g);
 }
 
 void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
@@ -594,29 +609,35 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
     if (out->status == SPC__TRIAL_OK &&
         zones_hold(&g, "out", &digests[OUT_ZONES]))
         zones_hold(&g, "workspace", &digests[WORK_ZONES]);
+    restore(&g);
+}
+
+static void confirm(gate *g, double limit_s)
+{
+    uint64_t digests[DIGESTS];
+
+    if (!g->tested->verified)
+        verify(g);
+    else
+        pack_draws(g);
+    for (int s = 0; s < g->bed->sample->given; s++) {
+        setting at = real_run(s);
+        if (g->out->status != SPC__TRIAL_OK)
+            return;
+        if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+            note_failure(g, SPC__TRIAL_LAUNCH);
+        else if (run_once(g, &at, digests))
+            compare_first(g, s, digests[RESULT]);
+    }
+    run_repeatedly(g, limit_s);
+    test_all_read_only(g);
 }
 
 void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
                        double limit_s)
 {
     gate g = begin(out, bed, tested);
-    uint64_t digests[DIGESTS];
 
-    if (!tested->verified)
-        verify(&g);
-    else
-        pack_draws(&g);
-    for (int s = 0; s < bed->sample->given; s++) {
-        setting at = real_run(s);
-        if (out->status != SPC__TRIAL_OK)
-            return;
-        if (spc__bed_set(bed, tested->plan, s) != SPC_OK)
-            note_failure(&g, SPC__TRIAL_LAUNCH);
-        else if (run_once(&g, &at, digests))
-            compare_first(&g, s, digests[RESULT]);
-    }
-    run_repeatedly(&g, limit_s);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(&g, d) && out->status == SPC__TRIAL_OK)
-            test_read_only(&g, d);
+    confirm(&g, limit_s);
+    restore(&g);
 }
