@@ -2,9 +2,9 @@
  * gate.c - the tests that a candidate must pass, and what it failed in.
  *
  * On every scene the first launch finds all ones in its output and workspace,
- * which are no number; the second finds the result of the first, of other
- * data, and a plausible number in the workspace; a third that number in its
- * output. Who leaves its output alone, or adds to it, differs in one of them.
+ * which are no number; the second finds all as the first, of other data, left
+ * it; a third finds a plausible number. Who leaves its output alone, or adds to
+ * it, or takes a workspace for its own, differs in one of them.
  */
 #include "gate.h"
 
@@ -39,7 +39,7 @@ typedef struct setting {
     spc__draw draw;
     int out_byte;       /* -1: the result of draw `previous` */
     spc__draw previous; /* one of integers */
-    int work_byte;
+    int work_byte;      /* -1: as the launch before left it */
 } setting;
 
 /* ---- verdicts ------------------------------------------------------------ */
@@ -146,7 +146,8 @@ static bool run_once(const gate *g, const setting *at,
     spc__bed *bed = g->bed;
 
     if ((at->out_byte >= 0 && fill(g, &bed->out, at->out_byte) != SPC_OK) ||
-        fill(g, &bed->workspace, at->work_byte) != SPC_OK ||
+        (at->work_byte >= 0 &&
+         fill(g, &bed->workspace, at->work_byte) != SPC_OK) ||
         spc__bed_execute(bed, g->tested->plan, at->s, at->draw,
                          packed_of(g, at->draw), NULL) != SPC_OK) {
         note_failure(g, SPC__TRIAL_LAUNCH);
@@ -296,7 +297,7 @@ static void test_scene(const gate *g, int s)
     static const struct {
         int out_byte, work_byte;
     } contents[SPC__DRAWS] = {
-        {NAN_BYTE, NAN_BYTE}, {-1, NUMBER_BYTE}, {NUMBER_BYTE, NAN_BYTE}};
+        {NAN_BYTE, NAN_BYTE}, {-1, -1}, {NUMBER_BYTE, NUMBER_BYTE}};
     setting at = {.s = s};
     int launches = 0;
 
