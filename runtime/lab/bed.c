@@ -103,6 +103,27 @@ spc_status spc__bed_refill(spc__bed *bed)
     return status;
 }
 
+static void exchange(spc__guarded *a, spc__guarded *b)
+{
+    spc__guarded kept = *a;
+
+    *a = *b;
+    *b = kept;
+}
+
+spc_status spc__bed_exchange(spc__bed *bed, int s)
+{
+    spc_status status;
+
+    exchange(&bed->in[s][SPC__COUNT], &bed->in[s][SPC__WIDE]);
+    exchange(&bed->bias[SPC__COUNT], &bed->bias[SPC__WIDE]);
+    exchange(&bed->packed[SPC__COUNT], &bed->packed[SPC__WIDE]);
+    status = upload_scene(bed, s);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = upload_bias(bed, d);
+    return status;
+}
+
 static spc_status build_map(spc__bed *bed, int s)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];

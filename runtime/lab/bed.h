@@ -9,9 +9,9 @@
 #include "digest.h"
 #include "sample.h"
 
-/* What zones are filled with. As a number it is large and negative in any type:
- * a kernel that reads it into a sum shows that it did. */
-enum { SPC__ZONE_BYTE = 0xd5 };
+/* What zones are filled with. It is no number in any type: a kernel that reads
+ * it into a sum, be it times zero, shows that it did. */
+enum { SPC__ZONE_BYTE = 0xff };
 
 /* Device memory: zone, data, zone. The second begins right behind the data. */
 typedef struct spc__guarded {
@@ -51,6 +51,10 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 
 /* Moves all inputs there again: one was written to. */
 spc_status spc__bed_refill(spc__bed *bed);
+
+/* The arrays of the two draws of integers change places, on scene `s`: input,
+ * bias and packed weights, which must then be packed again. */
+spc_status spc__bed_exchange(spc__bed *bed, int s);
 
 /* Makes all maps ready for a plan, and room for what it needs. */
 spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
