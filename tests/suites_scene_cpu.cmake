@@ -1,5 +1,6 @@
 spc_suite(scene)
 spc_suite(oracle)
+spc_suite(sample)
 spc_suite(cpu)
 
 # Figures for docs/PERFORMANCE.md; built, not run. The naive loop is at -O2.

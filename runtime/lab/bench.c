@@ -13,7 +13,7 @@
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
 static const double limit_s = 3;      /* for one kind of measurement */
-static const double confirm_s = 0.15; /* as the tuner */
+static const double confirm_s = 0.05; /* as the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;

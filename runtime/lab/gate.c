@@ -24,7 +24,7 @@ enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
 
 /* Confirming runs: one fault in thirty launches escapes 200 of them with
  * probability 0.001, and 100 with 0.03. */
-enum { RUNS_LEAST = 100, RUNS = 200, RUNS_AT_ONCE = 20 };
+enum { RUNS_LEAST = 100, RUNS = 200, RUNS_AT_ONCE = 16 };
 enum { RUNS_WITHOUT_TIMING = 4 };
 
 typedef struct gate {
@@ -536,8 +536,8 @@ static void compare_first(const gate *g, int s, uint64_t digest)
 
 /* ---- confirming ---------------------------------------------------------- */
 
-/* A few runs of each draw of a scene; returns how many there were. */
-static int run_scene(const gate *g, int s)
+/* `count` runs of each draw of a scene; returns how many there were. */
+static int run_scene(const gate *g, int s, int count)
 {
     int done = 0;
 
@@ -547,8 +547,8 @@ static int run_scene(const gate *g, int s)
     }
     for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++)
         if (repeats(g, s, d)) {
-            run_many(g, s, (spc__draw)d, RUNS_AT_ONCE / 2);
-            done += RUNS_AT_ONCE / 2;
+            run_many(g, s, (spc__draw)d, count);
+            done += count;
         }
     return done;
 }
@@ -565,17 +565,21 @@ static int next_scene(const gate *g, int turn, bool given, bool hurry)
     return sample->given + 2 + (hurry ? 0 : turn % (awkward - 2));
 }
 
+/* More at once with each turn, so that slow ones see the clock in time. */
 static void run_repeatedly(const gate *g, double limit_s)
 {
     uint64_t limit_ns = (uint64_t)(limit_s * 1e9), start = spc__now_ns();
-    int done = 0;
+    int done = 0, count = 1;
 
     for (int turn = 0; done < RUNS && g->out->status == SPC__TRIAL_OK; turn++) {
         uint64_t spent = spc__now_ns() - start;
         bool hurry = spent > 2 * limit_ns;
         if (hurry && done >= RUNS_LEAST)
             break;
-        done += run_scene(g, next_scene(g, turn, spent < limit_ns, hurry));
+        done +=
+            run_scene(g, next_scene(g, turn, spent < limit_ns, hurry), count);
+        if (count < RUNS_AT_ONCE)
+            count *= 2;
     }
 }
 
