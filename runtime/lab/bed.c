@@ -68,20 +68,49 @@ static spc_status upload(const spc__bed *bed, spc__guarded *to,
 
 /* ---- building ------------------------------------------------------------ */
 
-static spc_status upload_scene(spc__bed *bed, int s)
+/* The array that holds a draw. */
+static int array_of(const spc__bed *bed, int s, spc__draw draw)
+{
+    return s < bed->sample->given ? (int)draw : 0;
+}
+
+static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
     size_t bytes =
         spc__operand_of(&bed->sample->conv, SPC_IN, scene->rows_in).bytes;
+    spc__guarded *to = &bed->in[s][array_of(bed, s, draw)];
+
+    bed->in_digest[s][draw] = spc__digest_host(scene->in[draw], bytes);
+    bed->loaded[s] = draw;
+    return upload(bed, to, scene->in[draw], bytes);
+}
+
+static spc_status upload_scene(spc__bed *bed, int s)
+{
     spc_status status = SPC_OK;
 
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
-        if (scene->in[d] == NULL)
-            continue;
-        status = upload(bed, &bed->in[s][d], scene->in[d], bytes);
-        bed->in_digest[s][d] = spc__digest_host(scene->in[d], bytes);
-    }
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        if (spc__sample_has(bed->sample, s, (spc__draw)d))
+            status = upload_draw(bed, s, (spc__draw)d);
     return status;
+}
+
+bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw)
+{
+    return spc__sample_has(bed->sample, s, draw) &&
+           (s < bed->sample->given || bed->loaded[s] == draw);
+}
+
+spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw)
+{
+    return spc__bed_is_loaded(bed, s, draw) ? SPC_OK
+                                            : upload_draw(bed, s, draw);
+}
+
+static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
+{
+    return bed->in[s][array_of(bed, s, draw)].data;
 }
 
 static spc_status upload_bias(spc__bed *bed, int d)
@@ -98,27 +127,6 @@ spc_status spc__bed_refill(spc__bed *bed)
 
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++)
         status = upload_scene(bed, s);
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = upload_bias(bed, d);
-    return status;
-}
-
-static void exchange(spc__guarded *a, spc__guarded *b)
-{
-    spc__guarded kept = *a;
-
-    *a = *b;
-    *b = kept;
-}
-
-spc_status spc__bed_exchange(spc__bed *bed, int s)
-{
-    spc_status status;
-
-    exchange(&bed->in[s][SPC__COUNT], &bed->in[s][SPC__WIDE]);
-    exchange(&bed->bias[SPC__COUNT], &bed->bias[SPC__WIDE]);
-    exchange(&bed->packed[SPC__COUNT], &bed->packed[SPC__WIDE]);
-    status = upload_scene(bed, s);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         status = upload_bias(bed, d);
     return status;
@@ -282,7 +290,7 @@ spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream)
 {
-    spc_buffers buffers = {bed->in[s][draw].data, bed->out.data, packed,
+    spc_buffers buffers = {in_of(bed, s, draw), bed->out.data, packed,
                            (const float *)bed->bias[draw].data,
                            bed->workspace.data};
     spc_status status = spc__ctx_check_cancel(bed->ctx);

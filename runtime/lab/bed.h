@@ -9,8 +9,8 @@
 #include "digest.h"
 #include "sample.h"
 
-/* What zones are filled with. It is no number in any type: a kernel that reads
- * it into a sum, be it times zero, shows that it did. */
+/* What zones are filled with: no number in any type. A kernel that reads it
+ * shows that it did, even if it multiplies it by zero. */
 enum { SPC__ZONE_BYTE = 0xff };
 
 /* Device memory: zone, data, zone. The second begins right behind the data. */
@@ -28,7 +28,10 @@ typedef struct spc__bed {
     size_t zone_bytes;
     uint64_t zone_digest;
     spc_map *maps[SPC__SAMPLE_SCENES];
+    /* An awkward scene has one array for all draws, so that who remembers
+     * results by address is found out; `loaded` is the draw in it. */
     spc__guarded in[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    spc__draw loaded[SPC__SAMPLE_SCENES];
     uint64_t in_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
     spc__guarded bias[SPC__DRAWS];
     void *weights[SPC__DRAWS]; /* canonical */
@@ -52,10 +55,6 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 /* Moves all inputs there again: one was written to. */
 spc_status spc__bed_refill(spc__bed *bed);
 
-/* The arrays of the two draws of integers change places, on scene `s`: input,
- * bias and packed weights, which must then be packed again. */
-spc_status spc__bed_exchange(spc__bed *bed, int s);
-
 /* Makes all maps ready for a plan, and room for what it needs. */
 spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
 
@@ -63,10 +62,17 @@ spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
 spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
                          const spc_plan *plan, spc__draw draw);
 
+/* The inputs of scene `s` become those of a draw. */
+spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);
+
+/* Are they? */
+bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
+
 /* Out and workspace become those of scene `s`. */
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
 
-/* Runs on scene `s`, which is set, with weights that are packed; enqueues. */
+/* Runs on scene `s`, which is set and loaded, with weights that are packed;
+ * enqueues. */
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream);
 
