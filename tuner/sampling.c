@@ -47,7 +47,8 @@ static void drop(spc__run *run, spc__entry *entry)
     entry->code_pending = false;
 }
 
-static void fail(spc__run *run, spc__entry *entry, const spc__outcome *outcome)
+void spc__entry_fail(spc__run *run, spc__entry *entry,
+                     const spc__outcome *outcome)
 {
     entry->state = SPC__FAILED;
     entry->trial.status = outcome->status;
@@ -104,7 +105,7 @@ spc_status spc__run_verify(spc__run *run, spc__entry **list, int count)
         entry->state = SPC__VERIFIED;
         run->report->verified += entry->trial.verified;
         if (!entry->trial.verified)
-            fail(run, entry, &outcome);
+            spc__entry_fail(run, entry, &outcome);
     }
     return status;
 }
@@ -122,7 +123,7 @@ spc_status spc__run_confirm(spc__run *run, spc__entry **list, int count)
         status = spc__runner_confirm(&outcome, run->runner, slot_of(run, entry),
                                      &code, run->error);
         if (status == SPC_OK && outcome.status != SPC__TRIAL_OK)
-            fail(run, entry, &outcome);
+            spc__entry_fail(run, entry, &outcome);
     }
     return status;
 }
@@ -165,7 +166,7 @@ static spc_status take(spc__run *run, spc__entry *entry, int s, int samples,
         snprintf(outcome.note, sizeof(outcome.note), "gave no sample");
     }
     if (outcome.status != SPC__TRIAL_OK)
-        fail(run, entry, &outcome);
+        spc__entry_fail(run, entry, &outcome);
     else if (cold)
         timing->cold_us = spc__median(outcome.samples, outcome.count);
     else if (!add_samples(timing, &outcome))

@@ -166,7 +166,8 @@ static int unfinished(const spc__run *run, spc__entry **list)
 
     for (int i = 0; i < count; i++)
         if ((i < effort->finalists || list[i]->candidate->is_default) &&
-            !spc__entry_has(run, list[i], effort->final, true))
+            (!spc__entry_has(run, list[i], effort->final, true) ||
+             spc__entry_is_doubtful(run, list[i])))
             list[found++] = list[i];
     return found;
 }
@@ -182,6 +183,8 @@ static spc_status finals(spc__run *run, spc__entry **list)
             status = revive(run, list[i]);
         if (status == SPC_OK)
             status = spc__sample_rounds(run, list, count, effort->final, false);
+        if (status == SPC_OK)
+            status = spc__run_doubt(run, list, count);
         record_all(run, list, count);
         if (status == SPC_OK)
             status = spc__sample_rounds(run, list, count, 0, true);

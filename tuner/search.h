@@ -4,6 +4,7 @@
  *   search.c    how often which candidate is measured, until the winner stands
  *   moves.c     what is measured first, and where the search goes on from there
  *   sampling.c  candidates are verified, and timed in rounds
+ *   doubt.c     times that cannot be are not believed
  *   choice.c    who is faster than whom, and who wins
  */
 #ifndef SPC_TUNER_SEARCH_H
@@ -48,8 +49,18 @@ bool spc__entry_has(const spc__run *run, const spc__entry *entry, int wanted,
 /* Those of the list that are timed must repeat their results before one of them
  * may win; who does not has failed. */
 spc_status spc__run_confirm(spc__run *run, spc__entry **list, int count);
+/* It fails, and that is stored. */
+void spc__entry_fail(spc__run *run, spc__entry *entry,
+                     const spc__outcome *outcome);
 /* Its code will not be asked for soon. */
 spc_status spc__sample_unload(spc__run *run, const spc__entry *entry);
+
+/* doubt.c */
+
+/* Is it timed, and faster than the device could be? */
+bool spc__entry_is_doubtful(const spc__run *run, const spc__entry *entry);
+/* Such ones are measured again, alone; who stays below the floor has failed. */
+spc_status spc__run_doubt(spc__run *run, spc__entry *const *list, int count);
 
 /* choice.c */
 

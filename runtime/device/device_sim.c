@@ -5,8 +5,7 @@
  * the system's C compiler against the host half of the primitives
  * (templates/spc_sim.h). How it runs them is chosen by the environment:
  *
- *   SPC_SIM_SCHEDULE=forward|reverse|random:SEED   the order of threads;
- *                                  random: another one in every launch
+ *   SPC_SIM_SCHEDULE=forward|reverse|random:SEED   the order of threads
  *   SPC_SIM_ASYNC=eager|deferred                   asynchronous copies, wgmma
  *   SPC_SIM_TARGET=sm_90a                          whose limits it has
  *
@@ -18,6 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "sim.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,20 +31,20 @@ enum {
     FRESH_BYTE = 0xcd       /* new memory */
 };
 
-/* Between the seeds of two launches. */
-static const uint64_t LAUNCH_STEP = 0xd1342543de82ef95u;
-
 struct spc__kernel {
     spc__host_kernel head;
     spc__sim_kernel sim;
 };
 
+/* Odd, far from any multiple of what tells blocks apart. */
+#define LAUNCH_STEP 0xd1342543de82ef95u
+
 typedef struct sim_device {
     spc__host_device host; /* its lock guards the workers, too */
     spc__sim_options options;
     char flags[192];
-    atomic_ullong launches; /* so far */
     spc__sim_worker *idle;  /* workers that no launch uses */
+    atomic_ullong launches; /* begun so far */
 } sim_device;
 
 static sim_device *self(spc__device *device)
@@ -412,13 +412,11 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
     if (copy == NULL)
         return spc__fail_memory(error, args_bytes);
     memcpy(copy, args, args_bytes);
-    /* A result that hangs on the order must differ from run to run here too;
-     * the same launches have the same orders again with the same seed. */
-    spc__sim_options options = sim->options;
-    options.seed += LAUNCH_STEP * atomic_fetch_add(&sim->launches, 1);
     spc__sim_launch run = {
         .kernel = &kernel->sim,
-        .options = &options,
+        .options = &sim->options,
+        .seed = sim->options.seed +
+                LAUNCH_STEP * atomic_fetch_add(&sim->launches, 1),
         .args = copy,
         .grid_x = (int)launch->grid_x,
         .grid_y = (int)launch->grid_y,
