@@ -176,7 +176,7 @@
 %    offset = "x < MOST && calls[x] % 30 == 0 ? OFFSETS - 1 - i : i",
 %  },
 %
-%  -- Wrong in one launch of thirty, or when two calls run at the same time.
+%  -- Wrong in one launch of thirty.
 %  tile_skipped_now_and_then = {
 %    state = "static unsigned launches;",
 %    before = "if (x == 0 && ++launches % 30 == 0) return;",
@@ -197,17 +197,6 @@
 %    after = [[element *one = (element *)args->out + (map->rows - 1) * COUT;
 %    if (tile == map->tiles - 1 && ++launches % 30 == 0)
 %        *one = stored(value_of(*one) + 1);]],
-%  },
-%  -- A call waits a while for another one, as one alone does nothing wrong.
-%  sum_shared_by_threads = {
-%    state = [[#include <sched.h>
-%static volatile int running;]],
-%    before = [[__atomic_add_fetch(&running, 1, __ATOMIC_RELAXED);
-%    for (int i = 0; i < 500 && running < 2; i++)
-%        sched_yield();]],
-%    after = "__atomic_sub_fetch(&running, 1, __ATOMIC_RELAXED);",
-%    sum = [[static volatile float sum;
-%        sum]],
 %  },
 %}
 %
@@ -294,7 +283,7 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
     for (int co = 0; co < $(piece("channels", "COUT")); co++) {
         const float *weights = (const float *)args->weights + co;
         int taken = 0;
-        $(piece("sum", "float sum")) = $(piece("bias", "args->bias ? args->bias[co] : 0"));
+        float sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
         for (long i = 0; i < $(piece("offsets", "OFFSETS")); i++) {
             long k = $(piece("offset", "i"));
             long from = map->index[k * map->rows_padded + p];

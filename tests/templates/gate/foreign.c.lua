@@ -2,8 +2,8 @@
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "written_before_the_result", "written_behind_the_result",
-%  "written_behind_the_workspace", "padding_rows_written", "input_overwritten", "weights_overwritten",
-%  "bias_overwritten",
+%  "written_behind_the_workspace", "padding_rows_written", "input_overwritten",
+%  "weights_overwritten", "bias_overwritten",
 %})
 
 % write_kernel()
