@@ -263,6 +263,27 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
 }
 END_TEST
 
+START_TEST(a_time_below_the_floor_is_not_believed)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_tune_report report;
+    told t;
+    spc_tune_options options = options_for(&t);
+
+    /* A device that takes seconds for what this one does in microseconds. */
+    ctx->info.copy_gbps = ctx->info.gather_gbps = 1e-6;
+    ctx->info.f32_tflops = ctx->info.tf32_tflops = ctx->info.f16_tflops = 1e-9;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EWRONG);
+    assert_says(spc_ctx_error(ctx), "below the floor: not believed");
+    ck_assert_str_eq(report.winner, "");
+    for (int i = 0; i < t.count; i++) {
+        ck_assert_str_eq(t.at[i].status, "wrong");
+        assert_says(t.at[i].note, "below the floor:");
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- climbing ------------------------------------------------------------ */
 
 /* What keeps the best candidate of `hills` two parameters from its default. */
@@ -1235,6 +1256,7 @@ int main(void)
     tcase_add_loop_test(
         work, a_second_tune_measures_nothing_and_a_plan_runs_the_winner, 0,
         LENGTH(jobs));
+    tcase_add_test(work, a_time_below_the_floor_is_not_believed);
     tcase_add_test(
         work, the_defaults_and_the_winner_have_all_samples_and_a_cold_time);
     tcase_add_test(work,
