@@ -280,8 +280,9 @@ static spc_status fill_scene(maker *m, int s, const spc_scene *from,
     const spc__sample_scene *scene = &m->sample->scenes[s];
     spc_status status = SPC_OK;
 
-    memcpy((void *)scene->coords, spc_scene_coords(from),
-           (size_t)spc_scene_rows(from) * 4 * sizeof(int32_t));
+    if (spc_scene_rows(from) > 0)
+        memcpy((void *)scene->coords, spc_scene_coords(from),
+               (size_t)spc_scene_rows(from) * 4 * sizeof(int32_t));
     m->header->scenes[s].pairs =
         count_pairs(index, spc__conv_offsets(conv) * scene->rows_out);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
