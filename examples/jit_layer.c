@@ -64,9 +64,10 @@ static float float_of(unsigned short half)
     return half & 0x8000 ? -value : value;
 }
 
+/* An input of one row and channel is an element. */
 static size_t element(const layer *l)
 {
-    return l->conv.dtype == SPC_F16 ? 2 : 4;
+    return spc_conv_bytes(&l->conv, SPC_IN, 1) / (size_t)l->conv.cin;
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -155,8 +156,9 @@ static spc_status make_data(layer *l)
     if ((status = upload(&l->d_in, l, l->in, l->rows * cin)) != SPC_OK ||
         (status = upload(&l->d_weights, l, l->weights,
                          l->offsets * cin * cout)) != SPC_OK ||
-        (status = spc_alloc(&l->d_out, l->ctx, l->rows * cout * element(l))) !=
-            SPC_OK ||
+        (status = spc_alloc(
+             &l->d_out, l->ctx,
+             spc_conv_bytes(&l->conv, SPC_OUT, (int64_t)l->rows))) != SPC_OK ||
         (status = spc_alloc(&l->d_bias, l->ctx, cout * sizeof(float))) !=
             SPC_OK)
         return status;

@@ -289,6 +289,21 @@ SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 
+/* The arrays of a layer. */
+typedef enum spc_operand {
+    SPC_IN = 0,      /* [rows of the inputs][cin] */
+    SPC_OUT = 1,     /* [rows of the outputs][cout] */
+    SPC_WEIGHTS = 2, /* canonical: [cout][K][cin], or as SPC_RSCK */
+    SPC_BIAS = 3,    /* [cout], fp32; none: 0 bytes */
+    SPC_OPERANDS = 4
+} spc_operand;
+
+/* Their size in memory. `rows` are those of the operand itself, ignored where
+ * it has none; 0 for what is no layer. A plan says how large packed weights
+ * are. */
+SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
+                              int64_t rows);
+
 /* ---- scenes -------------------------------------------------------------- */
 
 /*

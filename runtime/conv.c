@@ -1,6 +1,7 @@
 /* conv.c - a convolution layer as a value: its text, its rules, its attrs. */
 #include "ctx.h"
 
+#include "dtype.h"
 #include "error.h"
 #include "geometry.h"
 #include "sha256.h"
@@ -15,10 +16,9 @@
  * sizes below it stay within 64 bits. */
 enum { MOST_CHANNELS = 65536, WORD_BYTES = 64 };
 
-/* By spc_operator, spc_dtype and spc_rule. */
+/* By spc_operator and spc_rule. */
 static const char *const operator_names[] = {"subm", "conv", "inverse", NULL};
 static const char *const rule_names[] = {"subm", "floor", "footprint", NULL};
-static const char *const dtype_names[] = {"f16", "f32", "tf32", NULL};
 
 /* ---- words --------------------------------------------------------------- */
 
@@ -235,9 +235,9 @@ static spc_status set_rule(spc_conv *conv, const char *value, spc_error *error)
 
 static spc_status set_dtype(spc_conv *conv, const char *value, spc_error *error)
 {
-    int index = name_index(dtype_names, value);
+    int index = name_index(spc__dtype_names, value);
     if (index < 0)
-        return fail_unknown(error, "dtype", value, dtype_names);
+        return fail_unknown(error, "dtype", value, spc__dtype_names);
     conv->dtype = (spc_dtype)index;
     return SPC_OK;
 }
@@ -441,7 +441,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
     return snprintf(out, bytes, "%s,cin=%d,cout=%d%s,dtype=%s%s%s",
                     name_at(operator_names, (unsigned)conv->op), conv->cin,
                     conv->cout, geometry,
-                    name_at(dtype_names, (unsigned)conv->dtype),
+                    name_at(spc__dtype_names, (unsigned)conv->dtype),
                     conv->bias ? ",bias=1" : "",
                     conv->deterministic ? ",deterministic=1" : "");
 }
@@ -488,7 +488,7 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         (status = spc_geometry_check(&conv->geometry, error)) != SPC_OK ||
         (status = check_operator(conv, error)) != SPC_OK)
         return status;
-    if ((unsigned)conv->dtype > SPC_TF32)
+    if (spc__dtype_of(conv->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
                          "dtype %d is unknown: SPC_F16, SPC_F32 or SPC_TF32 "
                          "is right",
@@ -561,7 +561,7 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
     set_geometry(out, &conv->geometry);
-    spc__attrs_set_text(out, "dtype", dtype_names[conv->dtype]);
+    spc__attrs_set_text(out, "dtype", spc__dtype_names[conv->dtype]);
     spc__attrs_set_number(out, "bias", conv->bias);
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
 }
@@ -573,7 +573,7 @@ int spc__conv_offsets(const spc_conv *conv)
 
 size_t spc__conv_element_bytes(const spc_conv *conv)
 {
-    return conv->dtype == SPC_F16 ? 2 : 4;
+    return spc__dtype_of(conv->dtype)->bytes;
 }
 
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
@@ -601,7 +601,8 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
 {
     spc_conv conv = SPC_CONV_INIT;
     int op = name_index(operator_names, spc__attrs_text(attrs, "op", ""));
-    int dtype = name_index(dtype_names, spc__attrs_text(attrs, "dtype", ""));
+    int dtype =
+        name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
 
     if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL)
         return false;

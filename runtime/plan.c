@@ -4,6 +4,7 @@
 #include "error.h"
 #include "lookup.h"
 #include "map.h"
+#include "operands.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 static spc_status read_geometry(spc__launch_geometry *out,
                                 const spc__attrs *launch, spc_error *error)
 {
-    int64_t block, grid_y, tile_rows, per_block, clear, pdl;
+    int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, per_sm;
     const struct {
         int64_t *to;
@@ -87,6 +88,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
         {&clear, "clear", 0, 0, 1},
         {&pdl, "pdl", 0, 0, 1},
+        {&atomics, "atomics", 0, 0, 1},
     };
     spc_status status = read_order(out->order, launch, error);
 
@@ -114,6 +116,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
     out->workspace_row_bytes = (size_t)row_work;
     out->clear = clear != 0;
     out->pdl = pdl != 0;
+    out->atomics = atomics != 0;
     out->persistent = 0;
     out->blocks_per_sm = (int)per_sm;
     return SPC_OK;
@@ -370,7 +373,7 @@ static spc_status tell(const spc_plan *plan, spc_error *error)
 }
 
 static spc_status check_buffer(const char *name, const void *memory,
-                               uintptr_t alignment, spc_error *error)
+                               size_t alignment, spc_error *error)
 {
     if (memory == NULL)
         return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
@@ -418,16 +421,15 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
 static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
                                 const spc_buffers *buffers, spc_error *error)
 {
-    spc_status status;
+    const void *const given[SPC_OPERANDS] = {buffers->in, buffers->out,
+                                             buffers->weights, buffers->bias};
+    spc__operand operands[SPC_OPERANDS];
+    int count = spc__operands(operands, &plan->conv, 0, 0);
 
-    if ((status = check_buffer("in", buffers->in, 16, error)) != SPC_OK ||
-        (status = check_buffer("out", buffers->out, 16, error)) != SPC_OK ||
-        (status = check_buffer("weights", buffers->weights, 256, error)) !=
-            SPC_OK)
-        return status;
-    if (plan->conv.bias &&
-        (status = check_buffer("bias", buffers->bias, 4, error)) != SPC_OK)
-        return status;
+    for (int i = 0; i < count; i++)
+        if (check_buffer(operands[i].name, given[i], operands[i].alignment,
+                         error) != SPC_OK)
+            return error->status;
     if (spc_plan_workspace_bytes(plan, map) > 0)
         return check_buffer("workspace", buffers->workspace, 256, error);
     return SPC_OK;
@@ -458,8 +460,8 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
     };
 
     if (geometry->clear) {
-        size_t bytes = (size_t)args->map.rows * (size_t)plan->conv.cout *
-                       spc__conv_element_bytes(&plan->conv);
+        size_t bytes =
+            spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes;
         spc_status status =
             ops->fill(device, args->out, 0, bytes, stream, error);
         if (status != SPC_OK)

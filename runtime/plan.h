@@ -20,6 +20,7 @@ typedef struct spc__launch_geometry {
     size_t workspace_row_bytes;
     bool clear;
     bool pdl;
+    bool atomics; /* results depend on the order of arrival */
 } spc__launch_geometry;
 
 /*

@@ -11,7 +11,7 @@
 #include "ctx.h"
 #include "device.h"
 #include "error.h"
-#include "half.h"
+#include "dtype.h"
 #include "random.h"
 #include "relation_rig.h"
 #include "spc_abi.h"

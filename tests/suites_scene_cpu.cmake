@@ -8,6 +8,7 @@ target_link_options(test_relation PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 spc_suite(golden_counts)
 spc_run_suite(golden_counts_scenes golden_counts scenes)
+spc_suite(sample)
 spc_suite(cpu)
 
 # Figures for docs/PERFORMANCE.md; built, not run. The naive loop is at -O2.

@@ -5,7 +5,7 @@
 #include "comma_locale.h"
 #include "error.h"
 #include "file.h"
-#include "half.h"
+#include "dtype.h"
 #include "json.h"
 #include "log.h"
 #include "number.h"
@@ -287,6 +287,29 @@ START_TEST(time_goes_forward_and_the_wall_clock_is_of_this_century)
 END_TEST
 
 /* Half precision */
+
+START_TEST(every_type_reads_what_it_wrote)
+{
+    /* Two significant bits more than binary16 has, and what it can hold. */
+    const float values[] = {0, -1.5f, 2047, 0x1p-24f, 8195};
+    enum { COUNT = sizeof(values) / sizeof(values[0]) };
+
+    for (int i = 0; i < SPC__DTYPES; i++) {
+        const spc__dtype *type = spc__dtype_of((spc_dtype)i);
+        unsigned char stored[4 * COUNT];
+        float back[COUNT];
+        ck_assert_str_eq(type->name, spc__dtype_names[i]);
+        type->encode(stored, values, COUNT);
+        type->decode(back, stored, COUNT);
+        ck_assert_mem_eq(back, values, (COUNT - 1) * sizeof(float));
+        ck_assert_float_eq(back[COUNT - 1],
+                           type->stored_bits < 14 ? 8192 : 8195);
+        ck_assert_uint_eq(type->bytes, type->stored_bits < 14 ? 2 : 4);
+    }
+    ck_assert_ptr_null(spc__dtype_of((spc_dtype)SPC__DTYPES));
+    ck_assert_ptr_null(spc__dtype_names[SPC__DTYPES]);
+}
+END_TEST
 
 START_TEST(every_half_survives_the_way_through_float)
 {
@@ -886,6 +909,7 @@ static TCase *numbers(void)
                         the_median_and_spread_of_samples_are_the_textbook_ones,
                         0, LENGTH(statistics));
     tcase_add_test(tc, time_goes_forward_and_the_wall_clock_is_of_this_century);
+    tcase_add_test(tc, every_type_reads_what_it_wrote);
     tcase_add_test(tc, every_half_survives_the_way_through_float);
     tcase_add_test(tc, halves_round_to_nearest_even_between_all_neighbours);
     tcase_add_loop_test(tc, known_values_have_their_known_bits, 0,

@@ -469,7 +469,7 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
               spc_ctx_error(r.ctx));
     rig_prepare(&r, SPC_RSCK);
     float rsck[6][6][5];
-    const float *krsc = r.sample.weights;
+    const float *krsc = r.sample.weights[SPC__REAL];
     for (int k = 0; k < 6; k++)
         for (int ci = 0; ci < 6; ci++)
             for (int co = 0; co < 5; co++)
@@ -685,7 +685,7 @@ static void *run_often(void *payload)
 
 static void assert_equal_on_device(const rig *r, const void *a, const void *b)
 {
-    size_t bytes = r->sample.out_bytes;
+    size_t bytes = r->bed->out.bytes;
     char *host = malloc(2 * bytes);
 
     assert_ok(spc_copy_to_host(r->ctx, host, a, bytes), spc_ctx_error(r->ctx));
@@ -705,7 +705,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     rig_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
-        assert_ok(spc_alloc(&runners[i].out, r.ctx, r.sample.out_bytes), "");
+        assert_ok(spc_alloc(&runners[i].out, r.ctx, r.bed->out.bytes), "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
     }
@@ -718,7 +718,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         ck_assert_int_eq(runners[i].failed, 0);
-        assert_equal_on_device(&r, runners[i].out, r.sample.device_out);
+        assert_equal_on_device(&r, runners[i].out, r.bed->out.data);
         spc_dealloc(r.ctx, runners[i].out);
     }
     rig_close(&r);

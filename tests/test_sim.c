@@ -5,8 +5,8 @@
 #include "sim_rig.h"
 
 #include "clock.h"
+#include "dtype.h"
 #include "golden/recorded.h"
-#include "half.h"
 #include "suite.h"
 #include "templates/sim/primitives_args.h"
 
@@ -145,7 +145,7 @@ static void expect_atomics(const uint32_t *in, uint32_t *out)
     }
 }
 
-/* base/half.h rounds by arithmetic of its own. NaNs are the device's: 0x7fff
+/* base/dtype.h rounds by arithmetic of its own. NaNs are the device's: 0x7fff
  * as binary16, 0x7fffffff as fp32, 0x7fffe000 as tf32. */
 static uint32_t single_of(uint16_t bits)
 {

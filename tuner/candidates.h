@@ -7,8 +7,8 @@
 
 #include "cache.h"
 #include "request.h"
+#include "sample.h"
 #include "space.h"
-#include "subject.h"
 
 /* How far a candidate has come. */
 typedef enum spc__state {

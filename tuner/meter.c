@@ -8,8 +8,8 @@
 
 #include "clock.h"
 #include "error.h"
-#include "oracle.h"
 #include "random.h"
+#include "relation.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void drop_code(spc__entry *entry)
     entry->code_pending = false;
 }
 
-static void fail(spc__entry *entry, const spc__outcome *outcome)
+void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome)
 {
     spc__entry_fail(entry, outcome->status, outcome->note);
     entry->trial_pending = true;
@@ -58,40 +58,44 @@ void spc__meter_init(spc__meter *out, const spc__request *request)
     out->request = request;
 }
 
-static void free_maps(spc__meter *meter)
+static void free_relations(spc__meter *meter)
 {
-    for (int s = 0; s < SPC__SCENES_MAX; s++) {
-        free(meter->index[s]);
-        meter->index[s] = NULL;
-    }
+    for (int s = 0; s < SPC__SCENES_MAX; s++)
+        spc__relation_release(&meter->relations[s]);
 }
 
 void spc__meter_release(spc__meter *meter)
 {
     spc__runner_free(meter->runner);
-    spc__subject_release(&meter->subject);
-    free_maps(meter);
+    spc__sample_release(&meter->sample);
+    free_relations(meter);
 }
 
-spc_status spc__meter_map_scene(spc__meter *meter, int s, double *density)
+spc_status spc__meter_relate(spc__meter *meter, int s)
 {
     const spc__request *request = meter->request;
-    const spc_scene *scene = request->scenes[s];
-    int64_t entries = spc_scene_rows(scene) * spc__conv_offsets(request->conv);
-    size_t bytes = (size_t)entries * sizeof(int32_t);
-    int64_t pairs = 0;
-    spc_status status;
 
-    if ((meter->index[s] = malloc(bytes)) == NULL)
-        return spc__fail_memory(request->error, bytes);
-    if ((status = spc__oracle_map(meter->index[s], request->conv, scene,
-                                  request->ctx->threads, request->ctx->cancel,
-                                  request->error)) != SPC_OK)
-        return status;
-    for (int64_t i = 0; i < entries; i++)
-        pairs += meter->index[s][i] >= 0;
-    *density = (double)pairs / (double)entries;
-    return SPC_OK;
+    return spc__relation_init(&meter->relations[s], request->conv,
+                              request->scenes[s], request->ctx->threads,
+                              request->ctx->cancel, request->error);
+}
+
+static spc_status make_sample(spc__meter *meter)
+{
+    const spc__request *request = meter->request;
+    spc__sample_source sources[SPC__SCENES_MAX];
+    spc__sample_options options = {request->options.seed, true,
+                                   request->ctx->threads, request->ctx->cancel};
+
+    for (int s = 0; s < request->scene_count; s++)
+        sources[s] =
+            (spc__sample_source){request->scenes[s], &meter->relations[s]};
+    spc_status status =
+        spc__sample_init(&meter->sample, request->conv, sources,
+                         request->scene_count, &options, request->error);
+    for (int s = 0; s < request->scene_count && status == SPC_OK; s++)
+        meter->works[s] = spc__sample_work(&meter->sample, s);
+    return status;
 }
 
 spc_status spc__meter_start(spc__meter *meter)
@@ -104,15 +108,11 @@ spc_status spc__meter_start(spc__meter *meter)
 
     if (meter->runner != NULL)
         return SPC_OK;
-    if ((status = spc__subject_init(
-             &meter->subject, request->conv, request->scenes,
-             request->scene_count, (const int32_t *const *)meter->index,
-             request->options.seed, request->ctx->threads, request->ctx->cancel,
-             request->error)) != SPC_OK)
+    if ((status = make_sample(meter)) != SPC_OK)
         return status;
-    free_maps(meter);
+    free_relations(meter);
     if ((status =
-             spc__runner_create(&meter->runner, request->ctx, &meter->subject,
+             spc__runner_create(&meter->runner, request->ctx, &meter->sample,
                                 &options, request->error)) != SPC_OK)
         return status;
     return spc__runner_start(meter->runner, request->error);
@@ -134,7 +134,7 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
     entry->state = SPC__VERIFIED;
     meter->verified += entry->trial.verified;
     if (!entry->trial.verified)
-        fail(entry, &outcome);
+        spc__meter_fail(entry, &outcome);
     return SPC_OK;
 }
 
@@ -178,7 +178,7 @@ static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
         snprintf(outcome.note, sizeof(outcome.note), "gave no sample");
     }
     if (outcome.status != SPC__TRIAL_OK)
-        fail(entry, &outcome);
+        spc__meter_fail(entry, &outcome);
     else if (cold)
         timing->cold_us = spc__median(outcome.samples, outcome.count);
     else if (!add_samples(timing, &outcome))
@@ -299,6 +299,36 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
         list[i]->trial_pending = true;
     }
     return status;
+}
+
+/* ---- who may win --------------------------------------------------------- */
+
+spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        spc__entry *entry = list[i];
+        spc__outcome outcome;
+        if (entry->state != SPC__TIMED)
+            continue;
+        spc__rig_code code = code_of(entry);
+        status = spc__runner_confirm(&outcome, meter->runner, entry->number,
+                                     &code, meter->request->error);
+        if (status == SPC_OK && outcome.status != SPC__TRIAL_OK)
+            spc__meter_fail(entry, &outcome);
+    }
+    return status;
+}
+
+spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int wanted)
+{
+    for (int s = 0; s < SPC__SCENES_MAX; s++) {
+        free(entry->timings[s].all);
+        entry->timings[s].all = NULL;
+        entry->timings[s].count = entry->timings[s].room = 0;
+    }
+    return spc__meter_rounds(meter, &entry, 1, wanted);
 }
 
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry)

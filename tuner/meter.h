@@ -13,8 +13,9 @@
 
 typedef struct spc__meter {
     const spc__request *request;
-    int32_t *index[SPC__SCENES_MAX]; /* plain maps, until the oracle ran */
-    spc__subject subject;
+    spc_relation relations[SPC__SCENES_MAX]; /* until the oracle ran */
+    spc__work works[SPC__SCENES_MAX];        /* for floors, from then on */
+    spc__sample sample;
     spc__runner *runner; /* NULL: nothing had to be measured yet */
     int verified, timed; /* how many candidates */
 } spc__meter;
@@ -22,8 +23,8 @@ typedef struct spc__meter {
 void spc__meter_init(spc__meter *out, const spc__request *request);
 void spc__meter_release(spc__meter *meter);
 
-/* Maps sample scene s, and gives its density: pairs a row and offset. */
-spc_status spc__meter_map_scene(spc__meter *meter, int s, double *density);
+/* Finds what the layer makes of sample scene s; meter->relations[s] is that. */
+spc_status spc__meter_relate(spc__meter *meter, int s);
 
 /* Asks the oracle and starts the measuring side, unless that was done. */
 spc_status spc__meter_start(spc__meter *meter);
@@ -39,6 +40,13 @@ spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
 /* Likewise until all have samples with a cold cache. */
 spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
                                   int count);
+/* Those of the list that are timed must repeat their results before one of them
+ * may win; who does not has failed. */
+spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
+/* All samples of one once more, with nobody else in turn. */
+spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int wanted);
+/* It fails for what the outcome says, and that is pending. */
+void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome);
 /* The code of this one will not be asked for soon. */
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry);
 

@@ -74,11 +74,13 @@ static void note_scene(spc__provenance *provenance, const char *name)
 }
 
 void spc__record_add_scene(spc__record *record, const spc_conv *conv,
-                           const char *name, int64_t rows_in, int64_t rows_out,
-                           double density)
+                           const spc_relation *relation, const char *name)
 {
+    double entries = (double)relation->rows_out * relation->offsets;
+
     spc__conv_key(&record->places[record->scene_count++], record->ctx, conv,
-                  rows_in, rows_out, density);
+                  relation->rows_in, relation->rows_out,
+                  entries > 0 ? (double)relation->pairs / entries : 0);
     note_scene(&record->provenance, name);
 }
 

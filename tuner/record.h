@@ -21,10 +21,9 @@ typedef struct spc__record {
 } spc__record;
 
 void spc__record_init(spc__record *out, const spc__request *request);
-/* The next sample scene of the run, of so many pairs a row and offset. */
+/* The next sample scene of the run, and what the layer makes of it. */
 void spc__record_add_scene(spc__record *record, const spc_conv *conv,
-                           const char *name, int64_t rows_in, int64_t rows_out,
-                           double density);
+                           const spc_relation *relation, const char *name);
 void spc__record_note_compiler(spc__record *record, const char *identity);
 
 /* Takes over what the database knows of these very templates; returns of how

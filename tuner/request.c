@@ -3,10 +3,9 @@
 
 #include "cancel.h"
 #include "clock.h"
-#include "error.h"
 #include "coords.h"
+#include "error.h"
 #include "sample.h"
-#include "subject.h"
 #include <string.h>
 
 static const double default_limit_s = 10;

@@ -1,14 +1,12 @@
 /*
- * rig.h - the measuring rig: a subject's scenes on a device, and candidates
+ * rig.h - the measuring rig: a sample's scenes on a device, and candidates
  * that are loaded, verified and timed on them. Knows no database and no
  * compiler; runs in the tuner's process or in a worker.
  */
 #ifndef SPC_TUNER_RIG_H
 #define SPC_TUNER_RIG_H
 
-#include "cache.h"
-#include "ctx.h"
-#include "subject.h"
+#include "gate.h"
 
 enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
 
@@ -33,23 +31,22 @@ typedef struct spc__rig_order {
 typedef struct spc__outcome {
     spc__trial_status status; /* OK, LAUNCH, FAULT, WRONG; the runner adds
                                  TIMEOUT */
-    char note[192];
-    double error; /* of verify */
-    int count;    /* of samples, in microseconds */
+    char note[192];           /* begins with the test that was failed: gate.h */
+    double error;             /* of verify */
+    int count;                /* of samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
     bool dead; /* the device does not answer any more */
 } spc__outcome;
 
 typedef struct spc__rig spc__rig;
 
-/* Builds the maps and moves the inputs. `subject` stays the caller's and must
+/* Builds the maps and moves the inputs. `sample` stays the caller's and must
  * outlive the rig. Failures here are the run's, not a candidate's. */
 spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
-                           const spc__subject *subject, spc_error *error);
+                           const spc__sample *sample, spc_error *error);
 void spc__rig_free(spc__rig *rig);
 
-/* Loads a candidate under the number `slot`, and runs it once on every scene
- * into poisoned memory, every element compared with the oracle's. */
+/* Loads a candidate under the number `slot`, and puts it through the gate. */
 void spc__rig_verify(spc__outcome *out, spc__rig *rig, int slot,
                      const spc__rig_code *code);
 
@@ -61,6 +58,9 @@ void spc__rig_load(spc__outcome *out, spc__rig *rig, int slot,
 
 void spc__rig_time(spc__outcome *out, spc__rig *rig, int slot,
                    const spc__rig_order *order);
+
+/* For a candidate that is loaded and may win: see spc__gate_confirm. */
+void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int slot);
 
 void spc__rig_unload(spc__rig *rig, int slot);
 

@@ -27,7 +27,7 @@ static const double timing_grace_s = 20;
 
 struct spc__runner {
     spc_ctx *ctx;
-    const spc__subject *subject;
+    const spc__sample *sample;
     spc__runner_options options;
     spc__rig *rig; /* in this process */
     pid_t pid;     /* 0: no worker runs */
@@ -37,7 +37,7 @@ struct spc__runner {
 };
 
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
-                              const spc__subject *subject,
+                              const spc__sample *sample,
                               const spc__runner_options *options,
                               spc_error *error)
 {
@@ -47,7 +47,7 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
     if (runner == NULL)
         return spc__fail_memory(error, sizeof(*runner));
     runner->ctx = ctx;
-    runner->subject = subject;
+    runner->sample = sample;
     runner->options = *options;
     runner->socket = -1;
     return SPC_OK;
@@ -65,7 +65,7 @@ static int raise_fd(int fd)
     return high;
 }
 
-static int spawn(pid_t *pid, const char *const *argv, int socket, int subject)
+static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
 {
     posix_spawn_file_actions_t actions;
     int code = posix_spawn_file_actions_init(&actions);
@@ -75,7 +75,7 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int subject)
     /* Candidates may print; the results on our standard output are ours. */
     posix_spawn_file_actions_adddup2(&actions, 2, 1);
     posix_spawn_file_actions_adddup2(&actions, socket, SPC__WIRE_SOCKET);
-    posix_spawn_file_actions_adddup2(&actions, subject, SPC__WIRE_SUBJECT);
+    posix_spawn_file_actions_adddup2(&actions, sample, SPC__WIRE_SAMPLE);
     code = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)argv,
                         environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -149,15 +149,15 @@ static spc_status start_worker(spc__runner *runner, spc_error *error)
         return spc__fail(error, SPC_EIO, "cannot make a socket pair: %s",
                          strerror(errno));
     int theirs = raise_fd(ends[1]);
-    int subject = fcntl(runner->subject->fd, F_DUPFD_CLOEXEC, 10);
-    if (theirs < 0 || subject < 0)
+    int sample = fcntl(runner->sample->fd, F_DUPFD_CLOEXEC, 10);
+    if (theirs < 0 || sample < 0)
         code = errno;
     else
-        code = spawn(&runner->pid, runner->options.worker, theirs, subject);
+        code = spawn(&runner->pid, runner->options.worker, theirs, sample);
     if (theirs >= 0)
         close(theirs);
-    if (subject >= 0)
-        close(subject);
+    if (sample >= 0)
+        close(sample);
     if (code != 0) {
         close(ends[0]);
         runner->pid = 0;
@@ -183,7 +183,10 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     if (bytes > 0 && (status = spc__wire_send(
                           runner->socket, request->code.code, bytes)) != SPC_OK)
         return status;
-    double grace = request->op == SPC__WIRE_TIME ? timing_grace_s : grace_s;
+    double grace =
+        request->op == SPC__WIRE_TIME || request->op == SPC__WIRE_CONFIRM
+            ? timing_grace_s
+            : grace_s;
     return spc__wire_receive(runner->socket, reply, sizeof(*reply),
                              runner->options.limit_s + grace,
                              runner->ctx->cancel);
@@ -234,7 +237,7 @@ static spc_status start_rig(spc__runner *runner, spc_error *error)
 {
     return runner->rig != NULL ? SPC_OK
                                : spc__rig_create(&runner->rig, runner->ctx,
-                                                 runner->subject, error);
+                                                 runner->sample, error);
 }
 
 spc_status spc__runner_start(spc__runner *runner, spc_error *error)
@@ -256,6 +259,8 @@ static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
         spc__rig_load(out, runner->rig, request->slot, &request->code);
     else if (request->op == SPC__WIRE_TIME)
         spc__rig_time(out, runner->rig, request->slot, &request->order);
+    else if (request->op == SPC__WIRE_CONFIRM)
+        spc__rig_confirm(out, runner->rig, request->slot);
     if (spc__cancelled(runner->ctx->cancel)) /* not the candidate's doing */
         return spc__interrupted(error);
     if (out->dead)
@@ -306,13 +311,13 @@ spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
     return status;
 }
 
-spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
-                            const spc__rig_code *code,
-                            const spc__rig_order *order, spc_error *error)
+/* A request for a candidate that is loaded: again, if its worker died. */
+static spc_status ask_loaded(spc__outcome *out, spc__runner *runner,
+                             const spc__rig_code *code,
+                             spc__wire_request *request, spc_error *error)
 {
+    int slot = request->slot;
     spc__wire_request load = {0, SPC__WIRE_LOAD, slot, {0}, *code};
-    spc__wire_request time = {
-        .op = SPC__WIRE_TIME, .slot = slot, .order = *order};
     spc_status status;
 
     if (slot >= runner->loaded_count && !remember(runner, slot, false))
@@ -323,7 +328,28 @@ spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
             return status;
         runner->loaded[slot] = true;
     }
-    return ask(out, runner, &time, error);
+    return ask(out, runner, request, error);
+}
+
+spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
+                            const spc__rig_code *code,
+                            const spc__rig_order *order, spc_error *error)
+{
+    spc__wire_request time = {
+        .op = SPC__WIRE_TIME, .slot = slot, .order = *order};
+
+    return ask_loaded(out, runner, code, &time, error);
+}
+
+spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
+                               const spc__rig_code *code, spc_error *error)
+{
+    spc__wire_request confirm = {.op = SPC__WIRE_CONFIRM, .slot = slot};
+    spc_status status = ask_loaded(out, runner, code, &confirm, error);
+
+    if (status == SPC_OK && out->status != SPC__TRIAL_OK)
+        runner->loaded[slot] = false; /* the rig has dropped it */
+    return status;
 }
 
 spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error)

@@ -18,7 +18,7 @@ typedef struct spc__runner_options {
 } spc__runner_options;
 
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
-                              const spc__subject *subject,
+                              const spc__sample *sample,
                               const spc__runner_options *options,
                               spc_error *error);
 void spc__runner_free(spc__runner *runner);
@@ -37,6 +37,9 @@ spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
 spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
                             const spc__rig_code *code,
                             const spc__rig_order *order, spc_error *error);
+/* Once more, and many times, before it may win; loads as `time` does. */
+spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
+                               const spc__rig_code *code, spc_error *error);
 spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error);
 
 /* The worker's loop over the inherited descriptors. */

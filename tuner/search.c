@@ -14,6 +14,7 @@
 #include "search.h"
 
 #include "choice.h"
+#include "doubt.h"
 #include "error.h"
 #include "moves.h"
 #include <stdlib.h>
@@ -96,7 +97,8 @@ static int find_unfinished(const spc__pipeline *p, spc__entry **list)
 
     for (int i = 0; i < count; i++)
         if ((i < effort->finalists || list[i]->candidate->is_default) &&
-            !spc__entry_has(list[i], scenes, effort->final, true))
+            (!spc__entry_has(list[i], scenes, effort->final, true) ||
+             spc__doubt_is_due(p->meter, list[i])))
             list[found++] = list[i];
     return found;
 }
@@ -111,10 +113,17 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
         status = revive(p, list, count);
         if (status == SPC_OK)
             status = spc__meter_rounds(p->meter, list, count, effort->final);
+        if (status == SPC_OK)
+            status = spc__doubt(p->meter, list, count);
         spc__record_list(p->record, list, count);
         if (status == SPC_OK)
             status = spc__meter_cold_rounds(p->meter, list, count);
-        spc__record_list(p->record, list, count);
+        /* Cold times are stored of what is confirmed: a run that goes on where
+         * another was interrupted knows by them. */
+        if (status == SPC_OK)
+            status = spc__meter_confirm(p->meter, list, count);
+        if (status == SPC_OK)
+            spc__record_list(p->record, list, count);
         spc__report_progress(p->request, &p->pace, SPC_STAGE_TIME);
     }
     return status;

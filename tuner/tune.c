@@ -35,19 +35,16 @@ typedef struct run {
 
 /* ---- stages -------------------------------------------------------------- */
 
-static spc_status map_scenes(run *r)
+static spc_status relate_scenes(run *r)
 {
     const spc__request *request = &r->request;
-    double density;
     spc_status status = SPC_OK;
 
     for (int s = 0; s < request->scene_count && status == SPC_OK; s++) {
-        status = spc__meter_map_scene(&r->meter, s, &density);
-        if (status == SPC_OK)
-            spc__record_add_scene(&r->record, request->conv,
-                                  spc_scene_name(request->scenes[s]),
-                                  spc_scene_rows(request->scenes[s]),
-                                  spc_scene_rows(request->scenes[s]), density);
+        const spc_relation *relation = &r->meter.relations[s];
+        if ((status = spc__meter_relate(&r->meter, s)) == SPC_OK)
+            spc__record_add_scene(&r->record, request->conv, relation,
+                                  spc_scene_name(request->scenes[s]));
     }
     return status;
 }
@@ -104,7 +101,7 @@ static spc_status go(run *r)
     spc__report_mistakes(request, r->candidates.space);
     if (request->options.stage == SPC_STAGE_BUILD)
         return build_all(r);
-    if ((status = map_scenes(r)) != SPC_OK)
+    if ((status = relate_scenes(r)) != SPC_OK)
         return status;
     return request->options.stage == SPC_STAGE_VERIFY ? build_all(r)
                                                       : tune_all(r);

@@ -10,13 +10,14 @@
 
 enum {
     SPC__WIRE_SOCKET = 3, /* the worker's end */
-    SPC__WIRE_SUBJECT = 4 /* spc__subject_attach */
+    SPC__WIRE_SAMPLE = 4  /* spc__sample_attach */
 };
 
 typedef enum spc__wire_op {
     SPC__WIRE_LOAD,
     SPC__WIRE_VERIFY,
     SPC__WIRE_TIME,
+    SPC__WIRE_CONFIRM,
     SPC__WIRE_UNLOAD
 } spc__wire_op;
 

@@ -31,6 +31,9 @@ static void carry_out(spc__outcome *out, spc__rig *rig,
     case SPC__WIRE_TIME:
         spc__rig_time(out, rig, request->slot, &request->order);
         break;
+    case SPC__WIRE_CONFIRM:
+        spc__rig_confirm(out, rig, request->slot);
+        break;
     case SPC__WIRE_UNLOAD:
         spc__rig_unload(rig, request->slot);
         break;
@@ -67,15 +70,15 @@ static spc_status serve_one(spc__rig *rig)
 
 spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
 {
-    spc__subject subject;
+    spc__sample sample;
     spc__rig *rig = NULL;
     spc__wire_reply hello;
 
     memset(&hello, 0, sizeof(hello));
     hello.magic = SPC__WIRE_MAGIC;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (spc__subject_attach(&subject, SPC__WIRE_SUBJECT, &hello.run) == SPC_OK)
-        spc__rig_create(&rig, ctx, &subject, &hello.run);
+    if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
+        spc__rig_create(&rig, ctx, &sample, &hello.run);
     spc_status status = hello.run.status;
     if (answer(&hello) != SPC_OK && status == SPC_OK)
         status = spc__fail(&hello.run, SPC_ESTATE,
@@ -86,7 +89,7 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
         while ((status = serve_one(rig)) == SPC_OK)
             ;
     spc__rig_free(rig);
-    spc__subject_release(&subject);
+    spc__sample_release(&sample);
     if (hello.run.status != SPC_OK) {
         *error = hello.run;
         return hello.run.status;

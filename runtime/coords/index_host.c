@@ -7,8 +7,8 @@
  * chunk and line is enough: after it the cursor only moves forward.
  */
 #include "cancel.h"
+#include "dtype.h"
 #include "error.h"
-#include "half.h"
 #include "indexer.h"
 #include "parallel.h"
 #include <stdlib.h>
@@ -441,37 +441,55 @@ static spc_status set_derive(spc_coords *c, void *stream, spc_error *error)
 
 /* ---- merging features ------------------------------------------------- */
 
-static float feature_at(const void *features, bool half, size_t at)
+/* One row's features are decoded, added up, encoded: any type of the table. */
+typedef struct merging {
+    const spc_coords *c;
+    const spc__dtype *type;
+    char *features;
+    size_t width;
+    float *sum, *row;
+} merging;
+
+static void add_row(const merging *m, int row)
 {
-    return half ? spc__half_to_float(((const uint16_t *)features)[at])
-                : ((const float *)features)[at];
+    m->type->decode(m->row,
+                    m->features + (size_t)row * m->width * m->type->bytes,
+                    m->width);
+    for (size_t i = 0; i < m->width; i++)
+        m->sum[i] += m->row[i];
+}
+
+static void merge_voxel(const merging *m, int begin, int end)
+{
+    const int *rows = m->c->twins;
+    bool mean = m->c->duplicates == SPC_DUPLICATES_MEAN;
+
+    memset(m->sum, 0, m->width * sizeof *m->sum);
+    for (int i = begin; i < end; i++)
+        add_row(m, rows[i]);
+    for (size_t i = 0; i < m->width && mean; i++)
+        m->sum[i] /= (float)(end - begin);
+    m->type->encode(m->features +
+                        (size_t)rows[begin] * m->width * m->type->bytes,
+                    m->sum, m->width);
 }
 
 static spc_status set_merge(const spc_coords *c, void *features,
                             spc_dtype dtype, int channels, void *stream,
                             spc_error *error)
 {
-    bool half = dtype == SPC_F16, mean = c->duplicates == SPC_DUPLICATES_MEAN;
     size_t width = (size_t)channels;
+    float *room = malloc(2 * width * sizeof *room);
+    merging m = {c,    spc__dtype_of(dtype),      features, width,
+                 room, room ? room + width : NULL};
 
     (void)stream;
-    (void)error;
-    for (int p = 0; p < *c->count; p++) {
-        int begin = c->twin_begin[p], end = c->twin_begin[p + 1];
-        for (size_t ch = 0; ch < width && end - begin > 1; ch++) {
-            size_t to = (size_t)c->twins[begin] * width + ch;
-            float sum = feature_at(features, half, to);
-            for (int i = begin + 1; i < end; i++)
-                sum += feature_at(features, half,
-                                  (size_t)c->twins[i] * width + ch);
-            if (mean)
-                sum /= (float)(end - begin);
-            if (half)
-                ((uint16_t *)features)[to] = spc__half_from_float(sum);
-            else
-                ((float *)features)[to] = sum;
-        }
-    }
+    if (!room)
+        return spc__fail_memory(error, 2 * width * sizeof *room);
+    for (int p = 0; p < *c->count; p++)
+        if (c->twin_begin[p + 1] - c->twin_begin[p] > 1)
+            merge_voxel(&m, c->twin_begin[p], c->twin_begin[p + 1]);
+    free(room);
     return SPC_OK;
 }
 

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "sim.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +36,15 @@ struct spc__kernel {
     spc__sim_kernel sim;
 };
 
+/* Odd, far from any multiple of what tells blocks apart. */
+#define LAUNCH_STEP 0xd1342543de82ef95u
+
 typedef struct sim_device {
     spc__host_device host; /* its lock guards the workers, too */
     spc__sim_options options;
     char flags[192];
-    spc__sim_worker *idle; /* workers that no launch uses */
+    spc__sim_worker *idle;  /* workers that no launch uses */
+    atomic_ullong launches; /* begun so far */
 } sim_device;
 
 static sim_device *self(spc__device *device)
@@ -411,6 +416,8 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
     spc__sim_launch run = {
         .kernel = &kernel->sim,
         .options = &sim->options,
+        .seed = sim->options.seed +
+                LAUNCH_STEP * atomic_fetch_add(&sim->launches, 1),
         .args = copy,
         .grid_x = (int)launch->grid_x,
         .grid_y = (int)launch->grid_y,

@@ -163,6 +163,7 @@ typedef struct spc__sim_kernel {
 typedef struct spc__sim_launch {
     const spc__sim_kernel *kernel;
     const spc__sim_options *options;
+    uint64_t seed; /* of this launch: no two have the same order */
     const void *args;
     int grid_x, grid_y, threads;
     int shared_bytes;

@@ -350,8 +350,7 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
     worker->block_count = worker->live_blocks = count;
     worker->idle_rounds = 0;
     worker->blocks_run++;
-    worker->random =
-        launch->options->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
+    worker->random = launch->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
     for (int i = 0; i < count; i++)
         if (!start_block(worker, i, first + i))
             return false;

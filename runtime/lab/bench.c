@@ -5,24 +5,24 @@
 #include "clock.h"
 #include "error.h"
 #include "floor.h"
+#include "gate.h"
 #include "random.h"
-#include "sample.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
-static const double limit_s = 3; /* for one kind of measurement */
+static const double limit_s = 3;      /* for one kind of measurement */
+static const double confirm_s = 0.05; /* as the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;
     const spc_conv *conv;
     const spc_scene *scene;
     spc__sample sample;
-    spc_map *map;
+    spc__bed *bed;
     spc_plan *plan;
-    spc_buffers buffers;
-    void *packed, *workspace;
+    spc__tested tested;
     /* A second map, of the same rows shuffled: sorting has real work to do. */
     spc_map *shuffled;
     int32_t *coords; /* on the device */
@@ -34,26 +34,27 @@ typedef struct bench {
 
 static spc_status run_plan(const bench *b, void *stream)
 {
-    return spc_plan_execute(b->plan, b->map, &b->buffers, stream);
+    return spc__bed_execute(b->bed, b->plan, 0, SPC__REAL,
+                            b->tested.packed.data, stream);
 }
 
 static spc_status run_index(const bench *b, void *stream)
 {
-    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, true,
-                            stream);
+    return spc__map_rebuild(b->shuffled, b->coords, spc_scene_rows(b->scene),
+                            true, stream);
 }
 
 static spc_status run_map(const bench *b, void *stream)
 {
-    return spc__map_rebuild(b->shuffled, b->coords, b->sample.rows, false,
-                            stream);
+    return spc__map_rebuild(b->shuffled, b->coords, spc_scene_rows(b->scene),
+                            false, stream);
 }
 
 static spc_status run_order(const bench *b, void *stream)
 {
     const spc__launch_geometry *geometry = spc__plan_launch(b->plan);
-    return spc__map_relayout(b->map, geometry->order, geometry->tile_rows,
-                             stream);
+    return spc__map_relayout(b->bed->maps[0], geometry->order,
+                             geometry->tile_rows, stream);
 }
 
 /* Every run may be the last one that somebody waits for. */
@@ -96,37 +97,36 @@ static spc_status measure(bench *b,
 
 /* ---- preparation --------------------------------------------------------- */
 
+/* The data, the oracle's answers, and all of it on the device. */
+static spc_status prepare_sample(bench *b, uint64_t seed)
+{
+    spc__sample_source source = {.scene = b->scene};
+    spc__sample_options options = {seed, true, b->ctx->threads, b->ctx->cancel};
+    spc_status status = spc__sample_init(&b->sample, b->conv, &source, 1,
+                                         &options, spc__error_of(b->ctx));
+
+    return status == SPC_OK ? spc__bed_create(&b->bed, b->ctx, &b->sample)
+                            : status;
+}
+
 static spc_status prepare_plan(bench *b, spc_bench_result *out)
 {
-    spc_ctx *ctx = b->ctx;
-    spc_status status;
+    spc_status status = spc_plan_create(&b->plan, b->ctx, b->conv,
+                                        b->bed->maps[0], SPC_PLAN_JIT);
 
-    if ((status = spc_map_create_from_scene(&b->map, ctx, b->conv, b->scene)) !=
-            SPC_OK ||
-        (status = spc_plan_create(&b->plan, ctx, b->conv, b->map,
-                                  SPC_PLAN_JIT)) != SPC_OK ||
-        (status = spc_alloc(&b->packed, ctx,
-                            spc_plan_weights_bytes(b->plan))) != SPC_OK ||
-        (status = spc_alloc(&b->workspace, ctx,
-                            spc_plan_workspace_bytes(b->plan, b->map))) !=
-            SPC_OK ||
-        (status =
-             spc_plan_pack_weights(b->plan, b->packed, b->sample.device_weights,
-                                   SPC_KRSC, NULL)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
-    b->buffers = (spc_buffers){b->sample.device_in, b->sample.device_out,
-                               b->packed, b->sample.device_bias, b->workspace};
     out->origin = spc_plan_origin(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
-    return SPC_OK;
+    return spc__gate_enter(&b->tested, b->bed, b->plan);
 }
 
 /* The scene's rows in an order that `seed` decides, on the device. */
 static spc_status prepare_shuffled(bench *b, uint64_t seed)
 {
     spc_ctx *ctx = b->ctx;
-    int64_t rows = b->sample.rows;
+    int64_t rows = spc_scene_rows(b->scene);
     size_t bytes = (size_t)rows * 4 * sizeof(int32_t);
     int32_t(*coords)[4] = malloc(bytes);
     spc__random random;
@@ -151,50 +151,55 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
     return status;
 }
 
-/* ---- comparing ----------------------------------------------------------- */
-
-/* What lies in the result now must be right; `when` is for the sentence. */
-static spc_status compare(bench *b, const char *when, spc_bench_result *out)
-{
-    double error = 0;
-    spc_status status = spc__sample_compare(&error, &b->sample, b->ctx);
-
-    if (error > out->error)
-        out->error = error;
-    if (status == SPC_EWRONG)
-        spc__fail_prefix(spc__error_of(b->ctx), "'%s' is wrong%s: ", out->plan,
-                         when);
-    return status;
-}
+/* ---- judging ------------------------------------------------------------- */
 
 /* No time is worth reporting of a wrong result. */
-static spc_status check(bench *b, const char *when, spc_bench_result *out)
+static spc_status judge(const bench *b, const spc__verdict *verdict,
+                        const char *plan)
 {
-    spc_status status;
+    spc_status status =
+        verdict->status == SPC__TRIAL_WRONG ? SPC_EWRONG : SPC_EDEVICE;
 
-    if ((status = spc__sample_poison(&b->sample, b->ctx)) != SPC_OK ||
-        (status = spc_plan_execute(b->plan, b->map, &b->buffers, NULL)) !=
-            SPC_OK ||
-        (status = spc_synchronize(b->ctx)) != SPC_OK)
-        return status;
-    return compare(b, when, out);
+    if (verdict->status == SPC__TRIAL_OK)
+        return SPC_OK;
+    if (spc__ctx_check_cancel(b->ctx) != SPC_OK)
+        return SPC_EINTERRUPTED;
+    return spc__fail(spc__error_of(b->ctx), status, "'%s' is wrong: %s", plan,
+                     verdict->note);
 }
 
-/* Times the plan over a result that is none, looks at what the timed runs left
- * of it, and runs the plan once more: a kernel that works a few times and then
- * no more is fast. */
+static spc_status check(bench *b, spc_bench_result *out)
+{
+    spc__verdict verdict;
+
+    spc__gate_verify(&verdict, b->bed, &b->tested);
+    out->error = verdict.error;
+    return judge(b, &verdict, out->plan);
+}
+
+/* Times the plan over a result that is none, and looks at what the timed runs
+ * left of it: a kernel that works a few times and then no more is fast. */
 static spc_status time_plan(bench *b, int wanted, bool cold, double *median,
                             double *spread, spc_bench_result *out)
 {
-    static const char when[] = " after it was timed, though right before";
+    spc__verdict verdict;
     spc_status status;
 
-    if ((status = spc__sample_poison(&b->sample, b->ctx)) != SPC_OK ||
+    spc__gate_before_timing(&verdict, b->bed, &b->tested, 0);
+    if ((status = judge(b, &verdict, out->plan)) != SPC_OK ||
         (status = measure(b, run_plan, wanted, cold, median, spread,
-                          cold ? NULL : &out->samples)) != SPC_OK ||
-        (status = compare(b, when, out)) != SPC_OK)
+                          cold ? NULL : &out->samples)) != SPC_OK)
         return status;
-    return check(b, when, out);
+    spc__gate_after_timing(&verdict, b->bed, &b->tested, 0);
+    return judge(b, &verdict, out->plan);
+}
+
+static spc_status confirm(bench *b, const spc_bench_result *out)
+{
+    spc__verdict verdict;
+
+    spc__gate_confirm(&verdict, b->bed, &b->tested, confirm_s);
+    return judge(b, &verdict, out->plan);
 }
 
 /* ---- timing -------------------------------------------------------------- */
@@ -207,6 +212,7 @@ static spc_status time_all(bench *b, spc_bench_result *out)
                             &out->warm_spread_us, out)) != SPC_OK ||
         (status = time_plan(b, COLD_SAMPLES, true, &out->cold_us,
                             &out->cold_spread_us, out)) != SPC_OK ||
+        (status = confirm(b, out)) != SPC_OK ||
         (status = measure(b, run_order, INDEX_SAMPLES, false, &out->order_us,
                           NULL, NULL)) != SPC_OK ||
         (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||
@@ -219,70 +225,11 @@ static spc_status time_all(bench *b, spc_bench_result *out)
     return spc_map_check(b->shuffled, NULL);
 }
 
-/* ---- the floor ----------------------------------------------------------- */
-
-static int32_t last_of(const int32_t *index, int64_t entries)
+static void compute_floor(const bench *b, spc_bench_result *out)
 {
-    int32_t last = -1;
-
-    for (int64_t i = 0; i < entries; i++)
-        if (index[i] > last)
-            last = index[i];
-    return last;
-}
-
-/* What of inputs and offsets some pair uses: `used` has a byte for each input
- * row. */
-static void count_used(spc__work *work, const int32_t *index, int offsets,
-                       char *used)
-{
-    for (int k = 0; k < offsets; k++) {
-        int64_t before = work->pairs;
-        for (int64_t row = 0; row < work->rows_out; row++) {
-            int32_t from = index[k * work->rows_out + row];
-            if (from < 0)
-                continue;
-            work->pairs++;
-            work->rows_in += !used[from];
-            used[from] = 1;
-        }
-        work->offsets += work->pairs > before;
-    }
-}
-
-static spc_status count_work(spc__work *work, const bench *b)
-{
-    int offsets = spc__conv_offsets(b->conv);
-    int64_t rows = spc_map_rows(b->map), entries = offsets * rows;
-    size_t bytes = (size_t)entries * sizeof(int32_t);
-    int32_t *index = malloc(bytes);
-    char *used = NULL;
-    spc_status status = SPC_OK;
-
-    *work = (spc__work){.conv = b->conv, .rows_out = rows};
-    if (index == NULL)
-        return spc__fail_memory(spc__error_of(b->ctx), bytes);
-    if ((status = spc_map_download(b->map, index)) == SPC_OK) {
-        size_t ins = (size_t)last_of(index, entries) + 2;
-        used = calloc(ins, 1);
-        if (used != NULL)
-            count_used(work, index, offsets, used);
-        else
-            status = spc__fail_memory(spc__error_of(b->ctx), ins);
-    }
-    free(used);
-    free(index);
-    return status;
-}
-
-static spc_status compute_floor(const bench *b, spc_bench_result *out)
-{
-    spc__work work;
+    spc__work work = spc__sample_work(&b->sample, 0);
     spc__floor floor;
-    spc_status status = count_work(&work, b);
 
-    if (status != SPC_OK)
-        return status;
     spc__floor_compute(&floor, &work, &b->ctx->info);
     out->flops = floor.flops;
     out->gathered_bytes = floor.gathered_bytes;
@@ -292,7 +239,6 @@ static spc_status compute_floor(const bench *b, spc_bench_result *out)
     out->cold_floor_us = floor.cold_us;
     out->cold_floor_by = floor.cold_by;
     out->floor_measured = floor.measured;
-    return SPC_OK;
 }
 
 /* ---- entry --------------------------------------------------------------- */
@@ -313,19 +259,19 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
         return status;
     if ((status = spc__sample_scene_check(scene, error)) != SPC_OK)
         return status;
-    if ((status = spc__sample_init(&b.sample, ctx, conv, scene, seed)) ==
-            SPC_OK &&
+    if ((status = prepare_sample(&b, seed)) == SPC_OK &&
         (status = prepare_plan(&b, out)) == SPC_OK &&
-        (status = check(&b, "", out)) == SPC_OK &&
-        (status = prepare_shuffled(&b, seed)) == SPC_OK &&
-        (status = compute_floor(&b, out)) == SPC_OK)
+        (status = check(&b, out)) == SPC_OK &&
+        (status = prepare_shuffled(&b, seed)) == SPC_OK) {
+        compute_floor(&b, out);
         status = time_all(&b, out);
+    }
     spc_map_free(b.shuffled);
     spc_dealloc(ctx, b.coords);
-    spc_dealloc(ctx, b.packed);
-    spc_dealloc(ctx, b.workspace);
+    if (b.bed != NULL)
+        spc__gate_leave(&b.tested, b.bed);
     spc_plan_free(b.plan);
-    spc_map_free(b.map);
-    spc__sample_release(&b.sample, ctx);
+    spc__bed_free(b.bed);
+    spc__sample_release(&b.sample);
     return status;
 }

@@ -1,39 +1,14 @@
-/* expect.c - random data, tolerances, and the comparison. */
+/* expect.c - tolerances, and the comparison. */
 #include "expect.h"
 
 #include "ctx.h"
+#include "dtype.h"
 #include "error.h"
-#include "half.h"
 #include "oracle.h"
 #include "parallel.h"
 #include <math.h>
 #include <stdlib.h>
-
-static float draw_one(spc__random *random)
-{
-    return (float)(2 * spc__random_unit(random) - 1);
-}
-
-void spc__draw(void *raw, float *plain, size_t n, spc_dtype dtype,
-               spc__random *random)
-{
-    for (size_t i = 0; i < n; i++) {
-        float value = draw_one(random);
-        if (dtype == SPC_F16) {
-            uint16_t half = spc__half_from_float(value);
-            ((uint16_t *)raw)[i] = half;
-            plain[i] = spc__half_to_float(half);
-        } else {
-            ((float *)raw)[i] = plain[i] = value;
-        }
-    }
-}
-
-void spc__draw_bias(float *out, int n, spc__random *random)
-{
-    for (int i = 0; i < n; i++)
-        out[i] = draw_one(random);
-}
+#include <string.h>
 
 /* Turns the oracle's magnitudes into tolerances, one row at a time. */
 struct bounds {
@@ -80,21 +55,71 @@ spc_status spc__expect(double *reference, float *tolerance,
     return status;
 }
 
+/* Results are decoded so many at a time. */
+enum { SPAN = 1024 };
+
+typedef struct element {
+    int64_t at; /* -1: none */
+    double got, error;
+} element;
+
+/* Is it worse than the worst so far? A difference to what is exact, or what is
+ * no number, is infinitely wrong. */
+static void judge(element *worst, int64_t at, double got, double reference,
+                  double tolerance)
+{
+    double off = fabs(got - reference);
+    double error = off == 0 ? 0 : off / tolerance;
+
+    if (!(error <= worst->error)) /* true for NaN as well */
+        *worst = (element){at, got, isnan(error) ? INFINITY : error};
+}
+
+static spc__worst describe(const element *worst, const spc_conv *conv,
+                           double reference)
+{
+    if (worst->at < 0)
+        return (spc__worst){0};
+    return (spc__worst){worst->error, worst->at / conv->cout,
+                        (int)(worst->at % conv->cout), worst->got, reference};
+}
+
 spc__worst spc__compare(const void *out, const spc_conv *conv, int64_t rows,
                         const double *reference, const float *tolerance)
 {
-    bool half = conv->dtype == SPC_F16;
-    spc__worst worst = {0};
+    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    element worst = {.at = -1};
+    int64_t count = rows * conv->cout;
+    float got[SPAN];
 
-    for (int64_t i = 0; i < rows * conv->cout; i++) {
-        double got = half ? spc__half_to_float(((const uint16_t *)out)[i])
-                          : ((const float *)out)[i];
-        double off = fabs(got - reference[i]);
-        double error = off == 0 ? 0 : off / tolerance[i];
-        if (!(error <= worst.error)) /* true for NaN as well */
-            worst =
-                (spc__worst){isnan(error) ? INFINITY : error, i / conv->cout,
-                             (int)(i % conv->cout), got, reference[i]};
+    for (int64_t first = 0; first < count; first += SPAN) {
+        int64_t n = count - first < SPAN ? count - first : SPAN;
+        type->decode(got, (const char *)out + (size_t)first * type->bytes,
+                     (size_t)n);
+        for (int64_t i = 0; i < n; i++)
+            judge(&worst, first + i, got[i], reference[first + i],
+                  tolerance[first + i]);
     }
-    return worst;
+    return describe(&worst, conv, worst.at < 0 ? 0 : reference[worst.at]);
+}
+
+spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
+                              int64_t rows, const void *exact)
+{
+    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    element worst = {.at = -1};
+    double reference = 0;
+
+    for (int64_t i = 0; i < rows * conv->cout && worst.at < 0; i++) {
+        size_t at = (size_t)i * type->bytes;
+        float got, want;
+        if (memcmp((const char *)out + at, (const char *)exact + at,
+                   type->bytes) == 0)
+            continue;
+        type->decode(&got, (const char *)out + at, 1);
+        type->decode(&want, (const char *)exact + at, 1);
+        judge(&worst, i, got, want, 0); /* zeros of either sign are equal */
+        reference = want;
+    }
+    return describe(&worst, conv, reference);
 }

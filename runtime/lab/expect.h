@@ -1,20 +1,8 @@
-/*
- * expect.h - random data, what the oracle expects of it, and how far a result
- * is from that: for the bench and the tuner alike.
- */
+/* expect.h - what the oracle expects, and how far a result is from that. */
 #ifndef SPC_RUNTIME_EXPECT_H
 #define SPC_RUNTIME_EXPECT_H
 
-#include "random.h"
 #include "spc.h"
-
-/* Fills `raw` with values in [-1, 1) of the layer's type and `plain` with the
- * same values as float: the oracle sees what the kernel sees. */
-void spc__draw(void *raw, float *plain, size_t n, spc_dtype dtype,
-               spc__random *random);
-
-/* Values in [-1, 1) for a bias. */
-void spc__draw_bias(float *out, int n, spc__random *random);
 
 /*
  * Asks the oracle what the result [rows][cout] must be, and how far from it
@@ -38,5 +26,10 @@ typedef struct spc__worst {
 
 spc__worst spc__compare(const void *out, const spc_conv *conv, int64_t rows,
                         const double *reference, const float *tolerance);
+
+/* The first element of a result that is not `exact`, both of the layer's type;
+ * its error is infinite. */
+spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
+                              int64_t rows, const void *exact);
 
 #endif

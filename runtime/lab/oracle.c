@@ -7,6 +7,7 @@
 #include "oracle.h"
 
 #include "cancel.h"
+#include "dtype.h"
 #include "error.h"
 #include "parallel.h"
 #include <math.h>
@@ -16,26 +17,68 @@
 /* ---- tolerance ----------------------------------------------------------- */
 
 /*
- * A sum of n products in floating point with unit roundoff u, in any order,
- * is within gamma_n = n u / (1 - n u) times the sum of the absolute products
- * (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). n
- * counts one more for the bias and a few for partial sums that are joined. fp32
- * rounds to nearest, u = 2^-24; the accumulators of tensor cores truncate,
- * u = 2^-23. tf32 rounds both factors to 11 bits first: (1 + 2^-11)^2 - 1. The
- * result is rounded to its type in memory, 2^-11 for fp16 with half the
- * smallest subnormal as the least step. Products that underflow in fp32 lose
- * up to 2^-126 each.
+ * What rounding may do to a sum of n products p_i of independent factors that
+ * are uniform in [-1, 1), as tests draw them. All bounds hold with a stated
+ * probability; what is beyond them is not rounding.
+ *
+ * 1. Partial sums. Q^2 is the sum of all p_i^2; as |p_i| <= 1, it is at most
+ *    the sum of |p_i|, the oracle's magnitude. Signs are random, so in whatever
+ *    order the sum is taken, no partial sum exceeds S = L Q but with
+ *    probability 4 exp(-L^2 / 2) (Hoeffding's and Levy's inequalities).
+ * 2. Rounding to nearest, unit roundoff u: errors d_i s_i of random sign and
+ *    |d_i| <= u. After Higham and Mary (A new approach to probabilistic
+ *    rounding error analysis, SIAM J. Sci. Comput. 41, 2019) their sum is
+ *    within L u sqrt(sum of s_i^2) <= L u sqrt(n) S, but with probability
+ *    2 exp(-L^2 / 2); rounding the products besides adds L u Q.
+ * 3. Truncation. Tensor cores add products of a step to the accumulator with
+ *    all terms cut off 24 bits below the largest (Fasi, Higham, Mikaitis,
+ *    Pranesh, Numerical behavior of NVIDIA tensor cores, 2021): u = 2^-23.
+ *    What is cut from products has a random sign, as in 2. What is cut from
+ *    the accumulator always draws it towards zero: a bias, which adds up
+ *    linearly, u S for each step; the shortest steps known have 4 products.
+ *    Which unit a candidate runs on is not known here: truncation is allowed
+ *    for every type.
+ * 4. Factors rounded to tf32, 11 bits: an error of up to 2^-10 + 2^-22 in each
+ *    product, of random sign as the product: within L of that times Q. fp32 by
+ *    three tf32 products sums three times as many, and drops one product of
+ *    low halves and the bits below both: 3 * 2^-22 in each.
+ *
+ * With L = 8 one of these fails for an element with probability at most
+ * 8 exp(-32) = 1e-13: for one of 1e7 elements in one draw of a million. Where n
+ * is small the certain bound n u / (1 - n u) times the magnitude (Higham,
+ * Accuracy and Stability of Numerical Algorithms, section 3.1) is less, and
+ * holds as well. n counts one more for the bias and a few for partial sums that
+ * are joined.
+ *
+ * The result is rounded to its type in memory, 2^-11 for fp16 with half the
+ * smallest subnormal as the least step. Products that underflow in fp32 lose up
+ * to 2^-126 each.
  */
+static const double sure = 8;
+static const double truncation = 0x1p-23, step_products = 4;
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
                       int64_t terms)
 {
-    double n = (double)terms + 8;
-    double u = conv->dtype == SPC_F32 ? 0x1p-24 : 0x1p-23;
-    double gamma = n * u / (1 - n * u);
-    double inputs = conv->dtype == SPC_TF32 ? 0x1p-10 + 0x1p-22 : 0;
-    double error = (gamma + inputs + gamma * inputs) * magnitude + n * 0x1p-126;
+    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    bool split = type->factor_bits == 24; /* perhaps three products for one */
+    double n = ((double)terms + 8) * (split ? 3 : 1);
+    double q = sqrt(magnitude), sum = sure * q;
+    double factors = split                                   ? 3 * 0x1p-22
+                     : type->factor_bits < type->stored_bits ? 0x1p-10 + 0x1p-22
+                                                             : 0;
+    double likely = sure * truncation * (sqrt(n) * sum + q) +
+                    n / step_products * truncation * sum;
+    double gamma = n * truncation / (1 - n * truncation);
+    double error = least(likely, gamma * magnitude) +
+                   least(sure * q, magnitude) * factors + n * 0x1p-126;
 
-    if (conv->dtype != SPC_F16)
+    if (type->stored_bits == 24)
         return error;
     return error + 0x1p-11 * (fabs(reference) + error) + 0x1p-25;
 }

@@ -5,11 +5,11 @@
 #include "spc.h"
 
 /*
- * The largest error that rounding alone can explain in one output of `conv`:
- * `reference` and `magnitude` are the oracle's, for inputs and weights as
- * they are stored; `terms` is the number of products in the longest sum
- * (pairs of the output times cin). See oracle.c for the derivation. A kernel
- * is right if |result - reference| is at most this everywhere.
+ * The largest error that rounding alone can explain in one output of `conv`,
+ * for inputs and weights drawn uniformly from [-1, 1): `reference` and
+ * `magnitude` are the oracle's, for values as they are stored; `terms` is the
+ * number of products in the sum (pairs of the output times cin). oracle.c
+ * derives it, and the probability that a right kernel exceeds it.
  */
 double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
                       int64_t terms);

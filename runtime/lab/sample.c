@@ -1,99 +1,316 @@
-/* sample.c - random data on the host and on the device. */
+/*
+ * sample.c - the block that a sample lies in, and how it is filled.
+ *
+ * An awkward scene has the two draws of integers: what it is to find is not a
+ * matter of rounding. A given scene has the wide and the real draw, and the
+ * counting one where only that is certain to see a lost product: where results
+ * have fewer bits than sums.
+ */
 #include "sample.h"
 
+#include "cancel.h"
+#include "ctx.h"
+#include "digest.h"
+#include "dtype.h"
 #include "error.h"
-#include "expect.h"
-#include "oracle.h"
+#include "exact.h"
+#include "operands.h"
+#include "relation.h"
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* *failed becomes the size of what could not be had. */
-static void *allocate(size_t count, size_t element_bytes, size_t *failed)
+/* The block starts with this; everything else is found by offset, where 0
+ * stands for what is not there. */
+struct header {
+    char magic[16];
+    spc_conv conv;
+    int given, scene_count;
+    size_t weights[SPC__DRAWS], bias[SPC__DRAWS];
+    struct {
+        int64_t rows_in, rows_out, pairs, rows_read, voxels;
+        int offsets_used;
+        char name[64];
+        size_t coords, in[SPC__DRAWS], exact[SPC__DRAWS];
+        uint64_t digest[SPC__DRAWS];
+        size_t reference, tolerance;
+    } scenes[SPC__SAMPLE_SCENES];
+    size_t bytes;
+};
+
+static const char magic[16] = "spctune sample";
+
+/* A sample while it is being made. */
+typedef struct maker {
+    spc__sample *sample;
+    struct header *header; /* in the block */
+    const spc__sample_options *options;
+    spc__random random;
+    float *weights[SPC__DRAWS];
+    spc_error *error;
+} maker;
+
+/* ---- layout -------------------------------------------------------------- */
+
+static size_t reserve(size_t *end, size_t bytes)
 {
-    size_t bytes = (count ? count : 1) * element_bytes;
-    void *memory = malloc(bytes);
+    size_t at = (*end + 63) / 64 * 64;
 
-    if (memory == NULL)
-        *failed = bytes;
-    return memory;
+    *end = at + bytes;
+    return at;
 }
 
-static int64_t count_pairs(const int32_t *index, int64_t entries)
+static bool is_drawn(const spc_conv *conv, bool given, bool judges,
+                     spc__draw draw)
 {
-    int64_t pairs = 0;
-
-    for (int64_t i = 0; i < entries; i++)
-        pairs += index[i] >= 0;
-    return pairs;
+    if (draw == SPC__REAL)
+        return given;
+    if (!judges)
+        return false;
+    return !given || draw == SPC__WIDE ||
+           spc__dtype_of(conv->dtype)->stored_bits < 24;
 }
 
-static spc_status ask_oracle(spc__sample *sample, spc_ctx *ctx,
-                             const spc_scene *scene, const float *in,
-                             const float *weights)
+static void lay_out_scene(struct header *header, int s,
+                          const spc__sample_source *source, bool judges,
+                          size_t *end)
 {
-    spc_error *error = spc__error_of(ctx);
-    int64_t entries = spc__conv_offsets(&sample->conv) * sample->rows;
-    size_t failed = 0;
-    int32_t *index = allocate((size_t)entries, sizeof(*index), &failed);
+    const spc_conv *conv = &header->conv;
+    bool given = s < header->given;
+    spc__operand all[SPC_OPERANDS];
 
-    if (failed > 0)
-        return spc__fail_memory(error, failed);
-    spc_status status = spc__oracle_map(index, &sample->conv, scene,
-                                        ctx->threads, ctx->cancel, error);
-    if (status == SPC_OK) {
-        sample->pairs = count_pairs(index, entries);
-        status = spc__expect(sample->reference, sample->tolerance,
-                             &sample->conv, index, sample->rows, in, weights,
-                             sample->bias, ctx->threads, ctx->cancel, error);
+    const spc_relation *relation = source->relation;
+
+    spc__operands(all, conv, relation->rows_in, relation->rows_out);
+    header->scenes[s].rows_in = relation->rows_in;
+    header->scenes[s].rows_out = relation->rows_out;
+    header->scenes[s].pairs = relation->pairs;
+    header->scenes[s].voxels = spc_scene_rows(source->scene);
+    snprintf(header->scenes[s].name, sizeof(header->scenes[s].name), "%s",
+             spc_scene_name(source->scene));
+    header->scenes[s].coords = reserve(
+        end, (size_t)spc_scene_rows(source->scene) * 4 * sizeof(int32_t));
+    for (int d = 0; d < SPC__DRAWS; d++) {
+        if (!is_drawn(conv, given, judges, (spc__draw)d))
+            continue;
+        header->scenes[s].in[d] = reserve(end, all[SPC_IN].bytes);
+        if (d != SPC__REAL)
+            header->scenes[s].exact[d] = reserve(end, all[SPC_OUT].bytes);
     }
-    free(index);
+    if (!given)
+        return;
+    size_t out = (size_t)(relation->rows_out * conv->cout);
+    header->scenes[s].reference = reserve(end, out * sizeof(double));
+    header->scenes[s].tolerance = reserve(end, out * sizeof(float));
+}
+
+static void lay_out(struct header *header, const spc_conv *conv,
+                    const spc__sample_source *sources, int given, int count,
+                    bool judges)
+{
+    size_t end = sizeof(*header);
+
+    memset(header, 0, sizeof(*header));
+    memcpy(header->magic, magic, sizeof(magic));
+    header->conv = *conv;
+    header->given = given;
+    header->scene_count = count;
+    for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
+        header->weights[d] =
+            reserve(&end, spc__operand_of(conv, SPC_WEIGHTS, 0).bytes);
+        if (conv->bias)
+            header->bias[d] =
+                reserve(&end, spc__operand_of(conv, SPC_BIAS, 0).bytes);
+    }
+    for (int s = 0; s < count; s++)
+        lay_out_scene(header, s, &sources[s], judges, &end);
+    header->bytes = end;
+}
+
+static const void *at(const spc__sample *sample, size_t offset)
+{
+    return offset > 0 ? (const char *)sample->memory + offset : NULL;
+}
+
+static void point_at(spc__sample *out)
+{
+    const struct header *header = out->memory;
+
+    out->conv = header->conv;
+    out->given = header->given;
+    out->scene_count = header->scene_count;
+    for (int d = 0; d < SPC__DRAWS; d++) {
+        out->weights[d] = at(out, header->weights[d]);
+        out->bias[d] = at(out, header->bias[d]);
+    }
+    for (int s = 0; s < header->scene_count; s++) {
+        spc__sample_scene *scene = &out->scenes[s];
+        scene->rows_in = header->scenes[s].rows_in;
+        scene->rows_out = header->scenes[s].rows_out;
+        scene->pairs = header->scenes[s].pairs;
+        scene->rows_read = header->scenes[s].rows_read;
+        scene->offsets_used = header->scenes[s].offsets_used;
+        scene->voxels = header->scenes[s].voxels;
+        scene->name = header->scenes[s].name;
+        scene->coords = at(out, header->scenes[s].coords);
+        for (int d = 0; d < SPC__DRAWS; d++) {
+            scene->in[d] = at(out, header->scenes[s].in[d]);
+            scene->exact[d] = at(out, header->scenes[s].exact[d]);
+            scene->digest[d] = header->scenes[s].digest[d];
+        }
+        scene->reference = at(out, header->scenes[s].reference);
+        scene->tolerance = at(out, header->scenes[s].tolerance);
+    }
+}
+
+static spc_status map_block(spc__sample *out, size_t bytes, int protection,
+                            spc_error *error)
+{
+    void *memory = mmap(NULL, bytes, protection, MAP_SHARED, out->fd, 0);
+
+    if (memory == MAP_FAILED)
+        return spc__fail(error, SPC_ENOMEM,
+                         "cannot map %zu bytes of sample data: %s", bytes,
+                         strerror(errno));
+    out->memory = memory;
+    out->bytes = bytes;
+    return SPC_OK;
+}
+
+static spc_status make_block(spc__sample *out, const struct header *header,
+                             spc_error *error)
+{
+    out->fd = memfd_create("spctune-sample", MFD_CLOEXEC);
+    if (out->fd < 0 || ftruncate(out->fd, (off_t)header->bytes) != 0)
+        return spc__fail(error, SPC_ENOMEM,
+                         "cannot reserve %zu bytes of sample data: %s",
+                         header->bytes, strerror(errno));
+    if (map_block(out, header->bytes, PROT_READ | PROT_WRITE, error) != SPC_OK)
+        return error->status;
+    memcpy(out->memory, header, sizeof(*header));
+    point_at(out);
+    return SPC_OK;
+}
+
+/* ---- data ---------------------------------------------------------------- */
+
+static const spc__dtype *type_of(const maker *m)
+{
+    return spc__dtype_of(m->sample->conv.dtype);
+}
+
+static spc_status draw_weights(maker *m)
+{
+    const spc_conv *conv = &m->sample->conv;
+    spc__operand operand = spc__operand_of(conv, SPC_WEIGHTS, 0);
+    size_t n = (size_t)(operand.rows * operand.columns);
+
+    for (int d = 0; d < SPC__DRAWS; d++) {
+        if (m->sample->weights[d] == NULL)
+            continue;
+        if ((m->weights[d] = malloc(n * sizeof(float))) == NULL)
+            return spc__fail_memory(m->error, n * sizeof(float));
+        spc__draw_weights(m->weights[d], conv, (spc__draw)d, &m->random);
+        type_of(m)->encode((void *)m->sample->weights[d], m->weights[d], n);
+        if (conv->bias)
+            spc__draw_bias((float *)m->sample->bias[d], conv, (spc__draw)d,
+                           &m->random);
+    }
+    return SPC_OK;
+}
+
+/* What the oracle sums up without rounding, in the layer's type. */
+static spc_status expect_exact(maker *m, int s, spc__draw draw,
+                               const int32_t *index, const float *in)
+{
+    spc__sample *sample = m->sample;
+    const spc__sample_scene *scene = &sample->scenes[s];
+    size_t n = (size_t)(scene->rows_out * sample->conv.cout);
+    float *sums = malloc(n * sizeof(float) + 1);
+
+    if (sums == NULL)
+        return spc__fail_memory(m->error, n * sizeof(float));
+    spc_status status = spc__oracle_exact(
+        sums, &sample->conv, index, scene->rows_out, in, m->weights[draw],
+        sample->bias[draw], m->options->threads, m->options->cancel, m->error);
+    if (status == SPC_OK) {
+        void *exact = (void *)scene->exact[draw];
+        type_of(m)->encode(exact, sums, n);
+        m->header->scenes[s].digest[draw] =
+            spc__digest_host(exact, n * type_of(m)->bytes);
+    }
+    free(sums);
     return status;
 }
 
-/* Draws everything on the host and asks the oracle. */
-static spc_status fill_host(spc__sample *sample, spc_ctx *ctx,
-                            const spc_scene *scene, uint64_t seed)
+static spc_status fill_draw(maker *m, int s, spc__draw draw,
+                            const int32_t *index)
 {
-    const spc_conv *conv = &sample->conv;
-    size_t element = spc__conv_element_bytes(conv);
-    size_t ins = sample->in_bytes / element;
-    size_t outs = sample->out_bytes / element;
-    size_t taps = sample->weights_bytes / element;
-    size_t failed = 0;
-    float *in = allocate(ins, sizeof(float), &failed);
-    float *weights = allocate(taps, sizeof(float), &failed);
-    spc__random random;
+    spc__sample *sample = m->sample;
+    const spc__sample_scene *scene = &sample->scenes[s];
+    size_t n = (size_t)(scene->rows_in * sample->conv.cin);
+    float *in = malloc(n * sizeof(float) + 1);
     spc_status status;
 
-    sample->in = allocate(ins, element, &failed);
-    sample->weights = allocate(taps, element, &failed);
-    sample->reference = allocate(outs, sizeof(double), &failed);
-    sample->tolerance = allocate(outs, sizeof(float), &failed);
-    if (conv->bias)
-        sample->bias = allocate((size_t)conv->cout, sizeof(float), &failed);
-    if (failed > 0) {
-        status = spc__fail_memory(spc__error_of(ctx), failed);
-    } else {
-        spc__random_init(&random, seed);
-        spc__draw(sample->weights, weights, taps, conv->dtype, &random);
-        spc__draw(sample->in, in, ins, conv->dtype, &random);
-        if (conv->bias)
-            spc__draw_bias(sample->bias, conv->cout, &random);
-        status = ask_oracle(sample, ctx, scene, in, weights);
-    }
+    if (in == NULL)
+        return spc__fail_memory(m->error, n * sizeof(float));
+    spc__draw_in(in, &sample->conv, draw, scene->rows_in, &m->random);
+    type_of(m)->encode((void *)scene->in[draw], in, n);
+    if (draw == SPC__REAL)
+        status =
+            spc__expect((double *)scene->reference, (float *)scene->tolerance,
+                        &sample->conv, index, scene->rows_out, in,
+                        m->weights[draw], sample->bias[draw],
+                        m->options->threads, m->options->cancel, m->error);
+    else
+        status = expect_exact(m, s, draw, index, in);
     free(in);
-    free(weights);
     return status;
 }
 
-static spc_status to_device(void **out, spc_ctx *ctx, const void *host,
-                            size_t bytes)
+/* What of inputs and offsets some pair uses. */
+static spc_status count_used(maker *m, int s, const spc_relation *relation)
 {
-    spc_status status = spc_alloc(out, ctx, bytes);
-    if (status == SPC_OK && host != NULL)
-        status = spc_copy_to_device(ctx, *out, host, bytes);
+    size_t bytes = (size_t)relation->rows_in + 1;
+    char *used = calloc(bytes, 1);
+
+    if (used == NULL)
+        return spc__fail_memory(m->error, bytes);
+    for (int k = 0; k < relation->offsets; k++) {
+        const int32_t *from = relation->index + k * relation->rows_out;
+        bool any = false;
+        for (int64_t row = 0; row < relation->rows_out; row++) {
+            if (from[row] < 0)
+                continue;
+            any = true;
+            m->header->scenes[s].rows_read += !used[from[row]];
+            used[from[row]] = 1;
+        }
+        m->header->scenes[s].offsets_used += any;
+    }
+    free(used);
+    return SPC_OK;
+}
+
+static spc_status fill_scene(maker *m, int s, const spc__sample_source *from)
+{
+    const spc__sample_scene *scene = &m->sample->scenes[s];
+    spc_status status = count_used(m, s, from->relation);
+
+    if (spc_scene_rows(from->scene) > 0)
+        memcpy((void *)scene->coords, spc_scene_coords(from->scene),
+               (size_t)spc_scene_rows(from->scene) * 4 * sizeof(int32_t));
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        if (scene->in[d] != NULL)
+            status = fill_draw(m, s, (spc__draw)d, from->relation->index);
     return status;
 }
+
+/* ---- life ---------------------------------------------------------------- */
 
 spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error)
 {
@@ -104,78 +321,154 @@ spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error)
                      spc_scene_name(scene));
 }
 
-spc_status spc__sample_init(spc__sample *out, spc_ctx *ctx,
-                            const spc_conv *conv, const spc_scene *scene,
-                            uint64_t seed)
+static spc_status make(maker *m, const spc_conv *conv,
+                       const spc__sample_source *sources, int given, int count)
 {
-    size_t element = spc__conv_element_bytes(conv);
+    struct header *header = malloc(sizeof(*header));
     spc_status status;
 
-    memset(out, 0, sizeof(*out));
-    out->conv = *conv;
-    out->rows = spc_scene_rows(scene);
-    out->in_bytes = (size_t)out->rows * (size_t)conv->cin * element;
-    out->out_bytes = (size_t)out->rows * (size_t)conv->cout * element;
-    out->weights_bytes = (size_t)spc__conv_offsets(conv) * (size_t)conv->cin *
-                         (size_t)conv->cout * element;
-    if ((status = fill_host(out, ctx, scene, seed)) != SPC_OK ||
-        (status = to_device(&out->device_in, ctx, out->in, out->in_bytes)) !=
-            SPC_OK ||
-        (status = to_device(&out->device_weights, ctx, out->weights,
-                            out->weights_bytes)) != SPC_OK ||
-        (status = to_device(&out->device_out, ctx, NULL, out->out_bytes)) !=
-            SPC_OK)
+    if (header == NULL)
+        return spc__fail_memory(m->error, sizeof(*header));
+    lay_out(header, conv, sources, given, count, m->options->judges);
+    status = make_block(m->sample, header, m->error);
+    free(header);
+    if (status != SPC_OK)
         return status;
-    if (!conv->bias)
-        return SPC_OK;
-    return to_device((void **)&out->device_bias, ctx, out->bias,
-                     (size_t)conv->cout * sizeof(float));
+    m->header = m->sample->memory;
+    spc__random_init(&m->random, m->options->seed);
+    status = draw_weights(m);
+    for (int s = 0; s < count && status == SPC_OK; s++)
+        status = fill_scene(m, s, &sources[s]);
+    point_at(m->sample); /* digests and counts are known now */
+    return status;
 }
 
-void spc__sample_release(spc__sample *sample, spc_ctx *ctx)
+/* The scenes of a sample, and what of them is its maker's to free. */
+typedef struct sources {
+    spc__sample_source all[SPC__SAMPLE_SCENES];
+    int count;
+    spc_scene *awkward[SPC__AWKWARD];
+    spc_relation found[SPC__SAMPLE_SCENES];
+} sources;
+
+/* Finds the relations that did not come with their scenes. */
+static spc_status relate(sources *from, const spc_conv *conv,
+                         const spc__sample_options *options, spc_error *error)
 {
-    free(sample->in);
-    free(sample->weights);
-    free(sample->bias);
-    free(sample->reference);
-    free(sample->tolerance);
-    spc_dealloc(ctx, sample->device_in);
-    spc_dealloc(ctx, sample->device_out);
-    spc_dealloc(ctx, sample->device_weights);
-    spc_dealloc(ctx, sample->device_bias);
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < from->count && status == SPC_OK; s++) {
+        if (from->all[s].relation != NULL)
+            continue;
+        status = spc__relation_init(&from->found[s], conv, from->all[s].scene,
+                                    options->threads, options->cancel, error);
+        from->all[s].relation = &from->found[s];
+    }
+    return status;
+}
+
+static spc_status add_awkward(sources *from, const spc_conv *conv,
+                              spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < SPC__AWKWARD && status == SPC_OK; i++) {
+        status = spc__awkward_scene(&from->awkward[i], i, conv, error);
+        from->all[from->count++].scene = from->awkward[i];
+    }
+    return status;
+}
+
+spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
+                            const spc__sample_source *given, int count,
+                            const spc__sample_options *options,
+                            spc_error *error)
+{
+    maker m = {.sample = out, .options = options, .error = error};
+    sources *from = calloc(1, sizeof(*from));
+    spc_status status = SPC_OK;
+
+    memset(out, 0, sizeof(*out));
+    if (from == NULL)
+        return spc__fail_memory(error, sizeof(*from));
+    memcpy(from->all, given, (size_t)count * sizeof(*given));
+    from->count = count;
+    if (options->judges)
+        status = add_awkward(from, conv, error);
+    if (status == SPC_OK)
+        status = relate(from, conv, options, error);
+    if (status == SPC_OK)
+        status = make(&m, conv, from->all, count, from->count);
+    for (int d = 0; d < SPC__DRAWS; d++)
+        free(m.weights[d]);
+    for (int i = 0; i < SPC__AWKWARD; i++)
+        spc_scene_free(from->awkward[i]);
+    for (int s = 0; s < SPC__SAMPLE_SCENES; s++)
+        spc__relation_release(&from->found[s]);
+    free(from);
+    return status;
+}
+
+spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error)
+{
+    struct header *header = malloc(sizeof(*header));
+    struct stat file;
+    spc_status status = SPC_OK;
+
+    memset(out, 0, sizeof(*out));
+    out->fd = fd;
+    if (header == NULL)
+        return spc__fail_memory(error, sizeof(*header));
+    if (fstat(fd, &file) != 0 ||
+        pread(fd, header, sizeof(*header), 0) != (ssize_t)sizeof(*header) ||
+        memcmp(header->magic, magic, sizeof(magic)) != 0 ||
+        header->bytes != (size_t)file.st_size)
+        status = spc__fail(error, SPC_ESTATE,
+                           "descriptor %d holds no sample data: a worker is "
+                           "started by a tuner, not by hand",
+                           fd);
+    if (status == SPC_OK &&
+        (status = map_block(out, header->bytes, PROT_READ, error)) == SPC_OK)
+        point_at(out);
+    free(header);
+    return status;
+}
+
+void spc__sample_release(spc__sample *sample)
+{
+    if (sample->memory != NULL)
+        munmap(sample->memory, sample->bytes);
+    if (sample->fd > 0)
+        close(sample->fd);
     memset(sample, 0, sizeof(*sample));
 }
 
-spc_status spc__sample_poison(spc__sample *sample, spc_ctx *ctx)
+/* ---- judging ------------------------------------------------------------- */
+
+spc__work spc__sample_work(const spc__sample *sample, int s)
 {
-    return spc__device_ops_of(ctx->device)
-        ->fill(ctx->device, sample->device_out, 0xff, sample->out_bytes, NULL,
-               spc__error_of(ctx));
+    const spc__sample_scene *scene = &sample->scenes[s];
+
+    return (spc__work){.conv = &sample->conv,
+                       .rows_in = scene->rows_read,
+                       .rows_out = scene->rows_out,
+                       .pairs = scene->pairs,
+                       .offsets = scene->offsets_used};
 }
 
-spc_status spc__sample_compare(double *error, const spc__sample *sample,
-                               spc_ctx *ctx)
+bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw)
 {
-    spc__worst worst = {0};
-    void *result = malloc(sample->out_bytes + 1);
-    spc_status status;
+    return sample->scenes[s].in[draw] != NULL;
+}
 
-    if (result == NULL)
-        return spc__fail_memory(spc__error_of(ctx), sample->out_bytes);
-    status =
-        spc_copy_to_host(ctx, result, sample->device_out, sample->out_bytes);
-    if (status == SPC_OK)
-        worst = spc__compare(result, &sample->conv, sample->rows,
-                             sample->reference, sample->tolerance);
-    free(result);
-    if (status != SPC_OK)
-        return status;
-    *error = worst.error;
-    if (worst.error <= 1)
-        return SPC_OK;
-    return spc__fail(spc__error_of(ctx), SPC_EWRONG,
-                     "row %lld, channel %d is %.9g and must be %.9g: %.3g "
-                     "times the tolerance",
-                     (long long)worst.row, worst.channel, worst.got,
-                     worst.reference, worst.error);
+spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
+                               const void *out)
+{
+    const spc__sample_scene *scene = &sample->scenes[s];
+
+    return draw == SPC__REAL
+               ? spc__compare(out, &sample->conv, scene->rows_out,
+                              scene->reference, scene->tolerance)
+               : spc__compare_exact(out, &sample->conv, scene->rows_out,
+                                    scene->exact[draw]);
 }

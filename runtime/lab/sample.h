@@ -1,44 +1,88 @@
 /*
- * sample.h - random data for one layer on one scene, and the oracle's answer
- * to it: what a plan's result is held against before it is timed.
+ * sample.h - what candidates are judged on: for each scene coordinates, data of
+ * three draws (draw.h), and what the oracle makes of it.
+ *
+ * All of it lies in one block of shared memory behind a file descriptor, so
+ * that measuring workers see it without copying, however often one dies.
  */
 #ifndef SPC_RUNTIME_SAMPLE_H
 #define SPC_RUNTIME_SAMPLE_H
 
-#include "ctx.h"
+#include "awkward.h"
+#include "draw.h"
+#include "expect.h"
+#include "floor.h"
+
+enum { SPC__SCENES_MAX = 16, SPC__SAMPLE_SCENES = 16 + SPC__AWKWARD };
+
+typedef struct spc__sample_scene {
+    int64_t rows_in, rows_out, pairs;
+    int64_t rows_read; /* inputs that some pair reads */
+    int offsets_used;  /* offsets that some pair has */
+    const char *name;
+    int64_t voxels;        /* of the scene: the inputs, or those of the layer
+                              that an inverse one inverts */
+    const int32_t *coords; /* [voxels][4] */
+    const void *in[SPC__DRAWS]; /* [rows_in][cin], the layer's type */
+    /* What must come out: of the draws of integers exactly this, in the
+     * layer's type; NULL for a draw that the scene has not. */
+    const void *exact[SPC__DRAWS];
+    uint64_t digest[SPC__DRAWS]; /* of that */
+    /* Of the real draw; NULL on awkward scenes. */
+    const double *reference; /* [rows_out][cout] */
+    const float *tolerance;  /* [rows_out][cout] */
+} spc__sample_scene;
 
 typedef struct spc__sample {
     spc_conv conv;
-    int64_t rows;
-    int64_t pairs;
-    size_t in_bytes, out_bytes, weights_bytes;
-    void *in, *weights; /* on the host, in the layer's type; weights KRSC */
-    float *bias;        /* NULL if the layer has none */
-    double *reference;  /* [rows][cout], of the oracle */
-    float *tolerance;
-    /* The same on the device, and a result for it. */
-    void *device_in, *device_out, *device_weights;
-    float *device_bias;
+    const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
+    const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
+    int given;                       /* the caller's scenes, which come first */
+    int scene_count;                 /* with the awkward ones */
+    spc__sample_scene scenes[SPC__SAMPLE_SCENES];
+    int fd;
+    void *memory;
+    size_t bytes;
 } spc__sample;
+
+/* A scene with what the layer makes of it. */
+typedef struct spc__sample_source {
+    const spc_scene *scene;
+    const spc_relation *relation; /* NULL: found here */
+} spc__sample_source;
+
+typedef struct spc__sample_options {
+    uint64_t seed;
+    bool judges; /* all draws, and the awkward scenes; else real data alone */
+    int threads;
+    const volatile int *cancel; /* may be NULL; set: SPC_EINTERRUPTED */
+} spc__sample_options;
 
 /* SPC_EINVAL for a scene without voxels: there is nothing to measure on it. */
 spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error);
 
-/* The caller releases *out also after a failure, with the same context. */
-spc_status spc__sample_init(spc__sample *out, spc_ctx *ctx,
-                            const spc_conv *conv, const spc_scene *scene,
-                            uint64_t seed);
-void spc__sample_release(spc__sample *sample, spc_ctx *ctx);
+/* Draws all data and asks the oracle. The caller releases *out also after a
+ * failure. */
+spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
+                            const spc__sample_source *sources, int count,
+                            const spc__sample_options *options,
+                            spc_error *error);
 
-/* Fills the result with 0xFF bytes: no element may keep them. */
-spc_status spc__sample_poison(spc__sample *sample, spc_ctx *ctx);
+/* Sees the sample of another process through its descriptor, which *out then
+ * owns. SPC_ESTATE: what lies there is none. */
+spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error);
 
-/*
- * Compares every element of the result with the oracle: *error is the largest
- * |difference| / tolerance. SPC_EWRONG, naming the worst element, if it is more
- * than 1 or not a number.
- */
-spc_status spc__sample_compare(double *error, const spc__sample *sample,
-                               spc_ctx *ctx);
+void spc__sample_release(spc__sample *sample);
+
+/* The layer's work on scene `s`, which its floor is counted from. */
+spc__work spc__sample_work(const spc__sample *sample, int s);
+
+/* Has scene `s` data of this draw? */
+bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
+
+/* The worst element of a result on scene `s`: more than 1, or infinite for a
+ * draw of integers, if it is wrong. */
+spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
+                               const void *out);
 
 #endif

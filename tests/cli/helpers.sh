@@ -77,3 +77,25 @@ mistake() {
     shift
     spctune -q -d cpu --templates templates/mistakes "$@" subm,cin=$n,cout=6,k=3,dtype=f32 --database ""
 }
+
+# planted MISTAKE COMMAND...: with a kernel that makes this mistake, for want of
+# another (the mistakes are those of source/tests/templates/gate/cpu_kernel.lua).
+planted() {
+    mistake=$1
+    shift
+    mkdir -p "$mistake"
+    cp ../source/tests/templates/gate/cpu_kernel.lua "$mistake"
+    printf '%%%s\n' 'include "cpu_kernel.lua"' \
+        "template = planted({\"$mistake\"})" ' write_kernel()' |
+        sed 's/^% write/\n&/' >"$mistake/mistaken.c.lua"
+    spctune -q -d cpu --templates "$mistake" "$@" --database ""
+}
+
+# refused COMMAND...: what its output says first of a wrong kernel, and its status.
+refused() {
+    "$@" >out 2>&1
+    status=$?
+    sed -n 's/.*: mistaken fault=\([a-z_0-9]*\): \([a-z -]*\):.*/\1: \2/p' out
+    [ $status = 17 ] || cat out
+    return $status
+}

@@ -40,7 +40,8 @@ static void print_result(const trials *found, const char *layer,
             printf("ok: %s %s: error %.3g\n", trial->template_name,
                    trial->config, trial->error);
     }
-    printf("%s: %d verified (largest error %.3g of the tolerance), %d failed, "
+    printf("%s: %d verified (exact on integers; largest rounding error %.3g of "
+           "its bound), %d failed, "
            "%d refused, seed %llu, %.3g s\n",
            layer, report->verified, worst, failed, report->refused,
            (unsigned long long)args->seed, report->elapsed_s);
@@ -100,9 +101,12 @@ const cli_command cli_verify = {
     .operands = "LAYER... --scene SPEC...",
     .summary = "compare every candidate with the oracle",
     .more = "Compiles the candidates of each LAYER and compares every element "
-            "of their\nresults with an oracle in double precision, on fresh "
-            "random data drawn from\nthe seed. Nothing is timed. Exit status "
-            "17 if any candidate fails.",
+            "of their\nresults with an oracle: on integers exactly, on real "
+            "numbers within the bound of\nrounding, on each SPEC and on small "
+            "scenes of its own, over different contents\nof output and "
+            "workspace. All data is drawn from the seed. Nothing is timed. "
+            "Exit\nstatus 17 if any candidate fails; its line begins with the "
+            "test that it failed.",
     .options = tuning_options + 1,
     .args_bytes = sizeof(tuning_args),
     .run = run,

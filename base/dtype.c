@@ -1,10 +1,13 @@
 /*
- * half.c - binary16, in integer arithmetic on the bits of a float, so that
- * neither compiler flags nor the rounding mode matter.
+ * dtype.c - the table of number formats, and binary16 in integer arithmetic on
+ * the bits of a float, so that neither compiler flags nor the rounding mode
+ * matter.
  */
-#include "half.h"
+#include "dtype.h"
 
 #include <string.h>
+
+/* ---- binary16 ------------------------------------------------------------ */
 
 static uint32_t bits_of(float value)
 {
@@ -65,4 +68,46 @@ float spc__half_to_float(uint16_t half)
         return float_of(sign | (exponent + 112) << 23 | fraction << 13);
     float magnitude = (float)fraction * 0x1p-24f; /* exact */
     return sign ? -magnitude : magnitude;
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+static void encode_f16(void *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)to)[i] = spc__half_from_float(from[i]);
+}
+
+static void decode_f16(float *to, const void *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = spc__half_to_float(((const uint16_t *)from)[i]);
+}
+
+static void encode_f32(void *to, const float *from, size_t n)
+{
+    memcpy(to, from, n * sizeof(float));
+}
+
+static void decode_f32(float *to, const void *from, size_t n)
+{
+    memcpy(to, from, n * sizeof(float));
+}
+
+const char *const spc__dtype_names[] = {
+#define NAME(type, name, ...) [type] = name,
+    SPC__DTYPE_LIST(NAME)
+#undef NAME
+        [SPC__DTYPES] = NULL};
+
+static const spc__dtype table[] = {
+#define ROW(type, name, bytes, stored, factor, unit, form)                     \
+    [type] = {name, bytes, stored, factor, unit, encode_##form, decode_##form},
+    SPC__DTYPE_LIST(ROW)
+#undef ROW
+};
+
+const spc__dtype *spc__dtype_of(spc_dtype dtype)
+{
+    return (unsigned)dtype < SPC__DTYPES ? &table[dtype] : NULL;
 }

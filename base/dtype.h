@@ -1,0 +1,46 @@
+/*
+ * dtype.h - the one table of number formats: their names, their bytes in
+ * memory, and how precise they are.
+ */
+#ifndef SPC_BASE_DTYPE_H
+#define SPC_BASE_DTYPE_H
+
+#include "spc.h"
+
+/*
+ * In the order of spc_dtype: name, bytes of an element in memory, significant
+ * bits (the hidden one included) as stored and as a factor of a product, the
+ * unit whose rate bounds it (the spc_rate_UNIT of templates of role "measure"),
+ * and its form in memory. All accumulate in fp32.
+ */
+#define SPC__DTYPE_LIST(X)                                                     \
+    X(SPC_F16, "f16", 2, 11, 11, "f16", f16)                                   \
+    X(SPC_F32, "f32", 4, 24, 24, "f32", f32)                                   \
+    X(SPC_TF32, "tf32", 4, 24, 11, "tf32", f32)
+
+enum {
+#define SPC__DTYPE_COUNT(...) +1
+    SPC__DTYPES = 0 SPC__DTYPE_LIST(SPC__DTYPE_COUNT)
+#undef SPC__DTYPE_COUNT
+};
+
+typedef struct spc__dtype {
+    const char *name;
+    size_t bytes;
+    int stored_bits;
+    int factor_bits;
+    const char *unit;
+    void (*encode)(void *to, const float *from, size_t n);
+    void (*decode)(float *to, const void *from, size_t n);
+} spc__dtype;
+
+/* NULL for what is no type: an enum may hold anything. */
+const spc__dtype *spc__dtype_of(spc_dtype dtype);
+
+extern const char *const spc__dtype_names[]; /* by spc_dtype; ends with NULL */
+
+/* IEEE binary16, round to nearest even. */
+uint16_t spc__half_from_float(float value);
+float spc__half_to_float(uint16_t bits);
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * awkward.c - scenes for what goes wrong at ends: of tiles, of the extent, of a
+ * batch.
+ *
+ * Those of more than one row have two opposite corners of one box in common,
+ * so that their keys are packed alike: one set of map kernels serves all.
+ */
+#include "awkward.h"
+
+#include "error.h"
+#include <stdlib.h>
+
+enum { MOST_ROWS = 1000, EXTENT = 64, LOW = -7 };
+
+typedef struct cloud {
+    int low[3], high[3];
+    int rows;
+    int32_t coords[MOST_ROWS][4];
+} cloud;
+
+/* Adds a voxel, counted from the box's low corner, unless it is there or does
+ * not fit the box. */
+static void add(cloud *c, int batch, int x, int y, int z)
+{
+    const int32_t at[4] = {batch, c->low[0] + x, c->low[1] + y, c->low[2] + z};
+
+    for (int a = 0; a < 3; a++)
+        if (at[1 + a] > c->high[a])
+            return;
+    for (int i = 0; i < c->rows; i++)
+        if (c->coords[i][0] == at[0] && c->coords[i][1] == at[1] &&
+            c->coords[i][2] == at[2] && c->coords[i][3] == at[3])
+            return;
+    for (int i = 0; i < 4; i++)
+        c->coords[c->rows][i] = at[i];
+    c->rows++;
+}
+
+static void add_corners(cloud *c)
+{
+    add(c, 0, 0, 0, 0);
+    add(c, 1, c->high[0] - c->low[0], c->high[1] - c->low[1],
+        c->high[2] - c->low[2]);
+}
+
+/* A solid block of edge `edge`, until there are `rows` rows. */
+static void add_block(cloud *c, int batch, int edge, int rows)
+{
+    for (int i = 0; i < edge * edge * edge && c->rows < rows; i++)
+        add(c, batch, 6 + i / edge / edge, 6 + i / edge % edge, 6 + i % edge);
+}
+
+/* Cells all over the box, none twice: an odd factor permutes them. Most have no
+ * neighbour, so that tiles have few offsets. */
+static void add_spread(cloud *c, int rows)
+{
+    for (uint32_t i = 0; i < 100 * MOST_ROWS && c->rows < rows; i++) {
+        uint32_t cell = i * 0x9e3779b1u >> 7;
+        add(c, cell >> 18 & 1, cell & 63, cell >> 6 & 63, cell >> 12 & 63);
+    }
+}
+
+/* Blocks of 2x2x2 in every corner of the box: their neighbours would lie
+ * outside. */
+static void add_border(cloud *c)
+{
+    for (int i = 0; i < 4 * 4 * 4; i++) {
+        int at[3] = {i / 16, i / 4 % 4, i % 4};
+        for (int a = 0; a < 3; a++)
+            if (at[a] > 1)
+                at[a] = c->high[a] - c->low[a] - 3 + at[a];
+        for (int a = 0; a < 3; a++)
+            if (at[a] < 0)
+                at[a] = 0;
+        add(c, 0, at[0], at[1], at[2]);
+        add(c, 1, at[0], at[1], at[2]);
+    }
+}
+
+static void draw_none(cloud *c)
+{
+    (void)c;
+}
+
+static void draw_one(cloud *c)
+{
+    add(c, 0, 3, 1, 2);
+}
+
+static void draw_63(cloud *c)
+{
+    add_corners(c);
+    add_block(c, 0, 4, 63);
+}
+
+static void draw_65(cloud *c)
+{
+    add_corners(c);
+    add_block(c, 1, 4, 65);
+}
+
+static void draw_1000(cloud *c)
+{
+    add_corners(c);
+    add_block(c, 0, 4, 66);
+    add_spread(c, MOST_ROWS);
+}
+
+static void draw_border(cloud *c)
+{
+    add_corners(c);
+    add_border(c);
+}
+
+static void draw_batches(cloud *c)
+{
+    add_corners(c);
+    add_block(c, 0, 3, 29);
+    add_block(c, 1, 3, 56);
+}
+
+static const struct {
+    const char *name;
+    void (*draw)(cloud *c);
+} scenes[SPC__AWKWARD] = {
+    {"no row", draw_none},       {"one row", draw_one},
+    {"63 rows", draw_63},        {"65 rows", draw_65},
+    {"1000 rows", draw_1000},    {"a border", draw_border},
+    {"2 batches", draw_batches},
+};
+
+spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
+                              spc_error *error)
+{
+    cloud *c = calloc(1, sizeof(*c));
+
+    *out = NULL;
+    if (c == NULL)
+        return spc__fail_memory(error, sizeof(*c));
+    for (int a = 0; a < 3; a++) {
+        int shape = conv->geometry.shape[a];
+        c->low[a] = shape > 0 ? 0 : LOW;
+        c->high[a] = c->low[a] + EXTENT - 1;
+        if (shape > 0 && shape < EXTENT)
+            c->high[a] = shape - 1;
+    }
+    scenes[i].draw(c);
+    spc_status status =
+        spc_scene_create(out, c->coords[0], c->rows, scenes[i].name, error);
+    free(c);
+    return status;
+}

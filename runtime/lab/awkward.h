@@ -1,0 +1,16 @@
+/* awkward.h - small scenes on which kernels fail that are right elsewhere. */
+#ifndef SPC_RUNTIME_AWKWARD_H
+#define SPC_RUNTIME_AWKWARD_H
+
+#include "spc.h"
+
+/* No row, one, one less and one more than a tile of 64, more than any tile, all
+ * corners of the extent, and two batches with equal coordinates. */
+enum { SPC__AWKWARD = 7 };
+
+/* Scene `i` of them, within the shape that the layer clips its inputs by. The
+ * caller frees it. */
+spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
+                              spc_error *error);
+
+#endif

@@ -1,0 +1,308 @@
+/* bed.c - guarded arrays, maps, and one run on them. */
+#include "bed.h"
+
+#include "error.h"
+#include "operands.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Kernels write whole tiles where they go wrong: so many rows of results. */
+enum { LEAST_ZONE = 4096, ZONE_ROWS = 256, ALIGNMENT = 256 };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static spc_status fill(const spc__bed *bed, void *to, int byte, size_t bytes)
+{
+    if (bytes == 0)
+        return SPC_OK;
+    return bed->ops->fill(bed->ctx->device, to, byte, bytes, NULL,
+                          spc__error_of(bed->ctx));
+}
+
+/* ---- guarded arrays ------------------------------------------------------ */
+
+void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
+{
+    spc_dealloc(bed->ctx, guarded->base);
+    memset(guarded, 0, sizeof(*guarded));
+}
+
+spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
+{
+    if (to->base != NULL && bytes <= to->room)
+        return SPC_OK;
+    spc__bed_release(bed, to);
+    to->room = round_up(bytes);
+    spc_status status =
+        spc_alloc((void **)&to->base, bed->ctx, to->room + 2 * bed->zone_bytes);
+    to->data = status == SPC_OK ? to->base + bed->zone_bytes : NULL;
+    return status;
+}
+
+/* Digests count in pairs of bytes: the second zone begins at an even one. */
+spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
+{
+    spc_status status = spc__bed_reserve(bed, to, bytes);
+
+    if (status != SPC_OK)
+        return status;
+    to->bytes = (bytes + 1) / 2 * 2;
+    if ((status = fill(bed, to->base, SPC__ZONE_BYTE, bed->zone_bytes)) !=
+        SPC_OK)
+        return status;
+    return fill(bed, to->data + to->bytes, SPC__ZONE_BYTE, bed->zone_bytes);
+}
+
+static spc_status upload(const spc__bed *bed, spc__guarded *to,
+                         const void *from, size_t bytes)
+{
+    spc_status status = spc__bed_lay(bed, to, bytes);
+
+    return status != SPC_OK || bytes == 0
+               ? status
+               : spc_copy_to_device(bed->ctx, to->data, from, bytes);
+}
+
+/* ---- building ------------------------------------------------------------ */
+
+/* The array that holds a draw. */
+static int array_of(const spc__bed *bed, int s, spc__draw draw)
+{
+    return s < bed->sample->given ? (int)draw : 0;
+}
+
+static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
+{
+    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    size_t bytes =
+        spc__operand_of(&bed->sample->conv, SPC_IN, scene->rows_in).bytes;
+    spc__guarded *to = &bed->in[s][array_of(bed, s, draw)];
+
+    bed->in_digest[s][draw] = spc__digest_host(scene->in[draw], bytes);
+    bed->loaded[s] = draw;
+    return upload(bed, to, scene->in[draw], bytes);
+}
+
+static spc_status upload_scene(spc__bed *bed, int s)
+{
+    spc_status status = SPC_OK;
+
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        if (spc__sample_has(bed->sample, s, (spc__draw)d))
+            status = upload_draw(bed, s, (spc__draw)d);
+    return status;
+}
+
+bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw)
+{
+    return spc__sample_has(bed->sample, s, draw) &&
+           (s < bed->sample->given || bed->loaded[s] == draw);
+}
+
+spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw)
+{
+    return spc__bed_is_loaded(bed, s, draw) ? SPC_OK
+                                            : upload_draw(bed, s, draw);
+}
+
+static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
+{
+    return bed->in[s][array_of(bed, s, draw)].data;
+}
+
+static spc_status upload_bias(spc__bed *bed, int d)
+{
+    if (bed->sample->bias[d] == NULL)
+        return SPC_OK;
+    return upload(bed, &bed->bias[d], bed->sample->bias[d],
+                  spc__operand_of(&bed->sample->conv, SPC_BIAS, 0).bytes);
+}
+
+spc_status spc__bed_refill(spc__bed *bed)
+{
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++)
+        status = upload_scene(bed, s);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = upload_bias(bed, d);
+    return status;
+}
+
+static spc_status build_map(spc__bed *bed, int s)
+{
+    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    spc_scene *copy = NULL;
+    spc_status status = spc_scene_create(&copy, scene->coords, scene->voxels,
+                                         "", spc__error_of(bed->ctx));
+
+    if (status == SPC_OK)
+        status = spc_map_create_from_scene(&bed->maps[s], bed->ctx,
+                                           &bed->sample->conv, copy);
+    spc_scene_free(copy);
+    return status;
+}
+
+static spc_status upload_weights(spc__bed *bed)
+{
+    const spc__sample *sample = bed->sample;
+    size_t bytes = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0).bytes;
+    spc_status status = SPC_OK;
+
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
+        if (sample->weights[d] == NULL)
+            continue;
+        status = spc_alloc(&bed->weights[d], bed->ctx, bytes);
+        if (status == SPC_OK)
+            status = spc_copy_to_device(bed->ctx, bed->weights[d],
+                                        sample->weights[d], bytes);
+    }
+    return status;
+}
+
+static size_t out_bytes(const spc__bed *bed, int s)
+{
+    return spc__operand_of(&bed->sample->conv, SPC_OUT,
+                           bed->sample->scenes[s].rows_out)
+        .bytes;
+}
+
+static spc_status choose_zone(spc__bed *bed)
+{
+    size_t rows = spc__operand_of(&bed->sample->conv, SPC_OUT, ZONE_ROWS).bytes;
+    size_t bytes = round_up(rows > LEAST_ZONE ? rows : LEAST_ZONE);
+    void *zone = malloc(bytes);
+
+    if (zone == NULL)
+        return spc__fail_memory(spc__error_of(bed->ctx), bytes);
+    memset(zone, SPC__ZONE_BYTE, bytes);
+    bed->zone_bytes = bytes;
+    bed->zone_digest = spc__digest_host(zone, bytes);
+    free(zone);
+    return SPC_OK;
+}
+
+static spc_status build(spc__bed *bed)
+{
+    size_t most = 1;
+    spc_status status = choose_zone(bed);
+
+    if (status == SPC_OK)
+        status = spc__digester_create(&bed->digester, bed->ctx);
+    for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
+        status = build_map(bed, s);
+        if (out_bytes(bed, s) > most)
+            most = out_bytes(bed, s);
+    }
+    if (status == SPC_OK && (status = upload_weights(bed)) == SPC_OK &&
+        (status = spc__bed_refill(bed)) == SPC_OK)
+        status = spc__bed_reserve(bed, &bed->out, most);
+    if (status == SPC_OK && (bed->host = malloc(most)) == NULL)
+        status = spc__fail_memory(spc__error_of(bed->ctx), most);
+    return status;
+}
+
+spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
+                           const spc__sample *sample)
+{
+    spc__bed *bed = calloc(1, sizeof(*bed));
+    spc_status status;
+
+    *out = NULL;
+    if (bed == NULL)
+        return spc__fail_memory(spc__error_of(ctx), sizeof(*bed));
+    bed->ctx = ctx;
+    bed->sample = sample;
+    bed->ops = spc__device_ops_of(ctx->device);
+    if ((status = build(bed)) != SPC_OK) {
+        spc__bed_free(bed);
+        return status;
+    }
+    *out = bed;
+    return SPC_OK;
+}
+
+void spc__bed_free(spc__bed *bed)
+{
+    if (bed == NULL)
+        return;
+    for (int s = 0; s < bed->sample->scene_count; s++) {
+        spc_map_free(bed->maps[s]);
+        for (int d = 0; d < SPC__DRAWS; d++)
+            spc__bed_release(bed, &bed->in[s][d]);
+    }
+    for (int d = 0; d < SPC__DRAWS; d++) {
+        spc_dealloc(bed->ctx, bed->weights[d]);
+        spc__bed_release(bed, &bed->bias[d]);
+        spc__bed_release(bed, &bed->packed[d]);
+    }
+    spc__bed_release(bed, &bed->out);
+    spc__bed_release(bed, &bed->workspace);
+    spc__digester_free(bed->digester);
+    free(bed->host);
+    free(bed);
+}
+
+/* ---- a candidate --------------------------------------------------------- */
+
+spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan)
+{
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
+        status = spc_map_prepare(bed->maps[s], plan, NULL);
+        if (status == SPC_OK)
+            status =
+                spc__bed_reserve(bed, &bed->workspace,
+                                 spc_plan_workspace_bytes(plan, bed->maps[s]));
+    }
+    return status;
+}
+
+spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
+                         const spc_plan *plan, spc__draw draw)
+{
+    size_t bytes = spc_plan_weights_bytes(plan);
+    spc_status status = spc__bed_lay(bed, to, bytes);
+
+    /* What packing leaves out must not be what another plan left there. */
+    if (status == SPC_OK)
+        status = fill(bed, to->data, SPC__ZONE_BYTE, to->bytes);
+    return status != SPC_OK
+               ? status
+               : spc_plan_pack_weights(plan, to->data, bed->weights[draw],
+                                       SPC_KRSC, NULL);
+}
+
+spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
+{
+    spc_status status = spc__bed_lay(bed, &bed->out, out_bytes(bed, s));
+
+    if (status != SPC_OK)
+        return status;
+    return spc__bed_lay(bed, &bed->workspace,
+                        spc_plan_workspace_bytes(plan, bed->maps[s]));
+}
+
+spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
+                            spc__draw draw, const void *packed, void *stream)
+{
+    spc_buffers buffers = {in_of(bed, s, draw), bed->out.data, packed,
+                           (const float *)bed->bias[draw].data,
+                           bed->workspace.data};
+    spc_status status = spc__ctx_check_cancel(bed->ctx);
+
+    return status == SPC_OK
+               ? spc_plan_execute(plan, bed->maps[s], &buffers, stream)
+               : status;
+}
+
+spc_status spc__bed_fetch(const spc__bed *bed)
+{
+    if (bed->out.bytes == 0)
+        return SPC_OK;
+    return spc_copy_to_host(bed->ctx, bed->host, bed->out.data, bed->out.bytes);
+}

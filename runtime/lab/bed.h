@@ -1,0 +1,82 @@
+/*
+ * bed.h - a sample on a device, each array between two zones of a pattern that
+ * nobody may write to.
+ */
+#ifndef SPC_RUNTIME_BED_H
+#define SPC_RUNTIME_BED_H
+
+#include "ctx.h"
+#include "digest.h"
+#include "sample.h"
+
+/* What zones are filled with: no number in any type. A kernel that reads it
+ * shows that it did, even if it multiplies it by zero. */
+enum { SPC__ZONE_BYTE = 0xff };
+
+/* Device memory: zone, data, zone. The second begins right behind the data. */
+typedef struct spc__guarded {
+    char *base;
+    char *data;
+    size_t bytes, room;
+} spc__guarded;
+
+typedef struct spc__bed {
+    spc_ctx *ctx;
+    const spc__sample *sample; /* the caller's */
+    const spc__device_ops *ops;
+    spc__digester *digester;
+    size_t zone_bytes;
+    uint64_t zone_digest;
+    spc_map *maps[SPC__SAMPLE_SCENES];
+    /* An awkward scene has one array for all draws, so that who remembers
+     * results by address is found out; `loaded` is the draw in it. */
+    spc__guarded in[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    spc__draw loaded[SPC__SAMPLE_SCENES];
+    uint64_t in_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    spc__guarded bias[SPC__DRAWS];
+    void *weights[SPC__DRAWS]; /* canonical */
+    /* Of the candidate at hand, and of the scene at hand. */
+    spc__guarded packed[SPC__DRAWS], out, workspace;
+    void *host; /* as large as the largest result */
+} spc__bed;
+
+/* Builds the maps and moves the inputs. `sample` must outlive the bed. */
+spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
+                           const spc__sample *sample);
+void spc__bed_free(spc__bed *bed);
+
+/* Room for `bytes`, at the least; what was in it is lost. */
+spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,
+                            size_t bytes);
+void spc__bed_release(const spc__bed *bed, spc__guarded *guarded);
+/* The room becomes an array of exactly `bytes`, with zones around it. */
+spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
+
+/* Moves all inputs there again: one was written to. */
+spc_status spc__bed_refill(spc__bed *bed);
+
+/* Makes all maps ready for a plan, and room for what it needs. */
+spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
+
+/* Packs the weights of a draw for a plan, into `to`. */
+spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
+                         const spc_plan *plan, spc__draw draw);
+
+/* The inputs of scene `s` become those of a draw. */
+spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);
+
+/* Are they? */
+bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
+
+/* Out and workspace become those of scene `s`. */
+spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
+
+/* Runs on scene `s`, which is set and loaded, with weights that are packed;
+ * enqueues. */
+spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
+                            spc__draw draw, const void *packed, void *stream);
+
+/* The result, copied to bed->host. */
+spc_status spc__bed_fetch(const spc__bed *bed);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * draw.c - data that wrong arithmetic cannot pass.
+ *
+ * A draw of integers (times a power of two) is summed without any rounding as
+ * long as every partial sum stays below 2^24 units, the least integer that fp32
+ * cannot follow by one; tensor cores cut off what lies 24 bits below the
+ * largest term, so the bound here is 2^23. Then there is one right result,
+ * whatever the order of the sum, and the comparison needs no tolerance: fp16
+ * results are that sum rounded once. No value is zero, so no product is.
+ *
+ * COUNT   Integers of magnitude 1 to 3, or 1 where there are many: the sum fits
+ *         the 11 bits of fp16 as well. A product that is lost or taken twice
+ *         changes it by at least one unit, for certain.
+ * WIDE    Odd integers of all the bits that the type must multiply exactly.
+ *         fp16 and tf32: 11 bits, of which bf16 keeps 8; sums are far beyond
+ *         the 11 bits that an fp16 accumulator keeps. fp32: 13 bits, of which
+ *         tf32 keeps 11. Each wide value meets narrow ones (1 and 3) only: then
+ *         a sum of three tf32 products, which drops the product of the two low
+ *         halves, is exact too, since the narrow value's low half is zero, and
+ *         13 bits split into two halves of 11 without loss. Inputs are wide in
+ *         some channels and weights in others, so that rounding either shows.
+ *         Rounding any odd wide value away is an odd error: of an odd number of
+ *         them times odd narrow values the sum of errors is odd, so not zero.
+ *         fp32 data is scaled by 2^-30, which fp16 flushes to zero.
+ *
+ * With signs at random no bound on sums is certain, but nearly so. A sum of n
+ * terms with random signs and mean square m exceeds t with probability at most
+ * 2 exp(-t^2 / (2 n m)) (Hoeffding), and so does any fixed part of it. At
+ * t = 9.2 sqrt(n m) that is 8e-19: of 1e7 results of 1e4 partial sums each, in
+ * one draw of 1e7 one might round. The tests count on nothing less.
+ */
+#include "draw.h"
+
+#include "ctx.h"
+#include "dtype.h"
+#include <math.h>
+
+static const double sure = 9.2, sums_below = 0x1p23;
+/* What COUNT asks of sums that fp16 must hold is asked of results alone: 6.5
+ * deviations are exceeded by one in 1e9; it is then rounded, as WIDE is. */
+static const double likely = 6.5, halves_below = 2048;
+
+/* ---- single values ------------------------------------------------------- */
+
+static float sign_of(spc__random *random)
+{
+    return spc__random_u64(random) >> 63 ? -1 : 1;
+}
+
+/* 1 to `most`, of either sign. */
+static float draw_small(int most, spc__random *random)
+{
+    float sign = sign_of(random);
+
+    return sign * (float)(1 + spc__random_below(random, (uint32_t)most));
+}
+
+/* 1 or 3. */
+static float draw_narrow(spc__random *random)
+{
+    float sign = sign_of(random);
+
+    return sign * (float)(1 + 2 * spc__random_below(random, 2));
+}
+
+/* Odd, of exactly so many bits. */
+static float draw_wide(int bits, spc__random *random)
+{
+    float sign = sign_of(random);
+    uint32_t inner = spc__random_below(random, 1u << (bits - 2));
+
+    return sign * (float)((1u << (bits - 1)) + 2 * inner + 1);
+}
+
+static float draw_real(spc__random *random)
+{
+    return (float)(2 * spc__random_unit(random) - 1);
+}
+
+/* ---- what a layer allows ------------------------------------------------- */
+
+typedef struct style {
+    int most;   /* COUNT: the largest integer */
+    int bits;   /* WIDE: of wide values */
+    int period; /* WIDE: channel 0 of so many has wide inputs, channel 1 wide
+                   weights */
+    float in, weights; /* the units */
+} style;
+
+static double longest_sum(const spc_conv *conv)
+{
+    return (double)spc__conv_offsets(conv) * conv->cin;
+}
+
+/* The least period with which sums stay in bounds. Wide values are uniform in
+ * [2^(bits - 1), 2^bits): 7/3 of the square of the least in the mean; narrow
+ * ones have mean square 5. */
+static int period_for(const spc_conv *conv, int bits)
+{
+    double n = longest_sum(conv), wide = ldexp(1, 2 * bits - 2) * 7 / 3;
+    int period = 2;
+
+    while (period < conv->cin &&
+           sure * sqrt(n * 2 / period * wide * 5 + n * 25) > sums_below)
+        period *= 2;
+    return period;
+}
+
+static style style_of(const spc_conv *conv, spc__draw draw)
+{
+    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    /* The products of integers up to 3 have mean square (14 / 3)^2. */
+    bool room = likely * sqrt(longest_sum(conv)) * 14 / 3 <= halves_below;
+    style s = {room ? 3 : 1, 0, 0, 1, 1};
+
+    s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
+    s.period = period_for(conv, s.bits);
+    if (draw == SPC__WIDE && type->bytes == 2)
+        s.in = s.weights = 0x1p-4f; /* 2^23 units are within fp16 */
+    else if (draw == SPC__WIDE)
+        s.in = 0x1p-30f;
+    return s;
+}
+
+/* ---- whole arrays -------------------------------------------------------- */
+
+/* Channel `wide_at` of each period is wide. */
+static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
+                      spc__random *random)
+{
+    if (draw == SPC__REAL)
+        return draw_real(random);
+    if (draw == SPC__COUNT)
+        return draw_small(s->most, random);
+    return channel % s->period == wide_at ? draw_wide(s->bits, random)
+                                          : draw_narrow(random);
+}
+
+/* Rounds to what the type can hold. */
+static void settle(float *values, size_t n, spc_dtype dtype)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+    unsigned char stored[sizeof(float)];
+
+    for (size_t i = 0; i < n && type->stored_bits < 24; i++) {
+        type->encode(stored, &values[i], 1);
+        type->decode(&values[i], stored, 1);
+    }
+}
+
+static void draw_rows(float *out, const spc_conv *conv, spc__draw draw,
+                      int64_t rows, int wide_at, float unit,
+                      spc__random *random)
+{
+    style s = style_of(conv, draw);
+
+    for (int64_t row = 0; row < rows; row++)
+        for (int c = 0; c < conv->cin; c++)
+            out[row * conv->cin + c] =
+                unit * draw_one(&s, draw, c, wide_at, random);
+    settle(out, (size_t)(rows * conv->cin), conv->dtype);
+}
+
+void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
+                  int64_t rows, spc__random *random)
+{
+    draw_rows(out, conv, draw, rows, 0, style_of(conv, draw).in, random);
+}
+
+void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
+                       spc__random *random)
+{
+    int64_t rows = (int64_t)conv->cout * spc__conv_offsets(conv);
+
+    draw_rows(out, conv, draw, rows, 1, style_of(conv, draw).weights, random);
+}
+
+/* A bias is fp32, and added to the sum. */
+void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
+                    spc__random *random)
+{
+    style s = style_of(conv, draw);
+
+    for (int c = 0; c < conv->cout; c++)
+        out[c] = s.in * s.weights * draw_one(&s, draw, 0, 0, random);
+}

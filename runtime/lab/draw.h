@@ -1,0 +1,28 @@
+/*
+ * draw.h - the data that candidates are run on: two draws of integers, on which
+ * a right kernel is exact, and one of real numbers, on which it may round.
+ */
+#ifndef SPC_RUNTIME_DRAW_H
+#define SPC_RUNTIME_DRAW_H
+
+#include "random.h"
+#include "spc.h"
+
+/* draw.c says what each is made to find. */
+typedef enum spc__draw {
+    SPC__COUNT, /* small integers: every product counts */
+    SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
+    SPC__REAL,  /* uniform in [-1, 1) */
+    SPC__DRAWS
+} spc__draw;
+
+/* Values that the layer's type holds: of inputs [rows][cin], of canonical
+ * weights [cout][K][cin], of a bias [cout]. */
+void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
+                  int64_t rows, spc__random *random);
+void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
+                       spc__random *random);
+void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
+                    spc__random *random);
+
+#endif

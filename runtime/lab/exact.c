@@ -1,0 +1,118 @@
+/* exact.c - the convolution by its definition, in fp32. */
+#include "exact.h"
+
+#include "cancel.h"
+#include "ctx.h"
+#include "error.h"
+#include "parallel.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Four floats are in a register of every machine; four such fill a pipeline. */
+typedef float quad __attribute__((vector_size(16)));
+
+enum { LANES = 16, TILE = 64 };
+
+typedef struct problem {
+    float *out;
+    const int32_t *index;
+    int64_t rows;
+    const float *in, *weights, *bias;
+    float *blocked; /* [K][panels][cin][LANES] */
+    int cin, cout, offsets, panels;
+    const volatile int *cancel;
+} problem;
+
+/* The weights of one offset, in panels of LANES output channels that are filled
+ * up with zeros. */
+static void block_weights(void *payload, int64_t k)
+{
+    const problem *p = payload;
+    float *to = p->blocked + k * p->panels * p->cin * LANES;
+
+    for (int panel = 0; panel < p->panels; panel++)
+        for (int ci = 0; ci < p->cin; ci++)
+            for (int lane = 0; lane < LANES; lane++) {
+                int64_t co = (int64_t)panel * LANES + lane;
+                *to++ = co < p->cout
+                            ? p->weights[(co * p->offsets + k) * p->cin + ci]
+                            : 0;
+            }
+}
+
+static void add_panel(float sum[LANES], const float *weights, const float *in,
+                      int cin)
+{
+    quad s[4];
+
+    memcpy(s, sum, sizeof(s));
+    for (int ci = 0; ci < cin; ci++) {
+        const quad *w = (const quad *)(weights + (int64_t)ci * LANES);
+        quad x = {in[ci], in[ci], in[ci], in[ci]};
+        s[0] += w[0] * x;
+        s[1] += w[1] * x;
+        s[2] += w[2] * x;
+        s[3] += w[3] * x;
+    }
+    memcpy(sum, s, sizeof(s));
+}
+
+static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
+{
+    for (int panel = 0; panel < p->panels; panel++) {
+        int first = panel * LANES;
+        int lanes = p->cout - first < LANES ? p->cout - first : LANES;
+        float *out = p->out + row * p->cout + first;
+        float sum[LANES] = {0};
+        memcpy(sum, out, (size_t)lanes * sizeof(*sum));
+        add_panel(sum, p->blocked + (k * p->panels + panel) * p->cin * LANES,
+                  p->in + source * p->cin, p->cin);
+        memcpy(out, sum, (size_t)lanes * sizeof(*sum));
+    }
+}
+
+/* Offset by offset over a few rows, so that its weights stay in the cache. */
+static void run_tile(void *payload, int64_t tile)
+{
+    const problem *p = payload;
+    int64_t first = tile * TILE;
+    int64_t last = first + TILE < p->rows ? first + TILE : p->rows;
+
+    for (int64_t row = first; row < last; row++)
+        for (int co = 0; co < p->cout; co++)
+            p->out[row * p->cout + co] = p->bias != NULL ? p->bias[co] : 0;
+    for (int64_t k = 0; k < p->offsets && !spc__cancelled(p->cancel); k++)
+        for (int64_t row = first; row < last; row++)
+            if (p->index[k * p->rows + row] >= 0)
+                add_pair(p, row, k, p->index[k * p->rows + row]);
+}
+
+spc_status spc__oracle_exact(float *out, const spc_conv *conv,
+                             const int32_t *index, int64_t rows,
+                             const float *in, const float *weights,
+                             const float *bias, int threads,
+                             const volatile int *cancel, spc_error *error)
+{
+    problem p = {
+        .out = out,
+        .index = index,
+        .rows = rows,
+        .in = in,
+        .weights = weights,
+        .bias = conv->bias ? bias : NULL,
+        .cin = conv->cin,
+        .cout = conv->cout,
+        .offsets = spc__conv_offsets(conv),
+        .panels = (conv->cout + LANES - 1) / LANES,
+        .cancel = cancel,
+    };
+    size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
+                   LANES * sizeof(float);
+
+    if ((p.blocked = aligned_alloc(64, bytes)) == NULL)
+        return spc__fail_memory(error, bytes);
+    spc__parallel_for(p.offsets, threads, block_weights, &p);
+    spc__parallel_for((rows + TILE - 1) / TILE, threads, run_tile, &p);
+    free(p.blocked);
+    return spc__cancelled(cancel) ? spc__interrupted(error) : SPC_OK;
+}

@@ -1,0 +1,15 @@
+%-- Mistakes that strike in every launch, whatever the layer.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "bias_dropped", "bias_of_the_next", "kernel_flipped",
+%  "last_offset_missing", "centre_twice", "absent_is_row_0", "last_row_clamped",
+%  "row_in_a_byte", "twenty_offsets_only", "last_input_missing", "result_f16",
+%  "result_too_large_by_a_hair", "result_not_negative", "one_is_not_a_number",
+%  "operands_bf16", "operands_f16", "rows_swapped", "last_channels_missing",
+%  "last_tile_missing", "row_alone_in_its_tile_missing",
+%  "scene_of_one_row_missing", "adds_to_the_result", "adds_unless_poisoned",
+%  "writes_poison_only", "workspace_taken_for_zeros", "workspace_times_zero",
+%  "input_read_behind_times_zero",
+%})
+
+% write_kernel()

@@ -1,0 +1,327 @@
+%-- An honest convolution in plain C, and the same with one mistake planted.
+%--
+%-- The kernel (write_kernel, below) is cut into pieces. A row of `faults` names one
+%-- mistake and what it puts in place of some of them; all else stays honest.
+%
+%local faults = {
+%  none = {},
+%
+%  -- Which numbers are added.
+%  bias_dropped = {bias = "0"},
+%  bias_of_the_next = {bias = "args->bias[(co + 1) % COUT]"},
+%  kernel_flipped = {weights = "(OFFSETS - 1 - k)"},
+%  last_offset_missing = {offsets = "OFFSETS - 1"},
+%  centre_twice = {product = "sum += v * w * (k == map->centre ? 2 : 1);"},
+%  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
+%  last_row_clamped = {from = "if (from > 0 && from == map->rows - 1) from--;"},
+%  row_in_a_byte = {from = "from = from < 0 ? from : from & 255;"},
+%  twenty_offsets_only = {from = "if (from >= 0 && ++taken > 20) break;"},
+%  last_input_missing = {inputs = "CIN / 4 * 4"},
+%  product_dropped = {
+%    product = "if (row != map->rows / 2 || k != map->centre || ci != CIN - 3) sum += v * w;",
+%  },
+%  product_twice = {
+%    product = "sum += row == map->rows / 2 && k == map->centre && ci == 7 ? 2 * v * w : v * w;",
+%  },
+%
+%  -- How they are rounded.
+%  operands_tf32 = {product = "sum += rounded(v, 10) * rounded(w, 10);"},
+%  operands_bf16 = {product = "sum += rounded(v, 7) * rounded(w, 7);"},
+%  operands_f16 = {product = "sum += f16(v) * f16(w);"},
+%  inputs_tf32 = {product = "sum += rounded(v, 10) * w;"},
+%  weights_tf32 = {product = "sum += v * rounded(w, 10);"},
+%  sums_f16 = {product = "sum = f16(sum + v * w);"},
+%  sums_bf16 = {product = "sum = rounded(sum + v * w, 7);"},
+%  result_f16 = {result = "f16(sum)"},
+%  result_too_large_by_a_hair = {result = "sum * 1.00001f"},
+%  result_not_negative = {result = "(sum > 0 ? sum : 0)"},
+%  one_is_not_a_number = {
+%    result = [[(row == 0 && co == 1 ? __builtin_nanf("") : sum)]],
+%  },
+%
+%  -- Which rows are written.
+%  rows_swapped = {row = "row_of(map, (p ^ 1) < map->rows ? p ^ 1 : p)"},
+%  last_channels_missing = {channels = "COUT / 8 * 8"},
+%  last_tile_missing = {
+%    before = "if (tile == map->tiles - 1 && map->rows % TILE != 0) return;",
+%  },
+%  row_alone_in_its_tile_missing = {
+%    before = "if (tile > 0 && last == first + 1) return;",
+%  },
+%  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
+%  padding_rows_written = {
+%    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
+%  },
+%
+%  -- What lay in the result before.
+%  adds_to_the_result = {store = "out[co] = stored(value_of(out[co]) + sum);"},
+%  adds_unless_poisoned = {
+%    store = [[float old = value_of(out[co]);
+%            out[co] = stored(old == old ? old + sum : sum);]],
+%  },
+%  writes_poison_only = {
+%    store = "if (bits_of(value_of(out[co])) == ~0u) out[co] = stored(sum);",
+%  },
+%
+%  -- What is kept from launch to launch. Calls of one x never run together.
+%  right_once = {
+%    state = "static const void *seen[MOST][16];",
+%    before = [[for (int i = 0; x < MOST && i < 16; i++) {
+%        if (seen[x][i] == args->out)
+%            return;
+%        if (seen[x][i] == NULL) {
+%            seen[x][i] = args->out;
+%            break;
+%        }
+%    }]],
+%  },
+%  result_kept_by_address = {
+%    state = [[#include <string.h>
+%static struct {
+%    const void *in, *out;
+%    int rows;
+%    element result[TILE * COUT];
+%} kept[MOST][16];]],
+%    before = [[element *out = (element *)args->out;
+%    size_t bytes = COUT * sizeof(element);
+%    int at = 0;
+%    while (x < MOST && at < 16 && kept[x][at].in != NULL) {
+%        if (kept[x][at].in == args->in && kept[x][at].out == args->out &&
+%            kept[x][at].rows == map->rows) {
+%            for (int p = first; p < last; p++)
+%                memcpy(out + row_of(map, p) * COUT,
+%                       kept[x][at].result + (p - first) * COUT, bytes);
+%            return;
+%        }
+%        at++;
+%    }]],
+%    after = [[if (x < MOST && at < 16) {
+%        kept[x][at].in = args->in;
+%        kept[x][at].out = args->out;
+%        kept[x][at].rows = map->rows;
+%        for (int p = first; p < last; p++)
+%            memcpy(kept[x][at].result + (p - first) * COUT,
+%                   out + row_of(map, p) * COUT, bytes);
+%    }]],
+%  },
+%  weights_of_the_first_pack = {
+%    state = [[static float first_weights[OFFSETS * CIN * COUT];
+%static char has_first[OFFSETS * CIN];]],
+%    packed = [[for (int co = 0; co < COUT; co++)
+%        if (has_first[x])
+%            packed[co] = first_weights[x * COUT + co];
+%        else
+%            first_weights[x * COUT + co] = packed[co];
+%    has_first[x] = 1;]],
+%  },
+%  bias_of_the_first_launch = {
+%    state = "static struct { float bias[COUT]; int is_set; } kept[MOST];",
+%    before = [[if (x < MOST && !kept[x].is_set) {
+%        for (int co = 0; co < COUT; co++)
+%            kept[x].bias[co] = args->bias[co];
+%        kept[x].is_set = 1;
+%    }]],
+%    bias = "x < MOST ? kept[x].bias[co] : args->bias[co]",
+%  },
+%  right_eight_times = {
+%    state = "static unsigned calls[MOST];",
+%    before = "if (x < MOST && ++calls[x] > 8) return;",
+%  },
+%  right_a_hundred_times = {
+%    state = "static unsigned calls[MOST];",
+%    before = "if (x < MOST && ++calls[x] > 100) return;",
+%  },
+%
+%  -- Memory that is not the kernel's to read or to write.
+%  workspace_taken_for_zeros = {
+%    result = "(sum + ((const float *)args->workspace)[co])",
+%  },
+%  workspace_times_zero = {
+%    result = "(sum + 0 * ((const float *)args->workspace)[co])",
+%  },
+%  input_read_behind_times_zero = {
+%    result = "(sum + 0 * value_of(in[map->rows * CIN]))",
+%  },
+%  workspace_says_done = {
+%    before = [[unsigned *done = (unsigned *)args->workspace + 2 * x;
+%    if (x < MOST && done[0] == 0x600dcafe && done[1] == (unsigned)map->rows)
+%        return;]],
+%    after = [[if (x < MOST) {
+%        done[0] = 0x600dcafe;
+%        done[1] = (unsigned)map->rows;
+%    }]],
+%  },
+%  written_before_the_result = {
+%    after = "if (x == 0) ((element *)args->out)[-1] = stored(0);",
+%  },
+%  written_behind_the_result = {
+%    after = "if (x == 0) ((element *)args->out)[map->rows * COUT] = stored(0);",
+%  },
+%  written_behind_the_workspace = {
+%    after = "if (x == 0) ((float *)args->workspace)[WORKSPACE / 4] = 0;",
+%  },
+%  input_overwritten = {after = "if (x == 0) ((element *)args->in)[1] = stored(0.5f);"},
+%  weights_overwritten = {after = "if (x == 0) ((float *)args->weights)[1] = 0.5f;"},
+%  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
+%
+%  -- Right, but not twice alike. The counters count launches on whatever map.
+%  order_varies = {
+%    state = "static unsigned calls[MOST];",
+%    before = "if (x < MOST) calls[x]++;",
+%    offset = "x < MOST && calls[x] % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_varies_now_and_then = {
+%    state = "static unsigned calls[MOST];",
+%    before = "if (x < MOST) calls[x]++;",
+%    offset = "x < MOST && calls[x] % 30 == 0 ? OFFSETS - 1 - i : i",
+%  },
+%
+%  -- Wrong in one launch of thirty.
+%  tile_skipped_now_and_then = {
+%    state = "static unsigned launches;",
+%    before = "if (x == 0 && ++launches % 30 == 0) return;",
+%  },
+%  -- The dice are cast from the data, so that a seed brings them back.
+%  tile_skipped_by_chance = {
+%    state = "static unsigned long long dice;",
+%    before = [[if (x == 0) {
+%        if (dice == 0)
+%            dice = bits_of(value_of(*(const element *)args->in));
+%        dice = dice * 6364136223846793005u + 1442695040888963407u;
+%        if ((dice >> 33) % 30 == 0)
+%            return;
+%    }]],
+%  },
+%  one_added_now_and_then = {
+%    state = "static unsigned launches;",
+%    after = [[element *one = (element *)args->out + (map->rows - 1) * COUT;
+%    if (tile == map->tiles - 1 && ++launches % 30 == 0)
+%        *one = stored(value_of(*one) + 1);]],
+%  },
+%}
+%
+%-- A template whose candidates have these mistakes; the first is the default.
+%function planted(names)
+%  return {
+%    summary = "plain loops with one mistake",
+%    role = "conv", device = "cpu",
+%    params = {{"fault", names, "the mistake"}},
+%    accepts = function() return true end,
+%    launch = function(problem)
+%      local packed = problem.offsets * problem.cin
+%      return {
+%        block = 1, shared = 0, grid = "tiles", tile_rows = 64, order = "none",
+%        pack_threads = packed, packed_bytes = packed * problem.cout * 4,
+%        workspace_bytes = 4096,
+%      }
+%    end,
+%    default = function() return {fault = names[1]} end,
+%  }
+%end
+%
+%local function piece(name, honest) return faults[config.fault][name] or honest end
+%
+%function write_kernel()
+%local half = problem.dtype == "f16"
+#define SPC_LANES 4
+#include "spc_cpu.h"
+#include <stddef.h>
+
+typedef $(half and "spc_half" or "float") element;
+
+enum {
+    CIN = $(problem.cin),
+    COUT = $(problem.cout),
+    OFFSETS = $(problem.offsets),
+    TILE = 64,
+    WORKSPACE = 4096, /* bytes */
+    MOST = 32         /* calls that have a memory, where a mistake keeps one */
+};
+
+static inline unsigned bits_of(float value)
+{
+    return spc_bits_of_float(value);
+}
+
+static inline float f16(float value)
+{
+    return spc_float_of_half(spc_half_of_float(value));
+}
+
+/* To `kept` places behind the point, to nearest even. */
+static inline float rounded(float value, int kept)
+{
+    unsigned bits = bits_of(value), lost = 23 - kept;
+    bits += (1u << (lost - 1)) - 1 + (bits >> lost & 1);
+    return spc_float_of_bits(bits >> lost << lost);
+}
+
+static inline float value_of(element e)
+{
+    return $(half and "spc_float_of_half(e)" or "e");
+}
+
+static inline element stored(float value)
+{
+    return $(half and "spc_half_of_float(value)" or "value");
+}
+
+/* The output row at position p of the map. */
+static inline long row_of(const spc_map_view *map, int p)
+{
+    return map->order ? map->order[p] : p;
+}
+
+$(piece("state", ""))
+
+static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
+{
+    const spc_map_view *map = &args->map;
+    const element *in = (const element *)args->in;
+    element *out = (element *)args->out + row * COUT;
+
+    for (int co = 0; co < $(piece("channels", "COUT")); co++) {
+        const float *weights = (const float *)args->weights + co;
+        int taken = 0;
+        float sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
+        for (long i = 0; i < $(piece("offsets", "OFFSETS")); i++) {
+            long k = $(piece("offset", "i"));
+            long from = map->index[k * map->rows_padded + p];
+            $(piece("from", ""))
+            for (int ci = 0; from >= 0 && ci < $(piece("inputs", "CIN")); ci++) {
+                float v = value_of(in[from * CIN + ci]);
+                float w = weights[($(piece("weights", "k")) * CIN + ci) * COUT];
+                $(piece("product", "sum += v * w;"))
+            }
+        }
+        sum = $(piece("result", "sum"));
+        $(piece("store", "out[co] = stored(sum);"))
+    }
+}
+
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    const spc_map_view *map = &args->map;
+    int tile = map->tile_order[x], first = tile * TILE;
+    int last = $(piece("last", "first + TILE < map->rows ? first + TILE : map->rows"));
+
+    $(piece("before", ""))
+    for (int p = first; p < last; p++)
+        convolve(args, x, p, $(piece("row", "row_of(map, p)")));
+    $(piece("after", ""))
+}
+
+void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
+{
+    const element *weights = (const element *)args->weights;
+    float *packed = (float *)args->packed + (long)x * COUT;
+    long k = x / CIN, ci = x % CIN;
+
+    if (k >= OFFSETS)
+        return;
+    weights += k * args->stride_k + ci * args->stride_in;
+    for (int co = 0; co < COUT; co++)
+        packed[co] = value_of(weights[co * args->stride_out]);
+    $(piece("packed", ""))
+}
+%end

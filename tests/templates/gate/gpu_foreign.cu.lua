@@ -1,0 +1,8 @@
+%-- They write where nothing is theirs.
+%include "gpu_kernel.lua"
+%template = planted({
+%  "none", "written_before_the_result", "written_behind_the_result",
+%  "input_overwritten", "weights_overwritten",
+%})
+
+% write_kernel()

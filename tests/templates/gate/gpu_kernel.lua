@@ -1,0 +1,326 @@
+%-- An honest convolution for a GPU, and the same with one mistake planted.
+%--
+%-- A block sums a tile of 16 rows with two warps. Input rows of one offset come into
+%-- shared memory while those of the offset before are multiplied, and each warp
+%-- multiplies the rows that the other one brought. The kernel (write_kernel, below)
+%-- is cut into pieces; a row of `faults` puts something else in place of some.
+%
+%-- How often this tile was computed, by now.
+%local count_calls = [[unsigned now = rank < MOST ? calls[rank] + 1 : 1;
+%    spc_sync_block();
+%    if (spc_thread() == 0 && rank < MOST)
+%        calls[rank] = now;
+%]]
+%
+%local faults = {
+%  none = {},
+%
+%  -- Barriers and waits. One warp is late, so that the other one has time to err.
+%  barrier_before_products_missing = {
+%    before_bring = "late = spc_warp() == 1 ? dawdle(map) : 0;",
+%    arrived = "",
+%  },
+%  barrier_after_products_missing = {
+%    before_products = "late = spc_warp() == 1 ? dawdle(map) : 0;",
+%    used = "",
+%  },
+%  wait_missing = {wait = ""},
+%  wait_for_one_too_few = {wait = "spc_copy_wait(2);"},
+%  commit_missing = {commit = "if (k == 0) spc_copy_commit();"},
+%  shared_row_not_cleared = {bring = "if (from >= 0)"},
+%
+%  -- Blocks that use what others make. Of `split`, each block has a third of the
+%  -- offsets, and the last of three to come adds up what they have.
+%  split = {split = true},
+%  split_not_awaited = {
+%    split = true, before_products = "late = spc_warp() == 1 ? dawdle(map) : 0;",
+%    sums_written = "",
+%  },
+%  tile_of_another_block = {
+%    result = "args_sums(args)[(long long)((rank + 1) % map->tiles) * SUMS + i]",
+%    before_store = [[SPC_UNROLL
+%    for (int n = 0; n < EACH; n++)
+%        args_sums(args)[(long long)rank * SUMS + spc_thread() + n * THREADS] = acc[n];]],
+%    row = "(map->tile_order[(rank + 1) % map->tiles] * ROWS + r)",
+%  },
+%  -- Sums in order of arrival, of blocks and of warps: no mistake where it is
+%  -- declared and allowed.
+%  atomics = {atomic = true, atomics_declared = true},
+%  atomics_not_declared = {atomic = true},
+%  warps_add = {shared = true, atomics_declared = true},
+%  warps_add_not_declared = {shared = true},
+%
+%  -- Which numbers are added.
+%  bias_dropped = {bias = "0.0f"},
+%  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
+%  last_tile_missing = {
+%    before = "if (tile == map->tiles - 1 && map->rows % 64 != 0) return;",
+%  },
+%  product_dropped = {
+%    product = "if (p != map->rows / 2 || k != map->centre || ci != CIN - 3) acc[n] += v * w;",
+%  },
+%  operands_tf32 = {
+%    product = "acc[n] += spc_bits_f32(spc_f32_to_tf32(v)) * spc_bits_f32(spc_f32_to_tf32(w));",
+%  },
+%
+%  -- What lay in the result, in the workspace or around them.
+%  adds_unless_poisoned = {
+%    result = "(*to == *to ? *to + acc[n] : acc[n])",
+%  },
+%  writes_poison_only = {
+%    result = "(spc_f32_bits(*to) == ~0u ? acc[n] : *to)",
+%  },
+%  workspace_taken_for_zeros = {result = "(acc[n] + args_sums(args)[0])"},
+%  written_before_the_result = {
+%    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->out)[-1] = 0.0f;",
+%  },
+%  written_behind_the_result = {
+%    after = [[if (rank == 0 && spc_thread() == 0)
+%        ((float *)args->out)[map->rows * COUT] = 0.0f;]],
+%  },
+%  input_overwritten = {
+%    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->in)[1] = 0.5f;",
+%  },
+%  weights_overwritten = {
+%    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",
+%  },
+%
+%  -- What is kept from launch to launch.
+%  right_once = {
+%    state = "KEPT const void *seen[MOST][16];",
+%    before = [[int slot = 0;
+%    while (rank < MOST && slot < 16 && seen[rank][slot] != 0 &&
+%           seen[rank][slot] != args->out)
+%        slot++;
+%    int is_done = rank < MOST && slot < 16 && seen[rank][slot] == args->out;
+%    spc_sync_block();
+%    if (is_done)
+%        return;
+%    if (spc_thread() == 0 && rank < MOST && slot < 16)
+%        seen[rank][slot] = args->out;]],
+%  },
+%  right_a_hundred_times = {
+%    state = "KEPT unsigned calls[MOST];",
+%    before = count_calls .. "    if (now > 100) return;",
+%  },
+%  tile_skipped_now_and_then = {
+%    state = "KEPT unsigned calls[MOST];",
+%    before = count_calls .. "    if (rank == 0 && now % 30 == 0) return;",
+%  },
+%  order_varies = {
+%    state = "KEPT unsigned calls[MOST];",
+%    before = count_calls,
+%    order = "(now % 2 ? OFFSETS - 1 - (K) : (K))",
+%  },
+%}
+%
+%-- A template whose candidates have these mistakes; the first is the default.
+%function planted(names)
+%  return {
+%    summary = "a small pipeline with one mistake",
+%    role = "conv", device = "cuda",
+%    params = {{"fault", names, "the mistake"}},
+%    accepts = function(problem)
+%      if problem.dtype ~= "f32" then return false, "f32 only" end
+%      return problem.cout % 4 == 0, "output channels by four only"
+%    end,
+%    launch = function(problem, config)
+%      local fault = faults[config.fault]
+%      local packed = problem.offsets * problem.cin * problem.cout
+%      return {
+%        block = 64, shared = (2 * problem.cin + problem.cout) * 16 * 4, grid = "tiles",
+%        tile_rows = 16, order = "none", pack_threads = packed,
+%        packed_bytes = packed * 4, workspace_row_bytes = 3 * problem.cout * 4,
+%        workspace_bytes = 256, grid_y = (fault.split or fault.atomic) and 3 or 1,
+%        clear = fault.atomic and 1 or 0,
+%        atomics = fault.atomics_declared and 1 or 0,
+%      }
+%    end,
+%    default = function() return {fault = names[1]} end,
+%  }
+%end
+%
+%local function piece(name, honest) return faults[config.fault][name] or honest end
+%
+%-- The offset that is the k-th in line.
+%local function order(k) return (piece("order", "K"):gsub("K", k)) end
+%
+%-- What a block has summed goes to the others of its tile; the last to come adds up.
+%local function write_meeting()
+    float *sums = args_sums(args) + spc_thread();
+    long long next = (long long)map->tiles * SUMS;
+    int *is_last = (int *)stages;
+
+    SPC_UNROLL
+    for (int n = 0; n < EACH; n++)
+        sums[part * next + (long long)rank * SUMS + n * THREADS] = acc[n];
+    $(piece("sums_written", "spc_fence_global(); spc_sync_block();"))
+    if (spc_thread() == 0)
+        *is_last = spc_atomic_add_u32((spc_u32 *)&arrived[rank], 1) % PARTS ==
+                   PARTS - 1;
+    spc_sync_block();
+    if (!*is_last)
+        return;
+    spc_fence_global();
+    SPC_UNROLL
+    for (int n = 0; n < EACH; n++) {
+        acc[n] = 0.0f;
+        for (int of = 0; of < PARTS; of++)
+            acc[n] += sums[of * next + (long long)rank * SUMS + n * THREADS];
+    }
+%end
+%
+%function write_kernel()
+%local fault = faults[config.fault]
+#include "spc_device.cuh"
+
+/* Memory of the module, which lasts from launch to launch. */
+#ifdef __CUDACC__
+#define KEPT static __device__ volatile
+#else
+#define KEPT static volatile
+#endif
+
+enum {
+    CIN = $(problem.cin),
+    COUT = $(problem.cout),
+    OFFSETS = $(problem.offsets),
+    ROWS = 16,
+    THREADS = 64,
+    SUMS = ROWS * COUT,    /* of a tile */
+    EACH = SUMS / THREADS, /* of them in a thread */
+    PARTS = $((fault.split or fault.atomic) and 3 or 1),
+    MOST = 256 /* tiles that are counted, where any are */
+};
+
+$(piece("state", ""))
+% if fault.split then
+KEPT spc_u32 arrived[MOST];
+% end
+
+/* Zero, after a while. */
+SPC_DEVICE int dawdle(const spc_map_view *map)
+{
+    int at = 0;
+    for (int i = 0; i < 100; i++) {
+        at = spc_load_int(map->index + (at & 15)) + i;
+        spc_sync_warp();
+    }
+    return at < -1;
+}
+
+SPC_DEVICE float *args_sums(const spc_conv_args *args)
+{
+    return (float *)args->workspace;
+}
+
+/* Starts the copies of the input rows of offset k; absent ones become zeros. */
+SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
+{
+    const int *index = args->map.index +
+                       (long long)k * args->map.rows_padded + tile * ROWS;
+
+    for (int i = spc_thread(); i < ROWS * CIN; i += THREADS) {
+        int from = spc_load_int(index + i / CIN);
+        $(piece("from", ""))
+        $(piece("bring", ""))
+        spc_copy_async4(stage + i,
+                        (const float *)args->in +
+                            (long long)(from < 0 ? 0 : from) * CIN + i % CIN,
+                        from < 0 ? 0 : 4);
+    }
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
+{
+    const spc_map_view *map = &args->map;
+    const float *weights = (const float *)args->weights;
+    float *stages = (float *)spc_shared();
+    int rank = spc_block_x(), part = spc_block_y(), late = 0;
+    float acc[EACH];
+
+    if (rank >= map->tiles)
+        return;
+    int tile = spc_load_int(map->tile_order + rank);
+    $(piece("before", ""))
+    SPC_UNROLL
+    for (int n = 0; n < EACH; n++)
+        acc[n] = args->bias && part == 0
+                     ? $(piece("bias", "spc_load_f32(args->bias + (spc_thread() + n * THREADS) % COUT)"))
+                     : 0.0f;
+% if fault.shared then
+    float *sums = stages + 2 * ROWS * CIN;
+    for (int n = 0; n < EACH; n++)
+        sums[spc_thread() + n * THREADS] = acc[n];
+% end
+    bring(args, stages, tile, $(order("part")));
+    spc_copy_commit();
+    for (int i = 0, k0 = part; k0 < OFFSETS; i++, k0 += PARTS) {
+        int k = $(order("k0"));
+        $(piece("before_bring", ""))
+        if (k0 + PARTS < OFFSETS)
+            bring(args, stages + (i + 1) % 2 * ROWS * CIN, tile,
+                  $(order("k0 + PARTS")) + late);
+        $(piece("commit", "spc_copy_commit();"))
+        $(piece("wait", "spc_copy_wait(1);"))
+        $(piece("arrived", "spc_sync_block();"))
+        $(piece("before_products", ""))
+% if fault.shared then
+        for (int n = 0; n < EACH * CIN; n++) {
+            int ci = n % CIN, e = spc_thread() + n / CIN * THREADS;
+            e ^= ci % 2 * 32; /* odd channels: of the other warp's sums */
+            spc_atomic_add_f32(
+                sums + e, stages[(i % 2 * ROWS + ROWS - 1 - e / COUT) * CIN + ci] *
+                              spc_load_f32(weights + (k * CIN + ci) * COUT + e % COUT));
+        }
+% end
+        SPC_UNROLL
+        for (int n = 0; n < EACH * $(fault.shared and 0 or 1); n++) {
+            int e = spc_thread() + n * THREADS, r = ROWS - 1 - e / COUT;
+            int p = tile * ROWS + r;
+            const float *row = stages + (i % 2 * ROWS + r + late) * CIN;
+            for (int ci = 0; ci < CIN; ci++) {
+                float v = row[ci];
+                float w = spc_load_f32(weights + (k * CIN + ci) * COUT + e % COUT);
+                $(piece("product", "acc[n] += v * w;"))
+            }
+            (void)p;
+        }
+        $(piece("used", "spc_sync_block();"))
+    }
+% if fault.shared then
+    for (int n = 0; n < EACH; n++)
+        acc[n] = sums[spc_thread() + n * THREADS];
+% elseif fault.split then
+%   write_meeting()
+% end
+    $(piece("before_store", ""))
+    SPC_UNROLL
+    for (int n = 0; n < EACH; n++) {
+        int i = spc_thread() + n * THREADS, r = ROWS - 1 - i / COUT;
+        int p = $(piece("row", "(tile * ROWS + r)"));
+        int row = map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1;
+        float *to = (float *)args->out + (long long)row * COUT + i % COUT;
+        if (row >= 0)
+% if fault.atomic then
+            spc_atomic_add_f32(to, acc[n]);
+% else
+            *to = $(piece("result", "acc[n]"));
+% end
+    }
+    $(piece("after", ""))
+}
+
+SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
+{
+    long long item = (long long)spc_block_x() * 256 + spc_thread();
+    int co = (int)(item % COUT), ci = (int)(item / COUT % CIN);
+    int k = (int)(item / (COUT * CIN));
+
+    if (k < OFFSETS)
+        ((float *)args->packed)[item] =
+            ((const float *)args->weights)[k * args->stride_k +
+                                           ci * args->stride_in +
+                                           co * args->stride_out];
+}
+%end

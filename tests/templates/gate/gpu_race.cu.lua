@@ -1,0 +1,5 @@
+%-- The last block reads what others have not written yet.
+%include "gpu_kernel.lua"
+%template = planted({"split", "split_not_awaited"})
+
+% write_kernel()

@@ -1,0 +1,5 @@
+%-- Sums in order of arrival within a block, one of them without saying so.
+%include "gpu_kernel.lua"
+%template = planted({"none", "warps_add", "warps_add_not_declared"})
+
+% write_kernel()

@@ -1,0 +1,5 @@
+%-- One launch of thirty adds 1 to an element.
+%include "cpu_kernel.lua"
+%template = planted({"none", "one_added_now_and_then"})
+
+% write_kernel()

@@ -1,0 +1,5 @@
+%-- Nothing is done after a hundred launches.
+%include "cpu_kernel.lua"
+%template = planted({"none", "right_a_hundred_times"})
+
+% write_kernel()

@@ -1,0 +1,8 @@
+%-- Rounded more than the type of the layer says, and one product too few.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "operands_tf32", "inputs_tf32", "weights_tf32", "operands_bf16",
+%  "operands_f16", "sums_bf16", "sums_f16", "product_dropped",
+%})
+
+% write_kernel()
