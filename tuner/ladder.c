@@ -31,7 +31,7 @@ typedef struct ladder {
     spc__compiler *compiler;
     spc__compile_job prototype; /* without source */
     spc__index_ladder codes;
-    rung missing[sizeof((spc__index_ladder){0}.at) / sizeof(spc__index_code)];
+    rung missing[SPC__LADDER_MOST];
     int count;
 } ladder;
 

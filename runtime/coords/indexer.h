@@ -72,9 +72,12 @@ typedef struct spc__index_code {
     spc__attrs problem;
 } spc__index_code;
 
-/* Code depends on the geometry and on the widths of keys. */
+/* Code depends on the geometry and on the widths of keys: of inputs and outputs
+ * four pairs, with two kernels each; and sorting, at two widths. */
+enum { SPC__LADDER_MOST = 10 };
+
 typedef struct spc__index_ladder {
-    spc__index_code at[10];
+    spc__index_code at[SPC__LADDER_MOST];
     int count;
 } spc__index_ladder;
 
