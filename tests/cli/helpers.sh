@@ -99,3 +99,14 @@ refused() {
     [ $status = 17 ] || cat out
     return $status
 }
+
+# The layers of examples/frames.c, and where the examples are built.
+frame_layers="subm,cin=16,cout=16,k=3
+    conv,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint
+    inverse,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint"
+examples=$(dirname "$(readlink -f "$(command -v spctune)")")/../examples
+
+# without_compiler COMMAND...: neither for the host nor for a GPU.
+without_compiler() {
+    SPC_CC=/bin/false SPC_NVRTC=/nonexistent "$@"
+}
