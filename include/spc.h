@@ -12,7 +12,7 @@
  *    human is in spc_ctx_error(ctx) (or in the spc_error given by the caller
  *    where there is no context yet).
  *  - A NULL where something is needed is SPC_EINVAL, and the sentence names it
- *    (without a context there is nobody to tell it to). Questions about NULL
+ *    (without a context it has nowhere to stand). Questions about NULL
  *    answer 0, "" or NULL.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
@@ -501,8 +501,7 @@ SPC_API int spc_map_key_bits(const spc_map *map);   /* of the inputs */
  */
 SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 
-/* ---- plans -----------------------------------------------------------------
- */
+/* ---- plans --------------------------------------------------------------- */
 
 enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
@@ -629,8 +628,7 @@ SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
                                   const spc_scene *scene, int threads,
                                   spc_error *error);
 
-/* ---- tuning
- * ------------------------------------------------------------------ */
+/* ---- tuning -------------------------------------------------------------- */
 
 /* How far spc_tune goes with every candidate; each stage includes those before
  * it. */
@@ -781,8 +779,7 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
 
-/* ---- the database
- * -------------------------------------------------------------- */
+/* ---- the database -------------------------------------------------------- */
 
 /* One problem of the database, for listings; strings live during the call. */
 typedef struct spc_db_row {
@@ -807,7 +804,7 @@ SPC_API spc_status spc_db_each(spc_ctx *ctx,
 
 /* The trials of problem `id`. IDs count in each file: of several problems it is
  * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some
- * trials could not be read, the others were told. */
+ * trials could not be read, the others were reported. */
 SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
                                  void (*each)(const spc_trial *trial,
                                               void *payload),

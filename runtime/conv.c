@@ -519,7 +519,7 @@ static const axes_attrs geometry_attrs[] = {
 };
 enum { GEOMETRY_ATTRS = sizeof(geometry_attrs) / sizeof(geometry_attrs[0]) };
 
-/* A list of offsets is told from others by a digest of it. */
+/* A list of offsets is known by a digest of it. */
 static void set_list(spc__attrs *out, const spc_geometry *g)
 {
     unsigned char digest[SPC__SHA256_BYTES];

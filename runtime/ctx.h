@@ -20,7 +20,7 @@ struct spc_ctx {
     spc__library *library; /* through spc__ctx_library: opened on first use */
     spc__cache *cache;     /* NULL: works without a database */
     bool stores;           /* one of its layers may be written to */
-    spc_error no_store;    /* why not; SPC_OK: nobody wanted one */
+    spc_error no_store;    /* why not; SPC_OK: none was asked for */
     spc__modules *modules;
     spc__attrs target; /* facts for templates */
     spc_device_info info;
@@ -32,7 +32,7 @@ struct spc_ctx {
     spc__failure *failures;        /* plans execute, and fail, on any thread */
 };
 
-/* Where the calling thread's failures with this context are told, and nobody
+/* Where the calling thread's failures with this context are kept, and nobody
  * else's. NULL for no context. */
 spc_error *spc__error_of(spc_ctx *ctx);
 
@@ -91,7 +91,7 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
                              const spc__trial *trial);
 
-/* Loads a module whose artefact is already in hand (the tuner's way in). */
+/* Loads a module whose artefact is already there (the tuner's way in). */
 spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
                          const void *code, size_t bytes,
                          const spc__attrs *launch);

@@ -52,8 +52,7 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
     return SPC_OK;
 }
 
-/* ---- the outputs of a strided layer ---------------------------------------
- */
+/* ---- the outputs of a strided layer -------------------------------------- */
 
 /* The outputs along one axis that see an input there. */
 typedef struct line {
@@ -149,8 +148,7 @@ static spc_status add_strided(spc__row_set *out, const spc_geometry *g,
     return SPC_OK;
 }
 
-/* ---- pairs ----------------------------------------------------------------
- */
+/* ---- pairs --------------------------------------------------------------- */
 
 typedef struct search {
     const spc_geometry *geometry;
@@ -205,8 +203,7 @@ static void search_tile(void *payload, int64_t i)
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 
-/* ---- all of it ------------------------------------------------------------
- */
+/* ---- all of it ----------------------------------------------------------- */
 
 static spc_status check_layer(const spc_conv *conv, spc_error *error)
 {
