@@ -13,6 +13,8 @@
 /* Packing kernels are written for blocks of this many threads. */
 enum { PACK_BLOCK = 256 };
 
+static const char axes[] = "xyz";
+
 struct spc_plan {
     spc_ctx *ctx; /* the device, and where a failure is kept */
     spc_conv conv;
@@ -230,8 +232,8 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                      "the map was built for kernel size %d, dilation %d, "
                      "stride %d on axis %c, the layer has %d, %d, %d",
                      built->kernel[axis], built->dilation[axis],
-                     built->stride[axis], "xyz"[axis], g -> kernel[axis],
-                     g -> dilation[axis], g -> stride[axis]);
+                     built->stride[axis], axes[axis], g->kernel[axis],
+                     g->dilation[axis], g->stride[axis]);
 }
 
 /* Prepares on the default stream, for which the streams that the plan will run

@@ -19,6 +19,8 @@
 
 enum { TILE = 4096, ROW_BYTES = 4 * sizeof(int32_t) };
 
+static const char axes[] = "xyz";
+
 static bool fits(int64_t value)
 {
     return value >= INT32_MIN && value <= INT32_MAX;
@@ -101,7 +103,7 @@ static spc_status check_line(const line *l, int axis, int64_t i,
             return spc__fail(error, SPC_ERANGE,
                              "an input at %lld along %c has an output at %lld, "
                              "which does not fit 32 bits",
-                             (long long)i, "xyz"[axis], (long long)l -> at[n]);
+                             (long long)i, axes[axis], (long long)l->at[n]);
     return SPC_OK;
 }
 
