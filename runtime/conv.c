@@ -571,11 +571,6 @@ int spc__conv_offsets(const spc_conv *conv)
     return spc_geometry_offsets(&conv->geometry);
 }
 
-size_t spc__conv_element_bytes(const spc_conv *conv)
-{
-    return spc__dtype_of(conv->dtype)->bytes;
-}
-
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
 {
     set_layer(out, conv);

@@ -58,7 +58,6 @@ void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
 
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
-size_t spc__conv_element_bytes(const spc_conv *conv);
 
 /* The key of a measurement of `conv` on a map of these sizes and density (pairs
  * by rows out and offsets); and back, from a record. */
