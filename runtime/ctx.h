@@ -5,6 +5,7 @@
 #define SPC_RUNTIME_CTX_H
 
 #include "cache.h"
+#include "conv.h"
 #include "device.h"
 #include "log.h"
 #include "spc.h"
@@ -46,26 +47,6 @@ spc_status spc__ctx_check_cancel(spc_ctx *ctx);
 /* The templates, opened on first use: a plan served from the database never
  * needs Lua. */
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx);
-
-/* A layer as attrs, in canonical order: op, cin, cout, kx, ky, kz, dx, dy, dz,
- * what the rule has besides (rule, sx.., px.., ox.., hx..), dtype, bias,
- * deterministic, and for the templates the derived `offsets` and `centre`: the
- * offset whose input is the output row itself, -1 where there is none. */
-void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
-
-/* The layer that such attrs describe (`offsets` and `centre` are not needed);
- * false if they describe none. */
-bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
-
-int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
-
-/* The key of a measurement of `conv` on a map of these sizes and density (pairs
- * by rows out and offsets); and back, from a record. */
-void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
-                   double density);
-void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
-                         const spc__problem_key *key);
 
 /* One kernel module with what is needed to launch it. */
 typedef struct spc__code {
