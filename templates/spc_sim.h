@@ -189,7 +189,7 @@ SPC_DEVICE spc_sim_thread *spc_sim_thread_of(spc_u64 address)
 SPC_SIM_EXPORT extern const int spc_sim_version;
 const int spc_sim_version = SPC_SIM_VERSION;
 
-/* NAME_sim tells the runtime the size of the arguments and the bound of the
+/* NAME_sim gives the runtime the size of the arguments and the bound of the
  * block. */
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
     static void name##_body(const args_type *args);                            \

@@ -19,6 +19,8 @@
 
 enum { TILE = 4096, ROW_BYTES = 4 * sizeof(int32_t) };
 
+static const char axes[] = "xyz";
+
 static bool fits(int64_t value)
 {
     return value >= INT32_MIN && value <= INT32_MAX;
@@ -52,8 +54,7 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
     return SPC_OK;
 }
 
-/* ---- the outputs of a strided layer ---------------------------------------
- */
+/* ---- the outputs of a strided layer -------------------------------------- */
 
 /* The outputs along one axis that see an input there. */
 typedef struct line {
@@ -102,7 +103,7 @@ static spc_status check_line(const line *l, int axis, int64_t i,
             return spc__fail(error, SPC_ERANGE,
                              "an input at %lld along %c has an output at %lld, "
                              "which does not fit 32 bits",
-                             (long long)i, "xyz"[axis], (long long)l -> at[n]);
+                             (long long)i, axes[axis], (long long)l->at[n]);
     return SPC_OK;
 }
 
@@ -149,8 +150,7 @@ static spc_status add_strided(spc__row_set *out, const spc_geometry *g,
     return SPC_OK;
 }
 
-/* ---- pairs ----------------------------------------------------------------
- */
+/* ---- pairs --------------------------------------------------------------- */
 
 typedef struct search {
     const spc_geometry *geometry;
@@ -205,8 +205,7 @@ static void search_tile(void *payload, int64_t i)
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 
-/* ---- all of it ------------------------------------------------------------
- */
+/* ---- all of it ----------------------------------------------------------- */
 
 static spc_status check_layer(const spc_conv *conv, spc_error *error)
 {
