@@ -647,11 +647,6 @@ SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
                         const float *weights, const float *bias, int threads);
 
-/* The index of a submanifold layer's relation alone, into [K][rows]. */
-SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
-                                  const spc_scene *scene, int threads,
-                                  spc_error *error);
-
 /* ---- tuning -------------------------------------------------------------- */
 
 /* How far spc_tune goes with every candidate; each stage includes those before

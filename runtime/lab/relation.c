@@ -323,36 +323,3 @@ void spc_relation_release(spc_relation *relation)
     if (relation != NULL)
         spc__relation_release(relation);
 }
-
-spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
-                           const spc_scene *scene, int threads,
-                           const volatile int *cancel, spc_error *error)
-{
-    spc__relation relation;
-    spc_status status =
-        spc__need(error, "spc_oracle_map", "conv", conv, "scene", scene, NULL);
-
-    if (status != SPC_OK)
-        return status;
-    if (conv->op != SPC_SUBM)
-        return spc__fail(error, SPC_EINVAL,
-                         "spc_oracle_map: outputs are rows of the scene for a "
-                         "submanifold layer only");
-    if (spc_scene_rows(scene) > 0 && index == NULL)
-        return spc__need(error, "spc_oracle_map", "index", index, NULL);
-    status = spc__relation_init(&relation, conv, scene, threads, cancel, error);
-    if (status != SPC_OK)
-        return status;
-    if (relation.rows_out > 0)
-        memcpy(index, relation.index,
-               (size_t)relation.offsets * (size_t)relation.rows_out *
-                   sizeof(*index));
-    spc__relation_release(&relation);
-    return SPC_OK;
-}
-
-spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
-                          const spc_scene *scene, int threads, spc_error *error)
-{
-    return spc__oracle_map(index, conv, scene, threads, NULL, error);
-}

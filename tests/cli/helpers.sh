@@ -12,6 +12,11 @@ steady() {
         -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' -e 's/ $//'
 }
 
+# id_of WORD DATABASE: the number of the problem that is listed with this word.
+id_of() {
+    spctune db ls --database "$2" | sed -n "s/^ *\([0-9]*\) .*$1.*/\1/p"
+}
+
 # unruly COMMAND...: with templates that crash, among other things. The signal ends
 # them under a sanitizer too, which would else report it.
 unruly() {
