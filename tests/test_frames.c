@@ -9,7 +9,9 @@
  */
 #include "fake_cuda.h"
 
+#include "buf.h"
 #include "counted_allocations.h"
+#include "file.h"
 #include "map_rig.h"
 #include "random.h"
 #include <dlfcn.h>
@@ -52,13 +54,13 @@ static void *memory(network *n, size_t bytes)
     return n->memory[n->pieces++] = out;
 }
 
-static void open_context(network *n, const char *device)
+static void open_context(network *n, const char *device, const char *database)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     spc_error error = {0};
 
     options.device = device;
-    options.database = "";
+    options.database = database;
     options.threads = 2;
     ck_assert_msg(spc_ctx_create(&n->ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
@@ -189,7 +191,7 @@ static void open_on_double(network *n)
 {
     memset(n, 0, sizeof(*n));
     open_doubles();
-    open_context(n, "cuda");
+    open_context(n, "cuda", "");
     reserve(n, CAPACITY);
     *n->count = LEAST;
     assert_ok(n->ctx, update(n, NULL));
@@ -308,6 +310,57 @@ START_TEST(a_frame_can_be_captured_into_a_graph)
 }
 END_TEST
 
+static void build_far_away(const char *database, const spc_conv *layer)
+{
+    spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
+    network n = {0};
+
+    tune.stage = SPC_STAGE_BUILD;
+    tune.effort = SPC_EFFORT_QUICK;
+    tune.target = "sm_90a";
+    open_context(&n, "cpu", database);
+    assert_ok(n.ctx, spc_tune(n.ctx, layer, NULL, 0, &tune, NULL));
+    close_network(&n);
+}
+
+/* Keys of inputs and outputs: narrow, wide and narrow, wide. */
+static const char *const extents[] = {
+    "gen:uniform,n=500,extent=16",
+    "gen:uniform,n=500,extent=2000",
+    "gen:uniform,n=500,extent=100000",
+};
+
+START_TEST(maps_of_any_extent_need_no_compiler_after_a_build)
+{
+    spc__buf path = SPC__BUF_INIT;
+    spc_error error = {0};
+    network n = {0};
+    spc_scene *scene;
+    spc_map *map;
+
+    open_doubles();
+    assert_ok(NULL, spc__temp_dir_create(&path, &error));
+    char *folder = spc__buf_detach(&path);
+    spc__buf_printf(&path, "%s/far.db", folder);
+    assert_ok(NULL, spc_conv_parse(&n.layers[0], words[_i], &error));
+    build_far_away(spc__buf_text(&path), &n.layers[0]);
+    open_context(&n, "cuda", spc__buf_text(&path));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(NULL, spc_scene_load(&scene, extents[i], &error));
+        assert_ok(n.ctx,
+                  spc_map_create_from_scene(&map, n.ctx, &n.layers[0], scene));
+        spc_map_free(map);
+        spc_scene_free(scene);
+    }
+    ck_assert_int_eq(spc_ctx_stats(n.ctx).compiles, 0);
+    ck_assert_int_ge(spc_ctx_stats(n.ctx).artefacts_loaded, 2);
+    close_network(&n);
+    spc__temp_dir_remove(folder);
+    free(folder);
+    spc__buf_release(&path);
+}
+END_TEST
+
 /* ---- what comes out of it ------------------------------------------------ */
 
 static const char *device_of(int turn)
@@ -367,7 +420,7 @@ static void open_network(network *n, const char *device, const spc_scene *scan)
     spc_scene *first = frame_of(scan, 0, LEAST / scale());
 
     memset(n, 0, sizeof(*n));
-    open_context(n, device);
+    open_context(n, device, "");
     reserve(n, CAPACITY / scale());
     size_t values = CHANNELS * (size_t)n->capacity;
     float *in = draw_values(values, 9);
@@ -616,6 +669,8 @@ int main(int argc, char **argv)
         TCase *tc = add(suite, "driver");
         tcase_add_test(tc, a_thousand_frames_are_nothing_but_launches);
         tcase_add_test(tc, a_frame_can_be_captured_into_a_graph);
+        tcase_add_loop_test(
+            tc, maps_of_any_extent_need_no_compiler_after_a_build, 0, LAYERS);
     }
     tcase_add_loop_test(add(suite, "results"),
                         frames_of_differing_sizes_come_out_as_the_oracle_says,
