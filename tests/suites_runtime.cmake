@@ -1,10 +1,7 @@
 # The runtime: floors, contexts, lookup, plans; and the public header.
 spc_suite(floor)
-add_test(NAME floor_nvrtc COMMAND test_floor nvrtc)
-set_tests_properties(floor_nvrtc PROPERTIES SKIP_RETURN_CODE 77)
-add_test(NAME floor_gpu COMMAND test_floor cuda)
-set_tests_properties(floor_gpu PROPERTIES LABELS gpu SKIP_RETURN_CODE 77
-  TIMEOUT 3600)
+spc_run_suite(floor_nvrtc floor nvrtc)
+spc_gpu_suite(floor)
 spc_suite(header)
 spc_suite(lookup)
 spc_suite(runtime)

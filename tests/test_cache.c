@@ -1315,6 +1315,26 @@ static void make_full_file(const char *name)
     spc__cache_close(cache);
 }
 
+/* Opens the file with some bytes changed, and does all that can be done. The
+ * first 100 bytes are the header's, tested elsewhere. */
+static void use_corrupt(spc__buf *whole, uint64_t *state, int hits)
+{
+    spc__cache *cache;
+
+    for (; hits > 0; hits--) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        size_t where = 100 + (*state >> 33) % (whole->length - 100);
+        whole->data[where] = (char)(*state >> 20);
+    }
+    assert_ok(
+        spc__file_write(at("bad.db"), whole->data, whole->length, &error));
+    if (spc__cache_open(&cache, at("bad.db"), NULL, 0, &error) == SPC_OK)
+        use_everything(cache);
+    spc__cache_close(cache);
+    unlink(at("bad.db-wal"));
+    unlink(at("bad.db-shm"));
+}
+
 START_TEST(a_corrupt_file_is_an_error_and_never_a_crash)
 {
     spc__buf whole = SPC__BUF_INIT;
@@ -1322,22 +1342,8 @@ START_TEST(a_corrupt_file_is_an_error_and_never_a_crash)
 
     make_full_file("whole.db");
     read_bytes(&whole, "whole.db");
-    for (int round = 0; round < 12; round++) {
-        spc__cache *cache;
-        for (int hits = 0; hits < 40; hits++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            /* The first 100 bytes are the header's, tested elsewhere. */
-            size_t where = 100 + (state >> 33) % (whole.length - 100);
-            whole.data[where] = (char)(state >> 20);
-        }
-        assert_ok(
-            spc__file_write(at("bad.db"), whole.data, whole.length, &error));
-        if (spc__cache_open(&cache, at("bad.db"), NULL, 0, &error) == SPC_OK)
-            use_everything(cache);
-        spc__cache_close(cache);
-        unlink(at("bad.db-wal"));
-        unlink(at("bad.db-shm"));
-    }
+    for (int round = 0; round < 12; round++)
+        use_corrupt(&whole, &state, 40);
     spc__buf_release(&whole);
 }
 END_TEST
@@ -2475,20 +2481,8 @@ START_TEST(a_corrupt_file_of_v1_is_an_error_and_never_a_crash)
 
     make_v1("whole.db", false);
     for (int round = 0; round < 12; round++) {
-        spc__cache *cache;
         read_bytes(&whole, "whole.db");
-        for (int hits = 0; hits < 20 + 20 * round; hits++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            size_t where = 100 + (state >> 33) % (whole.length - 100);
-            whole.data[where] = (char)(state >> 20);
-        }
-        assert_ok(
-            spc__file_write(at("bad.db"), whole.data, whole.length, &error));
-        if (spc__cache_open(&cache, at("bad.db"), NULL, 0, &error) == SPC_OK)
-            use_everything(cache);
-        spc__cache_close(cache);
-        unlink(at("bad.db-wal"));
-        unlink(at("bad.db-shm"));
+        use_corrupt(&whole, &state, 20 + 20 * round);
     }
     spc__buf_release(&whole);
 }

@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#define TEMPLATES SPC_TEST_DATA "/templates/gate"
-
 enum { SEEDS = 20, DRAWN = 4, SKIPPED = 77 };
 
 /* ---- what is planted ----------------------------------------------------- */
@@ -316,7 +314,7 @@ static spc_ctx *open_with_seed(const char *name, uint64_t seed)
              (unsigned long long)seed);
     setenv("SPC_SIM_SCHEDULE", schedule, 1);
     setenv("SPC_SIM_ASYNC", "deferred", 1);
-    return open_ctx(name, database, TEMPLATES);
+    return open_ctx(name, database, suite_path("templates/gate"));
 }
 
 static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
