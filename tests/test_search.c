@@ -13,6 +13,7 @@
 #include "relation.h"
 #include "targets.h"
 #include "template.h"
+#include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};
 
@@ -423,6 +424,136 @@ START_TEST(what_cannot_search_is_refused_with_a_sentence)
 }
 END_TEST
 
+/* ---- choices of the database ------------------------------------------ */
+
+/* A context with an empty database of its own. */
+static spc_ctx *open_recording(char path[64])
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error;
+    spc_ctx *ctx;
+
+    snprintf(path, 64, "/tmp/spc_search_%d_XXXXXX", (int)getpid());
+    int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    close(file);
+    unlink(path);
+    options.device = searching_device();
+    options.database = path;
+    options.threads = 2;
+    spc_status status = spc_ctx_create(&ctx, &options, &error);
+    ck_assert_msg(status == SPC_OK, "%s", error.text);
+    return ctx;
+}
+
+static void record(spc_ctx *ctx, const spc_geometry *g, const char *searcher,
+                   const char *hash)
+{
+    spc__problem_key key;
+    spc__provenance provenance;
+    spc__trial trial = {.status = SPC__TRIAL_OK, .median_us = 1, .samples = 1};
+    spc_error error = {0};
+
+    spc__map_key(&key, ctx, g, false);
+    spc__ctx_provenance(&provenance, ctx);
+    strcpy(trial.template_name, "index");
+    if (hash)
+        strcpy(trial.template_hash, hash);
+    else
+        ck_assert(spc__ctx_template_hash(trial.template_hash, ctx, "index"));
+    spc__attrs_set_text(&trial.config, "search", searcher);
+    ck_assert_int_eq(
+        spc__cache_put_trial(ctx->cache, &key, &trial, &provenance, &error),
+        SPC_OK);
+    ck_assert_int_eq(spc__cache_put_choice(ctx->cache, &key, &trial, "a test",
+                                           &provenance, &error),
+                     SPC_OK);
+}
+
+/* Its searcher's code is there already, another one's is not. */
+static void check_searcher(spc_ctx *ctx, spc_map *map, const char *searcher,
+                           const char *other)
+{
+    spc_error error = {0};
+    int64_t before = compiles(ctx);
+
+    ck_assert_int_eq(configure(map, searcher, &error), SPC_OK);
+    ck_assert_int_eq(compiles(ctx), before);
+    ck_assert_int_eq(configure(map, other, &error), SPC_OK);
+    ck_assert_int_eq(compiles(ctx), before + 1);
+}
+
+/* What is recorded serves; of an older template what it still permits. */
+static const struct {
+    const char *searcher, *hash;
+    const char *used, *other;
+} recorded[] = {
+    {"hash", NULL, "hash", "binary"},
+    {"binary", "of yesterday", "binary", "hash"},
+    {"abacus", "of yesterday", "zdelta", "binary"},
+};
+
+START_TEST(maps_are_searched_as_the_database_says)
+{
+    subject s = subject_of(0, 300, 3);
+    char path[64];
+    spc_ctx *ctx = open_recording(path);
+
+    record(ctx, &s.conv.geometry, recorded[_i].searcher, recorded[_i].hash);
+    spc_map *map = map_of(ctx, &s);
+    check_index(ctx, map, &s.relation);
+    check_searcher(ctx, map, recorded[_i].used, recorded[_i].other);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    unlink(path);
+    release(&s);
+}
+END_TEST
+
+/* The choice that a run stores is the one that the next map is made by. */
+START_TEST(tuning_a_map_stores_its_choice)
+{
+    subject s = subject_of(0, 300, 3);
+    const spc_scene *scenes[] = {s.scene};
+    spc_tune_report report;
+    spc__attrs config;
+    spc__buf text = SPC__BUF_INIT;
+    char path[64];
+    spc_ctx *ctx = open_recording(path);
+
+    ck_assert(!spc__map_choice(&config, ctx, &s.conv.geometry, false));
+    assert_ok(ctx, spc_tune_map(ctx, &s.conv, scenes, 1, NULL, &report));
+    ck_assert_int_eq(report.candidates, SEARCHERS);
+    ck_assert_int_eq(report.verified, SEARCHERS);
+    ck_assert(report.winner_us > 0 && report.winner_us <= report.default_us);
+    ck_assert(spc__map_choice(&config, ctx, &s.conv.geometry, false));
+    spc__attrs_format(&text, &config);
+    ck_assert_ptr_nonnull(strstr(report.winner, spc__buf_text(&text)));
+    /* Of another kernel nothing is known. */
+    s.conv.geometry.kernel[0] = 5;
+    ck_assert(!spc__map_choice(&config, ctx, &s.conv.geometry, false));
+    spc__buf_release(&text);
+    spc_ctx_free(ctx);
+    unlink(path);
+    release(&s);
+}
+END_TEST
+
+START_TEST(the_host_has_no_searchers_to_choose_from)
+{
+    subject s = subject_of(0, 30, 3);
+    const spc_scene *scenes[] = {s.scene};
+    spc_ctx *ctx = open_ctx("cpu");
+
+    ck_assert_int_eq(spc_tune_map(ctx, &s.conv, scenes, 1, NULL, NULL),
+                     SPC_EUNSUPPORTED);
+    ck_assert_int_eq(spc_tune_map(ctx, &s.conv, scenes, 0, NULL, NULL),
+                     SPC_EINVAL);
+    spc_ctx_free(ctx);
+    release(&s);
+}
+END_TEST
+
 /* ---- pairs by offset -------------------------------------------------- */
 
 /* Output rows by ascending key, as the relation's coordinates have it. */
@@ -736,6 +867,10 @@ int main(int argc, char **argv)
     add(suite, "merged", every_searcher_sees_merged_sets, 1);
     add(suite, "refused", what_cannot_search_is_refused_with_a_sentence,
         turns(1));
+    add(suite, "choices", maps_are_searched_as_the_database_says,
+        sizeof recorded / sizeof *recorded);
+    add(suite, "tuning", tuning_a_map_stores_its_choice, 1);
+    add(suite, "host", the_host_has_no_searchers_to_choose_from, 1);
     add(suite, "pairs", pairs_by_offset_are_those_of_the_relation,
         turns(CASES));
     add(suite, "empty", no_rows_have_no_pairs, turns(1));
