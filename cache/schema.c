@@ -244,7 +244,8 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error)
     if ((status = spc__schema_check(&empty, layer, NULL, error)) != SPC_OK ||
         !empty)
         goto done;
-    if ((status = spc__layer_execute(layer, creation, "create", error)) != SPC_OK)
+    if ((status = spc__layer_execute(layer, creation, "create", error)) !=
+        SPC_OK)
         goto done;
     snprintf(identity, sizeof(identity), "PRAGMA application_id = %d",
              SPC__APPLICATION_ID);

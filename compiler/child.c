@@ -117,7 +117,7 @@ static void reap(process *child, int options)
     if (found == 0)
         return;
     child->ended = true;
-    if (found < 0) /* the host ignores SIGCHLD; the output will tell */
+    if (found < 0) /* the host ignores SIGCHLD; its output will show */
         child->exit_code = 0;
     else
         child->exit_code =

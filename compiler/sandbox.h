@@ -32,8 +32,8 @@ typedef struct spc__sandbox {
     uint64_t deadline;                 /* of the thread's processor time */
     const char *subject; /* file name of the template that is running */
     const char *file;    /* where to place an error raised outside of Lua */
-    int line;            /* code: the subject, until told; line 0 is none */
-    void *job;           /* what the body is written to; NULL outside */
+    int line;  /* code: the subject, until it is set; line 0 is none */
+    void *job; /* what the body is written to; NULL outside */
 } spc__sandbox;
 
 /* Once **cancel is set, calls end with SPC_EINTERRUPTED; NULL at either step:

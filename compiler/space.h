@@ -40,7 +40,7 @@ const char *spc__target_templates(const spc__attrs *target);
  * constraints include resource limits of the target, checked here for all
  * templates alike: launch.shared against target.shared_block, launch.block
  * against target.max_threads. SPC_EUNSUPPORTED if no candidate is admitted,
- * with the most telling reason. `only` (NULL: all) names one template.
+ * with the most specific reason. `only` (NULL: all) names one template.
  */
 spc_status spc__space_create(spc__space **out, spc__library *library,
                              const char *role, const char *only,

@@ -3,24 +3,25 @@
  * tuned plans.
  *
  * The order of this file is the order of a caller's life: open a context on a
- * device, describe a layer, load or hand over coordinates, build the kernel
- * map, make a plan, pack the weights once, execute many times. The second half
- * is tuning and looking into the database.
+ * device, describe a layer, load a scene or pass coordinates, build the kernel
+ * map, make a plan, pack the weights once, execute many times. Who has a new
+ * scene for every frame reserves coordinate sets and maps once and only updates
+ * them. The second half is the oracle, tuning, and looking into the database.
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
  *    human is in spc_ctx_error(ctx) (or in the spc_error given by the caller
  *    where there is no context yet).
  *  - A NULL where something is needed is SPC_EINVAL, and the sentence names it
- *    (without a context there is nobody to tell it to). Questions about NULL
+ *    (without a context it has nowhere to stand). Questions about NULL
  *    answer 0, "" or NULL.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
  *    live on the context's device (host memory for "cpu" and "sim"). `stream`
  *    is a CUstream for "cuda" (NULL: the default stream), ignored otherwise.
- *  - A context, its scenes and maps serve one thread at a time. A plan is
- *    immutable: any number of threads may execute it at the same time, each
+ *  - A context, its coordinate sets and maps serve one thread at a time. A plan
+ *    is immutable: any number of threads may execute it at the same time, each
  *    with its own buffers and stream.
  *  - Coordinates are rows of four int32: batch, x, y, z. Features are row
  *    major, [rows][channels].
@@ -44,13 +45,13 @@ enum {
     SPC_MAX_OFFSETS = 343 /* kernel volume kx*ky*kz, 7^3 */
 };
 
-/* ---- contexts and devices ---------------------------------------------- */
+/* ---- contexts and devices ------------------------------------------------ */
 
-typedef struct spc_ctx spc_ctx;     /* a device, a database, templates */
-typedef struct spc_scene spc_scene; /* coordinates on the host */
+typedef struct spc_ctx spc_ctx;       /* a device, a database, templates */
+typedef struct spc_scene spc_scene;   /* coordinates on the host */
 typedef struct spc_coords spc_coords; /* a coordinate set on the device */
-typedef struct spc_map spc_map;     /* a kernel map on the device */
-typedef struct spc_plan spc_plan;   /* a problem bound to one loaded kernel */
+typedef struct spc_map spc_map;       /* a kernel map on the device */
+typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
 
 typedef struct spc_ctx_options {
     /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
@@ -94,7 +95,8 @@ typedef struct spc_ctx_options {
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
-/* Free its plans and maps first: they use the context until they are freed. */
+/* Free its plans, maps and coordinate sets first: they use the context until
+ * they are freed. */
 SPC_API void spc_ctx_free(spc_ctx *ctx);
 
 /*
@@ -173,7 +175,7 @@ SPC_API spc_status spc_copy_to_host(spc_ctx *ctx, void *host,
                                     const void *device, size_t bytes);
 SPC_API spc_status spc_synchronize(spc_ctx *ctx);
 
-/* ---- layers ------------------------------------------------------------- */
+/* ---- layers -------------------------------------------------------------- */
 
 /*
  * Which voxels are outputs, and which inputs each of them sees.
@@ -236,10 +238,10 @@ typedef struct spc_geometry {
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
                                       spc_error *error);
-/* How many offsets the kernel has: the K of the weights. */
+/* How many offsets the kernel has: the K of the weights; 0 for NULL. */
 SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
-/* The displacement of offset k: what is added to o * stride. Offsets count with
- * z fastest: k = (i * ky + j) * kz + l. */
+/* The displacement of offset k, 0 <= k < K: what is added to o * stride.
+ * Offsets of a box count with z fastest: k = (i * ky + j) * kz + l. */
 SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
@@ -298,9 +300,9 @@ typedef enum spc_operand {
     SPC_OPERANDS = 4
 } spc_operand;
 
-/* Their size in memory. `rows` are those of the operand itself, ignored where
- * it has none; 0 for what is no layer. A plan says how large packed weights
- * are. */
+/* The bytes of one of them. `rows` are those of the inputs for SPC_IN, of the
+ * outputs for SPC_OUT, else ignored; 0 for what is no layer. How large packed
+ * weights are says spc_plan_weights_bytes. */
 SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
                               int64_t rows);
 
@@ -325,8 +327,8 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
 SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
                                   spc_error *error);
 
-/* Takes a copy of `rows` coordinates [rows][4] in their order, duplicates and
- * all. */
+/* Takes a copy of `rows` coordinates (host, [rows][4]) in their order,
+ * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. */
 SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
                                     int64_t rows, const char *name,
                                     spc_error *error);
@@ -335,27 +337,35 @@ SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
 
-/* ---- coordinate sets ------------------------------------------------------ */
+/* ---- coordinate sets ----------------------------------------------------- */
 
 /*
- * The occupied voxels of one level: sorted once, shared by all maps of the level.
- * A set lives on the device, and so does its count. There are two ways to one:
+ * The occupied voxels of one level: sorted once, shared by all maps of the
+ * level. A set and its count live on the device. There are two ways to one:
  *
- *  - spc_coords_create, _from_scene, _create_outputs learn the extent or the
- *    count by waiting for the device, and fit;
- *  - spc_coords_reserve and spc_coords_reserve_outputs take a capacity and an
- *    extent that are stated beforehand. spc_coords_update and spc_map_update then
+ *  - spc_coords_create, _create_from_scene and _create_outputs wait for the
+ *    device to learn the extent or the count, and fit exactly;
+ *
+ *  - spc_coords_reserve and _reserve_outputs take a capacity and an extent that
+ *    are stated beforehand. From then on spc_coords_update and spc_map_update
  *    only enqueue: no allocation, no synchronisation, no copy to the host, no
  *    compiling, and a CUDA graph may capture them. What goes wrong is a status
  *    on the device, read with spc_coords_check whenever the caller likes.
  *
- * Rows. Features of a set stay in the order of the rows that the caller gave; a
- * set of outputs has its rows in ascending order of (batch, x, y, z).
+ * A frame of a strided layer, its sets and its map reserved before the first:
+ *
+ *     spc_coords_update(in, coords, count, 0, stream);
+ *     spc_coords_update(out, NULL, NULL, 0, stream);
+ *     spc_map_update(map, NULL, NULL, 0, stream);
+ *     spc_plan_execute(plan, map, &buffers, stream);
+ *
+ * Features of a set stay in the order of the rows that the caller gave; a set
+ * of outputs has its rows in ascending order of (batch, x, y, z).
  *
  * What is wrong with rows has a defined result. A row outside the extent takes
- * part in nothing: nobody sees it and its output is not written. Of rows with one
- * voxel the first stands for all, and only its output is written. More rows than
- * the capacity: the set is empty. Nothing is truncated.
+ * part in nothing: nobody sees it and its output is not written. Of rows with
+ * one voxel the first stands for all, and only its output is written. With more
+ * rows than the capacity the set is empty. Nothing is truncated.
  */
 typedef enum spc_duplicates {
     SPC_DUPLICATES_ERROR = 0, /* spc_coords_check says SPC_EDUPLICATE */
@@ -366,10 +376,11 @@ typedef enum spc_duplicates {
 
 typedef struct spc_coords_options {
     int64_t capacity; /* most rows */
-    int32_t low[4];   /* the stated extent: batch, x, y, z, both ends included */
-    int32_t high[4];
+    /* The stated extent: batch, x, y, z, both ends included. */
+    int32_t low[4], high[4];
     /* How far kernels of maps may look past the extent, in voxels: (kernel - 1)
-     * * dilation is enough for any rule. 0: 8. Wider guards cost key bits. */
+     * * dilation is enough for every rule with its own origin. 0: 8. Wider
+     * guard bands cost bits of the keys. */
     int reach;
     spc_duplicates duplicates;
 } spc_coords_options;
@@ -381,53 +392,59 @@ typedef struct spc_coords_options {
 
 /*
  * Makes the set of `coords` (device, [rows][4], at a multiple of 16 bytes on
- * cuda and sim). Waits for `stream` to learn the extent. SPC_EDUPLICATE: two
- * equal coordinates, with their rows; SPC_ERANGE: the extent does not fit a
- * 64-bit key, names the axis, or a batch is negative; SPC_EINVAL.
+ * cuda and sim), which are not needed afterwards. Waits for `stream` to learn
+ * the extent. SPC_EDUPLICATE: two equal coordinates, with their rows;
+ * SPC_ERANGE: the extent does not fit a 64-bit key, which names the axis, or a
+ * batch is negative; SPC_EINVAL; SPC_EDEVICE, also where memory is short.
  */
 SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
                                      const int32_t *coords, int64_t rows,
                                      void *stream);
-/* The same from a scene on the host. */
+/* The same from a scene. */
 SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
                                                 const spc_scene *scene);
 /* The outputs of `geometry` (rule FLOOR or FOOTPRINT) over the set `in`, which
- * must live longer. Waits for the device to learn how many there are. */
+ * it keeps alive. Waits for the device to learn how many there are. */
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                              const spc_geometry *geometry);
 
 /* An empty set of a stated capacity and extent. */
 SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
                                       const spc_coords_options *options);
-/* The same for the outputs of `geometry` over `in`. `capacity` 0: what the rule
- * bounds them by, capacity of `in` times at most one for FLOOR and the product
- * of ceil(kernel / stride) for FOOTPRINT, or all places of its spatial shape if
- * these are fewer. */
+/* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
+ * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
+ * times the outputs that can see one input, on each axis ceil(kernel / stride)
+ * where stride and dilation have no common divisor; or the whole extent of the
+ * outputs, if that is less. */
 SPC_API spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
                                               const spc_geometry *geometry,
                                               int64_t capacity);
-/* Maps and sets of outputs that use it keep it alive. */
+/* Maps and sets of outputs that use the set keep it alive. */
 SPC_API void spc_coords_free(spc_coords *coords);
 
 /*
- * Fills a set anew on `stream`: from `rows` coordinates, or, if `count` (device)
- * is not NULL, from *count of them. For a set of outputs `coords` is NULL: it is
- * derived from its inputs.
+ * Fills a set anew on `stream`: from `rows` coordinates (device, as those of
+ * spc_coords_create), or, if `count` (device) is not NULL, from *count of them.
+ * A set of outputs is derived from its inputs: `coords` and `count` are NULL.
+ * SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL; SPC_EDEVICE.
  */
 SPC_API spc_status spc_coords_update(spc_coords *set, const int32_t *coords,
                                      const int32_t *count, int64_t rows,
                                      void *stream);
-/* Waits for `stream`; SPC_ECAPACITY with the count that would have fitted,
+/* Waits for `stream`. SPC_ECAPACITY with the capacity that would have fitted,
  * SPC_ERANGE and SPC_EDUPLICATE with the first such row. spc_coords_rows then
  * says how many voxels there are. */
 SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 
-/* Makes equal rows' features [rows][channels] (device, binary16 or binary32)
- * those of the first of them, by the set's policy; does nothing with the others. */
+/* Makes the features [rows][channels] (device, binary16 for SPC_F16, else
+ * binary32) of equal rows those of the first of them, by the set's policy:
+ * their sum or their mean. Enqueues; does nothing by the other policies. */
 SPC_API spc_status spc_coords_merge(const spc_coords *coords, void *features,
                                     spc_dtype dtype, int channels,
                                     void *stream);
 
+/* Voxels as of the last check, or of creation; 0 for a reserved set that was
+ * never checked. */
 SPC_API int64_t spc_coords_rows(const spc_coords *coords);
 SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
@@ -437,20 +454,21 @@ SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
  * for others. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 
-/* ---- kernel maps ---------------------------------------------------------- */
+/* ---- kernel maps --------------------------------------------------------- */
 
 /*
- * A map is the relation of two sets by a geometry: which voxel of `in` an output
- * voxel of `to` sees at which offset. For the rule SUBM both are one set; else
- * `to` is the set of outputs of `in`. Found among sorted keys with guard bands,
- * so that no added offset reaches into a neighbouring field: by z-delta search
- * (Spira, section 4: one binary search for each (x, y) column of the kernel,
- * then a walk along z), or as spc_tune_map has found to be faster.
+ * A map is the relation of two sets by a geometry: which voxel of `in` an
+ * output voxel of `to` sees at which offset. For the rule SUBM both are one
+ * set; else `to` is the set of outputs of `in`. Found among sorted keys with
+ * guard bands, so that no added offset carries into a neighbouring field: by
+ * z-delta search (Spira, section 4: one binary search for each (x, y) column of
+ * the kernel, then a walk along z), or as spc_tune_map has found to be faster.
  *
- * spc_map_create allocates; spc_map_update enqueues the search, once the sets
- * are filled and whenever they are filled anew. SPC_ERANGE: the guard bands of
- * `in` are too narrow for the geometry; SPC_EINVAL: more than 2^31-1 entries,
- * sets of two contexts.
+ * spc_map_create allocates, and finds nothing yet; spc_map_update enqueues the
+ * search, once the sets are filled and whenever they are filled anew. The map
+ * keeps its sets alive. SPC_ERANGE: the guard bands of `in` are too narrow for
+ * the geometry; SPC_EINVAL: more than 2^31-1 entries, sets of two contexts, one
+ * set where the rule has two.
  */
 SPC_API spc_status spc_map_create(spc_map **out, spc_coords *in, spc_coords *to,
                                   const spc_geometry *geometry);
@@ -460,9 +478,10 @@ SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
                                           spc_coords *to,
                                           const spc_geometry *geometry);
 /*
- * Fills the map and all its layouts anew on `stream`. With `coords` a
- * submanifold map fills its set too, as spc_coords_update with the same
- * arguments would, which is faster than the two apart.
+ * Fills the map and all its layouts anew on `stream`, from its sets as they are
+ * then: `coords` and `count` are NULL. With `coords` a submanifold map fills
+ * its set too, as spc_coords_update with the same arguments would, which is
+ * faster than the two apart.
  */
 SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
                                   const int32_t *count, int64_t rows,
@@ -471,14 +490,14 @@ SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
  * _pairs and _density then speak of what there is. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
-/* Everything for one layer on one scene: the sets, their outputs where the layer
- * has other ones, and the map, filled and checked. The scene of an inverse layer
- * is the input of the layer that it inverts. */
+/* Everything for one layer on one scene: the sets, their outputs where the
+ * layer has other ones, and the map, filled and checked. The scene of an
+ * inverse layer is the input of the layer that it inverts. Fails as
+ * spc_coords_create and spc_map_create do. */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
-/* The same from coordinates on the device, [rows][4], at a multiple of 16 bytes
- * (cuda, sim). Waits for `stream` to learn their extent. */
+/* The same from coordinates as those of spc_coords_create. */
 SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
                                               const spc_conv *conv,
                                               const int32_t *coords,
@@ -496,13 +515,12 @@ SPC_API int spc_map_key_bits(const spc_map *map);   /* of the inputs */
 /*
  * Copies the map to the host in plain form: index[k * rows + row] is the input
  * row of offset k for output row `row`, or -1. `rows` is the capacity of the
- * outputs' set, which for maps made by spc_map_create_from_scene is the number of
- * outputs; `index` holds offsets * rows entries.
+ * outputs' set, which for maps made by spc_map_create_from_scene is the number
+ * of outputs; `index` holds K * rows entries. Waits.
  */
 SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 
-/* ---- plans -----------------------------------------------------------------
- */
+/* ---- plans --------------------------------------------------------------- */
 
 enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
@@ -511,14 +529,15 @@ enum {
 };
 
 /*
- * Makes a plan for `conv` on maps like `map` (its size and density choose the
- * record). Looked up in this order: a record of exactly this problem; of the
- * same layer in a neighbouring bucket; the nearest measured layer whose
- * configuration passes this one's constraints; the template's default. Prepares
- * the map's layout for the kernel chosen and waits for it: any stream may then
- * run the plan. Returns SPC_ENOTFOUND with
- * SPC_PLAN_CACHED_ONLY if the database cannot serve, SPC_EUNSUPPORTED if no
- * template accepts the layer, SPC_ECOMPILE, SPC_EDEVICE.
+ * Makes a plan for `conv` on maps like `map`: its rows and density, as of its
+ * last check, choose the record; of a map that was never checked the capacity
+ * stands for the rows. Looked up in this order: a record of exactly this
+ * problem; of the same layer in a neighbouring bucket; the nearest measured
+ * layer whose configuration passes this one's constraints; the template's
+ * default. Prepares the map's layout for the kernel chosen and waits for it:
+ * any stream may then run the plan. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY
+ * the database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
+ * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE.
  */
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
@@ -562,9 +581,11 @@ SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 
+/* Rows are those of the map's sets; of `out` there are as many as the capacity
+ * of the outputs' set, as kernels that add to it clear all of it first. */
 typedef struct spc_buffers {
-    const void *in;      /* [rows][cin], 16-byte aligned */
-    void *out;           /* [rows][cout], 16-byte aligned; no overlap with in */
+    const void *in;      /* [rows in][cin], 16-byte aligned */
+    void *out;           /* [rows out][cout], 16-byte aligned; apart from in */
     const void *weights; /* packed */
     const float *bias;   /* [cout], if the layer has one */
     void *workspace;     /* spc_plan_workspace_bytes, 256-byte aligned */
@@ -579,6 +600,8 @@ typedef struct spc_buffers {
  */
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
+
+/* ---- the oracle ---------------------------------------------------------- */
 
 /*
  * The relation of a layer on a scene, by hashing on the host, threaded,
@@ -624,13 +647,7 @@ SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
                         const float *weights, const float *bias, int threads);
 
-/* The index of a submanifold layer's relation alone, into [K][rows]. */
-SPC_API spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
-                                  const spc_scene *scene, int threads,
-                                  spc_error *error);
-
-/* ---- tuning
- * ------------------------------------------------------------------ */
+/* ---- tuning -------------------------------------------------------------- */
 
 /* How far spc_tune goes with every candidate; each stage includes those before
  * it. */
@@ -794,8 +811,7 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
 
-/* ---- the database
- * -------------------------------------------------------------- */
+/* ---- the database -------------------------------------------------------- */
 
 /* One problem of the database, for listings; strings live during the call. */
 typedef struct spc_db_row {
@@ -820,7 +836,7 @@ SPC_API spc_status spc_db_each(spc_ctx *ctx,
 
 /* The trials of problem `id`. IDs count in each file: of several problems it is
  * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some
- * trials could not be read, the others were told. */
+ * trials could not be read, the others were reported. */
 SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
                                  void (*each)(const spc_trial *trial,
                                               void *payload),

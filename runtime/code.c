@@ -53,11 +53,11 @@ struct spc__modules {
     int name_count;
     hashed *hashes;
     int hash_count;
-    bool told; /* that the database takes no code: once is enough */
+    bool has_warned; /* of trouble with the database: once is enough */
 };
 
 /* One question to spc__ctx_code, and what has been found out so far. */
-typedef struct wanted {
+typedef struct request {
     spc_ctx *ctx;
     const char *template_name;
     const spc__attrs *problem;
@@ -67,7 +67,7 @@ typedef struct wanted {
     spc__attrs chosen;  /* config, or the default */
     spc__attrs launch;
     char artefact[SPC__SHA256_HEX];
-} wanted;
+} request;
 
 /* ---- the table of modules ------------------------------------------------ */
 
@@ -223,7 +223,7 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
 
 /* ---- names of modules ---------------------------------------------------- */
 
-static void write_name(spc__buf *out, const wanted *want)
+static void write_name(spc__buf *out, const request *want)
 {
     spc__buf_printf(out, "%s|", want->template_name);
     spc__attrs_format(out, want->problem);
@@ -234,7 +234,7 @@ static void write_name(spc__buf *out, const wanted *want)
         spc__buf_puts(out, "default");
 }
 
-static bool find_name(spc__code *out, const wanted *want, const char *name)
+static bool find_name(spc__code *out, const request *want, const char *name)
 {
     const spc__modules *modules = want->ctx->modules;
 
@@ -310,7 +310,7 @@ bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
 
 /* ---- code records of the database ---------------------------------------- */
 
-static void record_key(spc__problem_key *out, const wanted *want)
+static void record_key(spc__problem_key *out, const request *want)
 {
     const spc_device_info *info = &want->ctx->info;
 
@@ -323,16 +323,16 @@ static void record_key(spc__problem_key *out, const wanted *want)
 
 static void database_trouble(spc_ctx *ctx, const spc_error *error)
 {
-    if (!ctx->modules->told)
+    if (!ctx->modules->has_warned)
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without the database's help: %s",
                         error->text);
-    ctx->modules->told = true;
+    ctx->modules->has_warned = true;
 }
 
 /* Is it the configuration that was asked for? A template's default is recorded
  * under its own name, which is the trial's note. */
-static bool is_wanted(const wanted *want, const spc__trial *trial)
+static bool is_asked_for(const request *want, const spc__trial *trial)
 {
     if (want->config != NULL)
         return spc__attrs_equal(&trial->config, want->config);
@@ -341,7 +341,7 @@ static bool is_wanted(const wanted *want, const spc__trial *trial)
 
 /* The trial that names the code, if the database has one of the template as
  * it is now. */
-static bool find_record(spc__trial *out, const wanted *want)
+static bool find_record(spc__trial *out, const request *want)
 {
     spc__problem_key key;
     spc__trial *trials = NULL;
@@ -357,7 +357,7 @@ static bool find_record(spc__trial *out, const wanted *want)
                                &error) != SPC_OK)
         database_trouble(want->ctx, &error);
     for (int i = 0; i < count && !found; i++) {
-        found = is_wanted(want, &trials[i]) &&
+        found = is_asked_for(want, &trials[i]) &&
                 strcmp(trials[i].template_hash, hex) == 0;
         if (found)
             *out = trials[i];
@@ -409,7 +409,7 @@ spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
     return take_artefact(out, ctx, trial->artefact, &trial->launch);
 }
 
-static spc_status from_record(spc__code *out, const wanted *want)
+static spc_status from_record(spc__code *out, const request *want)
 {
     spc__trial *trial;
     spc_status status = SPC_ENOTFOUND;
@@ -423,7 +423,7 @@ static spc_status from_record(spc__code *out, const wanted *want)
 }
 
 /* Stores compiled code with its record; trouble is logged, never returned. */
-static void store(const wanted *want, const spc__artefact *artefact,
+static void store(const request *want, const spc__artefact *artefact,
                   const char *target)
 {
     spc_ctx *ctx = want->ctx;
@@ -497,7 +497,7 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
 }
 
 /* Asks the template for its configuration and launch geometry. */
-static spc_status question_template(wanted *want)
+static spc_status question_template(request *want)
 {
     spc_ctx *ctx = want->ctx;
     spc__library *library;
@@ -523,8 +523,8 @@ static spc_status question_template(wanted *want)
                                 spc__error_of(ctx));
 }
 
-static spc_status compile(spc__code *out, wanted *want, spc__compiler *compiler,
-                          const spc__compile_job *job)
+static spc_status compile(spc__code *out, request *want,
+                          spc__compiler *compiler, const spc__compile_job *job)
 {
     spc_ctx *ctx = want->ctx;
     spc__artefact artefact = {0};
@@ -551,7 +551,7 @@ static spc_status compile(spc__code *out, wanted *want, spc__compiler *compiler,
 }
 
 /* Renders, then takes the artefact of that very source or compiles it. */
-static spc_status make(spc__code *out, wanted *want)
+static spc_status make(spc__code *out, request *want)
 {
     spc_ctx *ctx = want->ctx;
     spc__compiler *compiler;
@@ -589,8 +589,8 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
                          const char *template_name, const spc__attrs *problem,
                          const spc__attrs *config, unsigned flags)
 {
-    wanted want = {ctx,  template_name, problem, config, flags,
-                   NULL, {0},           {0},     ""};
+    request want = {ctx,  template_name, problem, config, flags,
+                    NULL, {0},           {0},     ""};
     spc__buf name = SPC__BUF_INIT;
     spc_status status = SPC_OK;
 

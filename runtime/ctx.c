@@ -80,7 +80,7 @@ static spc_status fail_nameless(spc_error *error)
                      "XDG_CACHE_HOME or HOME");
 }
 
-/* What is measured will be lost, which is better told before than after. */
+/* What is measured will be lost, which is better said before than after. */
 static void go_nameless(spc_ctx *ctx)
 {
     fail_nameless(&ctx->no_store);

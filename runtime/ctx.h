@@ -5,6 +5,7 @@
 #define SPC_RUNTIME_CTX_H
 
 #include "cache.h"
+#include "conv.h"
 #include "device.h"
 #include "log.h"
 #include "spc.h"
@@ -20,7 +21,7 @@ struct spc_ctx {
     spc__library *library; /* through spc__ctx_library: opened on first use */
     spc__cache *cache;     /* NULL: works without a database */
     bool stores;           /* one of its layers may be written to */
-    spc_error no_store;    /* why not; SPC_OK: nobody wanted one */
+    spc_error no_store;    /* why not; SPC_OK: none was asked for */
     spc__modules *modules;
     spc__attrs target; /* facts for templates */
     spc_device_info info;
@@ -32,7 +33,7 @@ struct spc_ctx {
     spc__failure *failures;        /* plans execute, and fail, on any thread */
 };
 
-/* Where the calling thread's failures with this context are told, and nobody
+/* Where the calling thread's failures with this context are kept, and nobody
  * else's. NULL for no context. */
 spc_error *spc__error_of(spc_ctx *ctx);
 
@@ -46,27 +47,6 @@ spc_status spc__ctx_check_cancel(spc_ctx *ctx);
 /* The templates, opened on first use: a plan served from the database never
  * needs Lua. */
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx);
-
-/* A layer as attrs, in canonical order: op, cin, cout, kx, ky, kz, dx, dy, dz,
- * what the rule has besides (rule, sx.., px.., ox.., hx..), dtype, bias,
- * deterministic, and for the templates the derived `offsets` and `centre`: the
- * offset whose input is the output row itself, -1 where there is none. */
-void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
-
-/* The layer that such attrs describe (`offsets` and `centre` are not needed);
- * false if they describe none. */
-bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
-
-int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
-size_t spc__conv_element_bytes(const spc_conv *conv);
-
-/* The key of a measurement of `conv` on a map of these sizes and density (pairs
- * by rows out and offsets); and back, from a record. */
-void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
-                   double density);
-void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
-                         const spc__problem_key *key);
 
 /* One kernel module with what is needed to launch it. */
 typedef struct spc__code {
@@ -91,7 +71,7 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
                              const spc__trial *trial);
 
-/* Loads a module whose artefact is already in hand (the tuner's way in). */
+/* Loads a module whose artefact is already there (the tuner's way in). */
 spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
                          const void *code, size_t bytes,
                          const spc__attrs *launch);

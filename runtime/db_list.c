@@ -96,19 +96,19 @@ spc_status spc_db_each(spc_ctx *ctx,
 
 /* ---- trials -------------------------------------------------------------- */
 
-typedef struct wanted {
+typedef struct trial_query {
     int64_t id;
     const char *file; /* the uppermost that lists it; NULL: none so far */
-} wanted;
+} trial_query;
 
 static spc_status find_problem(const spc__cache_row *row, void *payload)
 {
-    wanted *want = payload;
+    trial_query *query = payload;
     spc_conv conv;
 
-    if (want->file == NULL && row->problem_id == want->id &&
+    if (query->file == NULL && row->problem_id == query->id &&
         read_layer(&conv, &row->key))
-        want->file = row->file;
+        query->file = row->file;
     return SPC_OK;
 }
 
@@ -147,21 +147,21 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
                          void (*each)(const spc_trial *trial, void *payload),
                          void *payload)
 {
-    wanted want = {.id = id};
+    trial_query query = {.id = id};
     spc__trial *trials = NULL;
     int count = 0;
     spc_status status = check_call(ctx, __func__, each != NULL);
 
     if (status == SPC_OK)
-        status = spc__cache_each(ctx->cache, find_problem, &want,
+        status = spc__cache_each(ctx->cache, find_problem, &query,
                                  spc__error_of(ctx));
-    if (status == SPC_OK && want.file == NULL)
+    if (status == SPC_OK && query.file == NULL)
         status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "the database has no problem %lld: db ls lists "
                            "those it has",
                            (long long)id);
     if (status == SPC_OK)
-        status = spc__cache_trials_of(ctx->cache, want.file, id, &trials,
+        status = spc__cache_trials_of(ctx->cache, query.file, id, &trials,
                                       &count, spc__error_of(ctx));
     for (int i = 0; i < count; i++)
         report_trial(&trials[i], each, payload);

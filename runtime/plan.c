@@ -13,8 +13,10 @@
 /* Packing kernels are written for blocks of this many threads. */
 enum { PACK_BLOCK = 256 };
 
+static const char axes[] = "xyz";
+
 struct spc_plan {
-    spc_ctx *ctx; /* the device, and where a failure is told */
+    spc_ctx *ctx; /* the device, and where a failure is kept */
     spc_conv conv;
     spc__launch_geometry geometry;
     spc__kernel *run;
@@ -230,7 +232,7 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                      "the map was built for kernel size %d, dilation %d, "
                      "stride %d on axis %c, the layer has %d, %d, %d",
                      built->kernel[axis], built->dilation[axis],
-                     built->stride[axis], "xyz"[axis], g->kernel[axis],
+                     built->stride[axis], axes[axis], g->kernel[axis],
                      g->dilation[axis], g->stride[axis]);
 }
 
@@ -276,8 +278,7 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
     if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
     status = spc__lookup(&pick, ctx, conv, expected_rows(map->in),
-                         expected_rows(map->to),
-                         spc_map_density(map), flags);
+                         expected_rows(map->to), spc_map_density(map), flags);
     if (status == SPC_OK)
         status = spc__plan_create_from(&plan, ctx, conv, &pick.code,
                                        pick.template_name, pick.config);
@@ -342,7 +343,7 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
            (size_t)map->to->rows_padded * geometry->workspace_row_bytes;
 }
 
-/* Where a failure of a call with either of them is told. */
+/* Where a failure of a call with either of them is kept. */
 static spc_error *error_of(const spc_plan *plan, const spc_map *map)
 {
     if (plan != NULL)
@@ -366,7 +367,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
 /* ---- the execute path: no allocation, no synchronisation, no file -------- */
 
 /* Keeps the sentence for the calling thread: others may fail as well. */
-static spc_status tell(const spc_plan *plan, spc_error *error)
+static spc_status fail(const spc_plan *plan, spc_error *error)
 {
     spc__fail_prefix(error, "'%s': ", plan->template_name);
     return spc__ctx_fail(plan->ctx, error);
@@ -415,7 +416,7 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
              (status = check_buffer("packed", packed, 256, &error)) == SPC_OK)
         status = ops->launch(plan->ctx->device, plan->pack, &launch, &args,
                              sizeof(args), stream, &error);
-    return status == SPC_OK ? SPC_OK : tell(plan, &error);
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
 static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
@@ -483,7 +484,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         return spc__need(error_of(plan, map), __func__, "plan", plan, "map",
                          map, NULL);
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
-        return tell(plan, &error);
+        return fail(plan, &error);
     geometry = &plan->geometry;
     if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
         status = spc__fail(&error, SPC_ESTATE,
@@ -501,5 +502,5 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         args.workspace = buffers->workspace;
         status = enqueue(plan, &args, stream, &error);
     }
-    return status == SPC_OK ? SPC_OK : tell(plan, &error);
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -1,4 +1,4 @@
-/* plan.h - what a plan tells the rest of the library. */
+/* plan.h - plans inside the library: how their kernels are launched. */
 #ifndef SPC_RUNTIME_PLAN_H
 #define SPC_RUNTIME_PLAN_H
 

@@ -1,6 +1,6 @@
 /*
  * index_digest.cuh - what a sorted row order sorts by: a few bits for each row,
- * in which offsets share (runtime/coords/map_order.c).
+ * in which offsets share (runtime/coords/order.c).
  *
  * Part of index.cu.lua, which defines index_shared and the constants.
  */

@@ -1,5 +1,5 @@
 /*
- * index_order.cuh - sorted row orders (runtime/coords/map_order.c) and tile tables.
+ * index_order.cuh - sorted row orders (runtime/coords/order.c) and tile tables.
  *
  * Rows are sorted by a digest of their mask, in a few passes of the radix sort;
  * then index, order and mask are written in that order from the short form of

@@ -16,10 +16,12 @@ SPC_DEVICE void search_nothing(const spc_index_args *args, int p)
 /* Every warp has a word of its own: nothing needs clearing, or waiting for. */
 SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
 {
+    int warp = spc_block_x() * SORT_WARPS + spc_warp();
+
     for (int bits = 16; bits > 0; bits >>= 1)
         pairs += spc_shfl_xor(pairs, bits);
     if (spc_lane() == 0)
-        args->pairs[spc_block_x() * SORT_WARPS + spc_warp()] = pairs;
+        args->pairs[warp] = pairs;
 }
 
 /* The map of positions begin..end, and their digests if a sorted order is wanted

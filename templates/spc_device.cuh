@@ -56,7 +56,8 @@ typedef struct SPC_ALIGN(16) spc_b16 {
 SPC_DEVICE int spc_thread(void) { return (int)threadIdx.x; }
 SPC_DEVICE int spc_threads(void) { return (int)blockDim.x; }
 SPC_DEVICE int spc_lane(void) { return (int)(threadIdx.x & 31u); }
-/* Uniform over the warp, and known to be so by the compiler. */
+/* Uniform over the warp, and known to be so by the compiler. All 32 lanes take
+ * part: never inside a branch of some of them. */
 SPC_DEVICE int spc_warp(void)
 {
     return __shfl_sync(0xffffffffu, (int)(threadIdx.x >> 5), 0);

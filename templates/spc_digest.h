@@ -1,5 +1,5 @@
 /*
- * spc_digest.h - what the kernel of role "digest" is told; shared by its
+ * spc_digest.h - what the kernel of role "digest" is given; shared by its
  * templates and the runtime. Needs no include, as spc_abi.h.
  *
  * Adds to sums[0] and sums[1] two hashes of every unit of 16 bits, its place

@@ -189,7 +189,7 @@ SPC_DEVICE spc_sim_thread *spc_sim_thread_of(spc_u64 address)
 SPC_SIM_EXPORT extern const int spc_sim_version;
 const int spc_sim_version = SPC_SIM_VERSION;
 
-/* NAME_sim tells the runtime the size of the arguments and the bound of the
+/* NAME_sim gives the runtime the size of the arguments and the bound of the
  * block. */
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
     static void name##_body(const args_type *args);                            \
@@ -231,7 +231,11 @@ SPC_DEVICE void spc_sim_check_shared(const void *p, int bytes, int align,
 #define spc_thread() (spc_sim_self()->thread)
 #define spc_threads() (spc_sim_self()->threads)
 #define spc_lane() (spc_sim_self()->lane)
-#define spc_warp() (spc_sim_self()->thread >> 5)
+/* A collective, as on the GPU, where a shuffle makes it uniform: a call by some
+ * of the lanes hangs there, and is reported here. */
+#define spc_warp()                                                             \
+    ((int)spc_sim_shuffle((spc_u32)(spc_sim_self()->thread >> 5), 0,           \
+                          SPC_SIM_HERE("spc_warp")))
 #define spc_block_x() (spc_sim_self()->block_x)
 #define spc_block_y() (spc_sim_self()->block_y)
 #define spc_grid_x() (spc_sim_self()->grid_x)

@@ -152,15 +152,18 @@ static void time_all(const walk *w)
     rig_close(&r);
 }
 
-/* The map of a submanifold layer over all of a scene. */
+/* The relation of a layer on a scene. */
 static void relation_of_scene(relation *rel, rig *r, const spc_conv *conv,
                               const spc_scene *scene)
 {
-    int rows = (int)spc_scene_rows(scene);
+    spc_relation found;
 
-    relation_init(rel, conv, rows, rows);
-    if (spc_oracle_map(rel->from, conv, scene, 0, &r->error) != SPC_OK)
+    if (spc_oracle_relation(&found, conv, scene, 0, &r->error) != SPC_OK)
         fail(r);
+    relation_init(rel, conv, (int)found.rows_in, (int)found.rows_out);
+    memcpy(rel->from, found.index,
+           (size_t)found.offsets * (size_t)found.rows_out * sizeof(int32_t));
+    spc_relation_release(&found);
 }
 
 int main(int argc, char **argv)

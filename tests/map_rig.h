@@ -134,7 +134,8 @@ static int *check_view(spc_ctx *ctx, const spc_map *map, const char *name,
     return order;
 }
 
-static void check_layouts(spc_ctx *ctx, spc_map *map, const int32_t *plain)
+static inline void check_layouts(spc_ctx *ctx, spc_map *map,
+                                 const int32_t *plain)
 {
     static const struct {
         const char *order;

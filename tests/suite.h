@@ -107,6 +107,11 @@ static inline int suite_has_device(const char *device)
     return 0;
 }
 
+static inline int suite_is_gpu(void)
+{
+    return suite_device != NULL && strncmp(suite_device, "cuda", 4) == 0;
+}
+
 /*
  * Reads the argument of a program that runs on a device: `test_map cuda`.
  * Returns 0, or the exit status with which to end at once.
@@ -120,7 +125,7 @@ static inline int suite_open(int argc, char **argv)
         printf("skipped: no device \"%s\" on this machine\n", suite_device);
         return SUITE_SKIPPED;
     }
-    if (strncmp(suite_device, "cuda", 4) == 0)
+    if (suite_is_gpu())
         setenv("CK_FORK", "no", 1); /* a GPU's driver does not survive fork() */
     return 0;
 }

@@ -8,6 +8,14 @@ target_compile_definitions(test_cuda_host PRIVATE
 target_link_options(test_cuda_host PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=dlopen,--wrap=dlsym)
 
+# The frame loop: what it asks of the driver is counted there as well.
+spc_suite(frames)
+spc_gpu_suite(frames)
+target_compile_definitions(test_frames PRIVATE
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+target_link_options(test_frames PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
 add_library(fake_cuda SHARED fake_cuda.c)
 target_include_directories(fake_cuda PRIVATE ../include ../base
   ../runtime/device ../templates)
@@ -19,7 +27,8 @@ add_library(fake_nvrtc MODULE fake_nvrtc.c)
 foreach(double fake_cuda fake_nvrtc)
   target_link_libraries(${double} PRIVATE spc_flags)
   add_dependencies(test_cuda_host ${double})
+  add_dependencies(test_frames ${double})
 endforeach()
 target_link_libraries(fake_cuda PRIVATE Threads::Threads)
-set_property(TEST cuda_host APPEND PROPERTY
+set_property(TEST cuda_host frames APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})

@@ -1,49 +1,92 @@
 /*
  * test_candidates.c - every shipped candidate against the oracle.
  *
- * Each row verifies the whole space of one layer, or the part that effort quick
- * tries: on the sim device the CUDA templates, on the cpu device its own. Given
- * a GPU (`test_candidates cuda`), the rows of the sim device run there.
- * Compiling uses all cores, and so does the emulation.
+ *     test_candidates [sim|cpu|cuda [all|SEED]]
+ *
+ * Each row verifies a part of the space of one layer, that which effort quick
+ * tries, or the whole: on the sim device the CUDA templates, on the cpu device
+ * its own. Whole spaces take minutes, so the seed draws a few of the rows that
+ * have one, others in each run; it is printed, and a run is repeated by naming
+ * it. "all" verifies the whole spaces of all of them, as a run on a GPU does
+ * (`test_candidates cuda`: the rows of the sim device, there). Compiling uses
+ * all cores, and so does the emulation.
  */
 #include "layer_rig.h"
 #include "parallel.h"
+#include "random.h"
 #include "suite.h"
 
 #include <stdio.h>
+#include <time.h>
 
 static const struct {
     const char *device, *layer, *scene;
-    /* exhaustive, but for layers that only differ in their edges */
-    spc_effort effort;
+    bool whole; /* now and then; other layers only differ in their edges */
 } rows[] = {
     {"sim", "subm,cin=4,cout=32,k=3,dtype=f16", "gen:uniform,n=500,extent=14",
-     SPC_EFFORT_EXHAUSTIVE},
+     true},
     {"sim", "subm,cin=16,cout=32,k=3,dtype=f16,bias=1",
-     "gen:uniform,n=500,extent=14", SPC_EFFORT_EXHAUSTIVE},
-    {"sim", "subm,cin=64,cout=64,k=3,dtype=f16", "gen:shell,r=14",
-     SPC_EFFORT_EXHAUSTIVE},
-    {"sim", "subm,cin=128,cout=128,k=3,dtype=f16", "gen:shell,r=14",
-     SPC_EFFORT_EXHAUSTIVE},
+     "gen:uniform,n=500,extent=14", true},
+    {"sim", "subm,cin=64,cout=64,k=3,dtype=f16", "gen:shell,r=14", true},
+    {"sim", "subm,cin=128,cout=128,k=3,dtype=f16", "gen:shell,r=14", true},
     {"sim", "subm,cin=32,cout=32,k=3,dtype=tf32", "gen:uniform,n=500,extent=14",
-     SPC_EFFORT_EXHAUSTIVE},
+     true},
     {"sim", "subm,cin=24,cout=40,k=3,dtype=f32", "gen:uniform,n=500,extent=14",
-     SPC_EFFORT_EXHAUSTIVE},
-    {"cpu", "subm,cin=32,cout=32,k=3,dtype=f16", "gen:shell,r=14",
-     SPC_EFFORT_EXHAUSTIVE},
+     true},
+    {"cpu", "subm,cin=32,cout=32,k=3,dtype=f16", "gen:shell,r=14", true},
     {"cpu", "subm,cin=24,cout=40,k=3,dtype=f32,bias=1",
-     "gen:uniform,n=500,extent=14", SPC_EFFORT_EXHAUSTIVE},
+     "gen:uniform,n=500,extent=14", true},
     /* Rows in pieces of 16 and of 4 bytes, and of 4 alone; more offsets than a
      * mask word; rows that end inside a block of input channels. */
     {"sim", "subm,cin=36,cout=40,k=5,dtype=f16", "gen:uniform,n=200,extent=9",
-     SPC_EFFORT_QUICK},
+     false},
     {"sim", "subm,cin=18,cout=20,k=2,dtype=f16", "gen:uniform,n=200,extent=9",
-     SPC_EFFORT_QUICK},
-    {"sim", "subm,cin=72,cout=96,k=3,dtype=f16", "gen:shell,r=10",
-     SPC_EFFORT_QUICK},
+     false},
+    {"sim", "subm,cin=72,cout=96,k=3,dtype=f16", "gen:shell,r=10", false},
     {"sim", "subm,cin=20,cout=36,k=3,dtype=tf32,bias=1",
-     "gen:uniform,n=200,extent=9", SPC_EFFORT_QUICK},
+     "gen:uniform,n=200,extent=9", false},
+    /* Rows out that are not rows in, on either side of a strided layer: fewer
+     * and more; no centre; one offset a row (the inverse of k=2, stride=2). */
+    {"sim", "conv,cin=8,cout=8,k=2,stride=2,rule=floor,dtype=f16",
+     "gen:uniform,n=300,extent=12", true},
+    {"sim",
+     "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
+     "gen:uniform,n=200,extent=9", true},
+    {"sim", "inverse,cin=32,cout=16,k=2,stride=2,rule=floor,dtype=f16,bias=1",
+     "gen:uniform,n=300,extent=12", true},
+    {"sim",
+     "inverse,cin=24,cout=40,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "conv,cin=64,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
+     "gen:shell,r=10", false},
+    {"sim",
+     "conv,cin=7,cout=9,k=3,stride=2,padding=1,rule=footprint,dtype=f32,bias=1",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim", "inverse,cin=9,cout=7,k=2,stride=2,rule=floor,dtype=f16",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "inverse,cin=8,cout=16,k=5x4x3,stride=3x2x1,padding=2x3x1,"
+     "rule=footprint,dtype=tf32",
+     "gen:uniform,n=150,extent=9", false},
+    {"cpu",
+     "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
+     "gen:uniform,n=300,extent=12", true},
+    {"cpu", "inverse,cin=9,cout=7,k=2,stride=2,rule=floor,dtype=f16,bias=1",
+     "gen:uniform,n=300,extent=12", true},
+    {"cpu", "conv,cin=7,cout=9,k=2,stride=2,rule=floor,dtype=f32",
+     "gen:uniform,n=200,extent=9", false},
+    {"cpu",
+     "inverse,cin=7,cout=20,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
+     "gen:uniform,n=200,extent=9", false},
 };
+
+/* Whole spaces in a run. */
+enum { DRAWN = 2 };
+
+static bool verify_whole[LENGTH(rows)];
+
+/* ---- one row ------------------------------------------------------------- */
 
 static void on_trial(const spc_trial *trial, void *payload)
 {
@@ -71,7 +114,8 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
     int failed = 0;
 
     options.stage = SPC_STAGE_VERIFY;
-    options.effort = rows[_i].effort;
+    options.effort =
+        verify_whole[_i] ? SPC_EFFORT_EXHAUSTIVE : SPC_EFFORT_QUICK;
     options.on_trial = on_trial;
     options.payload = &failed;
     assert_ok(spc_conv_parse(&conv, rows[_i].layer, &error), error.text);
@@ -79,8 +123,9 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
     assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
                        &options, &report),
               spc_ctx_error(ctx));
-    printf("%s %s: %d verified, %d failed, %d refused in %.1f s\n", device,
-           rows[_i].layer, report.verified, failed, report.refused,
+    printf("%s %s: %d verified%s, %d failed, %d refused in %.1f s\n", device,
+           rows[_i].layer, report.verified,
+           verify_whole[_i] ? ", the whole space" : "", failed, report.refused,
            report.elapsed_s);
     ck_assert_int_gt(report.verified, 0);
     ck_assert_int_eq(failed, 0);
@@ -89,9 +134,49 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
 }
 END_TEST
 
+/* ---- all rows ------------------------------------------------------------ */
+
 static bool has_row(int i)
 {
-    return suite_device == NULL || strcmp(rows[i].device, "sim") == 0;
+    return suite_device == NULL || strcmp(rows[i].device, suite_device) == 0 ||
+           (suite_is_gpu() && strcmp(rows[i].device, "sim") == 0);
+}
+
+/* Rows with `whole` that are part of this run. */
+static int list_whole(int *list)
+{
+    int count = 0;
+
+    for (int i = 0; i < LENGTH(rows); i++)
+        if (rows[i].whole && has_row(i))
+            list[count++] = i;
+    return count;
+}
+
+static void draw_whole(uint64_t seed, int wanted)
+{
+    int list[LENGTH(rows)], count = list_whole(list);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int drawn = 0; drawn < wanted && count > 0; drawn++) {
+        int at = (int)spc__random_below(&random, (uint32_t)count);
+        verify_whole[list[at]] = true;
+        list[at] = list[--count];
+    }
+}
+
+static void choose(const char *word)
+{
+    uint64_t seed = word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(0);
+
+    if (word != NULL ? strcmp(word, "all") == 0 : suite_is_gpu()) {
+        draw_whole(0, LENGTH(rows));
+        return;
+    }
+    printf("whole spaces of %d rows, drawn with seed %llu\n", DRAWN,
+           (unsigned long long)seed);
+    draw_whole(seed, DRAWN);
 }
 
 int main(int argc, char **argv)
@@ -99,6 +184,8 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
+    choose(argc > 2 ? argv[2] : NULL);
+    fflush(stdout);
     Suite *suite = suite_create("candidates");
     TCase *tcase = tcase_create("all");
 

@@ -37,7 +37,8 @@ typedef struct layer {
     spc_conv conv;
     spc_scene *scene;
     int64_t rows;
-    int32_t *index;
+    spc_relation relation;
+    const int32_t *index; /* its own */
     float *in, *weights, *bias;
     double *out, *magnitude;
 } layer;
@@ -58,7 +59,6 @@ static void layer_create(layer *l, const char *scene, const char *text)
     l->rows = spc_scene_rows(l->scene);
     size_t rows = (size_t)l->rows, k = (size_t)offsets_of(&l->conv);
     size_t cin = (size_t)l->conv.cin, cout = (size_t)l->conv.cout;
-    l->index = malloc(rows * k * sizeof(*l->index));
     l->in = malloc(rows * cin * sizeof(float));
     l->weights = malloc(k * cin * cout * sizeof(float));
     l->bias = malloc(cout * sizeof(float));
@@ -67,13 +67,14 @@ static void layer_create(layer *l, const char *scene, const char *text)
     fill(l->in, rows * cin, 1);
     fill(l->weights, k * cin * cout, 2);
     fill(l->bias, cout, 3);
-    assert_ok(spc_oracle_map(l->index, &l->conv, l->scene, 2, &error));
+    assert_ok(spc_oracle_relation(&l->relation, &l->conv, l->scene, 2, &error));
+    l->index = l->relation.index;
 }
 
 static void layer_free(layer *l)
 {
     spc_scene_free(l->scene);
-    free(l->index);
+    spc_relation_release(&l->relation);
     free(l->in);
     free(l->weights);
     free(l->bias);

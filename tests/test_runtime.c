@@ -876,10 +876,6 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("`plan`", told, spc_plan_execute(NULL, r.map, &r.buffers, NULL))         \
     X("`map`", told, spc_plan_execute(r.plan, NULL, &r.buffers, NULL))         \
     X("buffers", told, spc_plan_execute(r.plan, r.map, NULL, NULL))            \
-    X("`index`", error.text,                                                   \
-      spc_oracle_map(NULL, &r.conv, r.scene, 1, &error))                       \
-    X("`conv`", error.text, spc_oracle_map(room, NULL, r.scene, 1, &error))    \
-    X("`scene`", error.text, spc_oracle_map(room, &r.conv, NULL, 1, &error))   \
     X("", "", spc_bench(NULL, &r.conv, r.scene, 1, &result))                   \
     X("`conv`", told, spc_bench(ctx, NULL, r.scene, 1, &result))               \
     X("`scene`", told, spc_bench(ctx, &r.conv, NULL, 1, &result))              \

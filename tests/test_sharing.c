@@ -384,7 +384,7 @@ END_TEST
 
 START_TEST(a_folder_needs_no_more_than_its_kernel)
 {
-    put_file("t.cu.lua", DECLARATION("%include 'os_common.lua'") "\n");
+    put_file("t.cu.lua", DECLARATION("%include 'os_rows.lua'") "\n");
     put_file(".#t.cu.lua", "what an editor leaves");
     spc__library *library = open_folder();
     int convolutions = 0;
@@ -404,14 +404,14 @@ END_TEST
 /* Even a .c.lua in the place of a .cu.lua. */
 START_TEST(what_a_folder_has_replaces_what_is_built_in)
 {
-    put_file("t.cu.lua", DECLARATION("%include 'os_common.lua'") "$(mine)\n");
+    put_file("t.cu.lua", DECLARATION("%include 'os_rows.lua'") "$(mine)\n");
     put_file("index.c.lua", "%template = {summary = 'my own', role = 'map',\n"
                             "%  device = 'cpu', params = {},\n"
                             "%  accepts = function() return true end,\n"
                             "%  launch = function() return {} end,\n"
                             "%  default = function() return {} end,\n"
                             "%}\n\n");
-    put_file("os_common.lua", "%mine = 'here'\n");
+    put_file("os_rows.lua", "%mine = 'here'\n");
     put_file("spc_abi.h", "/* mine */\n");
     spc__library *library = open_folder();
     spc__buf out = SPC__BUF_INIT;

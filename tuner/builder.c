@@ -440,20 +440,11 @@ const char *spc__builder_compiler(const spc__builder *builder)
 static spc_status open_compiler(spc__builder *builder)
 {
     const spc__request *request = builder->request;
-    spc_status status;
+    spc_status status =
+        spc__request_compiler(&builder->compiler, &builder->prototype, request,
+                              builder->candidates->library);
 
-    if (request->is_foreign) {
-        status = spc__nvrtc_open(&builder->compiler, request->error);
-        builder->owns_compiler = status == SPC_OK;
-        builder->prototype =
-            (spc__compile_job){.target = request->target,
-                               .options = "",
-                               .headers = builder->candidates->library};
-    } else {
-        status = spc__ctx_compiler(&builder->compiler, &builder->prototype,
-                                   request->ctx);
-    }
-    builder->prototype.cancel = request->ctx->cancel;
+    builder->owns_compiler = status == SPC_OK && request->is_foreign;
     return status;
 }
 

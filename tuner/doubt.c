@@ -52,13 +52,13 @@ static void reject(const spc__meter *meter, spc__entry *entry, int s)
 
 spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count)
 {
-    int wanted = spc__request_effort(meter->request)->final;
+    int goal = spc__request_effort(meter->request)->final;
     spc_status status = SPC_OK;
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
         if (!spc__doubt_is_due(meter, list[i]))
             continue;
-        status = spc__meter_again(meter, list[i], wanted);
+        status = spc__meter_again(meter, list[i], goal);
         if (status == SPC_OK && spc__doubt_is_due(meter, list[i]))
             reject(meter, list[i], doubtful_scene(meter, list[i]));
     }

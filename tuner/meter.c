@@ -186,24 +186,24 @@ static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
     return SPC_OK;
 }
 
-/* Enough samples for `wanted`, or too slow for so many? */
-static bool has_enough(const spc__timing *timing, int wanted)
+/* As many samples as the goal, or too slow for so many? */
+static bool has_enough(const spc__timing *timing, int goal)
 {
-    return timing->count >= wanted ||
+    return timing->count >= goal ||
            timing->count * timing->median_us >= enough_s * 1e6;
 }
 
-bool spc__entry_has(const spc__entry *entry, int scenes, int wanted, bool cold)
+bool spc__entry_has(const spc__entry *entry, int scenes, int goal, bool cold)
 {
     for (int s = 0; s < scenes; s++)
-        if (!has_enough(&entry->timings[s], wanted) ||
+        if (!has_enough(&entry->timings[s], goal) ||
             (cold && entry->timings[s].cold_us <= 0))
             return false;
     return true;
 }
 
-/* One turn of a candidate, on every scene that has not `wanted` samples. */
-static spc_status take_turn(spc__meter *meter, spc__entry *entry, int wanted)
+/* One turn of a candidate, on every scene that has not `goal` samples. */
+static spc_status take_turn(spc__meter *meter, spc__entry *entry, int goal)
 {
     const spc__request *request = meter->request;
     int samples = spc__request_effort(request)->screening;
@@ -212,7 +212,7 @@ static spc_status take_turn(spc__meter *meter, spc__entry *entry, int wanted)
     for (int s = 0; s < request->scene_count && status == SPC_OK; s++) {
         spc__timing *timing = &entry->timings[s];
         if (entry->state != SPC__FAILED &&
-            (timing->all == NULL || !has_enough(timing, wanted)))
+            (timing->all == NULL || !has_enough(timing, goal)))
             status = take(meter, entry, s, samples, false);
     }
     return status;
@@ -258,7 +258,7 @@ static void shuffle(spc__entry **list, int count, spc__random *random)
 }
 
 spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
-                             int wanted)
+                             int goal)
 {
     int scenes = meter->request->scene_count;
     spc__random random;
@@ -271,9 +271,9 @@ spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
         shuffle(list, count, &random);
         for (int i = 0; i < count && status == SPC_OK; i++) {
             if (list[i]->state != SPC__TIMED ||
-                spc__entry_has(list[i], scenes, wanted, false))
+                spc__entry_has(list[i], scenes, goal, false))
                 continue;
-            status = take_turn(meter, list[i], wanted);
+            status = take_turn(meter, list[i], goal);
             list[i]->trial_pending = true;
             more = true;
         }
@@ -321,14 +321,14 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
     return status;
 }
 
-spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int wanted)
+spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int goal)
 {
     for (int s = 0; s < SPC__SCENES_MAX; s++) {
         free(entry->timings[s].all);
         entry->timings[s].all = NULL;
         entry->timings[s].count = entry->timings[s].room = 0;
     }
-    return spc__meter_rounds(meter, &entry, 1, wanted);
+    return spc__meter_rounds(meter, &entry, 1, goal);
 }
 
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry)

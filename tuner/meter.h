@@ -33,10 +33,10 @@ spc_status spc__meter_start(spc__meter *meter);
 spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry);
 /* The first few samples of a verified one. */
 spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry);
-/* Rounds over the timed ones of the list until all have `wanted` samples; the
+/* Rounds over the timed ones of the list until all have `goal` samples; the
  * order of the list is lost. */
 spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
-                             int wanted);
+                             int goal);
 /* Likewise until all have samples with a cold cache. */
 spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
                                   int count);
@@ -44,14 +44,14 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
  * may win; who does not has failed. */
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
 /* All samples of one once more, with nobody else in turn. */
-spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int wanted);
+spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int goal);
 /* It fails for what the outcome says, and that is pending. */
 void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome);
 /* The code of this one will not be asked for soon. */
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry);
 
-/* Has it `wanted` samples on every scene, or is it too slow for so many; and a
+/* Has it `goal` samples on every scene, or is it too slow for so many; and a
  * cold one, if `cold`? */
-bool spc__entry_has(const spc__entry *entry, int scenes, int wanted, bool cold);
+bool spc__entry_has(const spc__entry *entry, int scenes, int goal, bool cold);
 
 #endif

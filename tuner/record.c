@@ -38,18 +38,13 @@ static bool answers(const spc__record *record)
             spc__now_ns() - record->trouble_ns >= rest_ns);
 }
 
-/* ---- places -------------------------------------------------------------- */
+/* ---- keys ---------------------------------------------------------------- */
 
-static bool same_place(const spc__problem_key *a, const spc__problem_key *b)
-{
-    return spc__same_buckets(a, b);
-}
-
-/* Is `s` the first scene of its place? Others share its records. */
+/* Is `s` the first scene of its buckets? Others share its records. */
 static bool leads(const spc__record *record, int s)
 {
     for (int i = 0; i < s; i++)
-        if (same_place(&record->places[i], &record->places[s]))
+        if (spc__same_buckets(&record->keys[i], &record->keys[s]))
             return false;
     return true;
 }
@@ -78,7 +73,7 @@ void spc__record_add_scene(spc__record *record, const spc_conv *conv,
 {
     double entries = (double)relation->rows_out * relation->offsets;
 
-    spc__conv_key(&record->places[record->scene_count++], record->ctx, conv,
+    spc__conv_key(&record->keys[record->scene_count++], record->ctx, conv,
                   relation->rows_in, relation->rows_out,
                   entries > 0 ? (double)relation->pairs / entries : 0);
     note_scene(&record->provenance, name);
@@ -107,7 +102,7 @@ static spc__entry *entry_of(const spc__candidates *candidates,
     return entry;
 }
 
-/* Puts one trial of scene s's place over what is known of its candidate. */
+/* Puts one trial of scene s's key over what is known of its candidate. */
 static void take_over(spc__entry *entry, const spc__trial *trial, int s)
 {
     spc__timing *timing = &entry->timings[s];
@@ -152,14 +147,14 @@ static bool is_lasting(const spc__trial *trial)
 }
 
 /* What cannot be read is measured again. It says nothing about writing. */
-static void recall_place(const spc__record *record,
-                         const spc__candidates *candidates, int s)
+static void recall_key(const spc__record *record,
+                       const spc__candidates *candidates, int s)
 {
     spc__trial *trials = NULL;
     spc_error error;
     int count = 0;
 
-    if (spc__cache_find_trials(record->ctx->cache, &record->places[s], &trials,
+    if (spc__cache_find_trials(record->ctx->cache, &record->keys[s], &trials,
                                &count, &error) != SPC_OK &&
         leads(record, s))
         spc__log_printf(&record->ctx->log, SPC_LOG_WARNING,
@@ -182,7 +177,7 @@ int spc__record_recall(const spc__record *record,
     if (record->ctx->cache == NULL)
         return 0;
     for (int s = 0; s < record->scene_count; s++)
-        recall_place(record, candidates, s);
+        recall_key(record, candidates, s);
     for (int i = 0; i < candidates->count; i++) {
         settle(&candidates->entries[i], record->scene_count);
         known += candidates->entries[i].known;
@@ -192,7 +187,7 @@ int spc__record_recall(const spc__record *record,
 
 /* ---- recording ----------------------------------------------------------- */
 
-/* The figures of all scenes of one place, as one. */
+/* The figures of all scenes that share the key of scene `s`, as one. */
 static void set_timing(spc__trial *trial, const spc__record *record,
                        const spc__entry *entry, int s)
 {
@@ -201,7 +196,7 @@ static void set_timing(spc__trial *trial, const spc__record *record,
 
     for (int i = s; i < record->scene_count; i++) {
         const spc__timing *timing = &entry->timings[i];
-        if (!same_place(&record->places[s], &record->places[i]) ||
+        if (!spc__same_buckets(&record->keys[s], &record->keys[i]) ||
             timing->median_us <= 0)
             continue;
         logs += log(timing->median_us);
@@ -218,7 +213,7 @@ static void set_timing(spc__trial *trial, const spc__record *record,
         entry->timings[s].cold_us > 0 && scenes > 0 ? exp(cold / scenes) : 0;
 }
 
-/* What a candidate came to in the place that scene `s` leads. */
+/* What a candidate came to on the scenes that share the key of scene `s`. */
 static void sum_up(spc__trial *trial, const spc__record *record,
                    const spc__entry *entry, int s)
 {
@@ -238,7 +233,7 @@ static spc_status put_trial(const spc__record *record, spc__entry *entry,
         if (!leads(record, s))
             continue;
         sum_up(trial, record, entry, s);
-        status = spc__cache_put_trial(record->ctx->cache, &record->places[s],
+        status = spc__cache_put_trial(record->ctx->cache, &record->keys[s],
                                       trial, &record->provenance, error);
     }
     free(trial);
@@ -301,8 +296,8 @@ static bool has_choice(const spc__record *record, int s,
     bool same = false;
 
     if (found != NULL && record->ctx->cache != NULL &&
-        spc__cache_find_choices(record->ctx->cache, &record->places[s], found,
-                                1, &count, &error) == SPC_OK &&
+        spc__cache_find_choices(record->ctx->cache, &record->keys[s], found, 1,
+                                &count, &error) == SPC_OK &&
         count == 1 && found->match == SPC__MATCH_EXACT)
         same = strcmp(found->trial.template_name, trial->template_name) == 0 &&
                strcmp(found->trial.template_hash, trial->template_hash) == 0 &&
@@ -325,9 +320,9 @@ static spc_status put_choice(const spc__record *record,
             continue;
         sum_up(trial, record, winner->entry, s);
         if (ctx->stores)
-            status = spc__cache_put_choice(ctx->cache, &record->places[s],
-                                           trial, winner->reason,
-                                           &record->provenance, error);
+            status = spc__cache_put_choice(ctx->cache, &record->keys[s], trial,
+                                           winner->reason, &record->provenance,
+                                           error);
         else
             status = spc__fail(error, ctx->no_store.status, "%s",
                                ctx->no_store.text);

@@ -13,7 +13,7 @@ typedef struct spc__record {
     bool keeps_code; /* compiled code that cannot be stored is stored later */
     int scene_count;
     /* By scene, the keys of the database; scenes may share one. */
-    spc__problem_key places[SPC__SCENES_MAX];
+    spc__problem_key keys[SPC__SCENES_MAX];
     spc__provenance provenance;
     bool has_warned;   /* of trouble with the database */
     spc_error trouble; /* SPC_OK: the last write worked */
@@ -32,7 +32,7 @@ int spc__record_recall(const spc__record *record,
                        const spc__candidates *candidates);
 
 /* Makes durable what is pending of a candidate: its code, and its trial in the
- * place of every scene. Trouble with the database is logged once, and what it
+ * key of every scene. Trouble with the database is logged once, and what it
  * did not take stays pending. */
 void spc__record_entry(spc__record *record, spc__entry *entry);
 void spc__record_list(spc__record *record, spc__entry *const *list, int count);

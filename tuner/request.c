@@ -130,3 +130,22 @@ bool spc__request_cancelled(const spc__request *request)
 {
     return spc__cancelled(request->ctx->cancel);
 }
+
+/* ---- what works for it --------------------------------------------------- */
+
+spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
+                                 const spc__request *request,
+                                 const spc__library *headers)
+{
+    spc_status status;
+
+    if (request->is_foreign) {
+        status = spc__nvrtc_open(out, request->error);
+        *job = (spc__compile_job){
+            .target = request->target, .options = "", .headers = headers};
+    } else {
+        status = spc__ctx_compiler(out, job, request->ctx);
+    }
+    job->cancel = request->ctx->cancel;
+    return status;
+}

@@ -38,6 +38,13 @@ spc_status spc__request_check(const spc__request *request);
 /* Do the coordinates of its scenes fit the keys of a map? SPC_ERANGE. */
 spc_status spc__request_check_keys(const spc__request *request);
 
+/* The compiler for the run's target, and a job for it that lacks name and
+ * source. The caller closes it where the target is foreign: else it is the
+ * device's. */
+spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
+                                 const spc__request *request,
+                                 const spc__library *headers);
+
 const spc__effort *spc__request_effort(const spc__request *request);
 bool spc__request_cancelled(const spc__request *request);
 

@@ -38,18 +38,18 @@ static int keep_of(spc__entry *const *ranked, int count, int finalists,
 static spc_status halve(spc__pipeline *p, spc__entry **list, int count)
 {
     const spc__effort *effort = spc__request_effort(p->request);
-    int scenes = p->request->scene_count, wanted = effort->screening;
+    int scenes = p->request->scene_count, goal = effort->screening;
     spc_status status = SPC_OK;
 
     count = spc__rank(list, count, scenes);
-    while (count > effort->finalists && wanted < effort->final &&
+    while (count > effort->finalists && goal < effort->final &&
            status == SPC_OK) {
         int keep = keep_of(list, count, effort->finalists, scenes);
         for (int i = keep; i < count && status == SPC_OK; i++)
             status = spc__meter_unload(p->meter, list[i]);
-        wanted *= 2;
+        goal *= 2;
         if (status == SPC_OK)
-            status = spc__meter_rounds(p->meter, list, keep, wanted);
+            status = spc__meter_rounds(p->meter, list, keep, goal);
         spc__record_list(p->record, list, keep);
         count = spc__rank(list, keep, scenes);
     }

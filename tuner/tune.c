@@ -12,7 +12,9 @@
  *   search.h      which of them, how often; moves.h: from where to where
  *   choice.h      who wins
  *   report.h      progress and candidates, for the caller
+ *   ladder.h      the code of maps that other scenes will need
  */
+#include "ladder.h"
 #include "search.h"
 
 #include "cancel.h"
@@ -105,6 +107,18 @@ static spc_status go(run *r)
         return status;
     return request->options.stage == SPC_STAGE_VERIFY ? build_all(r)
                                                       : tune_all(r);
+}
+
+/* What the database lacks to serve other scenes than those of the run, once all
+ * else is stored. */
+static spc_status complete_database(run *r)
+{
+    spc_stage stage = r->request.options.stage;
+
+    if (stage != SPC_STAGE_BUILD && stage != SPC_STAGE_TIME)
+        return SPC_OK;
+    return spc__ladder_store(&r->request, r->candidates.library,
+                             &r->candidates.target);
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -209,6 +223,8 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     if (r.request.options.cancel != NULL)
         ctx->cancel = r.request.options.cancel;
     spc_status status = finish(&r, go(&r));
+    if (status == SPC_OK)
+        status = complete_database(&r);
     ctx->cancel = cancel;
     if (report == NULL)
         report = &unwanted;

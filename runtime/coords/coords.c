@@ -19,7 +19,8 @@ static const spc__indexer *const indexers[] = {
     &spc__indexer_host,
 };
 
-/* How far a reserved set lets maps look past its extent, unless told. */
+/* How far a reserved set lets maps look past its extent, unless its
+ * options say so. */
 enum { REACH = 8 };
 
 static const char *const field_names[4] = {"batch", "x", "y", "z"};

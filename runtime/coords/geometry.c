@@ -141,12 +141,26 @@ int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
     return room < 0 ? 0 : room / g->stride[axis] + 1;
 }
 
+static int common_divisor(int a, int b)
+{
+    while (b != 0) {
+        int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* i + padding - dilation * place is a multiple of the stride for every
+ * stride / gcd(stride, dilation)-th place, or for none. */
 int spc__geometry_fan_out(const spc_geometry *g)
 {
     int fan = 1;
 
-    for (int axis = 0; axis < 3 && g->rule == SPC_RULE_FOOTPRINT; axis++)
-        fan *= (g->kernel[axis] + g->stride[axis] - 1) / g->stride[axis];
+    for (int i = 0; i < 3 && g->rule == SPC_RULE_FOOTPRINT; i++) {
+        int every = g->stride[i] / common_divisor(g->stride[i], g->dilation[i]);
+        fan *= (g->kernel[i] + every - 1) / every;
+    }
     return fan;
 }
 

@@ -41,7 +41,7 @@ void spc__geometry_reach(int64_t before[3], int64_t after[3],
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
 /* At most so many outputs for each input: 1 for SUBM and FLOOR; FOOTPRINT: the
- * product over the axes of ceil(kernel / stride). */
+ * product over the axes of ceil(kernel / (stride / gcd(stride, dilation))). */
 int spc__geometry_fan_out(const spc_geometry *geometry);
 
 /* value / by, rounded down; `by` is positive. */

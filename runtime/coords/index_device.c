@@ -116,13 +116,16 @@ static spc_status scratch_alloc(scratch *s, const spc_coords *c, int mask_words,
 
 /* ---- choosing sizes --------------------------------------------------- */
 
+unsigned spc__index_block(const spc__attrs *target, unsigned block)
+{
+    int most = (int)spc__attrs_number(target, "max_threads", 1024);
+
+    return block > 0 ? block : most < 1024 ? (unsigned)most : 1024;
+}
+
 static unsigned choose_block(const spc_ctx *ctx)
 {
-    int most = (int)spc__attrs_number(&ctx->target, "max_threads", 1024);
-
-    if (ops_of(ctx)->index_block > 0)
-        return ops_of(ctx)->index_block;
-    return most < 1024 ? (unsigned)most : 1024;
+    return spc__index_block(&ctx->target, ops_of(ctx)->index_block);
 }
 
 int spc__index_grid(int most, int threads, int offsets, int key_bytes,
@@ -205,6 +208,19 @@ static void set_axes(spc__attrs *out, const char *const names[3],
         spc__attrs_set_number(out, names[i], value[i]);
 }
 
+/* What the code of a launch depends on besides the geometry: bits of the keys
+ * that are searched, and of those of the rows (of a set that is derived: its
+ * own, and those of its inputs). */
+typedef struct width {
+    int key, other;
+    unsigned threads;
+} width;
+
+static width width_of(const scratch *s, const spc_coords *other)
+{
+    return (width){(int)s->key_bytes * 8, spc__key_bits(&other->key), s->block};
+}
+
 static const char *kind_of(const spc_geometry *g, bool inverse)
 {
     if (g->rule == SPC_RULE_SUBM)
@@ -233,30 +249,73 @@ void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
     spc__attrs_set_number(out, "list", g->offset_count > 0);
 }
 
-static void index_problem(spc__attrs *out, const scratch *s, int row_bits,
+static void index_problem(spc__attrs *out, const width *w,
                           const spc_geometry *g, bool inverse)
 {
     runs r = choose_runs(g, inverse);
 
     spc__map_attrs(out, g, inverse);
-    spc__attrs_set_number(out, "key", (int64_t)s->key_bytes * 8);
-    spc__attrs_set_number(out, "row_key", row_bits);
+    spc__attrs_set_number(out, "key", w->key);
+    spc__attrs_set_number(out, "row_key", w->other);
     spc__attrs_set_number(out, "run", r.length);
     spc__attrs_set_number(out, "batch", r.batch);
     spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
-    spc__attrs_set_number(out, "threads", s->block);
+    spc__attrs_set_number(out, "threads", w->threads);
 }
 
-static void coords_problem(spc__attrs *out, const spc_coords *c,
-                           const scratch *s)
+static void coords_problem(spc__attrs *out, const width *w)
 {
-    const spc_coords *in = c->from ? c->from : c;
-
     memset(out, 0, sizeof *out);
     spc__attrs_set_text(out, "op", "coords");
-    spc__attrs_set_number(out, "key", spc__key_bits(&c->key));
-    spc__attrs_set_number(out, "in_key", spc__key_bits(&in->key));
-    spc__attrs_set_number(out, "threads", s->block);
+    spc__attrs_set_number(out, "key", w->key);
+    spc__attrs_set_number(out, "in_key", w->other);
+    spc__attrs_set_number(out, "threads", w->threads);
+}
+
+/* Sorting alone is what the map of a kernel of one offset does before it
+ * searches. */
+static spc_geometry sorting_only(void)
+{
+    spc_geometry g = SPC_GEOMETRY_INIT;
+
+    g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
+    return g;
+}
+
+static void add_coords(spc__index_ladder *out, const width *w)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "coords";
+    coords_problem(&code->problem, w);
+}
+
+static void add_index(spc__index_ladder *out, const width *w,
+                      const spc_geometry *g, bool inverse)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "index";
+    index_problem(&code->problem, w, g, inverse);
+}
+
+void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
+                            const spc_geometry *g, bool inverse)
+{
+    const spc_geometry sorting = sorting_only();
+
+    out->count = 0;
+    for (int key = 32; key <= 64; key += 32)
+        for (int other = 32; other <= 64; other += 32) {
+            width w = {key, other, block};
+            /* A submanifold map has one set, and so has sorting. */
+            if (g->rule == SPC_RULE_SUBM && key != other)
+                continue;
+            add_index(out, &w, g, inverse);
+            add_coords(out, &w);
+            if (key == other)
+                add_index(out, &w, &sorting, false);
+        }
 }
 
 /* A kernel of a template of role "map"; `config` NULL: the default. The context
@@ -301,10 +360,11 @@ static spc_status load_index(spc__kernel **out, const scratch *s,
                              spc_error *error)
 {
     spc_ctx *ctx = to->ctx;
+    width w = width_of(s, to);
     spc__attrs problem;
     spc_status status;
 
-    index_problem(&problem, s, spc__key_bits(&to->key), g, inverse);
+    index_problem(&problem, &w, g, inverse);
     status = load(out, ctx, "index", &problem, config, "spc_index", s->shared,
                   error);
     return status == SPC_OK ? check_resident(ctx, *out, "spc_index", s->block,
@@ -334,6 +394,7 @@ static void set_destroy(spc_coords *c)
 /* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
 static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
 {
+    width bits = width_of(&w->s, c->from);
     spc__attrs problem;
     spc_status status;
 
@@ -348,7 +409,7 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
         (status = alloc_clear(&w->listed, c, sizeof *w->listed, error)) !=
             SPC_OK)
         return status;
-    coords_problem(&problem, c, &w->s);
+    coords_problem(&problem, &bits);
     status = load(&w->derive, c->ctx, "coords", &problem, NULL, "spc_derive", 0,
                   error);
     return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
@@ -358,21 +419,12 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
 
 static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
 {
+    width bits = width_of(&w->s, c->from ? c->from : c);
     spc__attrs problem;
 
-    coords_problem(&problem, c, &w->s);
+    coords_problem(&problem, &bits);
     return load(&w->merge, c->ctx, "coords", &problem, NULL, "spc_merge", 0,
                 error);
-}
-
-/* Sorting alone is what the map of a kernel of one offset does before it
- * searches. */
-static spc_geometry sorting_only(void)
-{
-    spc_geometry g = SPC_GEOMETRY_INIT;
-
-    g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
-    return g;
 }
 
 static spc_status load_sorting(spc_coords *c, spc_error *error)
@@ -803,11 +855,11 @@ static spc_status map_list_create(spc_map *map, spc_error *error)
     map_work *w = map->work;
     spc_ctx *ctx = map->ctx;
     size_t shared = pairs_shared(map);
+    width bits = width_of(&w->s, map->to);
     spc__attrs problem;
     spc_status status = SPC_OK;
 
-    index_problem(&problem, &w->s, spc__key_bits(&map->to->key), &map->geometry,
-                  map->inverse);
+    index_problem(&problem, &bits, &map->geometry, map->inverse);
     if (!w->counts)
         status = spc__coords_alloc(&w->counts, map->to,
                                    4 * (size_t)map->offsets * w->s.grid, error);

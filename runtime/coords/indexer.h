@@ -74,6 +74,30 @@ struct spc__indexer {
 /* The first that serves the context's device. */
 const spc__indexer *spc__indexer_for(const spc_ctx *ctx);
 
+/* A kernel's code: of which template, for which problem. */
+typedef struct spc__index_code {
+    const char *template_name;
+    spc__attrs problem;
+} spc__index_code;
+
+/* Code depends on the geometry and on the widths of keys: of inputs and outputs
+ * four pairs, with two kernels each; and sorting, at two widths. */
+enum { SPC__LADDER_MOST = 10 };
+
+typedef struct spc__index_ladder {
+    spc__index_code at[SPC__LADDER_MOST];
+    int count;
+} spc__index_ladder;
+
+/* All the code that maps of this geometry, and their sets, can come to need on
+ * a device that builds them by kernels, whatever the extents. */
+void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
+                            const spc_geometry *geometry, bool inverse);
+
+/* Threads of a block there: `block`, what the device wants (index_block), or if
+ * that is 0 what the target can have. */
+unsigned spc__index_block(const spc__attrs *target, unsigned block);
+
 /* Blocks of the indexing kernel: `most`, or fewer where a block has no room in
  * `shared` bytes for the digit counts of so many (kernels of 343 offsets on a
  * GPU with 64 KiB). */

@@ -34,18 +34,20 @@ static spc_status check_guard(const spc_coords *in, const spc_geometry *g,
     spc__guard need;
 
     spc__guard_for(&need, g, inverse);
-    for (int i = 1; i < 4; i++)
-        if (need.before[i] > in->guard.before[i] ||
-            need.after[i] > in->guard.after[i])
+    for (int i = 1; i < 4; i++) {
+        long long before = need.before[i], after = need.after[i];
+        long long made_before = in->guard.before[i];
+        long long made_after = in->guard.after[i];
+
+        if (before > made_before || after > made_after)
             return spc__fail(
                 error, SPC_ERANGE,
                 "the kernel looks %lld voxels before and %lld behind along %c, "
                 "the set was made for %lld and %lld: reserve it with "
                 "reach=%lld",
-                (long long)need.before[i], (long long)need.after[i], "bxyz"[i],
-                (long long)in -> guard.before[i], (long long)in->guard.after[i],
-                (long long)(need.before[i] > need.after[i] ? need.before[i]
-                                                           : need.after[i]));
+                before, after, "bxyz"[i], made_before, made_after,
+                before > after ? before : after);
+    }
     return SPC_OK;
 }
 

@@ -32,12 +32,6 @@ static inline bool spc__map_is_subm(const spc_map *map)
     return map->geometry.rule == SPC_RULE_SUBM;
 }
 
-/* The geometry that a layer's map has, and which way it is read. */
-static inline bool spc__conv_is_inverse(const spc_conv *conv)
-{
-    return conv->op == SPC_INVERSE;
-}
-
 /*
  * Builds the map again for other coordinates of its input set, with every
  * prepared layout, without allocation or synchronisation: what a bench times

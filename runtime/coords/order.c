@@ -86,7 +86,7 @@ typedef struct ranked {
     int unit[3];
     int far;   /* of the unit: the largest |x| + |y| + |z| */
     int steep; /* |z| */
-    bool flat; /* lies in the plane z = 0, where an order tells lines apart */
+    bool flat; /* lies in the plane z = 0, where orders differ by line */
 } ranked;
 
 static int norm(const int offset[3])

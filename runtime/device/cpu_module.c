@@ -3,7 +3,7 @@
  *
  * The bytes go into a file without a name (memfd), or, where the system
  * forbids running those, into a temporary one that is unlinked at once. The
- * loader tells files apart by the path they were opened with, too, and that
+ * loader distinguishes files by the path they were opened with, too, and that
  * is /proc/self/fd/N here: so N stays open, and hence unique, for as long as
  * the object is loaded.
  */

@@ -32,7 +32,7 @@ typedef struct spc__launch {
 typedef struct spc__measure {
     spc_status (*enqueue)(void *payload, void *stream);
     void *payload;
-    int samples;    /* wanted */
+    int samples;    /* how many to take */
     double limit_s; /* for all samples together */
     bool cold;      /* flush the last-level cache before each run */
 } spc__measure;

@@ -36,7 +36,7 @@ struct spc__kernel {
     spc__sim_kernel sim;
 };
 
-/* Odd, far from any multiple of what tells blocks apart. */
+/* Odd, far from any multiple of what distinguishes blocks. */
 #define LAUNCH_STEP 0xd1342543de82ef95u
 
 typedef struct sim_device {
@@ -160,7 +160,7 @@ static int sim_list(spc_device_info *out, int capacity)
     spc__sim_options options;
 
     if (choose_options(&options, NULL) != SPC_OK)
-        options.target = &targets[0]; /* opening the device tells */
+        options.target = &targets[0]; /* opening the device reports it */
     if (capacity > 0)
         describe(out, &options);
     return 1;

@@ -239,7 +239,7 @@ void spc__sim_fiber_switch(spc_sim_thread *from, spc_sim_thread *to);
 /* As switch, by a fiber that has ended. */
 void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to);
 
-/* What the race checker is told; nothing in other builds. */
+/* Reports to the race checker; nothing in other builds. */
 bool spc__sim_tokens_renew(char **tokens, size_t count);
 /* A suspended fiber that will not run again is over. */
 void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,

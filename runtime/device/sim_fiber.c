@@ -211,7 +211,7 @@ static inline void jump(spc_sim_thread *from, spc_sim_thread *to)
 
 #endif
 
-/* ---- what the sanitizers are told ------------------------------------ */
+/* ---- reports to the sanitizers --------------------------------------- */
 
 /*
  * Blocks that follow each other are different threads to the checker, and what

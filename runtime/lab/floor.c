@@ -2,6 +2,9 @@
 #include "floor.h"
 
 #include "ctx.h"
+#include "dtype.h"
+#include "geometry.h"
+#include "operands.h"
 #include <string.h>
 
 /* ---- what a device can do at best ---------------------------------------- */
@@ -123,35 +126,45 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
 
 /* ---- what a layer must move ---------------------------------------------- */
 
-/*
- * All bytes are worked out here and nowhere else: the element's size, the
- * index's content, which operands there are.
- */
-static void count_bytes(spc__floor *out, double *moved_a_pair,
-                        const spc__work *work)
+/* The index at its information content, as a list or as the dense table. */
+static double index_bytes(const spc__work *work)
 {
-    const spc_conv *conv = work->conv;
-    double element = (double)spc__conv_element_bytes(conv);
     double offsets = work->offsets, rows = (double)work->rows_out;
     double listed = (double)work->pairs;
 
     /* The centre's input is the output row: no kernel has to look it up. */
-    if (conv->op == SPC_SUBM && conv->geometry.offset_count == 0) {
+    if (spc__geometry_centre(&work->conv->geometry) >= 0) {
         listed = larger(listed - rows, 0);
         offsets = larger(offsets - 1, 0);
     }
     double list = 4 * listed + rows * offsets / 8;
     double table = 4 * rows * offsets;
 
-    out->gathered_bytes = (double)work->pairs * conv->cin * element;
-    out->read_bytes = (double)work->rows_in * conv->cin * element +
-                      (double)work->offsets * conv->cin * conv->cout * element +
-                      (list < table ? list : table) +
-                      (conv->bias ? 4.0 * conv->cout : 0);
-    out->written_bytes = rows * conv->cout * element;
-    *moved_a_pair = conv->cin * element;
-    if (*moved_a_pair > 4.0 * conv->cout)
-        *moved_a_pair = 4.0 * conv->cout;
+    return list < table ? list : table;
+}
+
+/* A row of inputs, or one of the sums that a kernel would add to instead. */
+static double bytes_of_pair(const spc_conv *conv)
+{
+    double row = (double)spc__operand_of(conv, SPC_IN, 1).bytes;
+    double sums = (double)conv->cout * spc__dtype_of(SPC_F32)->bytes;
+
+    return row < sums ? row : sums;
+}
+
+static void count_bytes(spc__floor *out, const spc__work *work)
+{
+    const spc_conv *conv = work->conv;
+    spc__operand of[SPC_OPERANDS];
+
+    spc__operands(of, conv, work->rows_in, work->rows_out);
+    double an_offset = (double)of[SPC_WEIGHTS].bytes / spc__conv_offsets(conv);
+
+    out->gathered_bytes =
+        (double)work->pairs * (double)spc__operand_of(conv, SPC_IN, 1).bytes;
+    out->read_bytes = (double)of[SPC_IN].bytes + work->offsets * an_offset +
+                      index_bytes(work) + (double)of[SPC_BIAS].bytes;
+    out->written_bytes = (double)of[SPC_OUT].bytes;
 }
 
 /*
@@ -228,13 +241,13 @@ void spc__floor_compute(spc__floor *out, const spc__work *work,
 {
     enum { TERMS = 5 };
     const spc_conv *conv = work->conv;
-    double moved_a_pair;
+    double moved_a_pair = bytes_of_pair(conv);
     ceilings most;
 
     memset(out, 0, sizeof(*out));
     out->warm_by = out->cold_by = "";
     out->flops = 2.0 * (double)work->pairs * conv->cin * conv->cout;
-    count_bytes(out, &moved_a_pair, work);
+    count_bytes(out, work);
     out->measured = measured_ceilings(&most, device, conv->dtype, moved_a_pair);
     if (!out->measured && !class_ceilings(&most, device, conv->dtype))
         return;

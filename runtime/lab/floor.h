@@ -3,16 +3,21 @@
  *
  * The largest of
  *
- *   launch    a kernel that does nothing
- *   matrix    2 * pairs * cin * cout operations at the matrix rate of the type;
- *             for f32 that of three products of tf32, where these are faster
- *             (Henry, Tang and Heinecke, 2019)
- *   gather    a row of `cin` inputs for every pair, or the `cout` fp32 sums
- * that a kernel would add to instead, whichever is less, at the best rate for
- * rows of that size: mostly that of rows which the cache next to the
- * multiprocessor has, as it may have cache     what must be read, and what must
- * be written, at least once, at the rates of the last cache memory    warm:
- * what of that no cache can hold; cold: all that is read
+ *   launch   a kernel that does nothing
+ *
+ *   matrix   2 * pairs * cin * cout operations at the matrix rate of the type;
+ *            for f32 that of three products of tf32, where these are faster
+ *            (Henry, Tang and Heinecke, 2019)
+ *
+ *   gather   a row of `cin` inputs for every pair, or the `cout` fp32 sums that
+ *            a kernel would add to instead, whichever is less, at the best rate
+ *            for rows of that size: mostly that of rows which the cache next to
+ *            the multiprocessor holds, as it may hold them
+ *
+ *   cache    what must be read, and what must be written, at least once, at
+ *            the rates of the last cache
+ *
+ *   memory   warm: what of that no cache can hold; cold: all that is read
  *
  * What must be read: the input rows that some pair uses, the weights of the
  * offsets that some pair uses, the bias, and the index at its information

@@ -14,14 +14,11 @@
 double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
                       int64_t terms);
 
-/* spc_oracle and spc_oracle_map (in relation.c), which soon end with
- * SPC_EINTERRUPTED once *cancel is set (NULL: never). */
+/* spc_oracle, which soon ends with SPC_EINTERRUPTED once *cancel is set (NULL:
+ * never). */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
                        const int32_t *index, int64_t rows, const float *in,
                        const float *weights, const float *bias, int threads,
                        const volatile int *cancel, spc_error *error);
-spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
-                           const spc_scene *scene, int threads,
-                           const volatile int *cancel, spc_error *error);
 
 #endif

@@ -19,6 +19,8 @@
 
 enum { TILE = 4096, ROW_BYTES = 4 * sizeof(int32_t) };
 
+static const char axes[] = "xyz";
+
 static bool fits(int64_t value)
 {
     return value >= INT32_MIN && value <= INT32_MAX;
@@ -52,8 +54,7 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
     return SPC_OK;
 }
 
-/* ---- the outputs of a strided layer ---------------------------------------
- */
+/* ---- the outputs of a strided layer -------------------------------------- */
 
 /* The outputs along one axis that see an input there. */
 typedef struct line {
@@ -102,7 +103,7 @@ static spc_status check_line(const line *l, int axis, int64_t i,
             return spc__fail(error, SPC_ERANGE,
                              "an input at %lld along %c has an output at %lld, "
                              "which does not fit 32 bits",
-                             (long long)i, "xyz"[axis], (long long)l -> at[n]);
+                             (long long)i, axes[axis], (long long)l->at[n]);
     return SPC_OK;
 }
 
@@ -149,8 +150,7 @@ static spc_status add_strided(spc__row_set *out, const spc_geometry *g,
     return SPC_OK;
 }
 
-/* ---- pairs ----------------------------------------------------------------
- */
+/* ---- pairs --------------------------------------------------------------- */
 
 typedef struct search {
     const spc_geometry *geometry;
@@ -205,8 +205,7 @@ static void search_tile(void *payload, int64_t i)
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 
-/* ---- all of it ------------------------------------------------------------
- */
+/* ---- all of it ----------------------------------------------------------- */
 
 static spc_status check_layer(const spc_conv *conv, spc_error *error)
 {
@@ -323,37 +322,4 @@ void spc_relation_release(spc_relation *relation)
 {
     if (relation != NULL)
         spc__relation_release(relation);
-}
-
-spc_status spc__oracle_map(int32_t *index, const spc_conv *conv,
-                           const spc_scene *scene, int threads,
-                           const volatile int *cancel, spc_error *error)
-{
-    spc__relation relation;
-    spc_status status =
-        spc__need(error, "spc_oracle_map", "conv", conv, "scene", scene, NULL);
-
-    if (status != SPC_OK)
-        return status;
-    if (conv->op != SPC_SUBM)
-        return spc__fail(error, SPC_EINVAL,
-                         "spc_oracle_map: outputs are rows of the scene for a "
-                         "submanifold layer only");
-    if (spc_scene_rows(scene) > 0 && index == NULL)
-        return spc__need(error, "spc_oracle_map", "index", index, NULL);
-    status = spc__relation_init(&relation, conv, scene, threads, cancel, error);
-    if (status != SPC_OK)
-        return status;
-    if (relation.rows_out > 0)
-        memcpy(index, relation.index,
-               (size_t)relation.offsets * (size_t)relation.rows_out *
-                   sizeof(*index));
-    spc__relation_release(&relation);
-    return SPC_OK;
-}
-
-spc_status spc_oracle_map(int32_t *index, const spc_conv *conv,
-                          const spc_scene *scene, int threads, spc_error *error)
-{
-    return spc__oracle_map(index, conv, scene, threads, NULL, error);
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char axes[] = "xyz";
+
 /* ---- voxels while they are collected ------------------------------------- */
 
 void spc__voxels_release(spc__voxels *voxels)
@@ -56,16 +58,16 @@ static spc_status fail_point(const double point[3], double voxel,
             return spc__fail(error, SPC_EFORMAT,
                              "cannot read '%s': %c of row %lld (byte %lld) is "
                              "%g; every coordinate must be finite",
-                             place->path, "xyz"[axis], (long long)place -> row,
-                             (long long)place -> byte, value);
+                             place->path, axes[axis], (long long)place->row,
+                             (long long)place->byte, value);
         if (!(cell >= INT32_MIN && cell <= INT32_MAX))
             return spc__fail(error, SPC_ERANGE,
                              "cannot voxelise '%s': %c = %g of row %lld (byte "
                              "%lld) is voxel %g at size %g, which does not fit "
                              "32 bits; use a larger voxel size or drop the "
                              "row",
-                             place->path, "xyz"[axis], value,
-                             (long long)place -> row, (long long)place -> byte,
+                             place->path, axes[axis], value,
+                             (long long)place->row, (long long)place->byte,
                              cell, voxel);
     }
     return spc__fail(error, SPC_EINTERNAL, "a good point was refused");

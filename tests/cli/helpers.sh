@@ -12,6 +12,11 @@ steady() {
         -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' -e 's/ $//'
 }
 
+# id_of WORD DATABASE: the number of the problem that is listed with this word.
+id_of() {
+    spctune db ls --database "$2" | sed -n "s/^ *\([0-9]*\) .*$1.*/\1/p"
+}
+
 # unruly COMMAND...: with templates that crash, among other things. The signal ends
 # them under a sanitizer too, which would else report it.
 unruly() {
@@ -98,4 +103,15 @@ refused() {
     sed -n 's/.*: mistaken fault=\([a-z_0-9]*\): \([a-z -]*\):.*/\1: \2/p' out
     [ $status = 17 ] || cat out
     return $status
+}
+
+# The layers of examples/frames.c, and where the examples are built.
+frame_layers="subm,cin=16,cout=16,k=3
+    conv,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint
+    inverse,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint"
+examples=$(dirname "$(readlink -f "$(command -v spctune)")")/../examples
+
+# without_compiler COMMAND...: neither for the host nor for a GPU.
+without_compiler() {
+    SPC_CC=/bin/false SPC_NVRTC=/nonexistent "$@"
 }

@@ -69,7 +69,7 @@ const cli_option cli_global_options[] = {
     {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
      "no talk on standard error but errors"},
     {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
-     "say also what the library finds worth telling"},
+     "say also what the library notes by the way"},
     {'h', NULL, NULL, CLI_FLAG, offsetof(cli_globals, help_short),
      "the options in short"},
     {0, "help", NULL, CLI_FLAG, offsetof(cli_globals, help_full),

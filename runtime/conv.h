@@ -1,0 +1,48 @@
+/*
+ * conv.h - layers inside the library: their names, their attrs, their key.
+ *
+ * Public part: spc_conv in spc.h. conv_text.c reads and writes a layer's text.
+ */
+#ifndef SPC_RUNTIME_CONV_H
+#define SPC_RUNTIME_CONV_H
+
+#include "cache.h"
+#include "spc.h"
+
+/* Any layer in use has far fewer; more are a mistake, and products of sizes
+ * below it stay within 64 bits. */
+enum { SPC__CHANNELS_MOST = 65536 };
+
+/* By spc_operator and spc_rule; both end with NULL. */
+extern const char *const spc__operator_names[];
+extern const char *const spc__rule_names[];
+
+/* The index of a word in such a table, or -1; and back, "?" of an enum that a
+ * caller may have filled with anything. */
+int spc__name_index(const char *const *names, const char *word);
+const char *spc__name_at(const char *const *names, unsigned index);
+
+/* A layer as attrs, in canonical order: op, cin, cout, kx, ky, kz, dx, dy, dz,
+ * what the rule has besides (rule, sx.., px.., ox.., hx..), dtype, bias,
+ * deterministic, and for the templates the derived `offsets` and `centre`: the
+ * offset whose input is the output row itself, -1 where there is none. */
+void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
+
+/* The layer that such attrs describe (`offsets` and `centre` are not needed);
+ * false if they describe none. */
+bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
+
+int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
+
+/* Is its map that of another layer, read the other way? */
+bool spc__conv_is_inverse(const spc_conv *conv);
+
+/* The key of a measurement of `conv` on a map of these sizes and density (pairs
+ * by rows out and offsets); and back, from a record. */
+void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
+                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
+                   double density);
+void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
+                         const spc__problem_key *key);
+
+#endif

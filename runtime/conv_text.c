@@ -1,0 +1,393 @@
+/* conv_text.c - a layer's text: its words read, and written. */
+#include "conv.h"
+
+#include "dtype.h"
+#include "error.h"
+#include "geometry.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { WORD_BYTES = 64 };
+
+/* ---- names --------------------------------------------------------------- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's distance, one row of the table at a time. */
+static int edit_distance(const char *a, const char *b)
+{
+    int row[WORD_BYTES + 1];
+    int columns = least((int)strlen(b), WORD_BYTES);
+
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+static const char *nearest_name(const char *const *names, const char *word)
+{
+    const char *best = names[0];
+    for (int i = 1; names[i] != NULL; i++)
+        if (edit_distance(word, names[i]) < edit_distance(word, best))
+            best = names[i];
+    return best;
+}
+
+static void join_names(char *out, size_t bytes, const char *const *names)
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (int i = 0; names[i] != NULL && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
+                                   i > 0 ? ", " : "", names[i]);
+}
+
+static spc_status fail_unknown(spc_error *error, const char *what,
+                               const char *word, const char *const *names)
+{
+    char all[160];
+    join_names(all, sizeof(all), names);
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
+                     word, nearest_name(names, word), all);
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+/* Reads digits up to `end`; false for anything else or past `most`. */
+static bool read_count(int *out, const char *text, const char *end, int most)
+{
+    long long value = 0;
+    if (text == end)
+        return false;
+    for (; text < end; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        value = value * 10 + (*text - '0');
+        if (value > most)
+            return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+/* A count, or with `least` below 0 one that may have a minus sign. */
+static bool read_signed(int *out, const char *text, const char *end, int least,
+                        int most)
+{
+    bool minus = least < 0 && text < end && *text == '-';
+
+    if (!read_count(out, text + minus, end, minus ? -least : most))
+        return false;
+    if (minus)
+        *out = -*out;
+    return *out >= least;
+}
+
+/* "3" for all axes, or "3x3x1". */
+static bool read_axes(int out[3], const char *value, int least, int most)
+{
+    int count = 0;
+    for (;;) {
+        const char *end = value + strcspn(value, "x");
+        if (count == 3 || !read_signed(&out[count], value, end, least, most))
+            return false;
+        count++;
+        if (*end == '\0')
+            break;
+        value = end + 1;
+    }
+    if (count == 1)
+        out[1] = out[2] = out[0];
+    return count != 2;
+}
+
+/* ---- the words of a layer ------------------------------------------------ */
+
+typedef struct layer_word layer_word;
+struct layer_word {
+    const char *name;
+    spc_status (*set)(spc_conv *conv, const layer_word *word, const char *value,
+                      spc_error *error);
+    size_t at;           /* of spc_conv, what it sets */
+    int low;             /* of sizes by axis the least that is right, */
+    const char *example; /* and three that are */
+};
+
+static void *member(spc_conv *conv, const layer_word *word)
+{
+    return (char *)conv + word->at;
+}
+
+static spc_status set_channels(spc_conv *conv, const layer_word *word,
+                               const char *value, spc_error *error)
+{
+    int *out = member(conv, word);
+
+    if (read_count(out, value, value + strlen(value), SPC__CHANNELS_MOST) &&
+        *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is not a number of channels: 1 to %d is right",
+                     word->name, value, SPC__CHANNELS_MOST);
+}
+
+static spc_status set_kernel(spc_conv *conv, const layer_word *word,
+                             const char *value, spc_error *error)
+{
+    /* Sizes past the limit are refused by spc_conv_check, which names it. */
+    if (read_axes(member(conv, word), value, word->low, 1000000))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "k=%.40s is not a kernel size: one number for all axes "
+                     "(k=3) or three (k=3x3x1), each at least 1",
+                     value);
+}
+
+/* The words of three numbers besides the kernel size. */
+static spc_status set_axes(spc_conv *conv, const layer_word *word,
+                           const char *value, spc_error *error)
+{
+    if (read_axes(member(conv, word), value, word->low, SPC__GEOMETRY_MOST))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is no %s: one number for all axes (%s=%c) or "
+                     "three (%s=%s), each %d to %d",
+                     word->name, value, word->name, word->name,
+                     word->example[0], word->name, word->example, word->low,
+                     SPC__GEOMETRY_MOST);
+}
+
+static spc_status set_rule(spc_conv *conv, const layer_word *word,
+                           const char *value, spc_error *error)
+{
+    int index = spc__name_index(spc__rule_names, value);
+
+    if (index < 0)
+        return fail_unknown(error, word->name, value, spc__rule_names);
+    conv->geometry.rule = (spc_rule)index;
+    return SPC_OK;
+}
+
+static spc_status set_dtype(spc_conv *conv, const layer_word *word,
+                            const char *value, spc_error *error)
+{
+    int index = spc__name_index(spc__dtype_names, value);
+
+    if (index < 0)
+        return fail_unknown(error, word->name, value, spc__dtype_names);
+    conv->dtype = (spc_dtype)index;
+    return SPC_OK;
+}
+
+static spc_status set_flag(spc_conv *conv, const layer_word *word,
+                           const char *value, spc_error *error)
+{
+    bool *out = member(conv, word);
+
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return spc__fail(error, SPC_EINVAL, "%s=%.40s must be 0 or 1",
+                         word->name, value);
+    *out = value[0] == '1';
+    return SPC_OK;
+}
+
+#define AT(field) offsetof(spc_conv, field)
+
+/* Those that a layer must have come first. */
+static const layer_word words[] = {
+    {"cin", set_channels, AT(cin), 0, NULL},
+    {"cout", set_channels, AT(cout), 0, NULL},
+    {"rule", set_rule, AT(geometry.rule), 0, NULL},
+    {"k", set_kernel, AT(geometry.kernel), 1, NULL},
+    {"stride", set_axes, AT(geometry.stride), 1, "2x2x1"},
+    {"dilation", set_axes, AT(geometry.dilation), 1, "2x2x1"},
+    {"padding", set_axes, AT(geometry.padding), 0, "1x1x0"},
+    {"origin", set_axes, AT(geometry.origin), -SPC__GEOMETRY_MOST, "0x0x-1"},
+    {"shape", set_axes, AT(geometry.shape), 1, "1408x1600x41"},
+    {"dtype", set_dtype, AT(dtype), 0, NULL},
+    {"bias", set_flag, AT(bias), 0, NULL},
+    {"deterministic", set_flag, AT(deterministic), 0, NULL},
+};
+enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
+
+/* One "name=value"; `seen` is the set of words read so far. */
+static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
+                            spc_error *error)
+{
+    const char *names[WORDS + 1] = {NULL};
+    char *value = strchr(text, '=');
+
+    for (int i = 0; i < WORDS; i++)
+        names[i] = words[i].name;
+    if (value == NULL && spc__name_index(names, text) >= 0)
+        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
+                         text, text, strcmp(text, "dtype") == 0 ? "f16" : "1");
+    if (value != NULL)
+        *value++ = '\0';
+    int index = spc__name_index(names, text);
+    if (index < 0)
+        return fail_unknown(error, "word", text, names);
+    if (*seen & 1u << index)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' is given twice; once is right", text);
+    *seen |= 1u << index;
+    return words[index].set(conv, &words[index], value, error);
+}
+
+static spc_status read_operator(spc_conv *conv, const char *text,
+                                spc_error *error)
+{
+    int index = spc__name_index(spc__operator_names, text);
+    if (index >= 0) {
+        conv->op = (spc_operator)index;
+        return SPC_OK;
+    }
+    if (strchr(text, '=') != NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "a layer begins with its operator, as in "
+                         "subm,cin=64,cout=64,k=3; found '%.40s'",
+                         text);
+    return fail_unknown(error, "operator", text, spc__operator_names);
+}
+
+static const char *const examples[] = {
+    "subm,cin=64,cout=64,k=3,dtype=f16",
+    "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
+    "k=3,stride=2,padding=1,rule=footprint (spconv's)",
+    "inverse,cin=64,cout=32 and the other words of the layer that it inverts, "
+    "as in k=2,stride=2,rule=floor",
+};
+
+/* Reads the comma-separated words at `text`, one at a time. */
+static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
+{
+    unsigned seen = 0;
+    int count = 0;
+
+    for (const char *next = text;; count++) {
+        char word[WORD_BYTES];
+        size_t length = strcspn(next, ",");
+        spc_status status;
+
+        if (length == 0)
+            return spc__fail(error, SPC_EINVAL,
+                             "an empty word at position %zu: words are "
+                             "separated by one comma, with none at the end",
+                             (size_t)(next - text));
+        if (length >= sizeof(word))
+            return spc__fail(error, SPC_EINVAL,
+                             "the word '%.20s...' at position %zu is too long",
+                             next, (size_t)(next - text));
+        memcpy(word, next, length);
+        word[length] = '\0';
+        status = count == 0 ? read_operator(conv, word, error)
+                            : read_word(conv, word, &seen, error);
+        if (status != SPC_OK)
+            return status;
+        if (next[length] == '\0')
+            break;
+        next += length + 1;
+    }
+    for (int i = 0; i < (conv->op == SPC_SUBM ? NEEDED - 1 : NEEDED); i++)
+        if (!(seen & 1u << i))
+            return spc__fail(error, SPC_EINVAL,
+                             "'%s' is missing: a layer is written %s",
+                             words[i].name, examples[conv->op]);
+    return SPC_OK;
+}
+
+/* ---- public -------------------------------------------------------------- */
+
+spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (text == NULL || text[0] == '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "the layer is empty: it is written "
+                         "subm,cin=64,cout=64,k=3,dtype=f16");
+    if ((status = read_words(&conv, text, error)) == SPC_OK)
+        status = spc_conv_check(&conv, error);
+    if (status != SPC_OK) {
+        spc__fail_prefix(error, "layer '%.120s': ", text);
+        return status; /* also when nobody wants the sentence */
+    }
+    *out = conv;
+    return SPC_OK;
+}
+
+/* Three equal axes are written as one number. */
+static void format_axes(char out[40], const int axes[3])
+{
+    if (axes[0] == axes[1] && axes[0] == axes[2])
+        snprintf(out, 40, "%d", axes[0]);
+    else
+        snprintf(out, 40, "%dx%dx%d", axes[0], axes[1], axes[2]);
+}
+
+/* ",name=axes", or nothing where they are the default. */
+static size_t format_word(char *out, size_t bytes, size_t length,
+                          const char *name, const int axes[3], int otherwise)
+{
+    char text[40];
+
+    if (axes[0] == otherwise && axes[1] == otherwise && axes[2] == otherwise)
+        return length;
+    format_axes(text, axes);
+    return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
+                                     length < bytes ? bytes - length : 0,
+                                     ",%s=%s", name, text);
+}
+
+static int format_geometry(char *out, size_t bytes, const spc_geometry *g)
+{
+    size_t length = 0;
+
+    if (g->offset_count > 0)
+        return snprintf(out, bytes, ",offsets=%d", g->offset_count);
+    if (g->rule != SPC_RULE_SUBM)
+        length =
+            (size_t)snprintf(out, bytes, ",rule=%s",
+                             spc__name_at(spc__rule_names, (unsigned)g->rule));
+    length = format_word(out, bytes, length, "k", g->kernel, 0);
+    length = format_word(out, bytes, length, "stride", g->stride, 1);
+    length = format_word(out, bytes, length, "dilation", g->dilation, 1);
+    length = format_word(out, bytes, length, "padding", g->padding, 0);
+    length =
+        format_word(out, bytes, length, "origin", g->origin, SPC_ORIGIN_AUTO);
+    length = format_word(out, bytes, length, "shape", g->shape, 0);
+    return (int)length;
+}
+
+int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
+{
+    char geometry[320];
+
+    if (out == NULL)
+        bytes = 0;
+    if (conv == NULL)
+        return snprintf(out, bytes, "%s", "");
+    format_geometry(geometry, sizeof(geometry), &conv->geometry);
+    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s,dtype=%s%s%s",
+                    spc__name_at(spc__operator_names, (unsigned)conv->op),
+                    conv->cin, conv->cout, geometry,
+                    spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+                    conv->bias ? ",bias=1" : "",
+                    conv->deterministic ? ",deterministic=1" : "");
+}

@@ -1,0 +1,211 @@
+/*
+ * ladder.c - compiles the kernels of sets and maps for keys of every width.
+ *
+ * Keys are as wide as the extent of a scene asks for, and code depends on that.
+ * A run compiles what its own scenes need; a vehicle that drives out of their
+ * extent, with the database and no compiler, needs the rest.
+ */
+#include "ladder.h"
+
+#include "cancel.h"
+#include "error.h"
+#include "indexer.h"
+#include "parallel.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rung {
+    const spc__index_code *code;
+    spc__template *tpl;
+    char key[SPC__SHA256_HEX];
+    char *source;
+    bool needs_compiler;
+    spc__artefact artefact;
+    spc_error error;
+} rung;
+
+typedef struct ladder {
+    const spc__request *request;
+    spc__library *library;
+    const spc__attrs *target;
+    spc__compiler *compiler;
+    spc__compile_job prototype; /* without source */
+    spc__index_ladder codes;
+    rung missing[SPC__LADDER_MOST];
+    int count;
+} ladder;
+
+/* ---- what is missing ----------------------------------------------------- */
+
+static bool needs_code(const spc__request *request)
+{
+    const spc_ctx *ctx = request->ctx;
+
+    return ctx->stores &&
+           (request->is_foreign ||
+            !spc__device_ops_of(ctx->device)->builds_maps_on_host);
+}
+
+/* Is there code for the device at hand, with a record that names it? Found
+ * without one, code gets its record. */
+static bool is_recorded(const ladder *l, const spc__index_code *code)
+{
+    spc__code found;
+
+    return !l->request->is_foreign &&
+           spc__ctx_code(&found, l->request->ctx, code->template_name,
+                         &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
+}
+
+static void find_missing(ladder *l)
+{
+    const spc__request *request = l->request;
+    const spc__device_ops *ops = spc__device_ops_of(request->ctx->device);
+    unsigned block =
+        spc__index_block(l->target, request->is_foreign ? 0 : ops->index_block);
+
+    spc__index_ladder_init(&l->codes, block, &request->conv->geometry,
+                           request->conv->op == SPC_INVERSE);
+    for (int i = 0; i < l->codes.count; i++) {
+        const spc__index_code *code = &l->codes.at[i];
+        spc__template *tpl = spc__library_find(l->library, code->template_name);
+        /* Somebody else's folder of templates may have none that build maps. */
+        if (tpl != NULL && !is_recorded(l, code))
+            l->missing[l->count++] = (rung){.code = code, .tpl = tpl};
+    }
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+static bool is_stored(const ladder *l, const char *key)
+{
+    void *code = NULL;
+    size_t bytes;
+    spc_error error;
+    bool stored = spc__cache_get_artefact(l->request->ctx->cache, key, &code,
+                                          &bytes, NULL, NULL, &error) == SPC_OK;
+
+    free(code);
+    return stored;
+}
+
+static spc__compile_job job_of(const ladder *l, const rung *r)
+{
+    spc__compile_job job = l->prototype;
+
+    job.name = r->code->template_name;
+    job.source = r->source;
+    return job;
+}
+
+/* A Lua state serves one thread: all are rendered before any is compiled. */
+static void render(ladder *l, rung *r)
+{
+    spc__attrs config;
+    spc__buf source = SPC__BUF_INIT;
+    spc_status status = spc__template_default(
+        &config, r->tpl, &r->code->problem, l->target, &r->error);
+
+    if (status == SPC_OK)
+        status = spc__template_render(&source, r->tpl, &r->code->problem,
+                                      l->target, &config, &r->error);
+    if (status == SPC_OK && (r->source = spc__buf_detach(&source)) == NULL)
+        spc__fail_memory(&r->error, 1);
+    spc__buf_release(&source);
+    if (r->source == NULL)
+        return;
+    spc__compile_job job = job_of(l, r);
+    spc__artefact_key(r->key, l->compiler, &job);
+    r->needs_compiler = !is_stored(l, r->key);
+}
+
+static void compile(void *payload, int64_t i)
+{
+    ladder *l = payload;
+    rung *r = &l->missing[i];
+
+    if (!r->needs_compiler)
+        return;
+    spc__compile_job job = job_of(l, r);
+    spc__compile(&r->artefact, l->compiler, &job, NULL, &r->error);
+}
+
+/* ---- storing ------------------------------------------------------------- */
+
+static spc_status store(const ladder *l, rung *r)
+{
+    spc_ctx *ctx = l->request->ctx;
+    const spc__attrs no_launch = {0};
+    spc_status status;
+
+    if (r->error.status == SPC_EINTERRUPTED)
+        return spc__interrupted(l->request->error);
+    if (r->error.status != SPC_OK) {
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "without a compiler some scenes cannot be indexed: %s",
+                        r->error.text);
+        return SPC_OK;
+    }
+    if (!r->needs_compiler)
+        return SPC_OK;
+    ctx->stats.compiles++;
+    status = spc__cache_put_artefact(ctx->cache, r->key, l->request->target,
+                                     r->artefact.compiler, &no_launch,
+                                     &r->artefact.resources, r->artefact.code,
+                                     r->artefact.code_bytes, l->request->error);
+    if (status == SPC_OK)
+        is_recorded(l, r->code); /* from now on */
+    return status;
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static spc_status compile_missing(ladder *l)
+{
+    const spc_ctx *ctx = l->request->ctx;
+    spc_status status = spc__request_compiler(&l->compiler, &l->prototype,
+                                              l->request, l->library);
+
+    if (status != SPC_OK) {
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "without a compiler some scenes cannot be indexed: %s",
+                        l->request->error->text);
+        return SPC_OK;
+    }
+    for (int i = 0; i < l->count; i++)
+        render(l, &l->missing[i]);
+    if (!spc__parallel_until(ctx->cancel, l->count, ctx->threads, compile, l))
+        status = spc__interrupted(l->request->error);
+    for (int i = 0; i < l->count && status == SPC_OK; i++)
+        status = store(l, &l->missing[i]);
+    for (int i = 0; i < l->count; i++) {
+        spc__artefact_release(&l->missing[i].artefact);
+        free(l->missing[i].source);
+    }
+    if (l->request->is_foreign)
+        spc__compiler_close(l->compiler);
+    return status;
+}
+
+spc_status spc__ladder_store(const spc__request *request, spc__library *library,
+                             const spc__attrs *target)
+{
+    spc_error before = *request->error;
+    ladder *l;
+    spc_status status = SPC_OK;
+
+    if (!needs_code(request))
+        return SPC_OK;
+    if ((l = calloc(1, sizeof(*l))) == NULL)
+        return spc__fail_memory(request->error, sizeof(*l));
+    l->request = request;
+    l->library = library;
+    l->target = target;
+    find_missing(l);
+    if (l->count > 0)
+        status = compile_missing(l);
+    if (status == SPC_OK) /* what was only tried is no failure of the run */
+        *request->error = before;
+    free(l);
+    return status;
+}
