@@ -459,10 +459,10 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 /*
  * A map is the relation of two sets by a geometry: which voxel of `in` an
  * output voxel of `to` sees at which offset. For the rule SUBM both are one
- * set; else `to` is the set of outputs of `in`. Found by z-delta search (Spira,
- * section 4: one binary search for each (x, y) column of the kernel, then a
- * walk along z) among sorted keys with guard bands, so that no added offset
- * carries into a neighbouring field.
+ * set; else `to` is the set of outputs of `in`. Found among sorted keys with
+ * guard bands, so that no added offset carries into a neighbouring field: by
+ * z-delta search (Spira, section 4: one binary search for each (x, y) column of
+ * the kernel, then a walk along z), or as spc_tune_map has found to be faster.
  *
  * spc_map_create allocates, and finds nothing yet; spc_map_update enqueues the
  * search, once the sets are filled and whenever they are filled anew. The map
@@ -754,6 +754,19 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
                             const spc_scene *const *scenes, int scene_count,
                             const spc_tune_options *options,
                             spc_tune_report *report);
+
+/*
+ * Tunes the search of a layer's map: every configuration of the template
+ * "index" makes the map of each scene, is compared with the oracle's relation
+ * entry by entry, and timed. The fastest by geometric mean is stored as the
+ * choice for this geometry, and maps that are created later use it. Of the
+ * options only the callbacks count. SPC_EUNSUPPORTED where the host builds maps:
+ * there is nothing to choose. Else as spc_tune.
+ */
+SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
+                                const spc_scene *const *scenes, int scene_count,
+                                const spc_tune_options *options,
+                                spc_tune_report *report);
 
 /*
  * The other side of spc_tune_options.worker: measures candidates for the

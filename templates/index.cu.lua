@@ -1,6 +1,6 @@
 %-- Coordinate sets and kernel maps on the device, in one cooperative launch: pack,
-%-- sort, merge; z-delta search; then, where they are wanted, a sorted row order and
-%-- a tile table.
+%-- sort, merge; search; then, where they are wanted, a sorted row order and a tile
+%-- table. A second kernel lists the pairs of a map by offset.
 %--
 %-- Every stage ends where the blocks need each other's results, at a barrier of
 %-- the grid (about a microsecond). Which stages a launch has is said by its
@@ -11,17 +11,31 @@
 %--   subm     outputs are inputs: the row's own key and a difference of keys
 %--   strided  the key of output * stride, and the difference
 %--   inverse  (output - displacement) / stride, where that divides
+%--   subm_inverse  the same within one set
+%--
+%-- Searchers: all find the same; which one is fastest is measured.
+%
+%function is_inverse(problem)
+%  return problem.kind == "inverse" or problem.kind == "subm_inverse"
+%end
 %
 %template = {
-%  summary = "coordinate sets and kernel maps: sort, z-delta search, row order, tiles",
+%  summary = "coordinate sets and kernel maps: sort, search, row order, tiles, pairs",
 %  role = "map",
 %  device = "cuda",
-%  params = {},
+%  params = {
+%    {"search", {"zdelta", "binary", "hash"}, "how inputs are found among the keys"},
+%  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "index" then return false, "does voxel indexing" end
 %    return true
 %  end,
-%  constraints = {},
+%  constraints = {
+%    {"a z-delta search needs neighbours of outputs to be neighbours of inputs",
+%     function(problem, config, target)
+%       return config.search ~= "zdelta" or not is_inverse(problem)
+%     end},
+%  },
 %  derive = function(problem, config, target)
 %    local k = {problem.kx, problem.ky, problem.kz}
 %    return {
@@ -29,12 +43,15 @@
 %      s = {problem.sx, problem.sy, problem.sz},
 %      o = {problem.ox, problem.oy, problem.oz},
 %      offsets = k[1] * k[2] * k[3],
-%      subm = problem.kind == "subm", inverse = problem.kind == "inverse",
+%      subm = problem.kind == "subm" or problem.kind == "subm_inverse",
+%      inverse = is_inverse(problem),
 %      list = problem.list == 1,
 %    }
 %  end,
 %  launch = function(problem, config, target) return {} end,
-%  default = function(problem, target) return {} end,
+%  default = function(problem, target)
+%    return {search = is_inverse(problem) and "binary" or "zdelta"}
+%  end,
 %}
 #define SORT_THREADS $(problem.threads)
 #define SORT_BITS $(problem.digit)
@@ -121,10 +138,9 @@ SPC_DEVICE int at_most(int value, int limit)
 #include "index_keys.cuh"
 #include "index_digest.cuh"
 #include "index_merge.cuh"
-#include "index_search.cuh"
-#include "index_order.cuh"
+#include "index_runs.cuh"
 
-/* ---- the kernel ------------------------------------------------------- */
+/* ---- extents ---------------------------------------------------------- */
 
 SPC_DEVICE index_extent extent_of(const spc_index_args *args, int rows)
 {
@@ -146,6 +162,13 @@ SPC_DEVICE int rows_asked(const spc_index_args *args)
 
     return rows >= 0 && rows <= args->set.rows ? rows : 0;
 }
+
+#include "index_$(config.search).cuh"
+#include "index_search.cuh"
+#include "index_order.cuh"
+#include "index_pairs.cuh"
+
+/* ---- the kernel ------------------------------------------------------- */
 
 /* A block's positions, in whole warps. */
 typedef struct index_range {
@@ -229,6 +252,8 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     grid_open(&barrier, args->sync);
     if (args->tile.rows)
         sort_clear(sort_last_table(args->tables), 1);
+    if (args->stages & SPC_INDEX_SEARCH)
+        open_searcher(args);
     if (args->stages & SPC_INDEX_BUILD) {
         clear_stats(args);
         rows = build(args, s, &barrier);
@@ -244,6 +269,7 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
             sum_shares(&args->in, s, e.rows_in);
             open_search(args, s);
         }
+        ready_searcher(args, &e, &barrier);
         search(args, s, &e, r.begin, r.padded_end);
     } else {
         if (args->stages & SPC_INDEX_PLAIN)

@@ -64,6 +64,12 @@
                 SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
                            SPC_INDEX_MASKS_SHARED(offsets))))
 
+/* The same of a block that lists pairs. */
+#define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads))
+
+/* Slots of the smallest hash table; a set has twice as many as keys, or more. */
+#define SPC_INDEX_TABLE_LEAST 64
+
 /*
  * The grid barrier of spc_arrive_grid needs a counter that starts at zero: two
  * take turns, each launch clears the other one. [0], [1]: counters, [2]: whose
@@ -126,6 +132,13 @@ typedef struct spc_index_tiles {
     int *begin;     /* [offsets], where each cost begins */
 } spc_index_tiles;
 
+/* The pairs of a map, those of each offset together. */
+typedef struct spc_index_by_offset {
+    int *in, *out; /* rows of each pair */
+    int *begin;    /* [offsets + 1] */
+    int *counts;   /* [offsets][blocks], working memory */
+} spc_index_by_offset;
+
 /* Stages of a launch. A stage that is left out was done by an earlier launch. */
 #define SPC_INDEX_BUILD 1  /* the set of the rows, from coordinates */
 #define SPC_INDEX_SEARCH 2 /* the map: masks, short form, index if wanted */
@@ -157,13 +170,17 @@ typedef struct spc_index_args {
     spc_index_set set; /* whose voxels are the rows */
     spc_index_set in;  /* in which their inputs are searched */
     /* The map in coordinate order. */
-    int *first;     /* [rows_padded][batches][4] (index_search.cuh) */
+    int *first;     /* [rows_padded][batches][4] (index_runs.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
     int *index;     /* [offsets][rows_padded], or NULL */
     int *pairs;     /* how many: the first word and 65536 times the second */
     const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;
     spc_index_tiles tile;
+    /* Of the hash searcher: keys, and the position of each. */
+    void *table;
+    int *table_places;
+    spc_index_by_offset by_offset; /* of the kernel spc_pairs alone */
 } spc_index_args;
 
 /* Deriving the outputs of a strided rule from a set's voxels. */

@@ -8,3 +8,8 @@ target_link_libraries(bench_map PRIVATE spc_internal)
 # Coordinate sets, maps of every kind, and the frame loop.
 spc_suite(coords)
 spc_gpu_suite(coords)
+
+# Searchers, and layouts that are no tables by rows.
+spc_suite(search)
+spc_run_suite(search_nvrtc search nvrtc)
+spc_gpu_suite(search)

@@ -119,7 +119,10 @@ void spc__geometry_reach(int64_t before[3], int64_t after[3],
             before[axis] = low[axis] < 0 ? s - 1 - low[axis] : s - 1;
             after[axis] = high[axis] > 0 ? high[axis] : 0;
         }
-        if (inverse) {
+        if (inverse && g->rule == SPC_RULE_SUBM) { /* one set, mirrored */
+            before[axis] = high[axis] > 0 ? high[axis] : 0;
+            after[axis] = low[axis] < 0 ? -low[axis] : 0;
+        } else if (inverse) {
             /* Both ends, and the remainders of both divisions. */
             before[axis] = (before[axis] + wide) / s + 2;
             after[axis] = (after[axis] + wide) / s + 2;

@@ -9,6 +9,7 @@
  */
 #include "error.h"
 #include "indexer.h"
+#include "map_choice.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +46,15 @@ typedef struct set_work {
 /* Of a map. */
 typedef struct map_work {
     scratch s;
-    int *first;    /* the short form of the map (index_search.cuh) */
-    int *pairs;    /* [grid * warps] */
-    int32_t *list; /* displacements of a kernel that is no box */
+    spc__attrs config; /* by which it is searched */
+    bool configured;   /* false: by the template's default */
+    int *first;        /* the short form of the map (index_runs.cuh) */
+    int *pairs;        /* [grid * warps] */
+    int32_t *list;     /* displacements of a kernel that is no box */
+    void *table;       /* of the hash searcher */
+    int *places;
+    int *counts; /* [offsets][grid], for listing pairs */
+    spc__kernel *list_pairs;
 } map_work;
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
@@ -165,7 +172,7 @@ static int choose_bin_bits(const spc_coords *c)
     return bits;
 }
 
-/* How the search takes the kernel's offsets (index_search.cuh): in runs of so
+/* How the search takes the kernel's offsets (index_runs.cuh): in runs of so
  * many neighbours along z, so many runs at once, in so many batches. */
 typedef struct runs {
     int length, batch, batches;
@@ -214,14 +221,19 @@ static width width_of(const scratch *s, const spc_coords *other)
     return (width){(int)s->key_bytes * 8, spc__key_bits(&other->key), s->block};
 }
 
-static void index_problem(spc__attrs *out, const width *w,
-                          const spc_geometry *g, bool inverse)
+static const char *kind_of(const spc_geometry *g, bool inverse)
+{
+    if (g->rule == SPC_RULE_SUBM)
+        return inverse ? "subm_inverse" : "subm";
+    return inverse ? "inverse" : "strided";
+}
+
+void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
 {
     static const char *const k[3] = {"kx", "ky", "kz"},
                              *const d[3] = {"dx", "dy", "dz"},
                              *const st[3] = {"sx", "sy", "sz"},
                              *const o[3] = {"ox", "oy", "oz"};
-    runs r = choose_runs(g, inverse);
     int box[3], origin[3];
 
     box_of(box, g);
@@ -229,17 +241,22 @@ static void index_problem(spc__attrs *out, const width *w,
         origin[i] = g->offset_count == 0 ? spc__geometry_origin(g, i) : 0;
     memset(out, 0, sizeof *out);
     spc__attrs_set_text(out, "op", "index");
-    spc__attrs_set_text(out, "kind",
-                        g->rule == SPC_RULE_SUBM ? "subm"
-                        : inverse                ? "inverse"
-                                                 : "strided");
-    spc__attrs_set_number(out, "key", w->key);
-    spc__attrs_set_number(out, "row_key", w->other);
+    spc__attrs_set_text(out, "kind", kind_of(g, inverse));
     set_axes(out, k, box);
     set_axes(out, d, g->dilation);
     set_axes(out, st, g->stride);
     set_axes(out, o, origin);
     spc__attrs_set_number(out, "list", g->offset_count > 0);
+}
+
+static void index_problem(spc__attrs *out, const width *w,
+                          const spc_geometry *g, bool inverse)
+{
+    runs r = choose_runs(g, inverse);
+
+    spc__map_attrs(out, g, inverse);
+    spc__attrs_set_number(out, "key", w->key);
+    spc__attrs_set_number(out, "row_key", w->other);
     spc__attrs_set_number(out, "run", r.length);
     spc__attrs_set_number(out, "batch", r.batch);
     spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
@@ -301,15 +318,15 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
         }
 }
 
-/* A kernel of a template of role "map". The context words its own failures;
- * callers expect them in `error`. */
+/* A kernel of a template of role "map"; `config` NULL: the default. The context
+ * words its own failures; callers expect them in `error`. */
 static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
-                       const spc__attrs *problem, const char *name,
-                       size_t shared, spc_error *error)
+                       const spc__attrs *problem, const spc__attrs *config,
+                       const char *name, size_t shared, spc_error *error)
 {
     spc__code code;
     spc_status status =
-        spc__ctx_code(&code, ctx, template, problem, NULL, SPC_PLAN_JIT);
+        spc__ctx_code(&code, ctx, template, problem, config, SPC_PLAN_JIT);
 
     if (status != SPC_OK) {
         *error = *spc__error_of(ctx);
@@ -336,8 +353,10 @@ static spc_status check_resident(const spc_ctx *ctx, spc__kernel *kernel,
                      name, block, shared, ctx->info.name);
 }
 
-static spc_status load_index(scratch *s, const spc_coords *to,
-                             const spc_geometry *g, bool inverse,
+/* The kernel of the template "index" that searches by `config`. */
+static spc_status load_index(spc__kernel **out, const scratch *s,
+                             const spc_coords *to, const spc_geometry *g,
+                             bool inverse, const spc__attrs *config,
                              spc_error *error)
 {
     spc_ctx *ctx = to->ctx;
@@ -346,10 +365,10 @@ static spc_status load_index(scratch *s, const spc_coords *to,
     spc_status status;
 
     index_problem(&problem, &w, g, inverse);
-    status =
-        load(&s->kernel, ctx, "index", &problem, "spc_index", s->shared, error);
-    return status == SPC_OK ? check_resident(ctx, s->kernel, "spc_index",
-                                             s->block, s->shared, error)
+    status = load(out, ctx, "index", &problem, config, "spc_index", s->shared,
+                  error);
+    return status == SPC_OK ? check_resident(ctx, *out, "spc_index", s->block,
+                                             s->shared, error)
                             : status;
 }
 
@@ -391,8 +410,8 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
             SPC_OK)
         return status;
     coords_problem(&problem, &bits);
-    status =
-        load(&w->derive, c->ctx, "coords", &problem, "spc_derive", 0, error);
+    status = load(&w->derive, c->ctx, "coords", &problem, NULL, "spc_derive", 0,
+                  error);
     return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
                                              w->s.block, 0, error)
                             : status;
@@ -404,7 +423,8 @@ static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
     spc__attrs problem;
 
     coords_problem(&problem, &bits);
-    return load(&w->merge, c->ctx, "coords", &problem, "spc_merge", 0, error);
+    return load(&w->merge, c->ctx, "coords", &problem, NULL, "spc_merge", 0,
+                error);
 }
 
 static spc_status load_sorting(spc_coords *c, spc_error *error)
@@ -412,7 +432,9 @@ static spc_status load_sorting(spc_coords *c, spc_error *error)
     set_work *w = c->work;
     spc_geometry sorting = sorting_only();
 
-    return w->s.kernel ? SPC_OK : load_index(&w->s, c, &sorting, false, error);
+    return w->s.kernel ? SPC_OK
+                       : load_index(&w->s.kernel, &w->s, c, &sorting, false,
+                                    NULL, error);
 }
 
 static spc_status alloc_bins(spc_coords *c, set_work *w, spc_error *error)
@@ -599,6 +621,9 @@ static void map_destroy(spc_map *map)
     spc__coords_dealloc(map->to, w->first);
     spc__coords_dealloc(map->to, w->pairs);
     spc__coords_dealloc(map->to, w->list);
+    spc__coords_dealloc(map->to, w->table);
+    spc__coords_dealloc(map->to, w->places);
+    spc__coords_dealloc(map->to, w->counts);
     free(w);
     map->work = NULL;
 }
@@ -627,6 +652,84 @@ static spc_status upload_list(map_work *w, const spc_map *map, spc_error *error)
                : status;
 }
 
+/* ---- choosing a searcher ---------------------------------------------- */
+
+/* As many slots as the kernel takes of a full set (index_hash.cuh). */
+static size_t table_slots(const spc_coords *in)
+{
+    size_t slots = SPC_INDEX_TABLE_LEAST;
+
+    while (slots < 2 * (size_t)in->capacity)
+        slots *= 2;
+    return slots;
+}
+
+static spc_status alloc_table(map_work *w, const spc_map *map, spc_error *error)
+{
+    size_t slots = table_slots(map->in);
+    spc_status status;
+
+    if (w->places)
+        return SPC_OK;
+    if (!w->table &&
+        (status = spc__coords_alloc(&w->table, map->to, w->s.key_bytes * slots,
+                                    error)) != SPC_OK)
+        return status;
+    return spc__coords_alloc(&w->places, map->to, 4 * slots, error);
+}
+
+static bool is_hash(const spc__attrs *config)
+{
+    const char *search = config ? spc__attrs_text(config, "search", "") : "";
+
+    return strcmp(search, "hash") == 0;
+}
+
+static spc_status map_configure(spc_map *map, const spc__attrs *config,
+                                spc_error *error)
+{
+    map_work *w = map->work;
+    spc__kernel *kernel;
+    spc_status status = SPC_OK;
+
+    if (is_hash(config))
+        status = alloc_table(w, map, error);
+    if (status == SPC_OK)
+        status = load_index(&kernel, &w->s, map->to, &map->geometry,
+                            map->inverse, config, error);
+    if (status != SPC_OK)
+        return status;
+    w->s.kernel = kernel;
+    w->configured = config != NULL;
+    if (config)
+        w->config = *config;
+    return SPC_OK;
+}
+
+/* What was measured to be fastest; where that cannot be had, the default. */
+static spc_status configure_chosen(spc_map *map, spc_error *error)
+{
+    spc__attrs config;
+
+    if (spc__map_choice(&config, map->ctx, &map->geometry, map->inverse)) {
+        if (map_configure(map, &config, error) == SPC_OK)
+            return SPC_OK;
+        spc__log_printf(&map->ctx->log, SPC_LOG_INFO,
+                        "the recorded choice for this map cannot serve: %s",
+                        error->text);
+    }
+    return map_configure(map, NULL, error);
+}
+
+static size_t pairs_shared(const spc_map *map)
+{
+    const map_work *w = map->work;
+
+    return (size_t)SPC_PAIRS_SHARED((int)w->s.block, map->offsets);
+}
+
+/* ---- creating and filling --------------------------------------------- */
+
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     const spc_coords *to = map->to;
@@ -644,8 +747,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
         (status = alloc_clear(&w->pairs, to, 4 * pair_words(&w->s), error)) !=
             SPC_OK ||
         (status = upload_list(w, map, error)) != SPC_OK ||
-        (status = load_index(&w->s, to, &map->geometry, map->inverse, error)) !=
-            SPC_OK)
+        (status = configure_chosen(map, error)) != SPC_OK)
         return status;
     return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);
 }
@@ -661,6 +763,8 @@ static spc_index_args map_args(const spc_map *map)
         .mask = map->plain.mask,
         .pairs = w->pairs,
         .list = w->list,
+        .table = w->table,
+        .table_places = w->places,
     };
 
     add_scratch(&args, &w->s, map->to->rows_padded);
@@ -742,6 +846,57 @@ static spc_status map_tile(const spc_map *map, const spc__map_layout *layout,
     return launch(map->ctx, &w->s, &args, stream, error);
 }
 
+/* ---- pairs by offset -------------------------------------------------- */
+
+/* The kernel is the same in the code of every configuration: that of the one at
+ * hand is taken. */
+static spc_status map_list_create(spc_map *map, spc_error *error)
+{
+    map_work *w = map->work;
+    spc_ctx *ctx = map->ctx;
+    size_t shared = pairs_shared(map);
+    width bits = width_of(&w->s, map->to);
+    spc__attrs problem;
+    spc_status status = SPC_OK;
+
+    index_problem(&problem, &bits, &map->geometry, map->inverse);
+    if (!w->counts)
+        status = spc__coords_alloc(&w->counts, map->to,
+                                   4 * (size_t)map->offsets * w->s.grid, error);
+    if (status == SPC_OK)
+        status =
+            load(&w->list_pairs, ctx, "index", &problem,
+                 w->configured ? &w->config : NULL, "spc_pairs", shared, error);
+    return status == SPC_OK ? check_resident(ctx, w->list_pairs, "spc_pairs",
+                                             w->s.block, shared, error)
+                            : status;
+}
+
+static spc_status map_list(const spc_map *map, const spc__map_pairs *pairs,
+                           void *stream, spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+    spc__launch how = {
+        .grid_x = w->s.grid,
+        .grid_y = 1,
+        .block = w->s.block,
+        .shared_bytes = pairs_shared(map),
+        .cooperative = true,
+    };
+
+    args.by_offset = (spc_index_by_offset){
+        .in = pairs->in,
+        .out = pairs->out,
+        .begin = pairs->begin,
+        .counts = w->counts,
+    };
+    return ops_of(map->ctx)->launch(map->ctx->device, w->list_pairs, &how,
+                                    &args, sizeof args, stream, error);
+}
+
+/* ---- counting --------------------------------------------------------- */
+
 static spc_status map_pairs(const spc_map *map, int64_t *out, void *stream,
                             spc_error *error)
 {
@@ -774,8 +929,11 @@ const spc__indexer spc__indexer_device = {
     .set_merge = set_merge,
     .map_create = map_create,
     .map_destroy = map_destroy,
+    .map_configure = map_configure,
     .map_build = map_build,
     .fill = map_fill,
     .tile = map_tile,
+    .list_create = map_list_create,
+    .list = map_list,
     .pairs = map_pairs,
 };

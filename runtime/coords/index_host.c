@@ -894,6 +894,66 @@ static spc_status map_build(spc_map *map, const spc__source *source,
     return sorted ? host_fill(map, sorted, stream, error) : SPC_OK;
 }
 
+/* ---- pairs by offset -------------------------------------------------- */
+
+typedef struct listing {
+    const spc_map *map;
+    const spc__map_pairs *pairs;
+} listing;
+
+static spc_status list_create(spc_map *map, spc_error *error)
+{
+    (void)map;
+    (void)error;
+    return SPC_OK; /* the index is there, and no more is needed */
+}
+
+static const int *inputs_at(const spc_map *map, int64_t k)
+{
+    return map->plain.index + (size_t)k * (size_t)map->to->rows_padded;
+}
+
+/* An offset's pairs, counted where the next one will begin. */
+static void count_offset(void *payload, int64_t k)
+{
+    const listing *l = payload;
+    const int *in = inputs_at(l->map, k);
+    int rows = *l->map->to->count, count = 0;
+
+    for (int p = 0; p < rows; p++)
+        count += in[p] >= 0;
+    l->pairs->begin[k + 1] = count;
+}
+
+static void list_offset(void *payload, int64_t k)
+{
+    const listing *l = payload;
+    const int *in = inputs_at(l->map, k);
+    int rows = *l->map->to->count, at = l->pairs->begin[k];
+
+    for (int p = 0; p < rows; p++)
+        if (in[p] >= 0) {
+            l->pairs->in[at] = in[p];
+            l->pairs->out[at++] = l->map->plain.order[p];
+        }
+}
+
+static spc_status host_list(const spc_map *map, const spc__map_pairs *pairs,
+                            void *stream, spc_error *error)
+{
+    listing l = {map, pairs};
+
+    (void)stream;
+    if (!spread(map->ctx, map->offsets, count_offset, &l))
+        return spc__interrupted(error);
+    pairs->begin[0] = 0;
+    for (int k = 0; k < map->offsets; k++)
+        pairs->begin[k + 1] += pairs->begin[k];
+    return spread(map->ctx, map->offsets, list_offset, &l)
+               ? SPC_OK
+               : spc__interrupted(error);
+}
+
 /* Known since the build: nothing here runs later than it is asked for. */
 static spc_status map_pairs(const spc_map *map, int64_t *out, void *stream,
                             spc_error *error)
@@ -917,5 +977,7 @@ const spc__indexer spc__indexer_host = {
     .map_build = map_build,
     .fill = host_fill,
     .tile = host_tile,
+    .list_create = list_create,
+    .list = host_list,
     .pairs = map_pairs,
 };

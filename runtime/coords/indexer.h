@@ -44,6 +44,9 @@ struct spc__indexer {
 
     spc_status (*map_create)(spc_map *map, spc_error *error);
     void (*map_destroy)(spc_map *map);
+    /* As spc__map_configure; NULL: maps have no configurations. */
+    spc_status (*map_configure)(spc_map *map, const spc__attrs *config,
+                                spc_error *error);
     /* Fills the plain layout (its index if it has one) and the pair count, then
      * `sorted`, if not NULL, as `fill` does. With a source, the set of a
      * submanifold map is built first, in the same launch where that is faster.
@@ -58,6 +61,11 @@ struct spc__indexer {
     spc_status (*tile)(const spc_map *map, const spc__map_layout *layout,
                        const spc__map_tiles *tiles, void *stream,
                        spc_error *error);
+    /* Prepares listing the pairs of a map; once, or again after a failure. */
+    spc_status (*list_create)(spc_map *map, spc_error *error);
+    /* Lists the pairs of the map as it was built. */
+    spc_status (*list)(const spc_map *map, const spc__map_pairs *pairs,
+                       void *stream, spc_error *error);
     /* Pairs of the last build; synchronises `stream`. */
     spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
                         spc_error *error);

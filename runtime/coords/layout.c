@@ -31,9 +31,20 @@ static void free_tiles(const spc_map *map, spc__map_tiles *tiles)
     }
 }
 
+static void free_pairs(const spc_map *map, spc__map_pairs *pairs)
+{
+    if (!pairs)
+        return;
+    dealloc(map, pairs->in);
+    dealloc(map, pairs->out);
+    dealloc(map, pairs->begin);
+    free(pairs);
+}
+
 void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
 {
     free_tiles(map, layout->tiles);
+    free_pairs(map, layout->pairs);
     dealloc(map, layout->order);
     dealloc(map, layout->index);
     dealloc(map, layout->mask);
@@ -262,12 +273,94 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
     return true;
 }
 
+/* ---- pairs by offset -------------------------------------------------- */
+
+/* Entries that a full set can have; map.c checks that they are countable. */
+static size_t pair_capacity(const spc_map *map)
+{
+    return (size_t)map->offsets * (size_t)map->to->rows_padded;
+}
+
+static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
+                               spc_error *error)
+{
+    spc__map_pairs *pairs = calloc(1, sizeof *pairs);
+    size_t bytes = 4 * pair_capacity(map);
+    spc_status status;
+
+    *out = NULL;
+    if (!pairs)
+        return spc__fail_memory(error, sizeof *pairs);
+    if ((status = alloc(&pairs->in, map, bytes, error)) == SPC_OK &&
+        (status = alloc(&pairs->out, map, bytes, error)) == SPC_OK &&
+        (status = alloc(&pairs->begin, map, 4 * ((size_t)map->offsets + 1),
+                        error)) == SPC_OK)
+        *out = pairs;
+    else
+        free_pairs(map, pairs);
+    return status;
+}
+
+static spc_status add_pairs(spc_map *map, void *stream, spc_error *error)
+{
+    const spc__indexer *indexer = map->in->indexer;
+    spc__map_pairs *pairs = NULL;
+    spc_status status;
+
+    if ((status = create_pairs(&pairs, map, error)) == SPC_OK &&
+        (status = indexer->list_create(map, error)) == SPC_OK &&
+        (status = indexer->list(map, pairs, stream, error)) == SPC_OK)
+        map->plain.pairs = pairs;
+    else
+        free_pairs(map, pairs);
+    return status;
+}
+
+spc_status spc__map_prepare_pairs(spc_map *map, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    if (!map->plain.pairs)
+        status = add_pairs(map, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+bool spc__map_pairs_view(spc__pairs_view *out, const spc_map *map)
+{
+    const spc__map_pairs *pairs = map->plain.pairs;
+
+    if (!pairs)
+        return false;
+    *out = (spc__pairs_view){
+        .in = pairs->in,
+        .out = pairs->out,
+        .begin = pairs->begin,
+        .offsets = map->offsets,
+        .capacity = (int)pair_capacity(map),
+    };
+    return true;
+}
+
+/* ---- the transposed table --------------------------------------------- */
+
+spc_status spc__map_create_transposed(spc_map **out, const spc_map *map)
+{
+    return map->inverse
+               ? spc_map_create(out, map->to, map->in, &map->geometry)
+               : spc_map_create_inverse(out, map->to, map->in, &map->geometry);
+}
+
+/* ---- filling again ---------------------------------------------------- */
+
 spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
                            void *stream, spc_error *error)
 {
     const spc__indexer *indexer = map->in->indexer;
     spc_status status = refill_tiles(map, &map->plain, stream, error);
 
+    if (status == SPC_OK && map->plain.pairs)
+        status = indexer->list(map, map->plain.pairs, stream, error);
     for (const spc__map_layout *layout = map->sorted;
          layout && status == SPC_OK; layout = layout->next) {
         if (layout != map->sorted || !first_is_filled)

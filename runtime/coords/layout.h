@@ -1,9 +1,19 @@
 /*
  * layout.h - the forms of a kernel map that kernels read.
  *
- * A table layout is a row order with, for each offset, the input of every row,
- * its masks, and tile tables of any number of sizes (spc_abi.h, spc_map_view).
- * A map's table is transposed by making the map of the inverse relation.
+ *   table             for each offset the input of every output row, in some
+ *                     row order, with masks and tile tables of any number of
+ *                     sizes (spc_abi.h, spc_map_view): for kernels that gather.
+ *                     Made by spc__map_prepare
+ *   transposed table  for each offset the output of every input row: the table
+ *                     of the inverse relation's map. Made by
+ *                     spc__map_create_transposed, and prepared as any table
+ *   pairs by offset   (input, output) of each offset, those of one offset
+ *                     together (spc__pairs_view): for kernels that work offset
+ *                     by offset. Made by spc__map_prepare_pairs
+ *
+ * Tables and pairs live in the map, are filled again whenever it is rebuilt,
+ * and are sized for the capacity of its sets.
  */
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
@@ -36,6 +46,12 @@ typedef struct spc__map_tiles {
     int *begin;
 } spc__map_tiles;
 
+/* The pairs of a map, those of offset k at begin[k] to begin[k + 1] - 1. */
+typedef struct spc__map_pairs {
+    int *in, *out;
+    int *begin;
+} spc__map_pairs;
+
 /* One row order of a map. The plain one shares the order of its set, and has no
  * index until somebody reads it. */
 typedef struct spc__map_layout {
@@ -47,6 +63,7 @@ typedef struct spc__map_layout {
     int *index;
     unsigned *mask;
     spc__map_tiles *tiles;
+    spc__map_pairs *pairs; /* of the plain one; NULL: not prepared */
 } spc__map_layout;
 
 /*
@@ -65,6 +82,31 @@ spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
 /* The prepared layout; false if it was never prepared. */
 bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
                    int tile_rows);
+
+/*
+ * The pairs of a map on the device. Those of offset k are at begin[k] <= i <
+ * begin[k + 1], by ascending key of the output: in[i] and out[i] are the rows
+ * of the input and of the output. What lies behind begin[offsets] says nothing.
+ */
+typedef struct spc__pairs_view {
+    const int *in, *out; /* [capacity] */
+    const int *begin;    /* [offsets + 1] */
+    int offsets;
+    int capacity;
+} spc__pairs_view;
+
+/* Prepares the list of pairs; does nothing if it is there. */
+spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
+
+/* The prepared list; false if it was never prepared. */
+bool spc__map_pairs_view(spc__pairs_view *out, const spc_map *map);
+
+/*
+ * The map of the inverse relation, between the same sets: its table is the
+ * transposition of map's. Where offset k of output j is input i, there offset k
+ * of output i is input j. Not filled yet; the caller frees it.
+ */
+spc_status spc__map_create_transposed(spc_map **out, const spc_map *map);
 
 /* Builds one prepared layout again (to be timed). */
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,

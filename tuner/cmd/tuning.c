@@ -4,6 +4,8 @@
 #define AT(member) offsetof(tuning_args, member)
 
 const cli_option tuning_options[] = {
+    {0, "maps", NULL, CLI_FLAG, AT(maps),
+     "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
      "measure also what the database knows"},
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
@@ -41,6 +43,13 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.on_trial = trials_collect;
     options.on_progress = trials_progress;
     options.payload = found;
+    if (args->maps) {
+        spc_status tuned = spc_tune_map(
+            job->ctx, layer, (const spc_scene *const *)job->scenes.at,
+            job->scenes.count, &options, report);
+        progress_clear(&found->progress);
+        return tuned;
+    }
     if (!args->in_process)
         options.worker = cli_worker_arguments(job->self);
     spc_status status =

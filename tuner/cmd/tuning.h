@@ -13,10 +13,10 @@ typedef struct tuning_args {
     uint64_t seed;
     double limit_s;
     const char *only;
-    bool again, in_process, allow_spills, all;
+    bool maps, again, in_process, allow_spills, all;
 } tuning_args;
 
-/* The options of tune; those of verify are all but the first row. */
+/* The options of tune; those of verify are all but the first two. */
 extern const cli_option tuning_options[];
 
 /* Runs spc_tune up to `stage` as the job's tuning_args say; *found, which the

@@ -1,0 +1,188 @@
+/*
+ * index_pairs.cuh - the pairs of a map, by offset: a kernel of its own.
+ *
+ * Those of an offset are in the order of keys of their outputs, whatever the
+ * grid. Each block has a range of positions and each warp a part of it: the
+ * blocks count their pairs of each offset; all blocks sum the counts; the warps
+ * count theirs again and write.
+ *
+ * Part of index.cu.lua, which defines map_key, index_extent and the constants.
+ */
+#ifndef SPC_INDEX_PAIRS_CUH
+#define SPC_INDEX_PAIRS_CUH
+
+/* The offsets of a mask word are taken together, one a lane. */
+typedef struct pairs_shared {
+    int total[OFFSETS]; /* pairs of each offset */
+    int begin[OFFSETS]; /* where this block's begin */
+    int of_warp[SORT_WARPS * 32];
+} pairs_shared;
+
+typedef char pairs_shared_fits[sizeof(pairs_shared) <=
+                                       SPC_PAIRS_SHARED(SORT_THREADS, OFFSETS)
+                                   ? 1
+                                   : -1];
+
+SPC_DEVICE spc_u32 mask_at(const spc_index_args *args, int word, int p, int end)
+{
+    return p < end ? args->mask[(long long)word * args->set.rows_padded + p]
+                   : 0;
+}
+
+/* How many rows of begin..end have the word's offset of this lane. */
+SPC_DEVICE int count_offset(const spc_index_args *args, int word, int begin,
+                            int end)
+{
+    int count = 0;
+
+    for (int first = begin; first < end; first += 32) {
+        spc_u32 mask = mask_at(args, word, first + spc_lane(), end);
+        for (spc_u32 left = spc_warp_or(mask); left; left &= left - 1) {
+            int bit = spc_ffs(left) - 1;
+            spc_u32 rows = spc_ballot((int)(mask >> bit & 1u));
+            if (spc_lane() == bit)
+                count += spc_popc(rows);
+        }
+    }
+    return count;
+}
+
+/* The warps' counts of a word, and their sum for each offset. */
+SPC_DEVICE void count_word(const spc_index_args *args, pairs_shared *s,
+                           int word, int begin, int end)
+{
+    int count = count_offset(args, word, begin, end);
+
+    spc_sync_block(); /* those of the word before are read */
+    s->of_warp[spc_warp() * 32 + spc_lane()] = count;
+    spc_sync_block();
+}
+
+SPC_DEVICE void count_pairs(const spc_index_args *args, pairs_shared *s,
+                            int begin, int end)
+{
+    for (int word = 0; word < WORDS; word++) {
+        int k = 32 * word + spc_lane(), sum = 0;
+        count_word(args, s, word, begin, end);
+        if (spc_warp() != 0 || k >= OFFSETS)
+            continue;
+        for (int w = 0; w < SORT_WARPS; w++)
+            sum += s->of_warp[w * 32 + spc_lane()];
+        args->by_offset.counts[k * spc_grid_x() + spc_block_x()] = sum;
+    }
+}
+
+SPC_DEVICE int sum_warp(int value)
+{
+    for (int bits = 16; bits > 0; bits >>= 1)
+        value += spc_shfl_xor(value, bits);
+    return value;
+}
+
+/* Sums an offset's counts: all blocks', and those of the blocks before. */
+SPC_DEVICE void sum_offset(const spc_index_args *args, pairs_shared *s, int k)
+{
+    const int *counts = args->by_offset.counts + k * spc_grid_x();
+    int total = 0, before = 0;
+
+    for (int block = spc_lane(); block < spc_grid_x(); block += 32) {
+        total += counts[block];
+        before += block < spc_block_x() ? counts[block] : 0;
+    }
+    total = sum_warp(total);
+    before = sum_warp(before);
+    if (spc_lane() == 0) {
+        s->total[k] = total;
+        s->begin[k] = before;
+    }
+}
+
+/* Adds up the offsets; the first block publishes where each begins. */
+SPC_DEVICE void sum_offsets(const spc_index_args *args, pairs_shared *s)
+{
+    int sum = 0;
+
+    for (int k = spc_warp(); k < OFFSETS; k += SORT_WARPS)
+        sum_offset(args, s, k);
+    spc_sync_block();
+    if (spc_thread() == 0) {
+        for (int k = 0; k < OFFSETS; k++) {
+            s->begin[k] += sum;
+            if (spc_block_x() == 0)
+                args->by_offset.begin[k] = sum;
+            sum += s->total[k];
+        }
+        if (spc_block_x() == 0)
+            args->by_offset.begin[OFFSETS] = sum;
+    }
+    spc_sync_block();
+}
+
+/* The input of the row at position p at an offset that it has. */
+SPC_DEVICE int input_at(const spc_index_args *args, int p, int k)
+{
+    int run = k / DEPTH * RUNS_PER_COLUMN + k % DEPTH / RUN;
+    int l = k % DEPTH % RUN;
+    spc_u32 bits = run_bits(args->mask + p, args->set.rows_padded, run);
+    long long batch = (long long)p * BATCHES + run / BATCH;
+
+    return args->in.order[args->first[4 * batch + run % BATCH] +
+                          spc_popc(bits & ((1u << l) - 1u))];
+}
+
+/* Writes a word's pairs of rows begin..end; `next` is where those of this lane's
+ * offset go. */
+SPC_DEVICE void write_offset(const spc_index_args *args, int word, int next,
+                             int begin, int end)
+{
+    spc_u32 below = (1u << spc_lane()) - 1u;
+
+    for (int first = begin; first < end; first += 32) {
+        int p = first + spc_lane();
+        spc_u32 mask = mask_at(args, word, p, end);
+        for (spc_u32 left = spc_warp_or(mask); left; left &= left - 1) {
+            int bit = spc_ffs(left) - 1;
+            spc_u32 rows = spc_ballot((int)(mask >> bit & 1u));
+            int at = spc_shfl(next, bit) + spc_popc(rows & below);
+            if (mask >> bit & 1u) {
+                args->by_offset.in[at] = input_at(args, p, 32 * word + bit);
+                args->by_offset.out[at] = args->set.order[p];
+            }
+            if (spc_lane() == bit)
+                next += spc_popc(rows);
+        }
+    }
+}
+
+SPC_DEVICE void write_pairs(const spc_index_args *args, pairs_shared *s,
+                            int begin, int end)
+{
+    for (int word = 0; word < WORDS; word++) {
+        int k = 32 * word + spc_lane();
+        int next = k < OFFSETS ? s->begin[k] : 0;
+        count_word(args, s, word, begin, end);
+        for (int w = 0; w < spc_warp(); w++)
+            next += s->of_warp[w * 32 + spc_lane()];
+        write_offset(args, word, next, begin, end);
+    }
+}
+
+SPC_KERNEL(spc_pairs, spc_index_args, SORT_THREADS, 1)
+{
+    pairs_shared *s = (pairs_shared *)spc_shared();
+    int rows = *args->set.count;
+    int of_block = share_of_block(rows, 32 * SORT_WARPS);
+    int of_warp = of_block / SORT_WARPS;
+    int begin = spc_block_x() * of_block + spc_warp() * of_warp;
+    int end = at_most(begin + of_warp, rows);
+    grid_barrier barrier;
+
+    grid_open(&barrier, args->sync);
+    count_pairs(args, s, begin, end);
+    grid_sync(&barrier);
+    sum_offsets(args, s);
+    write_pairs(args, s, begin, end);
+    grid_close(&barrier);
+}
+
+#endif

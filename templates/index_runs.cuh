@@ -1,0 +1,293 @@
+/*
+ * index_runs.cuh - the short form of a map, which all searchers fill and all
+ * layouts are written from.
+ *
+ * Neighbours along z have neighbouring keys. So the kernel's offsets fall into
+ * runs of up to RUN along z, and those of a run that a row has lie side by side
+ * among the sorted keys:
+ *
+ *   first   for each row and batch of runs, four places (BATCH are used): the
+ *           position of the run's first present offset, anything if it has none
+ *   mask    the offsets that are present
+ *
+ * The i-th present offset of a run is the row at position first + i. A kernel
+ * that is dilated along z, a list of offsets, and an inverse map have runs of
+ * one offset.
+ *
+ * A searcher is a header (index_zdelta.cuh, index_binary.cuh, index_hash.cuh)
+ * with three functions:
+ *
+ *   open_searcher   before the launch's first barrier
+ *   ready_searcher  when the keys that are searched are sorted
+ *   search_row      a warp's 32 neighbouring rows: first and mask of each
+ *
+ * What they find is the same, bit for bit.
+ *
+ * Part of index.cu.lua, which defines map_key, index_shared and the constants.
+ */
+#ifndef SPC_INDEX_RUNS_CUH
+#define SPC_INDEX_RUNS_CUH
+
+#define RUNS (COLUMNS * RUNS_PER_COLUMN)
+#define BATCHES ((RUNS + BATCH - 1) / BATCH)
+
+/* A batch of runs of one row. Runs past the last hold no offset. */
+typedef struct index_batch {
+    int first[BATCH];
+    spc_u32 bits[BATCH];
+} index_batch;
+
+SPC_DEVICE int run_offset(int run)
+{
+    return run / RUNS_PER_COLUMN * DEPTH + run % RUNS_PER_COLUMN * RUN;
+}
+
+SPC_DEVICE int run_length(int run)
+{
+    int left = DEPTH - run % RUNS_PER_COLUMN * RUN;
+
+    return run >= RUNS ? 0 : left < RUN ? left : RUN;
+}
+
+/* The bits of a run in the mask words of a row, `step` words apart. */
+SPC_DEVICE spc_u32 run_bits(const unsigned *mask, int step, int run)
+{
+    int length = run_length(run), offset = run_offset(run);
+    int word = offset >> 5, shift = offset & 31;
+    spc_u32 bits;
+
+    if (length == 0)
+        return 0;
+    bits = mask[word * step] >> shift;
+    if (shift + length > 32)
+        bits |= mask[(word + 1) * step] << (32 - shift);
+    return bits & ((1u << length) - 1u);
+}
+
+/* Writes a batch's entries at position p of a row order. */
+SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
+                            int p, int batch, const index_batch *found)
+{
+    int row[BATCH * RUN];
+
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        SPC_UNROLL
+        for (int l = 0; l < RUN; l++) {
+            spc_u32 before = found->bits[j] & ((1u << l) - 1u);
+            row[j * RUN + l] = -1;
+            if (found->bits[j] >> l & 1u)
+                row[j * RUN + l] = order[found->first[j] + spc_popc(before)];
+        }
+    }
+    /* The runs of a batch follow one another. */
+    index += (long long)run_offset(batch * BATCH) * rows_padded + p;
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        int length = run_length(batch * BATCH + j);
+        SPC_UNROLL
+        for (int l = 0; l < RUN; l++) {
+            if (l < length) {
+                *index = row[j * RUN + l];
+                index += rows_padded;
+            }
+        }
+    }
+}
+
+/* Keeps what was found: in the short form, and in the row's mask. */
+SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
+                           int batch, const index_batch *found)
+{
+    spc_b16 first;
+
+    first.x = (spc_u32)found->first[0];
+    first.y = (spc_u32)found->first[BATCH > 1];
+    first.z = (spc_u32)found->first[BATCH > 2 ? 2 : 0];
+    first.w = 0;
+    spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        int offset = run_offset(batch * BATCH + j), shift = offset & 31;
+        spc_u32 bits = found->bits[j];
+        if (bits << shift)
+            mask[(offset >> 5) * SORT_THREADS] |= bits << shift;
+        if (shift && bits >> (32 - shift))
+            mask[((offset >> 5) + 1) * SORT_THREADS] |= bits >> (32 - shift);
+    }
+}
+
+SPC_DEVICE void write_found(const spc_index_args *args, unsigned *mask, int p,
+                            int batch, const index_batch *found)
+{
+    keep_batch(args, mask, p, batch, found);
+    if (args->index)
+        write_batch(args->index, args->in.order, args->set.rows_padded, p,
+                    batch, found);
+}
+
+/* ---- keys of runs ------------------------------------------------------ */
+
+/* Differences of keys of the set that is searched: to the first offset, and one
+ * step along each axis. */
+typedef struct index_steps {
+    map_key origin, x, y, z;
+} index_steps;
+
+SPC_DEVICE map_key key_step(const spc_index_args *args, int axis, int voxels)
+{
+    return (map_key)(long long)voxels << args->in.key.shift[axis];
+}
+
+SPC_DEVICE index_steps steps_of(const spc_index_args *args)
+{
+    index_steps steps;
+
+    steps.origin = key_step(args, 1, ORIGIN_X) + key_step(args, 2, ORIGIN_Y) +
+                   key_step(args, 3, ORIGIN_Z);
+    steps.x = key_step(args, 1, DILATION_X);
+    steps.y = key_step(args, 2, DILATION_Y);
+    steps.z = key_step(args, 3, DILATION_Z);
+    return steps;
+}
+
+/* The key of a run's first offset, seen from a row's own. */
+SPC_DEVICE map_key run_key(const spc_index_args *args, const index_steps *steps,
+                           map_key own, int run)
+{
+#if LIST
+    const int *at = args->list + 3 * run;
+
+    return own + key_step(args, 1, at[0]) + key_step(args, 2, at[1]) +
+           key_step(args, 3, at[2]);
+#else
+    int column = run / RUNS_PER_COLUMN;
+
+    return own + steps->origin + (map_key)(column / KERNEL_Y) * steps->x +
+           (map_key)(column % KERNEL_Y) * steps->y +
+           (map_key)(run % RUNS_PER_COLUMN * RUN) * steps->z;
+#endif
+}
+
+/* A row's own key among those that are searched: that of output * stride. */
+SPC_DEVICE map_key own_key(const spc_index_args *args, int p)
+{
+    row_key key = ((const row_key *)args->set.keys)[p];
+
+#if SUBM
+    return key;
+#else
+    const spc_index_key *in = &args->in.key;
+    spc_b16 c = unpack_key(&args->set.key, key);
+
+    return ((map_key)(c.x - (spc_u32)in->low[0] + in->before[0])
+            << in->shift[0]) +
+           key_step(args, 1,
+                    (int)c.y * STRIDE_X - in->low[1] + (int)in->before[1]) +
+           key_step(args, 2,
+                    (int)c.z * STRIDE_Y - in->low[2] + (int)in->before[2]) +
+           key_step(args, 3,
+                    (int)c.w * STRIDE_Z - in->low[3] + (int)in->before[3]);
+#endif
+}
+
+#if INVERSE
+/* value / by where that is a whole number. */
+SPC_DEVICE int divides(int *value, int by)
+{
+    int whole = *value / by;
+    int exact = whole * by == *value;
+
+    *value = whole;
+    return exact;
+}
+
+/* The key of the input that voxel c sees at offset k; false if no voxel has it. */
+SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
+                         map_key *out)
+{
+    const spc_index_key *in = &args->in.key;
+#if LIST
+    const int *at = args->list + 3 * k;
+    int x = (int)c->y - at[0], y = (int)c->z - at[1], z = (int)c->w - at[2];
+#else
+    int x = (int)c->y - ORIGIN_X - k / (KERNEL_Y * DEPTH) * DILATION_X;
+    int y = (int)c->z - ORIGIN_Y - k / DEPTH % KERNEL_Y * DILATION_Y;
+    int z = (int)c->w - ORIGIN_Z - k % DEPTH * DILATION_Z;
+#endif
+    int whole = divides(&x, STRIDE_X) & divides(&y, STRIDE_Y) &
+                divides(&z, STRIDE_Z);
+
+    *out = ((map_key)(c->x - (spc_u32)in->low[0] + in->before[0])
+            << in->shift[0]) +
+           key_step(args, 1, x - in->low[1] + (int)in->before[1]) +
+           key_step(args, 2, y - in->low[2] + (int)in->before[2]) +
+           key_step(args, 3, z - in->low[3] + (int)in->before[3]);
+    return whole;
+}
+
+#endif
+
+/* The first position whose key is not below `want`, or one at most `most` places
+ * before it. */
+SPC_DEVICE int lower_bound(const spc_index_set *in, const index_shared *s,
+                           map_key want, int most)
+{
+    const map_key *keys = (const map_key *)in->keys;
+    int bin = bin_of(in, want);
+    int low = begin_of(in, s, bin);
+    int count = begin_of(in, s, bin + 1) - low;
+
+    while (count > most) {
+        int half = count >> 1;
+        if (keys[low + half] < want) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return low;
+}
+
+/* ---- layouts from the short form -------------------------------------- */
+
+/* A batch of the row at position p of the coordinate order; p < 0: no row. */
+SPC_DEVICE void load_batch(const spc_index_args *args, int p,
+                           const unsigned *mask, int step, int batch,
+                           index_batch *found)
+{
+    spc_u32 any = 0;
+
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        found->first[j] = 0;
+        found->bits[j] = run_bits(mask, step, batch * BATCH + j);
+        any |= found->bits[j];
+    }
+    if (any) {
+        spc_b16 first =
+            ((const spc_b16 *)args->first)[(long long)p * BATCHES + batch];
+        found->first[0] = (int)first.x;
+        found->first[BATCH > 1] = (int)(BATCH > 1 ? first.y : first.x);
+        found->first[BATCH > 2 ? 2 : 0] = (int)(BATCH > 2 ? first.z : first.x);
+    }
+}
+
+/* The index in coordinate order. */
+SPC_DEVICE void write_plain(const spc_index_args *args, int begin, int end)
+{
+    int count = end - begin;
+
+    for (int item = spc_thread(); item < count * BATCHES;
+         item += SORT_THREADS) {
+        int batch = item / count, p = begin + item - batch * count;
+        index_batch found;
+        load_batch(args, p, args->mask + p, args->set.rows_padded, batch,
+                   &found);
+        write_batch(args->index, args->in.order, args->set.rows_padded, p,
+                    batch, &found);
+    }
+}
+
+#endif
