@@ -28,6 +28,8 @@ static spc_map *maps[LAYERS];
 static spc_plan *plans[LAYERS];
 static spc_buffers buffers[LAYERS];
 static int32_t *coords, *count; /* of the frame, on the device */
+static void *owned[4 * LAYERS + 2]; /* what memory() gave */
+static int owned_count;
 
 static void check(spc_status status)
 {
@@ -44,7 +46,7 @@ static void *memory(size_t bytes) /* on the device, all zero */
     check(spc_alloc(&out, ctx, bytes + 1));
     check(spc_copy_to_device(ctx, out, zeros, bytes + 1));
     free(zeros);
-    return out;
+    return owned[owned_count++] = out;
 }
 
 /* Room for the range of the sensor, here 80 m at 5 cm, and for the most voxels
@@ -105,6 +107,19 @@ static void make_plan(int i, unsigned flags)
         memory(spc_plan_workspace_bytes(plans[i], maps[i]))};
 }
 
+static void release(void)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        spc_plan_free(plans[i]);
+        spc_map_free(maps[i]);
+    }
+    spc_coords_free(coarse);
+    spc_coords_free(fine);
+    while (owned_count > 0)
+        spc_dealloc(ctx, owned[--owned_count]);
+    spc_ctx_free(ctx);
+}
+
 int main(int argc, char **argv)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
@@ -145,5 +160,7 @@ int main(int argc, char **argv)
     printf("%d frames, %.1f us each; the last one: %lld voxels, %s\n", frames,
            us / frames, (long long)spc_coords_rows(fine),
            status == SPC_OK ? "all well" : spc_ctx_error(ctx));
-    return spc_status_exit_code(status); /* which frees it all */
+    release();
+    spc_scene_free(scan);
+    return spc_status_exit_code(status);
 }

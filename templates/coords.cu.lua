@@ -32,6 +32,7 @@ typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 typedef $(problem.in_key == 64 and "spc_u64" or "spc_u32") in_key;
 
 #define EMPTY (~(map_key)0)
+%local wide = problem.key == 64 and "_u64" or ""
 
 /* ---- proposing -------------------------------------------------------- */
 
@@ -106,20 +107,25 @@ SPC_DEVICE spc_u32 slot_of(const spc_derive_args *args, map_key key)
 
 SPC_DEVICE map_key swap_in(map_key *slot, map_key key)
 {
-    return $(problem.key == 64 and "spc_atomic_cas_u64" or "spc_atomic_cas")(slot, EMPTY, key);
+    return $("spc_atomic_cas" .. wide)(slot, EMPTY, key);
+}
+
+SPC_DEVICE map_key look_at(const map_key *slot)
+{
+    return $("spc_load_relaxed" .. wide)(slot);
 }
 
 /* Is the key new? A full table ends the search: there are more outputs than
  * capacity then, and the count says so. */
 SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
 {
-    volatile map_key *table = (volatile map_key *)args->table;
+    map_key *table = (map_key *)args->table;
     spc_u32 slot = slot_of(args, key);
 
     for (spc_u32 tried = 0; tried < args->slots; tried++) {
-        map_key there = table[slot];
+        map_key there = look_at(table + slot);
         if (there == EMPTY)
-            there = swap_in((map_key *)args->table + slot, key);
+            there = swap_in(table + slot, key);
         if (there == EMPTY)
             return 1;
         if (there == key)

@@ -196,6 +196,15 @@ SPC_DEVICE spc_u64 spc_atomic_cas_u64(spc_u64 *p, spc_u64 expected, spc_u64 v)
 {
     return atomicCAS(p, expected, v);
 }
+/* A word that others change by these meanwhile. */
+SPC_DEVICE spc_u32 spc_load_relaxed(const spc_u32 *p)
+{
+    return *(const volatile spc_u32 *)p;
+}
+SPC_DEVICE spc_u64 spc_load_relaxed_u64(const spc_u64 *p)
+{
+    return *(const volatile spc_u64 *)p;
+}
 
 /* Flag words between blocks: a released store is seen with all the stores
  * before it by whoever acquires it. */

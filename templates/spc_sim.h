@@ -456,6 +456,14 @@ SPC_DEVICE spc_u64 spc_atomic_cas_u64(spc_u64 *p, spc_u64 expected, spc_u64 v)
                                 __ATOMIC_RELAXED);
     return expected;
 }
+SPC_DEVICE spc_u32 spc_load_relaxed(const spc_u32 *p)
+{
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+SPC_DEVICE spc_u64 spc_load_relaxed_u64(const spc_u64 *p)
+{
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 
 /* ---- global memory --------------------------------------------------- */
 

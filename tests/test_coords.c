@@ -603,11 +603,11 @@ static void add(Suite *suite, const char *name, const TTest *test, int count)
 
 int main(int argc, char **argv)
 {
-    Suite *suite = suite_create("coords");
     int status = suite_open(argc, argv);
 
     if (status != 0)
         return status;
+    Suite *suite = suite_create("coords");
     add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);
     add(suite, "frames", frames_are_filled_with_counts_that_live_on_the_device,

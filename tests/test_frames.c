@@ -659,12 +659,12 @@ static TCase *add(Suite *suite, const char *name)
 
 int main(int argc, char **argv)
 {
-    Suite *suite = suite_create("frames");
     int status = suite_open(argc, argv);
-    int devices = suite_device ? 1 : 2;
 
     if (status != 0)
         return status;
+    Suite *suite = suite_create("frames");
+    int devices = suite_device ? 1 : 2;
     if (!suite_device) {
         TCase *tc = add(suite, "driver");
         tcase_add_test(tc, a_thousand_frames_are_nothing_but_launches);

@@ -845,23 +845,24 @@ static void add(Suite *suite, const char *name, const TTest *test, int count)
     suite_add_tcase(suite, tc);
 }
 
-static int run_nvrtc(Suite *suite)
+static int run_nvrtc(void)
 {
     if (!is_nvrtc())
         return suite_skip("there is no NVRTC on this machine");
+    Suite *suite = suite_create("search, NVRTC");
     add(suite, "nvrtc", every_searcher_compiles_for_every_gpu, KINDS * GPUS);
     return run_suite(suite);
 }
 
 int main(int argc, char **argv)
 {
-    Suite *suite = suite_create("search");
     int status;
 
-    if (argc > 1 && strcmp(argv[1], "nvrtc") == 0)
-        return run_nvrtc(suite);
+    if (suite_is_part(argc, argv, "nvrtc"))
+        return run_nvrtc();
     if ((status = suite_open(argc, argv)) != 0)
         return status;
+    Suite *suite = suite_create("search");
     add(suite, "same", every_searcher_makes_the_same_map, CASES);
     add(suite, "next", every_searcher_takes_the_next_frame, 4);
     add(suite, "merged", every_searcher_sees_merged_sets, 1);

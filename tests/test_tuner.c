@@ -1276,8 +1276,6 @@ static const struct {
      "gen:uniform,n=60,extent=6", "os_warp", true},
 };
 
-enum { FIRST_EMULATED = 1 }; /* of those: its timing flushes no cache */
-
 START_TEST(others_compile_during_a_timing_unless_that_disturbs_it)
 {
     char *folder = make_database();
@@ -1478,23 +1476,23 @@ int main(void)
     tcase_add_test(work, equal_code_is_measured_once);
     tcase_add_loop_test(work, one_and_two_voxels_can_be_tuned_on, 1, 3);
     tcase_add_test(work, a_candidate_is_rendered_by_its_number);
-    tcase_add_loop_test(
-        meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,
-        is_slow_at_timing() ? FIRST_EMULATED : 0, LENGTH(overlaps));
     tcase_add_test(meanwhile, a_builder_compiles_while_its_caller_goes_on);
     tcase_add_test(meanwhile,
                    what_a_cancelled_builder_has_not_compiled_is_new_again);
     suite_add_tcase(suite, meanwhile);
     if (is_slow_at_timing()) {
-        suite_note_skip("timing under ThreadSanitizer takes minutes, and it "
-                        "cannot look into NVRTC");
+        suite_note_skip("ThreadSanitizer looks at threads, which the builder "
+                        "has; the rest is other processes");
     } else {
+        tcase_add_loop_test(
+            meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,
+            0, LENGTH(overlaps));
         suite_add_tcase(suite, work);
-        tcase_add_loop_test(trouble,
-                            candidates_compile_for_gpus_that_are_not_here, 0,
-                            LENGTH(elsewhere));
+        suite_add_tcase(suite, trouble);
     }
 
+    tcase_add_loop_test(trouble, candidates_compile_for_gpus_that_are_not_here,
+                        0, LENGTH(elsewhere));
     tcase_add_loop_test(
         trouble, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
@@ -1524,7 +1522,5 @@ int main(void)
         coordinates_that_fit_no_key_are_refused_before_anything_is_compiled);
     tcase_add_test(trouble, a_scene_without_voxels_is_nothing_to_tune_on);
     tcase_add_loop_test(trouble, without_a_compiler_a_run_says_so, 0, 2);
-    suite_add_tcase(suite, trouble);
-
     return run_suite(suite);
 }
