@@ -22,7 +22,8 @@ shift
 wanted=" $* "
 passed=0 failed=0 skipped=0
 SPC_TEST_DATA=${SPC_TEST_DATA:-$here}
-export SPC_TEST_DATA
+SPC_TEST_DATABASE=${SPC_TEST_DATABASE:-$build/code.db} # what one has compiled
+export SPC_TEST_DATA SPC_TEST_DATABASE
 
 # Sets $verdict; timeout(1) ends what hangs with 124 or 137.
 run() {

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* ---- what is not here ---------------------------------------------------- */
 
@@ -128,6 +129,43 @@ static inline int suite_open(int argc, char **argv)
     if (suite_is_gpu())
         setenv("CK_FORK", "no", 1); /* a GPU's driver does not survive fork() */
     return 0;
+}
+
+/* The database of code that suites share, $SPC_TEST_DATABASE: what one has
+ * compiled the next one loads. "": none. Not for suites that look into what a
+ * database holds. */
+static inline const char *suite_database(void)
+{
+    const char *file = getenv("SPC_TEST_DATABASE");
+
+    return file != NULL ? file : "";
+}
+
+/* ---- samples of large matrices ------------------------------------------- */
+
+static int suite_one_in = 1, suite_day;
+
+/*
+ * From now on suite_takes() is true for one number in `of`, for others tomorrow:
+ * by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL, and a GPU, take all.
+ */
+static inline void suite_sample(int of)
+{
+    const char *day = getenv("SPC_TEST_DAY");
+
+    if (getenv("SPC_TEST_ALL") != NULL || suite_is_gpu())
+        return;
+    suite_one_in = of;
+    suite_day = day != NULL ? atoi(day) : (int)(time(NULL) / 86400 % 1000);
+    printf("one case in %d; again the same: SPC_TEST_DAY=%d, all: "
+           "SPC_TEST_ALL=1\n",
+           of, suite_day);
+    fflush(stdout);
+}
+
+static inline bool suite_takes(int i)
+{
+    return (i + suite_day) % suite_one_in == 0;
 }
 
 /* ---- data ---------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 # Wrong kernels that no tune may believe: on the processor, and on a GPU.
 spc_suite(gate)
 spc_gpu_suite(gate)
-set_tests_properties(gate PROPERTIES LABELS slow)
+spc_slow(gate)
 if(SPC_SANITIZE) # which leave out what is slow
   spc_run_suite(gate_cpu gate cpu 1)
 endif()

@@ -11,7 +11,6 @@ spc_gpu_suite(coords)
 
 # Searchers, and layouts that are no tables by rows.
 spc_suite(search)
-# Under a sanitizer its kernels take minutes to compile.
-set_tests_properties(search PROPERTIES LABELS slow)
+spc_slow(search)
 spc_run_suite(search_nvrtc search nvrtc)
 spc_gpu_suite(search)

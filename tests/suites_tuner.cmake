@@ -7,7 +7,7 @@ add_dependencies(test_tuner spctune)
 
 spc_suite(candidates)
 spc_gpu_suite(candidates)
-set_tests_properties(candidates PROPERTIES LABELS slow)
+spc_slow(candidates)
 
 # Recorded command lines; tests/cli/run.sh --record writes them anew.
 file(GLOB SPC_CLI_CASES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
@@ -17,6 +17,8 @@ foreach(case IN LISTS SPC_CLI_CASES)
     $<TARGET_FILE:spctune> ${case})
   set_tests_properties(cli_${name} PROPERTIES LABELS cli TIMEOUT 3600)
 endforeach()
+# These wait, or compile much; the sanitizers have seen their code elsewhere.
+spc_slow(cli_frames cli_interrupt cli_peers)
 
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)

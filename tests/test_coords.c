@@ -36,8 +36,7 @@ static spc_ctx *open_ctx(const char *device)
     spc_ctx *ctx;
 
     options.device = device;
-    options.database = getenv("SPC_TEST_DATABASE");
-    options.database = options.database ? options.database : "";
+    options.database = suite_database();
     options.threads = 2;
     spc_status status = spc_ctx_create(&ctx, &options, &error);
     ck_assert_msg(status == SPC_OK, "%s", error.text);
@@ -214,28 +213,11 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* Kernels that a sanitizer instruments take seconds to compile: there a quarter
- * of the cases runs, another one each day, or that of $SPC_TEST_SEED. */
-static bool is_drawn(int n)
-{
-#ifdef SPC_SANITIZE
-    const char *given = getenv("SPC_TEST_SEED");
-    int seed = given ? atoi(given) : (int)(time(NULL) / 86400 % 4);
-
-    if (n == 0)
-        printf("cases %d modulo 4 run: SPC_TEST_SEED=%d\n", seed, seed);
-    return n % 4 == seed % 4;
-#else
-    (void)n;
-    return true;
-#endif
-}
-
 START_TEST(maps_of_every_kind_are_their_relations)
 {
     int n = case_of(_i);
 
-    if (!is_drawn(n))
+    if (!suite_takes(n))
         return;
     spc_conv conv = parse(cases[n].layer);
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -607,6 +589,9 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
+#ifdef SPC_SANITIZE /* whose kernels take seconds to compile */
+    suite_sample(5);
+#endif
     Suite *suite = suite_create("coords");
     add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);

@@ -248,7 +248,7 @@ static spc_ctx *open_ctx(const char *device)
     spc_ctx *ctx;
 
     options.device = device;
-    options.database = "";
+    options.database = suite_database();
     spc_status status = spc_ctx_create(&ctx, &options, &error);
     ck_assert_msg(status == SPC_OK, "%s", error.text);
     return ctx;

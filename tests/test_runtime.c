@@ -389,7 +389,7 @@ static void check_case(const char *device, int i)
 {
     rig r;
 
-    rig_open(&r, open_ctx(device, "", NULL), cases[i].layer, cases[i].scene);
+    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer, cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
@@ -425,7 +425,7 @@ START_TEST(rows_keep_the_callers_order_across_batches)
         coords[i][2] = j / 12 % 5 - 7;
         coords[i][3] = j / 60 - 1;
     }
-    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
+    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=6,cout=10,dtype=f32,bias=1", "gen:uniform,n=1");
     spc_scene_free(r.scene);
     spc_map_free(r.map);
@@ -445,7 +445,7 @@ START_TEST(no_voxels_are_no_trouble)
 {
     rig r;
 
-    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
+    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=4,cout=4", "gen:uniform,n=1");
     spc_map_free(r.map);
     assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
@@ -463,7 +463,7 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 {
     rig r;
 
-    rig_open(&r, open_ctx(device_or(devices[_i]), "", NULL),
+    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=6,cout=5,k=3x2x1,dtype=f32", "gen:uniform,n=50");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -489,7 +489,7 @@ END_TEST
 
 static void open_probe(rig *r)
 {
-    rig_open(r, open_ctx(device_or("cpu"), "", NULL),
+    rig_open(r, open_ctx(device_or("cpu"), suite_database(), NULL),
              "subm,cin=8,cout=8,dtype=f32,bias=1",
              "gen:uniform,n=500,extent=10");
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map, 0),
@@ -729,7 +729,7 @@ END_TEST
 
 START_TEST(the_bench_checks_and_times_everything)
 {
-    spc_ctx *ctx = open_ctx(device_or("cpu"), "", NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), suite_database(), NULL);
     spc_bench_result result;
     spc_scene *scene;
     spc_conv conv;
@@ -753,7 +753,7 @@ START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
 {
     static const volatile int cancel = 1;
     spc_map *map = NULL;
-    spc_ctx *ctx = open_ctx(device_or("cpu"), "", NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), suite_database(), NULL);
     spc_bench_result result;
     spc_scene *scene, *empty;
     spc_conv conv;

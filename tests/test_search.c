@@ -45,7 +45,7 @@ static spc_ctx *open_ctx(const char *device)
     spc_ctx *ctx;
 
     options.device = device;
-    options.database = "";
+    options.database = suite_database();
     options.threads = 2;
     spc_status status = spc_ctx_create(&ctx, &options, &error);
     ck_assert_msg(status == SPC_OK, "%s", error.text);
@@ -292,6 +292,8 @@ static bool takes(const subject *s, const char *searcher)
 
 START_TEST(every_searcher_makes_the_same_map)
 {
+    if (!suite_takes(_i))
+        return;
     subject s = subject_of(_i, cases[_i].rows, 7);
     spc_ctx *ctx = open_ctx(searching_device());
     spc_map *first = map_of(ctx, &s), *map = map_of(ctx, &s);
@@ -609,6 +611,8 @@ static void check_pairs(spc_ctx *ctx, const spc_map *map,
 
 START_TEST(pairs_by_offset_are_those_of_the_relation)
 {
+    if (!suite_takes(case_of(_i)))
+        return;
     int number = case_of(_i);
     subject s = subject_of(number, cases[number].rows, 5);
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -719,6 +723,8 @@ static void check_transposed(spc_ctx *ctx, const spc_map *map,
 
 START_TEST(a_transposed_table_is_the_transposition_of_the_table)
 {
+    if (!suite_takes(case_of(_i)))
+        return;
     int number = case_of(_i);
     subject s = subject_of(number, cases[number].rows, 9);
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -811,6 +817,8 @@ static void check_code(spc__compiler *nvrtc, spc__library *library, int gpu,
 START_TEST(every_searcher_compiles_for_every_gpu)
 {
     int gpu = _i / KINDS;
+    if (!suite_takes(_i))
+        return;
     spc__attrs problem = index_problem(kinds[_i % KINDS], gpus[gpu].key_bits);
     spc__library *library;
     spc__compiler *nvrtc;
@@ -849,6 +857,7 @@ static int run_nvrtc(void)
 {
     if (!is_nvrtc())
         return suite_skip("there is no NVRTC on this machine");
+    suite_sample(3);
     Suite *suite = suite_create("search, NVRTC");
     add(suite, "nvrtc", every_searcher_compiles_for_every_gpu, KINDS * GPUS);
     return run_suite(suite);
@@ -862,6 +871,7 @@ int main(int argc, char **argv)
         return run_nvrtc();
     if ((status = suite_open(argc, argv)) != 0)
         return status;
+    suite_sample(3);
     Suite *suite = suite_create("search");
     add(suite, "same", every_searcher_makes_the_same_map, CASES);
     add(suite, "next", every_searcher_takes_the_next_frame, 4);

@@ -875,6 +875,8 @@ static const struct {
 
 START_TEST(candidates_compile_for_gpus_that_are_not_here)
 {
+    if (!suite_takes(_i))
+        return;
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc_tune_report report;
     recorded t;
@@ -1431,6 +1433,7 @@ int main(void)
     /* Workers that are meant to crash do, under a sanitizer too. */
     add_option("ASAN_OPTIONS", "handle_segv=0");
     add_option("TSAN_OPTIONS", "handle_segv=0");
+    suite_sample(3);
     Suite *suite = suite_create("tuner");
     TCase *work = tcase_create("work");
     TCase *meanwhile = tcase_create("meanwhile");
