@@ -5,7 +5,9 @@
  * medians of warm runs, for kernel sizes 1, 3 and 5: the index in coordinate
  * order (pack, sort, search); row order plus tile table of a built map; and
  * both as one build, which writes the index in its final order only. Then, for
- * every row order, the rows that tiles execute over the pairs that are needed.
+ * every row order, the rows that tiles execute over the pairs that are needed;
+ * and the update of a map that was reserved for a capacity, with row order and
+ * tiles and the count on the device, as a vehicle does for every frame.
  */
 #include "clock.h"
 #include "ctx.h"
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 15, TILE_ROWS = 64 };
+enum { SAMPLES = 15, TILE_ROWS = 64, CAPACITY = 160000 };
 
 typedef struct run {
     spc_map *map;
@@ -40,10 +42,12 @@ static void fail(const char *what, const char *why)
     exit(EXIT_FAILURE);
 }
 
-static double median_us(spc_ctx *ctx, run r, bool cold)
+static double median_us_of(spc_ctx *ctx,
+                           spc_status (*enqueued)(void *payload, void *stream),
+                           void *payload, bool cold)
 {
-    spc__measure how = {.enqueue = enqueue,
-                        .payload = &r,
+    spc__measure how = {.enqueue = enqueued,
+                        .payload = payload,
                         .samples = SAMPLES,
                         .limit_s = 10,
                         .cold = cold};
@@ -56,6 +60,79 @@ static double median_us(spc_ctx *ctx, run r, bool cold)
         fail("measure", error.text);
     return spc__median(samples, count);
 }
+
+static double median_us(spc_ctx *ctx, run r, bool cold)
+{
+    return median_us_of(ctx, enqueue, &r, cold);
+}
+
+/* ---- frames -------------------------------------------------------------- */
+
+typedef struct frame {
+    spc_map *map;
+    int32_t *coords, *count; /* on the device */
+} frame;
+
+static spc_status enqueue_frame(void *payload, void *stream)
+{
+    frame *f = payload;
+
+    return spc_map_update(f->map, f->coords, f->count, 0, stream);
+}
+
+/* The extent of a sensor, and not the scene's own: 100 m at 5 cm, 5 m up and
+ * down. */
+static spc_coords *reserve(spc_ctx *ctx, int64_t capacity)
+{
+    spc_coords_options options = {.capacity = capacity,
+                                  .low = {0, -2000, -2000, -100},
+                                  .high = {0, 2000, 2000, 100},
+                                  .duplicates = SPC_DUPLICATES_FIRST};
+    spc_coords *set;
+
+    if (spc_coords_reserve(&set, ctx, &options) != SPC_OK)
+        fail("reserve", spc_ctx_error(ctx));
+    return set;
+}
+
+static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
+{
+    void *to;
+
+    if (spc_alloc(&to, ctx, bytes) != SPC_OK ||
+        spc_copy_to_device(ctx, to, from, bytes) != SPC_OK)
+        fail("upload", spc_ctx_error(ctx));
+    return to;
+}
+
+static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int64_t capacity)
+{
+    spc_geometry geometry = SPC_GEOMETRY_INIT;
+    int32_t rows = (int32_t)spc_scene_rows(scene);
+    spc_coords *set = reserve(ctx, capacity > rows ? capacity : rows);
+    frame f = {.coords =
+                   upload(ctx, spc_scene_coords(scene), 16 * (size_t)rows),
+               .count = upload(ctx, &rows, sizeof(rows))};
+
+    if (spc_map_create(&f.map, set, set, &geometry) != SPC_OK ||
+        enqueue_frame(&f, NULL) != SPC_OK ||
+        spc__map_prepare(f.map, "gray", TILE_ROWS, NULL) != SPC_OK)
+        fail(spc_scene_name(scene), spc_ctx_error(ctx));
+    double warm = median_us_of(ctx, enqueue_frame, &f, false);
+    double cold = median_us_of(ctx, enqueue_frame, &f, true);
+    if (spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows(f.map) != rows)
+        fail(spc_scene_name(scene), "the frame was not read");
+    printf(
+        "    frame of K3, room for %lld, %d-bit keys: warm %.1f, cold %.1f\n",
+        (long long)spc_coords_capacity(set), spc_coords_key_bits(set), warm,
+        cold);
+    spc_map_free(f.map);
+    spc_coords_free(set);
+    spc_dealloc(ctx, f.coords);
+    spc_dealloc(ctx, f.count);
+}
+
+/* ---- scenes -------------------------------------------------------------- */
 
 static spc_scene *load_shuffled(const char *spec)
 {
@@ -183,6 +260,8 @@ int main(int argc, char **argv)
         spc_scene *scene = load_shuffled(argv[i]);
         for (int kernel = 1; kernel <= 5; kernel += 2)
             bench(ctx, scene, kernel);
+        bench_frame(ctx, scene, 0);
+        bench_frame(ctx, scene, CAPACITY);
         spc_scene_free(scene);
     }
     spc_ctx_free(ctx);
