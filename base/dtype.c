@@ -1,7 +1,7 @@
 /*
- * dtype.c - the table of number formats, and binary16 in integer arithmetic on
- * the bits of a float, so that neither compiler flags nor the rounding mode
- * matter.
+ * dtype.c - the table of number formats, and the short ones in integer
+ * arithmetic on the bits of a float, so that neither compiler flags nor the
+ * rounding mode matter.
  */
 #include "dtype.h"
 
@@ -70,6 +70,22 @@ float spc__half_to_float(uint16_t half)
     return sign ? -magnitude : magnitude;
 }
 
+/* ---- bfloat16 ------------------------------------------------------------ */
+
+uint16_t spc__bfloat_from_float(float value)
+{
+    uint32_t bits = bits_of(value);
+
+    if ((bits & 0x7fffffff) > 0x7f800000) /* nan: keep its top bits, quiet */
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)shift_even(bits, 16);
+}
+
+float spc__bfloat_to_float(uint16_t bits)
+{
+    return float_of((uint32_t)bits << 16);
+}
+
 /* ---- the table ----------------------------------------------------------- */
 
 static void encode_f16(void *to, const float *from, size_t n)
@@ -82,6 +98,18 @@ static void decode_f16(float *to, const void *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = spc__half_to_float(((const uint16_t *)from)[i]);
+}
+
+static void encode_bf16(void *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)to)[i] = spc__bfloat_from_float(from[i]);
+}
+
+static void decode_bf16(float *to, const void *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = spc__bfloat_to_float(((const uint16_t *)from)[i]);
 }
 
 static void encode_f32(void *to, const float *from, size_t n)
@@ -101,8 +129,9 @@ const char *const spc__dtype_names[] = {
         [SPC__DTYPES] = NULL};
 
 static const spc__dtype table[] = {
-#define ROW(type, name, bytes, stored, factor, unit, form)                     \
-    [type] = {name, bytes, stored, factor, unit, encode_##form, decode_##form},
+#define ROW(type, name, bytes, stored, factor, unit, form, least)              \
+    [type] = {name, bytes, stored,        factor,                              \
+              unit, least, encode_##form, decode_##form},
     SPC__DTYPE_LIST(ROW)
 #undef ROW
 };

@@ -11,12 +11,14 @@
  * In the order of spc_dtype: name, bytes of an element in memory, significant
  * bits (the hidden one included) as stored and as a factor of a product, the
  * unit whose rate bounds it (the spc_rate_UNIT of templates of role "measure"),
- * and its form in memory. All accumulate in fp32.
+ * its form in memory, and half of the least number above zero that is stored:
+ * what rounding may cost however small a number is. All accumulate in fp32.
  */
 #define SPC__DTYPE_LIST(X)                                                     \
-    X(SPC_F16, "f16", 2, 11, 11, "f16", f16)                                   \
-    X(SPC_F32, "f32", 4, 24, 24, "f32", f32)                                   \
-    X(SPC_TF32, "tf32", 4, 24, 11, "tf32", f32)
+    X(SPC_F16, "f16", 2, 11, 11, "f16", f16, 0x1p-25)                          \
+    X(SPC_F32, "f32", 4, 24, 24, "f32", f32, 0x1p-150)                         \
+    X(SPC_TF32, "tf32", 4, 24, 11, "tf32", f32, 0x1p-150)                      \
+    X(SPC_BF16, "bf16", 2, 8, 8, "f16", bf16, 0x1p-134)
 
 enum {
 #define SPC__DTYPE_COUNT(...) +1
@@ -30,6 +32,7 @@ typedef struct spc__dtype {
     int stored_bits;
     int factor_bits;
     const char *unit;
+    double least_half;
     void (*encode)(void *to, const float *from, size_t n);
     void (*decode)(float *to, const void *from, size_t n);
 } spc__dtype;
@@ -42,5 +45,9 @@ extern const char *const spc__dtype_names[]; /* by spc_dtype; ends with NULL */
 /* IEEE binary16, round to nearest even. */
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);
+
+/* bfloat16, the upper half of an fp32, round to nearest even. */
+uint16_t spc__bfloat_from_float(float value);
+float spc__bfloat_to_float(uint16_t bits);
 
 #endif

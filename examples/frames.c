@@ -27,7 +27,7 @@ static spc_coords *fine, *coarse;
 static spc_map *maps[LAYERS];
 static spc_plan *plans[LAYERS];
 static spc_buffers buffers[LAYERS];
-static int32_t *coords, *count; /* of the frame, on the device */
+static int32_t *coords, *count;     /* of the frame, on the device */
 static void *owned[4 * LAYERS + 2]; /* what memory() gave */
 static int owned_count;
 
@@ -101,10 +101,11 @@ static void make_plan(int i, unsigned flags)
     void *packed = memory(spc_plan_weights_bytes(plans[i]));
     check(spc_plan_pack_weights(plans[i], packed, weights, SPC_KRSC, NULL));
     buffers[i] = (spc_buffers){
-        i ? buffers[i - 1].out
-          : memory(spc_conv_bytes(&layers[i], SPC_IN, rows_in)),
-        memory(spc_conv_bytes(&layers[i], SPC_OUT, rows_out)), packed, NULL,
-        memory(spc_plan_workspace_bytes(plans[i], maps[i]))};
+        .in = i ? buffers[i - 1].out
+                : memory(spc_conv_bytes(&layers[i], SPC_IN, rows_in)),
+        .out = memory(spc_conv_bytes(&layers[i], SPC_OUT, rows_out)),
+        .weights = packed,
+        .workspace = memory(spc_plan_workspace_bytes(plans[i], maps[i]))};
 }
 
 static void release(void)

@@ -198,8 +198,11 @@ static spc_status make_plan(layer *l, unsigned flags)
 
 static spc_status run(layer *l)
 {
-    spc_buffers buffers = {l->d_in, l->d_out, l->d_packed, l->d_bias,
-                           l->d_workspace};
+    spc_buffers buffers = {.in = l->d_in,
+                           .out = l->d_out,
+                           .weights = l->d_packed,
+                           .bias = l->d_bias,
+                           .workspace = l->d_workspace};
     spc_status status = spc_plan_execute(l->plan, l->map, &buffers, NULL);
 
     return status == SPC_OK ? spc_synchronize(l->ctx) : status;

@@ -255,8 +255,50 @@ typedef enum spc_operator {
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
- * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. */
-typedef enum spc_dtype { SPC_F16 = 0, SPC_F32 = 1, SPC_TF32 = 2 } spc_dtype;
+ * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. BF16:
+ * bfloat16 (the upper half of an fp32) in and out, fp32 accumulate. */
+typedef enum spc_dtype {
+    SPC_F16 = 0,
+    SPC_F32 = 1,
+    SPC_TF32 = 2,
+    SPC_BF16 = 3
+} spc_dtype;
+
+/*
+ * The epilogue: what a kernel does to an fp32 sum before it is stored, in fp32,
+ * rounded once to the type of the outputs.
+ *
+ *     y = sum * scale[c] + bias[c]         each of them if asked for
+ *     y = activation(y + residual[row][c]) with SPC_ADD_BEFORE
+ *     y = activation(y) + residual[row][c] with SPC_ADD_AFTER
+ *
+ * Scale and bias are a batch normalisation that is folded: scale = gamma /
+ * sqrt(variance + epsilon), bias = beta - mean * scale.
+ */
+typedef enum spc_activation {
+    SPC_ACT_NONE = 0,
+    SPC_ACT_RELU = 1,    /* max(y, 0) */
+    SPC_ACT_LEAKY = 2,   /* y, below zero slope * y */
+    SPC_ACT_SIGMOID = 3, /* 1 / (1 + exp(-y)) */
+    SPC_ACT_SILU = 4,    /* y / (1 + exp(-y)) */
+    SPC_ACT_GELU = 5,    /* y / 2 * (1 + erf(y / sqrt(2))): the exact form, not
+                            that with tanh */
+    SPC_ACT_ELU = 6      /* y, below zero slope * (exp(y) - 1) */
+} spc_activation;
+
+typedef enum spc_add {
+    SPC_ADD_NONE = 0,
+    SPC_ADD_BEFORE = 1, /* the residual is added before the activation */
+    SPC_ADD_AFTER = 2   /* or after it; without one it is AFTER */
+} spc_add;
+
+/* The type of the outputs in memory, and of the residual. */
+typedef enum spc_out_type {
+    SPC_OUT_OWN = 0, /* as the inputs */
+    SPC_OUT_F16 = 1,
+    SPC_OUT_BF16 = 2,
+    SPC_OUT_F32 = 3
+} spc_out_type;
 
 /* A convolution layer as a value. */
 typedef struct spc_conv {
@@ -267,21 +309,38 @@ typedef struct spc_conv {
     spc_dtype dtype;
     bool bias;          /* add bias[cout] (fp32) in the epilogue */
     bool deterministic; /* only candidates without atomics; part of the key */
+    bool scale;         /* multiply by scale[cout] (fp32) before the bias */
+    spc_activation activation;
+    float slope; /* of LEAKY and ELU just below zero, up to 16; 0: 0.01 for
+                    LEAKY, 1 for ELU (its alpha) */
+    spc_add add;
+    spc_out_type out;
+    /* Elements from row to row, 0: as many as there are channels. More make the
+     * tensor a slice of a wider one: what lies between its rows is neither read
+     * nor written. Concatenation is two layers that write slices of one tensor.
+     * The caller passes the address of the slice's first channel, which must be
+     * a multiple of 16 bytes like that of any tensor. */
+    int in_pitch, out_pitch, add_pitch;
 } spc_conv;
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
-        SPC_SUBM, 0, 0, SPC_GEOMETRY_INIT, SPC_F16, false, false               \
+        SPC_SUBM, 0, 0, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,       \
+            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0                \
     }
 
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
- * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32), bias
- * (0, 1), deterministic (0, 1). "conv" and "inverse" take stride, padding, rule
- * (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse layer
- * has the words of the strided layer that it inverts, but for its own cin and
- * cout. SPC_EINVAL names the unknown word or the bad value and what would be
- * right.
+ * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32, bf16),
+ * deterministic (0, 1), epilogue, slope, out (f16, bf16, f32), in_pitch,
+ * out_pitch, add_pitch. An epilogue is a list in the order of computation, as
+ * in epilogue=scale+bias+relu+add: scale and bias first, then an activation
+ * (relu, leaky, sigmoid, silu, gelu, elu) and add in either order; bias=1 is
+ * another word for epilogue=bias. "conv" and "inverse" take stride, padding,
+ * rule (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse
+ * layer has the words of the strided layer that it inverts, but for its own cin
+ * and cout. SPC_EINVAL names the unknown word or the bad value and what would
+ * be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -293,16 +352,19 @@ SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 
 /* The arrays of a layer. */
 typedef enum spc_operand {
-    SPC_IN = 0,      /* [rows of the inputs][cin] */
-    SPC_OUT = 1,     /* [rows of the outputs][cout] */
-    SPC_WEIGHTS = 2, /* canonical: [cout][K][cin], or as SPC_RSCK */
-    SPC_BIAS = 3,    /* [cout], fp32; none: 0 bytes */
-    SPC_OPERANDS = 4
+    SPC_IN = 0,       /* [rows of the inputs][cin] */
+    SPC_OUT = 1,      /* [rows of the outputs][cout] */
+    SPC_WEIGHTS = 2,  /* canonical: [cout][K][cin], or as SPC_RSCK */
+    SPC_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
+    SPC_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
+    SPC_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OUT; none: 0 */
+    SPC_OPERANDS = 6
 } spc_operand;
 
 /* The bytes of one of them. `rows` are those of the inputs for SPC_IN, of the
- * outputs for SPC_OUT, else ignored; 0 for what is no layer. How large packed
- * weights are says spc_plan_weights_bytes. */
+ * outputs for SPC_OUT and SPC_RESIDUAL, else ignored; 0 for what is no layer.
+ * Of a slice these are the bytes from its first element to behind its last. How
+ * large packed weights are says spc_plan_weights_bytes. */
 SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
                               int64_t rows);
 
@@ -584,11 +646,14 @@ SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
 /* Rows are those of the map's sets; of `out` there are as many as the capacity
  * of the outputs' set, as kernels that add to it clear all of it first. */
 typedef struct spc_buffers {
-    const void *in;      /* [rows in][cin], 16-byte aligned */
-    void *out;           /* [rows out][cout], 16-byte aligned; apart from in */
-    const void *weights; /* packed */
-    const float *bias;   /* [cout], if the layer has one */
-    void *workspace;     /* spc_plan_workspace_bytes, 256-byte aligned */
+    const void *in;       /* [rows in][cin], 16-byte aligned */
+    void *out;            /* [rows out][cout], 16-byte aligned; apart from in */
+    const void *weights;  /* packed */
+    const float *bias;    /* [cout], if the layer has one */
+    void *workspace;      /* spc_plan_workspace_bytes, 256-byte aligned */
+    const float *scale;   /* [cout], if the layer has one */
+    const void *residual; /* [rows out][cout] in the type of out, 16-byte
+                             aligned, if the layer adds one; apart from out */
 } spc_buffers;
 
 /*
@@ -637,15 +702,24 @@ SPC_API spc_status spc_oracle_relation(spc_relation *out, const spc_conv *conv,
 SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
 
 /*
- * The oracle: the same layer in double precision on the host, threaded.
+ * The oracle: the layer's sums in double precision on the host, threaded.
  * in [rows_in][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
  * double; magnitude (may be NULL) [rows][cout] receives the sum of
  * |weight * input| and |bias|, from which tolerances derive. `index` is that of
- * a relation, or of spc_map_download, and `rows` its output rows.
+ * a relation, or of spc_map_download, and `rows` its output rows. Of the
+ * epilogue a bias is added, if no scale comes before it; the rest is
+ * spc_oracle_epilogue.
  */
 SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
                         const float *weights, const float *bias, int threads);
+
+/* The rest of the layer's epilogue on those sums, in place: scale (and then the
+ * bias), activation, residual [rows][cout] as float, without gaps. Arrays that
+ * the layer has not may be NULL. */
+SPC_API void spc_oracle_epilogue(double *out, const spc_conv *conv,
+                                 int64_t rows, const float *scale,
+                                 const float *bias, const float *residual);
 
 /* ---- tuning -------------------------------------------------------------- */
 
@@ -760,8 +834,8 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
  * "index" makes the map of each scene, is compared with the oracle's relation
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
- * options only the callbacks count. SPC_EUNSUPPORTED where the host builds maps:
- * there is nothing to choose. Else as spc_tune.
+ * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
+ * maps: there is nothing to choose. Else as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
                                 const spc_scene *const *scenes, int scene_count,

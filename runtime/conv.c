@@ -6,6 +6,7 @@
 
 #include "ctx.h"
 #include "dtype.h"
+#include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
 #include "sha256.h"
@@ -81,10 +82,10 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         return status;
     if (spc__dtype_of(conv->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "dtype %d is unknown: SPC_F16, SPC_F32 or SPC_TF32 "
-                         "is right",
+                         "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32 or "
+                         "SPC_BF16 is right",
                          (int)conv->dtype);
-    return SPC_OK;
+    return spc__epilogue_check(conv, error);
 }
 
 /* ---- attrs --------------------------------------------------------------- */
@@ -144,7 +145,7 @@ static void set_geometry(spc__attrs *out, const spc_geometry *g)
 }
 
 /* The order is part of the database's keys: op, channels, kernel, dilation,
- * then what only other rules have. */
+ * then what only other rules have; what later versions added comes last. */
 static void set_layer(spc__attrs *out, const spc_conv *conv)
 {
     out->count = 0;
@@ -155,6 +156,7 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_text(out, "dtype", spc__dtype_names[conv->dtype]);
     spc__attrs_set_number(out, "bias", conv->bias);
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
+    spc__epilogue_attrs(out, conv);
 }
 
 int spc__conv_offsets(const spc_conv *conv)
@@ -197,7 +199,8 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     int dtype =
         spc__name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
 
-    if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL)
+    if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL ||
+        !spc__epilogue_from_attrs(&conv, attrs))
         return false;
     conv.op = (spc_operator)op;
     conv.dtype = (spc_dtype)dtype;
@@ -223,13 +226,15 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
 static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
                     channels_weight = 2, half_octave = 0.5;
 
-/* Layers that differ only in channels may stand in for each other. */
+/* Layers that differ only in channels, what is done to their sums, and gaps
+ * between rows may stand in for each other. */
 static void set_family(spc__attrs *out, const spc__attrs *layer)
 {
     out->count = 0;
     for (int i = 0; i < layer->count; i++)
         if (strcmp(layer->at[i].name, "cin") != 0 &&
-            strcmp(layer->at[i].name, "cout") != 0)
+            strcmp(layer->at[i].name, "cout") != 0 &&
+            !spc__epilogue_may_differ(layer->at[i].name))
             out->at[out->count++] = layer->at[i];
 }
 

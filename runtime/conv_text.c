@@ -2,6 +2,7 @@
 #include "conv.h"
 
 #include "dtype.h"
+#include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
 #include <stdio.h>
@@ -57,7 +58,7 @@ static void join_names(char *out, size_t bytes, const char *const *names)
 static spc_status fail_unknown(spc_error *error, const char *what,
                                const char *word, const char *const *names)
 {
-    char all[160];
+    char all[320];
     join_names(all, sizeof(all), names);
     return spc__fail(error, SPC_EINVAL,
                      "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
@@ -204,6 +205,38 @@ static spc_status set_flag(spc_conv *conv, const layer_word *word,
     return SPC_OK;
 }
 
+static spc_status set_epilogue(spc_conv *conv, const layer_word *word,
+                               const char *value, spc_error *error)
+{
+    return spc__epilogue_read(conv, value, error);
+}
+
+static spc_status set_slope(spc_conv *conv, const layer_word *word,
+                            const char *value, spc_error *error)
+{
+    return spc__slope_read(conv, value, error);
+}
+
+static spc_status set_out(spc_conv *conv, const layer_word *word,
+                          const char *value, spc_error *error)
+{
+    return spc__out_read(conv, value, error);
+}
+
+static spc_status set_pitch(spc_conv *conv, const layer_word *word,
+                            const char *value, spc_error *error)
+{
+    int *out = member(conv, word);
+
+    if (read_count(out, value, value + strlen(value), SPC__PITCH_MOST) &&
+        *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is not a number of elements from row to row: 1 "
+                     "to %d is right",
+                     word->name, value, SPC__PITCH_MOST);
+}
+
 #define AT(field) offsetof(spc_conv, field)
 
 /* Those that a layer must have come first. */
@@ -220,8 +253,30 @@ static const layer_word words[] = {
     {"dtype", set_dtype, AT(dtype), 0, NULL},
     {"bias", set_flag, AT(bias), 0, NULL},
     {"deterministic", set_flag, AT(deterministic), 0, NULL},
+    {"epilogue", set_epilogue, 0, 0, NULL},
+    {"slope", set_slope, 0, 0, NULL},
+    {"out", set_out, 0, 0, NULL},
+    {"in_pitch", set_pitch, AT(in_pitch), 0, NULL},
+    {"out_pitch", set_pitch, AT(out_pitch), 0, NULL},
+    {"add_pitch", set_pitch, AT(add_pitch), 0, NULL},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
+
+/* What a word without a value might have meant. */
+static const char *example_value(const char *word)
+{
+    if (strcmp(word, "dtype") == 0 || strcmp(word, "out") == 0)
+        return "f16";
+    return strcmp(word, "epilogue") == 0 ? "scale+bias+relu" : "1";
+}
+
+static bool has_seen(unsigned seen, const char *name)
+{
+    for (int i = 0; i < WORDS; i++)
+        if (strcmp(words[i].name, name) == 0)
+            return (seen & 1u << i) != 0;
+    return false;
+}
 
 /* One "name=value"; `seen` is the set of words read so far. */
 static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
@@ -234,7 +289,7 @@ static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
         names[i] = words[i].name;
     if (value == NULL && spc__name_index(names, text) >= 0)
         return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
-                         text, text, strcmp(text, "dtype") == 0 ? "f16" : "1");
+                         text, text, example_value(text));
     if (value != NULL)
         *value++ = '\0';
     int index = spc__name_index(names, text);
@@ -306,6 +361,10 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
                              words[i].name, examples[conv->op]);
+    if (has_seen(seen, "bias") && has_seen(seen, "epilogue"))
+        return spc__fail(error, SPC_EINVAL,
+                         "'bias' and 'epilogue' are both given: "
+                         "epilogue=bias+... says both");
     return SPC_OK;
 }
 
@@ -377,17 +436,17 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g)
 
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
-    char geometry[320];
+    char geometry[320], epilogue[160];
 
     if (out == NULL)
         bytes = 0;
     if (conv == NULL)
         return snprintf(out, bytes, "%s", "");
     format_geometry(geometry, sizeof(geometry), &conv->geometry);
+    spc__epilogue_format(epilogue, sizeof(epilogue), conv);
     return snprintf(out, bytes, "%s,cin=%d,cout=%d%s,dtype=%s%s%s",
                     spc__name_at(spc__operator_names, (unsigned)conv->op),
                     conv->cin, conv->cout, geometry,
                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
-                    conv->bias ? ",bias=1" : "",
-                    conv->deterministic ? ",deterministic=1" : "");
+                    epilogue, conv->deterministic ? ",deterministic=1" : "");
 }

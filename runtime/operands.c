@@ -3,34 +3,55 @@
 
 #include "ctx.h"
 #include "dtype.h"
-#include <string.h>
+#include "epilogue.h"
 
-static void describe(spc__operand *out, const char *name, spc_dtype dtype,
-                     int64_t rows, int64_t columns)
+static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,
+                           int64_t columns, int pitch)
 {
-    memset(out, 0, sizeof(*out));
-    out->name = name;
-    out->rows = rows;
-    out->columns = columns;
-    out->dtype = dtype;
-    out->bytes = (size_t)rows * (size_t)columns * spc__dtype_of(dtype)->bytes;
-    out->alignment = 16; /* kernels load 16 bytes at a time */
+    size_t element = spc__dtype_of(dtype)->bytes;
+    spc__operand out = {.name = name,
+                        .present = true,
+                        .rows = rows,
+                        .columns = columns,
+                        .pitch = pitch > 0 ? pitch : columns,
+                        .dtype = dtype,
+                        .alignment = 16}; /* as kernels load 16 bytes */
+
+    out.dense_bytes = (size_t)rows * (size_t)columns * element;
+    if (rows > 0)
+        out.bytes = ((size_t)(rows - 1) * (size_t)out.pitch + (size_t)columns) *
+                    element;
+    return out;
 }
 
-int spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
-                  int64_t rows_in, int64_t rows_out)
+/* An fp32 number for each output channel. */
+static spc__operand vector(const char *name, bool present, int64_t columns)
+{
+    spc__operand out = matrix(name, SPC_F32, present ? 1 : 0, columns, 0);
+
+    out.present = present;
+    out.alignment = sizeof(float);
+    return out;
+}
+
+void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
+                   int64_t rows_in, int64_t rows_out)
 {
     int64_t taps = (int64_t)spc__conv_offsets(conv) * conv->cin;
+    bool adds = conv->add != SPC_ADD_NONE;
+    spc_dtype type = spc__conv_out(conv);
 
-    describe(&out[SPC_IN], "in", conv->dtype, rows_in, conv->cin);
-    describe(&out[SPC_OUT], "out", conv->dtype, rows_out, conv->cout);
+    out[SPC_IN] = matrix("in", conv->dtype, rows_in, conv->cin, conv->in_pitch);
+    out[SPC_OUT] = matrix("out", type, rows_out, conv->cout, conv->out_pitch);
     out[SPC_OUT].written = true;
-    describe(&out[SPC_WEIGHTS], "weights", conv->dtype, conv->cout, taps);
+    out[SPC_WEIGHTS] = matrix("weights", conv->dtype, conv->cout, taps, 0);
     out[SPC_WEIGHTS].packed = true;
     out[SPC_WEIGHTS].alignment = 256;
-    describe(&out[SPC_BIAS], "bias", SPC_F32, conv->bias ? 1 : 0, conv->cout);
-    out[SPC_BIAS].alignment = sizeof(float);
-    return conv->bias ? SPC_OPERANDS : SPC_BIAS;
+    out[SPC_BIAS] = vector("bias", conv->bias, conv->cout);
+    out[SPC_SCALE] = vector("scale", conv->scale, conv->cout);
+    out[SPC_RESIDUAL] = matrix("residual", type, adds ? rows_out : 0,
+                               conv->cout, conv->add_pitch);
+    out[SPC_RESIDUAL].present = adds;
 }
 
 spc__operand spc__operand_of(const spc_conv *conv, spc_operand which,

@@ -168,6 +168,20 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
     return status;
 }
 
+/* Clearing goes over what lies between the rows of a slice, too. */
+static spc_status check_clear(const spc_plan *plan)
+{
+    spc__operand out = spc__operand_of(&plan->conv, SPC_OUT, 2);
+
+    if (!plan->geometry.clear || out.bytes == out.dense_bytes)
+        return SPC_OK;
+    return spc__fail(spc__error_of(plan->ctx), SPC_ETEMPLATE,
+                     "its launch geometry has clear=1, which a layer with "
+                     "out_pitch=%d does not allow: the template should refuse "
+                     "it",
+                     plan->conv.out_pitch);
+}
+
 spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
                                  const spc_conv *conv, const spc__code *code,
                                  const char *template_name, const char *config)
@@ -186,6 +200,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     snprintf(plan->config, sizeof(plan->config), "%s", config);
     if ((status = read_geometry(&plan->geometry, &code->launch,
                                 spc__error_of(ctx))) != SPC_OK ||
+        (status = check_clear(plan)) != SPC_OK ||
         (status = get_kernels(plan, code)) != SPC_OK ||
         (status = set_grid(plan, &code->launch)) != SPC_OK) {
         spc_plan_free(plan);
@@ -422,13 +437,15 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
 static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
                                 const spc_buffers *buffers, spc_error *error)
 {
-    const void *const given[SPC_OPERANDS] = {buffers->in, buffers->out,
-                                             buffers->weights, buffers->bias};
+    const void *const given[SPC_OPERANDS] = {
+        buffers->in,   buffers->out,   buffers->weights,
+        buffers->bias, buffers->scale, buffers->residual};
     spc__operand operands[SPC_OPERANDS];
-    int count = spc__operands(operands, &plan->conv, 0, 0);
 
-    for (int i = 0; i < count; i++)
-        if (check_buffer(operands[i].name, given[i], operands[i].alignment,
+    spc__operands(operands, &plan->conv, 0, 0);
+    for (int i = 0; i < SPC_OPERANDS; i++)
+        if (operands[i].present &&
+            check_buffer(operands[i].name, given[i], operands[i].alignment,
                          error) != SPC_OK)
             return error->status;
     if (spc_plan_workspace_bytes(plan, map) > 0)
@@ -499,6 +516,9 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         args.out = buffers->out;
         args.weights = buffers->weights;
         args.bias = plan->conv.bias ? buffers->bias : NULL;
+        args.scale = plan->conv.scale ? buffers->scale : NULL;
+        args.residual =
+            plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
         args.workspace = buffers->workspace;
         status = enqueue(plan, &args, stream, &error);
     }

@@ -15,8 +15,8 @@
 %  end,
 %  derive = function(problem, config, target)
 %    return {
-%      half = problem.dtype == "f16",
-%      element = format_of(problem).host,
+%      element = format_of(problem).host, result = out_format(problem).host,
+%      short = format_of(problem).host_short,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -41,11 +41,12 @@ enum {
 };
 
 typedef $(element) element;
+typedef $(result) result;
 
 static float value_of(element stored)
 {
-% if half then
-    return spc_float_of_half(stored);
+% if short then
+    return spc_float_of_$(short)(stored);
 % else
     return stored;
 % end
@@ -63,16 +64,7 @@ static void add_pair(float *restrict sums, const float *restrict weights,
     }
 }
 
-static void write_sums(element *out, const float *sums, int channels)
-{
-    for (int i = 0; i < channels; i++)
-% if half then
-        out[i] = spc_half_of_float(sums[i]);
-% else
-        out[i] = sums[i];
-% end
-}
-
+% write_finish_row("CHUNK")
 /* Output row `row` at position p of the map, some channels from `first` on. */
 static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
@@ -82,14 +74,18 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
     float sums[CHUNK];
 
     for (int i = 0; i < channels; i++)
-        sums[i] = args->bias ? args->bias[first + i] : 0;
+        sums[i] = $(problem.scale and "0" or "args->bias ? args->bias[first + i] : 0");
     for (long k = 0; k < OFFSETS; k++) {
         long from = map->index[k * map->rows_padded + p];
         if (from >= 0)
             add_pair(sums, weights + k * CIN * COUT + first,
-                     (const element *)args->in + from * CIN, channels);
+                     (const element *)args->in + from * $(problem.in_pitch or "CIN"), channels);
     }
-    write_sums((element *)args->out + row * COUT + first, sums, channels);
+    result *to = (result *)args->out + row * $(problem.out_pitch or "COUT") + first;
+% if has_epilogue(problem) then
+    finish_row(sums, args, row, first, channels);
+% end
+% write_host_store("    ", "to", "sums")
 }
 
 /* Call x: the x-th tile. */

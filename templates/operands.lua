@@ -1,15 +1,21 @@
 %-- The operands of a convolution: number formats, how lanes divide a row, which output
 %-- channel a column of a product stands for, and how weights are packed for both.
 %
+%include "epilogue.lua"
+%
 %function ceil_div(a, b) return (a + b - 1) // b end
 %
 %-- ---- number formats --------------------------------------------------------------
 %
 %-- By the type of a problem: bytes of an element in memory; images of the weights that
 %-- wgmma reads and products of one multiplication (an fp32 product is three tf32 ones);
-%-- an element in C for a GPU and for the host.
+%-- an element in C for a GPU and for the host; what 16-bit types are called in names of
+%-- functions of both.
 %local formats = {
-%  f16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_half"},
+%  f16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_half",
+%         short = "f16", host_short = "half"},
+%  bf16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_bfloat",
+%          short = "bf16", host_short = "bfloat"},
 %  tf32 = {bytes = 4, images = 1, products = 1, device = "float", host = "float"},
 %  f32 = {bytes = 4, images = 2, products = 3, device = "float", host = "float"},
 %}
@@ -17,7 +23,36 @@
 %function element_bytes(problem) return format_of(problem).bytes end
 %function images(problem) return format_of(problem).images end
 %function input_row_bytes(problem) return problem.cin * element_bytes(problem) end
-%function output_row_bytes(problem) return problem.cout * element_bytes(problem) end
+%
+%-- Of the outputs and the residual.
+%function out_format(problem) return formats[problem.out or problem.dtype] end
+%function out_bytes(problem) return out_format(problem).bytes end
+%
+%-- Elements and bytes from row to row: more than a row has where it is a slice.
+%function out_pitch(problem) return problem.out_pitch or problem.cout end
+%function add_pitch(problem) return problem.add_pitch or problem.cout end
+%function input_pitch_bytes(problem)
+%  return (problem.in_pitch or problem.cin) * element_bytes(problem)
+%end
+%-- The largest of 16, 8, 4, 2 and 1 that divides all of these.
+%function alignment_of(...)
+%  local align = 16
+%  for _, bytes in ipairs {...} do
+%    while bytes % align ~= 0 do align = align // 2 end
+%  end
+%  return align
+%end
+%
+%-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
+%-- number, or of words that are one each.
+%function pack_pair(low, high)
+%  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
+%end
+%function unpacked(words, i)
+%  if out_bytes(problem) == 4 then return "spc_bits_f32(" .. words .. "[" .. i .. "])" end
+%  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
+%                       out_format(problem).short, words, i, i)
+%end
 %
 %-- f32 alone: a number as two of tf32.
 %function write_split()
@@ -41,22 +76,83 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 % end
 %end
 %
+%-- ---- the epilogue on a host -------------------------------------------------------
+%
+%-- The function `finish_row`: the epilogue of the sums of `channels` channels of output
+%-- row `row`, from `first` on, in place. A bias without a scale is in the sums.
+%-- `most` is an expression of the most channels.
+%function write_finish_row(most)
+% if has_epilogue(problem) then
+% write_activation("SPC_INLINE")
+/* scale, bias, activation, residual: what the layer has of them. */
+static void finish_row(float *restrict sums, const spc_conv_args *args,
+                       long row, int first, int channels)
+{
+%   if problem.scale then
+    const float *scale = args->scale + first;
+%     if problem.bias == 1 then
+    const float *bias = args->bias + first;
+%     end
+%   end
+%   if problem.add then
+%     local format = out_format(problem)
+    const $(format.host) *residual =
+        (const $(format.host) *)args->residual + row * $(add_pitch(problem)) + first;
+    float added[$(most)];
+%     if format.bytes == 2 then
+    spc_row_from_$(format.host_short)(added, residual, channels);
+%     else
+    __builtin_memcpy(added, residual, (unsigned long)channels * sizeof(float));
+%     end
+%   end
+    for (int i = 0; i < channels; i++) {
+        float y = sums[i];
+%   if problem.scale then
+        y = $(affine(problem, "y", "scale[i]", "bias[i]"));
+%   end
+%   write_rest("        ", "y", "added[i]")
+        sums[i] = y;
+    }
+}
+
+% end
+%end
+%-- Stores `channels` floats at `to` in the type of the outputs.
+%function write_host_store(indent, to, from)
+% local format = out_format(problem)
+% if format.bytes == 2 then
+$(indent)spc_row_to_$(format.host_short)($(to), $(from), channels);
+% else
+$(indent)__builtin_memcpy($(to), $(from),
+$(indent)                 (unsigned long)channels * sizeof(float));
+% end
+%end
+%
 %-- ---- rows -------------------------------------------------------------------------
 %
 %-- A quad of lanes reads 64 bytes of a row, each lane 16 of them, wherever there are so
 %-- many and they are aligned; shorter and worse aligned rows in smaller parts.
 %
 %function row_pieces(problem) return ceil_div(input_row_bytes(problem), 64) end
+%-- Does each lane store, and add, all of its channels at once? It has 16 bytes of them
+%-- in the type of the inputs.
+%function whole_lanes_out(problem)
+%  local channels = 16 // element_bytes(problem)
+%  local bytes = math.min(16, channels * out_bytes(problem))
+%  return problem.cout % channels == 0
+%     and out_pitch(problem) * out_bytes(problem) % bytes == 0
+%     and (not problem.add or add_pitch(problem) * out_bytes(problem) % bytes == 0)
+%end
 %function whole_lanes(problem)
-%  return input_row_bytes(problem) % 16 == 0 and output_row_bytes(problem) % 16 == 0
+%  return input_row_bytes(problem) % 16 == 0 and input_pitch_bytes(problem) % 16 == 0
+%     and whole_lanes_out(problem)
 %end
 %
 %-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
 %-- `left` bytes of the row remain there.
 %function lane_pieces(problem)
 %  local row = input_row_bytes(problem)
-%  local align = 16
-%  while row % align ~= 0 do align = align // 2 end
+%  local align = alignment_of(row, input_pitch_bytes(problem))
 %  local pieces, at = {}, 0
 %  while at < row do
 %    local left, bytes = row - at, 4
@@ -115,26 +211,54 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %  return first .. " + i / 2 * 4 + " .. h .. " * 2 + i % 2"
 %end
 %
-%-- v[i] = value, plus the bias of output channel co + i where the row is stored.
+%-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
+%-- is row[h], `store` says so.
 %function write_lane_values(count, value)
+% if problem.add then
+            spc_u32 added[$(count * out_bytes(problem) // 4)];
+%   local bytes = math.min(16, count * out_bytes(problem))
+            SPC_UNROLL
+            for (int i = 0; i < $(count * out_bytes(problem) // 4); i++)
+                added[i] = 0;
+%   for at = 0, count * out_bytes(problem) - 1, bytes do
+            spc_load$(bytes)_into(added + $(at // 4),
+                            (const spc_u8 *)args->residual +
+                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(out_bytes(problem)) + $(at),
+                            store ? 0 : -1);
+%   end
+% end
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
                 v[i] = $(value);
-% if problem.bias == 1 then
+% if problem.bias == 1 and not problem.scale then
                 if (store)
                     v[i] += spc_load_f32(args->bias + co + i);
+% elseif problem.scale then
+                if (store)
+                    v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
 % end
+% write_rest("                ", "v[i]", unpacked("added", "i"))
             }
 %end
 %
-%-- The 16 bytes of output `w` from the floats `v`.
-%function write_lane_words()
-% for i, name in ipairs {"x", "y", "z", "w"} do
-%   if problem.dtype == "f16" then
-            w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
-%   else
-            w.$(name) = spc_f32_bits(v[$(i - 1)]);
+%-- Stores the floats `v` of `count` channels at `to`, a pointer to bytes.
+%function write_lane_store(count, to)
+% local each = out_bytes(problem) == 2 and 2 or 1 -- channels of a word
+% for at = 0, count // each - 1, 4 do
+%   local words = math.min(4, count // each - at)
+%   local w = at == 0 and "w" or "w" .. at
+            spc_b$(words * 4) $(w);
+%   for i, name in ipairs {"x", "y", "z", "w"} do
+%     local c = (at + i - 1) * each
+%     if i > words then
+%     elseif each == 2 then
+            $(w).$(name) = $(pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"));
+%     else
+            $(w).$(name) = spc_f32_bits(v[$(c)]);
+%     end
 %   end
+            if (store)
+                spc_store$(words * 4)($(to)$(at > 0 and " + " .. at * 4 or ""), $(w));
 % end
 %end
 %
@@ -163,7 +287,7 @@ SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
 
     if (ci >= $(problem.cin) || co >= $(problem.cout))
         return 0;
-% if problem.dtype == "f16" then
+% if element_bytes(problem) == 2 then
     spc_u32 low = weights[at];
     spc_u32 high = ci + 1 < $(problem.cin) ? weights[at + args->stride_in] : 0u;
     return low | high << 16;

@@ -11,6 +11,16 @@
 %  return problem.offsets * problem.cin * padded_cout(problem) * element_bytes(problem)
 %end
 %
+%-- A stored result as a number, and back.
+%function number_of(stored)
+%  local short = out_format(problem).short
+%  return short and "spc_" .. short .. "_to_f32(" .. stored .. ")" or stored
+%end
+%function result_of(number)
+%  local short = out_format(problem).short
+%  return short and "spc_f32_to_" .. short .. "(" .. number .. ")" or number
+%end
+%
 %template = {
 %  summary = "output-stationary for any channels and any target, no tensor cores",
 %  role = "conv",
@@ -25,7 +35,8 @@
 %  derive = function(problem, config, target)
 %    return {
 %      words = ceil_div(problem.offsets, 32), co_padded = padded_cout(problem),
-%      half = problem.dtype == "f16",
+%      half = element_bytes(problem) == 2,
+%      short = format_of(problem).short,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -43,14 +54,19 @@
 #include "spc_device.cuh"
 
 typedef $(format_of(problem).device) element;
+typedef $(out_format(problem).device) result;
 % if half then
-#define TO_FLOAT(v) spc_f16_to_f32(v)
+#define TO_FLOAT(v) spc_$(short)_to_f32(v)
 #define LOAD(p) spc_load2(p)
 % else
 #define TO_FLOAT(v) (v)
 #define LOAD(p) spc_load_f32(p)
 % end
 
+% if problem.add then
+#define LOAD_RESULT(p) $(out_bytes(problem) == 2 and "spc_load2(p)" or "spc_load_f32(p)")
+% end
+% write_activation("SPC_DEVICE")
 /* acc[r] += sum over input channels of in[row[r]] * w, for one offset. */
 SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
                          const element *w)
@@ -60,7 +76,7 @@ SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
         SPC_UNROLL
         for (int r = 0; r < $(config.rows); r++)
             if (row[r] >= 0)
-                acc[r] = spc_fma(TO_FLOAT(LOAD(in + (long long)row[r] * $(problem.cin) + c)),
+                acc[r] = spc_fma(TO_FLOAT(LOAD(in + (long long)row[r] * $(problem.in_pitch or problem.cin) + c)),
                                  weight, acc[r]);
     }
 }
@@ -69,7 +85,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
 {
     const spc_map_view *map = &args->map;
     const element *in = (const element *)args->in;
-    element *out = (element *)args->out;
+    result *out = (result *)args->out;
     int rank = spc_block_x() * 4 + spc_warp();
     int co = spc_block_y() * 32 + spc_lane();
     const element *weights = (const element *)args->weights + co;
@@ -82,7 +98,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     tile = spc_load_int(map->tile_order + rank);
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++)
-        acc[r] = $(problem.bias == 1 and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or "0.0f");
+        acc[r] = $(problem.bias == 1 and not problem.scale and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or "0.0f");
     for (int word = 0; word < $(words); word++) {
         spc_u32 rest = spc_load4(map->tile_mask + word * map->tiles + rank);
         for (; rest; rest &= rest - 1) {
@@ -101,9 +117,17 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++) {
         int to = spc_load_int(map->order + tile * $(config.rows) + r);
-        if (to >= 0 && co < $(problem.cout))
-            out[(long long)to * $(problem.cout) + co] =
-                $(half and "spc_f32_to_f16(acc[r])" or "acc[r]");
+        if (to >= 0 && co < $(problem.cout)) {
+% if has_epilogue(problem) then
+            float y = acc[r];
+%   if problem.scale then
+            y = $(affine(problem, "y", "spc_load_f32(args->scale + co)", "spc_load_f32(args->bias + co)"));
+%   end
+%   write_rest("            ", "y", number_of("LOAD_RESULT((const result *)args->residual + (long long)to * " .. add_pitch(problem) .. " + co)"))
+% end
+            out[(long long)to * $(out_pitch(problem)) + co] =
+                $(result_of(has_epilogue(problem) and "y" or "acc[r]"));
+        }
     }
 }
 

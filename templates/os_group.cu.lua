@@ -52,7 +52,8 @@
 %  },
 %  accepts = function(problem, target)
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if input_row_bytes(problem) % 4 ~= 0 or output_row_bytes(problem) % 16 ~= 0 then
+%    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4
+%       or not whole_lanes_out(problem) then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
 %    end
 %    if problem.cin > 128 or problem.cout > 256
@@ -81,12 +82,12 @@
 %    local steps, row = k_steps(problem)
 %    return {
 %      steps = steps, row_registers = row, width = 2,
-%      element = element_bytes(problem), n = columns(problem),
+%      n = columns(problem),
 %      words = ceil_div(problem.offsets, 32),
-%      row_bytes = input_row_bytes(problem),
+%      row_pitch = input_pitch_bytes(problem),
 %      threads = config.groups * 128, span = 64 // element_bytes(problem),
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
-%      half = problem.dtype == "f16",
+%      half = element_bytes(problem) == 2,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -157,13 +158,14 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const int *row,
 % local first = true
 % for _, term in ipairs(terms) do
 %   for i, step in ipairs(steps) do
-    spc_wgmma_$(n)_$(half and "f16" or "tf32")(acc, $(term[1]) + $(4 * i - 4), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
+    spc_wgmma_$(n)_$(half and problem.dtype or "tf32")(acc, $(term[1]) + $(4 * i - 4), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
 %     first = false
 %   end
 % end
     spc_wgmma_commit();
 }
 
+% write_activation("SPC_DEVICE")
 SPC_DEVICE void finish(const float *acc, const int *row,
                        const spc_conv_args *args)
 {
@@ -172,25 +174,14 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        spc_u8 *to = out + (long long)row[h] * $(problem.cout * element);
+        spc_u8 *to = out + (long long)row[h] * $(out_pitch(problem) * out_bytes(problem));
 % for _, run in ipairs(runs_of(n, span)) do
         {
             int co = $(run.first) + q * $(run.lane);
             int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
             float v[$(run.lane)];
 %   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]")
-%   if not half or run.lane == 8 then
-            spc_b16 w;
-%     write_lane_words()
-            if (store)
-                spc_store16(to + co * $(element), w);
-%   else
-            spc_b8 w;
-            w.x = spc_pack_f16(v[0], v[1]);
-            w.y = spc_pack_f16(v[2], v[3]);
-            if (store)
-                spc_store8(to + co * $(element), w);
-%   end
+%   write_lane_store(run.lane, "to + co * " .. out_bytes(problem))
         }
 % end
     }

@@ -65,8 +65,8 @@
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
-%      threads = config.warps * 32, element = element, half = problem.dtype == "f16",
-%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem),
+%      threads = config.warps * 32, half = element == 2,
+%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %      weight_size = weight_stage(config), stage_size = weight_stage(config) + gather_stage(config),
 %      ring_at = config.stages * (weight_stage(config) + gather_stage(config)),
 %    }
@@ -159,7 +159,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
             int valid = l->row[h] >= 0$(byte_guard("byte")) ? 16 : 0;
-            const spc_u8 *from = in + (long long)l->row[h] * $(row_bytes) + byte;
+            const spc_u8 *from = in + (long long)l->row[h] * $(row_pitch) + byte;
             spc_copy_async16(place_of(stage, p * $(2 * config.m) + h),
                              valid ? from : in, valid);
         }
@@ -221,7 +221,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
                     for (int m = 0; m < $(config.m); m++) {
                         float *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
 % if half then
-                        spc_mma_f16(to, a[m][s], b[t]);
+                        spc_mma_$(problem.dtype)(to, a[m][s], b[t]);
 % else
 %   if problem.dtype == "f32" then
                         spc_mma_tf32(to, c[m], b[t]);
@@ -235,7 +235,8 @@ SPC_DEVICE void multiply(float *acc, int stage)
     }
 }
 
-/* Adds the bias, stores this lane's 16-byte pieces of its rows, clears acc. */
+% write_activation("SPC_DEVICE")
+/* The epilogue; stores this lane's pieces of its rows, clears acc. */
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
@@ -249,11 +250,8 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
             const float *d = acc + h / 2 * $(config.n // 2);
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
-            spc_b16 w;
 % write_lane_values(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]")
-% write_lane_words()
-            if (store)
-                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * $(element), w);
+% write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
     SPC_UNROLL

@@ -57,7 +57,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 %  end
     SPC_UNROLL
     for (int n = 0; n < $(width); n++) {
-        const spc_u8 *from = in + (long long)row[n] * $(row_bytes);
+        const spc_u8 *from = in + (long long)row[n] * $(row_pitch);
         spc_u32 *to = data + n * $(row_registers);
 %  local register, mixed = 0, lane_bytes(problem) == 0
 %  for _, piece in ipairs(lane_pieces(problem)) do

@@ -56,8 +56,8 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.dtype == "f16" and problem.cin % 2 ~= 0 then
-%      return false, "f16 rows need an even number of input channels"
+%    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4 then
+%      return false, problem.dtype .. " rows need an even number of input channels"
 %    end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
@@ -95,16 +95,16 @@
 %    local steps, row = k_steps(problem)
 %    return {
 %      steps = steps, row_registers = row, width = config.rows // 8,
-%      element = element_bytes(problem), columns = config.rows // 8,
+%      columns = config.rows // 8,
 %      m_tiles = ceil_div(problem.cout, 16),
 %      words = ceil_div(problem.offsets, 32),
-%      row_bytes = input_row_bytes(problem),
+%      row_pitch = input_pitch_bytes(problem),
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
-%      half = problem.dtype == "f16",
+%      half = element_bytes(problem) == 2, narrow = out_bytes(problem) == 2,
 %      columns_of_sums = ceil_div(problem.cout, 16) * 16,
-%      span = problem.dtype == "f16" and 32 or 8,
+%      span = out_bytes(problem) == 2 and 32 or 8,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -166,7 +166,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
                       spc_lane() * 16;
 % for i, step in ipairs(steps) do
     {
-%   if problem.dtype ~= "f16" then
+%   if not half then
         spc_u32 b[$(columns)][2]$(problem.dtype == "f32" and ", c[" .. columns .. "][2]" or "");
         SPC_UNROLL
         for (int n = 0; n < $(columns); n++) {
@@ -206,7 +206,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 %     else
                 b[1] = 0;
 %     end
-                spc_mma_f16(d, a, b);
+                spc_mma_$(problem.dtype)(d, a, b);
 %   elseif problem.dtype == "tf32" then
                 spc_mma_tf32(d, a, b[n]);
 %   else
@@ -222,11 +222,48 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 
 /* ---- the end of a tile ------------------------------------------------------------ */
 
+%-- The residual of the channels from `co` on of row[n], as a lane stores them: `count`
+%-- channels of 16 bits, then as the accumulators lie.
+%local function write_residual_words(count)
+%  local bytes = math.min(alignment_of(problem.cout * 2, add_pitch(problem) * 2), count * 2)
+            const spc_u8 *from = (const spc_u8 *)args->residual +
+                                 ((long long)row[n] * $(add_pitch(problem)) + co) * 2;
+            spc_u32 added[$(count // 2)];
+            SPC_UNROLL
+            for (int i = 0; i < $(count // 2); i++)
+                added[i] = 0;
+%  for at = 0, count * 2 - 1, bytes do
+%    local present = "row[n] >= 0 && co + " .. at // 2 .. " < " .. problem.cout
+%    if bytes >= 4 then
+            spc_load$(bytes)_into(added + $(at // 4), from + $(at), $(present) ? 0 : -1);
+%    else
+            if ($(present))
+                added[$(at // 4)] |= (spc_u32)spc_load2(from + $(at)) << $(at % 4 * 8);
+%    end
+%  end
+            SPC_UNROLL
+            for (int i = 0; i < $(count // 2); i++)
+                added[i] = spc_movmatrix(added[i]);
+            SPC_UNROLL
+            for (int i = 0; i < $(count); i++) {
+                float *y = d + i / 4 * $(columns * 4) + i % 4;
+%  write_rest("                ", "*y", unpacked("added", "i"))
+            }
+%end
+%-- An fp32 result y of `row` and its residual.
+%local function write_word_store(row, y)
+                if (co < $(problem.cout) && $(row) >= 0) {
+                    float y = $(y);
+%  write_rest("                    ", "y", "spc_load_f32((const float *)args->residual + (long long)" .. row .. " * " .. add_pitch(problem) .. " + co)")
+                    spc_store4(to + (long long)$(row) * $(out_pitch(problem) * 4), spc_f32_bits(y));
+                }
+%end
+% write_activation("SPC_DEVICE")
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
     int g = spc_lane() >> 2, q = spc_lane() & 3;
     spc_u8 *out = (spc_u8 *)args->out;
-% if problem.bias == 1 then
+% if problem.bias == 1 and not problem.scale then
 % for m = 0, m_tiles - 1 do
 % for h = 0, 1 do
     {
@@ -240,26 +277,52 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
     }
 % end
 % end
+% elseif problem.scale then
+%   for m = 0, m_tiles - 1 do
+%     for h = 0, 1 do
+    {
+        int co = $(channel_of_column(columns_of_sums, span, 16 * m + 8 * h, "g"));
+        float scale = co < $(problem.cout) ? spc_load_f32(args->scale + co) : 0.0f;
+%       if problem.bias == 1 then
+        float bias = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
+%       end
+        SPC_UNROLL
+        for (int i = 0; i < $(2 * columns); i++) {
+            float *y = acc + ($(m * columns) + i / 2) * 4 + $(2 * h) + i % 2;
+            *y = $(affine(problem, "*y", "scale", "bias"));
+        }
+    }
+%     end
+%   end
+% end
+% if problem.act and not problem.add then
+    SPC_UNROLL
+    for (int i = 0; i < $(m_tiles * columns * 4); i++)
+        acc[i] = activate(acc[i]);
 % end
     SPC_UNROLL
     for (int n = 0; n < $(columns); n++) {
-% if half then
-        spc_u8 *to = out + (long long)row[n] * $(problem.cout * 2);
+% if narrow then
+        spc_u8 *to = out + (long long)row[n] * $(out_pitch(problem) * 2);
+%   local align = alignment_of(problem.cout * 2, out_pitch(problem) * 2)
 % for m = 0, m_tiles - 1, 2 do
 %   local pair = m + 1 < m_tiles
 %   local lane_channels = pair and 8 or 4
 %   local guard = 16 * (m + (pair and 2 or 1)) > problem.cout
         {
-            const float *d = acc + ($(m * columns) + n) * 4;
+            $(problem.add and "" or "const ")float *d = acc + ($(m * columns) + n) * 4;
             spc_u32 v[$(lane_channels // 2)];
             int co = $(16 * m) + q * $(lane_channels);
-            v[0] = spc_movmatrix(spc_pack_f16(d[0], d[1]));
-            v[1] = spc_movmatrix(spc_pack_f16(d[2], d[3]));
-%   if pair then
-            v[2] = spc_movmatrix(spc_pack_f16(d[$(columns * 4)], d[$(columns * 4 + 1)]));
-            v[3] = spc_movmatrix(spc_pack_f16(d[$(columns * 4 + 2)], d[$(columns * 4 + 3)]));
+%   if problem.add then
+%     write_residual_words(lane_channels)
 %   end
-%   if problem.cout % 8 == 0 and pair then
+            v[0] = spc_movmatrix($(pack_pair("d[0]", "d[1]")));
+            v[1] = spc_movmatrix($(pack_pair("d[2]", "d[3]")));
+%   if pair then
+            v[2] = spc_movmatrix($(pack_pair("d[" .. columns * 4 .. "]", "d[" .. columns * 4 + 1 .. "]")));
+            v[3] = spc_movmatrix($(pack_pair("d[" .. columns * 4 + 2 .. "]", "d[" .. columns * 4 + 3 .. "]")));
+%   end
+%   if align == 16 and pair then
             if (row[n] >= 0$(guard and " && co < " .. problem.cout or "")) {
                 spc_b16 w;
                 w.x = v[0];
@@ -268,7 +331,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
                 w.w = v[3];
                 spc_store16(to + co * 2, w);
             }
-%   elseif problem.cout % 4 == 0 then
+%   elseif align >= 8 then
             SPC_UNROLL
             for (int i = 0; i < $(lane_channels // 4); i++) {
                 if (row[n] >= 0$(guard and " && co + 4 * i < " .. problem.cout or "")) {
@@ -282,7 +345,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
             SPC_UNROLL
             for (int i = 0; i < $(lane_channels // 2); i++) {
                 int c = co + 2 * i;
-%     if problem.cout % 2 == 0 then
+%     if align >= 4 then
                 if (row[n] >= 0 && c < $(problem.cout))
                     spc_store4(to + c * 2, v[i]);
 %     else
@@ -305,12 +368,17 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
             for (int h = 0; h < 2; h++) {
                 int co = m * 16 + h * 8 + g;
                 spc_u8 *to = out + co * 4;
+%   if problem.add then
+%     write_word_store("even", "d[2 * h]")
+%     write_word_store("odd", "d[2 * h + 1]")
+%   else
                 if (co < $(problem.cout) && even >= 0)
-                    spc_store4(to + (long long)even * $(problem.cout * 4),
+                    spc_store4(to + (long long)even * $(out_pitch(problem) * 4),
                                spc_f32_bits(d[2 * h]));
                 if (co < $(problem.cout) && odd >= 0)
-                    spc_store4(to + (long long)odd * $(problem.cout * 4),
+                    spc_store4(to + (long long)odd * $(out_pitch(problem) * 4),
                                spc_f32_bits(d[2 * h + 1]));
+%   end
             }
         }
 % end

@@ -54,7 +54,7 @@
 %-- Where rows are converted from registers, those of the next step are under way.
 %function registers_needed(problem, config)
 %  local row = config.pieces * 8
-%  if config.gather == "registers" and problem.dtype ~= "f16" then
+%  if config.gather == "registers" and element_bytes(problem) == 4 then
 %    return config.n // 2 + row * (images(problem) + 1) + config.n // 8 + 20
 %  end
 %  return config.n // 2 + row * images(problem) + 42
@@ -103,8 +103,7 @@
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32),
 %      consumers = config.groups * 128,
-%      pieces = config.pieces, element = element_bytes(problem),
-%      half = problem.dtype == "f16",
+%      pieces = config.pieces, half = element_bytes(problem) == 2,
 %      lane_channels = 16 // element_bytes(problem),
 %      image = config.pieces * config.n * 64,
 %      stage_size = step_weights(problem, config),
@@ -116,7 +115,7 @@
 %                  + gather_bytes(config),
 %      share_at = shared_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
-%      row_bytes = input_row_bytes(problem),
+%      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %      rows = config.groups * 64,
 %    }
 %  end,
@@ -180,7 +179,7 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block)
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        const spc_u8 *from = in + (long long)row[h] * $(row_bytes) + at;
+        const spc_u8 *from = in + (long long)row[h] * $(row_pitch) + at;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
 % if config.gather == "shared" then
@@ -301,7 +300,8 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
     }
 }
 
-/* Adds the bias and stores this lane's 16-byte pieces of rows g and g + 8. */
+% write_activation("SPC_DEVICE")
+/* The epilogue; stores this lane's pieces of rows g and g + 8. */
 SPC_DEVICE void finish(const float *acc, const int *row,
                        const spc_conv_args *args)
 {
@@ -315,13 +315,8 @@ SPC_DEVICE void finish(const float *acc, const int *row,
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
-            spc_b16 w;
 % write_lane_values(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]")
-% write_lane_words()
-            if (store)
-                spc_store16(out + ((long long)row[h] * $(problem.cout) + co) *
-                                      $(element),
-                            w);
+% write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
 }
@@ -413,7 +408,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             spc_wgmma_fence();
             SPC_UNROLL
             for (int k = 0; k < $(pieces * 2); k++) {
-% local product = "spc_wgmma_" .. config.n .. (half and "_f16" or "_tf32")
+% local product = "spc_wgmma_" .. config.n .. (half and "_" .. problem.dtype or "_tf32")
 % if images(problem) == 2 then
                 $(product)(acc, small + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
                 $(product)(acc, a + k * 4, b + $(image // 16) + k * $(config.n * 2), 1);

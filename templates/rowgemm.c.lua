@@ -75,7 +75,7 @@
 %     end},
 %    {"converted rows take at most 128 KB of the stack",
 %     function(problem, config, target)
-%       return problem.dtype ~= "f16"
+%       return element_bytes(problem) == 4
 %         or config.rows * problem.cin * 4 <= 131072
 %     end},
 %    {"unrolling is for more than one input channel",
@@ -90,8 +90,9 @@
 %      width = config.vectors * lanes, -- floats of a block
 %      blocks = blocks_of(problem, config, target),
 %      call_blocks = blocks_of_call(problem, config, target),
-%      half = problem.dtype == "f16",
-%      element = format_of(problem).host,
+%      half = element_bytes(problem) == 2, short = format_of(problem).host_short,
+%      element = format_of(problem).host, result = out_format(problem).host,
+%      in_pitch = problem.in_pitch or "CIN",
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -137,6 +138,7 @@ enum {
 };
 
 typedef $(element) element;
+typedef $(result) result;
 
 /* The pairs of one tile and one offset. */
 typedef struct pairs {
@@ -152,7 +154,7 @@ static void take_rows(float *restrict to, const element *in, const pairs *p,
 {
     int last = i + $(config.rows) < p->count ? i + $(config.rows) : p->count;
     for (; i < last; i++, to += CIN)
-        spc_row_from_half(to, in + (long)p->from[i] * CIN, CIN);
+        spc_row_from_$(short)(to, in + (long)p->from[i] * $(in_pitch), CIN);
 }
 
 % end
@@ -171,7 +173,7 @@ static void add_$(rows)(float *restrict sums, const float *restrict weights,
 %     if half then
     const float *in$(r) = in + $(r) * CIN;
 %     else
-    const float *in$(r) = in + (long)from[$(r)] * CIN;
+    const float *in$(r) = in + (long)from[$(r)] * $(in_pitch);
 %     end
     float *to$(r) = sums + (long)to[$(r)] * (CALL_BLOCKS * WIDTH);
 %     for v = 0, config.vectors - 1 do
@@ -203,7 +205,7 @@ static void fetch_rows(const element *in, const pairs *p, int i)
 {
     int last = i + $(config.rows) < p->count ? i + $(config.rows) : p->count;
     for (; i < last; i++) {
-        const char *row = (const char *)(in + (long)p->from[i] * CIN);
+        const char *row = (const char *)(in + (long)p->from[i] * $(in_pitch));
         for (int at = 0; at < CIN * (int)sizeof(element); at += 64)
             __builtin_prefetch(row + at);
     }
@@ -266,7 +268,7 @@ static void fetch_index(const spc_map_view *map, int k, int tile_row)
 /* Sums start at the bias; the channels that pad a block do not matter. */
 static void start(float *sums, const float *bias, int first)
 {
-% if problem.bias ~= 0 then
+% if problem.bias ~= 0 and not problem.scale then
     for (int i = 0; i < CALL_BLOCKS * WIDTH; i++)
         sums[i] = first + i < COUT ? bias[first + i] : 0;
     for (int row = 1; row < TILE; row++)
@@ -279,24 +281,24 @@ static void start(float *sums, const float *bias, int first)
 % end
 }
 
-static void finish(element *out, const float *sums, const spc_map_view *map,
-                   int tile_row, int first)
+% write_finish_row("CALL_BLOCKS * WIDTH")
+static void finish(const spc_conv_args *args, float *sums, int tile_row,
+                   int first)
 {
+    result *out = (result *)args->out;
     int channels = COUT - first;
     if (channels > CALL_BLOCKS * WIDTH)
         channels = CALL_BLOCKS * WIDTH;
     for (int row = 0; row < TILE; row++) {
         int p = tile_row + row;
-        long to = map->order[p];
-        const float *from = sums + row * (CALL_BLOCKS * WIDTH);
+        long to = args->map.order[p];
+        float *from = sums + row * (CALL_BLOCKS * WIDTH);
         if (to < 0)
             continue;
-% if half then
-        spc_row_to_half(out + to * COUT + first, from, channels);
-% else
-        __builtin_memcpy(out + to * COUT + first, from,
-                         (unsigned long)channels * sizeof(float));
+% if has_epilogue(problem) then
+        finish_row(from, args, to, first, channels);
 % end
+% write_host_store("        ", "out + to * " .. (problem.out_pitch or "COUT") .. " + first", "from")
     }
 }
 
@@ -327,7 +329,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
                           ((long)block * OFFSETS + k) * (CIN * WIDTH),
                       (const element *)args->in, &p);
     }
-    finish((element *)args->out, sums, map, tile_row, first_block * WIDTH);
+    finish(args, sums, tile_row, first_block * WIDTH);
 }
 
 /* Call x: one row, that of an input channel, of packed[block][k][ci][WIDTH]. */
@@ -345,7 +347,7 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
         to[i] = 0;
         if (co < COUT)
 % if half then
-            to[i] = spc_float_of_half(weights[co * args->stride_out]);
+            to[i] = spc_float_of_$(short)(weights[co * args->stride_out]);
 % else
             to[i] = weights[co * args->stride_out];
 % end

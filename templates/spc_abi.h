@@ -64,6 +64,8 @@ typedef struct spc_conv_args {
     const float *bias;   /* [cout], or NULL if the problem has none */
     void *workspace;
     spc_map_view map;
+    const float *scale;   /* [cout], or NULL if the problem has none */
+    const void *residual; /* [rows][cout] as out, or NULL */
 } spc_conv_args;
 
 /*

@@ -1,5 +1,5 @@
 /*
- * spc_cpu.h - what the cpu templates share: vectors of floats, binary16.
+ * spc_cpu.h - what the cpu templates share: vectors of floats, 16-bit types.
  *
  * Plain C with GCC's vector extension, which GCC and Clang both take, and no
  * include: <immintrin.h> alone would triple the time of a compilation. The
@@ -9,12 +9,14 @@
 #define SPC_CPU_H
 
 #include "spc_abi.h"
+#include "spc_host_math.h"
 
 /* Vectors lie anywhere: rows of odd length make no promise. */
 typedef float spc_vector
     __attribute__((vector_size(4 * SPC_LANES), aligned(4), may_alias));
 
-typedef unsigned short spc_half; /* the bits of a binary16 */
+typedef unsigned short spc_half;   /* the bits of a binary16 */
+typedef unsigned short spc_bfloat; /* the upper half of an fp32 */
 
 #define SPC_INLINE static inline __attribute__((always_inline))
 
@@ -73,6 +75,37 @@ SPC_INLINE spc_half spc_half_of_float(float value)
                     : size < 0x47800000u ? large
                                          : special;
     return (spc_half)(half | sign);
+}
+
+SPC_INLINE float spc_float_of_bfloat(spc_bfloat value)
+{
+    return spc_float_of_bits((unsigned)value << 16);
+}
+
+/* To nearest, ties to even; a carry may run into the exponent. */
+SPC_INLINE spc_bfloat spc_bfloat_of_float(float value)
+{
+    unsigned bits = spc_bits_of_float(value);
+    unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1);
+    unsigned is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return (spc_bfloat)(is_nan ? bits >> 16 | 0x40 : rounded >> 16);
+}
+
+SPC_INLINE void spc_row_from_bfloat(float *to, const spc_bfloat *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = spc_float_of_bfloat(from[i]);
+}
+
+SPC_INLINE void spc_row_to_bfloat(spc_bfloat *to, const float *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = spc_bfloat_of_float(from[i]);
+}
+
+SPC_INLINE float spc_fma(float a, float b, float c)
+{
+    return a * b + c; /* with one rounding or two */
 }
 
 /* One vector from and to binary16. */

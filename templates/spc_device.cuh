@@ -417,7 +417,7 @@ SPC_DEVICE spc_u32 spc_movmatrix(spc_u32 v)
 
 /*
  * d[4] += a[4] * b[2], one 16x8 tile of a warp (PTX ISA, mma.m16n8k16 and
- * m16n8k8; fp32 accumulate). f16 needs sm_80 (k16), tf32 sm_80 (k8).
+ * m16n8k8; fp32 accumulate). bf16 (k16) and tf32 (k8) need sm_80.
  */
 SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 {
@@ -442,6 +442,15 @@ SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 SPC_DEVICE void spc_mma_tf32(float *d, const spc_u32 *a, const spc_u32 *b)
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+}
+/* As spc_mma_f16, of bfloat16. */
+SPC_DEVICE void spc_mma_bf16(float *d, const spc_u32 *a, const spc_u32 *b)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
                  "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
@@ -489,6 +498,40 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 SPC_DEVICE float spc_bits_f32(spc_u32 v) { return __uint_as_float(v); }
 SPC_DEVICE spc_u32 spc_f32_bits(float v) { return __float_as_uint(v); }
 SPC_DEVICE float spc_fma(float a, float b, float c) { return fmaf(a, b, c); }
+/* bfloat16: the upper half of an fp32; to nearest, ties to even. */
+SPC_DEVICE float spc_bf16_to_f32(spc_u16 v)
+{
+    return __uint_as_float((spc_u32)v << 16);
+}
+SPC_DEVICE spc_u16 spc_f32_to_bf16(float v)
+{
+#if __CUDA_ARCH__ >= 800
+    spc_u16 r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+#else
+    spc_u32 bits = __float_as_uint(v);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fff;
+    return (spc_u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#endif
+}
+SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
+{
+#if __CUDA_ARCH__ >= 800
+    spc_u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+#else
+    return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
+#endif
+}
+/* For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1, a / b for
+ * 2^-126 <= |b| <= 2^126 (0 for larger b and finite a). erf(v) within 2^-21. */
+SPC_DEVICE float spc_exp(float v) { return expf(v); }
+SPC_DEVICE float spc_expm1(float v) { return expm1f(v); }
+SPC_DEVICE float spc_erf(float v) { return erff(v); }
+SPC_DEVICE float spc_divide(float a, float b) { return __fdividef(a, b); }
 
 /* ---- barriers in memory and bulk copies (sm_90) --------------------------------------- */
 
@@ -603,7 +646,7 @@ SPC_DEVICE void spc_wgmma_commit(void)
 /*
  * spc_wgmma_<n>_<type>(d, a, b, accumulate): one warpgroup,
  * d[n / 2] (64 x n, fp32) = a[4] (registers) * b (descriptor, K-major) + d, or
- * without "+ d" if accumulate is 0. K is 16 for f16 and 8 for tf32.
+ * without "+ d" if accumulate is 0. K is 16 for f16 and bf16, 8 for tf32.
  */
 #define SPC_D8(o)                                                              \
     "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]),                \
@@ -641,6 +684,7 @@ SPC_DEVICE void spc_wgmma_commit(void)
                        "r"(accumulate));                                       \
     }
 #define SPC_TRANS_f16 ", 0"
+#define SPC_TRANS_bf16 ", 0"
 #define SPC_TRANS_tf32 ""
 
 #define SPC_WGMMA_SIZES(k, type)                                               \
@@ -662,6 +706,7 @@ SPC_DEVICE void spc_wgmma_commit(void)
               "%133", SPC_D64(0), SPC_D64(64))
 
 SPC_WGMMA_SIZES(16, f16)
+SPC_WGMMA_SIZES(16, bf16)
 SPC_WGMMA_SIZES(8, tf32)
 
 #endif /* sm_90a */

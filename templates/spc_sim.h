@@ -55,7 +55,7 @@ typedef struct SPC_ALIGN(16) spc_b16 {
 /* ---- between compiled kernels and the runtime ------------------------ */
 
 /* Changes with any layout below; the runtime refuses other versions. */
-#define SPC_SIM_VERSION 1
+#define SPC_SIM_VERSION 2
 
 #define SPC_SIM_SLOT ((spc_u64)1 << 17)
 #define SPC_SIM_RECORD 256
@@ -83,8 +83,10 @@ enum spc_sim_op {
     SPC_SIM_MIN,
     SPC_SIM_MATCH,
     SPC_SIM_MMA_F16,
+    SPC_SIM_MMA_BF16,
     SPC_SIM_MMA_TF32,
     SPC_SIM_WGMMA_F16,
+    SPC_SIM_WGMMA_BF16,
     SPC_SIM_WGMMA_TF32,
     SPC_SIM_WGMMA_COMMIT,
     SPC_SIM_WGMMA_WAIT
@@ -103,7 +105,7 @@ typedef struct spc_sim_exchange {
         struct {
             spc_u32 a[4][32];
             union {
-                spc_u16 f16[16][8]; /* [k][n] */
+                spc_u16 f16[16][8]; /* [k][n]; bf16 as well */
                 spc_u32 tf32[8][8];
             } b;
             float d[16][8]; /* [m][n] */
@@ -685,7 +687,7 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
     for (int i = 0; i < 4; i++)
         e->in.mma.a[i][lane] = a[i];
     for (int i = 0; i < 2; i++) {
-        if (op == SPC_SIM_MMA_F16) {
+        if (op != SPC_SIM_MMA_TF32) {
             e->in.mma.b.f16[8 * i + 2 * t][g] = (spc_u16)b[i];
             e->in.mma.b.f16[8 * i + 2 * t + 1][g] = (spc_u16)(b[i] >> 16);
         } else {
@@ -702,6 +704,8 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
 }
 #define spc_mma_f16(d, a, b)                                                   \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_F16, SPC_SIM_HERE("spc_mma_f16"))
+#define spc_mma_bf16(d, a, b)                                                  \
+    spc_sim_mma(d, a, b, SPC_SIM_MMA_BF16, SPC_SIM_HERE("spc_mma_bf16"))
 #define spc_mma_tf32(d, a, b)                                                  \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_TF32, SPC_SIM_HERE("spc_mma_tf32"))
 
@@ -755,6 +759,23 @@ SPC_DEVICE float spc_fma(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
 }
+SPC_DEVICE float spc_bf16_to_f32(spc_u16 v)
+{
+    return spc_bits_f32((spc_u32)v << 16);
+}
+SPC_DEVICE spc_u16 spc_f32_to_bf16(float v)
+{
+    spc_u32 bits = spc_f32_bits(v);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fff;
+    return (spc_u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
+{
+    return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
+}
+
+#include "spc_host_math.h"
 
 /* ---- barriers in memory and bulk copies ------------------------------ */
 
@@ -868,6 +889,14 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
 #define spc_wgmma_128_f16(d, a, b, c) SPC_SIM_WGMMA(128, F16, d, a, b, c)
 #define spc_wgmma_192_f16(d, a, b, c) SPC_SIM_WGMMA(192, F16, d, a, b, c)
 #define spc_wgmma_256_f16(d, a, b, c) SPC_SIM_WGMMA(256, F16, d, a, b, c)
+#define spc_wgmma_16_bf16(d, a, b, c) SPC_SIM_WGMMA(16, BF16, d, a, b, c)
+#define spc_wgmma_32_bf16(d, a, b, c) SPC_SIM_WGMMA(32, BF16, d, a, b, c)
+#define spc_wgmma_48_bf16(d, a, b, c) SPC_SIM_WGMMA(48, BF16, d, a, b, c)
+#define spc_wgmma_64_bf16(d, a, b, c) SPC_SIM_WGMMA(64, BF16, d, a, b, c)
+#define spc_wgmma_96_bf16(d, a, b, c) SPC_SIM_WGMMA(96, BF16, d, a, b, c)
+#define spc_wgmma_128_bf16(d, a, b, c) SPC_SIM_WGMMA(128, BF16, d, a, b, c)
+#define spc_wgmma_192_bf16(d, a, b, c) SPC_SIM_WGMMA(192, BF16, d, a, b, c)
+#define spc_wgmma_256_bf16(d, a, b, c) SPC_SIM_WGMMA(256, BF16, d, a, b, c)
 #define spc_wgmma_16_tf32(d, a, b, c) SPC_SIM_WGMMA(16, TF32, d, a, b, c)
 #define spc_wgmma_32_tf32(d, a, b, c) SPC_SIM_WGMMA(32, TF32, d, a, b, c)
 #define spc_wgmma_48_tf32(d, a, b, c) SPC_SIM_WGMMA(48, TF32, d, a, b, c)

@@ -90,8 +90,14 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
                                         NULL),
                   spc_ctx_error(ctx));
     r->buffers = (spc_buffers){
-        r->bed->in[0][SPC__REAL].data, r->bed->out.data, r->packed,
-        (const float *)r->bed->bias[SPC__REAL].data, r->workspace};
+        .in = r->bed->in[0][SPC__REAL].data,
+        .out = r->bed->out.data,
+        .weights = r->packed,
+        .bias = (const float *)r->bed->bias[SPC__REAL].data,
+        .workspace = r->workspace,
+        .scale = (const float *)r->bed->scale[SPC__REAL].data,
+        .residual = r->bed->residual[0][SPC__REAL].data,
+    };
 }
 
 /* Fills the result with what is no number: no element may keep it. */

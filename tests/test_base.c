@@ -3,9 +3,9 @@
 #include "buf.h"
 #include "clock.h"
 #include "comma_locale.h"
+#include "dtype.h"
 #include "error.h"
 #include "file.h"
-#include "dtype.h"
 #include "json.h"
 #include "log.h"
 #include "number.h"
@@ -290,8 +290,9 @@ END_TEST
 
 START_TEST(every_type_reads_what_it_wrote)
 {
-    /* Two significant bits more than binary16 has, and what it can hold. */
-    const float values[] = {0, -1.5f, 2047, 0x1p-24f, 8195};
+    /* What each type can hold, and two significant bits more than binary16 has.
+     */
+    const float values[] = {0, -1.5f, 255, 0x1p-24f, 8195};
     enum { COUNT = sizeof(values) / sizeof(values[0]) };
 
     for (int i = 0; i < SPC__DTYPES; i++) {
@@ -346,6 +347,20 @@ START_TEST(halves_round_to_nearest_even_between_all_neighbours)
                       spc__half_from_float);
     /* Past the largest value, 65520 is the first that is infinite. */
     check_between(0x7bff, 65504.0f, 65536.0f, spc__half_from_float);
+}
+END_TEST
+
+START_TEST(bfloats_are_upper_halves_rounded_to_nearest_even)
+{
+    for (uint32_t low = 0; low < 0x7f7f; low++) {
+        float value = spc__bfloat_to_float((uint16_t)low);
+        ck_assert_uint_eq(spc__bfloat_from_float(value), low);
+        check_between(low, value, spc__bfloat_to_float((uint16_t)(low + 1)),
+                      spc__bfloat_from_float);
+    }
+    ck_assert_uint_eq(spc__bfloat_from_float(INFINITY), 0x7f80);
+    ck_assert_uint_eq(spc__bfloat_from_float(0x1.ffp127f), 0x7f80);
+    ck_assert(isnan(spc__bfloat_to_float(spc__bfloat_from_float(NAN))));
 }
 END_TEST
 
@@ -912,6 +927,7 @@ static TCase *numbers(void)
     tcase_add_test(tc, every_type_reads_what_it_wrote);
     tcase_add_test(tc, every_half_survives_the_way_through_float);
     tcase_add_test(tc, halves_round_to_nearest_even_between_all_neighbours);
+    tcase_add_test(tc, bfloats_are_upper_halves_rounded_to_nearest_even);
     tcase_add_loop_test(tc, known_values_have_their_known_bits, 0,
                         LENGTH(known_halves));
     tcase_add_loop_test(tc, sha256_gives_the_digests_of_the_standard, 0,

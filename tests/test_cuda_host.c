@@ -219,7 +219,11 @@ static spc_status step_pack(life *l)
 
 static spc_status execute(life *l, const spc_map *map, void *stream)
 {
-    spc_buffers buffers = {l->in, l->out, l->packed, l->bias, l->workspace};
+    spc_buffers buffers = {.in = l->in,
+                           .out = l->out,
+                           .weights = l->packed,
+                           .bias = l->bias,
+                           .workspace = l->workspace};
     return spc_plan_execute(l->plan, map, &buffers, stream);
 }
 

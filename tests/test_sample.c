@@ -283,8 +283,9 @@ START_TEST(a_zero_of_either_sign_is_the_exact_zero)
 
     conv.dtype = SPC_F32;
     conv.cin = conv.cout = 2;
-    ck_assert_double_eq(spc__compare_exact(got, &conv, 2, exact).error, 0);
-    spc__worst worst = spc__compare_exact(wrong, &conv, 2, exact);
+    ck_assert_double_eq(spc__compare_exact(got, &conv, 2, exact, NULL).error,
+                        0);
+    spc__worst worst = spc__compare_exact(wrong, &conv, 2, exact, NULL);
     ck_assert(isinf(worst.error));
     ck_assert_int_eq(worst.row, 1);
     ck_assert_int_eq(worst.channel, 1);
@@ -341,7 +342,8 @@ START_TEST(operands_have_their_shapes_and_bytes)
 
     assert_ok(spc_conv_parse(&conv, "subm,cin=5,cout=7,k=3x3x1,bias=1", &error),
               error.text);
-    ck_assert_int_eq(spc__operands(all, &conv, 10, 20), 4);
+    spc__operands(all, &conv, 10, 20);
+    ck_assert(all[SPC_BIAS].present && !all[SPC_SCALE].present);
     ck_assert_uint_eq(all[SPC_IN].bytes, 10 * 5 * 2);
     ck_assert_uint_eq(all[SPC_OUT].bytes, 20 * 7 * 2);
     ck_assert_uint_eq(all[SPC_WEIGHTS].bytes, 9 * 5 * 7 * 2);
@@ -350,10 +352,22 @@ START_TEST(operands_have_their_shapes_and_bytes)
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_OUT, 20), 20 * 7 * 2);
     conv.bias = false;
     conv.dtype = SPC_TF32;
-    ck_assert_int_eq(spc__operands(all, &conv, 10, 20), 3);
+    spc__operands(all, &conv, 10, 20);
+    ck_assert(!all[SPC_BIAS].present && !all[SPC_RESIDUAL].present);
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_BIAS, 0), 0);
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, 10), 10 * 5 * 4);
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, -1), 0);
+    /* A slice reaches from its first element to behind its last. */
+    conv.scale = true;
+    conv.add = SPC_ADD_AFTER;
+    conv.out = SPC_OUT_BF16;
+    conv.out_pitch = 16;
+    spc__operands(all, &conv, 10, 20);
+    ck_assert_uint_eq(all[SPC_OUT].bytes, (19 * 16 + 7) * 2);
+    ck_assert_uint_eq(all[SPC_OUT].dense_bytes, 20 * 7 * 2);
+    ck_assert_uint_eq(all[SPC_RESIDUAL].bytes, 20 * 7 * 2);
+    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_SCALE, 0), 7 * 4);
+    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_OUT, 0), 0);
     ck_assert_uint_eq(spc_conv_bytes(NULL, SPC_IN, 1), 0);
 }
 END_TEST

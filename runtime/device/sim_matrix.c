@@ -1,9 +1,10 @@
 /*
  * sim_matrix.c - what the last lane of a collective computes for its warp.
  *
- * A tile of a product is 16 rows by 8 columns. Products of binary16 and of tf32
- * are exact in fp32, so that a fused and an unfused multiply-add agree and
- * every machine gives the same sums: k in rising order, one rounding a step.
+ * A tile of a product is 16 rows by 8 columns. Products of 16-bit numbers and
+ * of tf32 are exact in fp32, so that a fused and an unfused multiply-add agree
+ * and every machine gives the same sums: k in rising order, one rounding a
+ * step.
  */
 #include "sim.h"
 
@@ -41,6 +42,23 @@ ALWAYS void widen(float *to, const uint16_t *from)
     memcpy(to, &bits, sizeof(bits));
 }
 
+/* A bfloat16 is the upper half of an fp32. */
+ALWAYS void widen_bf16(float *to, const uint16_t *from)
+{
+    halves8 half;
+    memcpy(&half, from, sizeof(half));
+    words8 word = __builtin_convertvector(half, words8) << 16;
+    memcpy(to, &word, sizeof(word));
+}
+
+ALWAYS void widen_as(float *to, const uint16_t *from, bool bf16)
+{
+    if (bf16)
+        widen_bf16(to, from);
+    else
+        widen(to, from);
+}
+
 /* The matrix units ignore the lower 13 bits of a tf32 operand. */
 ALWAYS void narrow_tf32(float *to, const uint32_t *from, int count)
 {
@@ -51,12 +69,12 @@ ALWAYS void narrow_tf32(float *to, const uint32_t *from, int count)
 }
 
 /* a[4] of 32 lanes to rows of 16: blocks (0,0), (8,0), (0,8), (8,8). */
-ALWAYS void unpack_a_f16(float to[16][16], const uint32_t (*a)[32])
+ALWAYS void unpack_a_short(float to[16][16], const uint32_t (*a)[32], bool bf16)
 {
     for (int i = 0; i < 4; i++)
         for (int g = 0; g < 8; g++)
-            widen(&to[8 * (i & 1) + g][8 * (i >> 1)],
-                  (const uint16_t *)&a[i][4 * g]);
+            widen_as(&to[8 * (i & 1) + g][8 * (i >> 1)],
+                     (const uint16_t *)&a[i][4 * g], bf16);
 }
 
 /* The same with blocks of 8 rows by 4. */
@@ -119,10 +137,11 @@ ALWAYS void transpose(float (*tile)[8])
 ALWAYS void mma(spc_sim_exchange *e, int op)
 {
     float a[16][16], b[16][8];
-    if (op == SPC_SIM_MMA_F16) {
-        unpack_a_f16(a, e->in.mma.a);
+    bool bf16 = op == SPC_SIM_MMA_BF16;
+    if (op != SPC_SIM_MMA_TF32) {
+        unpack_a_short(a, e->in.mma.a, bf16);
         for (int k = 0; k < 16; k++)
-            widen(b[k], e->in.mma.b.f16[k]);
+            widen_as(b[k], e->in.mma.b.f16[k], bf16);
         multiply(e->in.mma.d, a, b, 16);
     } else {
         unpack_a_tf32(a, e->in.mma.a);
@@ -140,9 +159,10 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
 {
     for (int half = 0; half < 2; half++, core += leading) {
         float turned[8][8];
-        if (op == SPC_SIM_WGMMA_F16) {
+        if (op != SPC_SIM_WGMMA_TF32) {
             for (int n = 0; n < 8; n++)
-                widen(turned[n], (const uint16_t *)(core + 16 * n));
+                widen_as(turned[n], (const uint16_t *)(core + 16 * n),
+                         op == SPC_SIM_WGMMA_BF16);
             transpose(turned);
             memcpy(b[8 * half], turned, sizeof(turned));
         } else {
@@ -178,15 +198,15 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
                   int leading, int stride)
 {
     float a[16][16], columns[16][8], tile[16][8];
-    bool f16 = p->op == SPC_SIM_WGMMA_F16;
-    if (f16)
-        unpack_a_f16(a, p->a);
+    bool tf32 = p->op == SPC_SIM_WGMMA_TF32;
+    if (!tf32)
+        unpack_a_short(a, p->a, p->op == SPC_SIM_WGMMA_BF16);
     else
         unpack_a_tf32(a, p->a);
     for (int j = 0; j < p->n / 8; j++) {
         unpack_b(columns, b + (size_t)j * (size_t)stride, leading, p->op);
         load_tile(tile, p, j);
-        multiply(tile, a, columns, f16 ? 16 : 8);
+        multiply(tile, a, columns, tf32 ? 8 : 16);
         store_tile(p, j, tile);
     }
 }
@@ -196,6 +216,11 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
 FAST static void mma_f16_fast(spc_sim_exchange *e)
 {
     mma(e, SPC_SIM_MMA_F16);
+}
+
+FAST static void mma_bf16_fast(spc_sim_exchange *e)
+{
+    mma(e, SPC_SIM_MMA_BF16);
 }
 
 FAST static void mma_tf32_fast(spc_sim_exchange *e)
@@ -226,6 +251,8 @@ static void run_mma(spc_sim_exchange *e, int op)
         mma_plain(e, op);
     else if (op == SPC_SIM_MMA_F16)
         mma_f16_fast(e);
+    else if (op == SPC_SIM_MMA_BF16)
+        mma_bf16_fast(e);
     else
         mma_tf32_fast(e);
 }
@@ -348,10 +375,12 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
         match(e, warp->members);
         break;
     case SPC_SIM_MMA_F16:
+    case SPC_SIM_MMA_BF16:
     case SPC_SIM_MMA_TF32:
         run_mma(e, op);
         break;
     case SPC_SIM_WGMMA_F16:
+    case SPC_SIM_WGMMA_BF16:
     case SPC_SIM_WGMMA_TF32:
         issue_wgmma(self, e, op, caller);
         break;

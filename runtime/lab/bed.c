@@ -1,6 +1,7 @@
 /* bed.c - guarded arrays, maps, and one run on them. */
 #include "bed.h"
 
+#include "dtype.h"
 #include "error.h"
 #include "operands.h"
 #include <stdlib.h>
@@ -77,13 +78,21 @@ static int array_of(const spc__bed *bed, int s, spc__draw draw)
 static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
-    size_t bytes =
-        spc__operand_of(&bed->sample->conv, SPC_IN, scene->rows_in).bytes;
-    spc__guarded *to = &bed->in[s][array_of(bed, s, draw)];
+    int array = array_of(bed, s, draw);
+    spc__operand all[SPC_OPERANDS];
 
-    bed->in_digest[s][draw] = spc__digest_host(scene->in[draw], bytes);
+    spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
     bed->loaded[s] = draw;
-    return upload(bed, to, scene->in[draw], bytes);
+    bed->in_digest[s][draw] =
+        spc__digest_host(scene->in[draw], all[SPC_IN].bytes);
+    spc_status status =
+        upload(bed, &bed->in[s][array], scene->in[draw], all[SPC_IN].bytes);
+    if (status != SPC_OK || scene->residual[draw] == NULL)
+        return status;
+    bed->residual_digest[s][draw] =
+        spc__digest_host(scene->residual[draw], all[SPC_RESIDUAL].bytes);
+    return upload(bed, &bed->residual[s][array], scene->residual[draw],
+                  all[SPC_RESIDUAL].bytes);
 }
 
 static spc_status upload_scene(spc__bed *bed, int s)
@@ -113,12 +122,17 @@ static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
     return bed->in[s][array_of(bed, s, draw)].data;
 }
 
-static spc_status upload_bias(spc__bed *bed, int d)
+static spc_status upload_vectors(spc__bed *bed, int d)
 {
-    if (bed->sample->bias[d] == NULL)
-        return SPC_OK;
-    return upload(bed, &bed->bias[d], bed->sample->bias[d],
-                  spc__operand_of(&bed->sample->conv, SPC_BIAS, 0).bytes);
+    const spc__sample *sample = bed->sample;
+    size_t bytes = (size_t)sample->conv.cout * sizeof(float);
+    spc_status status = SPC_OK;
+
+    if (sample->bias[d] != NULL)
+        status = upload(bed, &bed->bias[d], sample->bias[d], bytes);
+    if (sample->scale[d] != NULL && status == SPC_OK)
+        status = upload(bed, &bed->scale[d], sample->scale[d], bytes);
+    return status;
 }
 
 spc_status spc__bed_refill(spc__bed *bed)
@@ -128,7 +142,7 @@ spc_status spc__bed_refill(spc__bed *bed)
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++)
         status = upload_scene(bed, s);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = upload_bias(bed, d);
+        status = upload_vectors(bed, d);
     return status;
 }
 
@@ -231,12 +245,15 @@ void spc__bed_free(spc__bed *bed)
         return;
     for (int s = 0; s < bed->sample->scene_count; s++) {
         spc_map_free(bed->maps[s]);
-        for (int d = 0; d < SPC__DRAWS; d++)
+        for (int d = 0; d < SPC__DRAWS; d++) {
             spc__bed_release(bed, &bed->in[s][d]);
+            spc__bed_release(bed, &bed->residual[s][d]);
+        }
     }
     for (int d = 0; d < SPC__DRAWS; d++) {
         spc_dealloc(bed->ctx, bed->weights[d]);
         spc__bed_release(bed, &bed->bias[d]);
+        spc__bed_release(bed, &bed->scale[d]);
         spc__bed_release(bed, &bed->packed[d]);
     }
     spc__bed_release(bed, &bed->out);
@@ -281,18 +298,42 @@ spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
 {
     spc_status status = spc__bed_lay(bed, &bed->out, out_bytes(bed, s));
 
+    bed->out_rows = bed->sample->scenes[s].rows_out;
     if (status != SPC_OK)
         return status;
     return spc__bed_lay(bed, &bed->workspace,
                         spc_plan_workspace_bytes(plan, bed->maps[s]));
 }
 
+/* What devices fill is one run of bytes: rows with gaps are made here. */
+spc_status spc__bed_fill_out(spc__bed *bed, int byte)
+{
+    spc__operand out =
+        spc__operand_of(&bed->sample->conv, SPC_OUT, bed->out_rows);
+    size_t element = spc__dtype_of(out.dtype)->bytes;
+    char *rows = bed->host;
+
+    if (out.bytes == out.dense_bytes || byte == SPC__ZONE_BYTE)
+        return fill(bed, bed->out.data, byte, bed->out.bytes);
+    memset(rows, SPC__ZONE_BYTE, out.bytes);
+    for (int64_t row = 0; row < out.rows; row++)
+        memset(rows + (size_t)(row * out.pitch) * element, byte,
+               (size_t)out.columns * element);
+    return spc_copy_to_device(bed->ctx, bed->out.data, rows, out.bytes);
+}
+
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream)
 {
-    spc_buffers buffers = {in_of(bed, s, draw), bed->out.data, packed,
-                           (const float *)bed->bias[draw].data,
-                           bed->workspace.data};
+    spc_buffers buffers = {
+        .in = in_of(bed, s, draw),
+        .out = bed->out.data,
+        .weights = packed,
+        .bias = (const float *)bed->bias[draw].data,
+        .workspace = bed->workspace.data,
+        .scale = (const float *)bed->scale[draw].data,
+        .residual = bed->residual[s][array_of(bed, s, draw)].data,
+    };
     spc_status status = spc__ctx_check_cancel(bed->ctx);
 
     return status == SPC_OK

@@ -9,10 +9,6 @@
 #include "digest.h"
 #include "sample.h"
 
-/* What zones are filled with: no number in any type. A kernel that reads it
- * shows that it did, even if it multiplies it by zero. */
-enum { SPC__ZONE_BYTE = 0xff };
-
 /* Device memory: zone, data, zone. The second begins right behind the data. */
 typedef struct spc__guarded {
     char *base;
@@ -33,10 +29,14 @@ typedef struct spc__bed {
     spc__guarded in[SPC__SAMPLE_SCENES][SPC__DRAWS];
     spc__draw loaded[SPC__SAMPLE_SCENES];
     uint64_t in_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
-    spc__guarded bias[SPC__DRAWS];
+    /* What is added to the sums lies beside the inputs, array by array. */
+    spc__guarded residual[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    uint64_t residual_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    spc__guarded bias[SPC__DRAWS], scale[SPC__DRAWS];
     void *weights[SPC__DRAWS]; /* canonical */
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
+    int64_t out_rows;
     void *host; /* as large as the largest result */
 } spc__bed;
 
@@ -61,6 +61,10 @@ spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
 /* Packs the weights of a draw for a plan, into `to`. */
 spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
                          const spc_plan *plan, spc__draw draw);
+
+/* Fills the output with a byte; what lies between its rows becomes that of
+ * zones. */
+spc_status spc__bed_fill_out(spc__bed *bed, int byte);
 
 /* The inputs of scene `s` become those of a draw. */
 spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);

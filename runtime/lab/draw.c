@@ -12,7 +12,8 @@
  *         the 11 bits of fp16 as well. A product that is lost or taken twice
  *         changes it by at least one unit, for certain.
  * WIDE    Odd integers of all the bits that the type must multiply exactly.
- *         fp16 and tf32: 11 bits, of which bf16 keeps 8; sums are far beyond
+ *         fp16 and tf32: 11 bits, of which bf16 keeps 8 (bf16 itself: those);
+ *         sums are far beyond
  *         the 11 bits that an fp16 accumulator keeps. fp32: 13 bits, of which
  *         tf32 keeps 11. Each wide value meets narrow ones (1 and 3) only: then
  *         a sum of three tf32 products, which drops the product of the two low
@@ -22,6 +23,11 @@
  *         Rounding any odd wide value away is an odd error: of an odd number of
  *         them times odd narrow values the sum of errors is odd, so not zero.
  *         fp32 data is scaled by 2^-30, which fp16 flushes to zero.
+ *
+ * An epilogue keeps all that: scales are 1 and 1/2 of either sign, so that sums
+ * stay whole halves of a unit, a bias and a residual are whole numbers of
+ * units. In bf16 even COUNT's results are rounded where there are many
+ * products: what is lost of one then shows in those results that are small.
  *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
@@ -33,12 +39,21 @@
 
 #include "ctx.h"
 #include "dtype.h"
+#include "epilogue.h"
 #include <math.h>
 
 static const double sure = 9.2, sums_below = 0x1p23;
 /* What COUNT asks of sums that fp16 must hold is asked of results alone: 6.5
  * deviations are exceeded by one in 1e9; it is then rounded, as WIDE is. */
 static const double likely = 6.5, halves_below = 2048;
+
+/* As many units as both fp16 and the type of the results hold. */
+static double results_below(const spc_conv *conv)
+{
+    int bits = spc__dtype_of(spc__conv_out(conv))->stored_bits;
+
+    return fmin(halves_below, ldexp(1, bits));
+}
 
 /* ---- single values ------------------------------------------------------- */
 
@@ -110,7 +125,8 @@ static style style_of(const spc_conv *conv, spc__draw draw)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
     /* The products of integers up to 3 have mean square (14 / 3)^2. */
-    bool room = likely * sqrt(longest_sum(conv)) * 14 / 3 <= halves_below;
+    bool room =
+        likely * sqrt(longest_sum(conv)) * 14 / 3 <= results_below(conv);
     style s = {room ? 3 : 1, 0, 0, 1, 1};
 
     s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
@@ -183,4 +199,30 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
 
     for (int c = 0; c < conv->cout; c++)
         out[c] = s.in * s.weights * draw_one(&s, draw, 0, 0, random);
+}
+
+/* Of the real draw none near zero, which would hide the sum. */
+void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
+                     spc__random *random)
+{
+    for (int c = 0; c < conv->cout; c++) {
+        float sign = sign_of(random);
+        float whole = spc__random_below(random, 2) ? 1 : 0.5f;
+        float real = (float)(0.25 + 0.75 * spc__random_unit(random));
+        out[c] = sign * (draw == SPC__REAL ? real : whole);
+    }
+}
+
+void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
+                        int64_t rows, spc__random *random)
+{
+    style s = style_of(conv, draw);
+    spc_dtype type = spc__conv_out(conv);
+    float unit = s.in * s.weights;
+
+    if (s.bits > spc__dtype_of(type)->stored_bits)
+        s.bits = spc__dtype_of(type)->stored_bits;
+    for (int64_t i = 0; i < rows * conv->cout; i++)
+        out[i] = unit * draw_one(&s, draw, 0, (int)(i % 2), random);
+    settle(out, (size_t)(rows * conv->cout), type);
 }

@@ -3,6 +3,7 @@
 
 #include "ctx.h"
 #include "dtype.h"
+#include "epilogue.h"
 #include "error.h"
 #include "oracle.h"
 #include "parallel.h"
@@ -15,7 +16,9 @@ struct bounds {
     const spc_conv *conv;
     const int32_t *index;
     int64_t rows;
-    const double *reference, *magnitude;
+    const spc__values *values;
+    const double *magnitude;
+    double *reference; /* the oracle's sums become its results */
     float *tolerance;
 };
 
@@ -30,33 +33,69 @@ static void bound_row(void *payload, int64_t row)
     terms *= b->conv->cin;
     for (int c = 0; c < b->conv->cout; c++) {
         int64_t i = row * b->conv->cout + c;
-        b->tolerance[i] = (float)spc__tolerance(b->conv, b->reference[i],
-                                                b->magnitude[i], terms);
+        spc__bounded sum = {b->reference[i],
+                            spc__sum_error(b->conv, b->magnitude[i], terms)};
+        spc__bounded result = spc__finish(b->conv, sum, b->values, c, i);
+        b->reference[i] = result.value;
+        b->tolerance[i] = (float)spc__stored_error(b->conv, result);
     }
 }
 
 spc_status spc__expect(double *reference, float *tolerance,
                        const spc_conv *conv, const int32_t *index, int64_t rows,
-                       const float *in, const float *weights, const float *bias,
-                       int threads, const volatile int *cancel,
-                       spc_error *error)
+                       const spc__values *values, int threads,
+                       const volatile int *cancel, spc_error *error)
 {
     size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);
     double *magnitude = malloc(bytes + 1);
 
     if (magnitude == NULL)
         return spc__fail_memory(error, bytes);
-    spc_status status = spc__oracle(reference, magnitude, conv, index, rows, in,
-                                    weights, bias, threads, cancel, error);
-    struct bounds bounds = {conv, index, rows, reference, magnitude, tolerance};
+    spc_status status =
+        spc__oracle(reference, magnitude, conv, index, rows, values->in,
+                    values->weights, values->bias, threads, cancel, error);
+    struct bounds bounds = {conv,      index,     rows,     values,
+                            magnitude, reference, tolerance};
     if (status == SPC_OK)
         spc__parallel_for(rows, threads, bound_row, &bounds);
     free(magnitude);
     return status;
 }
 
-/* Results are decoded so many at a time. */
-enum { SPAN = 1024 };
+void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
+                       int64_t rows, const spc__values *values)
+{
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        spc__bounded sum = {sums[i], 0};
+        spc__bounded result =
+            spc__finish(conv, sum, values, (int)(i % conv->cout), i);
+        sums[i] = (float)result.value;
+        if (slack != NULL) /* two results, each rounded */
+            slack[i] =
+                (float)(2 * spc__stored_error(conv, result) - result.error);
+    }
+}
+
+const void *spc__result_at(const void *out, const spc_conv *conv, int64_t i)
+{
+    int64_t pitch = conv->out_pitch > 0 ? conv->out_pitch : conv->cout;
+    int64_t at = i / conv->cout * pitch + i % conv->cout;
+
+    return (const char *)out +
+           (size_t)at * spc__dtype_of(spc__conv_out(conv))->bytes;
+}
+
+float spc__result_value(const void *out, const spc_conv *conv, int64_t i)
+{
+    float value;
+
+    spc__dtype_of(spc__conv_out(conv))
+        ->decode(&value, spc__result_at(out, conv, i), 1);
+    return value;
+}
+
+/* Elements that are decoded at once. */
+enum { SPAN = 256 };
 
 typedef struct element {
     int64_t at; /* -1: none */
@@ -87,39 +126,40 @@ static spc__worst describe(const element *worst, const spc_conv *conv,
 spc__worst spc__compare(const void *out, const spc_conv *conv, int64_t rows,
                         const double *reference, const float *tolerance)
 {
-    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
+    size_t columns = (size_t)conv->cout;
     element worst = {.at = -1};
-    int64_t count = rows * conv->cout;
     float got[SPAN];
 
-    for (int64_t first = 0; first < count; first += SPAN) {
-        int64_t n = count - first < SPAN ? count - first : SPAN;
-        type->decode(got, (const char *)out + (size_t)first * type->bytes,
-                     (size_t)n);
-        for (int64_t i = 0; i < n; i++)
-            judge(&worst, first + i, got[i], reference[first + i],
-                  tolerance[first + i]);
-    }
+    for (int64_t row = 0; row < rows; row++)
+        for (size_t first = 0; first < columns; first += SPAN) {
+            size_t n = columns - first < SPAN ? columns - first : SPAN;
+            int64_t at = row * conv->cout + (int64_t)first;
+            type->decode(got, spc__result_at(out, conv, at), n);
+            for (size_t i = 0; i < n; i++)
+                judge(&worst, at + (int64_t)i, got[i],
+                      reference[at + (int64_t)i], tolerance[at + (int64_t)i]);
+        }
     return describe(&worst, conv, worst.at < 0 ? 0 : reference[worst.at]);
 }
 
 spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
-                              int64_t rows, const void *exact)
+                              int64_t rows, const void *exact,
+                              const float *slack)
 {
-    const spc__dtype *type = spc__dtype_of(conv->dtype);
+    size_t bytes = spc__dtype_of(spc__conv_out(conv))->bytes;
     element worst = {.at = -1};
-    double reference = 0;
 
-    for (int64_t i = 0; i < rows * conv->cout && worst.at < 0; i++) {
-        size_t at = (size_t)i * type->bytes;
-        float got, want;
-        if (memcmp((const char *)out + at, (const char *)exact + at,
-                   type->bytes) == 0)
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        if (memcmp(spc__result_at(out, conv, i), spc__result_at(exact, conv, i),
+                   bytes) == 0) /* zeros of either sign are equal, too */
             continue;
-        type->decode(&got, (const char *)out + at, 1);
-        type->decode(&want, (const char *)exact + at, 1);
-        judge(&worst, i, got, want, 0); /* zeros of either sign are equal */
-        reference = want;
+        judge(&worst, i, spc__result_value(out, conv, i),
+              spc__result_value(exact, conv, i), slack != NULL ? slack[i] : 0);
+        if (worst.at >= 0 && slack == NULL)
+            break;
     }
-    return describe(&worst, conv, reference);
+    return describe(&worst, conv,
+                    worst.at < 0 ? 0
+                                 : spc__result_value(exact, conv, worst.at));
 }

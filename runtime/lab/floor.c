@@ -63,7 +63,7 @@ static double rate_of(spc_dtype dtype, double f16, double tf32, double f32)
 {
     if (dtype == SPC_F32)
         return larger(f32, tf32 / 3);
-    return dtype == SPC_F16 ? f16 : tf32;
+    return spc__dtype_of(dtype)->bytes == 2 ? f16 : tf32;
 }
 
 /* The best for rows of up to twice as many bytes: a longer row may be gathered
@@ -162,9 +162,11 @@ static void count_bytes(spc__floor *out, const spc__work *work)
 
     out->gathered_bytes =
         (double)work->pairs * (double)spc__operand_of(conv, SPC_IN, 1).bytes;
-    out->read_bytes = (double)of[SPC_IN].bytes + work->offsets * an_offset +
-                      index_bytes(work) + (double)of[SPC_BIAS].bytes;
-    out->written_bytes = (double)of[SPC_OUT].bytes;
+    out->read_bytes = (double)of[SPC_IN].dense_bytes +
+                      work->offsets * an_offset + index_bytes(work) +
+                      (double)of[SPC_BIAS].bytes + (double)of[SPC_SCALE].bytes +
+                      (double)of[SPC_RESIDUAL].dense_bytes;
+    out->written_bytes = (double)of[SPC_OUT].dense_bytes;
 }
 
 /*

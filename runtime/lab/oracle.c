@@ -9,6 +9,7 @@
 #include "cancel.h"
 #include "dtype.h"
 #include "error.h"
+#include "finish.h"
 #include "parallel.h"
 #include <math.h>
 #include <stdlib.h>
@@ -50,9 +51,9 @@
  * holds as well. n counts one more for the bias and a few for partial sums that
  * are joined.
  *
- * The result is rounded to its type in memory, 2^-11 for fp16 with half the
- * smallest subnormal as the least step. Products that underflow in fp32 lose up
- * to 2^-126 each.
+ * The result is rounded to its type in memory, 2^-11 for fp16 and 2^-8 for
+ * bf16, with half the smallest subnormal as the least step. Products that
+ * underflow in fp32 lose up to 2^-126 each.
  */
 static const double sure = 8;
 static const double truncation = 0x1p-23, step_products = 4;
@@ -62,8 +63,7 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
-                      int64_t terms)
+double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
     bool split = type->factor_bits == 24; /* perhaps three products for one */
@@ -75,12 +75,17 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
     double likely = sure * truncation * (sqrt(n) * sum + q) +
                     n / step_products * truncation * sum;
     double gamma = n * truncation / (1 - n * truncation);
-    double error = least(likely, gamma * magnitude) +
-                   least(sure * q, magnitude) * factors + n * 0x1p-126;
 
-    if (type->stored_bits == 24)
-        return error;
-    return error + 0x1p-11 * (fabs(reference) + error) + 0x1p-25;
+    return least(likely, gamma * magnitude) +
+           least(sure * q, magnitude) * factors + n * 0x1p-126;
+}
+
+double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
+                      int64_t terms)
+{
+    spc__bounded sum = {reference, spc__sum_error(conv, magnitude, terms)};
+
+    return spc__stored_error(conv, sum);
 }
 
 /* ---- convolution --------------------------------------------------------- */
@@ -247,7 +252,7 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
         .rows = rows,
         .in = in,
         .weights = weights,
-        .bias = conv->bias ? bias : NULL,
+        .bias = conv->bias && !conv->scale ? bias : NULL,
         .cin = conv->cin,
         .cout = conv->cout,
         .offsets = conv->geometry.kernel[0] * conv->geometry.kernel[1] *

@@ -14,6 +14,10 @@
 double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
                       int64_t terms);
 
+/* The same of the fp32 sum, which an epilogue and the rounding to the type in
+ * memory are still to follow. */
+double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
+
 /* spc_oracle, which soon ends with SPC_EINTERRUPTED once *cancel is set (NULL:
  * never). */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,

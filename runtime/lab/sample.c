@@ -12,6 +12,7 @@
 #include "ctx.h"
 #include "digest.h"
 #include "dtype.h"
+#include "epilogue.h"
 #include "error.h"
 #include "exact.h"
 #include "operands.h"
@@ -30,12 +31,13 @@ struct header {
     char magic[16];
     spc_conv conv;
     int given, scene_count;
-    size_t weights[SPC__DRAWS], bias[SPC__DRAWS];
+    size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
     struct {
         int64_t rows_in, rows_out, pairs, rows_read, voxels;
         int offsets_used;
         char name[64];
-        size_t coords, in[SPC__DRAWS], exact[SPC__DRAWS];
+        size_t coords, in[SPC__DRAWS], residual[SPC__DRAWS];
+        size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
         uint64_t digest[SPC__DRAWS];
         size_t reference, tolerance;
     } scenes[SPC__SAMPLE_SCENES];
@@ -72,7 +74,25 @@ static bool is_drawn(const spc_conv *conv, bool given, bool judges,
     if (!judges)
         return false;
     return !given || draw == SPC__WIDE ||
-           spc__dtype_of(conv->dtype)->stored_bits < 24;
+           spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
+}
+
+/* The arrays of a scene that are drawn, and what must come out of them. */
+static void lay_out_draw(struct header *header, int s, spc__draw draw,
+                         const spc__operand *all, size_t *end)
+{
+    const spc__operand *out = &all[SPC_OUT];
+    size_t results = (size_t)(out->rows * out->columns);
+
+    header->scenes[s].in[draw] = reserve(end, all[SPC_IN].bytes);
+    if (all[SPC_RESIDUAL].present)
+        header->scenes[s].residual[draw] =
+            reserve(end, all[SPC_RESIDUAL].bytes);
+    if (draw == SPC__REAL)
+        return;
+    header->scenes[s].exact[draw] = reserve(end, out->bytes);
+    if (!spc__epilogue_is_exact(&header->conv))
+        header->scenes[s].slack[draw] = reserve(end, results * sizeof(float));
 }
 
 static void lay_out_scene(struct header *header, int s,
@@ -94,13 +114,9 @@ static void lay_out_scene(struct header *header, int s,
              spc_scene_name(source->scene));
     header->scenes[s].coords = reserve(
         end, (size_t)spc_scene_rows(source->scene) * 4 * sizeof(int32_t));
-    for (int d = 0; d < SPC__DRAWS; d++) {
-        if (!is_drawn(conv, given, judges, (spc__draw)d))
-            continue;
-        header->scenes[s].in[d] = reserve(end, all[SPC_IN].bytes);
-        if (d != SPC__REAL)
-            header->scenes[s].exact[d] = reserve(end, all[SPC_OUT].bytes);
-    }
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (is_drawn(conv, given, judges, (spc__draw)d))
+            lay_out_draw(header, s, (spc__draw)d, all, end);
     if (!given)
         return;
     size_t out = (size_t)(relation->rows_out * conv->cout);
@@ -125,6 +141,9 @@ static void lay_out(struct header *header, const spc_conv *conv,
         if (conv->bias)
             header->bias[d] =
                 reserve(&end, spc__operand_of(conv, SPC_BIAS, 0).bytes);
+        if (conv->scale)
+            header->scale[d] =
+                reserve(&end, spc__operand_of(conv, SPC_SCALE, 0).bytes);
     }
     for (int s = 0; s < count; s++)
         lay_out_scene(header, s, &sources[s], judges, &end);
@@ -146,6 +165,7 @@ static void point_at(spc__sample *out)
     for (int d = 0; d < SPC__DRAWS; d++) {
         out->weights[d] = at(out, header->weights[d]);
         out->bias[d] = at(out, header->bias[d]);
+        out->scale[d] = at(out, header->scale[d]);
     }
     for (int s = 0; s < header->scene_count; s++) {
         spc__sample_scene *scene = &out->scenes[s];
@@ -159,7 +179,9 @@ static void point_at(spc__sample *out)
         scene->coords = at(out, header->scenes[s].coords);
         for (int d = 0; d < SPC__DRAWS; d++) {
             scene->in[d] = at(out, header->scenes[s].in[d]);
+            scene->residual[d] = at(out, header->scenes[s].residual[d]);
             scene->exact[d] = at(out, header->scenes[s].exact[d]);
+            scene->slack[d] = at(out, header->scenes[s].slack[d]);
             scene->digest[d] = header->scenes[s].digest[d];
         }
         scene->reference = at(out, header->scenes[s].reference);
@@ -198,9 +220,16 @@ static spc_status make_block(spc__sample *out, const struct header *header,
 
 /* ---- data ---------------------------------------------------------------- */
 
-static const spc__dtype *type_of(const maker *m)
+/* The rows of an operand as they lie on a device, gaps included. */
+static void encode_rows(void *to, const spc__operand *as, const float *from)
 {
-    return spc__dtype_of(m->sample->conv.dtype);
+    const spc__dtype *type = spc__dtype_of(as->dtype);
+
+    if (as->bytes != as->dense_bytes)
+        memset(to, SPC__ZONE_BYTE, as->bytes);
+    for (int64_t row = 0; row < as->rows; row++)
+        type->encode((char *)to + (size_t)(row * as->pitch) * type->bytes,
+                     from + row * as->columns, (size_t)as->columns);
 }
 
 static spc_status draw_weights(maker *m)
@@ -215,59 +244,84 @@ static spc_status draw_weights(maker *m)
         if ((m->weights[d] = malloc(n * sizeof(float))) == NULL)
             return spc__fail_memory(m->error, n * sizeof(float));
         spc__draw_weights(m->weights[d], conv, (spc__draw)d, &m->random);
-        type_of(m)->encode((void *)m->sample->weights[d], m->weights[d], n);
+        encode_rows((void *)m->sample->weights[d], &operand, m->weights[d]);
         if (conv->bias)
             spc__draw_bias((float *)m->sample->bias[d], conv, (spc__draw)d,
                            &m->random);
+        if (conv->scale)
+            spc__draw_scale((float *)m->sample->scale[d], conv, (spc__draw)d,
+                            &m->random);
     }
     return SPC_OK;
 }
 
-/* What the oracle sums up without rounding, in the layer's type. */
+/* What the oracle sums up without rounding, in the type of the outputs. */
 static spc_status expect_exact(maker *m, int s, spc__draw draw,
-                               const int32_t *index, const float *in)
+                               const int32_t *index, const spc__values *values)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
-    size_t n = (size_t)(scene->rows_out * sample->conv.cout);
+    spc__operand out = spc__operand_of(&sample->conv, SPC_OUT, scene->rows_out);
+    size_t n = (size_t)(out.rows * out.columns);
     float *sums = malloc(n * sizeof(float) + 1);
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status = spc__oracle_exact(
-        sums, &sample->conv, index, scene->rows_out, in, m->weights[draw],
-        sample->bias[draw], m->options->threads, m->options->cancel, m->error);
+    spc_status status =
+        spc__oracle_exact(sums, &sample->conv, index, scene->rows_out,
+                          values->in, values->weights, values->bias,
+                          m->options->threads, m->options->cancel, m->error);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
-        type_of(m)->encode(exact, sums, n);
-        m->header->scenes[s].digest[draw] =
-            spc__digest_host(exact, n * type_of(m)->bytes);
+        spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
+                          scene->rows_out, values);
+        encode_rows(exact, &out, sums);
+        m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
     }
     free(sums);
     return status;
 }
 
-static spc_status fill_draw(maker *m, int s, spc__draw draw,
-                            const int32_t *index)
+/* Draws the arrays of a scene, and asks what must come out of them. */
+static spc_status fill_arrays(maker *m, int s, spc__draw draw,
+                              const int32_t *index, float *in, float *residual)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
-    size_t n = (size_t)(scene->rows_in * sample->conv.cin);
-    float *in = malloc(n * sizeof(float) + 1);
-    spc_status status;
+    const spc_conv *conv = &sample->conv;
+    spc__operand all[SPC_OPERANDS];
+    spc__values values = {in, m->weights[draw], sample->bias[draw],
+                          sample->scale[draw], residual};
+
+    spc__operands(all, conv, scene->rows_in, scene->rows_out);
+    spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+    encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
+    if (all[SPC_RESIDUAL].present) {
+        spc__draw_residual(residual, conv, draw, scene->rows_out, &m->random);
+        encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
+                    residual);
+    }
+    if (draw != SPC__REAL)
+        return expect_exact(m, s, draw, index, &values);
+    return spc__expect((double *)scene->reference, (float *)scene->tolerance,
+                       conv, index, scene->rows_out, &values,
+                       m->options->threads, m->options->cancel, m->error);
+}
+
+static spc_status fill_draw(maker *m, int s, spc__draw draw,
+                            const int32_t *index)
+{
+    const spc_conv *conv = &m->sample->conv;
+    const spc__sample_scene *scene = &m->sample->scenes[s];
+    bool adds = conv->add != SPC_ADD_NONE;
+    size_t n = (size_t)(scene->rows_in * conv->cin);
+    size_t added = adds ? (size_t)(scene->rows_out * conv->cout) : 0;
+    float *in = malloc((n + added) * sizeof(float) + 1);
 
     if (in == NULL)
-        return spc__fail_memory(m->error, n * sizeof(float));
-    spc__draw_in(in, &sample->conv, draw, scene->rows_in, &m->random);
-    type_of(m)->encode((void *)scene->in[draw], in, n);
-    if (draw == SPC__REAL)
-        status =
-            spc__expect((double *)scene->reference, (float *)scene->tolerance,
-                        &sample->conv, index, scene->rows_out, in,
-                        m->weights[draw], sample->bias[draw],
-                        m->options->threads, m->options->cancel, m->error);
-    else
-        status = expect_exact(m, s, draw, index, in);
+        return spc__fail_memory(m->error, (n + added) * sizeof(float));
+    spc_status status =
+        fill_arrays(m, s, draw, index, in, adds ? in + n : NULL);
     free(in);
     return status;
 }
@@ -470,5 +524,20 @@ spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
                ? spc__compare(out, &sample->conv, scene->rows_out,
                               scene->reference, scene->tolerance)
                : spc__compare_exact(out, &sample->conv, scene->rows_out,
-                                    scene->exact[draw]);
+                                    scene->exact[draw], scene->slack[draw]);
+}
+
+bool spc__sample_gaps_hold(const spc__sample *sample, int s, const void *out)
+{
+    spc__operand of =
+        spc__operand_of(&sample->conv, SPC_OUT, sample->scenes[s].rows_out);
+    size_t element = spc__dtype_of(of.dtype)->bytes;
+    const unsigned char *bytes = out;
+
+    for (int64_t row = 0; row + 1 < of.rows && of.bytes > of.dense_bytes; row++)
+        for (size_t i = (size_t)(row * of.pitch + of.columns) * element;
+             i < (size_t)((row + 1) * of.pitch) * element; i++)
+            if (bytes[i] != SPC__ZONE_BYTE)
+                return false;
+    return true;
 }

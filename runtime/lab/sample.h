@@ -13,6 +13,11 @@
 #include "expect.h"
 #include "floor.h"
 
+/* What lies between the rows of slices, and around arrays on a device: no
+ * number in any type. A kernel that reads it shows that it did, even if it
+ * multiplies it by zero. */
+enum { SPC__ZONE_BYTE = 0xff };
+
 enum { SPC__SCENES_MAX = 16, SPC__SAMPLE_SCENES = 16 + SPC__AWKWARD };
 
 typedef struct spc__sample_scene {
@@ -23,11 +28,17 @@ typedef struct spc__sample_scene {
     int64_t voxels;        /* of the scene: the inputs, or those of the layer
                               that an inverse one inverts */
     const int32_t *coords; /* [voxels][4] */
-    const void *in[SPC__DRAWS]; /* [rows_in][cin], the layer's type */
-    /* What must come out: of the draws of integers exactly this, in the
-     * layer's type; NULL for a draw that the scene has not. */
+    /* As they lie on a device: inputs, and what is added to the sums (NULL:
+     * nothing is). */
+    const void *in[SPC__DRAWS];
+    const void *residual[SPC__DRAWS];
+    /* What must come out: of the draws of integers exactly this, as it lies on
+     * a device; NULL for a draw that the scene has not. */
     const void *exact[SPC__DRAWS];
     uint64_t digest[SPC__DRAWS]; /* of that */
+    /* [rows_out][cout], how far from it an epilogue's rounding may lead; NULL
+     * where there is none. */
+    const float *slack[SPC__DRAWS];
     /* Of the real draw; NULL on awkward scenes. */
     const double *reference; /* [rows_out][cout] */
     const float *tolerance;  /* [rows_out][cout] */
@@ -37,6 +48,7 @@ typedef struct spc__sample {
     spc_conv conv;
     const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
     const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
+    const float *scale[SPC__DRAWS];  /* as the bias */
     int given;                       /* the caller's scenes, which come first */
     int scene_count;                 /* with the awkward ones */
     spc__sample_scene scenes[SPC__SAMPLE_SCENES];
@@ -81,8 +93,11 @@ spc__work spc__sample_work(const spc__sample *sample, int s);
 bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
 
 /* The worst element of a result on scene `s`: more than 1, or infinite for a
- * draw of integers, if it is wrong. */
+ * draw of integers that is exact, if it is wrong. */
 spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
                                const void *out);
+
+/* Is there still what was there between the rows of a result? */
+bool spc__sample_gaps_hold(const spc__sample *sample, int s, const void *out);
 
 #endif

@@ -1,0 +1,41 @@
+/*
+ * epilogue.h - what a layer does to its sums, and how its tensors lie in
+ * memory: checked, as attrs, and as words. Part of conv.c and conv_text.c.
+ */
+#ifndef SPC_RUNTIME_EPILOGUE_H
+#define SPC_RUNTIME_EPILOGUE_H
+
+#include "attrs.h"
+#include "spc.h"
+
+enum { SPC__PITCH_MOST = 1 << 20 };
+
+/* The type of the outputs in memory, and what slope of 0 stands for. */
+spc_dtype spc__conv_out(const spc_conv *conv);
+float spc__conv_slope(const spc_conv *conv);
+
+/* Does it do more than add a bias? */
+bool spc__has_epilogue(const spc_conv *conv);
+
+spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error);
+
+/* The attrs scale, act, slope, add, out, in_pitch, out_pitch, add_pitch; each
+ * is left out at its default, so that keys of layers without it are as they
+ * were. And back. */
+void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv);
+bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs);
+
+/* Is it one of those attrs in which layers that stand in for each other may
+ * differ? The types must be the same. */
+bool spc__epilogue_may_differ(const char *attr);
+
+/* The value of the word `epilogue`, and of slope and out. */
+spc_status spc__epilogue_read(spc_conv *conv, const char *value,
+                              spc_error *error);
+spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error);
+spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error);
+
+/* ",epilogue=scale+relu,out=f32" and so on, "" where all is default. */
+void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv);
+
+#endif
