@@ -263,6 +263,10 @@ typedef struct spc_conv {
     spc_operator op;
     int cin;
     int cout;
+    /* So many parts of the channels, each with weights of its own: output
+     * channel co sees the inputs of part co / (cout / groups) alone. Divides
+     * cin and cout; 1: every output sees every input; cin: depthwise. */
+    int groups;
     spc_geometry geometry;
     spc_dtype dtype;
     bool bias;          /* add bias[cout] (fp32) in the epilogue */
@@ -271,17 +275,17 @@ typedef struct spc_conv {
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
-        SPC_SUBM, 0, 0, SPC_GEOMETRY_INIT, SPC_F16, false, false               \
+        SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false            \
     }
 
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
- * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32), bias
- * (0, 1), deterministic (0, 1). "conv" and "inverse" take stride, padding, rule
- * (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse layer
- * has the words of the strided layer that it inverts, but for its own cin and
- * cout. SPC_EINVAL names the unknown word or the bad value and what would be
- * right.
+ * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
+ * dilation, dtype (f16, f32, tf32), bias (0, 1), deterministic (0, 1). "conv"
+ * and "inverse" take stride, padding, rule (floor, footprint), origin (-1 or
+ * -1x0x0) and shape besides; an inverse layer has the words of the strided
+ * layer that it inverts, but for its own cin and cout. SPC_EINVAL names the
+ * unknown word or the bad value and what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -295,7 +299,7 @@ SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 typedef enum spc_operand {
     SPC_IN = 0,      /* [rows of the inputs][cin] */
     SPC_OUT = 1,     /* [rows of the outputs][cout] */
-    SPC_WEIGHTS = 2, /* canonical: [cout][K][cin], or as SPC_RSCK */
+    SPC_WEIGHTS = 2, /* canonical: [cout][K][cin / groups], or as SPC_RSCK */
     SPC_BIAS = 3,    /* [cout], fp32; none: 0 bytes */
     SPC_OPERANDS = 4
 } spc_operand;
@@ -561,9 +565,10 @@ SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
 typedef enum spc_weights_layout {
-    SPC_KRSC, /* [cout][kx][ky][kz][cin], as spconv 2 and MinkowskiEngine-like
-                 channels-last filters */
-    SPC_RSCK  /* [kx][ky][kz][cin][cout], as TorchSparse and spconv 1 */
+    SPC_KRSC, /* [cout][kx][ky][kz][cin / groups], as spconv 2 and
+                 MinkowskiEngine-like channels-last filters */
+    SPC_RSCK  /* [kx][ky][kz][cin / groups][cout], as TorchSparse and spconv 1
+               */
 } spc_weights_layout;
 
 /* Packs canonical weights (device, the problem's type in memory) into `packed`
@@ -760,8 +765,8 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
  * "index" makes the map of each scene, is compared with the oracle's relation
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
- * options only the callbacks count. SPC_EUNSUPPORTED where the host builds maps:
- * there is nothing to choose. Else as spc_tune.
+ * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
+ * maps: there is nothing to choose. Else as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
                                 const spc_scene *const *scenes, int scene_count,

@@ -20,7 +20,7 @@ static void describe(spc__operand *out, const char *name, spc_dtype dtype,
 int spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                   int64_t rows_in, int64_t rows_out)
 {
-    int64_t taps = (int64_t)spc__conv_offsets(conv) * conv->cin;
+    int64_t taps = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
 
     describe(&out[SPC_IN], "in", conv->dtype, rows_in, conv->cin);
     describe(&out[SPC_OUT], "out", conv->dtype, rows_out, conv->cout);

@@ -19,6 +19,11 @@
 %function input_row_bytes(problem) return problem.cin * element_bytes(problem) end
 %function output_row_bytes(problem) return problem.cout * element_bytes(problem) end
 %
+%-- Layers of several groups alone have the attr `groups`.
+%function groups_of(problem) return problem.groups or 1 end
+%function group_in(problem) return problem.cin // groups_of(problem) end
+%function group_out(problem) return problem.cout // groups_of(problem) end
+%
 %-- f32 alone: a number as two of tf32.
 %function write_split()
 % if problem.dtype == "f32" then

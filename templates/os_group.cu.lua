@@ -51,6 +51,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if input_row_bytes(problem) % 4 ~= 0 or output_row_bytes(problem) % 16 ~= 0 then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"

@@ -36,6 +36,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end

@@ -56,6 +56,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if problem.dtype == "f16" and problem.cin % 2 ~= 0 then
 %      return false, "f16 rows need an even number of input channels"
 %    end

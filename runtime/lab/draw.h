@@ -17,7 +17,7 @@ typedef enum spc__draw {
 } spc__draw;
 
 /* Values that the layer's type holds: of inputs [rows][cin], of canonical
- * weights [cout][K][cin], of a bias [cout]. */
+ * weights [cout][K][cin / groups], of a bias [cout]. */
 void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random);
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
