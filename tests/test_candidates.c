@@ -69,6 +69,13 @@ static const struct {
      "inverse,cin=8,cout=16,k=5x4x3,stride=3x2x1,padding=2x3x1,"
      "rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", false},
+    /* Depthwise: parts of 16, 8 and 4 bytes. */
+    {"sim", "subm,cin=64,cout=64,groups=64,k=3,dtype=f16",
+     "gen:uniform,n=500,extent=14", true},
+    {"sim", "subm,cin=22,cout=22,groups=22,k=3,dtype=f16,bias=1",
+     "gen:uniform,n=200,extent=9", false},
+    {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",
+     "gen:uniform,n=300,extent=12", true},
     {"cpu",
      "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
      "gen:uniform,n=300,extent=12", true},
