@@ -56,12 +56,18 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %  return input_row_bytes(problem) % 16 == 0 and output_row_bytes(problem) % 16 == 0
 %end
 %
+%-- The most bytes, up to 16, at a multiple of which all rows of so many begin.
+%function row_alignment(row_bytes)
+%  local align = 16
+%  while row_bytes % align ~= 0 do align = align // 2 end
+%  return align
+%end
+%
 %-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
 %-- `left` bytes of the row remain there.
 %function lane_pieces(problem)
 %  local row = input_row_bytes(problem)
-%  local align = 16
-%  while row % align ~= 0 do align = align // 2 end
+%  local align = row_alignment(row)
 %  local pieces, at = {}, 0
 %  while at < row do
 %    local left, bytes = row - at, 4
@@ -126,10 +132,40 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
             for (int i = 0; i < $(count); i++) {
                 v[i] = $(value);
 % if problem.bias == 1 then
-                if (store)
+                if (store$(problem.cout % count ~= 0 and " && co + i < " .. problem.cout or ""))
                     v[i] += spc_load_f32(args->bias + co + i);
 % end
             }
+%end
+%
+%-- Stores `w`, the 16 bytes of output channels from `co` on, at `to`: all at once, or
+%-- where rows begin anywhere, or end among them, part by part.
+%function write_lane_store(to)
+% local align, element = row_alignment(output_row_bytes(problem)), element_bytes(problem)
+% if align == 16 then
+            if (store)
+                spc_store16($(to), w);
+% elseif align == 8 then
+            if (store) {
+                spc_b8 low, high;
+                low.x = w.x;
+                low.y = w.y;
+                high.x = w.z;
+                high.y = w.w;
+                spc_store8($(to), low);
+                if (co + $(8 // element) < $(problem.cout))
+                    spc_store8($(to) + 8, high);
+            }
+% else
+%   for i, name in ipairs {"x", "y", "z", "w"} do
+            if (store && co + $((i - 1) * 4 // element) < $(problem.cout))
+                spc_store$(align)($(to) + $(4 * i - 4), $(align == 2 and "(spc_u16)" or "")w.$(name));
+%     if align == 2 then
+            if (store && co + $(2 * i - 1) < $(problem.cout))
+                spc_store2($(to) + $(4 * i - 2), (spc_u16)(w.$(name) >> 16));
+%     end
+%   end
+% end
 %end
 %
 %-- The 16 bytes of output `w` from the floats `v`.

@@ -179,6 +179,10 @@ static const layer layers[] = {
     /* The map with a centre is another kernel. */
     {"subm,cin=32,cout=32,k=3,bias=1", 300, 9},
     {"subm,cin=128,cout=96,k=2", 150, 8},
+    /* Rows that begin between words, and end there; in words; in pairs. */
+    {"subm,cin=81,cout=61,k=3,bias=1", 70, 7},
+    {"conv,cin=20,cout=37,k=2,stride=2,rule=floor", 150, 9},
+    {"subm,cin=45,cout=18,k=2,dtype=f32,bias=1", 60, 7},
     /* Groups: of any size, of one channel. */
     {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
