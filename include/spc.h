@@ -305,6 +305,10 @@ typedef struct spc_conv {
     spc_operator op;
     int cin;
     int cout;
+    /* So many parts of the channels, each with weights of its own: output
+     * channel co sees the inputs of part co / (cout / groups) alone. Divides
+     * cin and cout; 1: every output sees every input; cin: depthwise. */
+    int groups;
     spc_geometry geometry;
     spc_dtype dtype;
     bool bias;          /* add bias[cout] (fp32) in the epilogue */
@@ -325,15 +329,15 @@ typedef struct spc_conv {
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
-        SPC_SUBM, 0, 0, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,       \
+        SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
             SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0                \
     }
 
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
- * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32, bf16),
- * deterministic (0, 1), epilogue, slope, out (f16, bf16, f32), in_pitch,
- * out_pitch, add_pitch. An epilogue is a list in the order of computation, as
+ * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
+ * dilation, dtype (f16, f32, tf32, bf16), deterministic (0, 1), epilogue, slope,
+ * out (f16, bf16, f32), in_pitch, out_pitch, add_pitch. An epilogue is a list in the order of computation, as
  * in epilogue=scale+bias+relu+add: scale and bias first, then an activation
  * (relu, leaky, sigmoid, silu, gelu, elu) and add in either order; bias=1 is
  * another word for epilogue=bias. "conv" and "inverse" take stride, padding,
@@ -354,7 +358,7 @@ SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 typedef enum spc_operand {
     SPC_IN = 0,       /* [rows of the inputs][cin] */
     SPC_OUT = 1,      /* [rows of the outputs][cout] */
-    SPC_WEIGHTS = 2,  /* canonical: [cout][K][cin], or as SPC_RSCK */
+    SPC_WEIGHTS = 2,  /* canonical: [cout][K][cin / groups], or as SPC_RSCK */
     SPC_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
     SPC_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
     SPC_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OUT; none: 0 */
@@ -623,9 +627,10 @@ SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
 typedef enum spc_weights_layout {
-    SPC_KRSC, /* [cout][kx][ky][kz][cin], as spconv 2 and MinkowskiEngine-like
-                 channels-last filters */
-    SPC_RSCK  /* [kx][ky][kz][cin][cout], as TorchSparse and spconv 1 */
+    SPC_KRSC, /* [cout][kx][ky][kz][cin / groups], as spconv 2 and
+                 MinkowskiEngine-like channels-last filters */
+    SPC_RSCK  /* [kx][ky][kz][cin / groups][cout], as TorchSparse and spconv 1
+               */
 } spc_weights_layout;
 
 /* Packs canonical weights (device, the problem's type in memory) into `packed`

@@ -46,6 +46,17 @@ static spc_status check_channels(const char *name, int value, spc_error *error)
                      name, value, SPC__CHANNELS_MOST);
 }
 
+static spc_status check_groups(const spc_conv *conv, spc_error *error)
+{
+    if (conv->groups >= 1 && conv->cin % conv->groups == 0 &&
+        conv->cout % conv->groups == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "groups=%d does not divide cin=%d and cout=%d: groups are "
+                     "equal parts of both, at least 1",
+                     conv->groups, conv->cin, conv->cout);
+}
+
 static spc_status check_operator(const spc_conv *conv, spc_error *error)
 {
     bool subm = conv->geometry.rule == SPC_RULE_SUBM;
@@ -77,6 +88,7 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         return status;
     if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
         (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
+        (status = check_groups(conv, error)) != SPC_OK ||
         (status = spc_geometry_check(&conv->geometry, error)) != SPC_OK ||
         (status = check_operator(conv, error)) != SPC_OK)
         return status;
@@ -152,6 +164,8 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_text(out, "op", spc__operator_names[conv->op]);
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
+    if (conv->groups != 1)
+        spc__attrs_set_number(out, "groups", conv->groups);
     set_geometry(out, &conv->geometry);
     spc__attrs_set_text(out, "dtype", spc__dtype_names[conv->dtype]);
     spc__attrs_set_number(out, "bias", conv->bias);
@@ -162,6 +176,16 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
 int spc__conv_offsets(const spc_conv *conv)
 {
     return spc_geometry_offsets(&conv->geometry);
+}
+
+int spc__conv_group_in(const spc_conv *conv)
+{
+    return conv->cin / conv->groups;
+}
+
+int spc__conv_group_out(const spc_conv *conv)
+{
+    return conv->cout / conv->groups;
 }
 
 bool spc__conv_is_inverse(const spc_conv *conv)
@@ -206,6 +230,7 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     conv.dtype = (spc_dtype)dtype;
     conv.cin = (int)spc__attrs_number(attrs, "cin", 0);
     conv.cout = (int)spc__attrs_number(attrs, "cout", 0);
+    conv.groups = (int)spc__attrs_number(attrs, "groups", 1);
     geometry_from_attrs(&conv.geometry, attrs);
     conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
     conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
@@ -227,15 +252,22 @@ static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
                     channels_weight = 2, half_octave = 0.5;
 
 /* Layers that differ only in channels, what is done to their sums, and gaps
- * between rows may stand in for each other. */
-static void set_family(spc__attrs *out, const spc__attrs *layer)
+ * between rows may stand in for each other; of those with groups, which have
+ * kernels of their own, those with groups alike. */
+static void set_family(spc__attrs *out, const spc__attrs *layer,
+                       const spc_conv *conv)
 {
+    static const char *const channels[] = {"cin", "cout", "groups", NULL};
+
     out->count = 0;
     for (int i = 0; i < layer->count; i++)
-        if (strcmp(layer->at[i].name, "cin") != 0 &&
-            strcmp(layer->at[i].name, "cout") != 0 &&
+        if (spc__name_index(channels, layer->at[i].name) < 0 &&
             !spc__epilogue_may_differ(layer->at[i].name))
             out->at[out->count++] = layer->at[i];
+    if (conv->groups == 1)
+        return;
+    spc__attrs_set_number(out, "group_in", spc__conv_group_in(conv));
+    spc__attrs_set_number(out, "group_out", spc__conv_group_out(conv));
 }
 
 static double octaves(int64_t count)
@@ -252,7 +284,7 @@ void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
     double dense = density > 0 ? log2(density) : -INFINITY;
 
     set_layer(&out->layer, conv);
-    set_family(&out->family, &out->layer);
+    set_family(&out->family, &out->layer, conv);
     out->feature_count = 0;
     spc__feature_add(out, "rows", rows, rows_weight, half_octave);
     spc__feature_add(out, "ratio", in - rows, ratio_weight, half_octave);

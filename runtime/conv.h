@@ -22,10 +22,11 @@ extern const char *const spc__rule_names[];
 int spc__name_index(const char *const *names, const char *word);
 const char *spc__name_at(const char *const *names, unsigned index);
 
-/* A layer as attrs, in canonical order: op, cin, cout, kx, ky, kz, dx, dy, dz,
- * what the rule has besides (rule, sx.., px.., ox.., hx..), dtype, bias,
- * deterministic, and for the templates the derived `offsets` and `centre`: the
- * offset whose input is the output row itself, -1 where there is none. */
+/* A layer as attrs, in canonical order: op, cin, cout, groups (unless 1), kx,
+ * ky, kz, dx, dy, dz, what the rule has besides (rule, sx.., px.., ox.., hx..),
+ * dtype, bias, deterministic, and for the templates the derived `offsets` and
+ * `centre`: the offset whose input is the output row itself, -1 where there is
+ * none. */
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 
 /* The layer that such attrs describe (`offsets` and `centre` are not needed);
@@ -33,6 +34,10 @@ void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
 
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
+
+/* The input and output channels of one group. */
+int spc__conv_group_in(const spc_conv *conv);
+int spc__conv_group_out(const spc_conv *conv);
 
 /* Is its map that of another layer, read the other way? */
 bool spc__conv_is_inverse(const spc_conv *conv);

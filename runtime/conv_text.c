@@ -145,6 +145,21 @@ static spc_status set_channels(spc_conv *conv, const layer_word *word,
                      word->name, value, SPC__CHANNELS_MOST);
 }
 
+/* Whether it divides the channels is known when all words are read. */
+static spc_status set_groups(spc_conv *conv, const layer_word *word,
+                             const char *value, spc_error *error)
+{
+    int *out = member(conv, word);
+
+    if (read_count(out, value, value + strlen(value), SPC__CHANNELS_MOST) &&
+        *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "groups=%.40s is not a number of groups: a divisor of cin "
+                     "and cout is right",
+                     value);
+}
+
 static spc_status set_kernel(spc_conv *conv, const layer_word *word,
                              const char *value, spc_error *error)
 {
@@ -244,6 +259,7 @@ static const layer_word words[] = {
     {"cin", set_channels, AT(cin), 0, NULL},
     {"cout", set_channels, AT(cout), 0, NULL},
     {"rule", set_rule, AT(geometry.rule), 0, NULL},
+    {"groups", set_groups, AT(groups), 0, NULL},
     {"k", set_kernel, AT(geometry.kernel), 1, NULL},
     {"stride", set_axes, AT(geometry.stride), 1, "2x2x1"},
     {"dilation", set_axes, AT(geometry.dilation), 1, "2x2x1"},
@@ -436,17 +452,19 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g)
 
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
-    char geometry[320], epilogue[160];
+    char geometry[320], epilogue[160], groups[24] = "";
 
     if (out == NULL)
         bytes = 0;
     if (conv == NULL)
         return snprintf(out, bytes, "%s", "");
+    if (conv->groups != 1)
+        snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);
     format_geometry(geometry, sizeof(geometry), &conv->geometry);
     spc__epilogue_format(epilogue, sizeof(epilogue), conv);
-    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s,dtype=%s%s%s",
+    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s",
                     spc__name_at(spc__operator_names, (unsigned)conv->op),
-                    conv->cin, conv->cout, geometry,
+                    conv->cin, conv->cout, groups, geometry,
                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
                     epilogue, conv->deterministic ? ",deterministic=1" : "");
 }

@@ -37,7 +37,7 @@ static spc__operand vector(const char *name, bool present, int64_t columns)
 void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                    int64_t rows_in, int64_t rows_out)
 {
-    int64_t taps = (int64_t)spc__conv_offsets(conv) * conv->cin;
+    int64_t taps = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
     bool adds = conv->add != SPC_ADD_NONE;
     spc_dtype type = spc__conv_out(conv);
 

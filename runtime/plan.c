@@ -410,7 +410,7 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     if (status != SPC_OK)
         return status;
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
-    long long cin = plan->conv.cin, cout = plan->conv.cout;
+    long long cin = spc__conv_group_in(&plan->conv), cout = plan->conv.cout;
     long long offsets = spc__conv_offsets(&plan->conv);
     spc_pack_args args = {weights, packed, cin, 1, offsets * cin};
     spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};

@@ -23,8 +23,8 @@
 %    return {
 %      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
 %      order = "none",
-%      packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
-%      pack_threads = problem.offsets * problem.cin,
+%      packed_bytes = problem.offsets * group_in(problem) * problem.cout * 4,
+%      pack_threads = problem.offsets * group_in(problem),
 %    }
 %  end,
 %  default = function(problem, target) return {tile = 64} end,
@@ -33,8 +33,15 @@
 #include "spc_cpu.h"
 
 enum {
-    CIN = $(problem.cin),
+    CIN = $(group_in(problem)), /* of a group */
     COUT = $(problem.cout),
+% if problem.groups then
+    ROW = $(problem.cin),
+    GROUP = $(group_out(problem)), /* its output channels */
+% else
+    ROW = CIN,
+    GROUP = COUT,
+% end
     OFFSETS = $(problem.offsets),
     TILE = $(config.tile),
     CHUNK = 64 /* output channels summed at a time */
@@ -65,7 +72,8 @@ static void add_pair(float *restrict sums, const float *restrict weights,
 }
 
 % write_finish_row("CHUNK")
-/* Output row `row` at position p of the map, some channels from `first` on. */
+/* Output row `row` at position p of the map, some channels of a group from
+ * `first` on. */
 static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
 {
@@ -79,13 +87,22 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
         long from = map->index[k * map->rows_padded + p];
         if (from >= 0)
             add_pair(sums, weights + k * CIN * COUT + first,
-                     (const element *)args->in + from * $(problem.in_pitch or "CIN"), channels);
+                     (const element *)args->in +
+                         from * $(problem.in_pitch or "ROW") + first / GROUP * CIN,
+                     channels);
     }
     result *to = (result *)args->out + row * $(problem.out_pitch or "COUT") + first;
 % if has_epilogue(problem) then
     finish_row(sums, args, row, first, channels);
 % end
 % write_host_store("    ", "to", "sums")
+}
+
+/* The next channels after `first` that are summed at a time. */
+static int channels_at(int first)
+{
+    int left = GROUP - first % GROUP;
+    return left < CHUNK ? left : CHUNK;
 }
 
 /* Call x: the x-th tile. */
@@ -98,9 +115,9 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
         return;
     for (int p = first_row; p < first_row + TILE; p++) {
         long row = map->order[p];
-        for (int first = 0; first < COUT && row >= 0; first += CHUNK)
-            convolve(args, p, row, first,
-                     COUT - first < CHUNK ? COUT - first : CHUNK);
+        for (int first = 0; first < COUT && row >= 0;
+             first += channels_at(first))
+            convolve(args, p, row, first, channels_at(first));
     }
 }
 

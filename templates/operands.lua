@@ -42,6 +42,16 @@
 %  end
 %  return align
 %end
+%-- A layer without an epilogue, slices, or a type of its own for the outputs.
+%function is_plain(problem)
+%  return not has_epilogue(problem) and not problem.in_pitch and not problem.out_pitch
+%     and not problem.out and problem.dtype ~= "bf16"
+%end
+%
+%-- Of the first bytes of input rows, and of their ends.
+%function input_alignment(problem)
+%  return alignment_of(input_row_bytes(problem), input_pitch_bytes(problem))
+%end
 %
 %-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
 %-- number, or of words that are one each.
@@ -53,6 +63,11 @@
 %  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
 %                       out_format(problem).short, words, i, i)
 %end
+%
+%-- Layers of several groups alone have the attr `groups`.
+%function groups_of(problem) return problem.groups or 1 end
+%function group_in(problem) return problem.cin // groups_of(problem) end
+%function group_out(problem) return problem.cout // groups_of(problem) end
 %
 %-- f32 alone: a number as two of tf32.
 %function write_split()
@@ -152,7 +167,7 @@ $(indent)                 (unsigned long)channels * sizeof(float));
 %-- `left` bytes of the row remain there.
 %function lane_pieces(problem)
 %  local row = input_row_bytes(problem)
-%  local align = alignment_of(row, input_pitch_bytes(problem))
+%  local align = input_alignment(problem)
 %  local pieces, at = {}, 0
 %  while at < row do
 %    local left, bytes = row - at, 4
@@ -214,51 +229,77 @@ $(indent)                 (unsigned long)channels * sizeof(float));
 %-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
 %-- is row[h], `store` says so.
 %function write_lane_values(count, value)
-% if problem.add then
-            spc_u32 added[$(count * out_bytes(problem) // 4)];
-%   local bytes = math.min(16, count * out_bytes(problem))
+% local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
+% local load, each = math.min(16, count * bytes), "0.0f"
+% local inside = problem.cout % count == 0 and "store" or "store && co + i < " .. problem.cout
+% if problem.add and alignment_of(row, problem.cout * bytes, load) == load then
+            spc_u32 added[$(count * bytes // 4)];
             SPC_UNROLL
-            for (int i = 0; i < $(count * out_bytes(problem) // 4); i++)
+            for (int i = 0; i < $(count * bytes // 4); i++)
                 added[i] = 0;
-%   for at = 0, count * out_bytes(problem) - 1, bytes do
-            spc_load$(bytes)_into(added + $(at // 4),
+%   for at = 0, count * bytes - 1, load do
+            spc_load$(load)_into(added + $(at // 4),
                             (const spc_u8 *)args->residual +
-                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(out_bytes(problem)) + $(at),
+                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(bytes) + $(at),
                             store ? 0 : -1);
 %   end
+%   each = unpacked("added", "i")
+% elseif problem.add then
+%   each = "(" .. inside .. " ? " .. added_number("(long long)row[h] * " .. add_pitch(problem) .. " + co + i") .. " : 0.0f)"
 % end
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
                 v[i] = $(value);
 % if problem.bias == 1 and not problem.scale then
-                if (store)
+                if ($(inside))
                     v[i] += spc_load_f32(args->bias + co + i);
 % elseif problem.scale then
-                if (store)
+                if ($(inside))
                     v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
 % end
-% write_rest("                ", "v[i]", unpacked("added", "i"))
+% write_rest("                ", "v[i]", each)
             }
 %end
 %
-%-- Stores the floats `v` of `count` channels at `to`, a pointer to bytes.
+%-- Element `at` of the residual as a number.
+%function added_number(at)
+% if out_bytes(problem) == 4 then return "spc_load_f32((const float *)args->residual + " .. at .. ")" end
+% return "spc_" .. out_format(problem).short .. "_to_f32(spc_load2((const spc_u16 *)args->residual + " .. at .. "))"
+%end
+%
+%-- Stores the floats `v` of `count` channels from `co` on at `to`, a pointer to bytes:
+%-- in parts as large as rows and their last channels are aligned to.
 %function write_lane_store(count, to)
-% local each = out_bytes(problem) == 2 and 2 or 1 -- channels of a word
-% for at = 0, count // each - 1, 4 do
-%   local words = math.min(4, count // each - at)
-%   local w = at == 0 and "w" or "w" .. at
-            spc_b$(words * 4) $(w);
+% local bytes = out_bytes(problem)
+% local part = alignment_of(out_pitch(problem) * bytes, problem.cout * bytes, count * bytes)
+% for at = 0, count - 1, part // bytes do
+%   write_part_store(count, at, part, to)
+% end
+%end
+%
+%-- The part of `part` bytes at channel `at` of those.
+%function write_part_store(count, at, part, to)
+% local bytes, words = out_bytes(problem), {}
+% local place = to .. (at > 0 and " + " .. at * bytes or "")
+% local whole = at == 0 or problem.cout % count == 0
+% local guard = whole and "store" or "store && co + " .. at .. " < " .. problem.cout
+% for c = at, at + part // bytes - 1, bytes == 2 and 2 or 1 do
+%   table.insert(words, bytes == 4 and "spc_f32_bits(v[" .. c .. "])"
+%     or part == 2 and "spc_f32_to_" .. out_format(problem).short .. "(v[" .. c .. "])"
+%     or pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"))
+% end
+% if part <= 4 then
+            if ($(guard))
+                spc_store$(part)($(place), $(words[1]));
+% else
+            spc_b$(part) w$(at);
 %   for i, name in ipairs {"x", "y", "z", "w"} do
-%     local c = (at + i - 1) * each
-%     if i > words then
-%     elseif each == 2 then
-            $(w).$(name) = $(pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"));
-%     else
-            $(w).$(name) = spc_f32_bits(v[$(c)]);
+%     if words[i] then
+            w$(at).$(name) = $(words[i]);
 %     end
 %   end
-            if (store)
-                spc_store$(words * 4)($(to)$(at > 0 and " + " .. at * 4 or ""), $(w));
+            if ($(guard))
+                spc_store$(part)($(place), w$(at));
 % end
 %end
 %

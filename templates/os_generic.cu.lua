@@ -1,5 +1,5 @@
 %-- Output-stationary convolution for what the other kernels refuse: any channel
-%-- counts, any type, no tensor cores.
+%-- counts, any groups, any type, no tensor cores.
 %--
 %-- A warp computes `rows` output rows by 32 output channels; a lane owns one channel of
 %-- all of them. Weights are read coalesced, inputs as broadcasts.
@@ -8,7 +8,7 @@
 %
 %function padded_cout(problem) return ceil_div(problem.cout, 32) * 32 end
 %function packed_bytes(problem)
-%  return problem.offsets * problem.cin * padded_cout(problem) * element_bytes(problem)
+%  return problem.offsets * group_in(problem) * padded_cout(problem) * element_bytes(problem)
 %end
 %
 %-- A stored result as a number, and back.
@@ -35,7 +35,7 @@
 %  derive = function(problem, config, target)
 %    return {
 %      words = ceil_div(problem.offsets, 32), co_padded = padded_cout(problem),
-%      half = element_bytes(problem) == 2,
+%      half = element_bytes(problem) == 2, cin = group_in(problem),
 %      short = format_of(problem).short,
 %    }
 %  end,
@@ -45,7 +45,7 @@
 %      grid = "tiles", tile_rows = config.rows, tiles_per_block = 4,
 %      grid_y = ceil_div(problem.cout, 32), order = "gray",
 %      packed_bytes = packed_bytes(problem),
-%      pack_threads = problem.offsets * problem.cin * padded_cout(problem),
+%      pack_threads = problem.offsets * group_in(problem) * padded_cout(problem),
 %      preference = 0,
 %    }
 %  end,
@@ -71,7 +71,7 @@ typedef $(out_format(problem).device) result;
 SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
                          const element *w)
 {
-    for (int c = 0; c < $(problem.cin); c++) {
+    for (int c = 0; c < $(cin); c++) {
         float weight = TO_FLOAT(LOAD(w + c * $(co_padded)));
         SPC_UNROLL
         for (int r = 0; r < $(config.rows); r++)
@@ -92,6 +92,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     float acc[$(config.rows)];
     int row[$(config.rows)], tile;
 
+% if problem.groups then
+    in += (co < $(problem.cout) ? co : 0) / $(group_out(problem)) * $(cin);
+% end
     spc_depend_wait();
     if (rank >= map->tiles)
         return;
@@ -109,7 +112,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
             for (int r = 0; r < $(config.rows); r++)
                 row[r] = spc_load_int(index + r);
             multiply(acc, row, in,
-                     weights + (long long)k * $(problem.cin * co_padded));
+                     weights + (long long)k * $(cin * co_padded));
         }
     }
     if (tile < 0) /* past the last one, where masks are 0 */
@@ -136,8 +139,8 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     long long item = (long long)spc_block_x() * 256 + spc_thread();
     int co = (int)(item % $(co_padded));
-    int ci = (int)(item / $(co_padded) % $(problem.cin));
-    int k = (int)(item / $(co_padded * problem.cin));
+    int ci = (int)(item / $(co_padded) % $(cin));
+    int k = (int)(item / $(co_padded * cin));
 
     if (k >= $(problem.offsets))
         return;

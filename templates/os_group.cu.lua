@@ -51,6 +51,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4
 %       or not whole_lanes_out(problem) then

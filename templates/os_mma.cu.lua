@@ -8,15 +8,25 @@
 %-- two first operands, because the packed weights permute the channels; weights are
 %-- packed in the order of second operands. So all shared memory is read in
 %-- 16-byte accesses without conflicts, and no ldmatrix is needed.
+%--
+%-- Rows of any length: where they are no multiple of 16 bytes, a lane copies its part in
+%-- parts of 8 or 4 bytes, zeroed past the end of the row, and stores alike. Rows of an
+%-- odd number of halves begin between two words: then a lane copies the five words that
+%-- its part lies in, notes on which side of a word it begins, and shifts it when it is
+%-- multiplied.
 %
 %include "os_blocks.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
-%function gather_stage(config) return config.warps * config.m * config.pieces * 1024 end
-%function shared_bytes(config)
-%  return config.stages * (weight_stage(config) + gather_stage(config))
+%-- Between words, the fifth word and the side besides the 16 bytes.
+%function between_words(problem) return input_alignment(problem) == 2 end
+%function gather_stage(problem, config)
+%  return config.warps * config.m * config.pieces * (between_words(problem) and 1536 or 1024)
+%end
+%function shared_bytes(problem, config)
+%  return config.stages * (weight_stage(config) + gather_stage(problem, config))
 %       + config.warps * 384
 %end
 %function registers(problem, config)
@@ -36,10 +46,10 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
-%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
 %    return true
 %  end,
 %  constraints = {
@@ -53,7 +63,7 @@
 %      return config.warps == 4 or config.m == 1
 %    end},
 %    {"shared memory", function(problem, config, target)
-%      return shared_bytes(config) <= target.shared_block
+%      return shared_bytes(problem, config) <= target.shared_block
 %    end},
 %    {"accumulators fit the registers", function(problem, config)
 %      return registers(problem, config) <= 255
@@ -65,18 +75,21 @@
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
-%      threads = config.warps * 32, half = element == 2,
-%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
-%      weight_size = weight_stage(config), stage_size = weight_stage(config) + gather_stage(config),
-%      ring_at = config.stages * (weight_stage(config) + gather_stage(config)),
+%      threads = config.warps * 32, element = element, half = element == 2,
+%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem),
+%      row_pitch = input_pitch_bytes(problem),
+%      weight_size = weight_stage(config),
+%      stage_size = weight_stage(config) + gather_stage(problem, config),
+%      ring_at = config.stages * (weight_stage(config) + gather_stage(problem, config)),
+%      align = input_alignment(problem),
 %    }
 %  end,
 %  launch = function(problem, config, target)
-%    local blocks = (target.shared_sm or 102400) // (shared_bytes(config) + 1024)
+%    local blocks = (target.shared_sm or 102400) // (shared_bytes(problem, config) + 1024)
 %    local by_registers = 65536 // (math.max(registers(problem, config), 64) * config.warps * 32)
 %    local packed = packed_image(problem, config)
 %    return {
-%      block = config.warps * 32, shared = shared_bytes(config),
+%      block = config.warps * 32, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = math.max(1, math.min(blocks, by_registers, 8)),
 %      grid_y = out_blocks(problem, config),
 %      tile_rows = tile_rows(config), order = config.order,
@@ -89,7 +102,7 @@
 %                    pieces = 1, stages = 3, order = "gray"}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
-%    while shared_bytes(config) > target.shared_block do
+%    while shared_bytes(problem, config) > target.shared_block do
 %      if config.stages > 2 then config.stages = 2
 %      elseif config.pieces > 1 then config.pieces = config.pieces // 2
 %      else config.m = 1 break end
@@ -106,6 +119,43 @@ SPC_DEVICE spc_u8 *place_of(int stage, int i)
            i * $(threads * 16) + spc_thread() * 16;
 }
 
+% if align == 2 then
+/* Beside it: the fifth word, and whether the row begins between two words. */
+SPC_DEVICE spc_u8 *side_of(int stage, int i)
+{
+    return spc_shared() + stage * $(stage_size) +
+           $(weight_size + threads * 32 * config.m * config.pieces) +
+           (i * $(threads) + spc_thread()) * 8;
+}
+
+% end
+% if align < 16 then
+/* Copies the 16 bytes at `byte` of a row, as far as it has them, to place `i`. */
+SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
+{
+    spc_u8 *to = place_of(stage, i);
+%   if align == 2 then
+    spc_u8 *side = side_of(stage, i);
+    int between = row & $(row_pitch // 2 % 2), at = byte - 2 * between;
+    const spc_u8 *from = in + (long long)row * $(row_pitch) + at;
+    SPC_UNROLL
+    for (int j = 0; j < 5; j++) {
+        int left = $(row_bytes) - at - 4 * j;
+        int valid = row < 0 || left <= 0 || (j == 4 && !between) ? 0 : left < 4 ? 2 : 4;
+        spc_copy_async4(j < 4 ? to + 4 * j : side, valid ? from + 4 * j : in, valid);
+    }
+    *(int *)(side + 4) = 16 * between;
+%   else
+    const spc_u8 *from = in + (long long)row * $(row_pitch) + byte;
+    SPC_UNROLL
+    for (int j = 0; j < 16; j += $(align)) {
+        int valid = row >= 0 && byte + j < $(row_bytes) ? $(align) : 0;
+        spc_copy_async$(align)(to + j, valid ? from + j : in, valid);
+    }
+%   end
+}
+
+% end
 /* The loading side: runs stages - 1 steps ahead of the products. */
 typedef struct loader {
     spc_stream stream;
@@ -158,15 +208,31 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         int byte = (l->block * $(config.pieces) + p) * 64 + q * 16;
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
+% if align == 16 then
             int valid = l->row[h] >= 0$(byte_guard("byte")) ? 16 : 0;
             const spc_u8 *from = in + (long long)l->row[h] * $(row_pitch) + byte;
             spc_copy_async16(place_of(stage, p * $(2 * config.m) + h),
                              valid ? from : in, valid);
+% else
+            copy_part(stage, p * $(2 * config.m) + h, in, l->row[h], byte);
+% end
         }
     }
     spc_copy_commit();
 }
 
+% if align == 2 then
+/* What begins `by` bits behind the 16 bytes `v`, which `next` follows. */
+SPC_DEVICE spc_b16 shifted(spc_b16 v, spc_u32 next, int by)
+{
+    v.x = (spc_u32)(((spc_u64)v.y << 32 | v.x) >> by);
+    v.y = (spc_u32)(((spc_u64)v.z << 32 | v.y) >> by);
+    v.z = (spc_u32)(((spc_u64)v.w << 32 | v.z) >> by);
+    v.w = (spc_u32)(((spc_u64)next << 32 | v.w) >> by);
+    return v;
+}
+
+% end
 % write_split()
 /* acc[m][n / 8][4] += the step in `stage`. */
 SPC_DEVICE void multiply(float *acc, int stage)
@@ -183,6 +249,10 @@ SPC_DEVICE void multiply(float *acc, int stage)
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
             spc_b16 v = spc_shared_load16(place_of(stage, p * $(2 * config.m) + h));
+% if align == 2 then
+            spc_b8 side = spc_shared_load8(side_of(stage, p * $(2 * config.m) + h));
+            v = shifted(v, side.x, (int)side.y);
+% end
             a[h / 2][0][h % 2] = v.x;
             a[h / 2][0][h % 2 + 2] = v.y;
             a[h / 2][1][h % 2] = v.z;

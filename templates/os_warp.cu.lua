@@ -56,6 +56,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4 then
 %      return false, problem.dtype .. " rows need an even number of input channels"
 %    end

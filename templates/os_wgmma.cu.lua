@@ -73,6 +73,7 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
 %    return true

@@ -51,6 +51,7 @@
 %    {"order", {"none", "gray"}, "order of the rows"},
 %  },
 %  accepts = function(problem, target)
+%    if problem.groups then return false, "one group alone" end
 %    return true
 %  end,
 %  constraints = {

@@ -71,8 +71,9 @@ typedef struct spc_conv_args {
 /*
  * Packing: weights in canonical layout, element (k, ci, co) at
  * k * stride_k + ci * stride_in + co * stride_out (in elements).
- * KRSC [cout][K][cin]: stride_k = cin, stride_in = 1, stride_out = K * cin.
- * RSCK [K][cin][cout]: stride_k = cin * cout, stride_in = cout, stride_out = 1.
+ * ci counts in the channel's group; with c = cin / groups,
+ * KRSC [cout][K][c]: stride_k = c, stride_in = 1, stride_out = K * c.
+ * RSCK [K][c][cout]: stride_k = c * cout, stride_in = cout, stride_out = 1.
  */
 typedef struct spc_pack_args {
     const void *weights; /* dtype of the problem */

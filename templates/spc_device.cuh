@@ -378,9 +378,15 @@ SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
         v = *(const uint2 *)from;
     *(uint2 *)to = v;
 }
+/* Here valid are all bytes, none, or 2 of these 4. */
 SPC_DEVICE void spc_copy_async4(void *to, const void *from, int valid)
 {
-    *(unsigned *)to = valid ? *(const unsigned *)from : 0u;
+    unsigned v = 0;
+    if (valid == 2)
+        v = *(const unsigned short *)from;
+    else if (valid)
+        v = *(const unsigned *)from;
+    *(unsigned *)to = v;
 }
 SPC_DEVICE void spc_copy_commit(void) {}
 #define spc_copy_wait(n) ((void)0)

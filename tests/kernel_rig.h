@@ -10,8 +10,8 @@
 #include "artefact.h"
 #include "ctx.h"
 #include "device.h"
-#include "error.h"
 #include "dtype.h"
+#include "error.h"
 #include "random.h"
 #include "relation_rig.h"
 #include "spc_abi.h"
@@ -93,8 +93,8 @@ static inline void rig_data_create(rig_data *data, const spc_conv *conv,
                                    int64_t rows, bool whole)
 {
     size_t in = (size_t)rows * (size_t)conv->cin;
-    size_t weights = (size_t)spc__conv_offsets(conv) * (size_t)conv->cin *
-                     (size_t)conv->cout;
+    size_t weights = (size_t)spc__conv_offsets(conv) *
+                     (size_t)spc__conv_group_in(conv) * (size_t)conv->cout;
     bool half = conv->dtype == SPC_F16;
     spc__random random;
 
@@ -182,7 +182,7 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
              (size_t)spc__attrs_number(&out->launch, "packed_bytes", 0),
              error)) != SPC_OK)
         goto done;
-    int64_t cin = conv->cin, cout = conv->cout;
+    int64_t cin = spc__conv_group_in(conv), cout = conv->cout;
     int64_t offsets = spc__conv_offsets(conv);
     spc_pack_args args = {data->weights_stored, out->packed, cin, 1,
                           offsets * cin};

@@ -69,6 +69,13 @@ static const struct {
      "inverse,cin=8,cout=16,k=5x4x3,stride=3x2x1,padding=2x3x1,"
      "rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", false},
+    /* Depthwise: parts of 16, 8 and 4 bytes. */
+    {"sim", "subm,cin=64,cout=64,groups=64,k=3,dtype=f16",
+     "gen:uniform,n=500,extent=14", true},
+    {"sim", "subm,cin=22,cout=22,groups=22,k=3,dtype=f16,bias=1",
+     "gen:uniform,n=200,extent=9", false},
+    {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",
+     "gen:uniform,n=300,extent=12", true},
     {"cpu",
      "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
      "gen:uniform,n=300,extent=12", true},
@@ -79,6 +86,28 @@ static const struct {
     {"cpu",
      "inverse,cin=7,cout=20,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
      "gen:uniform,n=200,extent=9", false},
+    /* Several at once: odd channels, groups, slices, epilogues. */
+    {"sim", "subm,cin=20,cout=41,k=3,epilogue=scale+bias+relu+add",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "subm,cin=3,cout=18,k=3,epilogue=add+relu,in_pitch=4,out_pitch=21,"
+     "add_pitch=19",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "conv,cin=5,cout=9,k=2,stride=2,rule=floor,dtype=f32,epilogue=bias+add",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "subm,cin=12,cout=24,groups=4,k=3,epilogue=scale+bias+leaky,slope=0.25,"
+     "in_pitch=20,out=f32",
+     "gen:uniform,n=150,extent=8", false},
+    {"sim", "subm,cin=24,cout=24,groups=24,k=3,epilogue=scale+add+relu",
+     "gen:uniform,n=150,extent=8", false},
+    {"cpu", "subm,cin=24,cout=24,groups=24,k=3,epilogue=scale+add+relu",
+     "gen:uniform,n=150,extent=8", false},
+    {"cpu",
+     "subm,cin=12,cout=24,groups=4,k=3,epilogue=scale+bias+leaky,slope=0.25,"
+     "in_pitch=20,out=f32",
+     "gen:uniform,n=150,extent=8", false},
 };
 
 /* Whole spaces in a run. */

@@ -28,12 +28,13 @@ static double sum_of(const spc_conv *conv, const relation *rel,
                      const rig_data *data, int row, int co)
 {
     double sum = conv->bias ? data->bias[co] : 0;
+    int cin = conv->cin / conv->groups;
+    int first = co / (conv->cout / conv->groups) * cin;
     for (int k = 0; k < rel->offsets; k++) {
         int64_t from = *relation_at(rel, k, row);
-        const float *w =
-            data->weights + ((int64_t)co * rel->offsets + k) * conv->cin;
-        for (int ci = 0; ci < conv->cin && from >= 0; ci++)
-            sum += (double)data->in[from * conv->cin + ci] * w[ci];
+        const float *w = data->weights + ((int64_t)co * rel->offsets + k) * cin;
+        for (int ci = 0; ci < cin && from >= 0; ci++)
+            sum += (double)data->in[from * conv->cin + first + ci] * w[ci];
     }
     return sum;
 }
@@ -178,6 +179,22 @@ static const layer layers[] = {
     /* The map with a centre is another kernel. */
     {"subm,cin=32,cout=32,k=3,bias=1", 300, 9},
     {"subm,cin=128,cout=96,k=2", 150, 8},
+    /* Rows that begin between words, and end there; in words; in pairs. */
+    {"subm,cin=81,cout=61,k=3,bias=1", 70, 7},
+    {"conv,cin=20,cout=37,k=2,stride=2,rule=floor", 150, 9},
+    {"subm,cin=45,cout=18,k=2,dtype=f32,bias=1", 60, 7},
+    /* Groups: of any size, of one channel. */
+    {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
+    {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
+    {"subm,cin=64,cout=64,groups=64,k=3,bias=1", 300, 9},
+    {"conv,cin=24,cout=24,groups=24,k=3,stride=2,padding=1,rule=footprint", 300,
+     11},
+    {"conv,cin=18,cout=18,groups=18,k=5,rule=floor,bias=1", 150, 0},
+    {"inverse,cin=20,cout=20,groups=20,k=2,stride=3,rule=floor,dtype=f32,"
+     "bias=1",
+     300, 12},
+    {"conv,cin=7,cout=7,groups=7,k=3,rule=floor,dtype=tf32", -2, 0},
+    {"subm,cin=5,cout=5,groups=5,k=3", 60, 7},
 };
 
 /* A table of 1 % has tiles whose last words are 0. */
@@ -209,9 +226,14 @@ static const struct {
     {"os_mma", ""},
     {"os_mma", "warps=8,m=1,stages=2"},
     {"os_generic", ""},
+    {"os_depthwise", ""},
+    {"os_depthwise", "rows=256,rows_a_thread=1,threads=128,weights=global"},
+    {"os_depthwise", "rows=32,rows_a_thread=4,unroll=2,bytes=8,threads=128"},
     {"rowgemm", ""},
     {"rowgemm", "tile=64"},
     {"generic", ""},
+    {"depthwise", ""},
+    {"depthwise", "vectors=1,tile=256"},
 };
 
 static bool choose(trial *t, int variant)
@@ -262,7 +284,7 @@ static void check_layer(const layer *l, const char *device, int least)
         check_candidate(&t);
         checked++;
     }
-    ck_assert_int_ge(checked, least);
+    ck_assert_int_ge(checked, conv.groups > 1 ? 1 : least);
     free(want);
     rig_data_free(&data);
     relation_release(&rel);

@@ -269,6 +269,10 @@ static const struct {
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,dtype=f32", false},
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,bias=1", false},
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,deterministic=1", false},
+    /* Depthwise layers are one; groups of other sizes are others. */
+    {"subm,cin=8,cout=8,groups=8", "subm,cin=64,cout=64,groups=64", true},
+    {"subm,cin=8,cout=8,groups=8", "subm,cin=8,cout=8", false},
+    {"subm,cin=8,cout=8,groups=4", "subm,cin=64,cout=64,groups=4", false},
     {"conv,cin=8,cout=8,k=2,stride=2,rule=floor",
      "conv,cin=4,cout=9,k=2,stride=2,rule=floor", true},
     {"conv,cin=8,cout=8,k=2,stride=2,rule=floor",

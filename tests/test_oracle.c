@@ -88,13 +88,14 @@ static double define(const layer *l, int64_t row, int co, bool in_float,
 {
     double sum = l->conv.bias ? l->bias[co] : 0, size = fabs(sum);
     float narrow = (float)sum;
-    int offsets = offsets_of(&l->conv), cin = l->conv.cin;
+    int offsets = offsets_of(&l->conv), groups = l->conv.groups;
+    int cin = l->conv.cin / groups, group = co / (l->conv.cout / groups);
 
     *terms = 0;
     for (int k = 0; k < offsets; k++) {
         int32_t from = l->index[k * l->rows + row];
         for (int ci = 0; ci < cin && from >= 0; ci++, ++*terms) {
-            float x = l->in[(int64_t)from * cin + ci];
+            float x = l->in[((int64_t)from * groups + group) * cin + ci];
             float w = l->weights[((int64_t)co * offsets + k) * cin + ci];
             sum += (double)x * w;
             size += fabs((double)x * w);
@@ -115,6 +116,9 @@ static const struct {
     {"gen:uniform,n=100,extent=6,batch=3", "subm,cin=4,cout=9,k=5,dtype=tf32"},
     {"gen:uniform,n=1", "subm,cin=3,cout=8,k=3,dtype=f32,bias=1"},
     {"gen:uniform,n=60,extent=5", "subm,cin=2,cout=2,k=7,dtype=f32"},
+    {"gen:uniform,n=200,extent=8",
+     "subm,cin=6,cout=22,groups=2,k=3,dtype=f32,bias=1"},
+    {"gen:uniform,n=200,extent=8", "subm,cin=19,cout=19,groups=19,k=3"},
 };
 
 START_TEST(the_oracle_computes_the_definition)
@@ -165,6 +169,7 @@ START_TEST(a_cancelled_oracle_ends_soon)
     enum { ROWS = 20000, CHANNELS = 256, OFFSETS = 27 };
     spc_conv conv = {.cin = CHANNELS,
                      .cout = CHANNELS,
+                     .groups = 1,
                      .geometry = {.kernel = {3, 3, 3}, UNIT}};
     /* Every neighbour is row 0: work for half a minute. */
     int32_t *index = calloc((size_t)ROWS * OFFSETS, sizeof(*index));

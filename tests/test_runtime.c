@@ -38,6 +38,8 @@ static const struct {
      "subm,cin=4,cout=4,k=3,dtype=f16"},
     {"subm,cin=65536,cout=1", "subm,cin=65536,cout=1,k=3,dtype=f16"},
     {"subm,cin=007,cout=1", "subm,cin=7,cout=1,k=3,dtype=f16"},
+    {"subm,cin=6,cout=9,groups=1", "subm,cin=6,cout=9,k=3,dtype=f16"},
+    {"subm,groups=3,cin=6,cout=9", "subm,cin=6,cout=9,groups=3,k=3,dtype=f16"},
 };
 
 START_TEST(a_layer_reads_back_as_its_canonical_text)
@@ -94,6 +96,9 @@ static const struct {
     {"subm,cin=1,cout=1,dilation=65537", "1 to 65536"},
     {"subm,cin=1,cout=1,dtype=fp16", "did you mean 'f16'"},
     {"subm,cin=1,cout=1,dtype=double", "known: f16, f32, tf32"},
+    {"subm,cin=6,cout=9,groups=2", "groups=2 does not divide cin=6"},
+    {"subm,cin=6,cout=9,groups=6", "groups=6 does not divide cin=6 and cout=9"},
+    {"subm,cin=6,cout=9,groups=", "groups= is not a number of groups"},
     {"subm,cin=1,cout=1,bias=yes", "bias=yes must be 0 or 1"},
     {"subm,cin=1,cout=1,deterministic=2", "must be 0 or 1"},
     {"subm,cin=1,cout=1,"
@@ -146,9 +151,12 @@ START_TEST(a_bad_layer_value_is_refused)
 
     good.cin = good.cout = 4;
     ck_assert_int_eq(spc_conv_check(&good, &error), SPC_OK);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         bad = good;
         switch (i) {
+        case 7:
+            bad.groups = 0;
+            break;
         case 0:
             bad.op = (spc_operator)9;
             break;

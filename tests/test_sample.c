@@ -84,6 +84,17 @@ static float dot(const spc_conv *conv, const float *in, const float *weights,
     return sum;
 }
 
+/* What output channel `co` sees of the inputs of all offsets. */
+static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
+{
+    int channels = spc__conv_group_in(conv);
+    int first = co / spc__conv_group_out(conv) * channels;
+
+    for (int k = 0; k < spc__conv_offsets(conv); k++)
+        memcpy(out + k * channels, in + k * conv->cin + first,
+               (size_t)channels * sizeof(*out));
+}
+
 /* A row that sees all its neighbours, and all its channels. */
 static int count_changed(const char *layer, spc__draw draw, const way *how)
 {
@@ -93,22 +104,29 @@ static int count_changed(const char *layer, spc__draw draw, const way *how)
     int changed = 0;
 
     assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
-    int offsets = spc__conv_offsets(&conv), n = offsets * conv.cin;
-    float *in = malloc((size_t)n * sizeof(*in));
+    int offsets = spc__conv_offsets(&conv);
+    int n = offsets * spc__conv_group_in(&conv);
+    float *in = malloc((size_t)(offsets * conv.cin) * sizeof(*in));
+    float *seen = malloc((size_t)n * sizeof(*seen));
     float *weights = malloc((size_t)n * (size_t)conv.cout * sizeof(*weights));
     spc__random_init(&random, 5);
     spc__draw_in(in, &conv, draw, offsets, &random);
     spc__draw_weights(weights, &conv, draw, &random);
-    for (int co = 0; co < conv.cout; co++)
-        changed += dot(&conv, in, weights + (size_t)co * (size_t)n, n, how) !=
-                   dot(&conv, in, weights + (size_t)co * (size_t)n, n, &right);
+    for (int co = 0; co < conv.cout; co++) {
+        const float *w = weights + (size_t)co * (size_t)n;
+        inputs_of(seen, &conv, in, co);
+        changed +=
+            dot(&conv, seen, w, n, how) != dot(&conv, seen, w, n, &right);
+    }
     free(in);
+    free(seen);
     free(weights);
     return changed;
 }
 
 #define WIDEST "subm,cin=256,cout=64,k=7,dtype="
 #define USUAL "subm,cin=64,cout=64,k=3,dtype="
+#define DEPTHWISE "subm,cin=64,cout=64,groups=64,k=3,dtype="
 
 static const struct {
     const char *layer;
@@ -137,6 +155,19 @@ static const struct {
     {WIDEST "f16", SPC__WIDE, {"f16 sums", as_is, as_is, to_f16, 0, 0}, 30, 64},
     {USUAL "f16", SPC__COUNT, {"lost", as_is, as_is, as_is, 0, 17}, 64, 64},
     {WIDEST "f16", SPC__COUNT, {"lost", as_is, as_is, as_is, 0, 87808}, 64, 64},
+    /* Every second channel has wide inputs, the others wide weights. */
+    {DEPTHWISE "f32",
+     SPC__WIDE,
+     {"in tf32", to_tf32, as_is, as_is, 0, 0},
+     28,
+     32},
+    {DEPTHWISE "f32",
+     SPC__WIDE,
+     {"w tf32", as_is, to_tf32, as_is, 0, 0},
+     28,
+     32},
+    {DEPTHWISE "f32", SPC__WIDE, {"three", as_is, as_is, as_is, 1, 0}, 0, 0},
+    {DEPTHWISE "f16", SPC__COUNT, {"lost", as_is, as_is, as_is, 0, 17}, 64, 64},
 };
 
 START_TEST(only_right_arithmetic_gives_the_exact_result)

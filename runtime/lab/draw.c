@@ -104,7 +104,7 @@ typedef struct style {
 
 static double longest_sum(const spc_conv *conv)
 {
-    return (double)spc__conv_offsets(conv) * conv->cin;
+    return (double)spc__conv_offsets(conv) * spc__conv_group_in(conv);
 }
 
 /* The least period with which sums stay in bounds. Wide values are uniform in
@@ -164,31 +164,31 @@ static void settle(float *values, size_t n, spc_dtype dtype)
     }
 }
 
-static void draw_rows(float *out, const spc_conv *conv, spc__draw draw,
-                      int64_t rows, int wide_at, float unit,
-                      spc__random *random)
-{
-    style s = style_of(conv, draw);
-
-    for (int64_t row = 0; row < rows; row++)
-        for (int c = 0; c < conv->cin; c++)
-            out[row * conv->cin + c] =
-                unit * draw_one(&s, draw, c, wide_at, random);
-    settle(out, (size_t)(rows * conv->cin), conv->dtype);
-}
-
 void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random)
 {
-    draw_rows(out, conv, draw, rows, 0, style_of(conv, draw).in, random);
+    style s = style_of(conv, draw);
+
+    for (int64_t i = 0; i < rows * conv->cin; i++)
+        out[i] = s.in * draw_one(&s, draw, (int)(i % conv->cin), 0, random);
+    settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
+/* By the input channel that a weight meets: a group's begin where the one
+ * before ends, so that wide meets narrow in groups of any size. */
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
                        spc__random *random)
 {
-    int64_t rows = (int64_t)conv->cout * spc__conv_offsets(conv);
+    int64_t offsets = spc__conv_offsets(conv), n = 0;
+    int in = spc__conv_group_in(conv), out_of = spc__conv_group_out(conv);
+    style s = style_of(conv, draw);
 
-    draw_rows(out, conv, draw, rows, 1, style_of(conv, draw).weights, random);
+    for (int co = 0; co < conv->cout; co++)
+        for (int64_t i = 0; i < offsets * in; i++)
+            out[n++] =
+                s.weights *
+                draw_one(&s, draw, co / out_of * in + (int)(i % in), 1, random);
+    settle(out, (size_t)n, conv->dtype);
 }
 
 /* A bias is fp32, and added to the sum. */

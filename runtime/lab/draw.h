@@ -17,7 +17,7 @@ typedef enum spc__draw {
 } spc__draw;
 
 /* Values that the layer's type holds: of inputs [rows][cin], of canonical
- * weights [cout][K][cin], of a bias and a scale [cout]; and of a residual
+ * weights [cout][K][cin / groups], of a bias and a scale [cout]; and of a residual
  * [rows][cout], which the type of the outputs holds. */
 void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random);

@@ -19,12 +19,34 @@ typedef struct problem {
     int64_t rows;
     const float *in, *weights, *bias;
     float *blocked; /* [K][panels][cin][LANES] */
-    int cin, cout, offsets, panels;
+    int row_in;     /* floats of an input row */
+    int cin, cout;  /* inputs of a group; outputs of all */
+    int group_out, group_panels;
+    int offsets, panels;
     const volatile int *cancel;
 } problem;
 
-/* The weights of one offset, in panels of LANES output channels that are filled
- * up with zeros. */
+/* A group's output channels are in panels of LANES of them, of which the last
+ * may be shorter: the first channel of a panel, how many it has, and the
+ * inputs that they see. */
+static int first_of(const problem *p, int panel)
+{
+    return panel / p->group_panels * p->group_out +
+           panel % p->group_panels * LANES;
+}
+
+static int lanes_of(const problem *p, int panel)
+{
+    int left = p->group_out - panel % p->group_panels * LANES;
+    return left < LANES ? left : LANES;
+}
+
+static const float *in_of(const problem *p, int64_t row, int64_t co)
+{
+    return p->in + row * p->row_in + co / p->group_out * p->cin;
+}
+
+/* The weights of one offset, in panels that are filled up with zeros. */
 static void block_weights(void *payload, int64_t k)
 {
     const problem *p = payload;
@@ -33,8 +55,8 @@ static void block_weights(void *payload, int64_t k)
     for (int panel = 0; panel < p->panels; panel++)
         for (int ci = 0; ci < p->cin; ci++)
             for (int lane = 0; lane < LANES; lane++) {
-                int64_t co = (int64_t)panel * LANES + lane;
-                *to++ = co < p->cout
+                int64_t co = first_of(p, panel) + lane;
+                *to++ = lane < lanes_of(p, panel)
                             ? p->weights[(co * p->offsets + k) * p->cin + ci]
                             : 0;
             }
@@ -60,13 +82,12 @@ static void add_panel(float sum[LANES], const float *weights, const float *in,
 static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
 {
     for (int panel = 0; panel < p->panels; panel++) {
-        int first = panel * LANES;
-        int lanes = p->cout - first < LANES ? p->cout - first : LANES;
+        int first = first_of(p, panel), lanes = lanes_of(p, panel);
         float *out = p->out + row * p->cout + first;
         float sum[LANES] = {0};
         memcpy(sum, out, (size_t)lanes * sizeof(*sum));
         add_panel(sum, p->blocked + (k * p->panels + panel) * p->cin * LANES,
-                  p->in + source * p->cin, p->cin);
+                  in_of(p, source, first), p->cin);
         memcpy(out, sum, (size_t)lanes * sizeof(*sum));
     }
 }
@@ -100,12 +121,15 @@ spc_status spc__oracle_exact(float *out, const spc_conv *conv,
         .in = in,
         .weights = weights,
         .bias = conv->bias && !conv->scale ? bias : NULL,
-        .cin = conv->cin,
+        .row_in = conv->cin,
+        .cin = spc__conv_group_in(conv),
         .cout = conv->cout,
+        .group_out = spc__conv_group_out(conv),
+        .group_panels = (spc__conv_group_out(conv) + LANES - 1) / LANES,
         .offsets = spc__conv_offsets(conv),
-        .panels = (conv->cout + LANES - 1) / LANES,
         .cancel = cancel,
     };
+    p.panels = conv->groups * p.group_panels;
     size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
                    LANES * sizeof(float);
 

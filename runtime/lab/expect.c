@@ -30,7 +30,7 @@ static void bound_row(void *payload, int64_t row)
 
     for (int k = 0; k < offsets; k++)
         terms += b->index[k * b->rows + row] >= 0;
-    terms *= b->conv->cin;
+    terms *= spc__conv_group_in(b->conv);
     for (int c = 0; c < b->conv->cout; c++) {
         int64_t i = row * b->conv->cout + c;
         spc__bounded sum = {b->reference[i],

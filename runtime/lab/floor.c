@@ -248,7 +248,8 @@ void spc__floor_compute(spc__floor *out, const spc__work *work,
 
     memset(out, 0, sizeof(*out));
     out->warm_by = out->cold_by = "";
-    out->flops = 2.0 * (double)work->pairs * conv->cin * conv->cout;
+    out->flops =
+        2.0 * (double)work->pairs * spc__conv_group_in(conv) * conv->cout;
     count_bytes(out, work);
     out->measured = measured_ceilings(&most, device, conv->dtype, moved_a_pair);
     if (!out->measured && !class_ceilings(&most, device, conv->dtype))

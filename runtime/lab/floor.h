@@ -5,9 +5,9 @@
  *
  *   launch   a kernel that does nothing
  *
- *   matrix   2 * pairs * cin * cout operations at the matrix rate of the type;
- *            for f32 that of three products of tf32, where these are faster
- *            (Henry, Tang and Heinecke, 2019)
+ *   matrix   2 * pairs * cin * cout / groups operations at the matrix rate of
+ *            the type; for f32 that of three products of tf32, where these are
+ *            faster (Henry, Tang and Heinecke, 2019)
  *
  *   gather   a row of `cin` inputs for every pair, or the `cout` fp32 sums that
  *            a kernel would add to instead, whichever is less, at the best rate

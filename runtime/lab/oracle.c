@@ -105,12 +105,35 @@ typedef struct problem {
     const float *weights; /* KRSC */
     const float *bias;
     double *blocked; /* [K][panels][cin][LANES], or NULL: too large */
-    int cin, cout, offsets, panels;
+    int row_in;      /* floats of an input row */
+    int cin, cout;   /* inputs of a group; outputs of all */
+    int group_out, group_panels;
+    int offsets, panels;
     const volatile int *cancel;
 } problem;
 
-/* Copies the weights of one offset into panels of LANES output channels, the
- * last one filled with zeros. */
+/* A group's output channels are in panels of LANES of them, of which the last
+ * may be shorter: the first channel of a panel, how many it has, and the
+ * inputs that they see. */
+static int first_of(const problem *p, int panel)
+{
+    return panel / p->group_panels * p->group_out +
+           panel % p->group_panels * LANES;
+}
+
+static int lanes_of(const problem *p, int panel)
+{
+    int left = p->group_out - panel % p->group_panels * LANES;
+    return left < LANES ? left : LANES;
+}
+
+static const float *in_of(const problem *p, int64_t row, int64_t co)
+{
+    return p->in + row * p->row_in + co / p->group_out * p->cin;
+}
+
+/* Copies the weights of one offset into panels, short ones filled with zeros.
+ */
 static void block_weights(void *payload, int64_t k)
 {
     const problem *p = payload;
@@ -119,8 +142,8 @@ static void block_weights(void *payload, int64_t k)
     for (int panel = 0; panel < p->panels; panel++)
         for (int ci = 0; ci < p->cin; ci++)
             for (int lane = 0; lane < LANES; lane++) {
-                int64_t co = (int64_t)panel * LANES + lane;
-                *to++ = co < p->cout
+                int64_t co = first_of(p, panel) + lane;
+                *to++ = lane < lanes_of(p, panel)
                             ? p->weights[(co * p->offsets + k) * p->cin + ci]
                             : 0;
             }
@@ -171,12 +194,11 @@ static void dot_panel_and_size(double sum[LANES], double size[LANES],
 /* Adds one pair, all output channels. */
 static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
 {
-    const float *in = p->in + source * p->cin;
     for (int panel = 0; panel < p->panels; panel++) {
         const double *weights =
             p->blocked + (k * p->panels + panel) * p->cin * LANES;
-        int first = panel * LANES;
-        int lanes = p->cout - first < LANES ? p->cout - first : LANES;
+        int first = first_of(p, panel), lanes = lanes_of(p, panel);
+        const float *in = in_of(p, source, first);
         int64_t at = row * p->cout + first;
         double sum[LANES], size[LANES] = {0};
         if (p->magnitude != NULL)
@@ -195,8 +217,8 @@ static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
 static void add_pair_slowly(const problem *p, int64_t row, int64_t k,
                             int64_t source)
 {
-    const float *in = p->in + source * p->cin;
     for (int64_t co = 0; co < p->cout; co++) {
+        const float *in = in_of(p, source, co);
         const float *weights = p->weights + (co * p->offsets + k) * p->cin;
         double sum = 0, size = 0;
         for (int ci = 0; ci < p->cin; ci++) {
@@ -253,13 +275,16 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
         .in = in,
         .weights = weights,
         .bias = conv->bias && !conv->scale ? bias : NULL,
-        .cin = conv->cin,
+        .row_in = conv->cin,
+        .cin = conv->cin / conv->groups,
         .cout = conv->cout,
+        .group_out = conv->cout / conv->groups,
+        .group_panels = (conv->cout / conv->groups + LANES - 1) / LANES,
         .offsets = conv->geometry.kernel[0] * conv->geometry.kernel[1] *
                    conv->geometry.kernel[2],
-        .panels = (conv->cout + LANES - 1) / LANES,
         .cancel = cancel,
     };
+    p.panels = conv->groups * p.group_panels;
     size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
                    LANES * sizeof(double);
 

@@ -108,7 +108,7 @@ const cli_command cli_tune = {
         "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint; "
         "inverse,...\n"
         "with the words of the layer that it inverts. Further words are\n"
-        "dilation=, origin=, shape=, bias=1, deterministic=1.\n\n"
+        "groups=, dilation=, origin=, shape=, bias=1, deterministic=1.\n\n"
         "With --maps it is the search of each LAYER's map that is tuned: the\n"
         "candidates are compared with the oracle's map, timed, and the "
         "fastest\n"

@@ -1,0 +1,167 @@
+%-- Depthwise convolution on a processor: each channel by itself, a row at a time.
+%--
+%-- The offsets that a row has are listed once; then for `vectors` vectors of channels at
+%-- a time, held in registers, the rows listed are multiplied by the weights of their
+%-- offsets and summed. What is left of a row, less than a vector, goes channel by channel.
+%
+%include "operands.lua"
+%
+%function lanes_of(target) return target.vector_bytes // 4 end
+%function packed_row(problem, target)
+%  return ceil_div(problem.cin, lanes_of(target)) * lanes_of(target)
+%end
+%
+%template = {
+%  summary = "depthwise, rows of channels times rows of weights",
+%  role = "conv",
+%  device = "cpu",
+%  params = {
+%    {"vectors", {1, 2, 4, 8}, "vectors of channels held in registers"},
+%    {"tile", {64, 256}, "output rows of a tile"},
+%    {"order", {"none", "gray"}, "order of the rows"},
+%  },
+%  accepts = function(problem, target)
+%    if groups_of(problem) ~= problem.cin or problem.cin ~= problem.cout then
+%      return false, "needs a depthwise layer: groups = cin = cout"
+%    end
+%    if not is_plain(problem) then
+%      return false, "no epilogue but a bias, dense rows, f16 or 32-bit types"
+%    end
+%    return true
+%  end,
+%  constraints = {
+%    {"a row has so many vectors, or one is tried", function(problem, config, target)
+%      return config.vectors == 1 or config.vectors * lanes_of(target) <= problem.cin
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    return {
+%      lanes = lanes_of(target), row = packed_row(problem, target),
+%      half = problem.dtype == "f16", element = format_of(problem).host,
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    return {
+%      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
+%      order = config.order, preference = 20,
+%      packed_bytes = problem.offsets * packed_row(problem, target) * 4,
+%      pack_threads = problem.offsets,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local vectors = 1
+%    while vectors < 4 and 2 * vectors * lanes_of(target) <= problem.cin do
+%      vectors = 2 * vectors
+%    end
+%    return {vectors = vectors, tile = 64, order = "none"}
+%  end,
+%}
+#define SPC_LANES $(lanes)
+#include "spc_cpu.h"
+
+enum {
+    CHANNELS = $(problem.cin),
+    ROW = $(row), /* of weights: whole vectors */
+    OFFSETS = $(problem.offsets),
+    TILE = $(config.tile),
+};
+
+typedef $(element) element;
+
+/* The inputs that one output row sees, and the weights that they meet. */
+typedef struct pairs {
+    int count;
+    const element *in[OFFSETS];
+    const float *weights[OFFSETS];
+} pairs;
+
+static void find_pairs(pairs *p, const spc_conv_args *args, int position)
+{
+    const spc_map_view *map = &args->map;
+
+    p->count = 0;
+    for (int word = 0; word < $(ceil_div(problem.offsets, 32)); word++) {
+        unsigned rest = map->mask[(long)word * map->rows_padded + position];
+        for (; rest != 0; rest &= rest - 1) {
+            long k = word * 32 + __builtin_ctz(rest);
+            long from = map->index[k * map->rows_padded + position];
+            p->in[p->count] = (const element *)args->in + from * CHANNELS;
+            p->weights[p->count++] = (const float *)args->weights + k * ROW;
+        }
+    }
+}
+
+SPC_INLINE spc_vector load_row(const element *from)
+{
+% if half then
+    return spc_load_half(from);
+% else
+    return spc_load(from);
+% end
+}
+
+% local widths = {config.vectors}
+% if config.vectors > 1 then widths[2] = 1 end
+% for _, vectors in ipairs(widths) do
+/* $(vectors * lanes) channels from `first` on. */
+static void add_$(vectors)(element *out, const pairs *p, const float *bias, int first)
+{
+%   for v = 0, vectors - 1 do
+    spc_vector s$(v) = $(problem.bias ~= 0 and "spc_load(bias + first + " .. v * lanes .. ")" or "{0}");
+%   end
+    for (int i = 0; i < p->count; i++) {
+%   for v = 0, vectors - 1 do
+        s$(v) += load_row(p->in[i] + first + $(v * lanes)) *
+              spc_load(p->weights[i] + first + $(v * lanes));
+%   end
+    }
+%   for v = 0, vectors - 1 do
+    $(half and "spc_store_half" or "spc_store")(out + first + $(v * lanes), s$(v));
+%   end
+}
+
+% end
+/* What is less than a vector. */
+static void add_last(element *out, const pairs *p, const float *bias, int first)
+{
+    for (int c = first; c < CHANNELS; c++) {
+        float sum = $(problem.bias ~= 0 and "bias[c]" or "0");
+        for (int i = 0; i < p->count; i++)
+            sum += $(half and "spc_float_of_half" or "")(p->in[i][c]) * p->weights[i][c];
+        out[c] = $(half and "spc_half_of_float" or "")(sum);
+    }
+}
+
+/* Call x: the x-th tile. */
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    const spc_map_view *map = &args->map;
+    int tile = map->tile_order[x];
+    pairs p;
+
+    for (int i = 0; i < TILE && tile >= 0; i++) {
+        int position = tile * TILE + i, first = 0;
+        long row = map->order[position];
+        if (row < 0)
+            continue;
+        element *out = (element *)args->out + row * CHANNELS;
+        find_pairs(&p, args, position);
+% for _, vectors in ipairs(widths) do
+        for (; first + $(vectors * lanes) <= CHANNELS; first += $(vectors * lanes))
+            add_$(vectors)(out, &p, args->bias, first);
+% end
+        add_last(out, &p, args->bias, first);
+    }
+}
+
+/* Call x: the weights of offset x, as fp32. */
+void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
+{
+    const element *from = (const element *)args->weights + x * args->stride_k;
+    float *to = (float *)args->packed + (long)x * ROW;
+
+    if (x >= OFFSETS)
+        return;
+    for (int c = 0; c < ROW; c++)
+        to[c] = c < CHANNELS ? $(half and "spc_float_of_half" or "")(from[c * args->stride_out]) : 0;
+}
