@@ -196,17 +196,24 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *              multiple of the stride for some place. Where the inputs' spatial
  *              shape S is given, only 0 <= o < O with O = (S + 2 padding -
  *              dilation (kernel - 1) - 1) / stride + 1 (Yan, Mao, Li, Sensors
- *              2018, section 3.1.1; spconv)
+ *              2018, section 3.1.1; spconv). Stride 1 dilates the set
+ *   GIVEN      those of a set that the caller has
+ *   GENERATIVE read the other way only: from voxels o come all voxels i that
+ *              they see by the formula, each once (Choy, Gwak, Savarese, CVPR
+ *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine)
  */
 typedef enum spc_rule {
     SPC_RULE_SUBM = 0,
     SPC_RULE_FLOOR = 1,
-    SPC_RULE_FOOTPRINT = 2
+    SPC_RULE_FOOTPRINT = 2,
+    SPC_RULE_GIVEN = 3,
+    SPC_RULE_GENERATIVE = 4
 } spc_rule;
 
 /* The rule's own origin. SUBM: -dilation * ((kernel - 1) / 2), integer
  * division: an even kernel reaches one further in the positive direction.
- * FLOOR: the same for odd kernels, 0 for even ones. FOOTPRINT: -padding. */
+ * FLOOR, GIVEN, GENERATIVE: the same for odd kernels, 0 for even ones.
+ * FOOTPRINT: -padding. */
 #define SPC_ORIGIN_AUTO INT32_MIN
 
 typedef struct spc_geometry {
@@ -219,7 +226,7 @@ typedef struct spc_geometry {
     int shape[3];    /* spatial shape of the inputs, FOOTPRINT only; 0: none */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights. 0: the box. kernel, dilation and origin then
-     * stay as in SPC_GEOMETRY_INIT. SUBM and FLOOR only. */
+     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
 } spc_geometry;
@@ -246,12 +253,16 @@ SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
 typedef enum spc_operator {
-    SPC_SUBM = 0,   /* outputs at the inputs' coordinates; rule SUBM */
-    SPC_CONV = 1,   /* strided; rule FLOOR or FOOTPRINT */
-    SPC_INVERSE = 2 /* a strided layer's map read the other way: its outputs are
-                       that layer's inputs in their row order, its geometry is
-                       that layer's, offsets are not flipped (spconv's
-                       SparseInverseConv3d; transposed over a stored map) */
+    SPC_SUBM = 0,    /* outputs at the inputs' coordinates; rule SUBM */
+    SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT or GIVEN */
+    SPC_INVERSE = 2, /* a strided layer's map read the other way: its outputs
+                        are that layer's inputs in their row order, its geometry
+                        is that layer's, offsets are not flipped (spconv's
+                        SparseInverseConv3d; transposed over a stored map) */
+    /* The formula read the other way: an output at o sees the input at i where
+     * o = i * stride + origin + dilation * place. */
+    SPC_TRANSPOSED = 3, /* outputs are a set that the caller has; rule GIVEN */
+    SPC_GENERATIVE = 4  /* outputs are all that see an input; rule GENERATIVE */
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
@@ -278,9 +289,10 @@ typedef struct spc_conv {
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
  * any order: cin, cout, k (3 or 3x3x1), dilation, dtype (f16, f32, tf32), bias
  * (0, 1), deterministic (0, 1). "conv" and "inverse" take stride, padding, rule
- * (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse layer
- * has the words of the strided layer that it inverts, but for its own cin and
- * cout. SPC_EINVAL names the unknown word or the bad value and what would be
+ * (floor, footprint; conv also given), origin (-1 or -1x0x0) and shape besides;
+ * an inverse layer has the words of the strided layer that it inverts, but for
+ * its own cin and cout. "transposed" and "generative" take stride and origin.
+ * SPC_EINVAL names the unknown word or the bad value and what would be
  * right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
@@ -403,8 +415,9 @@ SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
 /* The same from a scene. */
 SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
                                                 const spc_scene *scene);
-/* The outputs of `geometry` (rule FLOOR or FOOTPRINT) over the set `in`, which
- * it keeps alive. Waits for the device to learn how many there are. */
+/* The outputs of `geometry` (rule FLOOR, FOOTPRINT or GENERATIVE) over the set
+ * `in`, which it keeps alive. Waits for the device to learn how many there are.
+ */
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                              const spc_geometry *geometry);
 
@@ -414,8 +427,8 @@ SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
 /* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
  * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
  * times the outputs that can see one input, on each axis ceil(kernel / stride)
- * where stride and dilation have no common divisor; or the whole extent of the
- * outputs, if that is less. */
+ * where stride and dilation have no common divisor, and for GENERATIVE times
+ * the kernel's offsets; or the whole extent of the outputs, if that is less. */
 SPC_API spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
                                               const spc_geometry *geometry,
                                               int64_t capacity);
@@ -459,10 +472,11 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 /*
  * A map is the relation of two sets by a geometry: which voxel of `in` an
  * output voxel of `to` sees at which offset. For the rule SUBM both are one
- * set; else `to` is the set of outputs of `in`. Found among sorted keys with
- * guard bands, so that no added offset carries into a neighbouring field: by
- * z-delta search (Spira, section 4: one binary search for each (x, y) column of
- * the kernel, then a walk along z), or as spc_tune_map has found to be faster.
+ * set; for GIVEN any two; else `to` is the set of outputs of `in`. Found among
+ * sorted keys with guard bands, so that no added offset carries into a
+ * neighbouring field: by z-delta search (Spira, section 4: one binary search
+ * for each (x, y) column of the kernel, then a walk along z), or as
+ * spc_tune_map has found to be faster.
  *
  * spc_map_create allocates, and finds nothing yet; spc_map_update enqueues the
  * search, once the sets are filled and whenever they are filled anew. The map
@@ -473,7 +487,9 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 SPC_API spc_status spc_map_create(spc_map **out, spc_coords *in, spc_coords *to,
                                   const spc_geometry *geometry);
 /* The same relation read the other way: the outputs `to` are the geometry's
- * inputs, `in` its outputs. Offsets are not flipped. */
+ * inputs, `in` its outputs. Offsets are not flipped. For transposed layers
+ * (rule GIVEN) `to` is any set, for generative ones the set of outputs of `in`.
+ */
 SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
                                           spc_coords *to,
                                           const spc_geometry *geometry);
@@ -492,8 +508,12 @@ SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
 /* Everything for one layer on one scene: the sets, their outputs where the
  * layer has other ones, and the map, filled and checked. The scene of an
- * inverse layer is the input of the layer that it inverts. Fails as
- * spc_coords_create and spc_map_create do. */
+ * inverse layer is the input of the layer that it inverts. Of two given sets it
+ * is the finer one, the inputs of a conv and the outputs of a transposed layer;
+ * the other is drawn from it, to have something to measure on: most of
+ * floor(i / stride), and some of their neighbours, in no order. Who has both
+ * sets calls spc_map_create. Fails as spc_coords_create and spc_map_create do.
+ */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
@@ -605,15 +625,18 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 
 /*
  * The relation of a layer on a scene, by hashing on the host, threaded,
- * independent of every device's map builder. The scene is the layer's input;
- * of an inverse layer it is the input of the strided layer that it inverts.
+ * independent of every device's map builder. The scene is what it is to
+ * spc_map_create_from_scene.
  *
- * The order of rows is part of the interface:
- *   subm     inputs and outputs are the scene's rows in their order
- *   conv     inputs are the scene's rows in their order; outputs are in
- *            ascending order of (batch, x, y, z)
- *   inverse  inputs are the outputs of the strided layer, in ascending order;
- *            outputs are the scene's rows in their order
+ * The order of rows is part of the interface. What is the scene has the scene's
+ * rows in their order:
+ *   subm        inputs and outputs
+ *   conv        inputs; outputs are in ascending order of (batch, x, y, z), or
+ *               in that of the set that was drawn
+ *   inverse     outputs; inputs are the outputs of the strided layer, in
+ *               ascending order
+ *   transposed  outputs; inputs are the set that was drawn
+ *   generative  inputs; outputs are in ascending order
  */
 typedef struct spc_relation {
     int64_t rows_in, rows_out;
@@ -760,8 +783,8 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
  * "index" makes the map of each scene, is compared with the oracle's relation
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
- * options only the callbacks count. SPC_EUNSUPPORTED where the host builds maps:
- * there is nothing to choose. Else as spc_tune.
+ * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
+ * maps: there is nothing to choose. Else as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
                                 const spc_scene *const *scenes, int scene_count,

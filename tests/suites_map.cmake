@@ -9,6 +9,10 @@ target_link_libraries(bench_map PRIVATE spc_internal)
 spc_suite(coords)
 spc_gpu_suite(coords)
 
+# Sets that are given, and those that generative layers make.
+spc_suite(given)
+spc_gpu_suite(given)
+
 # Searchers, and layouts that are no tables by rows.
 spc_suite(search)
 # Under a sanitizer its kernels take minutes to compile.

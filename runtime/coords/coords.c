@@ -379,16 +379,21 @@ spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
 
 /* ---- outputs ---------------------------------------------------------- */
 
-/* The outputs of inputs within low..high along an axis; false: there are none.
- */
-static bool outputs_extent(int32_t *low, int32_t *high, const spc_geometry *g,
-                           int axis)
+/* The outputs of inputs within low..high along an axis; *any becomes false if
+ * there are none. */
+static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
+                                 const spc_geometry *g, int axis,
+                                 spc_error *error)
 {
     int64_t s = g->stride[axis], p = g->padding[axis];
     int64_t wide = (int64_t)g->dilation[axis] * (g->kernel[axis] - 1);
     int64_t bound = spc__geometry_out_shape(g, axis);
     int64_t first = spc__floor_div(*low, s), last = spc__floor_div(*high, s);
 
+    if (g->rule == SPC_RULE_GENERATIVE) {
+        first = *low * s + spc__geometry_origin(g, axis);
+        last = *high * s + spc__geometry_origin(g, axis) + wide;
+    }
     if (g->rule == SPC_RULE_FOOTPRINT) {
         first = spc__floor_div(*low + p - wide + s - 1, s);
         last = spc__floor_div(*high + p, s);
@@ -397,9 +402,16 @@ static bool outputs_extent(int32_t *low, int32_t *high, const spc_geometry *g,
         if (bound > 0 && last >= bound)
             last = bound - 1;
     }
+    if (first < INT32_MIN || last > INT32_MAX)
+        return spc__fail(error, SPC_ERANGE,
+                         "inputs at %d to %d along %s have outputs at %lld to "
+                         "%lld, which do not fit 32 bits",
+                         (int)*low, (int)*high, field_names[1 + axis],
+                         (long long)first, (long long)last);
     *low = (int32_t)first;
     *high = (int32_t)last;
-    return first <= last;
+    *any &= first <= last;
+    return SPC_OK;
 }
 
 /* So many there can be: the rule's bound, or all places. */
@@ -418,16 +430,22 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
                                int64_t capacity, spc_error *error)
 {
     bool any = true;
+    spc_status status;
 
     if (g->rule == SPC_RULE_SUBM)
         return spc__fail(error, SPC_EINVAL,
                          "by the rule SUBM the outputs are the inputs: use "
                          "their set");
+    if (g->rule == SPC_RULE_GIVEN)
+        return spc__fail(error, SPC_EINVAL,
+                         "by the rule GIVEN the outputs are a set that the "
+                         "caller has: there is nothing to derive");
     for (int i = 0; i < 4; i++) {
         p->low[i] = in->key.low[i];
         p->high[i] = spc__key_high(&in->key, i);
-        if (i > 0)
-            any &= outputs_extent(&p->low[i], &p->high[i], g, i - 1);
+        if (i > 0 && (status = outputs_extent(&p->low[i], &p->high[i], &any, g,
+                                              i - 1, error)) != SPC_OK)
+            return status;
     }
     for (int i = 1; i < 4 && !any; i++)
         p->low[i] = p->high[i] = 0;

@@ -225,7 +225,20 @@ static const char *kind_of(const spc_geometry *g, bool inverse)
 {
     if (g->rule == SPC_RULE_SUBM)
         return inverse ? "subm_inverse" : "subm";
-    return inverse ? "inverse" : "strided";
+    if (inverse)
+        return spc__geometry_is_bounded(g) ? "transposed" : "inverse";
+    return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
+}
+
+/* Of given sets, the displacements between which the search looks. */
+static void set_span(spc__attrs *out, const spc_geometry *g)
+{
+    static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
+    int64_t span[2][3];
+
+    spc__geometry_span(span[0], span[1], g);
+    for (int i = 0; i < 6; i++)
+        spc__attrs_set_number(out, names[i], span[i / 3][i % 3]);
 }
 
 void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
@@ -247,6 +260,8 @@ void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
     set_axes(out, st, g->stride);
     set_axes(out, o, origin);
     spc__attrs_set_number(out, "list", g->offset_count > 0);
+    if (g->rule == SPC_RULE_GIVEN && !inverse)
+        set_span(out, g);
 }
 
 static void index_problem(spc__attrs *out, const width *w,
@@ -263,13 +278,16 @@ static void index_problem(spc__attrs *out, const width *w,
     spc__attrs_set_number(out, "threads", w->threads);
 }
 
-static void coords_problem(spc__attrs *out, const width *w)
+static void coords_problem(spc__attrs *out, const width *w,
+                           const spc_geometry *g)
 {
     memset(out, 0, sizeof *out);
     spc__attrs_set_text(out, "op", "coords");
     spc__attrs_set_number(out, "key", w->key);
     spc__attrs_set_number(out, "in_key", w->other);
     spc__attrs_set_number(out, "threads", w->threads);
+    if (g->rule == SPC_RULE_GENERATIVE)
+        spc__attrs_set_number(out, "generative", 1);
 }
 
 /* Sorting alone is what the map of a kernel of one offset does before it
@@ -282,12 +300,13 @@ static spc_geometry sorting_only(void)
     return g;
 }
 
-static void add_coords(spc__index_ladder *out, const width *w)
+static void add_coords(spc__index_ladder *out, const width *w,
+                       const spc_geometry *g)
 {
     spc__index_code *code = &out->at[out->count++];
 
     code->template_name = "coords";
-    coords_problem(&code->problem, w);
+    coords_problem(&code->problem, w, g);
 }
 
 static void add_index(spc__index_ladder *out, const width *w,
@@ -312,7 +331,7 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
             if (g->rule == SPC_RULE_SUBM && key != other)
                 continue;
             add_index(out, &w, g, inverse);
-            add_coords(out, &w);
+            add_coords(out, &w, g);
             if (key == other)
                 add_index(out, &w, &sorting, false);
         }
@@ -409,7 +428,7 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
         (status = alloc_clear(&w->listed, c, sizeof *w->listed, error)) !=
             SPC_OK)
         return status;
-    coords_problem(&problem, &bits);
+    coords_problem(&problem, &bits, &c->rule);
     status = load(&w->derive, c->ctx, "coords", &problem, NULL, "spc_derive", 0,
                   error);
     return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
@@ -422,7 +441,7 @@ static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
     width bits = width_of(&w->s, c->from ? c->from : c);
     spc__attrs problem;
 
-    coords_problem(&problem, &bits);
+    coords_problem(&problem, &bits, &c->rule);
     return load(&w->merge, c->ctx, "coords", &problem, NULL, "spc_merge", 0,
                 error);
 }
@@ -565,7 +584,7 @@ static spc_derive_args derive_args(const spc_coords *c)
         args.kernel[i] = g->kernel[i];
         args.stride[i] = g->stride[i];
         args.dilation[i] = g->dilation[i];
-        args.padding[i] = g->padding[i];
+        args.padding[i] = -spc__geometry_origin(g, i);
         args.bound[i] = (int)spc__geometry_out_shape(g, i);
     }
     return args;
