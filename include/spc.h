@@ -463,9 +463,108 @@ SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
 /* How many voxels there are, on the device. */
 SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
-/* Of a set of outputs its coordinates by row, [capacity][4] on the device; NULL
- * for others. */
+/* Of a set of outputs, or one made of others, its coordinates by row,
+ * [capacity][4] on the device; NULL for sets of the caller's rows. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
+
+/* ---- sets made of other sets --------------------------------------------- */
+
+/*
+ * A set can be made of the voxels of one set or of several: of each voxel c
+ * come the voxels
+ *
+ *     c * scale + child,   0 <= child < split   on each axis
+ *
+ * and equal ones are one. That is, with scale and split 1 where nothing is
+ * said:
+ *
+ *   prune            one set, with a mask of the rows that stay
+ *   coordinate scale scale s
+ *   axis collapse    scale 0 on that axis
+ *   union            of several sets
+ *   subdivide        scale 2, split 2: a voxel becomes eight children
+ *   channel to space the same, with a mask of children or without, and features
+ *                    gathered as slices; spc_coords_spread is the way back
+ *
+ * Child (i, j, l) has the number i + split_x * (j + split_y * l).
+ *
+ * The rows of the sources are counted on: those of a source begin after the
+ * capacity of the one before it. A *slot* is such a row and a child's number,
+ * row * children + child. Masks and lists of rows are by slot. Where no two
+ * voxels can meet (one source, and scale >= split on every axis) the rows of
+ * the set are in the order of their slots; else they are in ascending order of
+ * (batch, x, y, z).
+ *
+ * Like sets of outputs such a set keeps its sources alive, has a capacity, and
+ * is filled without the host: it is empty, and spc_coords_check says so, if
+ * more voxels are proposed than it has room for, before equal ones are merged.
+ */
+typedef struct spc_regrouping {
+    int scale[3]; /* at least 0 */
+    int split[3]; /* at least 1; their product at most 64 */
+} spc_regrouping;
+
+#define SPC_REGROUPING_INIT                                                    \
+    {                                                                          \
+        {1, 1, 1},                                                             \
+        {                                                                      \
+            1, 1, 1                                                            \
+        }                                                                      \
+    }
+
+/* An empty set, made of 1 to 8 sources. `capacity` 0: as many as there are
+ * slots. SPC_ERANGE: what comes of the sources' extent does not fit 32 bits, or
+ * 64 bits of key. */
+SPC_API spc_status spc_coords_reserve_regrouped(spc_coords **out,
+                                                spc_coords *const *sources,
+                                                int count,
+                                                const spc_regrouping *how,
+                                                int64_t capacity);
+/* The same, filled; waits for the device to learn how many voxels there are. */
+SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
+                                               spc_coords *const *sources,
+                                               int count,
+                                               const spc_regrouping *how,
+                                               const uint8_t *mask);
+/* Fills it anew on `stream` from its sources as they are then. `mask` (device,
+ * a byte for each slot) leaves out the slots whose byte is 0; NULL: all stay,
+ * as with spc_coords_update. */
+SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
+                                      void *stream);
+
+typedef struct spc_gather {
+    spc_dtype dtype; /* binary16 for SPC_F16, else binary32 */
+    int channels;    /* of the set's features */
+    /* Child j has the channels j * channels to (j + 1) * channels of its row of
+     * a source, which has as many times more; else all children of a row have
+     * the same, and as many channels as the set. */
+    bool slices;
+} spc_gather;
+
+/* Features of the set's rows (device, [rows][channels]) from those of its
+ * sources' rows: what became one voxel is added up, in fp32 and in the order of
+ * slots. Buffers of sources are read in rows that are in the set alone.
+ * Enqueues. */
+SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
+                                     const void *const *in,
+                                     const spc_gather *how, void *stream);
+/* The other way: each row of a source has the features of what became of it,
+ * without slices the sum over its children, or zeros where nothing did. Writes
+ * as many rows of out[i] as source i has capacity. */
+SPC_API spc_status spc_coords_spread(const spc_coords *set, void *const *out,
+                                     const void *in, const spc_gather *how,
+                                     void *stream);
+
+/* Which rows came from where, on the device: row r of the set is made of the
+ * slots slots[begin[r]] to slots[begin[r + 1] - 1], in ascending order, and
+ * row_of[slot] is r, or -1 for a slot that is not in the set. */
+typedef struct spc_row_lists {
+    const int32_t *begin, *slots, *row_of;
+    int children; /* slots of a row of a source */
+} spc_row_lists;
+
+/* False for a set that was not made of others. */
+SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
 
 /* ---- kernel maps --------------------------------------------------------- */
 

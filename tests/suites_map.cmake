@@ -13,6 +13,11 @@ spc_gpu_suite(coords)
 spc_suite(given)
 spc_gpu_suite(given)
 
+# Sets made of other sets.
+spc_suite(regroup)
+spc_run_suite(regroup_nvrtc regroup nvrtc)
+spc_gpu_suite(regroup)
+
 # Searchers, and layouts that are no tables by rows.
 spc_suite(search)
 # Under a sanitizer its kernels take minutes to compile.

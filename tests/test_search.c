@@ -13,6 +13,8 @@
 #include "relation.h"
 #include "targets.h"
 #include "template.h"
+#include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};
@@ -745,18 +747,22 @@ static const struct {
     bool may_spill;
 } gpus[] = {{"sm_75", 32, true}, {"sm_90a", 64, false}};
 
-static const char *const kinds[] = {"subm", "strided", "inverse"};
+/* One day those of derived sets, the next those of given ones. */
+static const char *const kinds[2][3] = {{"subm", "strided", "inverse"},
+                                        {"subm", "given", "transposed"}};
 
 enum { GPUS = 2, KINDS = 3 };
 
 static spc__attrs index_problem(const char *kind, int key)
 {
-    bool inverse = strcmp(kind, "inverse") == 0;
+    bool given = strcmp(kind, "given") == 0 || strcmp(kind, "transposed") == 0;
+    bool inverse =
+        strcmp(kind, "inverse") == 0 || strcmp(kind, "transposed") == 0;
     spc_geometry g = SPC_GEOMETRY_INIT;
     spc__attrs problem;
 
     if (strcmp(kind, "subm") != 0) {
-        g.rule = SPC_RULE_FOOTPRINT;
+        g.rule = given ? SPC_RULE_GIVEN : SPC_RULE_FOOTPRINT;
         g.stride[0] = g.stride[1] = g.stride[2] = 2;
     }
     spc__map_attrs(&problem, &g, inverse);
@@ -811,11 +817,15 @@ static void check_code(spc__compiler *nvrtc, spc__library *library, int gpu,
 START_TEST(every_searcher_compiles_for_every_gpu)
 {
     int gpu = _i / KINDS;
-    spc__attrs problem = index_problem(kinds[_i % KINDS], gpus[gpu].key_bits);
+    const char *given = getenv("SPC_TEST_SEED");
+    int day = given ? atoi(given) : (int)(time(NULL) / 86400 % 2);
+    const char *kind = kinds[day % 2][_i % KINDS];
+    spc__attrs problem = index_problem(kind, gpus[gpu].key_bits);
     spc__library *library;
     spc__compiler *nvrtc;
     spc_error error;
 
+    printf("%s on %s: SPC_TEST_SEED=%d\n", kind, gpus[gpu].name, day % 2);
     ck_assert(spc__nvrtc_open(&nvrtc, &error) == SPC_OK);
     ck_assert(spc__library_open(&library, NULL, NULL, &error) == SPC_OK);
     for (int i = 0; i < SEARCHERS; i++)

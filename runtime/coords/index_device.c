@@ -7,6 +7,7 @@
  * rows and the extent are arguments: code differs only by the width of keys and
  * the geometry, so a database that has it serves any scene.
  */
+#include "index_device.h"
 #include "error.h"
 #include "indexer.h"
 #include "map_choice.h"
@@ -15,6 +16,8 @@
 
 /* SPC_INDEX_SHARES in bits, and the largest number of bins. */
 enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+
+extern const spc__regrouper spc__regrouper_device; /* regroup_device.c */
 
 /* What a launch of the indexing kernel works with. */
 typedef struct scratch {
@@ -339,9 +342,10 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
 
 /* A kernel of a template of role "map"; `config` NULL: the default. The context
  * words its own failures; callers expect them in `error`. */
-static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
-                       const spc__attrs *problem, const spc__attrs *config,
-                       const char *name, size_t shared, spc_error *error)
+spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
+                           const char *template, const spc__attrs *problem,
+                           const spc__attrs *config, const char *name,
+                           size_t shared, spc_error *error)
 {
     spc__code code;
     spc_status status =
@@ -356,9 +360,9 @@ static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
 }
 
 /* A cooperative launch needs all its blocks resident. */
-static spc_status check_resident(const spc_ctx *ctx, spc__kernel *kernel,
-                                 const char *name, unsigned block,
-                                 size_t shared, spc_error *error)
+spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
+                                     const char *name, unsigned block,
+                                     size_t shared, spc_error *error)
 {
     int resident;
     spc_status status = ops_of(ctx)->occupancy(ctx->device, &resident, kernel,
@@ -384,11 +388,12 @@ static spc_status load_index(spc__kernel **out, const scratch *s,
     spc_status status;
 
     index_problem(&problem, &w, g, inverse);
-    status = load(out, ctx, "index", &problem, config, "spc_index", s->shared,
-                  error);
-    return status == SPC_OK ? check_resident(ctx, *out, "spc_index", s->block,
-                                             s->shared, error)
-                            : status;
+    status = spc__index_load(out, ctx, "index", &problem, config, "spc_index",
+                             s->shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(ctx, *out, "spc_index", s->block,
+                                           s->shared, error)
+               : status;
 }
 
 /* ---- sets ------------------------------------------------------------- */
@@ -429,11 +434,12 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
             SPC_OK)
         return status;
     coords_problem(&problem, &bits, &c->rule);
-    status = load(&w->derive, c->ctx, "coords", &problem, NULL, "spc_derive", 0,
-                  error);
-    return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
-                                             w->s.block, 0, error)
-                            : status;
+    status = spc__index_load(&w->derive, c->ctx, "coords", &problem, NULL,
+                             "spc_derive", 0, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(c->ctx, w->derive, "spc_derive",
+                                           w->s.block, 0, error)
+               : status;
 }
 
 static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
@@ -442,8 +448,8 @@ static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
     spc__attrs problem;
 
     coords_problem(&problem, &bits, &c->rule);
-    return load(&w->merge, c->ctx, "coords", &problem, NULL, "spc_merge", 0,
-                error);
+    return spc__index_load(&w->merge, c->ctx, "coords", &problem, NULL,
+                           "spc_merge", 0, error);
 }
 
 static spc_status load_sorting(spc_coords *c, spc_error *error)
@@ -484,7 +490,7 @@ static spc_status set_create(spc_coords *c, spc_error *error)
         return status;
     if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
         return status;
-    if (c->twins && (status = load_merge(c, w, error)) != SPC_OK)
+    if (c->twins && !c->regroup && (status = load_merge(c, w, error)) != SPC_OK)
         return status;
     /* The first build may run on another stream than the clearing. */
     return ops_of(c->ctx)->sync(c->ctx->device, NULL, error);
@@ -883,12 +889,13 @@ static spc_status map_list_create(spc_map *map, spc_error *error)
         status = spc__coords_alloc(&w->counts, map->to,
                                    4 * (size_t)map->offsets * w->s.grid, error);
     if (status == SPC_OK)
-        status =
-            load(&w->list_pairs, ctx, "index", &problem,
-                 w->configured ? &w->config : NULL, "spc_pairs", shared, error);
-    return status == SPC_OK ? check_resident(ctx, w->list_pairs, "spc_pairs",
-                                             w->s.block, shared, error)
-                            : status;
+        status = spc__index_load(&w->list_pairs, ctx, "index", &problem,
+                                 w->configured ? &w->config : NULL, "spc_pairs",
+                                 shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(ctx, w->list_pairs, "spc_pairs",
+                                           w->s.block, shared, error)
+               : status;
 }
 
 static spc_status map_list(const spc_map *map, const spc__map_pairs *pairs,
@@ -955,4 +962,5 @@ const spc__indexer spc__indexer_device = {
     .list_create = map_list_create,
     .list = map_list,
     .pairs = map_pairs,
+    .regrouper = &spc__regrouper_device,
 };

@@ -22,6 +22,8 @@ enum {
     SORT_CHUNKS = 64 /* at most; each has a table of DIGITS counts */
 };
 
+extern const spc__regrouper spc__regrouper_host; /* regroup_host.c */
+
 /* What sorting works with. */
 typedef struct scratch {
     uint64_t *keys[2]; /* ping-pong; also digests */
@@ -1022,4 +1024,5 @@ const spc__indexer spc__indexer_host = {
     .list_create = list_create,
     .list = host_list,
     .pairs = map_pairs,
+    .regrouper = &spc__regrouper_host,
 };

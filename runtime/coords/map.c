@@ -190,7 +190,7 @@ static spc_status check_update(const spc_map *map, const int32_t *coords,
                          "cannot rebuild a map with %lld rows: it was created "
                          "for %d",
                          (long long)rows, map->to->capacity);
-    if (coords && map->to->from)
+    if (coords && spc__coords_is_derived(map->to))
         return spc__fail(error, SPC_EINVAL,
                          "a set of outputs is derived from its inputs: its "
                          "coordinates must be NULL");
