@@ -15,6 +15,8 @@ spc_gpu_suite(given)
 
 # Sets made of other sets.
 spc_suite(regroup)
+target_link_options(test_regroup PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 spc_run_suite(regroup_nvrtc regroup nvrtc)
 spc_gpu_suite(regroup)
 

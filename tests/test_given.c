@@ -42,6 +42,17 @@ static int day(void)
     return given ? atoi(given) : (int)(time(NULL) / 86400 % 8);
 }
 
+/* And under a sanitizer half of that. */
+static bool is_costly(const char *device)
+{
+#ifdef SPC_SANITIZE
+    return strcmp(device, "sim") == 0;
+#else
+    (void)device;
+    return false;
+#endif
+}
+
 static bool is_drawn(int n, const char *device)
 {
     if (strcmp(device, "sim") != 0)
@@ -89,7 +100,8 @@ START_TEST(maps_of_given_and_generated_sets_are_their_relations)
 
     assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
     check_map(ctx, map, &conv, &r);
-    check_transposed(ctx, map);
+    if (!is_costly(device_of(_i)))
+        check_transposed(ctx, map);
     if (conv.op == SPC_GENERATIVE)
         check_outputs(ctx, spc_map_out(map), &conv, &r);
     spc_map_free(map);
@@ -141,7 +153,8 @@ static void check_between(spc_ctx *ctx, const spc_conv *conv, const rows *mine,
 {
     bool ends = spc__conv_ends_at_scene(conv);
     spc_scene *scene = scene_of(mine), *other = scene_of(theirs);
-    spc_coords *a = set_of(ctx, mine), *b = set_of(ctx, theirs);
+    spc_coords *a = set_of(ctx, mine);
+    spc_coords *b = mine == theirs ? spc__coords_share(a) : set_of(ctx, theirs);
     spc__relation want;
     spc_error error = {0};
     spc_map *map;
@@ -183,6 +196,8 @@ START_TEST(any_two_sets_have_a_map)
         rows theirs = draw(200, places[p].low, places[p].extent,
                            places[p].batches, (uint64_t)p);
         for (int l = 0; l < 2; l++) {
+            if (is_costly(device) && l != day() % 2)
+                continue;
             check_between(ctx, &layers[l], &mine, &theirs,
                           host     ? plain
                           : l == 0 ? forth
@@ -194,6 +209,10 @@ START_TEST(any_two_sets_have_a_map)
         }
         free(theirs.at);
     }
+    check_between(ctx, &layers[day() % 2], &mine, &mine,
+                  host             ? plain
+                  : day() % 2 == 0 ? forth
+                                   : back);
     free(mine.at);
     spc_ctx_free(ctx);
 }

@@ -8,6 +8,7 @@
 #include "artefact.h"
 #include "coords_rig.h"
 #include "dtype.h"
+#include "failing_allocations.h"
 #include "regroup.h"
 #include "targets.h"
 #include "template.h"
@@ -611,6 +612,56 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
 }
 END_TEST
 
+/* ---- memory
+ * ------------------------------------------------------------------ */
+
+static spc_status make_and_move(spc_ctx *ctx, spc_coords *source)
+{
+    static float in[40], out[40];
+    const spc_regrouping how = {{1, 1, 0}, {1, 1, 1}};
+    const spc_gather gather = {SPC_F32, 1, false};
+    const void *sources[1] = {in};
+    spc_coords *made;
+    spc_status status =
+        spc_coords_create_regrouped(&made, &source, 1, &how, NULL);
+
+    if (status == SPC_OK)
+        status = spc_coords_gather(made, out, sources, &gather, NULL);
+    spc_coords_free(made);
+    return status;
+}
+
+START_TEST(every_allocation_may_fail)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    rows r = draw(40, 0, 9, 1, 3);
+    spc_scene *scene = scene_of(&r);
+    spc_coords *source;
+    spc_ctx *ctx;
+    int failed = 0;
+
+    options.device = "cpu";
+    options.database = "";
+    options.threads = 1;
+    ck_assert(spc_ctx_create(&ctx, &options, NULL) == SPC_OK);
+    assert_ok(ctx, spc_coords_create_from_scene(&source, ctx, scene));
+    for (;; failed++) {
+        fail_allocation(failed + 1);
+        spc_status status = make_and_move(ctx, source);
+        fail_allocation(0);
+        if (status == SPC_OK)
+            break;
+        ck_assert_msg(status == SPC_ENOMEM || status == SPC_EDEVICE, "%s",
+                      spc_ctx_error(ctx));
+    }
+    ck_assert_int_gt(failed, 15);
+    spc_coords_free(source);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+    free(r.at);
+}
+END_TEST
+
 /* ---- code for GPUs that are not here
  * ----------------------------------------- */
 
@@ -698,6 +749,9 @@ int main(int argc, char **argv)
     add(suite, "plans", sets_are_made_of_others_as_their_slots_say);
     add(suite, "frames", frames_regroup_within_a_capacity);
     add(suite, "refused", impossible_sets_are_refused_with_a_sentence);
+    TCase *memory = tcase_create("memory");
+    tcase_add_test(memory, every_allocation_may_fail);
+    suite_add_tcase(suite, memory);
     status = run_suite(suite);
     close_database();
     return status;

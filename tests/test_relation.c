@@ -309,7 +309,7 @@ static const char *const generative[] = {
 
 START_TEST(a_generative_layer_makes_all_that_sees_an_input)
 {
-    rows in = random_rows(_i == 1 ? 9 : 20, (uint64_t)_i + 31);
+    rows in = random_rows(_i == 1 ? 5 : 9, (uint64_t)_i + 31);
     spc_scene *scene = scene_of(&in);
     spc_relation r;
     spc_conv conv;
