@@ -466,11 +466,32 @@ static void check_plan(spc_ctx *ctx, const plan *p, uint64_t seed)
     release_list(&want);
 }
 
+/* All of them; on sim under a sanitizer, which is slow, a quarter each day, or
+ * that of $SPC_TEST_SEED. */
+static bool is_drawn(int n, const char *device)
+{
+#ifdef SPC_SANITIZE
+    const char *given = getenv("SPC_TEST_SEED");
+    int seed = given ? atoi(given) : (int)(time(NULL) / 86400 % 4);
+
+    if (n == 0)
+        printf("plans %d modulo 4 run on sim: SPC_TEST_SEED=%d\n", seed % 4,
+               seed);
+    return strcmp(device, "sim") != 0 || n % 4 == seed % 4;
+#else
+    (void)n;
+    (void)device;
+    return true;
+#endif
+}
+
 START_TEST(sets_are_made_of_others_as_their_slots_say)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));
 
     for (int n = 0; n < LENGTH(plans); n++) {
+        if (!is_drawn(n, device_of(_i)))
+            continue;
         printf("%s\n", plans[n].name);
         fflush(stdout);
         check_plan(ctx, &plans[n], (uint64_t)n);
