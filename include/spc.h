@@ -196,17 +196,24 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *              multiple of the stride for some place. Where the inputs' spatial
  *              shape S is given, only 0 <= o < O with O = (S + 2 padding -
  *              dilation (kernel - 1) - 1) / stride + 1 (Yan, Mao, Li, Sensors
- *              2018, section 3.1.1; spconv)
+ *              2018, section 3.1.1; spconv). Stride 1 dilates the set
+ *   GIVEN      those of a set that the caller has
+ *   GENERATIVE read the other way only: from voxels o come all voxels i that
+ *              they see by the formula, each once (Choy, Gwak, Savarese, CVPR
+ *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine)
  */
 typedef enum spc_rule {
     SPC_RULE_SUBM = 0,
     SPC_RULE_FLOOR = 1,
-    SPC_RULE_FOOTPRINT = 2
+    SPC_RULE_FOOTPRINT = 2,
+    SPC_RULE_GIVEN = 3,
+    SPC_RULE_GENERATIVE = 4
 } spc_rule;
 
 /* The rule's own origin. SUBM: -dilation * ((kernel - 1) / 2), integer
  * division: an even kernel reaches one further in the positive direction.
- * FLOOR: the same for odd kernels, 0 for even ones. FOOTPRINT: -padding. */
+ * FLOOR, GIVEN, GENERATIVE: the same for odd kernels, 0 for even ones.
+ * FOOTPRINT: -padding. */
 #define SPC_ORIGIN_AUTO INT32_MIN
 
 typedef struct spc_geometry {
@@ -219,7 +226,7 @@ typedef struct spc_geometry {
     int shape[3];    /* spatial shape of the inputs, FOOTPRINT only; 0: none */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights. 0: the box. kernel, dilation and origin then
-     * stay as in SPC_GEOMETRY_INIT. SUBM and FLOOR only. */
+     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
 } spc_geometry;
@@ -246,12 +253,16 @@ SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
 typedef enum spc_operator {
-    SPC_SUBM = 0,   /* outputs at the inputs' coordinates; rule SUBM */
-    SPC_CONV = 1,   /* strided; rule FLOOR or FOOTPRINT */
-    SPC_INVERSE = 2 /* a strided layer's map read the other way: its outputs are
-                       that layer's inputs in their row order, its geometry is
-                       that layer's, offsets are not flipped (spconv's
-                       SparseInverseConv3d; transposed over a stored map) */
+    SPC_SUBM = 0,    /* outputs at the inputs' coordinates; rule SUBM */
+    SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT or GIVEN */
+    SPC_INVERSE = 2, /* a strided layer's map read the other way: its outputs
+                        are that layer's inputs in their row order, its geometry
+                        is that layer's, offsets are not flipped (spconv's
+                        SparseInverseConv3d; transposed over a stored map) */
+    /* The formula read the other way: an output at o sees the input at i where
+     * o = i * stride + origin + dilation * place. */
+    SPC_TRANSPOSED = 3, /* outputs are a set that the caller has; rule GIVEN */
+    SPC_GENERATIVE = 4  /* outputs are all that see an input; rule GENERATIVE */
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
@@ -337,14 +348,15 @@ typedef struct spc_conv {
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16), deterministic (0, 1), epilogue, slope,
- * out (f16, bf16, f32), in_pitch, out_pitch, add_pitch. An epilogue is a list in the order of computation, as
- * in epilogue=scale+bias+relu+add: scale and bias first, then an activation
- * (relu, leaky, sigmoid, silu, gelu, elu) and add in either order; bias=1 is
- * another word for epilogue=bias. "conv" and "inverse" take stride, padding,
- * rule (floor, footprint), origin (-1 or -1x0x0) and shape besides; an inverse
- * layer has the words of the strided layer that it inverts, but for its own cin
- * and cout. SPC_EINVAL names the unknown word or the bad value and what would
- * be right.
+ * out (f16, bf16, f32), in_pitch, out_pitch, add_pitch. An epilogue is a list in
+ * the order of computation, as in epilogue=scale+bias+relu+add: scale and bias
+ * first, then an activation (relu, leaky, sigmoid, silu, gelu, elu) and add in
+ * either order; bias=1 is another word for epilogue=bias. "conv" and "inverse"
+ * take stride, padding, rule (floor, footprint; conv also given), origin (-1 or
+ * -1x0x0) and shape besides; an inverse layer has the words of the strided layer
+ * that it inverts, but for its own cin and cout. "transposed" and "generative"
+ * take stride and origin. SPC_EINVAL names the unknown word or the bad value and
+ * what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -469,8 +481,9 @@ SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
 /* The same from a scene. */
 SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
                                                 const spc_scene *scene);
-/* The outputs of `geometry` (rule FLOOR or FOOTPRINT) over the set `in`, which
- * it keeps alive. Waits for the device to learn how many there are. */
+/* The outputs of `geometry` (rule FLOOR, FOOTPRINT or GENERATIVE) over the set
+ * `in`, which it keeps alive. Waits for the device to learn how many there are.
+ */
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                              const spc_geometry *geometry);
 
@@ -480,8 +493,8 @@ SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
 /* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
  * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
  * times the outputs that can see one input, on each axis ceil(kernel / stride)
- * where stride and dilation have no common divisor; or the whole extent of the
- * outputs, if that is less. */
+ * where stride and dilation have no common divisor, and for GENERATIVE times
+ * the kernel's offsets; or the whole extent of the outputs, if that is less. */
 SPC_API spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
                                               const spc_geometry *geometry,
                                               int64_t capacity);
@@ -516,19 +529,119 @@ SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
 /* How many voxels there are, on the device. */
 SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
-/* Of a set of outputs its coordinates by row, [capacity][4] on the device; NULL
- * for others. */
+/* Of a set of outputs, or one made of others, its coordinates by row,
+ * [capacity][4] on the device; NULL for sets of the caller's rows. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
+
+/* ---- sets made of other sets --------------------------------------------- */
+
+/*
+ * A set can be made of the voxels of one set or of several: of each voxel c
+ * come the voxels
+ *
+ *     c * scale + child,   0 <= child < split   on each axis
+ *
+ * and equal ones are one. That is, with scale and split 1 where nothing is
+ * said:
+ *
+ *   prune            one set, with a mask of the rows that stay
+ *   coordinate scale scale s
+ *   axis collapse    scale 0 on that axis
+ *   union            of several sets
+ *   subdivide        scale 2, split 2: a voxel becomes eight children
+ *   channel to space the same, with a mask of children or without, and features
+ *                    gathered as slices; spc_coords_spread is the way back
+ *
+ * Child (i, j, l) has the number i + split_x * (j + split_y * l).
+ *
+ * The rows of the sources are counted on: those of a source begin after the
+ * capacity of the one before it. A *slot* is such a row and a child's number,
+ * row * children + child. Masks and lists of rows are by slot. Where no two
+ * voxels can meet (one source, and scale >= split on every axis) the rows of
+ * the set are in the order of their slots; else they are in ascending order of
+ * (batch, x, y, z).
+ *
+ * Like sets of outputs such a set keeps its sources alive, has a capacity, and
+ * is filled without the host: it is empty, and spc_coords_check says so, if
+ * more voxels are proposed than it has room for, before equal ones are merged.
+ */
+typedef struct spc_regrouping {
+    int scale[3]; /* at least 0 */
+    int split[3]; /* at least 1; their product at most 64 */
+} spc_regrouping;
+
+#define SPC_REGROUPING_INIT                                                    \
+    {                                                                          \
+        {1, 1, 1},                                                             \
+        {                                                                      \
+            1, 1, 1                                                            \
+        }                                                                      \
+    }
+
+/* An empty set, made of 1 to 8 sources. `capacity` 0: as many as there are
+ * slots. SPC_ERANGE: what comes of the sources' extent does not fit 32 bits, or
+ * 64 bits of key. */
+SPC_API spc_status spc_coords_reserve_regrouped(spc_coords **out,
+                                                spc_coords *const *sources,
+                                                int count,
+                                                const spc_regrouping *how,
+                                                int64_t capacity);
+/* The same, filled; waits for the device to learn how many voxels there are. */
+SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
+                                               spc_coords *const *sources,
+                                               int count,
+                                               const spc_regrouping *how,
+                                               const uint8_t *mask);
+/* Fills it anew on `stream` from its sources as they are then. `mask` (device,
+ * a byte for each slot) leaves out the slots whose byte is 0; NULL: all stay,
+ * as with spc_coords_update. */
+SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
+                                      void *stream);
+
+typedef struct spc_gather {
+    spc_dtype dtype; /* binary16 for SPC_F16, else binary32 */
+    int channels;    /* of the set's features */
+    /* Child j has the channels j * channels to (j + 1) * channels of its row of
+     * a source, which has as many times more; else all children of a row have
+     * the same, and as many channels as the set. */
+    bool slices;
+} spc_gather;
+
+/* Features of the set's rows (device, [rows][channels]) from those of its
+ * sources' rows: what became one voxel is added up, in fp32 and in the order of
+ * slots. Buffers of sources are read in rows that are in the set alone.
+ * Enqueues. */
+SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
+                                     const void *const *in,
+                                     const spc_gather *how, void *stream);
+/* The other way: each row of a source has the features of what became of it,
+ * without slices the sum over its children, or zeros where nothing did. Writes
+ * as many rows of out[i] as source i has capacity. */
+SPC_API spc_status spc_coords_spread(const spc_coords *set, void *const *out,
+                                     const void *in, const spc_gather *how,
+                                     void *stream);
+
+/* Which rows came from where, on the device: row r of the set is made of the
+ * slots slots[begin[r]] to slots[begin[r + 1] - 1], in ascending order, and
+ * row_of[slot] is r, or -1 for a slot that is not in the set. */
+typedef struct spc_row_lists {
+    const int32_t *begin, *slots, *row_of;
+    int children; /* slots of a row of a source */
+} spc_row_lists;
+
+/* False for a set that was not made of others. */
+SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
 
 /* ---- kernel maps --------------------------------------------------------- */
 
 /*
  * A map is the relation of two sets by a geometry: which voxel of `in` an
  * output voxel of `to` sees at which offset. For the rule SUBM both are one
- * set; else `to` is the set of outputs of `in`. Found among sorted keys with
- * guard bands, so that no added offset carries into a neighbouring field: by
- * z-delta search (Spira, section 4: one binary search for each (x, y) column of
- * the kernel, then a walk along z), or as spc_tune_map has found to be faster.
+ * set; for GIVEN any two; else `to` is the set of outputs of `in`. Found among
+ * sorted keys with guard bands, so that no added offset carries into a
+ * neighbouring field: by z-delta search (Spira, section 4: one binary search
+ * for each (x, y) column of the kernel, then a walk along z), or as
+ * spc_tune_map has found to be faster.
  *
  * spc_map_create allocates, and finds nothing yet; spc_map_update enqueues the
  * search, once the sets are filled and whenever they are filled anew. The map
@@ -539,7 +652,9 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 SPC_API spc_status spc_map_create(spc_map **out, spc_coords *in, spc_coords *to,
                                   const spc_geometry *geometry);
 /* The same relation read the other way: the outputs `to` are the geometry's
- * inputs, `in` its outputs. Offsets are not flipped. */
+ * inputs, `in` its outputs. Offsets are not flipped. For transposed layers
+ * (rule GIVEN) `to` is any set, for generative ones the set of outputs of `in`.
+ */
 SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
                                           spc_coords *to,
                                           const spc_geometry *geometry);
@@ -558,8 +673,12 @@ SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
 /* Everything for one layer on one scene: the sets, their outputs where the
  * layer has other ones, and the map, filled and checked. The scene of an
- * inverse layer is the input of the layer that it inverts. Fails as
- * spc_coords_create and spc_map_create do. */
+ * inverse layer is the input of the layer that it inverts. Of two given sets it
+ * is the finer one, the inputs of a conv and the outputs of a transposed layer;
+ * the other is drawn from it, to have something to measure on: most of
+ * floor(i / stride), and some of their neighbours, in no order. Who has both
+ * sets calls spc_map_create. Fails as spc_coords_create and spc_map_create do.
+ */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
@@ -675,15 +794,18 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 
 /*
  * The relation of a layer on a scene, by hashing on the host, threaded,
- * independent of every device's map builder. The scene is the layer's input;
- * of an inverse layer it is the input of the strided layer that it inverts.
+ * independent of every device's map builder. The scene is what it is to
+ * spc_map_create_from_scene.
  *
- * The order of rows is part of the interface:
- *   subm     inputs and outputs are the scene's rows in their order
- *   conv     inputs are the scene's rows in their order; outputs are in
- *            ascending order of (batch, x, y, z)
- *   inverse  inputs are the outputs of the strided layer, in ascending order;
- *            outputs are the scene's rows in their order
+ * The order of rows is part of the interface. What is the scene has the scene's
+ * rows in their order:
+ *   subm        inputs and outputs
+ *   conv        inputs; outputs are in ascending order of (batch, x, y, z), or
+ *               in that of the set that was drawn
+ *   inverse     outputs; inputs are the outputs of the strided layer, in
+ *               ascending order
+ *   transposed  outputs; inputs are the set that was drawn
+ *   generative  inputs; outputs are in ascending order
  */
 typedef struct spc_relation {
     int64_t rows_in, rows_out;

@@ -16,8 +16,12 @@
 
 /* ---- names --------------------------------------------------------------- */
 
-const char *const spc__operator_names[] = {"subm", "conv", "inverse", NULL};
-const char *const spc__rule_names[] = {"subm", "floor", "footprint", NULL};
+const char *const spc__operator_names[] = {
+    "subm", "conv", "inverse", "transposed", "generative", NULL,
+};
+const char *const spc__rule_names[] = {
+    "subm", "floor", "footprint", "given", "generative", NULL,
+};
 
 int spc__name_index(const char *const *names, const char *word)
 {
@@ -57,27 +61,41 @@ static spc_status check_groups(const spc_conv *conv, spc_error *error)
                      conv->groups, conv->cin, conv->cout);
 }
 
-static spc_status check_operator(const spc_conv *conv, spc_error *error)
-{
-    bool subm = conv->geometry.rule == SPC_RULE_SUBM;
+/* What rules an operator may have. */
+static const struct {
+    unsigned rules; /* a bit for each */
+    const char *names;
+} operator_rules[] = {
+    [SPC_SUBM] = {1u << SPC_RULE_SUBM, "subm"},
+    [SPC_CONV] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
+                      1u << SPC_RULE_GIVEN,
+                  "floor, footprint or given"},
+    [SPC_INVERSE] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT,
+                     "floor or footprint"},
+    [SPC_TRANSPOSED] = {1u << SPC_RULE_GIVEN, "given"},
+    [SPC_GENERATIVE] = {1u << SPC_RULE_GENERATIVE, "generative"},
+};
 
-    if ((unsigned)conv->op > SPC_INVERSE)
+spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
+{
+    unsigned rule = (unsigned)conv->geometry.rule;
+
+    if ((unsigned)conv->op > SPC_GENERATIVE)
         return spc__fail(error, SPC_EINVAL,
-                         "operator %d is unknown: SPC_SUBM, SPC_CONV or "
-                         "SPC_INVERSE is right",
+                         "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
+                         "_TRANSPOSED or _GENERATIVE is right",
                          (int)conv->op);
-    if (conv->op == SPC_SUBM && !subm)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "rule %s: a submanifold layer has the rule subm; "
-            "operator conv has the others",
-            spc__name_at(spc__rule_names, (unsigned)conv->geometry.rule));
-    if (conv->op != SPC_SUBM && subm)
+    if (operator_rules[conv->op].rules >> rule & 1u)
+        return SPC_OK;
+    if (conv->op == SPC_SUBM)
         return spc__fail(error, SPC_EINVAL,
-                         "rule subm: operator %s has the rule floor or "
-                         "footprint",
-                         spc__operator_names[conv->op]);
-    return SPC_OK;
+                         "rule %s: a submanifold layer has the rule subm; "
+                         "other operators have the others",
+                         spc__name_at(spc__rule_names, rule));
+    return spc__fail(error, SPC_EINVAL, "rule %s: operator %s has the rule %s",
+                     spc__name_at(spc__rule_names, rule),
+                     spc__operator_names[conv->op],
+                     operator_rules[conv->op].names);
 }
 
 spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
@@ -90,7 +108,7 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
         (status = check_groups(conv, error)) != SPC_OK ||
         (status = spc_geometry_check(&conv->geometry, error)) != SPC_OK ||
-        (status = check_operator(conv, error)) != SPC_OK)
+        (status = spc__operator_check(conv, error)) != SPC_OK)
         return status;
     if (spc__dtype_of(conv->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
@@ -190,7 +208,13 @@ int spc__conv_group_out(const spc_conv *conv)
 
 bool spc__conv_is_inverse(const spc_conv *conv)
 {
-    return conv->op == SPC_INVERSE;
+    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED ||
+           conv->op == SPC_GENERATIVE;
+}
+
+bool spc__conv_ends_at_scene(const spc_conv *conv)
+{
+    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED;
 }
 
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)

@@ -39,8 +39,16 @@ int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
 int spc__conv_group_in(const spc_conv *conv);
 int spc__conv_group_out(const spc_conv *conv);
 
-/* Is its map that of another layer, read the other way? */
+/* Is its geometry read the other way: are outputs found where the formula has
+ * inputs? */
 bool spc__conv_is_inverse(const spc_conv *conv);
+
+/* Are the rows of the scene that stands for a layer its outputs? Else they are
+ * its inputs, or both. */
+bool spc__conv_ends_at_scene(const spc_conv *conv);
+
+/* Has the operator this rule? */
+spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
 
 /* The key of a measurement of `conv` on a map of these sizes and density (pairs
  * by rows out and offsets); and back, from a record. */

@@ -318,12 +318,33 @@ static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
     return words[index].set(conv, &words[index], value, error);
 }
 
+static const char *const examples[] = {
+    "subm,cin=64,cout=64,k=3,dtype=f16",
+    "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
+    "k=3,stride=2,padding=1,rule=footprint (spconv's)",
+    "inverse,cin=64,cout=32 and the other words of the layer that it inverts, "
+    "as in k=2,stride=2,rule=floor",
+    "transposed,cin=64,cout=32,k=2,stride=2",
+    "generative,cin=64,cout=32,k=2,stride=2",
+};
+
+/* The rule of an operator that has only one; -1: its text says which. */
+static int only_rule(spc_operator op)
+{
+    return op == SPC_SUBM         ? SPC_RULE_SUBM
+           : op == SPC_TRANSPOSED ? SPC_RULE_GIVEN
+           : op == SPC_GENERATIVE ? SPC_RULE_GENERATIVE
+                                  : -1;
+}
+
 static spc_status read_operator(spc_conv *conv, const char *text,
                                 spc_error *error)
 {
     int index = spc__name_index(spc__operator_names, text);
     if (index >= 0) {
         conv->op = (spc_operator)index;
+        if (only_rule(conv->op) >= 0)
+            conv->geometry.rule = (spc_rule)only_rule(conv->op);
         return SPC_OK;
     }
     if (strchr(text, '=') != NULL)
@@ -333,14 +354,6 @@ static spc_status read_operator(spc_conv *conv, const char *text,
                          text);
     return fail_unknown(error, "operator", text, spc__operator_names);
 }
-
-static const char *const examples[] = {
-    "subm,cin=64,cout=64,k=3,dtype=f16",
-    "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
-    "k=3,stride=2,padding=1,rule=footprint (spconv's)",
-    "inverse,cin=64,cout=32 and the other words of the layer that it inverts, "
-    "as in k=2,stride=2,rule=floor",
-};
 
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
@@ -372,7 +385,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             break;
         next += length + 1;
     }
-    for (int i = 0; i < (conv->op == SPC_SUBM ? NEEDED - 1 : NEEDED); i++)
+    for (int i = 0; i < (only_rule(conv->op) >= 0 ? NEEDED - 1 : NEEDED); i++)
         if (!(seen & 1u << i))
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
@@ -430,13 +443,14 @@ static size_t format_word(char *out, size_t bytes, size_t length,
                                      ",%s=%s", name, text);
 }
 
-static int format_geometry(char *out, size_t bytes, const spc_geometry *g)
+static int format_geometry(char *out, size_t bytes, const spc_conv *conv)
 {
+    const spc_geometry *g = &conv->geometry;
     size_t length = 0;
 
     if (g->offset_count > 0)
         return snprintf(out, bytes, ",offsets=%d", g->offset_count);
-    if (g->rule != SPC_RULE_SUBM)
+    if (only_rule(conv->op) != (int)g->rule)
         length =
             (size_t)snprintf(out, bytes, ",rule=%s",
                              spc__name_at(spc__rule_names, (unsigned)g->rule));
@@ -460,7 +474,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
         return snprintf(out, bytes, "%s", "");
     if (conv->groups != 1)
         snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);
-    format_geometry(geometry, sizeof(geometry), &conv->geometry);
+    format_geometry(geometry, sizeof(geometry), conv);
     spc__epilogue_format(epilogue, sizeof(epilogue), conv);
     return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s",
                     spc__name_at(spc__operator_names, (unsigned)conv->op),

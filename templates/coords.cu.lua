@@ -3,10 +3,11 @@
 %-- spc_derive lists the outputs of a strided rule, each once: every voxel of the
 %-- input set proposes its outputs (one by the floor rule, up to the product of
 %-- ceil(kernel / stride) by the footprint rule), and a hash table by open addressing
-%-- keeps the first proposal of each. The list comes in any order; sorting it
-%-- (index.cu.lua) makes a set of it that depends on the voxels alone.
+%-- keeps the first proposal of each. Of a generative layer the input voxels are the
+%-- coarser ones and every one proposes a voxel for each of its offsets. The list comes in
+%-- any order; sorting it (index.cu.lua) makes a set of it that depends on the voxels alone.
 %--
-%-- Nothing of the geometry is a constant: one module serves all layers.
+%-- Nothing else of the geometry is a constant: one module serves all layers.
 %
 %template = {
 %  summary = "outputs of strided rules by hashing; features of merged rows",
@@ -57,6 +58,18 @@ SPC_DEVICE int floor_div(int value, int by)
  * with n * dilation a multiple of the stride; the outputs then fall by n *
  * dilation / stride.
  */
+%if problem.generative == 1 then
+SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
+{
+    axis_outputs out;
+
+    out.step = args->dilation[axis];
+    out.count = args->kernel[axis];
+    out.first = i * args->stride[axis] - args->padding[axis] +
+                (out.count - 1) * out.step;
+    return out;
+}
+%else
 SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 {
     int stride = args->stride[axis], dilation = args->dilation[axis];
@@ -80,6 +93,7 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
                     : 0;
     return out;
 }
+%end
 
 SPC_DEVICE int inside(const spc_derive_args *args, int axis, int o)
 {

@@ -12,11 +12,13 @@
 %--   strided  the key of output * stride, and the difference
 %--   inverse  (output - displacement) / stride, where that divides
 %--   subm_inverse  the same within one set
+%--   given, transposed  strided and inverse between sets that need not overlap
 %--
 %-- Searchers: all find the same; which one is fastest is measured.
 %
 %function is_inverse(problem)
-%  return problem.kind == "inverse" or problem.kind == "subm_inverse"
+%  return problem.kind == "inverse" or problem.kind == "subm_inverse" or
+%         problem.kind == "transposed"
 %end
 %
 %template = {
@@ -83,6 +85,17 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define STRIDE_$(axis) $(s[i])
 #define DILATION_$(axis) $(d[i])
 #define ORIGIN_$(axis) ($(o[i]))
+% end
+% if problem.kind == "given" or problem.kind == "transposed" then
+#define BOUNDED 1 /* the two sets need not lie side by side */
+% end
+% if problem.kind == "given" then
+%   local low = {problem.lx, problem.ly, problem.lz}
+%   local high = {problem.hx, problem.hy, problem.hz}
+%   for i, axis in ipairs {"X", "Y", "Z"} do
+#define LOW_$(axis) ($(low[i]))
+#define HIGH_$(axis) ($(high[i]))
+%   end
 % end
 
 /* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of

@@ -187,8 +187,8 @@ typedef struct spc_index_args {
 typedef struct spc_derive_args {
     spc_index_set in;
     spc_index_key key; /* of the outputs */
-    int rule;          /* 0: floor, 1: footprint */
-    int kernel[3], stride[3], dilation[3], padding[3];
+    int rule;          /* 0: floor, 1: footprint; of generative code unused */
+    int kernel[3], stride[3], dilation[3], padding[3]; /* -origin */
     int bound[3];   /* outputs along an axis; 0: any */
     void *table;    /* [slots] of keys, open addressing */
     unsigned slots; /* a power of two */

@@ -169,6 +169,39 @@ SPC_DEVICE map_key run_key(const spc_index_args *args, const index_steps *steps,
 #endif
 }
 
+#ifdef LOW_X
+/* Where an output's window is looked for along an axis, as a field of a key: a
+ * window that misses the set's extent is moved to where it just misses it, so
+ * that keys stay inside the guard bands, and ascend as far as it matters. */
+SPC_DEVICE map_key seen_at(const spc_index_key *in, int field, long long at,
+                           int low, int high)
+{
+    long long least = (long long)in->low[field] - high - 1;
+    long long most =
+        (long long)in->low[field] + in->last[field] - low + 1;
+
+    at = at < least ? least : at > most ? most : at;
+    return (map_key)(at - in->low[field] + in->before[field])
+           << in->shift[field];
+}
+
+/* A batch that the set has not is as far away as x can be. */
+SPC_DEVICE map_key given_key(const spc_index_key *in, const spc_b16 *c)
+{
+    const long long far = 1ll << 62;
+    long long batch = (long long)(int)c->x - in->low[0];
+    long long x = batch < 0                ? -far
+                  : batch > in->last[0]    ? far
+                                           : (long long)(int)c->y * STRIDE_X;
+
+    batch = batch < 0 ? 0 : batch > in->last[0] ? in->last[0] : batch;
+    return ((map_key)(batch + in->before[0]) << in->shift[0]) +
+           seen_at(in, 1, x, LOW_X, HIGH_X) +
+           seen_at(in, 2, (long long)(int)c->z * STRIDE_Y, LOW_Y, HIGH_Y) +
+           seen_at(in, 3, (long long)(int)c->w * STRIDE_Z, LOW_Z, HIGH_Z);
+}
+#endif
+
 /* A row's own key among those that are searched: that of output * stride. */
 SPC_DEVICE map_key own_key(const spc_index_args *args, int p)
 {
@@ -176,6 +209,10 @@ SPC_DEVICE map_key own_key(const spc_index_args *args, int p)
 
 #if SUBM
     return key;
+#elif defined(LOW_X)
+    spc_b16 c = unpack_key(&args->set.key, key);
+
+    return given_key(&args->in.key, &c);
 #else
     const spc_index_key *in = &args->in.key;
     spc_b16 c = unpack_key(&args->set.key, key);
@@ -202,6 +239,39 @@ SPC_DEVICE int divides(int *value, int by)
     return exact;
 }
 
+#ifdef BOUNDED
+/* Adds the field of `value` / `by` to a key; false if no voxel of the set lies
+ * there. */
+SPC_DEVICE int add_field(const spc_index_key *in, int field, long long value,
+                         int by, map_key *key)
+{
+    long long whole = value / by, from_low = whole - in->low[field];
+
+    *key += (map_key)(from_low + in->before[field]) << in->shift[field];
+    return whole * by == value && from_low >= 0 && from_low <= in->last[field];
+}
+
+/* The key of the input that voxel c sees at offset k; false if no voxel has it. */
+SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
+                         map_key *out)
+{
+    const spc_index_key *in = &args->in.key;
+#if LIST
+    const int *at = args->list + 3 * k;
+    int x = at[0], y = at[1], z = at[2];
+#else
+    int x = ORIGIN_X + k / (KERNEL_Y * DEPTH) * DILATION_X;
+    int y = ORIGIN_Y + k / DEPTH % KERNEL_Y * DILATION_Y;
+    int z = ORIGIN_Z + k % DEPTH * DILATION_Z;
+#endif
+
+    *out = 0;
+    return add_field(in, 0, (int)c->x, 1, out) &
+           add_field(in, 1, (long long)(int)c->y - x, STRIDE_X, out) &
+           add_field(in, 2, (long long)(int)c->z - y, STRIDE_Y, out) &
+           add_field(in, 3, (long long)(int)c->w - z, STRIDE_Z, out);
+}
+#else
 /* The key of the input that voxel c sees at offset k; false if no voxel has it. */
 SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
                          map_key *out)
@@ -225,7 +295,7 @@ SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
            key_step(args, 3, z - in->low[3] + (int)in->before[3]);
     return whole;
 }
-
+#endif
 #endif
 
 /* The first position whose key is not below `want`, or one at most `most` places

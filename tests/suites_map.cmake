@@ -9,6 +9,17 @@ target_link_libraries(bench_map PRIVATE spc_internal)
 spc_suite(coords)
 spc_gpu_suite(coords)
 
+# Sets that are given, and those that generative layers make.
+spc_suite(given)
+spc_gpu_suite(given)
+
+# Sets made of other sets.
+spc_suite(regroup)
+target_link_options(test_regroup PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_run_suite(regroup_nvrtc regroup nvrtc)
+spc_gpu_suite(regroup)
+
 # Searchers, and layouts that are no tables by rows.
 spc_suite(search)
 spc_slow(search)

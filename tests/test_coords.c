@@ -5,174 +5,9 @@
  *
  * On "cpu" and "sim"; given a device as its argument, on that one.
  */
-#include "map_rig.h"
-#include "random.h"
-#include "relation.h"
-#include "scene.h"
+#include "coords_rig.h"
 #include <limits.h>
 #include <time.h>
-
-static const char *const devices[2] = {"cpu", "sim"};
-
-static int turns(int count)
-{
-    return suite_device ? count : 2 * count;
-}
-
-static const char *device_of(int turn)
-{
-    return suite_device ? suite_device : devices[turn % 2];
-}
-
-static int case_of(int turn)
-{
-    return suite_device ? turn : turn / 2;
-}
-
-static spc_ctx *open_ctx(const char *device)
-{
-    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
-    spc_error error;
-    spc_ctx *ctx;
-
-    options.device = device;
-    options.database = suite_database();
-    options.threads = 2;
-    spc_status status = spc_ctx_create(&ctx, &options, &error);
-    ck_assert_msg(status == SPC_OK, "%s", error.text);
-    return ctx;
-}
-
-static spc_conv parse(const char *layer)
-{
-    spc_error error;
-    spc_conv conv;
-    spc_status status = spc_conv_parse(&conv, layer, &error);
-
-    ck_assert_msg(status == SPC_OK, "%s", error.text);
-    return conv;
-}
-
-/* ---- scenes ----------------------------------------------------------- */
-
-typedef struct rows {
-    int32_t (*at)[4];
-    int count;
-} rows;
-
-static int compare(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-
-    for (int i = 0; i < 4; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
-}
-
-/* Distinct rows within low .. low + extent, in no order. */
-static rows draw(int count, int low, int extent, int batches, uint64_t seed)
-{
-    rows r = {calloc((size_t)count + 1, 16), 0};
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (int i = 0; i < count; i++) {
-        r.at[i][0] = (int)spc__random_below(&random, (uint32_t)batches);
-        for (int a = 1; a < 4; a++)
-            r.at[i][a] =
-                low + (int)spc__random_below(&random, (uint32_t)extent);
-    }
-    qsort(r.at, (size_t)count, 16, compare);
-    for (int i = 0; i < count; i++)
-        if (i == 0 || compare(r.at[i], r.at[r.count - 1]) != 0)
-            memmove(r.at[r.count++], r.at[i], 16);
-    for (int i = r.count - 1; i > 0; i--) {
-        int32_t swap[4];
-        int j = (int)spc__random_below(&random, (uint32_t)i + 1);
-        memcpy(swap, r.at[i], 16);
-        memcpy(r.at[i], r.at[j], 16);
-        memcpy(r.at[j], swap, 16);
-    }
-    return r;
-}
-
-static spc_scene *scene_of(const rows *r)
-{
-    spc_error error;
-    spc_scene *scene;
-    spc_status status =
-        spc_scene_create(&scene, &r->at[0][0], r->count, "drawn", &error);
-
-    ck_assert_msg(status == SPC_OK, "%s", error.text);
-    return scene;
-}
-
-static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
-{
-    void *memory;
-
-    assert_ok(ctx, spc_alloc(&memory, ctx, bytes + 16));
-    assert_ok(ctx, spc_copy_to_device(ctx, memory, from, bytes));
-    return memory;
-}
-
-/* ---- a map against its relation ---------------------------------------- */
-
-/* The index of the map, [K][rows out], with the capacity squeezed out. */
-static int32_t *download(spc_ctx *ctx, const spc_map *map)
-{
-    size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));
-    size_t rows_out = (size_t)spc_map_rows(map);
-    int32_t *index = malloc(4 * (size_t)map->offsets * (capacity + 1));
-
-    assert_ok(ctx, spc_map_download(map, index));
-    for (size_t k = 1; k < (size_t)map->offsets; k++)
-        memmove(index + k * rows_out, index + k * capacity, 4 * rows_out);
-    return index;
-}
-
-static void check_map(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
-                      const rows *r)
-{
-    spc_scene *scene = scene_of(r);
-    spc__relation want;
-    spc_error error = {0};
-
-    spc_status status = spc__relation_init(&want, conv, scene, 2, NULL, &error);
-    ck_assert_msg(status == SPC_OK, "%s", error.text);
-    ck_assert_int_eq(spc_map_rows(map), want.rows_out);
-    ck_assert_int_eq(spc_map_rows_in(map), want.rows_in);
-    ck_assert_int_eq(spc_map_pairs(map), want.pairs);
-    int32_t *got = download(ctx, map);
-    for (int64_t i = 0; i < want.offsets * want.rows_out; i++)
-        require(got[i] == want.index[i], "offset %d of row %d: %d, not %d",
-                (int)(i / want.rows_out), (int)(i % want.rows_out), got[i],
-                want.index[i]);
-    check_layouts(ctx, map, got);
-    free(got);
-    spc__relation_release(&want);
-    spc_scene_free(scene);
-}
-
-/* Coordinates of a set of outputs, by row. */
-static void check_outputs(spc_ctx *ctx, const spc_coords *out,
-                          const spc_conv *conv, const rows *r)
-{
-    spc_scene *scene = scene_of(r);
-    spc__relation want;
-    spc_error error = {0};
-
-    ck_assert(spc__relation_init(&want, conv, scene, 2, NULL, &error) ==
-              SPC_OK);
-    ck_assert_int_eq(spc_coords_rows(out), want.rows_out);
-    int32_t *got = fetch(ctx, spc_coords_data(out), 4 * (size_t)want.rows_out);
-    require(memcmp(got, want.coords_out, 16 * (size_t)want.rows_out) == 0,
-            "the outputs' coordinates differ");
-    free(got);
-    spc__relation_release(&want);
-    spc_scene_free(scene);
-}
 
 static const struct {
     const char *layer;
@@ -187,6 +22,8 @@ static const struct {
     {"conv,cin=4,cout=4,k=1x1x3,stride=1x1x2,rule=footprint,shape=20x20x41",
      900, 0, 20, 3},
     {"conv,cin=4,cout=4,k=3,stride=1,padding=1,rule=footprint", 60, -3, 9, 1},
+    {"conv,cin=4,cout=4,k=3x3x1,stride=1,padding=1x1x0,rule=footprint", 300, -3,
+     12, 2},
     {"conv,cin=4,cout=4,k=5x4x3,stride=3x2x1,dilation=1x2x3,padding=2x3x1,"
      "rule=footprint",
      300, -11, 17, 2},
@@ -276,23 +113,6 @@ typedef struct level {
     spc_coords *fine, *coarse;
     spc_map *same, *strided, *inverse;
 } level;
-
-static spc_coords *reserve(spc_ctx *ctx, int capacity, int low, int high,
-                           spc_duplicates duplicates)
-{
-    spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
-    spc_coords *coords;
-
-    options.capacity = capacity;
-    options.high[0] = 1;
-    for (int i = 1; i < 4; i++) {
-        options.low[i] = low;
-        options.high[i] = high;
-    }
-    options.duplicates = duplicates;
-    assert_ok(ctx, spc_coords_reserve(&coords, ctx, &options));
-    return coords;
-}
 
 static void open_level(level *l, const char *device, int capacity)
 {
@@ -589,9 +409,6 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
-#ifdef SPC_SANITIZE /* whose kernels take seconds to compile */
-    suite_sample(5);
-#endif
     Suite *suite = suite_create("coords");
     add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);

@@ -38,7 +38,7 @@ static int64_t origin_of(const spc_geometry *g, int axis)
         return g->origin[axis];
     if (g->rule == SPC_RULE_FOOTPRINT)
         return -g->padding[axis];
-    if (g->rule == SPC_RULE_FLOOR && k % 2 == 0)
+    if (g->rule >= SPC_RULE_FLOOR && k % 2 == 0)
         return 0;
     return -(int64_t)g->dilation[axis] * ((k - 1) / 2);
 }
@@ -117,6 +117,9 @@ static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
         for (int n = 0; n < k && g->rule == SPC_RULE_FOOTPRINT; n++)
             if (sees(g, o, at, offsets[n]))
                 return inside_shape(g, o);
+        for (int n = 0; n < k && g->rule == SPC_RULE_GENERATIVE; n++)
+            if (sees(g, at, o, offsets[n]))
+                return true;
     }
     return false;
 }
@@ -164,7 +167,7 @@ static void assert_index(const spc_relation *r, const spc_conv *conv)
             int64_t want = -1;
             for (int64_t i = 0; i < r->rows_in; i++) {
                 const int32_t *from = r->coords_in + 4 * i;
-                bool pair = conv->op == SPC_INVERSE
+                bool pair = conv->op >= SPC_INVERSE
                                 ? sees(&conv->geometry, from, to, offsets[k])
                                 : sees(&conv->geometry, to, from, offsets[k]);
                 want = pair ? i : want;
@@ -228,6 +231,7 @@ static const char *const layers[] = {
     "conv,cin=1,cout=1,rule=footprint,k=2,stride=2",
     "conv,cin=1,cout=1,rule=footprint,k=2,stride=3",
     "conv,cin=1,cout=1,rule=footprint,k=3,stride=1,padding=1",
+    "conv,cin=1,cout=1,rule=footprint,k=3x3x1,stride=1,padding=1x1x0",
     "conv,cin=1,cout=1,rule=footprint,k=3,stride=2,padding=1",
     "conv,cin=1,cout=1,rule=footprint,k=3,stride=2,padding=1x1x0",
     "conv,cin=1,cout=1,rule=footprint,k=4,stride=2,padding=1",
@@ -289,6 +293,103 @@ START_TEST(every_rule_relates_as_its_definition_says)
         check_layer(&conv, &in, c + 1);
         free(in.at);
     }
+}
+END_TEST
+
+/* ---- sets that are generated, or given ------------------------------------
+ */
+
+/* The conventions of MinkowskiEngine, and others. */
+static const char *const generative[] = {
+    "generative,cin=1,cout=1,k=2,stride=2",
+    "generative,cin=1,cout=1,k=4,stride=2",
+    "generative,cin=1,cout=1,k=3",
+    "generative,cin=1,cout=1,k=3x1x2,stride=1x3x2,dilation=2x1x1,origin=-1",
+};
+
+START_TEST(a_generative_layer_makes_all_that_sees_an_input)
+{
+    rows in = random_rows(_i == 1 ? 5 : 9, (uint64_t)_i + 31);
+    spc_scene *scene = scene_of(&in);
+    spc_relation r;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, generative[_i], &error));
+    rows out = strided_rows(&conv.geometry, &in, 3 * LOW - 2, 3 * HIGH + 2);
+    assert_ok(spc_oracle_relation(&r, &conv, scene, 2, &error));
+    assert_rows(r.coords_in, r.rows_in, &in, "input");
+    assert_rows(r.coords_out, r.rows_out, &out, "output");
+    assert_index(&r, &conv);
+    spc_relation_release(&r);
+    spc_scene_free(scene);
+    free(in.at);
+    free(out.at);
+}
+END_TEST
+
+static const char *const given[] = {
+    "conv,cin=1,cout=1,rule=given,k=3,stride=2",
+    "conv,cin=1,cout=1,rule=given,k=2x3x1,stride=1x2x3,dilation=1x2x1,"
+    "origin=-1x0x2",
+    "transposed,cin=1,cout=1,k=2,stride=2",
+    "transposed,cin=1,cout=1,k=3,stride=1x2x3,dilation=2x1x1",
+};
+
+START_TEST(given_sets_relate_as_the_formula_says)
+{
+    rows mine = random_rows(500, (uint64_t)_i + 51);
+    rows theirs = random_rows(300, (uint64_t)_i + 61);
+    spc_scene *scene = scene_of(&mine), *other = scene_of(&theirs);
+    spc_relation r;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, given[_i], &error));
+    bool ends = conv.op == SPC_TRANSPOSED;
+    assert_ok(
+        spc__relation_init_between(&r, &conv, scene, other, 2, NULL, &error));
+    assert_rows(r.coords_in, r.rows_in, ends ? &theirs : &mine, "input");
+    assert_rows(r.coords_out, r.rows_out, ends ? &mine : &theirs, "output");
+    assert_index(&r, &conv);
+    ck_assert_int_gt(r.pairs, 5);
+    spc_relation_release(&r);
+    spc_scene_free(scene);
+    spc_scene_free(other);
+    free(mine.at);
+    free(theirs.at);
+}
+END_TEST
+
+/* The set that is drawn for a scene has voxels that see much, little, nothing,
+ * and leaves inputs that nobody sees; the order of the scene's rows is nothing
+ * to it. */
+START_TEST(a_drawn_set_is_that_of_the_scene)
+{
+    rows in = random_rows(150, 7), back = random_rows(150, 7);
+    spc_relation r, again;
+    spc_conv conv;
+
+    for (int i = 0; i < in.count; i++)
+        memcpy(back.at[in.count - 1 - i], in.at[i], 16);
+    spc_scene *scene = scene_of(&in), *reversed = scene_of(&back);
+    assert_ok(spc_conv_parse(&conv, given[0], &error));
+    assert_ok(spc_oracle_relation(&r, &conv, scene, 2, &error));
+    assert_ok(spc_oracle_relation(&again, &conv, reversed, 2, &error));
+    assert_index(&r, &conv);
+    ck_assert_int_eq(again.rows_out, r.rows_out);
+    require(memcmp(r.coords_out, again.coords_out, 16 * (size_t)r.rows_out) ==
+                0,
+            "another order of rows, another set");
+    int falls = 0;
+    for (int64_t row = 1; row < r.rows_out; row++)
+        falls +=
+            compare(r.coords_out + 4 * row - 4, r.coords_out + 4 * row) > 0;
+    ck_assert_int_gt(falls, 10);
+    spc_relation_release(&r);
+    spc_relation_release(&again);
+    spc_scene_free(scene);
+    spc_scene_free(reversed);
+    free(in.at);
+    free(back.at);
 }
 END_TEST
 
@@ -472,8 +573,11 @@ static const struct {
      1,
      "more than 343 offsets"},
     {SPC_SUBM, SPC_RULE_FLOOR, {3, 3, 3}, 1, "a submanifold layer"},
-    {SPC_CONV, SPC_RULE_SUBM, {3, 3, 3}, 1, "a submanifold layer"},
-    {(spc_operator)3, SPC_RULE_FLOOR, {3, 3, 3}, 1, "operator 3 is unknown"},
+    {SPC_CONV, SPC_RULE_SUBM, {3, 3, 3}, 1, "has the rule floor"},
+    {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor or footprint"},
+    {SPC_TRANSPOSED, SPC_RULE_FLOOR, {3, 3, 3}, 1, "has the rule given"},
+    {SPC_GENERATIVE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "has the rule generative"},
+    {(spc_operator)99, SPC_RULE_FLOOR, {3, 3, 3}, 1, "operator 99 is unknown"},
     {SPC_CONV, (spc_rule)9, {3, 3, 3}, 1, "rule 9 is unknown"},
 };
 
@@ -571,6 +675,11 @@ int main(void)
                         LENGTH(layers));
     tcase_add_loop_test(rules, a_list_of_offsets_relates_in_its_own_order, 0,
                         LENGTH(lists));
+    tcase_add_loop_test(rules, a_generative_layer_makes_all_that_sees_an_input,
+                        0, LENGTH(generative));
+    tcase_add_loop_test(rules, given_sets_relate_as_the_formula_says, 0,
+                        LENGTH(given));
+    tcase_add_test(rules, a_drawn_set_is_that_of_the_scene);
     tcase_add_test(rules, the_number_of_threads_changes_nothing);
     tcase_add_test(rules, the_shell_has_its_known_number_of_pairs);
     suite_add_tcase(s, rules);

@@ -751,18 +751,21 @@ static const struct {
     bool may_spill;
 } gpus[] = {{"sm_75", 32, true}, {"sm_90a", 64, false}};
 
-static const char *const kinds[] = {"subm", "strided", "inverse"};
+static const char *const kinds[] = {"subm", "strided", "inverse", "given",
+                                    "transposed"};
 
-enum { GPUS = 2, KINDS = 3 };
+enum { GPUS = 2, KINDS = 5 };
 
 static spc__attrs index_problem(const char *kind, int key)
 {
-    bool inverse = strcmp(kind, "inverse") == 0;
+    bool given = strcmp(kind, "given") == 0 || strcmp(kind, "transposed") == 0;
+    bool inverse =
+        strcmp(kind, "inverse") == 0 || strcmp(kind, "transposed") == 0;
     spc_geometry g = SPC_GEOMETRY_INIT;
     spc__attrs problem;
 
     if (strcmp(kind, "subm") != 0) {
-        g.rule = SPC_RULE_FOOTPRINT;
+        g.rule = given ? SPC_RULE_GIVEN : SPC_RULE_FOOTPRINT;
         g.stride[0] = g.stride[1] = g.stride[2] = 2;
     }
     spc__map_attrs(&problem, &g, inverse);

@@ -65,7 +65,7 @@ static void find_missing(ladder *l)
         spc__index_block(l->target, request->is_foreign ? 0 : ops->index_block);
 
     spc__index_ladder_init(&l->codes, block, &request->conv->geometry,
-                           request->conv->op == SPC_INVERSE);
+                           spc__conv_is_inverse(request->conv));
     for (int i = 0; i < l->codes.count; i++) {
         const spc__index_code *code = &l->codes.at[i];
         spc__template *tpl = spc__library_find(l->library, code->template_name);

@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "indexer.h"
+#include "regroup.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
         (status = ops_of(c)->fill(c->ctx->device, c->stats, 0,
                                   4 * SPC_INDEX_STATS, NULL, error)) != SPC_OK)
         return status;
-    if (c->from &&
+    if (spc__coords_is_derived(c) &&
         (status = spc__coords_alloc(&c->data, c, 16 * rows, error)) != SPC_OK)
         return status;
     if (adds && ((status = spc__coords_alloc(&c->twins, c, 4 * rows, error)) !=
@@ -92,6 +93,7 @@ void spc_coords_free(spc_coords *c)
 {
     if (!c || --c->users > 0)
         return;
+    spc__regroup_release(c);
     c->indexer->set_destroy(c);
     spc__coords_dealloc(c, c->keys);
     spc__coords_dealloc(c, c->order);
@@ -147,6 +149,7 @@ typedef struct plan {
     spc_duplicates duplicates;
     spc_coords *from;
     const spc_geometry *rule;
+    spc__regroup *regroup;
     bool by_itself;
 } plan;
 
@@ -196,6 +199,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         (c->capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
     if (c->rows_padded == 0)
         c->rows_padded = SPC_ROW_PAD;
+    c->regroup = p->regroup;
     if (p->from) {
         c->from = spc__coords_share(p->from);
         c->rule = *p->rule;
@@ -205,11 +209,32 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         status = alloc_arrays(c, error);
     if (status == SPC_OK)
         status = c->indexer->set_create(c, error);
-    if (status == SPC_OK)
+    if (status == SPC_OK) {
         *out = c;
-    else
-        spc_coords_free(c);
+        return SPC_OK;
+    }
+    c->regroup = NULL; /* the caller's, who has not begun with it */
+    spc_coords_free(c);
     return status;
+}
+
+spc_status spc__coords_create_regrouped(spc_coords **out, spc_ctx *ctx,
+                                        spc__regroup *regroup,
+                                        const spc__regrouped_bounds *bounds,
+                                        spc_error *error)
+{
+    plan p = {
+        .capacity = bounds->capacity,
+        .guard = bounds->guard,
+        .duplicates =
+            bounds->merges ? SPC_DUPLICATES_SUM : SPC_DUPLICATES_ERROR,
+        .regroup = regroup,
+        .by_itself = true,
+    };
+
+    memcpy(p.low, bounds->low, sizeof p.low);
+    memcpy(p.high, bounds->high, sizeof p.high);
+    return make(out, ctx, &p, error);
 }
 
 static void guard_all(spc__guard *guard, int reach)
@@ -379,16 +404,21 @@ spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
 
 /* ---- outputs ---------------------------------------------------------- */
 
-/* The outputs of inputs within low..high along an axis; false: there are none.
- */
-static bool outputs_extent(int32_t *low, int32_t *high, const spc_geometry *g,
-                           int axis)
+/* The outputs of inputs within low..high along an axis; *any becomes false if
+ * there are none. */
+static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
+                                 const spc_geometry *g, int axis,
+                                 spc_error *error)
 {
     int64_t s = g->stride[axis], p = g->padding[axis];
     int64_t wide = (int64_t)g->dilation[axis] * (g->kernel[axis] - 1);
     int64_t bound = spc__geometry_out_shape(g, axis);
     int64_t first = spc__floor_div(*low, s), last = spc__floor_div(*high, s);
 
+    if (g->rule == SPC_RULE_GENERATIVE) {
+        first = *low * s + spc__geometry_origin(g, axis);
+        last = *high * s + spc__geometry_origin(g, axis) + wide;
+    }
     if (g->rule == SPC_RULE_FOOTPRINT) {
         first = spc__floor_div(*low + p - wide + s - 1, s);
         last = spc__floor_div(*high + p, s);
@@ -397,9 +427,16 @@ static bool outputs_extent(int32_t *low, int32_t *high, const spc_geometry *g,
         if (bound > 0 && last >= bound)
             last = bound - 1;
     }
+    if (first < INT32_MIN || last > INT32_MAX)
+        return spc__fail(error, SPC_ERANGE,
+                         "inputs at %d to %d along %s have outputs at %lld to "
+                         "%lld, which do not fit 32 bits",
+                         (int)*low, (int)*high, field_names[1 + axis],
+                         (long long)first, (long long)last);
     *low = (int32_t)first;
     *high = (int32_t)last;
-    return first <= last;
+    *any &= first <= last;
+    return SPC_OK;
 }
 
 /* So many there can be: the rule's bound, or all places. */
@@ -418,16 +455,22 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
                                int64_t capacity, spc_error *error)
 {
     bool any = true;
+    spc_status status;
 
     if (g->rule == SPC_RULE_SUBM)
         return spc__fail(error, SPC_EINVAL,
                          "by the rule SUBM the outputs are the inputs: use "
                          "their set");
+    if (g->rule == SPC_RULE_GIVEN)
+        return spc__fail(error, SPC_EINVAL,
+                         "by the rule GIVEN the outputs are a set that the "
+                         "caller has: there is nothing to derive");
     for (int i = 0; i < 4; i++) {
         p->low[i] = in->key.low[i];
         p->high[i] = spc__key_high(&in->key, i);
-        if (i > 0)
-            any &= outputs_extent(&p->low[i], &p->high[i], g, i - 1);
+        if (i > 0 && (status = outputs_extent(&p->low[i], &p->high[i], &any, g,
+                                              i - 1, error)) != SPC_OK)
+            return status;
     }
     for (int i = 1; i < 4 && !any; i++)
         p->low[i] = p->high[i] = 0;
@@ -515,7 +558,7 @@ static spc_status check_update(const spc_coords *c, const int32_t *coords,
                                const int32_t *count, int64_t rows,
                                spc_error *error)
 {
-    if (c->from)
+    if (spc__coords_is_derived(c))
         return coords ? spc__fail(error, SPC_EINVAL,
                                   "a set of outputs is derived from its "
                                   "inputs: its coordinates must be NULL")
@@ -542,6 +585,8 @@ spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
     c->checked = false;
     if (status == SPC_OK && c->from) {
         status = c->indexer->set_derive(c, stream, &error);
+    } else if (status == SPC_OK && c->regroup) {
+        status = spc__regroup_fill(c, NULL, stream, &error);
     } else if (status == SPC_OK) {
         spc__source source = {coords, count, (int)rows};
         status = c->indexer->set_build(c, &source, stream, &error);
@@ -569,7 +614,11 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
 
     if (status != SPC_OK || c->duplicates < SPC_DUPLICATES_SUM)
         return status;
-    if (channels < 1 || (unsigned)dtype > SPC_TF32)
+    if (c->regroup)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "a set made of others has no rows of the caller to "
+                           "merge: spc_coords_gather adds up theirs");
+    else if (channels < 1 || (unsigned)dtype > SPC_TF32)
         status = spc__fail(&error, SPC_EINVAL,
                            "cannot merge features of %d channels, type %d",
                            channels, (int)dtype);
@@ -649,6 +698,7 @@ spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
         (status = ops_of(c)->sync(device, stream, error)) != SPC_OK)
         return status;
     c->rows = count;
+    c->asked = stats[SPC_INDEX_ROWS];
     c->checked = true;
     return judge(c, stats, host, error);
 }
@@ -687,7 +737,7 @@ const int32_t *spc_coords_count(const spc_coords *c)
 
 const int32_t *spc_coords_data(const spc_coords *c)
 {
-    return c && c->from ? c->data : NULL;
+    return c && spc__coords_is_derived(c) ? c->data : NULL;
 }
 
 void spc__coords_args(spc_index_set *out, const spc_coords *c, int bin_bits,

@@ -28,6 +28,7 @@ struct spc_coords {
     spc_duplicates duplicates;
     int capacity, rows_padded;
     int rows;       /* as of the last check, or as the caller said */
+    int asked;      /* rows that it was to be made of, as of the last check */
     bool checked;   /* `rows` is what is on the device */
     bool by_itself; /* made to be filled without a map: what that needs is there
                        from the beginning */
@@ -35,8 +36,9 @@ struct spc_coords {
      * order. */
     spc_coords *from;
     spc_geometry rule;
-    int32_t *data; /* [capacity][4]: of outputs, or a copy of the caller's; or
-                      NULL */
+    struct spc__regroup *regroup; /* of a set made of others (regroup.h) */
+    int32_t *data; /* [capacity][4]: of outputs and regrouped sets, or a copy of
+                      the caller's; or NULL */
     void *keys;
     int *order;
     int *count;
@@ -53,6 +55,25 @@ struct spc_coords {
 spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     const spc__guard *guard, spc_error *error);
+
+/* An empty set within these bounds, for `regroup`; its data is there. */
+typedef struct spc__regrouped_bounds {
+    int64_t capacity;
+    int32_t low[4], high[4];
+    spc__guard guard;
+    bool merges; /* it keeps account of equal rows */
+} spc__regrouped_bounds;
+
+spc_status spc__coords_create_regrouped(spc_coords **out, spc_ctx *ctx,
+                                        struct spc__regroup *regroup,
+                                        const spc__regrouped_bounds *bounds,
+                                        spc_error *error);
+
+/* Is it made of other sets, and not of the caller's rows? */
+static inline bool spc__coords_is_derived(const spc_coords *coords)
+{
+    return coords->from != NULL || coords->regroup != NULL;
+}
 
 /* Do these rows (host) fit the keys of a map of this geometry? SPC_ERANGE names
  * the axis at fault. */

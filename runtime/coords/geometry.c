@@ -16,6 +16,8 @@ int spc__geometry_origin(const spc_geometry *g, int axis)
     case SPC_RULE_FOOTPRINT:
         return -g->padding[axis];
     case SPC_RULE_FLOOR:
+    case SPC_RULE_GIVEN:
+    case SPC_RULE_GENERATIVE:
         return g->kernel[axis] % 2 != 0 ? -half : 0;
     default:
         return -half;
@@ -103,8 +105,33 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
  * some input i, so o * s lies in [i - (s - 1), i]. By the footprint rule the
  * window of o holds some input i, so it lies within high - low of i. Seen from
  * an input, outputs lie in [(i - high) / s, (i - low) / s], and some output of
- * the set lies in the same bounds.
+ * the set lies in the same bounds. What a generative layer's inputs see is all
+ * there. Of given sets nothing is known: a window that lies outside the set is
+ * moved to where it just misses it, and read the other way, what lies outside
+ * is not looked for.
  */
+static void reach_of_rule(int64_t *before, int64_t *after,
+                          const spc_geometry *g, int64_t s, int64_t low,
+                          int64_t high)
+{
+    int64_t wide = high - low;
+
+    switch (g->rule) {
+    case SPC_RULE_GENERATIVE:
+        *before = *after = 0;
+        break;
+    case SPC_RULE_GIVEN:
+        *before = *after = wide + 1;
+        break;
+    case SPC_RULE_FOOTPRINT:
+        *before = *after = wide;
+        break;
+    default:
+        *before = low < 0 ? s - 1 - low : s - 1;
+        *after = high > 0 ? high : 0;
+    }
+}
+
 void spc__geometry_reach(int64_t before[3], int64_t after[3],
                          const spc_geometry *g, bool inverse)
 {
@@ -113,13 +140,11 @@ void spc__geometry_reach(int64_t before[3], int64_t after[3],
     spc__geometry_span(low, high, g);
     for (int axis = 0; axis < 3; axis++) {
         int64_t s = g->stride[axis], wide = high[axis] - low[axis];
-        if (g->rule == SPC_RULE_FOOTPRINT) {
-            before[axis] = after[axis] = wide;
-        } else {
-            before[axis] = low[axis] < 0 ? s - 1 - low[axis] : s - 1;
-            after[axis] = high[axis] > 0 ? high[axis] : 0;
-        }
-        if (inverse && g->rule == SPC_RULE_SUBM) { /* one set, mirrored */
+        reach_of_rule(&before[axis], &after[axis], g, s, low[axis], high[axis]);
+        if (inverse && spc__geometry_is_bounded(g)) {
+            before[axis] = after[axis] = 0;
+        } else if (inverse &&
+                   g->rule == SPC_RULE_SUBM) { /* one set, mirrored */
             before[axis] = high[axis] > 0 ? high[axis] : 0;
             after[axis] = low[axis] < 0 ? -low[axis] : 0;
         } else if (inverse) {
@@ -157,6 +182,8 @@ int spc__geometry_fan_out(const spc_geometry *g)
 {
     int fan = 1;
 
+    if (g->rule == SPC_RULE_GENERATIVE)
+        return spc_geometry_offsets(g);
     for (int i = 0; i < 3 && g->rule == SPC_RULE_FOOTPRINT; i++) {
         int every = g->stride[i] / common_divisor(g->stride[i], g->dilation[i]);
         fan *= (g->kernel[i] + every - 1) / every;
@@ -250,9 +277,10 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a list of %d offsets: 1 to %d is right",
                          g->offset_count, SPC_MAX_OFFSETS);
-    if (g->rule == SPC_RULE_FOOTPRINT)
+    if (g->rule == SPC_RULE_FOOTPRINT || g->rule == SPC_RULE_GENERATIVE)
         return spc__fail(error, SPC_EINVAL,
-                         "a list of offsets is for the rules SUBM and FLOOR");
+                         "a list of offsets is for the rules SUBM, FLOOR and "
+                         "GIVEN");
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
             if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
@@ -271,10 +299,10 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
 
     if (status != SPC_OK || (status = check_kernel(g->kernel, error)) != SPC_OK)
         return status;
-    if ((unsigned)g->rule > SPC_RULE_FOOTPRINT)
+    if ((unsigned)g->rule > SPC_RULE_GENERATIVE)
         return spc__fail(error, SPC_EINVAL,
-                         "rule %d is unknown: SPC_RULE_SUBM, _FLOOR or "
-                         "_FOOTPRINT is right",
+                         "rule %d is unknown: SPC_RULE_SUBM, _FLOOR, "
+                         "_FOOTPRINT, _GIVEN or _GENERATIVE is right",
                          (int)g->rule);
     for (int i = 0; i < 3; i++)
         if ((status = check_axis(g, i, error)) != SPC_OK ||

@@ -36,12 +36,21 @@ void spc__geometry_span(int64_t low[3], int64_t high[3],
 void spc__geometry_reach(int64_t before[3], int64_t after[3],
                          const spc_geometry *geometry, bool inverse);
 
+/* May searches of its maps, read the other way, ask for what lies outside the
+ * extent of the set? It is then checked, and no guard band needed. */
+static inline bool spc__geometry_is_bounded(const spc_geometry *geometry)
+{
+    return geometry->rule == SPC_RULE_GIVEN ||
+           geometry->rule == SPC_RULE_GENERATIVE;
+}
+
 /* Outputs along an axis by the FOOTPRINT rule, or 0 where they have no bound.
  */
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
-/* At most so many outputs for each input: 1 for SUBM and FLOOR; FOOTPRINT: the
- * product over the axes of ceil(kernel / (stride / gcd(stride, dilation))). */
+/* At most so many voxels are derived from one: 1 for SUBM and FLOOR; FOOTPRINT:
+ * the product over the axes of ceil(kernel / (stride / gcd(stride, dilation)));
+ * GENERATIVE: the kernel's offsets. */
 int spc__geometry_fan_out(const spc_geometry *geometry);
 
 /* value / by, rounded down; `by` is positive. */

@@ -7,6 +7,7 @@
  * rows and the extent are arguments: code differs only by the width of keys and
  * the geometry, so a database that has it serves any scene.
  */
+#include "index_device.h"
 #include "error.h"
 #include "indexer.h"
 #include "map_choice.h"
@@ -15,6 +16,8 @@
 
 /* SPC_INDEX_SHARES in bits, and the largest number of bins. */
 enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+
+extern const spc__regrouper spc__regrouper_device; /* regroup_device.c */
 
 /* What a launch of the indexing kernel works with. */
 typedef struct scratch {
@@ -225,7 +228,20 @@ static const char *kind_of(const spc_geometry *g, bool inverse)
 {
     if (g->rule == SPC_RULE_SUBM)
         return inverse ? "subm_inverse" : "subm";
-    return inverse ? "inverse" : "strided";
+    if (inverse)
+        return spc__geometry_is_bounded(g) ? "transposed" : "inverse";
+    return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
+}
+
+/* Of given sets, the displacements between which the search looks. */
+static void set_span(spc__attrs *out, const spc_geometry *g)
+{
+    static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
+    int64_t span[2][3];
+
+    spc__geometry_span(span[0], span[1], g);
+    for (int i = 0; i < 6; i++)
+        spc__attrs_set_number(out, names[i], span[i / 3][i % 3]);
 }
 
 void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
@@ -247,6 +263,8 @@ void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
     set_axes(out, st, g->stride);
     set_axes(out, o, origin);
     spc__attrs_set_number(out, "list", g->offset_count > 0);
+    if (g->rule == SPC_RULE_GIVEN && !inverse)
+        set_span(out, g);
 }
 
 static void index_problem(spc__attrs *out, const width *w,
@@ -263,13 +281,16 @@ static void index_problem(spc__attrs *out, const width *w,
     spc__attrs_set_number(out, "threads", w->threads);
 }
 
-static void coords_problem(spc__attrs *out, const width *w)
+static void coords_problem(spc__attrs *out, const width *w,
+                           const spc_geometry *g)
 {
     memset(out, 0, sizeof *out);
     spc__attrs_set_text(out, "op", "coords");
     spc__attrs_set_number(out, "key", w->key);
     spc__attrs_set_number(out, "in_key", w->other);
     spc__attrs_set_number(out, "threads", w->threads);
+    if (g->rule == SPC_RULE_GENERATIVE)
+        spc__attrs_set_number(out, "generative", 1);
 }
 
 /* Sorting alone is what the map of a kernel of one offset does before it
@@ -282,12 +303,13 @@ static spc_geometry sorting_only(void)
     return g;
 }
 
-static void add_coords(spc__index_ladder *out, const width *w)
+static void add_coords(spc__index_ladder *out, const width *w,
+                       const spc_geometry *g)
 {
     spc__index_code *code = &out->at[out->count++];
 
     code->template_name = "coords";
-    coords_problem(&code->problem, w);
+    coords_problem(&code->problem, w, g);
 }
 
 static void add_index(spc__index_ladder *out, const width *w,
@@ -312,7 +334,7 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
             if (g->rule == SPC_RULE_SUBM && key != other)
                 continue;
             add_index(out, &w, g, inverse);
-            add_coords(out, &w);
+            add_coords(out, &w, g);
             if (key == other)
                 add_index(out, &w, &sorting, false);
         }
@@ -320,9 +342,10 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
 
 /* A kernel of a template of role "map"; `config` NULL: the default. The context
  * words its own failures; callers expect them in `error`. */
-static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
-                       const spc__attrs *problem, const spc__attrs *config,
-                       const char *name, size_t shared, spc_error *error)
+spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
+                           const char *template, const spc__attrs *problem,
+                           const spc__attrs *config, const char *name,
+                           size_t shared, spc_error *error)
 {
     spc__code code;
     spc_status status =
@@ -337,9 +360,9 @@ static spc_status load(spc__kernel **out, spc_ctx *ctx, const char *template,
 }
 
 /* A cooperative launch needs all its blocks resident. */
-static spc_status check_resident(const spc_ctx *ctx, spc__kernel *kernel,
-                                 const char *name, unsigned block,
-                                 size_t shared, spc_error *error)
+spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
+                                     const char *name, unsigned block,
+                                     size_t shared, spc_error *error)
 {
     int resident;
     spc_status status = ops_of(ctx)->occupancy(ctx->device, &resident, kernel,
@@ -365,11 +388,12 @@ static spc_status load_index(spc__kernel **out, const scratch *s,
     spc_status status;
 
     index_problem(&problem, &w, g, inverse);
-    status = load(out, ctx, "index", &problem, config, "spc_index", s->shared,
-                  error);
-    return status == SPC_OK ? check_resident(ctx, *out, "spc_index", s->block,
-                                             s->shared, error)
-                            : status;
+    status = spc__index_load(out, ctx, "index", &problem, config, "spc_index",
+                             s->shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(ctx, *out, "spc_index", s->block,
+                                           s->shared, error)
+               : status;
 }
 
 /* ---- sets ------------------------------------------------------------- */
@@ -409,12 +433,13 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
         (status = alloc_clear(&w->listed, c, sizeof *w->listed, error)) !=
             SPC_OK)
         return status;
-    coords_problem(&problem, &bits);
-    status = load(&w->derive, c->ctx, "coords", &problem, NULL, "spc_derive", 0,
-                  error);
-    return status == SPC_OK ? check_resident(c->ctx, w->derive, "spc_derive",
-                                             w->s.block, 0, error)
-                            : status;
+    coords_problem(&problem, &bits, &c->rule);
+    status = spc__index_load(&w->derive, c->ctx, "coords", &problem, NULL,
+                             "spc_derive", 0, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(c->ctx, w->derive, "spc_derive",
+                                           w->s.block, 0, error)
+               : status;
 }
 
 static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
@@ -422,9 +447,9 @@ static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
     width bits = width_of(&w->s, c->from ? c->from : c);
     spc__attrs problem;
 
-    coords_problem(&problem, &bits);
-    return load(&w->merge, c->ctx, "coords", &problem, NULL, "spc_merge", 0,
-                error);
+    coords_problem(&problem, &bits, &c->rule);
+    return spc__index_load(&w->merge, c->ctx, "coords", &problem, NULL,
+                           "spc_merge", 0, error);
 }
 
 static spc_status load_sorting(spc_coords *c, spc_error *error)
@@ -465,7 +490,7 @@ static spc_status set_create(spc_coords *c, spc_error *error)
         return status;
     if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
         return status;
-    if (c->twins && (status = load_merge(c, w, error)) != SPC_OK)
+    if (c->twins && !c->regroup && (status = load_merge(c, w, error)) != SPC_OK)
         return status;
     /* The first build may run on another stream than the clearing. */
     return ops_of(c->ctx)->sync(c->ctx->device, NULL, error);
@@ -565,7 +590,7 @@ static spc_derive_args derive_args(const spc_coords *c)
         args.kernel[i] = g->kernel[i];
         args.stride[i] = g->stride[i];
         args.dilation[i] = g->dilation[i];
-        args.padding[i] = g->padding[i];
+        args.padding[i] = -spc__geometry_origin(g, i);
         args.bound[i] = (int)spc__geometry_out_shape(g, i);
     }
     return args;
@@ -864,12 +889,13 @@ static spc_status map_list_create(spc_map *map, spc_error *error)
         status = spc__coords_alloc(&w->counts, map->to,
                                    4 * (size_t)map->offsets * w->s.grid, error);
     if (status == SPC_OK)
-        status =
-            load(&w->list_pairs, ctx, "index", &problem,
-                 w->configured ? &w->config : NULL, "spc_pairs", shared, error);
-    return status == SPC_OK ? check_resident(ctx, w->list_pairs, "spc_pairs",
-                                             w->s.block, shared, error)
-                            : status;
+        status = spc__index_load(&w->list_pairs, ctx, "index", &problem,
+                                 w->configured ? &w->config : NULL, "spc_pairs",
+                                 shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(ctx, w->list_pairs, "spc_pairs",
+                                           w->s.block, shared, error)
+               : status;
 }
 
 static spc_status map_list(const spc_map *map, const spc__map_pairs *pairs,
@@ -936,4 +962,5 @@ const spc__indexer spc__indexer_device = {
     .list_create = map_list_create,
     .list = map_list,
     .pairs = map_pairs,
+    .regrouper = &spc__regrouper_device,
 };

@@ -22,6 +22,8 @@ enum {
     SORT_CHUNKS = 64 /* at most; each has a table of DIGITS counts */
 };
 
+extern const spc__regrouper spc__regrouper_host; /* regroup_host.c */
+
 /* What sorting works with. */
 typedef struct scratch {
     uint64_t *keys[2]; /* ping-pong; also digests */
@@ -390,6 +392,12 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
         out[0] = (int)spc__floor_div(i, s);
         return 1;
     }
+    if (g->rule == SPC_RULE_GENERATIVE) {
+        for (; count < g->kernel[axis]; count++)
+            out[count] = (int)(i * s + spc__geometry_origin(g, axis) +
+                               g->dilation[axis] * count);
+        return count;
+    }
     for (int place = 0; place < g->kernel[axis]; place++) {
         int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
         int64_t o = spc__floor_div(at, s);
@@ -604,6 +612,14 @@ static int64_t search_lines(const search *s, int begin, int end)
     return pairs;
 }
 
+static bool is_inside(const spc_index_key *layout, const int64_t c[4])
+{
+    for (int i = 0; i < 4; i++)
+        if (c[i] < layout->low[i] || c[i] - layout->low[i] > layout->last[i])
+            return false;
+    return true;
+}
+
 /* The inputs of one output of an inverse map: those outputs of the geometry
  * that see it. */
 static int64_t search_inverse(const search *s, int p)
@@ -625,7 +641,8 @@ static int64_t search_inverse(const search *s, int p)
             c[1 + i] = spc__floor_div(value, g->stride[i]);
             whole &= c[1 + i] * g->stride[i] == value;
         }
-        if (whole) {
+        if (whole &&
+            (!spc__geometry_is_bounded(g) || is_inside(&map->in->key, c))) {
             uint64_t want = key_near(&map->in->key, c);
             place = lower_bound(keys, *map->in->count, want);
             if (place == *map->in->count || keys[place] != want)
@@ -653,16 +670,41 @@ static void pad_chunk(const spc__map_layout *layout, const spc_map *map,
         memset(layout->mask + (size_t)w * padded + first, 0, 4 * count);
 }
 
+/* A window that misses the extent of the set is moved to where it just misses
+ * it: keys stay inside the guard bands, and ascend as far as it matters. */
+static void move_into_guard(int64_t c[4], const spc_index_key *layout,
+                            const int64_t low[3], const int64_t high[3])
+{
+    int64_t batch = c[0] - layout->low[0];
+
+    if (batch < 0)
+        c[1] = INT64_MIN;
+    if (batch > layout->last[0])
+        c[1] = INT64_MAX;
+    c[0] = layout->low[0] + (batch < 0                 ? 0
+                             : batch > layout->last[0] ? layout->last[0]
+                                                       : batch);
+    for (int i = 0; i < 3; i++) {
+        int64_t least = (int64_t)layout->low[1 + i] - high[i] - 1;
+        int64_t most =
+            (int64_t)layout->low[1 + i] + layout->last[1 + i] - low[i] + 1;
+        c[1 + i] = c[1 + i] < least ? least : c[1 + i] > most ? most : c[1 + i];
+    }
+}
+
 /* The rows' own keys among those that are searched: of output * stride. */
 static void find_own(const search *s, int begin, int end)
 {
     const spc_map *map = s->map;
     const uint64_t *keys = map->to->keys;
+    bool given = map->geometry.rule == SPC_RULE_GIVEN;
+    int64_t low[3], high[3];
 
+    spc__geometry_span(low, high, &map->geometry);
     for (int p = begin; p < end; p++) {
         int32_t voxel[4];
         int64_t c[4];
-        if (map->to == map->in) {
+        if (map->to == map->in && !given) {
             s->own[p] = keys[p];
             continue;
         }
@@ -670,6 +712,8 @@ static void find_own(const search *s, int begin, int end)
         c[0] = voxel[0];
         for (int i = 0; i < 3; i++)
             c[1 + i] = (int64_t)voxel[1 + i] * map->geometry.stride[i];
+        if (given)
+            move_into_guard(c, &map->in->key, low, high);
         s->own[p] = key_near(&map->in->key, c);
     }
 }
@@ -980,4 +1024,5 @@ const spc__indexer spc__indexer_host = {
     .list_create = list_create,
     .list = host_list,
     .pairs = map_pairs,
+    .regrouper = &spc__regrouper_host,
 };

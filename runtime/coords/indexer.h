@@ -14,6 +14,7 @@
 #include "coords.h"
 #include "layout.h"
 #include "map.h"
+#include "regroup.h"
 
 /* Coordinates to build a set from: [n][4] on the device with n = *count, or
  * `rows` if that is NULL. */
@@ -69,6 +70,7 @@ struct spc__indexer {
     /* Pairs of the last build; synchronises `stream`. */
     spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
                         spc_error *error);
+    const spc__regrouper *regrouper;
 };
 
 /* The first that serves the context's device. */

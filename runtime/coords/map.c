@@ -4,6 +4,7 @@
 #include "map.h"
 
 #include "error.h"
+#include "given.h"
 #include "indexer.h"
 #include <stdlib.h>
 #include <string.h>
@@ -57,17 +58,18 @@ static spc_status check_sets(const spc_coords *in, const spc_coords *to,
     if (in->ctx != to->ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the two sets belong to two contexts");
-    if ((g->rule == SPC_RULE_SUBM) != (in == to))
+    if (g->rule != SPC_RULE_GIVEN && (g->rule == SPC_RULE_SUBM) != (in == to))
         return spc__fail(error, SPC_EINVAL,
                          in == to ? "inputs and outputs are one set: only the "
-                                    "rule SUBM has such a map"
+                                    "rules SUBM and GIVEN have such a map"
                                   : "by the rule SUBM inputs and outputs are "
                                     "one set, these are two");
-    for (int i = 1; i < 4 && g->rule != SPC_RULE_SUBM; i++)
+    bool any = g->rule == SPC_RULE_SUBM || g->rule == SPC_RULE_GIVEN;
+    for (int i = 1; i < 4 && !any; i++)
         if (in->key.last[i] > INT32_MAX / 2 || to->key.last[i] > INT32_MAX / 2)
             return spc__fail(error, SPC_ERANGE,
                              "the extent along %c is more than 2^30 voxels, "
-                             "which only the rule SUBM can have",
+                             "which only the rules SUBM and GIVEN can have",
                              "bxyz"[i]);
     return SPC_OK;
 }
@@ -188,7 +190,7 @@ static spc_status check_update(const spc_map *map, const int32_t *coords,
                          "cannot rebuild a map with %lld rows: it was created "
                          "for %d",
                          (long long)rows, map->to->capacity);
-    if (coords && map->to->from)
+    if (coords && spc__coords_is_derived(map->to))
         return spc__fail(error, SPC_EINVAL,
                          "a set of outputs is derived from its inputs: its "
                          "coordinates must be NULL");
@@ -210,17 +212,37 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
-/* The sets of a map that is not submanifold: those the outputs are derived from
- * come first. */
+spc_coords *spc__map_scene_set(const spc_map *map)
+{
+    if (map->to->from == map->in)
+        return map->in;
+    return map->inverse ? map->to : map->in;
+}
+
+static spc_coords *other_set(const spc_map *map)
+{
+    return spc__map_scene_set(map) == map->in ? map->to : map->in;
+}
+
+/* A set that was drawn is built of what it was drawn as. */
+static spc_status rebuild_other(spc_coords *other, void *stream,
+                                spc_error *error)
+{
+    spc__source drawn = {other->data, NULL, other->capacity};
+
+    return other->from
+               ? other->indexer->set_derive(other, stream, error)
+               : other->indexer->set_build(other, &drawn, stream, error);
+}
+
+/* The sets of a map that is not submanifold. */
 static spc_status rebuild_sets(const spc_map *map, const spc__source *source,
                                void *stream, spc_error *error)
 {
-    spc_coords *fine = map->inverse ? map->to : map->in;
-    spc_coords *coarse = map->inverse ? map->in : map->to;
-    const spc__indexer *indexer = fine->indexer;
-    spc_status status = indexer->set_build(fine, source, stream, error);
+    spc_coords *scene = spc__map_scene_set(map);
+    spc_status status = scene->indexer->set_build(scene, source, stream, error);
 
-    return status == SPC_OK ? indexer->set_derive(coarse, stream, error)
+    return status == SPC_OK ? rebuild_other(other_set(map), stream, error)
                             : status;
 }
 
@@ -228,16 +250,16 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                             bool index_only, void *stream)
 {
     spc__source source = {coords, NULL, (int)rows};
-    spc_coords *fine = map->inverse ? map->to : map->in;
+    spc_coords *scene = spc__map_scene_set(map);
     bool subm = spc__map_is_subm(map);
     spc_error error = {0};
     spc_status status = SPC_OK;
 
-    if (rows < 0 || rows > fine->capacity)
+    if (rows < 0 || rows > scene->capacity)
         status = spc__fail(&error, SPC_ECAPACITY,
                            "cannot rebuild a map with %lld rows: it was "
                            "created for %d",
-                           (long long)rows, fine->capacity);
+                           (long long)rows, scene->capacity);
     else if (!subm)
         status = rebuild_sets(map, &source, stream, &error);
     if (status == SPC_OK)
@@ -248,12 +270,11 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
 static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
                           spc_error *error)
 {
-    spc_coords *fine = map->inverse ? map->to : map->in;
-    spc_coords *coarse = map->inverse ? map->in : map->to;
-    spc_status status = spc__coords_inspect(fine, host, stream, error);
+    spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
+    spc_status status = spc__coords_inspect(scene, host, stream, error);
 
-    if (status == SPC_OK && coarse != fine)
-        status = spc__coords_inspect(coarse, NULL, stream, error);
+    if (status == SPC_OK && other != scene)
+        status = spc__coords_inspect(other, NULL, stream, error);
     return status == SPC_OK
                ? map->in->indexer->pairs(map, &map->pairs, stream, error)
                : status;
@@ -294,32 +315,71 @@ static spc_status outputs_set(spc_coords **out, spc_coords *in,
     return status;
 }
 
-/* The map of a layer whose set is `fine`, to be built from `coords` (device),
- * which `host` has too. */
-static spc_status map_layer(spc_map **out, spc_coords *fine,
+/* The given set that is drawn for a scene. */
+static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
+                            const spc_geometry *geometry, const int32_t *host,
+                            spc_error *error)
+{
+    int32_t *drawn = NULL;
+    int64_t rows;
+    spc__guard guard;
+    spc_status status =
+        spc__given_draw(&drawn, &rows, geometry, host, scene->capacity, error);
+
+    spc__guard_for(&guard, geometry, true);
+    if (status == SPC_OK)
+        status = spc__coords_create_exact(out, scene->ctx, drawn, rows, &guard,
+                                          error);
+    if (status == SPC_OK)
+        status = spc__coords_adopt(*out, drawn, error);
+    if (status == SPC_OK)
+        status =
+            spc__coords_build_checked(*out, (*out)->data, drawn, NULL, error);
+    free(drawn);
+    return status;
+}
+
+/* The layer's second set, if it has one. */
+static spc_status make_other(spc_coords **out, spc_coords *scene,
+                             const spc_geometry *geometry,
+                             const spc__source *source, const int32_t *host,
+                             spc_error *error)
+{
+    spc_status status;
+
+    if (geometry->rule == SPC_RULE_SUBM) {
+        *out = spc__coords_share(scene);
+        return SPC_OK;
+    }
+    status =
+        spc__coords_build_checked(scene, source->coords, host, NULL, error);
+    if (status != SPC_OK)
+        return status;
+    return geometry->rule == SPC_RULE_GIVEN
+               ? drawn_set(out, scene, geometry, host, error)
+               : outputs_set(out, scene, geometry, error);
+}
+
+/* The map of a layer whose scene has the set `scene`, to be built from `coords`
+ * (device), which `host` has too. */
+static spc_status map_layer(spc_map **out, spc_coords *scene,
                             const spc_conv *conv, const int32_t *coords,
                             const int32_t *host, void *stream, spc_error *error)
 {
     const spc_geometry *g = &conv->geometry;
-    spc__source source = {coords, NULL, fine->capacity};
-    bool inverse = spc__conv_is_inverse(conv), subm = g->rule == SPC_RULE_SUBM;
-    spc_coords *coarse = NULL;
+    spc__source source = {coords, NULL, scene->capacity};
+    bool ends = spc__conv_ends_at_scene(conv), subm = g->rule == SPC_RULE_SUBM;
+    spc_coords *other = NULL;
     spc_map *map = NULL;
-    spc_status status = SPC_OK;
 
     /* To the indexers, of no rows nothing is read; but it must not be NULL. */
-    if (fine->capacity == 0)
-        source.coords = fine->keys;
-    if (!subm && (status = spc__coords_build_checked(fine, source.coords, host,
-                                                     NULL, error)) == SPC_OK)
-        status = outputs_set(&coarse, fine, g, error);
+    if (scene->capacity == 0)
+        source.coords = scene->keys;
+    spc_status status = make_other(&other, scene, g, &source, host, error);
     if (status == SPC_OK)
-        status = create(&map, inverse ? coarse : fine,
-                        subm      ? fine
-                        : inverse ? fine
-                                  : coarse,
-                        g, inverse, error);
-    spc_coords_free(coarse);
+        status = create(&map, ends ? other : scene, ends ? scene : other, g,
+                        spc__conv_is_inverse(conv), error);
+    spc_coords_free(other);
     if (status == SPC_OK)
         status = build(map, subm ? &source : NULL, true, stream, error);
     if (status == SPC_OK)
@@ -443,9 +503,9 @@ spc_ctx *spc__map_ctx(const spc_map *map)
 
 const int32_t *spc__map_coords(const spc_map *map)
 {
-    const spc_coords *fine = map->inverse ? map->to : map->in;
+    const spc_coords *scene = spc__map_scene_set(map);
 
-    return fine->from ? NULL : fine->data;
+    return scene->from ? NULL : scene->data;
 }
 
 /* From the order of keys to the caller's. */

@@ -17,7 +17,8 @@ struct spc_map {
     spc_ctx *ctx;
     spc_coords *in, *to;
     spc_geometry geometry;
-    bool inverse; /* read the other way: outputs are the geometry's inputs */
+    bool inverse; /* read the other way: outputs lie where the formula of
+                     spc_rule has inputs */
     int offsets, mask_words;
     int centre; /* the offset whose input is the output row; -1: there is none
                  */
@@ -33,19 +34,21 @@ static inline bool spc__map_is_subm(const spc_map *map)
 }
 
 /*
- * Builds the map again for other coordinates of its input set, with every
+ * Builds the map again for other coordinates of its scene's set, with every
  * prepared layout, without allocation or synchronisation: what a bench times
- * and a graph captures. The set of outputs of a strided map is derived again
- * too. `index_only` skips the layouts.
+ * and a graph captures. The other set is derived, or built, again too.
+ * `index_only` skips the layouts.
  */
 spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                             bool index_only, void *stream);
 
+/* The set that is not derived from the other: that of the layer's scene. */
+spc_coords *spc__map_scene_set(const spc_map *map);
+
 /* The context of the map. */
 spc_ctx *spc__map_ctx(const spc_map *map);
 
-/* The coordinates of the map's input set on the device, if it owns a copy, else
- * NULL. */
+/* The coordinates of that set on the device, if it owns a copy, else NULL. */
 const int32_t *spc__map_coords(const spc_map *map);
 
 #endif

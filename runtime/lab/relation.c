@@ -2,15 +2,18 @@
  * relation.c - which input each output of a layer sees, by hashing.
  *
  * Shares no code with any device's map builder: what it says must not be wrong
- * in the way one of those is. A strided layer's outputs are collected in a set
- * and sorted; then every output looks up its input at every offset. The inverse
- * of that layer has the two sets swapped, and looks up the output that saw it.
+ * in the way one of those is. What a layer derives from its scene is collected
+ * in a set and sorted, what is given is taken as it comes; then every output
+ * looks up its input at every offset. Layers that are read the other way look
+ * up the voxel that saw it.
  */
 #include "relation.h"
 
 #include "cancel.h"
+#include "conv.h"
 #include "error.h"
 #include "geometry.h"
+#include "given.h"
 #include "oracle.h"
 #include "parallel.h"
 #include "row_set.h"
@@ -54,9 +57,9 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
     return SPC_OK;
 }
 
-/* ---- the outputs of a strided layer -------------------------------------- */
+/* ---- the outputs of a layer ---------------------------------------------- */
 
-/* The outputs along one axis that see an input there. */
+/* The outputs along one axis that see an input there, or that it sees. */
 typedef struct line {
     int64_t at[SPC_MAX_OFFSETS];
     int count;
@@ -85,10 +88,24 @@ static void footprint_line(line *out, const spc_geometry *g, int axis,
     }
 }
 
+static void generative_line(line *out, const spc_geometry *g, int axis,
+                            int64_t i)
+{
+    int64_t first = i * g->stride[axis] + spc__geometry_origin(g, axis);
+
+    for (int place = 0; place < g->kernel[axis]; place++)
+        out->at[place] = first + (int64_t)g->dilation[axis] * place;
+    out->count = g->kernel[axis];
+}
+
 static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)
 {
     if (g->rule == SPC_RULE_FOOTPRINT) {
         footprint_line(out, g, axis, i);
+        return;
+    }
+    if (g->rule == SPC_RULE_GENERATIVE) {
+        generative_line(out, g, axis, i);
         return;
     }
     out->at[0] = floor_divide(i, g->stride[axis]);
@@ -132,7 +149,7 @@ static spc_status add_outputs(spc__row_set *set, const spc_geometry *g,
     return status;
 }
 
-static spc_status add_strided(spc__row_set *out, const spc_geometry *g,
+static spc_status add_derived(spc__row_set *out, const spc_geometry *g,
                               const spc__row_set *in,
                               const volatile int *cancel, spc_error *error)
 {
@@ -213,16 +230,7 @@ static spc_status check_layer(const spc_conv *conv, spc_error *error)
 
     if (status != SPC_OK)
         return status;
-    if ((unsigned)conv->op > SPC_INVERSE)
-        return spc__fail(error, SPC_EINVAL,
-                         "operator %d is unknown: SPC_SUBM, SPC_CONV or "
-                         "SPC_INVERSE is right",
-                         (int)conv->op);
-    if ((conv->op == SPC_SUBM) != (conv->geometry.rule == SPC_RULE_SUBM))
-        return spc__fail(error, SPC_EINVAL,
-                         "a submanifold layer, and no other, has the rule "
-                         "SPC_RULE_SUBM");
-    return SPC_OK;
+    return spc__operator_check(conv, error);
 }
 
 /* The set's coordinates; those of one set may be both sides of a relation. */
@@ -244,7 +252,9 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
                          int threads, const volatile int *cancel,
                          spc_error *error)
 {
-    search s = {&conv->geometry, from, to, conv->op == SPC_INVERSE, NULL, 0};
+    search s = {
+        &conv->geometry, from, to, spc__conv_is_inverse(conv), NULL, 0,
+    };
     spc_status status;
 
     out->offsets = spc_geometry_offsets(&conv->geometry);
@@ -264,32 +274,89 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
     return SPC_OK;
 }
 
+/* The set that a layer has besides its scene's: derived, or as given. */
+static spc_status make_other(spc__row_set *out, const spc_conv *conv,
+                             const spc__row_set *voxels, const spc_scene *given,
+                             const volatile int *cancel, spc_error *error)
+{
+    spc_status status = spc__row_set_init(
+        out, given ? spc_scene_rows(given) : voxels->rows, error);
+
+    if (status != SPC_OK)
+        return status;
+    return given ? add_scene(out, given, cancel, error)
+                 : add_derived(out, &conv->geometry, voxels, cancel, error);
+}
+
+static spc_status make(spc__relation *out, const spc_conv *conv,
+                       const spc_scene *scene, const spc_scene *given,
+                       int threads, const volatile int *cancel,
+                       spc_error *error)
+{
+    spc__row_set voxels = {0}, other = {0};
+    bool subm = conv->op == SPC_SUBM, ends = spc__conv_ends_at_scene(conv);
+    spc_status status =
+        spc__row_set_init(&voxels, spc_scene_rows(scene), error);
+
+    if (status == SPC_OK)
+        status = add_scene(&voxels, scene, cancel, error);
+    if (status == SPC_OK && !subm)
+        status = make_other(&other, conv, &voxels, given, cancel, error);
+    if (status == SPC_OK)
+        status =
+            relate(out, conv, ends ? &other : &voxels,
+                   ends || subm ? &voxels : &other, threads, cancel, error);
+    spc__row_set_release(&voxels);
+    spc__row_set_release(&other);
+    return status;
+}
+
+/* What stands for the set that a layer is given. */
+static spc_status draw_given(spc_scene **out, const spc_conv *conv,
+                             const spc_scene *scene, spc_error *error)
+{
+    int32_t *drawn;
+    int64_t rows;
+    spc_status status =
+        spc__given_draw(&drawn, &rows, &conv->geometry, spc_scene_coords(scene),
+                        spc_scene_rows(scene), error);
+
+    if (status == SPC_OK)
+        status = spc_scene_create(out, drawn, rows, "drawn", error);
+    free(drawn);
+    return status;
+}
+
+spc_status spc__relation_init_between(spc__relation *out, const spc_conv *conv,
+                                      const spc_scene *scene,
+                                      const spc_scene *given, int threads,
+                                      const volatile int *cancel,
+                                      spc_error *error)
+{
+    spc_status status;
+
+    memset(out, 0, sizeof(*out));
+    if ((status = check_layer(conv, error)) == SPC_OK)
+        status = make(out, conv, scene, given, threads, cancel, error);
+    if (status != SPC_OK)
+        spc__relation_release(out);
+    return status;
+}
+
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error)
 {
-    spc__row_set voxels = {0}, strided = {0};
-    const spc__row_set *from = &voxels, *to = &voxels;
-    spc_status status;
+    spc_scene *given = NULL;
+    spc_status status = check_layer(conv, error);
 
     memset(out, 0, sizeof(*out));
-    if ((status = check_layer(conv, error)) != SPC_OK ||
-        (status = spc__row_set_init(&voxels, spc_scene_rows(scene), error)) ||
-        (status = add_scene(&voxels, scene, cancel, error)) != SPC_OK)
-        goto done;
-    if (conv->op != SPC_SUBM) {
-        if ((status = spc__row_set_init(&strided, voxels.rows, error)) ||
-            (status = add_strided(&strided, &conv->geometry, &voxels, cancel,
-                                  error)) != SPC_OK)
-            goto done;
-        *(conv->op == SPC_CONV ? &to : &from) = &strided;
-    }
-    status = relate(out, conv, from, to, threads, cancel, error);
-done:
-    spc__row_set_release(&voxels);
-    spc__row_set_release(&strided);
-    if (status != SPC_OK)
-        spc__relation_release(out);
+    if (status == SPC_OK && conv->geometry.rule == SPC_RULE_GIVEN)
+        status = draw_given(&given, conv, scene, error);
+    if (status == SPC_OK)
+        status = spc__relation_init_between(out, conv, scene, given, threads,
+                                            cancel, error);
+    spc_scene_free(given);
     return status;
 }
 

@@ -16,6 +16,13 @@ typedef spc_relation spc__relation;
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error);
+/* The same of a layer of the rule GIVEN with a second set that is no drawn one:
+ * the outputs of a conv, the inputs of a transposed layer, in their order. */
+spc_status spc__relation_init_between(spc__relation *out, const spc_conv *conv,
+                                      const spc_scene *scene,
+                                      const spc_scene *given, int threads,
+                                      const volatile int *cancel,
+                                      spc_error *error);
 void spc__relation_release(spc__relation *relation); /* an empty one is fine */
 
 #endif

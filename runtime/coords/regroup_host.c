@@ -1,0 +1,287 @@
+/*
+ * regroup_host.c - regrouping on the cpu device: the same steps as the
+ * template's, in threaded C where features are moved.
+ */
+#include "cancel.h"
+#include "dtype.h"
+#include "error.h"
+#include "indexer.h"
+#include "parallel.h"
+#include "regroup.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_ROWS = 1024 };
+
+/* The work is an array: where the row of each source stands among its keys. */
+static spc_status host_create(spc_coords *c, spc_error *error)
+{
+    spc__regroup *r = c->regroup;
+    size_t bytes = 4 * (size_t)r->first[r->sources];
+
+    r->work = malloc(bytes ? bytes : 1);
+    return r->work ? SPC_OK : spc__fail_memory(error, bytes);
+}
+
+static void host_destroy(spc_coords *c)
+{
+    free(c->regroup->work);
+    c->regroup->work = NULL;
+}
+
+/* ---- listing ---------------------------------------------------------- */
+
+static void find_positions(int *at, const spc_coords *source)
+{
+    memset(at, 0xff, 4 * (size_t)source->capacity);
+    for (int p = 0; p < *source->count; p++)
+        at[((const int *)source->order)[p]] = p;
+}
+
+static void scaled_voxel(int32_t out[4], const spc_coords *source,
+                         const int scale[3], int p)
+{
+    const spc_index_key *layout = &source->key;
+    uint64_t key = ((const uint64_t *)source->keys)[p];
+
+    for (int i = 0; i < 4; i++) {
+        uint32_t field = (uint32_t)(key >> layout->shift[i]) & layout->wide[i];
+        int64_t value = (int64_t)field - layout->before[i] + layout->low[i];
+        out[i] = (int32_t)(i > 0 ? value * scale[i - 1] : value);
+    }
+}
+
+/* The children of a row that the mask leaves; all are counted, those that fit
+ * are listed. */
+static void list_row(spc_coords *c, const int32_t voxel[4], int row,
+                     const uint8_t *mask)
+{
+    spc__regroup *r = c->regroup;
+    const int *split = r->how.split;
+
+    for (int child = 0; child < r->children; child++) {
+        int slot = row * r->children + child, place;
+        if (mask && !mask[slot])
+            continue;
+        place = (*r->listed)++;
+        if (place >= c->capacity)
+            continue;
+        int32_t *to = r->list + 4 * (size_t)place;
+        to[0] = voxel[0];
+        to[1] = voxel[1] + child % split[0];
+        to[2] = voxel[2] + child / split[0] % split[1];
+        to[3] = voxel[3] + child / split[0] / split[1];
+        r->slot[place] = slot;
+    }
+}
+
+static void list_source(spc_coords *c, int number, const uint8_t *mask)
+{
+    const spc__regroup *r = c->regroup;
+    const spc_coords *source = r->source[number];
+    int *at = r->work;
+
+    find_positions(at, source);
+    for (int row = 0; row < source->capacity; row++) {
+        int32_t voxel[4];
+        if (at[row] < 0)
+            continue;
+        scaled_voxel(voxel, source, r->how.scale, at[row]);
+        list_row(c, voxel, r->first[number] + row, mask);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------- */
+
+static void keep_rows(spc_coords *c)
+{
+    spc__regroup *r = c->regroup;
+
+    for (int row = 0; row < *c->count; row++) {
+        r->begin[row] = row;
+        r->slots[row] = r->slot[row];
+        r->of[r->slot[row]] = row;
+    }
+    r->begin[*c->count] = *c->count;
+}
+
+static void merge_rows(spc_coords *c)
+{
+    spc__regroup *r = c->regroup;
+
+    for (int row = 0; row < *c->count; row++) {
+        memcpy(c->data + 4 * (size_t)row, r->list + 4 * (size_t)c->order[row],
+               16);
+        c->order[row] = row;
+        r->begin[row] = c->twin_begin[row];
+        for (int i = c->twin_begin[row]; i < c->twin_begin[row + 1]; i++) {
+            r->slots[i] = r->slot[c->twins[i]];
+            r->of[r->slots[i]] = row;
+        }
+    }
+    r->begin[*c->count] = c->twin_begin[*c->count];
+}
+
+static spc_status host_fill(spc_coords *c, const uint8_t *mask, void *stream,
+                            spc_error *error)
+{
+    spc__regroup *r = c->regroup;
+    spc__source source = {r->list, r->listed, 0};
+
+    *r->listed = 0;
+    memset(r->of, 0xff, 4 * (size_t)r->first[r->sources] * (size_t)r->children);
+    for (int i = 0; i < r->sources; i++)
+        list_source(c, i, mask);
+    spc_status status = c->indexer->set_build(c, &source, stream, error);
+    if (status != SPC_OK)
+        return status;
+    if (r->merges)
+        merge_rows(c);
+    else
+        keep_rows(c);
+    return SPC_OK;
+}
+
+/* ---- features --------------------------------------------------------- */
+
+typedef struct moving {
+    const spc_coords *c;
+    const spc_gather_args *args;
+    const spc__dtype *type;
+    int64_t rows;
+    bool spreads;
+    bool failed;
+} moving;
+
+/* A row of features, and what is being added up. */
+typedef struct room {
+    float *sum, *row;
+} room;
+
+static int source_at(const spc_gather_args *args, int64_t row)
+{
+    int s = 0;
+
+    while (row >= args->first[s + 1])
+        s++;
+    return s;
+}
+
+static void add_row(const moving *m, const room *at, const void *from,
+                    int64_t row)
+{
+    size_t channels = (size_t)m->args->channels;
+
+    m->type->decode(
+        at->row, (const char *)from + (size_t)row * channels * m->type->bytes,
+        channels);
+    for (size_t i = 0; i < channels; i++)
+        at->sum[i] += at->row[i];
+}
+
+static void store_row(const moving *m, const room *at, void *to, int64_t row)
+{
+    size_t channels = (size_t)m->args->channels;
+
+    m->type->encode((char *)to + (size_t)row * channels * m->type->bytes,
+                    at->sum, channels);
+}
+
+/* -0 is the sum of no numbers. */
+static void clear_sum(const moving *m, const room *at, float to)
+{
+    for (int i = 0; i < m->args->channels; i++)
+        at->sum[i] = to;
+}
+
+static void gather_row(const moving *m, const room *at, int64_t row)
+{
+    const spc_gather_args *a = m->args;
+
+    clear_sum(m, at, -0.0f);
+    for (int j = a->begin[row]; j < a->begin[row + 1]; j++) {
+        int64_t from = a->slots[j] / a->children;
+        int s = source_at(a, from / a->slices);
+        add_row(m, at, a->in[s], from - (int64_t)a->first[s] * a->slices);
+    }
+    store_row(m, at, a->out[0], row);
+}
+
+static void spread_row(const moving *m, const room *at, int64_t row)
+{
+    const spc_gather_args *a = m->args;
+    int s = source_at(a, row / a->slices);
+    bool any = false;
+
+    clear_sum(m, at, -0.0f);
+    for (int child = 0; child < a->children; child++) {
+        int from = a->of[row * a->children + child];
+        if (from < 0)
+            continue;
+        add_row(m, at, a->in[0], from);
+        any = true;
+    }
+    if (!any)
+        clear_sum(m, at, 0);
+    store_row(m, at, a->out[s], row - (int64_t)a->first[s] * a->slices);
+}
+
+static void move_chunk(void *payload, int64_t chunk)
+{
+    moving *m = payload;
+    size_t channels = (size_t)m->args->channels;
+    float *memory = malloc(2 * channels * sizeof *memory);
+    room at = {memory, memory ? memory + channels : NULL};
+    int64_t end = (chunk + 1) * CHUNK_ROWS;
+
+    if (!memory) {
+        __atomic_store_n(&m->failed, true, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t row = chunk * CHUNK_ROWS; row < end && row < m->rows; row++)
+        (m->spreads ? spread_row : gather_row)(m, &at, row);
+    free(memory);
+}
+
+static spc_status move(moving *m, spc_error *error)
+{
+    const spc_ctx *ctx = m->c->ctx;
+
+    if (!spc__parallel_until(ctx->cancel,
+                             (m->rows + CHUNK_ROWS - 1) / CHUNK_ROWS,
+                             ctx->threads, move_chunk, m))
+        return spc__interrupted(error);
+    return m->failed ? spc__fail_memory(error, 8 * (size_t)m->args->channels)
+                     : SPC_OK;
+}
+
+static spc_status host_gather(const spc_coords *c, const spc_gather_args *args,
+                              spc_dtype dtype, void *stream, spc_error *error)
+{
+    moving m = {
+        .c = c, .args = args, .type = spc__dtype_of(dtype), .rows = *c->count};
+
+    (void)stream;
+    return move(&m, error);
+}
+
+static spc_status host_spread(const spc_coords *c, const spc_gather_args *args,
+                              spc_dtype dtype, void *stream, spc_error *error)
+{
+    moving m = {.c = c,
+                .args = args,
+                .type = spc__dtype_of(dtype),
+                .rows = (int64_t)args->first[args->sources] * args->slices,
+                .spreads = true};
+
+    (void)stream;
+    return move(&m, error);
+}
+
+const spc__regrouper spc__regrouper_host = {
+    .create = host_create,
+    .destroy = host_destroy,
+    .fill = host_fill,
+    .gather = host_gather,
+    .spread = host_spread,
+};

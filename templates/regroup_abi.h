@@ -1,0 +1,71 @@
+/*
+ * regroup_abi.h - the argument structs of the kernels that make a set of the
+ * voxels of others and move features between their rows.
+ *
+ * Plain C99, after index_abi.h; included by templates and by the runtime.
+ */
+#ifndef SPC_REGROUP_ABI_H
+#define SPC_REGROUP_ABI_H
+
+/* Sources of a set, and children of a voxel. */
+#define SPC_REGROUP_SOURCES 8
+#define SPC_REGROUP_CHILDREN 64
+/* Shared memory of a block, in bytes: sums over its warps. */
+#define SPC_REGROUP_SHARED 192
+
+/*
+ * The rows of all sources are counted on, those of a source after the capacity
+ * of the ones before it; a slot is such a row and the number of a child.
+ */
+typedef struct spc_regroup_source {
+    const void *keys;
+    const int *order;
+    const int *count;
+    int wide;  /* keys of 64 bits, else of 32 */
+    int first; /* row, of all sources' */
+    spc_index_key key;
+} spc_regroup_source;
+
+typedef struct spc_regroup_args {
+    spc_regroup_source source[SPC_REGROUP_SOURCES];
+    int sources;
+    int rows; /* of all sources together */
+    int scale[3], split[3];
+    int children;                /* the product of split */
+    const unsigned char *mask;   /* [rows * children], or null: all stay */
+    int *at;                     /* [rows] position of a row in its source */
+    int *counts;                 /* [blocks] */
+    int *of;     /* [rows * children] the set's row of each slot, or -1 */
+    int *listed; /* how many voxels are proposed, room or not */
+    int *list;   /* [capacity][4] in the order of slots */
+    int *slot;   /* [capacity] of each */
+    int capacity;
+    spc_index_sync *sync;
+    /* What the sort has made of the list. */
+    int merges; /* several may be one voxel: rows are in ascending order */
+    const int *count;
+    const int *stats;
+    int *order;
+    const int *twins, *twin_begin;
+    int *data;  /* [capacity][4] coordinates of the set's rows */
+    int *begin; /* [capacity + 1] slots of each row */
+    int *slots; /* [capacity] */
+} spc_regroup_args;
+
+/* Features of the set's rows are sums of those of slots, and the other way. */
+typedef struct spc_gather_args {
+    const void *in[SPC_REGROUP_SOURCES]; /* of the sources; or [0] of the set */
+    void *out[SPC_REGROUP_SOURCES];
+    int first[SPC_REGROUP_SOURCES + 1]; /* row of each source; the last: all */
+    int sources;
+    int children; /* that share the features of a row: 1 where each has its own
+                     slice */
+    int slices;   /* slots of a row of the features' slices */
+    int channels; /* of a slot */
+    int half;     /* binary16; else binary32 */
+    int piece;    /* channels that a thread takes at once: of 16 bytes, or 1 */
+    const int *count; /* of the set's rows */
+    const int *begin, *slots, *of;
+} spc_gather_args;
+
+#endif
