@@ -391,3 +391,30 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
                     conv->bias ? ",bias=1" : "",
                     conv->deterministic ? ",deterministic=1" : "");
 }
+
+/* ---- for other values that have a geometry ------------------------------- */
+
+spc_status spc__geometry_word(spc_geometry *out, const char *name,
+                              const char *value, spc_error *error)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_status status = SPC_EINTERNAL;
+
+    conv.geometry = *out;
+    for (int i = 0; i < WORDS; i++)
+        if (strcmp(words[i].name, name) == 0)
+            status = words[i].set(&conv, &words[i], value, error);
+    *out = conv.geometry;
+    return status;
+}
+
+int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry)
+{
+    return format_geometry(out, bytes, geometry);
+}
+
+spc_status spc__fail_unknown(spc_error *error, const char *what,
+                             const char *word, const char *const *names)
+{
+    return fail_unknown(error, what, word, names);
+}
