@@ -36,7 +36,7 @@ typedef struct spc_feature_args {
     const int *map; /* [offsets][rows_padded], the input rows of each voxel */
     int rows_padded;
     /* Working memory. */
-    float *parts; /* [batches][SPC_FEATURE_PARTS], by channel or group */
+    float *parts;   /* [batches][SPC_FEATURE_PARTS], by channel or group */
     float *moments; /* [batches][groups][2]: mean, 1 / sqrt(var + eps) */
     int *cells;     /* [batches][z][plane], the row there or -1 */
 } spc_feature_args;

@@ -15,7 +15,7 @@ const char *const spc__bev_order_names[] = {"zyx", "xyz", NULL};
 
 /* As templates know them. */
 static const char *const op_names[] = {
-    "pool",      "unpool",    "global",   "add",       "act", "layernorm",
+    "pool",      "unpool",   "global",    "add",    "act", "layernorm",
     "groupnorm", "groupsum", "groupmean", "repeat", "bev", NULL,
 };
 
@@ -52,21 +52,19 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
     if ((status = check_range("operator", f->op, 0, SPC_FEATURE_BEV, error)) ||
         (status = check_range("reduction", f->reduction, 0, SPC_REDUCE_SUM,
                               error)) ||
-        (status = check_range("activation", f->activation, 0, SPC_ACT_ELU,
-                              error)) ||
+        (status =
+             check_range("activation", f->activation, 0, SPC_ACT_ELU, error)) ||
         (status = check_range("order", f->order, 0, SPC_BEV_XYZ, error)))
         return status;
     if (f->dtype != SPC_F16 && f->dtype != SPC_F32)
-        return spc__fail(error, SPC_EINVAL,
-                         "dtype=%s: features are f16 or f32",
+        return spc__fail(error, SPC_EINVAL, "dtype=%s: features are f16 or f32",
                          spc__name_at(spc__dtype_names, f->dtype));
     return SPC_OK;
 }
 
 static spc_status check_pool(const spc_feature *f, spc_error *error)
 {
-    if (f->index && f->op == SPC_FEATURE_POOL &&
-        f->reduction != SPC_REDUCE_MAX)
+    if (f->index && f->op == SPC_FEATURE_POOL && f->reduction != SPC_REDUCE_MAX)
         return spc__fail(error, SPC_EINVAL,
                          "index=1: only a maximum is from one row; pool=max "
                          "is right");
@@ -109,8 +107,11 @@ static spc_status check_words(const spc_feature *f, spc_error *error)
     case SPC_FEATURE_UNPOOL:
         return check_pool(f, error);
     case SPC_FEATURE_ACT:
-        return check_range("activation", f->activation, SPC_ACT_RELU,
-                           SPC_ACT_ELU, error);
+        if (f->activation == SPC_ACT_NONE)
+            return spc__fail(error, SPC_EINVAL,
+                             "act=none does nothing: relu, leaky, sigmoid, "
+                             "silu, gelu or elu is right");
+        return SPC_OK;
     case SPC_FEATURE_LAYERNORM:
     case SPC_FEATURE_GROUPNORM:
         return check_norm(f, error);
@@ -173,7 +174,7 @@ int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
     return f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV ? batches
-                                                                  : rows;
+                                                                   : rows;
 }
 
 /* ---- attrs --------------------------------------------------------------- */

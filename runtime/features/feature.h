@@ -2,8 +2,8 @@
  * feature.h - operators on features inside the library: their names, their
  * attrs.
  *
- * Public part: spc_feature in spc.h. feature_text.c reads and writes their text,
- * feature_plan.c runs them.
+ * Public part: spc_feature in spc.h. feature_text.c reads and writes their
+ * text, feature_plan.c runs them.
  */
 #ifndef SPC_RUNTIME_FEATURE_H
 #define SPC_RUNTIME_FEATURE_H

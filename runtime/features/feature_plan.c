@@ -97,8 +97,7 @@ static int64_t by_parts(const spc_feature *f, const sizes *s)
 
 static int64_t by_channels(const spc_feature *f, const sizes *s)
 {
-    return s->batches * ((f->channels + WARP - 1) / WARP) *
-           SPC_FEATURE_THREADS;
+    return s->batches * ((f->channels + WARP - 1) / WARP) * SPC_FEATURE_THREADS;
 }
 
 static int64_t by_groups(const spc_feature *f, const sizes *s)
@@ -125,9 +124,7 @@ enum {
 };
 
 static const kind kinds[] = {
-    {"feature_pool",
-     OP(POOL) | OP(UNPOOL),
-     {{"spc_pool", true, by_pieces, 0}}},
+    {"feature_pool", OP(POOL) | OP(UNPOOL), {{"spc_pool", true, by_pieces, 0}}},
     {"feature_rows",
      OP(ADD) | OP(ACT) | OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT),
      {{"spc_rows", true, by_pieces, 0}}},
@@ -193,7 +190,8 @@ static spc_status set_resident(unsigned *out, spc_ctx *ctx, spc__kernel *kernel,
     return status;
 }
 
-static spc_status load_step(spc_feature_plan *plan, int i, const spc__code *code)
+static spc_status load_step(spc_feature_plan *plan, int i,
+                            const spc__code *code)
 {
     const step *s = &plan->kind->steps[i];
     char name[16];
@@ -340,8 +338,9 @@ spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
                                void *stream)
 {
     spc_error error = {0};
-    spc_status status = spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL,
-                                  __func__, "plan", plan, "map", map, NULL);
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, "map", map, NULL);
 
     if (status != SPC_OK)
         return status;
@@ -418,9 +417,9 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     r->aligned = true;
     if ((status = take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
                             f->channels, f->channels, error)) ||
-        (status = take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
-                            spc_feature_row_out(f), spc__feature_outputs(f),
-                            error)))
+        (status =
+             take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
+                       spc_feature_row_out(f), spc__feature_outputs(f), error)))
         return status;
     if (f->op == SPC_FEATURE_ADD &&
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
@@ -559,8 +558,8 @@ spc_status spc_feature_execute(const spc_feature_plan *plan,
     r.args.eps = plan->feature.eps;
     r.args.slope = plan->feature.slope;
     if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
-        int64_t rows = spc_feature_rows_out(&plan->feature, r.sizes.rows,
-                                            r.sizes.batches);
+        int64_t rows =
+            spc_feature_rows_out(&plan->feature, r.sizes.rows, r.sizes.batches);
         if (rows == 0) /* buffers of no rows may well be NULL */
             return SPC_OK;
         if (buffers == NULL)

@@ -239,8 +239,8 @@ static spc_status set_geometry(spc_feature *f, const feature_word *word,
 {
     spc_geometry own = f->geometry;
     bool bev = f->op == SPC_FEATURE_BEV;
-    spc_status status = spc__geometry_word(bev ? &own : &f->geometry,
-                                           word->name, value, error);
+    spc_status status =
+        spc__geometry_word(bev ? &own : &f->geometry, word->name, value, error);
 
     if (bev)
         memcpy(f->shape, own.shape, sizeof(f->shape));
@@ -278,12 +278,8 @@ static spc_status check_needed(const spc_feature *f, unsigned seen,
         const char *word;
         unsigned ops;
     } needed[] = {
-        {"c", ALL},
-        {"rule", MAPPED},
-        {"k", MAPPED},
-        {"by", GROUPED},
-        {"groups", OP(GROUPNORM)},
-        {"shape", OP(BEV)},
+        {"c", ALL},      {"rule", MAPPED},          {"k", MAPPED},
+        {"by", GROUPED}, {"groups", OP(GROUPNORM)}, {"shape", OP(BEV)},
     };
 
     for (size_t n = 0; n < sizeof(needed) / sizeof(needed[0]); n++)
@@ -345,10 +341,9 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
         size_t length = strcspn(next, ",");
 
         if (length == 0 || length >= sizeof(word))
-            return spc__fail(error, SPC_EINVAL,
-                             "the word at position %zu is %s",
-                             (size_t)(next - text),
-                             length == 0 ? "empty" : "too long");
+            return spc__fail(
+                error, SPC_EINVAL, "the word at position %zu is %s",
+                (size_t)(next - text), length == 0 ? "empty" : "too long");
         memcpy(word, next, length);
         word[length] = '\0';
         status = first ? read_head(f, word, error)
@@ -398,8 +393,8 @@ static void write_text(writer *w, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    int more =
-        vsnprintf(left > 0 ? w->out + w->length : NULL, left, format, arguments);
+    int more = vsnprintf(left > 0 ? w->out + w->length : NULL, left, format,
+                         arguments);
     va_end(arguments);
     w->length += more > 0 ? (size_t)more : 0;
 }

@@ -50,8 +50,8 @@ static double activate(const spc_feature *f, double x)
     }
 }
 
-/* No activation changes faster than by this much: the largest slopes of silu and
- * gelu are 1.0998 and 1.1290. */
+/* No activation changes faster than by this much: the largest slopes of silu
+ * and gelu are 1.0998 and 1.1290. */
 static double steepest(const spc_feature *f)
 {
     double slope = fabs((double)f->slope);
@@ -183,8 +183,7 @@ static void add_one(double *out, double *tolerance, const spc_feature *f,
 
     if (f->op == SPC_FEATURE_ADD)
         x += (double)of->add[at];
-    finish(out, tolerance, f, x,
-           f->op == SPC_FEATURE_ADD ? unit * fabs(x) : 0);
+    finish(out, tolerance, f, x, f->op == SPC_FEATURE_ADD ? unit * fabs(x) : 0);
 }
 
 static void regroup_one(double *out, double *tolerance, const spc_feature *f,
@@ -260,8 +259,9 @@ static void normalise(double *out, double *tolerance, const spc_feature *f,
     /* The kernels' 1 / sqrt is within 2^-21 of the value. */
     double off = (low > 0 ? sqrt(variance / low) - 1 : INFINITY) + 0x1p-21;
     double y = (x - m->mean) * scale;
-    double error = fabs(y) * (off + 2 * unit) +
-                   (m->mean_error + unit * fabs(x - m->mean)) * scale * (1 + off);
+    double error =
+        fabs(y) * (off + 2 * unit) +
+        (m->mean_error + unit * fabs(x - m->mean)) * scale * (1 + off);
 
     if (f->affine) {
         double g = (double)of->scale[c], b = (double)of->shift[c];
@@ -308,14 +308,15 @@ static void group_norm(double *out, double *tolerance, const spc_feature *f,
     moments m = {0};
 
     FOR_GROUP(row, c)
-        add_to(&m, (double)of->in[row * f->channels + c]);
+    add_to(&m, (double)of->in[row * f->channels + c]);
     if (m.n == 0)
         return;
     m.mean /= m.n;
     FOR_GROUP(row, c)
-        m.variance += pow((double)of->in[row * f->channels + c] - m.mean, 2) / m.n;
+    m.variance += pow((double)of->in[row * f->channels + c] - m.mean, 2) / m.n;
     bound(&m, ceil(m.n / size / 32));
-    FOR_GROUP(row, c) {
+    FOR_GROUP(row, c)
+    {
         int64_t at = row * f->channels + c;
         normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at], c);
     }
@@ -389,9 +390,8 @@ static void by_batch(double *out, double *tolerance, const spc_feature *f,
 void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                          const spc_feature *f, const spc__feature_case *of)
 {
-    size_t all =
-        (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
-                 spc_feature_row_out(f));
+    size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
+                          spc_feature_row_out(f));
 
     memset(out, 0, all * sizeof(*out));
     memset(tolerance, 0, all * sizeof(*tolerance));
@@ -426,7 +426,8 @@ bool spc__feature_is_exact(const spc_feature *f)
 
 static double index_bytes(const spc_feature *f, int64_t rows_out, int64_t pairs)
 {
-    double offsets = spc_geometry_offsets(&f->geometry), rows = (double)rows_out;
+    double offsets = spc_geometry_offsets(&f->geometry),
+           rows = (double)rows_out;
 
     return least(4 * (double)pairs + rows * offsets / 8, 4 * rows * offsets);
 }

@@ -12,13 +12,13 @@
 typedef struct spc__feature_case {
     int64_t rows_in, rows_out;
     int64_t batches;
-    const float *in;         /* [rows_in][channels] */
-    const float *add;        /* the same */
-    const float *scale;      /* [channels] */
-    const float *shift;      /* [channels] */
-    const int32_t *map;      /* [offsets][rows_out]: input row or -1 */
-    const int32_t *index;    /* [rows_in][channels], for UNPOOL */
-    const int32_t *coords;   /* [rows_in][4] */
+    const float *in;       /* [rows_in][channels] */
+    const float *add;      /* the same */
+    const float *scale;    /* [channels] */
+    const float *shift;    /* [channels] */
+    const int32_t *map;    /* [offsets][rows_out]: input row or -1 */
+    const int32_t *index;  /* [rows_in][channels], for UNPOOL */
+    const int32_t *coords; /* [rows_in][4] */
 } spc__feature_case;
 
 /*
