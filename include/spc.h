@@ -773,7 +773,8 @@ typedef struct spc_feature_buffers {
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
     int64_t out_pitch;   /* of BEV from batch element to batch element */
-    int32_t *index;      /* [rows][channels]: written by POOL, read by UNPOOL */
+    int32_t *index; /* [rows][channels], 16-byte aligned: written by POOL, read
+                       by UNPOOL */
     const float *scale;  /* [channels], if affine */
     const float *shift;  /* [channels], if affine */
     void *workspace;     /* spc_feature_workspace_bytes, 256-byte aligned */

@@ -44,14 +44,21 @@
 %  [16] = {load = "spc_b16", names = {".x", ".y", ".z", ".w"}},
 %}
 %
-%-- load<n>, store<n>: n neighbouring elements from and to memory.
+%-- n neighbouring elements as they are in memory: their type, and how they are read.
+%function piece_type(problem, n) return words[n * formats[problem.dtype].bytes].load end
+%function read_piece(problem, n, from, at)
+%  local bytes = formats[problem.dtype].bytes
+%  return ("spc_load%d((const char *)%s + (%s) * %d)"):format(n * bytes, from, at, bytes)
+%end
+%
+%-- unpack<n>, load<n>, store<n>: n neighbouring elements from a piece, from memory and
+%-- to memory.
 %function write_access(problem, n)
 %  local bytes = formats[problem.dtype].bytes
 %  local all = words[n * bytes]
 %  local half = problem.dtype == "f16"
-SPC_DEVICE void load$(n)(float *v, const void *from, long long at)
+SPC_DEVICE void unpack$(n)(float *v, $(all.load) w)
 {
-    $(all.load) w = spc_load$(n * bytes)((const char *)from + at * $(bytes));
 %  if half and n == 1 then
     v[0] = spc_f16_to_f32(w);
 %  else
@@ -64,6 +71,11 @@ SPC_DEVICE void load$(n)(float *v, const void *from, long long at)
 %      end
 %    end
 %  end
+}
+
+SPC_DEVICE void load$(n)(float *v, const void *from, long long at)
+{
+    unpack$(n)(v, $(read_piece(problem, n, "from", "at")));
 }
 
 SPC_DEVICE void store$(n)(void *to, long long at, const float *v)

@@ -1,8 +1,8 @@
 %-- Pooling over a kernel map, and its way back.
 %--
-%-- A thread has some neighbouring channels of one output voxel. It takes the offsets
-%-- eight at a time: first their input rows, which all threads of the voxel share, then
-%-- the loads that these allow, all at once. Every input is read once an output that sees
+%-- A thread has some neighbouring channels of one output voxel. It takes some offsets at
+%-- a time: first their input rows, which all threads of the voxel share, then the loads
+%-- that these allow, all at once; they stay as they are in memory until they are used. Every input is read once an output that sees
 %-- it, which caches serve, every output is written once.
 %
 %include "feature.lua"
@@ -34,18 +34,21 @@
 enum {
     CHANNELS = $(problem.channels),
     OFFSETS = $(problem.offsets),
-    BATCH = $(math.min(problem.offsets, 8)) /* offsets at a time */
+    /* Offsets at a time; stored indices take twice the room of what they are
+     * for. */
+    BATCH = $(math.min(problem.offsets, back and stored and 4 or 8))
 };
 
 % write_accesses(problem, {1, wide})
 %
 %-- What one offset adds to the channels of a voxel: `from` is the input row.
 %local function write_take(n)
+            unpack$(n)(x, loaded[j]);
 % if best then
             SPC_UNROLL
             for (int e = 0; e < $(n); e++) {
-                int better = present == 0 || x[j][e] > sum[e];
-                sum[e] = better ? x[j][e] : sum[e];
+                int better = present == 0 || x[e] > sum[e];
+                sum[e] = better ? x[e] : sum[e];
 %   if stored then
                 row_of[e] = better ? from[j] : row_of[e];
 %   end
@@ -55,21 +58,64 @@ enum {
             if (present++ == 0)
                 SPC_UNROLL
                 for (int e = 0; e < $(n); e++)
-                    sum[e] = x[j][e];
+                    sum[e] = x[e];
 % elseif back then
             SPC_UNROLL
             for (int e = 0; e < $(n); e++)
                 if (was[j][e] == row)
-                    sum[e] += x[j][e];
+                    sum[e] += x[e];
 % else
             SPC_UNROLL
             for (int e = 0; e < $(n); e++)
-                sum[e] += x[j][e];
+                sum[e] += x[e];
             present++;
 % end
 %end
 %
+%-- Stored rows, four at a time where the channels allow.
+%local function write_rows(n)
+%  local four = n % 4 == 0 and problem.channels % 4 == 0
+% if back then
+SPC_DEVICE void load_rows$(n)(int *v, const int *from)
+{
+%   if four then
+%     for i = 0, n - 1, 4 do
+    spc_b16 w$(i) = spc_load16(from + $(i));
+    v[$(i)] = (int)w$(i).x;
+    v[$(i + 1)] = (int)w$(i).y;
+    v[$(i + 2)] = (int)w$(i).z;
+    v[$(i + 3)] = (int)w$(i).w;
+%     end
+%   else
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        v[e] = spc_load_int(from + e);
+%   end
+}
+
+% else
+SPC_DEVICE void store_rows$(n)(int *to, const int *v)
+{
+%   if four then
+%     for i = 0, n - 1, 4 do
+    spc_b16 w$(i);
+    w$(i).x = (spc_u32)v[$(i)];
+    w$(i).y = (spc_u32)v[$(i + 1)];
+    w$(i).z = (spc_u32)v[$(i + 2)];
+    w$(i).w = (spc_u32)v[$(i + 3)];
+    spc_store16(to + $(i), w$(i));
+%     end
+%   else
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        to[e] = v[e];
+%   end
+}
+
+% end
+%end
 %local function write_kernel(name, n)
+% if stored then write_rows(n) end
 /* $(n) channels from `at` of the voxel at position p. */
 SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 {
@@ -91,7 +137,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
     }
     for (int k = 0; k < OFFSETS; k += BATCH) {
         int from[BATCH];
-        float x[BATCH][$(n)];
+        $(piece_type(problem, n)) loaded[BATCH];
 % if back and stored then
         int was[BATCH][$(n)];
 % end
@@ -107,16 +153,15 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
         for (int j = 0; j < BATCH; j++) {
             if (from[j] < 0)
                 continue;
-            load$(n)(x[j], args->in, from[j] * args->in_pitch + at);
+            loaded[j] = $(read_piece(problem, n, "args->in", "from[j] * args->in_pitch + at"));
 % if back and stored then
-            SPC_UNROLL
-            for (int e = 0; e < $(n); e++)
-                was[j][e] = spc_load_int(args->index +
-                                         (long long)from[j] * CHANNELS + at + e);
+            load_rows$(n)(was[j], args->index + (long long)from[j] * CHANNELS + at);
 % end
         }
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {
+            float x[$(n)];
+
             if (from[j] < 0)
                 continue;
 % write_take(n)
@@ -130,9 +175,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 % end
     store$(n)(args->out, row * args->out_pitch + at, sum);
 % if stored and not back then
-    SPC_UNROLL
-    for (int e = 0; e < $(n); e++)
-        args->index[(long long)row * CHANNELS + at + e] = row_of[e];
+    store_rows$(n)(args->index + (long long)row * CHANNELS + at, row_of);
 % end
 }
 

@@ -425,7 +425,7 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
                             f->channels, f->channels, error)))
         return status;
-    if ((has_index(f) && (status = need("index", b->index, 4, error))) ||
+    if ((has_index(f) && (status = need("index", b->index, 16, error))) ||
         (is_affine(f) && ((status = need("scale", b->scale, 4, error)) ||
                           (status = need("shift", b->shift, 4, error)))) ||
         (workspace_bytes(f, r->sizes.batches) > 0 &&
