@@ -1008,6 +1008,18 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
 
+/*
+ * The same of an operator on features: its result on random features of the
+ * scene is compared with the definition before and after it is timed. Of *out
+ * the times of the operator, its floor, compulsory_bytes, error, samples and
+ * plan, the name of the template, are filled in. An UNPOOL runs on the scene's
+ * voxels as outputs. SPC_EINVAL, SPC_EWRONG, SPC_EINTERRUPTED, and as
+ * spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
+                                     const spc_scene *scene, uint64_t seed,
+                                     spc_bench_result *out);
+
 /* ---- the database -------------------------------------------------------- */
 
 /* One problem of the database, for listings; strings live during the call. */

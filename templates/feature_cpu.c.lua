@@ -193,23 +193,41 @@ static void regroup_row(const spc_feature_args *args, long long row)
 %   write_kernel("spc_rows", "rows_given(args)", "regroup_row")
 % elseif op == "layernorm" then
 %   write_rows_given("SPC_INLINE")
+enum { LANES = 16, WHOLE = CHANNELS / LANES * LANES };
+
+/* Sums of numbers in turn, so that they fill vectors. */
+static float sum_of(const float *x)
+{
+    float lanes[LANES] = {0}, sum = 0;
+
+    for (int c = 0; c < WHOLE; c += LANES)
+        for (int i = 0; i < LANES; i++)
+            lanes[i] += x[c + i];
+    for (int c = WHOLE; c < CHANNELS; c++)
+        lanes[c - WHOLE] += x[c];
+    for (int i = 0; i < LANES; i++)
+        sum += lanes[i];
+    return sum;
+}
+
 static void normalise_row(const spc_feature_args *args, long long row)
 {
     long long from = row * args->in_pitch, to = row * args->out_pitch;
-    float sum = 0, squares = 0;
+    float x[CHANNELS], squares[CHANNELS];
 
     for (int c = 0; c < CHANNELS; c++)
-        sum += get(args->in, from + c);
-    float mean = sum / (float)CHANNELS;
+        x[c] = get(args->in, from + c);
+    float mean = sum_of(x) / (float)CHANNELS;
 
     for (int c = 0; c < CHANNELS; c++) {
-        float differ = get(args->in, from + c) - mean;
-        squares += differ * differ;
+        x[c] -= mean;
+        squares[c] = x[c] * x[c];
     }
-    float scale = feature_rsqrt(squares / (float)CHANNELS + args->eps);
+    float scale =
+        feature_rsqrt(sum_of(squares) / (float)CHANNELS + args->eps);
 
     for (int c = 0; c < CHANNELS; c++) {
-        float v = (get(args->in, from + c) - mean) * scale;
+        float v = x[c] * scale;
 %   if problem.affine == 1 then
         v = v * args->scale[c] + args->shift[c];
 %   end
@@ -340,24 +358,39 @@ static void join_parts(const spc_feature_args *args, long long batch)
 %   else
 enum { GROUPS = $(problem.groups), GROUP = CHANNELS / GROUPS };
 
+/* The sum of channels that were summed each by itself, so that they fill
+ * vectors. */
+static float sum_of(const float *channels)
+{
+    float sum = 0;
+
+    for (int c = 0; c < GROUP; c++)
+        sum += channels[c];
+    return sum;
+}
+
 /* Mean and squares of what differs from it, of a group in a part. */
 static void group_part(const spc_feature_args *args, const extent *e, int group,
                        float *to)
 {
-    float sum = 0, squares = 0;
+    float sum[GROUP] = {0}, squares[GROUP] = {0};
 
-    for (int p = e->begin; p < e->end; p++)
+    for (int p = e->begin; p < e->end; p++) {
+        long long from = args->order[p] * args->in_pitch + group * GROUP;
         for (int c = 0; c < GROUP; c++)
-            sum += get(args->in, args->order[p] * args->in_pitch + group * GROUP + c);
-    to[0] = sum / ((float)(e->end - e->begin) * (float)GROUP);
-    for (int p = e->begin; p < e->end; p++)
+            sum[c] += get(args->in, from + c);
+    }
+    float mean = sum_of(sum) / ((float)(e->end - e->begin) * (float)GROUP);
+
+    for (int p = e->begin; p < e->end; p++) {
+        long long from = args->order[p] * args->in_pitch + group * GROUP;
         for (int c = 0; c < GROUP; c++) {
-            float differ =
-                get(args->in, args->order[p] * args->in_pitch + group * GROUP + c) -
-                to[0];
-            squares += differ * differ;
+            float differ = get(args->in, from + c) - mean;
+            squares[c] += differ * differ;
         }
-    to[1] = squares;
+    }
+    to[0] = mean;
+    to[1] = sum_of(squares);
 }
 
 static void sum_part(const spc_feature_args *args, long long i)

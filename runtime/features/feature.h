@@ -27,4 +27,7 @@ int64_t spc__feature_outputs(const spc_feature *feature);
 /* Does it read a map? If not, a set. */
 bool spc__feature_takes_map(const spc_feature *feature);
 
+/* The template that serves it on the plan's device. */
+const char *spc__feature_plan_template(const spc_feature_plan *plan);
+
 #endif

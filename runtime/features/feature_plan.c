@@ -261,6 +261,11 @@ void spc_feature_plan_free(spc_feature_plan *plan)
 
 /* ---- questions ----------------------------------------------------------- */
 
+const char *spc__feature_plan_template(const spc_feature_plan *plan)
+{
+    return template_for(plan->ctx, plan->kind);
+}
+
 int64_t spc_coords_batches(const spc_coords *coords)
 {
     return coords != NULL ? (int64_t)spc__key_high(&coords->key, 0) + 1 : 0;

@@ -414,6 +414,16 @@ void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
     }
 }
 
+/* Half a unit in the last place, or half of the least number above zero. */
+double spc__feature_tolerance(const spc_feature *f, double reference,
+                              double tolerance)
+{
+    int bits = spc__dtype_of(f->dtype)->stored_bits;
+    double size = fabs(reference) + tolerance;
+
+    return tolerance + ldexp(size, -bits) + (bits == 24 ? 0x1p-150 : 0x1p-25);
+}
+
 bool spc__feature_is_exact(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)

@@ -30,6 +30,10 @@ void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                          const spc_feature *feature,
                          const spc__feature_case *of);
 
+/* The tolerance of an element, rounding to the operator's type included. */
+double spc__feature_tolerance(const spc_feature *feature, double reference,
+                              double tolerance);
+
 /*
  * Does an operator give the one right result on integers (whose sums stay below
  * 2^24)? Those that only move, compare and add numbers do, and a mean or a
