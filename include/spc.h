@@ -738,6 +738,9 @@ SPC_API spc_status spc_feature_check(const spc_feature *feature,
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
  * last. */
 SPC_API const char *spc_feature_example(int i);
+/* Writes the words that an operator takes, separated by commas and blanks;
+ * returns the length as snprintf does. */
+SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
 
 /* Elements of an output row: channels, or the whole dense volume of a batch
  * element for BEV; 0 for what is no operator. */

@@ -814,6 +814,10 @@ START_TEST(sizes_follow_from_the_words)
     }
     ck_assert_int_eq(spc_feature_row_out(NULL), 0);
     ck_assert_ptr_null(spc_feature_example(1000));
+    char words[80];
+    spc_feature_words(words, sizeof(words), SPC_FEATURE_GROUPSUM);
+    ck_assert_str_eq(words, "c, by, dtype");
+    ck_assert_int_eq(spc_feature_words(NULL, 0, SPC_FEATURE_GROUPSUM), 12);
 }
 END_TEST
 
@@ -883,14 +887,16 @@ START_TEST(bad_arguments_have_their_sentence)
                 SPC_EINVAL, "takes a map, and no set");
     ck_assert_int_eq(spc_feature_execute(NULL, t.at.fine, NULL, &good, NULL),
                      SPC_EINVAL);
-    assert_says(ctx, spc_feature_plan_create(&plan, ctx, NULL, 0), SPC_EINVAL,
+    spc_feature_plan *none = plan;
+    assert_says(ctx, spc_feature_plan_create(&none, ctx, NULL, 0), SPC_EINVAL,
                 "feature");
-    ck_assert_ptr_null(plan);
+    ck_assert_ptr_null(none);
     assert_says(ctx,
-                spc_feature_plan_create(&plan, ctx, &norm, SPC_PLAN_ESTIMATE),
+                spc_feature_plan_create(&none, ctx, &norm, SPC_PLAN_ESTIMATE),
                 SPC_EINVAL, "SPC_PLAN_CACHED_ONLY");
     release_trial(&t);
     free(coords);
+    spc_feature_plan_free(plan);
     spc_feature_plan_free(pools);
     spc_ctx_free(ctx);
 }

@@ -456,6 +456,17 @@ static void write_words(writer *w, const spc_feature *f)
                    spc__name_at(spc__bev_order_names, (unsigned)f->order));
 }
 
+int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
+{
+    writer w = {out, out != NULL ? bytes : 0, 0};
+
+    write_text(&w, "%s", "");
+    for (int i = 0; i < WORDS; i++)
+        if ((unsigned)op <= SPC_FEATURE_BEV && words[i].ops >> op & 1)
+            write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
+    return (int)w.length;
+}
+
 int spc_feature_format(char *out, size_t bytes, const spc_feature *f)
 {
     writer w = {out, out != NULL ? bytes : 0, 0};

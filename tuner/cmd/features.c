@@ -2,6 +2,7 @@
 #include "layers.h"
 #include "output.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,10 +27,11 @@ static void defaults(void *to)
 
 /* ---- the operators there are --------------------------------------------- */
 
-/* An example of each, and with the defaults of what it leaves out. */
+/* An example of each, with the defaults of what it leaves out, and the words
+ * that it may have. */
 static spc_status list_operators(const cli *self)
 {
-    static const char *const columns[] = {"operator", "in full", "", NULL};
+    static const char *const columns[] = {"operator", "in full", "words", NULL};
     spc__buf text = SPC__BUF_INIT;
     spc__json json;
     table list;
@@ -39,16 +41,18 @@ static spc_status list_operators(const cli *self)
     spc__json_array(&json, NULL);
     for (int i = 0; spc_feature_example(i) != NULL; i++) {
         spc_feature feature;
-        char full[200];
+        char full[200], words[200];
         if (spc_feature_parse(&feature, spc_feature_example(i), NULL) != SPC_OK)
             continue;
         spc_feature_format(full, sizeof(full), &feature);
         table_cell(&list, "%s", spc_feature_example(i));
+        spc_feature_words(words, sizeof(words), feature.op);
         table_cell(&list, "%s", full);
-        table_blank(&list);
+        table_cell(&list, "%s", words);
         spc__json_object(&json, NULL);
         spc__json_text(&json, "operator", spc_feature_example(i));
         spc__json_text(&json, "in_full", full);
+        spc__json_text(&json, "words", words);
         spc__json_end_object(&json);
     }
     spc__json_end_array(&json);
@@ -71,9 +75,8 @@ struct sheet {
 };
 
 static const char *const titles[] = {
-    "scene",    "operator", ">warm us",  ">+-",      ">floor us",
-    ">x floor", ">cold us", ">floor us", ">x floor", ">error",
-    "template", "",         NULL};
+    "scene",    "operator",  ">warm us", ">+-",    ">floor us", ">x floor",
+    ">cold us", ">floor us", ">x floor", ">error", "template",  NULL};
 
 static void add_time(table *t, double us, double floor_us)
 {
@@ -96,7 +99,12 @@ static void add_row(table *t, const char *scene, const char *text,
     add_time(t, result->cold_us, result->cold_floor_us);
     table_cell(t, "%.2g", result->error);
     table_cell(t, "%s", result->plan);
-    table_blank(t);
+}
+
+/* What nobody knows is no number: null. */
+static double known(double us)
+{
+    return us > 0 ? us : NAN;
 }
 
 static void write_row(spc__json *json, const char *scene, const char *text,
@@ -107,11 +115,11 @@ static void write_row(spc__json *json, const char *scene, const char *text,
     spc__json_text(json, "scene", scene);
     spc__json_real(json, "warm_us", result->warm_us);
     spc__json_real(json, "warm_spread_us", result->warm_spread_us);
-    spc__json_real(json, "warm_floor_us", result->warm_floor_us);
+    spc__json_real(json, "warm_floor_us", known(result->warm_floor_us));
     spc__json_text(json, "warm_floor_by", result->warm_floor_by);
     spc__json_real(json, "cold_us", result->cold_us);
     spc__json_real(json, "cold_spread_us", result->cold_spread_us);
-    spc__json_real(json, "cold_floor_us", result->cold_floor_us);
+    spc__json_real(json, "cold_floor_us", known(result->cold_floor_us));
     spc__json_text(json, "cold_floor_by", result->cold_floor_by);
     spc__json_real(json, "compulsory_bytes", result->compulsory_bytes);
     spc__json_real(json, "error", result->error);
@@ -227,13 +235,13 @@ const cli_command cli_features = {
     .operands = "[OPERATOR... --scene SPEC...]",
     .summary = "operators on features: list them, or check and time some",
     .more =
-        "Without an OPERATOR: an example of each, and what it means in full, "
-        "with\nthe defaults of words that are left out. With some: the "
-        "result on random features\nof the voxels of each SPEC is compared "
-        "with the operator's definition, before and\nafter it is timed, warm "
-        "and with flushed caches, and set beside its floor. `error`\nis the "
-        "largest difference over what rounding explains. Of an unpool the "
-        "voxels are\nthe outputs.",
+        "Without an OPERATOR: an example of each, the same in full, with the "
+        "defaults of\nwords that are left out, and all its words. With some: "
+        "the result on random\nfeatures of the voxels of each SPEC is compared "
+        "with the operator's definition, before\nand after it is timed, warm "
+        "and with flushed caches, and set beside its floor.\n`error` is the "
+        "largest difference over what rounding explains. Of an unpool the\n"
+        "voxels are the outputs.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,
