@@ -45,7 +45,8 @@ enum {
     CHANNELS = $(problem.channels),
     GROUPS = $(problem.groups or 1),
     GROUP = $(group), /* channels of one */
-    WARPS = SPC_FEATURE_THREADS / 32
+    WARPS = SPC_FEATURE_THREADS / 32,
+    DEPTH = 4 /* loads of a thread on their way */
 };
 
 % write_accesses(problem, {1, wide, wide_group})
@@ -95,6 +96,7 @@ SPC_DEVICE int parts_of(const element *e)
 }
 
 % if norm then
+% write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 /* ---- moments of groups ------------------------------------------------ */
 
 /* The number of elements, their mean, and the sum of the squares of what
@@ -122,7 +124,33 @@ SPC_DEVICE float sum_warp(float v)
     return v;
 }
 
-%-- The moments of a group over the voxels [begin, end): lanes take its pieces in turn.
+%-- Calls for every piece x of a group over the voxels [begin, end), which lanes take in
+%-- turn, some at a time, so that several loads are on their way.
+%local function write_pieces(n, use)
+    for (int i = spc_lane(); i < items; i += 32 * DEPTH) {
+        $(piece_type(problem, n)) loaded[DEPTH];
+
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
+            int at = i + 32 * j;
+            if (at >= items)
+                continue;
+            int row = args->order[begin + at / (GROUP / $(n))];
+            loaded[j] = $(read_piece(problem, n, "args->in", "row * args->in_pitch + group * GROUP + at % (GROUP / " .. n .. ") * " .. n));
+        }
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
+            float x[$(n)];
+            if (i + 32 * j >= items)
+                continue;
+            unpack$(n)(x, loaded[j]);
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                $(use);
+        }
+    }
+%end
+%-- The moments of a group in a part.
 %local function write_part(name, n)
 /* Of every warp a group: the sum, from it the mean, then the squares; the
  * second time the rows come from a cache. */
@@ -132,26 +160,10 @@ SPC_DEVICE void part_moments$(n)(const spc_feature_args *args, float *to,
     int items = (end - begin) * (GROUP / $(n));
     float count = (float)(end - begin) * (float)GROUP, sum = 0, squares = 0;
 
-    for (int i = spc_lane(); i < items; i += 32) {
-        int row = args->order[begin + i / (GROUP / $(n))];
-        float x[$(n)];
-        load$(n)(x, args->in,
-                 row * args->in_pitch + group * GROUP + i % (GROUP / $(n)) * $(n));
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            sum += x[e];
-    }
+% write_pieces(n, "sum += x[e]")
     float mean = sum_warp(sum) / count;
 
-    for (int i = spc_lane(); i < items; i += 32) {
-        int row = args->order[begin + i / (GROUP / $(n))];
-        float x[$(n)];
-        load$(n)(x, args->in,
-                 row * args->in_pitch + group * GROUP + i % (GROUP / $(n)) * $(n));
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            squares += (x[e] - mean) * (x[e] - mean);
-    }
+% write_pieces(n, "squares += (x[e] - mean) * (x[e] - mean)")
     squares = sum_warp(squares);
     if (spc_lane() == 0) {
         to[2 * group] = mean;
@@ -166,8 +178,10 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 
     for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
         int batch = i / SPC_FEATURE_PARTS;
-        if (batch != last)
-            e = find_element(args, last = batch);
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
         int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
         int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
         if (begin >= end)
@@ -222,13 +236,13 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
         }
         if (spc_lane() == 0 && all.n > 0) {
             args->moments[2 * i] = all.mean;
-            args->moments[2 * i + 1] = all.squares / all.n;
+            args->moments[2 * i + 1] =
+                feature_rsqrt(all.squares / all.n + args->eps);
         }
     }
 }
 
 % write_activation(problem, "SPC_DEVICE", "spc_bits_f32")
-% write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %local function write_apply(name, n)
 SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
 {
@@ -239,9 +253,8 @@ SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
     load$(n)(x, args->in, row * args->in_pitch + at);
     SPC_UNROLL
     for (int e = 0; e < $(n); e++) {
-        int group = (at + e) / GROUP;
-        x[e] = (x[e] - of[2 * group]) *
-               feature_rsqrt(of[2 * group + 1] + args->eps);
+        int group = $(group % n == 0 and "at" or "(at + e)") / GROUP;
+        x[e] = (x[e] - of[2 * group]) * of[2 * group + 1];
 % if problem.affine == 1 then
         x[e] = x[e] * spc_load_f32(args->scale + at + e) +
                spc_load_f32(args->shift + at + e);
@@ -286,6 +299,7 @@ SPC_DEVICE float both(float a, float b)
 SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin,
                               int end, int block)
 {
+    enum { STEP = WARPS * $(32 // lanes) };
     float *shared = (float *)spc_shared();
     int piece = block * $(lanes) + spc_lane() % $(lanes);
     int warp = spc_warp();
@@ -294,15 +308,27 @@ SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         sum[e] = NOTHING;
-    if (piece < $(pieces))
-        for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
-             p += WARPS * $(32 // lanes)) {
+    if (piece >= $(pieces))
+        begin = end; /* of the last block some lanes have no channels */
+    for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
+         p += DEPTH * STEP) {
+        $(piece_type(problem, n)) loaded[DEPTH];
+
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++)
+            if (p + j * STEP < end)
+                loaded[j] = $(read_piece(problem, n, "args->in", "args->order[p + j * STEP] * args->in_pitch + piece * " .. n));
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
             float x[$(n)];
-            load$(n)(x, args->in, args->order[p] * args->in_pitch + piece * $(n));
+            if (p + j * STEP >= end)
+                continue;
+            unpack$(n)(x, loaded[j]);
             SPC_UNROLL
             for (int e = 0; e < $(n); e++)
                 sum[e] = both(sum[e], x[e]);
         }
+    }
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         for (int bits = $(lanes); bits < 32; bits <<= 1)
@@ -329,8 +355,10 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 
     for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
         int batch = i / SPC_FEATURE_PARTS;
-        if (batch != last)
-            e = find_element(args, last = batch);
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
         int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
         int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
         if (begin >= end)

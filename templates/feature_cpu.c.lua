@@ -422,7 +422,7 @@ static void join_parts(const spc_feature_args *args, long long i)
     }
     if (n > 0) {
         args->moments[2 * i] = mean;
-        args->moments[2 * i + 1] = squares / n;
+        args->moments[2 * i + 1] = feature_rsqrt(squares / n + args->eps);
     }
 }
 
@@ -434,8 +434,7 @@ static void normalise_row(const spc_feature_args *args, long long p)
         args->moments + (long long)coordinate_of(args, (int)p, 0) * GROUPS * 2;
 
     for (int group = 0; group < GROUPS; group++) {
-        float mean = of[2 * group];
-        float scale = feature_rsqrt(of[2 * group + 1] + args->eps);
+        float mean = of[2 * group], scale = of[2 * group + 1];
         for (int c = group * GROUP; c < (group + 1) * GROUP; c++) {
             float v = (get(args->in, row * args->in_pitch + c) - mean) * scale;
 %     if problem.affine == 1 then
