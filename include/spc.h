@@ -790,6 +790,196 @@ typedef struct spc_buffers {
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
 
+/* ---- operators on features ----------------------------------------------- */
+
+/*
+ * What networks do between convolutions: pooling, normalisation, activation and
+ * the like. Rows are those of a coordinate set, features f16 or f32; sums are
+ * fp32, taken in an order that depends on the voxels alone: not on the
+ * capacity, the device's size or the other batch elements.
+ *
+ *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
+ *                       the maximum, the mean or the sum over the offsets k
+ *                       that have an input. The mean divides by the number of
+ *                       inputs that are there, not by K. With index=1 a maximum
+ *                       also stores the input row that it is from, int32
+ *                       [rows out][c]: of equal ones that of the first offset.
+ *                       An output without any input is 0, its index -1
+ *   unpool=nearest      the inverse map's first offset that has an input:
+ *                       out[i][c] = in[o][c], 0 if there is none
+ *   unpool=index        out[i][c] is the sum of in[o][c] over the offsets of
+ *                       the inverse map whose input o has index[o][c] == i:
+ *                       maxima go back to where they are from, and all else
+ *                       becomes 0 (Zeiler, Fergus, ECCV 2014, section 2.1).
+ *                       Where windows do not overlap it is one of them at most
+ *   global=max|mean|sum over the voxels of each batch element: out [batches][c]
+ *                       with batches = spc_coords_batches; 0 where an element
+ *                       has no voxel
+ *   add                 in + add, then the activation `act`
+ *   act=NAME            relu: max(x, 0); leaky: slope * x where x < 0; sigmoid:
+ *                       1 / (1 + exp(-x)); silu: x * sigmoid(x); gelu: x / 2 *
+ *                       (1 + erf(x / sqrt(2))); elu: slope * (exp(x) - 1) where
+ *                       x < 0
+ *   norm=layer          (x - mean) / sqrt(var + eps) over the channels of a row
+ *                       (Ba, Kiros, Hinton, 2016), with affine=1 times scale[c]
+ *                       plus shift[c]; then the activation `act`
+ *   norm=group          the same with mean and variance over all voxels of a
+ *                       batch element and the c / groups channels of a group
+ *                       (Wu, He, ECCV 2018). Variances divide by the number of
+ *                       elements
+ *   groupsum, groupmean out[r][j] = sum (mean) of in[r][j * by + q], q < by:
+ *                       c / by channels
+ *   repeat              out[r][j] = in[r][j / by]: c * by channels
+ *   bev                 dense [batches][c * D][..][..] with D = shape z and
+ *                       channel * D + z of the voxel as the dense channel: by
+ *                       order=zyx its planes are [shape y][shape x], by
+ *                       order=xyz [shape x][shape y]. Zero where there is no
+ *                       voxel; voxels outside the shape are left out
+ *
+ * Operators that look at each row alone work on every row that the set was
+ * given; the others on its voxels.
+ */
+typedef enum spc_feature_op {
+    SPC_FEATURE_POOL,
+    SPC_FEATURE_UNPOOL,
+    SPC_FEATURE_GLOBAL,
+    SPC_FEATURE_ADD,
+    SPC_FEATURE_ACT,
+    SPC_FEATURE_LAYERNORM,
+    SPC_FEATURE_GROUPNORM,
+    SPC_FEATURE_GROUPSUM,
+    SPC_FEATURE_GROUPMEAN,
+    SPC_FEATURE_REPEAT,
+    SPC_FEATURE_BEV
+} spc_feature_op;
+
+typedef enum spc_reduction {
+    SPC_REDUCE_MAX,
+    SPC_REDUCE_MEAN,
+    SPC_REDUCE_SUM
+} spc_reduction;
+
+typedef enum spc_bev_order { SPC_BEV_ZYX, SPC_BEV_XYZ } spc_bev_order;
+
+/* An operator on features as a value. What an operator does not use stays as in
+ * SPC_FEATURE_INIT. */
+typedef struct spc_feature {
+    spc_feature_op op;
+    int channels; /* of the inputs */
+    spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
+    spc_reduction reduction; /* POOL, GLOBAL */
+    bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
+    spc_activation activation; /* ACT; ADD, LAYERNORM and GROUPNORM: last */
+    float slope;               /* of LEAKY and ELU below zero */
+    bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
+    float eps;
+    int groups; /* GROUPNORM; a divisor of the channels */
+    int by;     /* GROUPSUM, GROUPMEAN, REPEAT: channels that become one, or
+                   that one becomes */
+    spc_bev_order order;
+    int shape[3];          /* BEV: voxels along x, y, z, from 0 */
+    spc_geometry geometry; /* POOL; UNPOOL: of the pooling that it inverts */
+} spc_feature;
+
+#define SPC_FEATURE_INIT                                                       \
+    {                                                                          \
+        SPC_FEATURE_ACT, 0, SPC_F16, SPC_REDUCE_MAX, false, SPC_ACT_NONE,      \
+            0.01f, false, 1e-5f, 1, 1, SPC_BEV_ZYX, {0, 0, 0},                 \
+            SPC_GEOMETRY_INIT                                                  \
+    }
+
+/*
+ * Reads the operator and its words, separated by commas:
+ *
+ *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k, stride, dilation, padding,
+ *   unpool=index,c=64,rule=floor,k=2,...    origin, shape as a convolution's;
+ *                                           index (0, 1) of pool=max
+ *   global=mean,c=64
+ *   add,c=64,act=relu                       act, slope (0.01; of elu 1)
+ *   act=leaky,c=64,slope=0.1
+ *   norm=layer,c=96,eps=1e-5,affine=1       act, slope besides
+ *   norm=group,c=768,groups=32
+ *   groupsum,c=128,by=2   groupmean,...   repeat,...
+ *   bev,c=64,shape=176x200x2,order=zyx
+ *
+ * and dtype (f16, f32) for all. SPC_EINVAL names the unknown word or the bad
+ * value and what would be right.
+ */
+SPC_API spc_status spc_feature_parse(spc_feature *out, const char *text,
+                                     spc_error *error);
+/* Writes the canonical text as spc_conv_format does; spc_feature_parse reads it
+ * back. */
+SPC_API int spc_feature_format(char *out, size_t bytes,
+                               const spc_feature *feature);
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_feature_check(const spc_feature *feature,
+                                     spc_error *error);
+/* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
+ * last. */
+SPC_API const char *spc_feature_example(int i);
+/* Writes the words that an operator takes, separated by commas and blanks;
+ * returns the length as snprintf does. */
+SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
+
+/* Elements of an output row: channels, or the whole dense volume of a batch
+ * element for BEV; 0 for what is no operator. */
+SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
+/* Output rows: `batches` for GLOBAL and BEV, else `rows`. */
+SPC_API int64_t spc_feature_rows_out(const spc_feature *feature, int64_t rows,
+                                     int64_t batches);
+
+/* A plan of one operator: its kernels, loaded. Immutable, as a convolution's. */
+typedef struct spc_feature_plan spc_feature_plan;
+
+/* `flags`: SPC_PLAN_JIT or SPC_PLAN_CACHED_ONLY. SPC_ENOTFOUND: with the latter
+ * the database has no code; SPC_EINVAL, SPC_ECOMPILE, SPC_EDEVICE. */
+SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
+                                           const spc_feature *feature,
+                                           unsigned flags);
+SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
+/* For sets of this capacity and extent; 0 where no workspace is needed. */
+SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
+                                           const spc_coords *set);
+/* Makes a map ready for POOL and UNPOOL, on `stream`; as spc_map_prepare. */
+SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
+                                       spc_map *map, void *stream);
+
+/* A pitch is the number of elements from one row to the next: 0 where rows
+ * follow each other; more for a slice of wider rows. Arrays whose addresses and
+ * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
+ * in large pieces. */
+typedef struct spc_feature_buffers {
+    const void *in; /* [rows in][channels] */
+    int64_t in_pitch;
+    const void *add; /* ADD: [rows][channels] */
+    int64_t add_pitch;
+    void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
+    int64_t out_pitch;   /* of BEV from batch element to batch element */
+    int32_t *index; /* [rows][channels], 16-byte aligned: written by POOL, read
+                       by UNPOOL */
+    const float *scale;  /* [channels], if affine */
+    const float *shift;  /* [channels], if affine */
+    void *workspace;     /* spc_feature_workspace_bytes, 256-byte aligned */
+} spc_feature_buffers;
+
+/*
+ * Runs the operator: enqueues on `stream` and returns, without allocation,
+ * synchronisation or reading back, so that a CUDA graph may capture it. POOL
+ * takes a map of its geometry, UNPOOL the inverse map; all others take the set
+ * whose rows they work on. The other of the two is NULL. Rows past those that
+ * there are remain as they were. SPC_ESTATE: the map is not prepared;
+ * SPC_EINVAL: a missing or misaligned buffer, a pitch below the row, another
+ * operator's map; SPC_EDEVICE.
+ */
+SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
+                                       const spc_coords *set,
+                                       const spc_map *map,
+                                       const spc_feature_buffers *buffers,
+                                       void *stream);
+
+/* One more than the highest batch element that the set can hold. */
+SPC_API int64_t spc_coords_batches(const spc_coords *coords);
+
 /* ---- the oracle ---------------------------------------------------------- */
 
 /*
@@ -1011,6 +1201,18 @@ typedef struct spc_bench_result {
 SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
+
+/*
+ * The same of an operator on features: its result on random features of the
+ * scene is compared with the definition before and after it is timed. Of *out
+ * the times of the operator, its floor, compulsory_bytes, error, samples and
+ * plan, the name of the template, are filled in. An UNPOOL runs on the scene's
+ * voxels as outputs. SPC_EINVAL, SPC_EWRONG, SPC_EINTERRUPTED, and as
+ * spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
+                                     const spc_scene *scene, uint64_t seed,
+                                     spc_bench_result *out);
 
 /* ---- the database -------------------------------------------------------- */
 

@@ -443,14 +443,14 @@ static size_t format_word(char *out, size_t bytes, size_t length,
                                      ",%s=%s", name, text);
 }
 
-static int format_geometry(char *out, size_t bytes, const spc_conv *conv)
+static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
+                           bool has_rules)
 {
-    const spc_geometry *g = &conv->geometry;
     size_t length = 0;
 
     if (g->offset_count > 0)
         return snprintf(out, bytes, ",offsets=%d", g->offset_count);
-    if (only_rule(conv->op) != (int)g->rule)
+    if (has_rules)
         length =
             (size_t)snprintf(out, bytes, ",rule=%s",
                              spc__name_at(spc__rule_names, (unsigned)g->rule));
@@ -474,11 +474,40 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
         return snprintf(out, bytes, "%s", "");
     if (conv->groups != 1)
         snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);
-    format_geometry(geometry, sizeof(geometry), conv);
+    format_geometry(geometry, sizeof(geometry), &conv->geometry,
+                    only_rule(conv->op) != (int)conv->geometry.rule);
     spc__epilogue_format(epilogue, sizeof(epilogue), conv);
     return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s",
                     spc__name_at(spc__operator_names, (unsigned)conv->op),
                     conv->cin, conv->cout, groups, geometry,
                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
                     epilogue, conv->deterministic ? ",deterministic=1" : "");
+}
+
+/* ---- for other values that have a geometry ------------------------------- */
+
+spc_status spc__geometry_word(spc_geometry *out, const char *name,
+                              const char *value, spc_error *error)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_status status = SPC_EINTERNAL;
+
+    conv.geometry = *out;
+    for (int i = 0; i < WORDS; i++)
+        if (strcmp(words[i].name, name) == 0)
+            status = words[i].set(&conv, &words[i], value, error);
+    *out = conv.geometry;
+    return status;
+}
+
+int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry)
+{
+    return format_geometry(out, bytes, geometry,
+                           geometry->rule != SPC_RULE_SUBM);
+}
+
+spc_status spc__fail_unknown(spc_error *error, const char *what,
+                             const char *word, const char *const *names)
+{
+    return fail_unknown(error, what, word, names);
 }

@@ -11,8 +11,8 @@
 
 /* ---- names --------------------------------------------------------------- */
 
-static const char *const activations[] = {"none", "relu", "leaky", "sigmoid",
-                                          "silu", "gelu", "elu",   NULL};
+const char *const spc__activation_names[] = {"none", "relu", "leaky", "sigmoid",
+                                             "silu", "gelu", "elu",   NULL};
 static const char *const adds[] = {"none", "before", "after", NULL};
 static const char *const outs[] = {"own", "f16", "bf16", "f32", NULL};
 
@@ -174,7 +174,8 @@ void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
     if (conv->scale)
         spc__attrs_set_number(out, "scale", 1);
     if (conv->activation != SPC_ACT_NONE)
-        spc__attrs_set_text(out, "act", activations[conv->activation]);
+        spc__attrs_set_text(out, "act",
+                            spc__activation_names[conv->activation]);
     if (!slope_is_usual(conv))
         set_slope(out, conv);
     if (conv->add != SPC_ADD_NONE)
@@ -189,8 +190,8 @@ void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
 
 bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs)
 {
-    int act =
-        spc__name_index(activations, spc__attrs_text(attrs, "act", "none"));
+    int act = spc__name_index(spc__activation_names,
+                              spc__attrs_text(attrs, "act", "none"));
     int add = spc__name_index(adds, spc__attrs_text(attrs, "add", "none"));
     int type = spc__name_index(outs, spc__attrs_text(attrs, "out", "own"));
     double slope;
@@ -232,7 +233,7 @@ enum { NOTHING, SCALED, BIASED, REST };
 
 static bool take_word(spc_conv *conv, const char *word, int *stage)
 {
-    int act = spc__name_index(activations, word);
+    int act = spc__name_index(spc__activation_names, word);
 
     if (strcmp(word, "scale") == 0 && *stage < SCALED) {
         conv->scale = true;
@@ -319,7 +320,9 @@ static void append_list(char *out, size_t bytes, const spc_conv *conv)
         conv->scale ? "scale" : NULL,
         conv->bias ? "bias" : NULL,
         conv->add == SPC_ADD_BEFORE ? "add" : NULL,
-        conv->activation != SPC_ACT_NONE ? activations[conv->activation] : NULL,
+        conv->activation != SPC_ACT_NONE
+            ? spc__activation_names[conv->activation]
+            : NULL,
         conv->add == SPC_ADD_AFTER ? "add" : NULL,
     };
     const char *before = ",epilogue=";

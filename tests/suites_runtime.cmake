@@ -22,3 +22,10 @@ if(SPC_CXX)
 else()
   message(STATUS "No C++ compiler: spc.h is not tested as C++17")
 endif()
+
+# Operators on features; the execute path is watched for allocations.
+spc_suite(features)
+spc_run_suite(features_nvrtc features nvrtc)
+spc_gpu_suite(features)
+target_link_options(test_features PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)

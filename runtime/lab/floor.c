@@ -272,3 +272,31 @@ void spc__floor_compute(spc__floor *out, const spc__work *work,
     out->cold_us = cold.us;
     out->cold_by = cold.name;
 }
+
+void spc__floor_of_bytes(spc__floor *out, double read, double written,
+                         const spc_device_info *device)
+{
+    enum { TERMS = 3, ROW_BYTES = 16 };
+    ceilings most;
+
+    memset(out, 0, sizeof(*out));
+    out->warm_by = out->cold_by = "";
+    out->read_bytes = read;
+    out->written_bytes = written;
+    out->measured = measured_ceilings(&most, device, SPC_F32, ROW_BYTES);
+    if (!out->measured && !class_ceilings(&most, device, SPC_F32))
+        return;
+    term terms[TERMS] = {
+        {"launch", most.launch_us},
+        {"cache", time_of(&most.cache, read, written)},
+        {"memory", warm_memory_us(&most, out)},
+    };
+    term warm = largest(terms, TERMS);
+
+    terms[TERMS - 1].us = cold_memory_us(&most, out);
+    term cold = largest(terms, TERMS);
+    out->warm_us = warm.us;
+    out->warm_by = warm.name;
+    out->cold_us = cold.us;
+    out->cold_by = cold.name;
+}

@@ -55,4 +55,9 @@ typedef struct spc__floor {
 void spc__floor_compute(spc__floor *out, const spc__work *work,
                         const spc_device_info *device);
 
+/* The same of work that only moves so many bytes, in one launch or more: the
+ * terms launch, cache and memory. */
+void spc__floor_of_bytes(spc__floor *out, double read, double written,
+                         const spc_device_info *device);
+
 #endif

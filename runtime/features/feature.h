@@ -1,0 +1,32 @@
+/*
+ * feature.h - operators on features inside the library: their names, their
+ * attrs.
+ *
+ * Public part: spc_feature in spc.h. feature_text.c reads and writes their
+ * text, feature_plan.c runs them.
+ */
+#ifndef SPC_RUNTIME_FEATURE_H
+#define SPC_RUNTIME_FEATURE_H
+
+#include "attrs.h"
+#include "spc.h"
+
+/* By spc_reduction and spc_bev_order; each ends with NULL. */
+extern const char *const spc__reduction_names[];
+extern const char *const spc__bev_order_names[];
+
+/* What a kernel's code depends on: op, channels, dtype, and what else its
+ * operator uses; but for slope and eps, which are arguments. */
+void spc__feature_attrs(spc__attrs *out, const spc_feature *feature);
+
+/* Elements of a row of outputs that lie together: spc_feature_row_out, but for
+ * BEV, whose channels do not. */
+int64_t spc__feature_outputs(const spc_feature *feature);
+
+/* Does it read a map? If not, a set. */
+bool spc__feature_takes_map(const spc_feature *feature);
+
+/* The template that serves it on the plan's device. */
+const char *spc__feature_plan_template(const spc_feature_plan *plan);
+
+#endif

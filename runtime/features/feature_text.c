@@ -1,0 +1,489 @@
+/* feature_text.c - an operator on features as text: read, and written. */
+#include "feature.h"
+
+#include "conv.h"
+#include "dtype.h"
+#include "epilogue.h"
+#include "error.h"
+#include "number.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_BYTES = 64 };
+
+static const char *const examples[] = {
+    "pool=max,c=64,rule=floor,k=2,stride=2",
+    "unpool=nearest,c=64,rule=floor,k=2,stride=2",
+    "global=mean,c=64",
+    "add,c=64,act=relu",
+    "act=silu,c=64",
+    "norm=layer,c=96,eps=1e-5,affine=1",
+    "norm=group,c=768,groups=32",
+    "groupsum,c=128,by=2",
+    "groupmean,c=128,by=2",
+    "repeat,c=64,by=2",
+    "bev,c=64,shape=176x200x2,order=zyx",
+};
+enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
+
+const char *spc_feature_example(int i)
+{
+    return i >= 0 && i < EXAMPLES ? examples[i] : NULL;
+}
+
+/* ---- the operator -------------------------------------------------------- */
+
+static const char *const unpool_names[] = {"nearest", "index", NULL};
+static const char *const norm_names[] = {"layer", "group", NULL};
+
+/* The first word, and the names that its value may be; NULL: it has none. */
+typedef struct head {
+    const char *word;
+    spc_feature_op op;
+    const char *const *values;
+    const char *what; /* the value is */
+} head;
+
+static const head heads[] = {
+    {"pool", SPC_FEATURE_POOL, spc__reduction_names, "reduction"},
+    {"unpool", SPC_FEATURE_UNPOOL, unpool_names, "way to un-pool"},
+    {"global", SPC_FEATURE_GLOBAL, spc__reduction_names, "reduction"},
+    {"add", SPC_FEATURE_ADD, NULL, NULL},
+    {"act", SPC_FEATURE_ACT, spc__activation_names, "activation"},
+    {"norm", SPC_FEATURE_LAYERNORM, norm_names, "normalisation"},
+    {"groupsum", SPC_FEATURE_GROUPSUM, NULL, NULL},
+    {"groupmean", SPC_FEATURE_GROUPMEAN, NULL, NULL},
+    {"repeat", SPC_FEATURE_REPEAT, NULL, NULL},
+    {"bev", SPC_FEATURE_BEV, NULL, NULL},
+};
+enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
+
+/* What the value of the first word says; -1: nothing. */
+static void set_head(spc_feature *f, const head *of, int value)
+{
+    f->op = of->op;
+    if (of->values == spc__reduction_names)
+        f->reduction = (spc_reduction)value;
+    else if (of->values == spc__activation_names)
+        f->activation = (spc_activation)value;
+    else if (of->values == unpool_names)
+        f->index = value == 1;
+    else if (of->values == norm_names && value == 1)
+        f->op = SPC_FEATURE_GROUPNORM;
+}
+
+static int head_value(const spc_feature *f, const head *of)
+{
+    if (of->values == spc__reduction_names)
+        return (int)f->reduction;
+    if (of->values == spc__activation_names)
+        return (int)f->activation;
+    if (of->values == unpool_names)
+        return f->index;
+    return f->op == SPC_FEATURE_GROUPNORM;
+}
+
+static const head *head_of(const spc_feature *f)
+{
+    spc_feature_op op =
+        f->op == SPC_FEATURE_GROUPNORM ? SPC_FEATURE_LAYERNORM : f->op;
+
+    for (int i = 0; i < HEADS; i++)
+        if (heads[i].op == op)
+            return &heads[i];
+    return NULL;
+}
+
+static spc_status read_head(spc_feature *f, char *text, spc_error *error)
+{
+    const char *names[HEADS + 1] = {NULL};
+    char *value = strchr(text, '=');
+
+    for (int i = 0; i < HEADS; i++)
+        names[i] = heads[i].word;
+    if (value != NULL)
+        *value++ = '\0';
+    int index = spc__name_index(names, text);
+    if (index < 0)
+        return spc__fail_unknown(error, "operator", text, names);
+    const head *of = &heads[index];
+    if (of->values == NULL && value != NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "the operator %s has no value of its own: found "
+                         "%s=%.40s",
+                         text, text, value);
+    if (of->values != NULL && value == NULL)
+        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
+                         text, text, of->values[of->values[1] != NULL]);
+    int at = of->values == NULL ? -1 : spc__name_index(of->values, value);
+    if (of->values != NULL && at < 0)
+        return spc__fail_unknown(error, of->what, value, of->values);
+    set_head(f, of, at);
+    return SPC_OK;
+}
+
+/* ---- its words ----------------------------------------------------------- */
+
+typedef struct feature_word feature_word;
+struct feature_word {
+    const char *name;
+    spc_status (*set)(spc_feature *f, const feature_word *word,
+                      const char *value, spc_error *error);
+    size_t at;    /* of spc_feature, what it sets */
+    unsigned ops; /* those that have it, a bit each */
+};
+
+#define OP(name) (1u << SPC_FEATURE_##name)
+
+enum {
+    ALL = OP(BEV) * 2 - 1,
+    MAPPED = OP(POOL) | OP(UNPOOL),
+    NORMS = OP(LAYERNORM) | OP(GROUPNORM),
+    ACTIVE = OP(ADD) | NORMS,
+    GROUPED = OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT)
+};
+
+static void *member(spc_feature *f, const feature_word *word)
+{
+    return (char *)f + word->at;
+}
+
+/* A number of nine digits at most; spc_feature_check knows which are right. */
+static spc_status set_count(spc_feature *f, const feature_word *word,
+                            const char *value, spc_error *error)
+{
+    size_t length = strlen(value);
+
+    if (length == 0 || length > 9 || strspn(value, "0123456789") != length)
+        return spc__fail(error, SPC_EINVAL,
+                         "%s=%.40s is no number: digits are right, as in "
+                         "%s=64",
+                         word->name, value, word->name);
+    *(int *)member(f, word) = atoi(value);
+    return SPC_OK;
+}
+
+static spc_status set_real(spc_feature *f, const feature_word *word,
+                           const char *value, spc_error *error)
+{
+    double number;
+
+    if (!spc__number_read(&number, value))
+        return spc__fail(error, SPC_EINVAL,
+                         "%s=%.40s is no number: %s=1e-3 would be one",
+                         word->name, value, word->name);
+    *(float *)member(f, word) = (float)number;
+    return SPC_OK;
+}
+
+static spc_status set_flag(spc_feature *f, const feature_word *word,
+                           const char *value, spc_error *error)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return spc__fail(error, SPC_EINVAL, "%s=%.40s must be 0 or 1",
+                         word->name, value);
+    *(bool *)member(f, word) = value[0] == '1';
+    return SPC_OK;
+}
+
+static spc_status set_name(unsigned *out, const char *const *names,
+                           const char *what, const char *value,
+                           spc_error *error)
+{
+    int index = spc__name_index(names, value);
+
+    if (index < 0)
+        return spc__fail_unknown(error, what, value, names);
+    *out = (unsigned)index;
+    return SPC_OK;
+}
+
+static spc_status set_dtype(spc_feature *f, const feature_word *word,
+                            const char *value, spc_error *error)
+{
+    unsigned index = (unsigned)f->dtype;
+    spc_status status =
+        set_name(&index, spc__dtype_names, word->name, value, error);
+
+    f->dtype = (spc_dtype)index;
+    return status;
+}
+
+static spc_status set_activation(spc_feature *f, const feature_word *word,
+                                 const char *value, spc_error *error)
+{
+    unsigned index = (unsigned)f->activation;
+    spc_status status =
+        set_name(&index, spc__activation_names, "activation", value, error);
+
+    (void)word;
+    f->activation = (spc_activation)index;
+    return status;
+}
+
+static spc_status set_order(spc_feature *f, const feature_word *word,
+                            const char *value, spc_error *error)
+{
+    unsigned index = (unsigned)f->order;
+    spc_status status =
+        set_name(&index, spc__bev_order_names, word->name, value, error);
+
+    f->order = (spc_bev_order)index;
+    return status;
+}
+
+/* A word of the geometry; of BEV the shape is the operator's own. */
+static spc_status set_geometry(spc_feature *f, const feature_word *word,
+                               const char *value, spc_error *error)
+{
+    spc_geometry own = f->geometry;
+    bool bev = f->op == SPC_FEATURE_BEV;
+    spc_status status =
+        spc__geometry_word(bev ? &own : &f->geometry, word->name, value, error);
+
+    if (bev)
+        memcpy(f->shape, own.shape, sizeof(f->shape));
+    return status;
+}
+
+#define AT(field) offsetof(spc_feature, field)
+
+static const feature_word words[] = {
+    {"c", set_count, AT(channels), ALL},
+    {"rule", set_geometry, 0, MAPPED},
+    {"by", set_count, AT(by), GROUPED},
+    {"groups", set_count, AT(groups), OP(GROUPNORM)},
+    {"shape", set_geometry, 0, MAPPED | OP(BEV)},
+    {"k", set_geometry, 0, MAPPED},
+    {"stride", set_geometry, 0, MAPPED},
+    {"dilation", set_geometry, 0, MAPPED},
+    {"padding", set_geometry, 0, MAPPED},
+    {"origin", set_geometry, 0, MAPPED},
+    {"index", set_flag, AT(index), OP(POOL)},
+    {"act", set_activation, 0, ACTIVE},
+    {"slope", set_real, AT(slope), ACTIVE | OP(ACT)},
+    {"eps", set_real, AT(eps), NORMS},
+    {"affine", set_flag, AT(affine), NORMS},
+    {"order", set_order, 0, OP(BEV)},
+    {"dtype", set_dtype, 0, ALL},
+};
+enum { WORDS = sizeof(words) / sizeof(words[0]) };
+
+/* Those that an operator must have; `seen` has a bit for each word. */
+static spc_status check_needed(const spc_feature *f, unsigned seen,
+                               spc_error *error)
+{
+    static const struct {
+        const char *word;
+        unsigned ops;
+    } needed[] = {
+        {"c", ALL},      {"rule", MAPPED},          {"k", MAPPED},
+        {"by", GROUPED}, {"groups", OP(GROUPNORM)}, {"shape", OP(BEV)},
+    };
+
+    for (size_t n = 0; n < sizeof(needed) / sizeof(needed[0]); n++)
+        for (int i = 0; i < WORDS; i++)
+            if (strcmp(words[i].name, needed[n].word) == 0 &&
+                needed[n].ops >> f->op & 1 && !(seen >> i & 1))
+                return spc__fail(error, SPC_EINVAL,
+                                 "'%s' is missing: it is written %s",
+                                 words[i].name, examples[f->op]);
+    return SPC_OK;
+}
+
+static spc_status read_word(spc_feature *f, char *text, unsigned *seen,
+                            spc_error *error)
+{
+    const char *names[WORDS + 1] = {NULL};
+    const feature_word *of[WORDS];
+    char *value = strchr(text, '=');
+    int count = 0;
+
+    for (int i = 0; i < WORDS; i++)
+        if (words[i].ops >> f->op & 1) {
+            of[count] = &words[i];
+            names[count++] = words[i].name;
+        }
+    if (value != NULL)
+        *value++ = '\0';
+    int index = spc__name_index(names, text);
+    if (index < 0)
+        return spc__fail_unknown(error, "word", text, names);
+    if (value == NULL)
+        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=1",
+                         text, text);
+    unsigned bit = 1u << (of[index] - words);
+    if (*seen & bit)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' is given twice; once is right", text);
+    *seen |= bit;
+    return of[index]->set(f, of[index], value, error);
+}
+
+/* Where nothing is said, ELU has the slope that its paper has. */
+static void set_default_slope(spc_feature *f, unsigned seen)
+{
+    for (int i = 0; i < WORDS; i++)
+        if (strcmp(words[i].name, "slope") == 0 && !(seen >> i & 1) &&
+            f->activation == SPC_ACT_ELU)
+            f->slope = 1;
+}
+
+static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
+{
+    unsigned seen = 0;
+    spc_status status = SPC_OK;
+    bool first = true;
+
+    for (const char *next = text; status == SPC_OK; first = false) {
+        char word[WORD_BYTES];
+        size_t length = strcspn(next, ",");
+
+        if (length == 0 || length >= sizeof(word))
+            return spc__fail(
+                error, SPC_EINVAL, "the word at position %zu is %s",
+                (size_t)(next - text), length == 0 ? "empty" : "too long");
+        memcpy(word, next, length);
+        word[length] = '\0';
+        status = first ? read_head(f, word, error)
+                       : read_word(f, word, &seen, error);
+        if (next[length] == '\0')
+            break;
+        next += length + 1;
+    }
+    set_default_slope(f, seen);
+    return status == SPC_OK ? check_needed(f, seen, error) : status;
+}
+
+spc_status spc_feature_parse(spc_feature *out, const char *text,
+                             spc_error *error)
+{
+    spc_feature feature = SPC_FEATURE_INIT;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (text == NULL || text[0] == '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "the operator is empty: it is written %s",
+                         examples[0]);
+    if ((status = read_words(&feature, text, error)) == SPC_OK)
+        status = spc_feature_check(&feature, error);
+    if (status != SPC_OK) {
+        spc__fail_prefix(error, "operator '%.120s': ", text);
+        return status; /* also when nobody wants the sentence */
+    }
+    *out = feature;
+    return SPC_OK;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+typedef struct writer {
+    char *out;
+    size_t bytes, length; /* length may be more: then it was cut off */
+} writer;
+
+static void write_text(writer *w, const char *format, ...) SPC_PRINTF(2, 3);
+
+static void write_text(writer *w, const char *format, ...)
+{
+    size_t left = w->length < w->bytes ? w->bytes - w->length : 0;
+    va_list arguments;
+
+    va_start(arguments, format);
+    int more = vsnprintf(left > 0 ? w->out + w->length : NULL, left, format,
+                         arguments);
+    va_end(arguments);
+    w->length += more > 0 ? (size_t)more : 0;
+}
+
+/* Six digits or as many as it takes. */
+static void write_real(writer *w, const char *name, float value)
+{
+    char text[32];
+
+    for (int digits = 1; digits <= 9; digits++) {
+        double back = 0;
+        spc__number_print(text, sizeof(text), digits, (double)value);
+        if (spc__number_read(&back, text) && (float)back == value)
+            break;
+    }
+    write_text(w, ",%s=%s", name, text);
+}
+
+static void write_activation(writer *w, const spc_feature *f)
+{
+    static const spc_feature otherwise = SPC_FEATURE_INIT;
+    bool elu = f->activation == SPC_ACT_ELU;
+
+    if (f->op != SPC_FEATURE_ACT && f->activation != SPC_ACT_NONE)
+        write_text(
+            w, ",act=%s",
+            spc__name_at(spc__activation_names, (unsigned)f->activation));
+    if ((elu && f->slope != 1) ||
+        (f->activation == SPC_ACT_LEAKY && f->slope != otherwise.slope))
+        write_real(w, "slope", f->slope);
+}
+
+static void write_words(writer *w, const spc_feature *f)
+{
+    unsigned op = 1u << f->op;
+    char geometry[320];
+
+    if (op & MAPPED) {
+        spc__geometry_format(geometry, sizeof(geometry), &f->geometry);
+        write_text(w, "%s%s",
+                   f->geometry.rule == SPC_RULE_SUBM ? ",rule=subm" : "",
+                   geometry);
+    }
+    if (f->op == SPC_FEATURE_POOL && f->index)
+        write_text(w, ",index=1");
+    if (op & GROUPED)
+        write_text(w, ",by=%d", f->by);
+    if (f->op == SPC_FEATURE_GROUPNORM)
+        write_text(w, ",groups=%d", f->groups);
+    if (op & NORMS)
+        write_real(w, "eps", f->eps);
+    if (op & NORMS && f->affine)
+        write_text(w, ",affine=1");
+    if (op & (ACTIVE | OP(ACT)))
+        write_activation(w, f);
+    if (f->op == SPC_FEATURE_BEV)
+        write_text(w, ",shape=%dx%dx%d,order=%s", f->shape[0], f->shape[1],
+                   f->shape[2],
+                   spc__name_at(spc__bev_order_names, (unsigned)f->order));
+}
+
+int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
+{
+    writer w = {out, out != NULL ? bytes : 0, 0};
+
+    write_text(&w, "%s", "");
+    for (int i = 0; i < WORDS; i++)
+        if ((unsigned)op <= SPC_FEATURE_BEV && words[i].ops >> op & 1)
+            write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
+    return (int)w.length;
+}
+
+int spc_feature_format(char *out, size_t bytes, const spc_feature *f)
+{
+    writer w = {out, out != NULL ? bytes : 0, 0};
+    const head *of = f != NULL ? head_of(f) : NULL;
+
+    if (of == NULL) {
+        write_text(&w, "%s", f != NULL ? "?" : "");
+        return (int)w.length;
+    }
+    write_text(&w, "%s", of->word);
+    if (of->values != NULL)
+        write_text(&w, "=%s",
+                   spc__name_at(of->values, (unsigned)head_value(f, of)));
+    write_text(&w, ",c=%d", f->channels);
+    write_words(&w, f);
+    write_text(&w, ",dtype=%s",
+               spc__name_at(spc__dtype_names, (unsigned)f->dtype));
+    return (int)w.length;
+}

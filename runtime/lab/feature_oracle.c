@@ -1,0 +1,464 @@
+/*
+ * feature_oracle.c - operators on features by their definition.
+ *
+ * Nothing here shares code with a device. Tolerances follow oracle.c: a sum of
+ * n numbers in fp32, in any order, is off by at most n u times the sum of their
+ * magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section
+ * 4.2), and where errors have random signs by 8 sqrt(n) u of it, but with a
+ * probability below 1e-13 (Higham, Mary, 2019). u is 2^-24: these kernels add
+ * on units that round to nearest.
+ */
+#include "feature_oracle.h"
+
+#include "dtype.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double unit = 0x1p-24;
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* What rounding may do to a sum of n numbers, relative to their magnitudes. */
+static double growth(double n)
+{
+    return least(n, 8 * sqrt(n)) * unit;
+}
+
+/* ---- activations --------------------------------------------------------- */
+
+static double activate(const spc_feature *f, double x)
+{
+    switch (f->activation) {
+    case SPC_ACT_RELU:
+        return x > 0 ? x : 0;
+    case SPC_ACT_LEAKY:
+        return x > 0 ? x : x * (double)f->slope;
+    case SPC_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case SPC_ACT_SILU:
+        return x / (1 + exp(-x));
+    case SPC_ACT_GELU:
+        return x / 2 * (1 + erf(x / sqrt(2)));
+    case SPC_ACT_ELU:
+        return x > 0 ? x : (double)f->slope * expm1(x);
+    default:
+        return x;
+    }
+}
+
+/* No activation changes faster than by this much: the largest slopes of silu
+ * and gelu are 1.0998 and 1.1290. */
+static double steepest(const spc_feature *f)
+{
+    double slope = fabs((double)f->slope);
+
+    switch (f->activation) {
+    case SPC_ACT_LEAKY:
+    case SPC_ACT_ELU:
+        return slope > 1 ? slope : 1;
+    case SPC_ACT_SIGMOID:
+        return 0.25;
+    case SPC_ACT_SILU:
+        return 1.1;
+    case SPC_ACT_GELU:
+        return 1.13;
+    default:
+        return 1;
+    }
+}
+
+/*
+ * What computing an activation of x exactly given adds. Kernels have exp within
+ * 2^-22 of the value and erf within 2^-20 (1.5e-7 of the formula, and ten
+ * roundings of numbers up to 1.5); every other operation rounds once. exp is
+ * cut at 87, where all that is lost is below 2^-120.
+ */
+static double evaluation(const spc_feature *f, double x)
+{
+    double y = fabs(activate(f, x)), slope = fabs((double)f->slope);
+
+    switch (f->activation) {
+    case SPC_ACT_LEAKY:
+        return unit * y;
+    case SPC_ACT_SIGMOID:
+    case SPC_ACT_SILU:
+        return (0x1p-22 + 3 * unit) * y + 0x1p-120;
+    case SPC_ACT_GELU:
+        return fabs(x) / 2 * 0x1p-20 + 4 * unit * fabs(x);
+    case SPC_ACT_ELU:
+        return x > 0 ? 0 : slope * (0x1p-22 + unit) + unit * y;
+    default:
+        return 0;
+    }
+}
+
+/* The last step of an operator: x is off by `error`. */
+static void finish(double *out, double *tolerance, const spc_feature *f,
+                   double x, double error)
+{
+    *out = activate(f, x);
+    *tolerance = steepest(f) * error + evaluation(f, x);
+}
+
+/* ---- over a map ---------------------------------------------------------- */
+
+static void pool_one(double *out, double *tolerance, int32_t *index,
+                     const spc_feature *f, const spc__feature_case *of,
+                     int64_t row, int c)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    double sum = 0, magnitude = 0, most = -INFINITY;
+    int32_t from = -1;
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t i = of->map[(int64_t)k * of->rows_out + row];
+        if (i < 0)
+            continue;
+        double x = (double)of->in[(int64_t)i * f->channels + c];
+        present++;
+        sum += x;
+        magnitude += fabs(x);
+        if (x > most) {
+            most = x;
+            from = i;
+        }
+    }
+    *out = *tolerance = 0;
+    if (present > 0 && f->reduction == SPC_REDUCE_MAX)
+        *out = most;
+    else if (present > 0) {
+        double n = f->reduction == SPC_REDUCE_MEAN ? present : 1;
+        *out = sum / n;
+        *tolerance = (growth(present) * magnitude) / n + unit * fabs(*out);
+    }
+    if (index != NULL)
+        *index = from;
+}
+
+static void unpool_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t row, int c)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    double magnitude = 0;
+
+    *out = 0;
+    for (int k = 0; k < offsets; k++) {
+        int32_t o = of->map[(int64_t)k * of->rows_out + row];
+        if (o < 0 || (!f->index && present > 0))
+            continue;
+        int64_t at = (int64_t)o * f->channels + c;
+        if (f->index && of->index[at] != row)
+            continue;
+        present++;
+        *out += (double)of->in[at];
+        magnitude += fabs((double)of->in[at]);
+    }
+    *tolerance = present > 1 ? growth(present) * magnitude : 0;
+}
+
+static void by_map(double *out, double *tolerance, int32_t *index,
+                   const spc_feature *f, const spc__feature_case *of)
+{
+    for (int64_t row = 0; row < of->rows_out; row++)
+        for (int c = 0; c < f->channels; c++) {
+            int64_t at = row * f->channels + c;
+            if (f->op == SPC_FEATURE_UNPOOL)
+                unpool_one(out + at, tolerance + at, f, of, row, c);
+            else
+                pool_one(out + at, tolerance + at,
+                         index != NULL ? index + at : NULL, f, of, row, c);
+        }
+}
+
+/* ---- one row ------------------------------------------------------------- */
+
+static void add_one(double *out, double *tolerance, const spc_feature *f,
+                    const spc__feature_case *of, int64_t at)
+{
+    double x = (double)of->in[at];
+
+    if (f->op == SPC_FEATURE_ADD)
+        x += (double)of->add[at];
+    finish(out, tolerance, f, x, f->op == SPC_FEATURE_ADD ? unit * fabs(x) : 0);
+}
+
+static void regroup_one(double *out, double *tolerance, const spc_feature *f,
+                        const float *row, int64_t j)
+{
+    double sum = 0, magnitude = 0;
+    double n = f->op == SPC_FEATURE_GROUPMEAN ? f->by : 1;
+
+    *tolerance = 0;
+    if (f->op == SPC_FEATURE_REPEAT) {
+        *out = (double)row[j / f->by];
+        return;
+    }
+    for (int q = 0; q < f->by; q++) {
+        sum += (double)row[j * f->by + q];
+        magnitude += fabs((double)row[j * f->by + q]);
+    }
+    *out = sum / n;
+    *tolerance = growth(f->by) * magnitude / n + unit * fabs(*out);
+}
+
+static void by_row(double *out, double *tolerance, const spc_feature *f,
+                   const spc__feature_case *of)
+{
+    int64_t outputs = spc_feature_row_out(f);
+
+    for (int64_t row = 0; row < of->rows_out; row++)
+        for (int64_t j = 0; j < outputs; j++) {
+            int64_t at = row * outputs + j;
+            if (f->op == SPC_FEATURE_ADD || f->op == SPC_FEATURE_ACT)
+                add_one(out + at, tolerance + at, f, of, at);
+            else
+                regroup_one(out + at, tolerance + at, f,
+                            of->in + row * f->channels, j);
+        }
+}
+
+/* ---- normalisation ------------------------------------------------------- */
+
+/* Moments of a set of elements, and by how much fp32 may miss them. */
+typedef struct moments {
+    double n, mean, variance, largest;
+    double mean_error, variance_error;
+} moments;
+
+/*
+ * `steps`: roundings that follow each other in the longest chain of a sum; at
+ * most n, and eight for every part that is joined. With the mean off by m, a
+ * difference d is off by m + u |d|, its square by twice d times that; joining
+ * parts squares differences of their means, each off by 2 m and at most twice
+ * the largest element.
+ */
+static void bound(moments *of, double parts)
+{
+    double steps = growth(of->n) + growth(8 * parts), most = of->largest;
+
+    of->mean_error = steps * most + unit * fabs(of->mean);
+    double differ = of->mean_error + 2 * unit * most;
+    of->variance_error = (steps + 4 * unit) * of->variance +
+                         2 * sqrt(of->variance) * differ + differ * differ;
+    if (parts > 1)
+        of->variance_error += 8 * most * of->mean_error + steps * most * most;
+}
+
+/* (x - mean) / sqrt(var + eps), and what follows. */
+static void normalise(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of, const moments *m, double x,
+                      int c)
+{
+    double variance = m->variance + (double)f->eps;
+    double low = variance - m->variance_error;
+    double scale = variance > 0 ? 1 / sqrt(variance) : 0;
+    /* The kernels' 1 / sqrt is within 2^-21 of the value. */
+    double off = (low > 0 ? sqrt(variance / low) - 1 : INFINITY) + 0x1p-21;
+    double y = (x - m->mean) * scale;
+    double error =
+        fabs(y) * (off + 2 * unit) +
+        (m->mean_error + unit * fabs(x - m->mean)) * scale * (1 + off);
+
+    if (f->affine) {
+        double g = (double)of->scale[c], b = (double)of->shift[c];
+        error = fabs(g) * error + unit * (2 * fabs(g * y) + fabs(b));
+        y = g * y + b;
+    }
+    finish(out, tolerance, f, y, error);
+}
+
+static void add_to(moments *m, double x)
+{
+    m->n++;
+    m->mean += x;
+    m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
+}
+
+static void layer_norm(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t row)
+{
+    int64_t at = row * f->channels;
+    moments m = {0};
+
+    for (int c = 0; c < f->channels; c++)
+        add_to(&m, (double)of->in[at + c]);
+    m.mean /= m.n;
+    for (int c = 0; c < f->channels; c++)
+        m.variance += pow((double)of->in[at + c] - m.mean, 2) / m.n;
+    bound(&m, 1);
+    for (int c = 0; c < f->channels; c++)
+        normalise(out + at + c, tolerance + at + c, f, of, &m,
+                  (double)of->in[at + c], c);
+}
+
+/* Calls once for every element of a batch element's group. */
+#define FOR_GROUP(row, c)                                                      \
+    for (int64_t row = 0; row < of->rows_in; row++)                            \
+        for (int c = first; c < last && of->coords[4 * row] == batch; c++)
+
+static void group_norm(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int batch, int group)
+{
+    int size = f->channels / f->groups;
+    int first = group * size, last = first + size;
+    moments m = {0};
+
+    FOR_GROUP(row, c)
+    add_to(&m, (double)of->in[row * f->channels + c]);
+    if (m.n == 0)
+        return;
+    m.mean /= m.n;
+    FOR_GROUP(row, c)
+    m.variance += pow((double)of->in[row * f->channels + c] - m.mean, 2) / m.n;
+    bound(&m, ceil(m.n / size / 32));
+    FOR_GROUP(row, c)
+    {
+        int64_t at = row * f->channels + c;
+        normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at], c);
+    }
+}
+
+/* ---- batch elements ------------------------------------------------------ */
+
+static void global_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int batch, int c)
+{
+    double sum = 0, magnitude = 0, most = -INFINITY, n = 0;
+
+    for (int64_t row = 0; row < of->rows_in; row++) {
+        if (of->coords[4 * row] != batch)
+            continue;
+        double x = (double)of->in[row * f->channels + c];
+        n++;
+        sum += x;
+        magnitude += fabs(x);
+        most = x > most ? x : most;
+    }
+    *out = *tolerance = 0;
+    if (n == 0)
+        return;
+    if (f->reduction == SPC_REDUCE_MAX) {
+        *out = most;
+        return;
+    }
+    double by = f->reduction == SPC_REDUCE_MEAN ? n : 1;
+    *out = sum / by;
+    *tolerance = growth(n) * magnitude / by + unit * fabs(*out);
+}
+
+static void dense(double *out, const spc_feature *f,
+                  const spc__feature_case *of)
+{
+    int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
+
+    for (int64_t row = 0; row < of->rows_in; row++) {
+        const int32_t *at = of->coords + 4 * row;
+        if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
+            at[3] >= z)
+            continue;
+        int64_t cell =
+            f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
+        for (int64_t c = 0; c < f->channels; c++)
+            out[((at[0] * f->channels + c) * z + at[3]) * x * y + cell] =
+                (double)of->in[row * f->channels + c];
+    }
+}
+
+static void by_batch(double *out, double *tolerance, const spc_feature *f,
+                     const spc__feature_case *of)
+{
+    if (f->op == SPC_FEATURE_BEV)
+        dense(out, f, of);
+    for (int b = 0; b < of->batches; b++) {
+        if (f->op == SPC_FEATURE_GROUPNORM)
+            for (int group = 0; group < f->groups; group++)
+                group_norm(out, tolerance, f, of, b, group);
+        if (f->op == SPC_FEATURE_GLOBAL)
+            for (int c = 0; c < f->channels; c++)
+                global_one(out + (int64_t)b * f->channels + c,
+                           tolerance + (int64_t)b * f->channels + c, f, of, b,
+                           c);
+    }
+}
+
+/* ---- all of them --------------------------------------------------------- */
+
+void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
+                         const spc_feature *f, const spc__feature_case *of)
+{
+    size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
+                          spc_feature_row_out(f));
+
+    memset(out, 0, all * sizeof(*out));
+    memset(tolerance, 0, all * sizeof(*tolerance));
+    switch (f->op) {
+    case SPC_FEATURE_POOL:
+    case SPC_FEATURE_UNPOOL:
+        by_map(out, tolerance, index, f, of);
+        break;
+    case SPC_FEATURE_LAYERNORM:
+        for (int64_t row = 0; row < of->rows_out; row++)
+            layer_norm(out, tolerance, f, of, row);
+        break;
+    case SPC_FEATURE_GLOBAL:
+    case SPC_FEATURE_GROUPNORM:
+    case SPC_FEATURE_BEV:
+        by_batch(out, tolerance, f, of);
+        break;
+    default:
+        by_row(out, tolerance, f, of);
+    }
+}
+
+/* Half a unit in the last place, or half of the least number above zero. */
+double spc__feature_tolerance(const spc_feature *f, double reference,
+                              double tolerance)
+{
+    int bits = spc__dtype_of(f->dtype)->stored_bits;
+    double size = fabs(reference) + tolerance;
+
+    return tolerance + ldexp(size, -bits) + (bits == 24 ? 0x1p-150 : 0x1p-25);
+}
+
+bool spc__feature_is_exact(const spc_feature *f)
+{
+    if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
+        return false;
+    return (f->op != SPC_FEATURE_ADD && f->op != SPC_FEATURE_ACT) ||
+           f->activation <= SPC_ACT_LEAKY;
+}
+
+/* ---- compulsory bytes ---------------------------------------------------- */
+
+static double index_bytes(const spc_feature *f, int64_t rows_out, int64_t pairs)
+{
+    double offsets = spc_geometry_offsets(&f->geometry),
+           rows = (double)rows_out;
+
+    return least(4 * (double)pairs + rows * offsets / 8, 4 * rows * offsets);
+}
+
+void spc__feature_bytes(double *read, double *written, const spc_feature *f,
+                        int64_t rows_in, int64_t rows_out, int64_t batches,
+                        int64_t pairs)
+{
+    double element = (double)spc__dtype_of(f->dtype)->bytes;
+    double row = (double)f->channels * element;
+    double stored = f->index ? 4.0 * f->channels : 0;
+
+    *read = (double)rows_in * row * (f->op == SPC_FEATURE_ADD ? 2 : 1);
+    *written = (double)spc_feature_rows_out(f, rows_out, batches) *
+               (double)spc_feature_row_out(f) * element;
+    if (f->affine)
+        *read += 8.0 * f->channels;
+    if (f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL)
+        *read += index_bytes(f, rows_out, pairs);
+    if (f->op == SPC_FEATURE_POOL)
+        *written += (double)rows_out * stored;
+    if (f->op == SPC_FEATURE_UNPOOL)
+        *read += (double)rows_in * stored;
+}

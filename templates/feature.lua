@@ -1,0 +1,218 @@
+%-- What the operators on features share: number formats, neighbouring elements that move
+%-- as one access, activations. Functions that write text take what the device calls things.
+%
+%-- By the type of a problem: bytes of an element; its bits as a float, and back.
+%local formats = {
+%  f16 = {bytes = 2, element = "spc_u16"},
+%  f32 = {bytes = 4, element = "float"},
+%}
+%function feature_format(problem) return formats[problem.dtype] end
+%
+%function accepts_feature(problem, ops)
+%  for _, op in ipairs(ops) do
+%    if problem.op == op then
+%      if not formats[problem.dtype] then return false, "takes f16 and f32" end
+%      return true
+%    end
+%  end
+%  return false, "is another operator's"
+%end
+%
+%-- The largest power of two up to 16 that divides a row: rows that follow each other
+%-- lie at multiples of it. The runtime knows the same (feature_plan.c).
+%function natural(bytes)
+%  local at = 16
+%  while bytes % at ~= 0 do at = at // 2 end
+%  return at
+%end
+%function natural_elements(problem, elements)
+%  local bytes = formats[problem.dtype].bytes
+%  return natural(elements * bytes) // bytes
+%end
+%-- Rows that lie at any address need kernels of their own, which move single elements,
+%-- unless single elements are all that there is.
+%function needs_single(problem, inputs, outputs)
+%  return natural_elements(problem, inputs) > 1 or natural_elements(problem, outputs) > 1
+%end
+%
+%-- ---- elements in memory, on a GPU ----------------------------------------------------
+%
+%local words = {
+%  [2] = {load = "spc_u16", names = {""}},
+%  [4] = {load = "spc_u32", names = {""}},
+%  [8] = {load = "spc_b8", names = {".x", ".y"}},
+%  [16] = {load = "spc_b16", names = {".x", ".y", ".z", ".w"}},
+%}
+%
+%-- n neighbouring elements as they are in memory: their type, and how they are read.
+%function piece_type(problem, n) return words[n * formats[problem.dtype].bytes].load end
+%function read_piece(problem, n, from, at)
+%  local bytes = formats[problem.dtype].bytes
+%  return ("spc_load%d((const char *)%s + (%s) * %d)"):format(n * bytes, from, at, bytes)
+%end
+%
+%-- unpack<n>, load<n>, store<n>: n neighbouring elements from a piece, from memory and
+%-- to memory.
+%function write_access(problem, n)
+%  local bytes = formats[problem.dtype].bytes
+%  local all = words[n * bytes]
+%  local half = problem.dtype == "f16"
+SPC_DEVICE void unpack$(n)(float *v, $(all.load) w)
+{
+%  if half and n == 1 then
+    v[0] = spc_f16_to_f32(w);
+%  else
+%    for i, name in ipairs(all.names) do
+%      if half then
+    v[$(2 * i - 2)] = spc_f16_to_f32((spc_u16)w$(name));
+    v[$(2 * i - 1)] = spc_f16_to_f32((spc_u16)(w$(name) >> 16));
+%      else
+    v[$(i - 1)] = spc_bits_f32(w$(name));
+%      end
+%    end
+%  end
+}
+
+SPC_DEVICE void load$(n)(float *v, const void *from, long long at)
+{
+    unpack$(n)(v, $(read_piece(problem, n, "from", "at")));
+}
+
+SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
+{
+    $(all.load) w;
+%  if half and n == 1 then
+    w = spc_f32_to_f16(v[0]);
+%  else
+%    for i, name in ipairs(all.names) do
+%      if half then
+    w$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+%      else
+    w$(name) = spc_f32_bits(v[$(i - 1)]);
+%      end
+%    end
+%  end
+    spc_store$(n * bytes)((char *)to + at * $(bytes), w);
+}
+
+%end
+%-- Those of all sizes named, each once.
+%function write_accesses(problem, sizes)
+%  local done = {}
+%  for _, n in ipairs(sizes) do
+%    if not done[n] then write_access(problem, n) end
+%    done[n] = true
+%  end
+%end
+%
+%-- ---- functions of one number ---------------------------------------------------------
+%
+%-- exp, after Cephes' expf (Moshier, 1989): within 2^-22 of the value, relative to it, for
+%-- -87 <= x <= 88; constant beyond.
+%function write_exp(inline, bits_float)
+$(inline) float feature_exp(float x)
+{
+    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    int n = (int)(clamped * 1.44269504f + (clamped < 0 ? -0.5f : 0.5f));
+    float r = clamped - (float)n * 0.693359375f + (float)n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return (p * r * r + r + 1.0f) * $(bits_float)((unsigned)(n + 127) << 23);
+}
+
+%end
+%-- erf within 1.5e-7 (Abramowitz, Stegun, 7.1.26), and what rounding adds to it.
+%function write_erf(inline)
+$(inline) float feature_erf(float x)
+{
+    float size = x < 0 ? -x : x;
+    float t = 1.0f / (1.0f + 0.3275911f * size);
+    float p = 1.061405429f;
+
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    p = 1.0f - p * t * feature_exp(-size * size);
+    return x < 0 ? -p : p;
+}
+
+%end
+%local bodies = {
+%  none = "x",
+%  relu = "x < 0 ? 0.0f : x",
+%  leaky = "x < 0 ? x * slope : x",
+%  sigmoid = "1.0f / (1.0f + feature_exp(-x))",
+%  silu = "x / (1.0f + feature_exp(-x))",
+%  gelu = "0.5f * x * (1.0f + feature_erf(x * 0.70710678f))",
+%  elu = "x < 0 ? slope * (feature_exp(x) - 1.0f) : x",
+%}
+%
+%-- activate(x, slope); `inline` is how the device says it, `bits_float` turns bits into
+%-- the float that they are.
+%function write_activation(problem, inline, bits_float)
+%  local name = problem.act or "none"
+%  local text = bodies[name]
+%  if text:find("feature_") then
+%    write_exp(inline, bits_float)
+%  end
+%  if text:find("feature_erf") then write_erf(inline) end
+$(inline) float activate(float x, float slope)
+{
+% if name ~= "leaky" and name ~= "elu" then
+    (void)slope;
+% end
+    return $(text);
+}
+
+%end
+%
+%-- ---- where a row is --------------------------------------------------------------------
+%
+%-- 1 / sqrt(x) by Newton's iteration, from a first guess within 4 %: after four steps
+%-- what is left is rounding, at most 2^-21 of the value.
+%function write_rsqrt(inline, bits_float, float_bits)
+$(inline) float feature_rsqrt(float x)
+{
+    float y = $(bits_float)(0x5f3759dfu - ($(float_bits)(x) >> 1));
+
+% for i = 1, 4 do
+    y = y * (1.5f - 0.5f * x * y * y);
+% end
+    return y;
+}
+
+%end
+%-- The coordinate of voxel p, in ascending order, on an axis: 0 is the batch element.
+%-- A GPU keeps short keys in 32 bits, the host all in 64.
+%function write_coordinates(inline, on_host)
+$(inline) int coordinate_of(const spc_feature_args *args, int p, int field)
+{
+%  if on_host then
+    spc_u64 key = ((const spc_u64 *)args->keys)[p];
+%  else
+    spc_u64 key = args->key.bits > 32 ? ((const spc_u64 *)args->keys)[p]
+                                      : ((const unsigned *)args->keys)[p];
+%  end
+    unsigned value =
+        (unsigned)(key >> args->key.shift[field]) & args->key.wide[field];
+
+    return (int)(value - args->key.before[field]) + args->key.low[field];
+}
+
+%end
+%-- Rows that every operator by rows works on.
+%function write_rows_given(inline)
+$(inline) int rows_given(const spc_feature_args *args)
+{
+    int rows = *args->rows;
+
+    return rows <= args->capacity ? rows : 0;
+}
+
+%end

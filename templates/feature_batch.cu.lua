@@ -1,0 +1,409 @@
+%-- What is summed over all voxels of a batch element: global pooling, and the mean and
+%-- variance of group normalisation.
+%--
+%-- Voxels in ascending order have the elements one after the other. An element's are cut
+%-- into equal parts, at most SPC_FEATURE_PARTS; how many depends on their number alone.
+%--
+%--   spc_part    a block sums one part, and writes that
+%--   spc_join    the sums of parts, in their order, become the element's
+%--   spc_apply   group normalisation: every row with its element's moments
+%--
+%-- A part's variance is taken about the part's own mean, which is near it; moments of
+%-- parts are joined by Chan, Golub and LeVeque's formula (1979). So nothing cancels, as
+%-- it does in the difference of the mean square and the squared mean.
+%
+%include "feature.lua"
+%
+%local ops = {"global", "groupnorm"}
+%
+%template = {
+%  summary = "pools over batch elements; group normalisation",
+%  role = "feature",
+%  device = "cuda",
+%  params = {},
+%  accepts = function(problem, target) return accepts_feature(problem, ops) end,
+%  constraints = {},
+%  derive = function(problem, config, target)
+%    local group = problem.channels // (problem.groups or 1)
+%    return {
+%      group = group,
+%      wide = natural_elements(problem, problem.channels),
+%      wide_group = math.min(natural_elements(problem, group),
+%                            natural_elements(problem, problem.channels)),
+%      norm = problem.op == "groupnorm",
+%      best = problem.reduce == "max",
+%    }
+%  end,
+%  launch = function() return {} end,
+%  default = function() return {} end,
+%}
+#include "spc_device.cuh"
+#include "index_abi.h"
+#include "feature_abi.h"
+
+enum {
+    CHANNELS = $(problem.channels),
+    GROUPS = $(problem.groups or 1),
+    GROUP = $(group), /* channels of one */
+    WARPS = SPC_FEATURE_THREADS / 32,
+    DEPTH = 4 /* loads of a thread on their way */
+};
+
+% write_accesses(problem, {1, wide, wide_group})
+% write_coordinates("SPC_DEVICE")
+%
+/* ---- batch elements --------------------------------------------------- */
+
+/* The first voxel of batch element `batch` or a later one. A warp looks at 32
+ * places at once. */
+SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
+{
+    int low = 0, high = *args->count;
+
+    while (low < high) {
+        int step = (high - low + 33) / 33;
+        int p = low + (spc_lane() + 1) * step - 1;
+        int before = p < high && coordinate_of(args, p, 0) < batch;
+        int passed = spc_popc(spc_ballot(before));
+
+        low += passed * step;
+        if (passed < 32 && low + step - 1 < high)
+            high = low + step - 1;
+    }
+    return low;
+}
+
+/* Where the voxels of an element are, and how they are cut. */
+typedef struct element {
+    int begin, end, part_rows;
+} element;
+
+SPC_DEVICE element find_element(const spc_feature_args *args, int batch)
+{
+    element e;
+
+    e.begin = find_batch(args, batch);
+    e.end = find_batch(args, batch + 1);
+    e.part_rows = (e.end - e.begin + SPC_FEATURE_PARTS - 1) / SPC_FEATURE_PARTS;
+    if (e.part_rows < SPC_FEATURE_PART_ROWS)
+        e.part_rows = SPC_FEATURE_PART_ROWS;
+    return e;
+}
+
+SPC_DEVICE int parts_of(const element *e)
+{
+    return (e->end - e->begin + e->part_rows - 1) / e->part_rows;
+}
+
+% if norm then
+% write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
+/* ---- moments of groups ------------------------------------------------ */
+
+/* The number of elements, their mean, and the sum of the squares of what
+ * differs from it. */
+typedef struct moments {
+    float n, mean, squares;
+} moments;
+
+SPC_DEVICE moments join(moments a, moments b)
+{
+    moments r;
+    float n = a.n + b.n, differ = b.mean - a.mean;
+    float share = n > 0 ? b.n / n : 0.0f;
+
+    r.n = n;
+    r.mean = a.mean + differ * share;
+    r.squares = a.squares + b.squares + differ * differ * a.n * share;
+    return r;
+}
+
+SPC_DEVICE float sum_warp(float v)
+{
+    for (int bits = 16; bits > 0; bits >>= 1)
+        v += spc_shfl_xor_f32(v, bits);
+    return v;
+}
+
+%-- Calls for every piece x of a group over the voxels [begin, end), which lanes take in
+%-- turn, some at a time, so that several loads are on their way.
+%local function write_pieces(n, use)
+    for (int i = spc_lane(); i < items; i += 32 * DEPTH) {
+        $(piece_type(problem, n)) loaded[DEPTH];
+
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
+            int at = i + 32 * j;
+            if (at >= items)
+                continue;
+            int row = args->order[begin + at / (GROUP / $(n))];
+            loaded[j] = $(read_piece(problem, n, "args->in", "row * args->in_pitch + group * GROUP + at % (GROUP / " .. n .. ") * " .. n));
+        }
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
+            float x[$(n)];
+            if (i + 32 * j >= items)
+                continue;
+            unpack$(n)(x, loaded[j]);
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                $(use);
+        }
+    }
+%end
+%-- The moments of a group in a part.
+%local function write_part(name, n)
+/* Of every warp a group: the sum, from it the mean, then the squares; the
+ * second time the rows come from a cache. */
+SPC_DEVICE void part_moments$(n)(const spc_feature_args *args, float *to,
+                                 int begin, int end, int group)
+{
+    int items = (end - begin) * (GROUP / $(n));
+    float count = (float)(end - begin) * (float)GROUP, sum = 0, squares = 0;
+
+% write_pieces(n, "sum += x[e]")
+    float mean = sum_warp(sum) / count;
+
+% write_pieces(n, "squares += (x[e] - mean) * (x[e] - mean)")
+    squares = sum_warp(squares);
+    if (spc_lane() == 0) {
+        to[2 * group] = mean;
+        to[2 * group + 1] = squares;
+    }
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
+    element e = {0, 0, SPC_FEATURE_PART_ROWS};
+
+    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
+        int batch = i / SPC_FEATURE_PARTS;
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
+        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
+        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
+        if (begin >= end)
+            continue;
+        for (int group = spc_warp(); group < GROUPS; group += WARPS)
+            part_moments$(n)(args, args->parts + (long long)i * GROUPS * 2, begin,
+                             end, group);
+    }
+}
+
+%end
+% write_part("spc_part", wide_group)
+% if needs_single(problem, problem.channels, problem.channels) then
+%   if wide_group == 1 then
+SPC_KERNEL(spc_part_1, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    spc_part_body(args);
+}
+
+%   else
+%     write_part("spc_part_1", 1)
+%   end
+% end
+/* Of every warp the group of an element: lanes take its parts in turn. */
+SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int items = args->batches * GROUPS;
+
+    for (int i = spc_block_x() * WARPS + spc_warp(); i < items;
+         i += spc_grid_x() * WARPS) {
+        int batch = i / GROUPS, group = i % GROUPS;
+        element e = find_element(args, batch);
+        const float *parts =
+            args->parts + (long long)batch * SPC_FEATURE_PARTS * GROUPS * 2;
+        moments all = {0, 0, 0};
+
+        for (int j = spc_lane(); j < parts_of(&e); j += 32) {
+            int begin = e.begin + j * e.part_rows;
+            int rows = e.end - begin < e.part_rows ? e.end - begin : e.part_rows;
+            moments part;
+            part.n = (float)rows * (float)GROUP;
+            part.mean = parts[(j * GROUPS + group) * 2];
+            part.squares = parts[(j * GROUPS + group) * 2 + 1];
+            all = join(all, part);
+        }
+        for (int bits = 1; bits < 32; bits <<= 1) {
+            moments other;
+            other.n = spc_shfl_xor_f32(all.n, bits);
+            other.mean = spc_shfl_xor_f32(all.mean, bits);
+            other.squares = spc_shfl_xor_f32(all.squares, bits);
+            all = join(all, other);
+        }
+        if (spc_lane() == 0 && all.n > 0) {
+            args->moments[2 * i] = all.mean;
+            args->moments[2 * i + 1] =
+                feature_rsqrt(all.squares / all.n + args->eps);
+        }
+    }
+}
+
+% write_activation(problem, "SPC_DEVICE", "spc_bits_f32")
+%local function write_apply(name, n)
+SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
+{
+    int row = args->order[p];
+    const float *of = args->moments + (long long)coordinate_of(args, p, 0) * GROUPS * 2;
+    float x[$(n)];
+
+    load$(n)(x, args->in, row * args->in_pitch + at);
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++) {
+        int group = $(group % n == 0 and "at" or "(at + e)") / GROUP;
+        x[e] = (x[e] - of[2 * group]) * of[2 * group + 1];
+% if problem.affine == 1 then
+        x[e] = x[e] * spc_load_f32(args->scale + at + e) +
+               spc_load_f32(args->shift + at + e);
+% end
+        x[e] = activate(x[e], args->slope);
+    }
+    store$(n)(args->out, row * args->out_pitch + at, x);
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    long long items = (long long)*args->count * (CHANNELS / $(n));
+    long long step = (long long)spc_grid_x() * SPC_FEATURE_THREADS;
+    long long i = (long long)spc_block_x() * SPC_FEATURE_THREADS + spc_thread();
+
+    for (; i < items; i += step)
+        apply$(n)(args, (int)(i / (CHANNELS / $(n))),
+                  (int)(i % (CHANNELS / $(n))) * $(n));
+}
+
+%end
+% write_apply("spc_apply", wide)
+% if needs_single(problem, problem.channels, problem.channels) then
+%   write_apply("spc_apply_1", 1)
+% end
+% else
+/* ---- pooling ---------------------------------------------------------- */
+
+#define NOTHING $(best and "spc_bits_f32(0xff800000u)" or "0.0f")
+
+SPC_DEVICE float both(float a, float b)
+{
+    return $(best and "b > a ? b : a" or "a + b");
+}
+
+%-- The channels [block * 32 * n, ...) of a part: lanes in a row have a piece each, and
+%-- as many rows as there is room for in a warp.
+%local function write_part(name, n)
+%  local pieces = problem.channels // n
+%  local lanes = 1
+%  while lanes < 32 and lanes < pieces do lanes = lanes * 2 end
+SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin,
+                              int end, int block)
+{
+    enum { STEP = WARPS * $(32 // lanes) };
+    float *shared = (float *)spc_shared();
+    int piece = block * $(lanes) + spc_lane() % $(lanes);
+    int warp = spc_warp();
+    float sum[$(n)];
+
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        sum[e] = NOTHING;
+    if (piece >= $(pieces))
+        begin = end; /* of the last block some lanes have no channels */
+    for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
+         p += DEPTH * STEP) {
+        $(piece_type(problem, n)) loaded[DEPTH];
+
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++)
+            if (p + j * STEP < end)
+                loaded[j] = $(read_piece(problem, n, "args->in", "args->order[p + j * STEP] * args->in_pitch + piece * " .. n));
+        SPC_UNROLL
+        for (int j = 0; j < DEPTH; j++) {
+            float x[$(n)];
+            if (p + j * STEP >= end)
+                continue;
+            unpack$(n)(x, loaded[j]);
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                sum[e] = both(sum[e], x[e]);
+        }
+    }
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        for (int bits = $(lanes); bits < 32; bits <<= 1)
+            sum[e] = both(sum[e], spc_shfl_xor_f32(sum[e], bits));
+    spc_sync_block(); /* what was there has been read */
+    if (spc_lane() < $(lanes))
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            shared[warp * $(lanes * n) + spc_lane() * $(n) + e] = sum[e];
+    spc_sync_block();
+    for (int c = spc_thread(); c < $(lanes * n); c += SPC_FEATURE_THREADS) {
+        float all = shared[c];
+        for (int w = 1; w < WARPS; w++)
+            all = both(all, shared[w * $(lanes * n) + c]);
+        if (block * $(lanes * n) + c < CHANNELS)
+            to[block * $(lanes * n) + c] = all;
+    }
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
+    element e = {0, 0, SPC_FEATURE_PART_ROWS};
+
+    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
+        int batch = i / SPC_FEATURE_PARTS;
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
+        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
+        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
+        if (begin >= end)
+            continue;
+        for (int block = 0; block < $((pieces + lanes - 1) // lanes); block++)
+            part_sums$(n)(args, args->parts + (long long)i * CHANNELS, begin, end,
+                          block);
+    }
+}
+
+%end
+% write_part("spc_part", wide)
+% if needs_single(problem, problem.channels, problem.channels) then
+%   write_part("spc_part_1", 1)
+% end
+/* Of every block 32 channels of an element: its warps take parts in turn. */
+SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    enum { BLOCKS = (CHANNELS + 31) / 32 };
+    float *shared = (float *)spc_shared();
+    int warp = spc_warp(), items = args->batches * BLOCKS;
+
+    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
+        int batch = i / BLOCKS, c = i % BLOCKS * 32 + spc_lane();
+        element e = find_element(args, batch);
+        const float *parts =
+            args->parts + (long long)batch * SPC_FEATURE_PARTS * CHANNELS;
+        float sum = NOTHING;
+
+        if (c < CHANNELS)
+            for (int j = warp; j < parts_of(&e); j += WARPS)
+                sum = both(sum, parts[(long long)j * CHANNELS + c]);
+        shared[warp * 32 + spc_lane()] = sum;
+        spc_sync_block();
+        if (warp == 0 && c < CHANNELS) {
+            for (int w = 1; w < WARPS; w++)
+                sum = both(sum, shared[w * 32 + spc_lane()]);
+% if problem.reduce == "mean" then
+            sum = sum / (float)(e.end - e.begin);
+% end
+            if (e.begin == e.end)
+                sum = 0;
+            store1(args->out, batch * args->out_pitch + c, &sum);
+        }
+        spc_sync_block();
+    }
+}
+% end

@@ -1,0 +1,102 @@
+%-- Dense planes from sparse rows, for the convolutions of a detector's second half.
+%--
+%--   spc_place   every voxel writes its row into its cell; all others hold -1
+%--   spc_dense   a lane has a cell of a plane, and neighbouring lanes neighbouring
+%--               cells: what they write for a channel lies together, and everything is
+%--               written once, the zeros too
+%
+%include "feature.lua"
+%
+%local ops = {"bev"}
+%
+%template = {
+%  summary = "scatters voxels into dense planes",
+%  role = "feature",
+%  device = "cuda",
+%  params = {},
+%  accepts = function(problem, target) return accepts_feature(problem, ops) end,
+%  constraints = {},
+%  derive = function(problem, config, target)
+%    local wide = natural_elements(problem, problem.channels)
+%    local span = wide
+%    while span < 32 and problem.channels % (span * 2) == 0 do span = span * 2 end
+%    return {wide = wide, span = span}
+%  end,
+%  launch = function() return {} end,
+%  default = function() return {} end,
+%}
+#include "spc_device.cuh"
+#include "index_abi.h"
+#include "feature_abi.h"
+
+% local x, y, z = problem.x, problem.y, problem.z
+enum {
+    CHANNELS = $(problem.channels),
+    DEPTH = $(z),
+    RUNS = $((x * y + 31) // 32), /* of 32 cells, in a plane */
+    WARPS = SPC_FEATURE_THREADS / 32
+};
+
+#define PLANE $(x * y)LL
+
+% write_accesses(problem, {1, wide})
+% write_coordinates("SPC_DEVICE")
+SPC_KERNEL(spc_place, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int count = *args->count;
+
+    for (int p = spc_block_x() * SPC_FEATURE_THREADS + spc_thread(); p < count;
+         p += spc_grid_x() * SPC_FEATURE_THREADS) {
+        int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
+        int z = coordinate_of(args, p, 3);
+        long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + z;
+
+        if (x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z))
+            args->cells[layer * PLANE + $(problem.order == "xyz" and "x" or "y") *
+                                            $(problem.order == "xyz" and y or x) +
+                        $(problem.order == "xyz" and "y" or "x")] = args->order[p];
+    }
+}
+
+%local function write_kernel(name, n, span)
+/* $(span) channels of 32 cells. */
+SPC_DEVICE void spread$(n)(const spc_feature_args *args, int layer, int cell, int c)
+{
+    int row = cell < PLANE ? args->cells[layer * PLANE + cell] : -1;
+    long long to = layer / DEPTH * args->out_pitch +
+                   ((long long)c * DEPTH + layer % DEPTH) * PLANE + cell;
+
+    if (cell >= PLANE)
+        return;
+    for (int i = 0; i < $(span); i += $(n)) {
+        float v[$(n)];
+
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            v[e] = 0;
+        if (row >= 0)
+            load$(n)(v, args->in, row * args->in_pitch + c + i);
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            store1(args->out, to + (i + e) * (DEPTH * PLANE), v + e);
+    }
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    enum { SPANS = CHANNELS / $(span) };
+    long long items = (long long)args->batches * DEPTH * RUNS * SPANS;
+
+    for (long long i = (long long)spc_block_x() * WARPS + spc_warp(); i < items;
+         i += (long long)spc_grid_x() * WARPS) {
+        long long run = i / SPANS;
+        spread$(n)(args, (int)(run / RUNS), (int)(run % RUNS) * 32 + spc_lane(),
+                   (int)(i % SPANS) * $(span));
+    }
+}
+
+%end
+% write_kernel("spc_dense", wide, span)
+% if needs_single(problem, problem.channels, 1) then
+%   write_kernel("spc_dense_1", 1, span)
+% end

@@ -1,0 +1,450 @@
+%-- The operators on features on a processor: what the templates feature_*.cu.lua do, by
+%-- plain loops over channels, which the compiler turns into vectors.
+%--
+%-- A launch calls a kernel once for each thread that a GPU's block would have. One call
+%-- does the work of the block, the others nothing; a block has neighbouring rows.
+%
+%include "feature.lua"
+%
+%local ops = {
+%  "pool", "unpool", "global", "add", "act", "layernorm", "groupnorm", "groupsum",
+%  "groupmean", "repeat", "bev",
+%}
+%
+%template = {
+%  summary = "operators on features on a processor",
+%  role = "feature",
+%  device = "cpu",
+%  params = {},
+%  accepts = function(problem, target) return accepts_feature(problem, ops) end,
+%  constraints = {},
+%  derive = function(problem, config, target)
+%    local outputs = problem.channels
+%    if problem.op == "repeat" then outputs = outputs * problem.by end
+%    if problem.op == "groupsum" or problem.op == "groupmean" then
+%      outputs = outputs // problem.by
+%    end
+%    return {
+%      half = problem.dtype == "f16",
+%      outputs = outputs,
+%      best = problem.reduce == "max",
+%      stored = problem.index == 1,
+%    }
+%  end,
+%  launch = function() return {} end,
+%  default = function() return {} end,
+%}
+#define SPC_LANES 4
+#include "spc_cpu.h"
+#include "index_abi.h"
+#include "feature_abi.h"
+
+enum { CHANNELS = $(problem.channels), OUTPUTS = $(outputs) };
+
+typedef $(half and "spc_half" or "float") element;
+
+SPC_INLINE float get(const void *from, long long at)
+{
+    element stored = ((const element *)from)[at];
+
+    return $(half and "spc_float_of_half(stored)" or "stored");
+}
+
+SPC_INLINE void put(void *to, long long at, float value)
+{
+    ((element *)to)[at] = $(half and "spc_half_of_float(value)" or "value");
+}
+
+/* Of `items` those of the block that call x belongs to; none for other calls. */
+typedef struct share {
+    long long begin, end;
+} share;
+
+SPC_INLINE share share_of(const spc_feature_args *args, long long items,
+                          unsigned x)
+{
+    long long block = x / SPC_FEATURE_THREADS;
+    share s = {items * block / args->blocks, items * (block + 1) / args->blocks};
+
+    if (x % SPC_FEATURE_THREADS != 0)
+        s.end = s.begin;
+    return s;
+}
+
+%-- A kernel that calls body(args, i) for each of `items`.
+%local function write_kernel(name, items, body)
+void $(name)(const spc_feature_args *args, unsigned x, unsigned y);
+
+void $(name)(const spc_feature_args *args, unsigned x, unsigned y)
+{
+    share s = share_of(args, $(items), x);
+
+    (void)y;
+    for (long long i = s.begin; i < s.end; i++)
+        $(body)(args, i);
+}
+
+%end
+%local op = problem.op
+% if op == "add" or op == "act" or op == "layernorm" or op == "groupnorm" then
+%   write_activation(problem, "SPC_INLINE", "spc_float_of_bits")
+% end
+% if op == "layernorm" or op == "groupnorm" then
+%   write_rsqrt("SPC_INLINE", "spc_float_of_bits", "spc_bits_of_float")
+% end
+% if op == "pool" or op == "unpool" then
+enum { OFFSETS = $(problem.offsets), CHUNK = 64 /* channels at a time */ };
+
+/* Adds what offset k has for `n` channels from `at`; `present`: offsets before
+ * it that had an input. */
+SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
+                     int *restrict row_of, long long from, int row, int present,
+                     int at, int n)
+{
+    long long begin = from * args->in_pitch + at;
+
+%   if op == "pool" and best then
+    for (int c = 0; c < n; c++) {
+        float v = get(args->in, begin + c);
+        int better = present == 0 || v > sum[c];
+        sum[c] = better ? v : sum[c];
+        row_of[c] = better ? (int)from : row_of[c];
+    }
+%   elseif op == "unpool" and stored then
+    for (int c = 0; c < n; c++)
+        if (args->index[from * CHANNELS + at + c] == row)
+            sum[c] += get(args->in, begin + c);
+%   else
+    for (int c = 0; c < n$(op == "unpool" and " && present == 0" or ""); c++)
+        sum[c] += get(args->in, begin + c);
+%   end
+    (void)row_of;
+    (void)row;
+    (void)present;
+}
+
+static void pool_chunk(const spc_feature_args *args, int p, int at, int n)
+{
+    float sum[CHUNK] = {0};
+    int row_of[CHUNK], present = 0, row = args->order[p];
+
+    for (int c = 0; c < n; c++)
+        row_of[c] = -1;
+    for (int k = 0; k < OFFSETS; k++) {
+        int from = args->map[(long long)k * args->rows_padded + p];
+        if (from >= 0)
+            take(args, sum, row_of, from, row, present++, at, n);
+    }
+%   if problem.reduce == "mean" then
+    for (int c = 0; c < n && present > 0; c++)
+        sum[c] /= (float)present;
+%   end
+    for (int c = 0; c < n; c++)
+        put(args->out, row * args->out_pitch + at + c, sum[c]);
+%   if op == "pool" and stored then
+    for (int c = 0; c < n; c++)
+        args->index[(long long)row * CHANNELS + at + c] = row_of[c];
+%   end
+}
+
+static void pool(const spc_feature_args *args, long long p)
+{
+    for (int at = 0; at < CHANNELS; at += CHUNK)
+        pool_chunk(args, (int)p, at,
+                   CHANNELS - at < CHUNK ? CHANNELS - at : CHUNK);
+}
+
+%   write_kernel("spc_pool", "*args->count", "pool")
+% elseif op == "add" or op == "act" then
+%   write_rows_given("SPC_INLINE")
+static void activate_row(const spc_feature_args *args, long long row)
+{
+    for (int c = 0; c < CHANNELS; c++) {
+        float v = get(args->in, row * args->in_pitch + c);
+%   if op == "add" then
+        v += get(args->add, row * args->add_pitch + c);
+%   end
+        put(args->out, row * args->out_pitch + c, activate(v, args->slope));
+    }
+}
+
+%   write_kernel("spc_rows", "rows_given(args)", "activate_row")
+% elseif op == "groupsum" or op == "groupmean" or op == "repeat" then
+enum { BY = $(problem.by) };
+
+%   write_rows_given("SPC_INLINE")
+static void regroup_row(const spc_feature_args *args, long long row)
+{
+    for (int c = 0; c < OUTPUTS; c++) {
+%   if op == "repeat" then
+        float v = get(args->in, row * args->in_pitch + c / BY);
+%   else
+        float v = 0;
+        for (int q = 0; q < BY; q++)
+            v += get(args->in, row * args->in_pitch + (long long)c * BY + q);
+%   end
+%   if op == "groupmean" then
+        v /= (float)BY;
+%   end
+        put(args->out, row * args->out_pitch + c, v);
+    }
+}
+
+%   write_kernel("spc_rows", "rows_given(args)", "regroup_row")
+% elseif op == "layernorm" then
+%   write_rows_given("SPC_INLINE")
+enum { LANES = 16, WHOLE = CHANNELS / LANES * LANES };
+
+/* Sums of numbers in turn, so that they fill vectors. */
+static float sum_of(const float *x)
+{
+    float lanes[LANES] = {0}, sum = 0;
+
+    for (int c = 0; c < WHOLE; c += LANES)
+        for (int i = 0; i < LANES; i++)
+            lanes[i] += x[c + i];
+    for (int c = WHOLE; c < CHANNELS; c++)
+        lanes[c - WHOLE] += x[c];
+    for (int i = 0; i < LANES; i++)
+        sum += lanes[i];
+    return sum;
+}
+
+static void normalise_row(const spc_feature_args *args, long long row)
+{
+    long long from = row * args->in_pitch, to = row * args->out_pitch;
+    float x[CHANNELS], squares[CHANNELS];
+
+    for (int c = 0; c < CHANNELS; c++)
+        x[c] = get(args->in, from + c);
+    float mean = sum_of(x) / (float)CHANNELS;
+
+    for (int c = 0; c < CHANNELS; c++) {
+        x[c] -= mean;
+        squares[c] = x[c] * x[c];
+    }
+    float scale =
+        feature_rsqrt(sum_of(squares) / (float)CHANNELS + args->eps);
+
+    for (int c = 0; c < CHANNELS; c++) {
+        float v = x[c] * scale;
+%   if problem.affine == 1 then
+        v = v * args->scale[c] + args->shift[c];
+%   end
+        put(args->out, to + c, activate(v, args->slope));
+    }
+}
+
+%   write_kernel("spc_norm", "rows_given(args)", "normalise_row")
+% elseif op == "bev" then
+%   local x, y, z = problem.x, problem.y, problem.z
+%   local xyz = problem.order == "xyz"
+%   write_coordinates("SPC_INLINE", true)
+enum { DEPTH = $(z) };
+
+#define PLANE $(x * y)LL
+
+static void place(const spc_feature_args *args, long long i)
+{
+    int p = (int)i;
+    int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
+    int z = coordinate_of(args, p, 3);
+    long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + z;
+
+    if (x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z))
+        args->cells[layer * PLANE + $(xyz and "x * " .. y .. " + y" or "y * " .. x .. " + x")] =
+            args->order[p];
+}
+
+%   write_kernel("spc_place", "*args->count", "place")
+/* A channel of a layer: a plane. */
+static void spread(const spc_feature_args *args, long long i)
+{
+    long long layer = i / CHANNELS, c = i % CHANNELS;
+    const int *cells = args->cells + layer * PLANE;
+    long long to = layer / DEPTH * args->out_pitch +
+                   (c * DEPTH + layer % DEPTH) * PLANE;
+
+    for (long long cell = 0; cell < PLANE; cell++)
+        put(args->out, to + cell,
+            cells[cell] >= 0 ? get(args->in, cells[cell] * args->in_pitch + c)
+                             : 0.0f);
+}
+
+%   write_kernel("spc_dense", "(long long)args->batches * DEPTH * CHANNELS", "spread")
+% else
+%   write_coordinates("SPC_INLINE", true)
+/* The first voxel of batch element `batch` or a later one. */
+static int find_batch(const spc_feature_args *args, int batch)
+{
+    int low = 0, high = *args->count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (coordinate_of(args, middle, 0) < batch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Where the voxels of an element are, and how they are cut. */
+typedef struct extent {
+    int begin, end, part_rows;
+} extent;
+
+static extent find_element(const spc_feature_args *args, int batch)
+{
+    extent e = {find_batch(args, batch), find_batch(args, batch + 1), 0};
+
+    e.part_rows = (e.end - e.begin + SPC_FEATURE_PARTS - 1) / SPC_FEATURE_PARTS;
+    if (e.part_rows < SPC_FEATURE_PART_ROWS)
+        e.part_rows = SPC_FEATURE_PART_ROWS;
+    return e;
+}
+
+/* Part `i` of all elements' parts; empty past the last of an element. */
+static extent find_part(const spc_feature_args *args, long long i)
+{
+    extent e = find_element(args, (int)(i / SPC_FEATURE_PARTS));
+    long long begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
+
+    e.begin = begin < e.end ? (int)begin : e.end;
+    if (e.end - e.begin > e.part_rows)
+        e.end = e.begin + e.part_rows;
+    return e;
+}
+
+#define ALL_PARTS (long long)args->batches * SPC_FEATURE_PARTS
+
+%   if op == "global" then
+static void sum_part(const spc_feature_args *args, long long i)
+{
+    extent e = find_part(args, i);
+    float *sum = args->parts + i * CHANNELS;
+
+    for (int p = e.begin; p < e.end; p++) {
+        long long from = args->order[p] * args->in_pitch;
+        for (int c = 0; c < CHANNELS; c++) {
+            float v = get(args->in, from + c);
+            sum[c] = p == e.begin ? v : $(best and "v > sum[c] ? v : sum[c]" or "sum[c] + v");
+        }
+    }
+}
+
+%     write_kernel("spc_part", "ALL_PARTS", "sum_part")
+static void join_parts(const spc_feature_args *args, long long batch)
+{
+    extent e = find_element(args, (int)batch);
+    const float *parts = args->parts + batch * SPC_FEATURE_PARTS * CHANNELS;
+    int count = (e.end - e.begin + e.part_rows - 1) / e.part_rows;
+
+    for (int c = 0; c < CHANNELS; c++) {
+        float sum = count > 0 ? parts[c] : 0;
+        for (int j = 1; j < count; j++) {
+            float v = parts[(long long)j * CHANNELS + c];
+            sum = $(best and "v > sum ? v : sum" or "sum + v");
+        }
+%     if problem.reduce == "mean" then
+        if (count > 0)
+            sum /= (float)(e.end - e.begin);
+%     end
+        put(args->out, batch * args->out_pitch + c, sum);
+    }
+}
+
+%     write_kernel("spc_join", "args->batches", "join_parts")
+%   else
+enum { GROUPS = $(problem.groups), GROUP = CHANNELS / GROUPS };
+
+/* The sum of channels that were summed each by itself, so that they fill
+ * vectors. */
+static float sum_of(const float *channels)
+{
+    float sum = 0;
+
+    for (int c = 0; c < GROUP; c++)
+        sum += channels[c];
+    return sum;
+}
+
+/* Mean and squares of what differs from it, of a group in a part. */
+static void group_part(const spc_feature_args *args, const extent *e, int group,
+                       float *to)
+{
+    float sum[GROUP] = {0}, squares[GROUP] = {0};
+
+    for (int p = e->begin; p < e->end; p++) {
+        long long from = args->order[p] * args->in_pitch + group * GROUP;
+        for (int c = 0; c < GROUP; c++)
+            sum[c] += get(args->in, from + c);
+    }
+    float mean = sum_of(sum) / ((float)(e->end - e->begin) * (float)GROUP);
+
+    for (int p = e->begin; p < e->end; p++) {
+        long long from = args->order[p] * args->in_pitch + group * GROUP;
+        for (int c = 0; c < GROUP; c++) {
+            float differ = get(args->in, from + c) - mean;
+            squares[c] += differ * differ;
+        }
+    }
+    to[0] = mean;
+    to[1] = sum_of(squares);
+}
+
+static void sum_part(const spc_feature_args *args, long long i)
+{
+    extent e = find_part(args, i);
+
+    for (int group = 0; group < GROUPS && e.begin < e.end; group++)
+        group_part(args, &e, group, args->parts + (i * GROUPS + group) * 2);
+}
+
+%     write_kernel("spc_part", "ALL_PARTS", "sum_part")
+/* Chan, Golub and LeVeque, 1979. */
+static void join_parts(const spc_feature_args *args, long long i)
+{
+    long long batch = i / GROUPS, group = i % GROUPS;
+    extent e = find_element(args, (int)batch);
+    const float *parts =
+        args->parts + (batch * SPC_FEATURE_PARTS * GROUPS + group) * 2;
+    float n = 0, mean = 0, squares = 0;
+
+    for (int begin = e.begin; begin < e.end; begin += e.part_rows) {
+        int rows = e.end - begin < e.part_rows ? e.end - begin : e.part_rows;
+        float more = (float)rows * (float)GROUP;
+        float differ = parts[0] - mean, share = more / (n + more);
+        mean += differ * share;
+        squares += parts[1] + differ * differ * n * share;
+        n += more;
+        parts += GROUPS * 2;
+    }
+    if (n > 0) {
+        args->moments[2 * i] = mean;
+        args->moments[2 * i + 1] = feature_rsqrt(squares / n + args->eps);
+    }
+}
+
+%     write_kernel("spc_join", "(long long)args->batches * GROUPS", "join_parts")
+static void normalise_row(const spc_feature_args *args, long long p)
+{
+    long long row = args->order[p];
+    const float *of =
+        args->moments + (long long)coordinate_of(args, (int)p, 0) * GROUPS * 2;
+
+    for (int group = 0; group < GROUPS; group++) {
+        float mean = of[2 * group], scale = of[2 * group + 1];
+        for (int c = group * GROUP; c < (group + 1) * GROUP; c++) {
+            float v = (get(args->in, row * args->in_pitch + c) - mean) * scale;
+%     if problem.affine == 1 then
+            v = v * args->scale[c] + args->shift[c];
+%     end
+            put(args->out, row * args->out_pitch + c, activate(v, args->slope));
+        }
+    }
+}
+
+%     write_kernel("spc_apply", "*args->count", "normalise_row")
+%   end
+% end

@@ -1,0 +1,198 @@
+%-- Pooling over a kernel map, and its way back.
+%--
+%-- A thread has some neighbouring channels of one output voxel. It takes some offsets at
+%-- a time: first their input rows, which all threads of the voxel share, then the loads
+%-- that these allow, all at once; they stay as they are in memory until they are used. Every input is read once an output that sees
+%-- it, which caches serve, every output is written once.
+%
+%include "feature.lua"
+%
+%local ops = {"pool", "unpool"}
+%
+%template = {
+%  summary = "pools features over a map, and un-pools them",
+%  role = "feature",
+%  device = "cuda",
+%  params = {},
+%  accepts = function(problem, target) return accepts_feature(problem, ops) end,
+%  constraints = {},
+%  derive = function(problem, config, target)
+%    return {
+%      wide = natural_elements(problem, problem.channels),
+%      stored = problem.index == 1,
+%      back = problem.op == "unpool",
+%      best = problem.op == "pool" and problem.reduce == "max",
+%    }
+%  end,
+%  launch = function() return {} end,
+%  default = function() return {} end,
+%}
+#include "spc_device.cuh"
+#include "index_abi.h"
+#include "feature_abi.h"
+
+enum {
+    CHANNELS = $(problem.channels),
+    OFFSETS = $(problem.offsets),
+    /* Offsets at a time; stored indices take twice the room of what they are
+     * for. */
+    BATCH = $(math.min(problem.offsets, back and stored and 4 or 8))
+};
+
+% write_accesses(problem, {1, wide})
+%
+%-- What one offset adds to the channels of a voxel: `from` is the input row.
+%local function write_take(n)
+            unpack$(n)(x, loaded[j]);
+% if best then
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++) {
+                int better = present == 0 || x[e] > sum[e];
+                sum[e] = better ? x[e] : sum[e];
+%   if stored then
+                row_of[e] = better ? from[j] : row_of[e];
+%   end
+            }
+            present++;
+% elseif back and not stored then
+            if (present++ == 0)
+                SPC_UNROLL
+                for (int e = 0; e < $(n); e++)
+                    sum[e] = x[e];
+% elseif back then
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                if (was[j][e] == row)
+                    sum[e] += x[e];
+% else
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                sum[e] += x[e];
+            present++;
+% end
+%end
+%
+%-- Stored rows, four at a time where the channels allow.
+%local function write_rows(n)
+%  local four = n % 4 == 0 and problem.channels % 4 == 0
+% if back then
+SPC_DEVICE void load_rows$(n)(int *v, const int *from)
+{
+%   if four then
+%     for i = 0, n - 1, 4 do
+    spc_b16 w$(i) = spc_load16(from + $(i));
+    v[$(i)] = (int)w$(i).x;
+    v[$(i + 1)] = (int)w$(i).y;
+    v[$(i + 2)] = (int)w$(i).z;
+    v[$(i + 3)] = (int)w$(i).w;
+%     end
+%   else
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        v[e] = spc_load_int(from + e);
+%   end
+}
+
+% else
+SPC_DEVICE void store_rows$(n)(int *to, const int *v)
+{
+%   if four then
+%     for i = 0, n - 1, 4 do
+    spc_b16 w$(i);
+    w$(i).x = (spc_u32)v[$(i)];
+    w$(i).y = (spc_u32)v[$(i + 1)];
+    w$(i).z = (spc_u32)v[$(i + 2)];
+    w$(i).w = (spc_u32)v[$(i + 3)];
+    spc_store16(to + $(i), w$(i));
+%     end
+%   else
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        to[e] = v[e];
+%   end
+}
+
+% end
+%end
+%local function write_kernel(name, n)
+% if stored then write_rows(n) end
+/* $(n) channels from `at` of the voxel at position p. */
+SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
+{
+    int row = args->order[p];
+    float sum[$(n)];
+% if not (back and stored) then
+    int present = 0;
+% end
+% if stored and not back then
+    int row_of[$(n)];
+% end
+
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++) {
+        sum[e] = 0;
+% if stored and not back then
+        row_of[e] = -1;
+% end
+    }
+    for (int k = 0; k < OFFSETS; k += BATCH) {
+        int from[BATCH];
+        $(piece_type(problem, n)) loaded[BATCH];
+% if back and stored then
+        int was[BATCH][$(n)];
+% end
+
+        SPC_UNROLL
+        for (int j = 0; j < BATCH; j++)
+            from[j] = k + j < OFFSETS
+                          ? spc_load_int(args->map +
+                                         (long long)(k + j) * args->rows_padded +
+                                         p)
+                          : -1;
+        SPC_UNROLL
+        for (int j = 0; j < BATCH; j++) {
+            if (from[j] < 0)
+                continue;
+            loaded[j] = $(read_piece(problem, n, "args->in", "from[j] * args->in_pitch + at"));
+% if back and stored then
+            load_rows$(n)(was[j], args->index + (long long)from[j] * CHANNELS + at);
+% end
+        }
+        SPC_UNROLL
+        for (int j = 0; j < BATCH; j++) {
+            float x[$(n)];
+
+            if (from[j] < 0)
+                continue;
+% write_take(n)
+        }
+    }
+% if problem.reduce == "mean" then
+    if (present > 0)
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            sum[e] = sum[e] / (float)present;
+% end
+    store$(n)(args->out, row * args->out_pitch + at, sum);
+% if stored and not back then
+    store_rows$(n)(args->index + (long long)row * CHANNELS + at, row_of);
+% end
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    long long items = (long long)*args->count * (CHANNELS / $(n));
+    long long step = (long long)spc_grid_x() * SPC_FEATURE_THREADS;
+    long long i = (long long)spc_block_x() * SPC_FEATURE_THREADS + spc_thread();
+
+    for (; i < items; i += step) {
+        int p = (int)(i / (CHANNELS / $(n)));
+        pool$(n)(args, p, (int)(i % (CHANNELS / $(n))) * $(n));
+    }
+}
+
+%end
+% write_kernel("spc_pool", wide)
+% if needs_single(problem, problem.channels, problem.channels) then
+%   write_kernel("spc_pool_1", 1)
+% end
