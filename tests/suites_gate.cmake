@@ -5,3 +5,6 @@ set_tests_properties(gate PROPERTIES LABELS slow)
 if(SPC_SANITIZE) # which leave out what is slow
   spc_run_suite(gate_cpu gate cpu 1)
 endif()
+# Epilogues, types of outputs, slices, bf16, by every template.
+spc_suite(epilogue)
+spc_gpu_suite(epilogue)
