@@ -8,3 +8,4 @@ endif()
 # Epilogues, types of outputs, slices, bf16, by every template.
 spc_suite(epilogue)
 spc_gpu_suite(epilogue)
+spc_run_suite(epilogue_nvrtc epilogue nvrtc)

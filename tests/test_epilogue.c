@@ -3,11 +3,14 @@
  * keys, the functions of the host, and every template's default on layers that
  * a seed draws.
  *
- *     test_epilogue [sim|cpu|cuda [SEED [LAYERS]]]
+ *     test_epilogue [sim|cpu|cuda|nvrtc [SEED [LAYERS]]]
+ *
+ * "nvrtc": do defaults compile for GPUs that are not here, without spills?
  *
  * A run draws other layers than the last one; the seed is printed, and a run is
  * repeated by naming it.
  */
+#include "artefact.h"
 #include "bed.h"
 #include "conv.h"
 #include "ctx.h"
@@ -17,6 +20,7 @@
 #include "plan.h"
 #include "spc_host_math.h"
 #include "suite.h"
+#include "targets.h"
 #include "template.h"
 
 #include <math.h>
@@ -325,7 +329,7 @@ END_TEST
  */
 
 static uint64_t seed;
-static int layers_drawn = 2;
+static int layers_drawn = 1;
 
 static const char *pick(const char *const *from, int count, spc__random *random)
 {
@@ -456,6 +460,91 @@ START_TEST(every_template_is_right_on_layers_that_are_drawn)
 }
 END_TEST
 
+/* ---- code for GPUs that are not here
+ * ----------------------------------------- */
+
+static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
+                                   "sm_90a", "sm_100", "sm_120"};
+
+/* A drawn layer with channels that are in use. */
+static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
+                            spc__random *random)
+{
+    static const int channels[] = {16, 20, 32, 64, 96, 128, 256};
+
+    draw_layer(text, bytes, random);
+    assert_ok(spc_conv_parse(conv, text, &error), error.text);
+    conv->in_pitch = conv->out_pitch = conv->add_pitch = 0;
+    conv->cin = channels[spc__random_below(random, LENGTH(channels))];
+    conv->cout = channels[spc__random_below(random, LENGTH(channels))];
+    spc_conv_format(text, bytes, conv);
+}
+
+static bool compile_default(spc__library *library, spc__template *tpl,
+                            const spc_conv *conv, const char *gpu,
+                            const char *layer)
+{
+    spc__attrs problem = {0}, target, config = {0};
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__compiler *nvrtc;
+    spc__artefact artefact;
+
+    spc__conv_attrs(&problem, conv);
+    assert_ok(spc__target_facts(&target, gpu, &error), error.text);
+    if (spc__template_accepts(tpl, &problem, &target, &error) != SPC_OK)
+        return false;
+    assert_ok(spc__template_default(&config, tpl, &problem, &target, &error),
+              error.text);
+    assert_ok(
+        spc__template_render(&text, tpl, &problem, &target, &config, &error),
+        error.text);
+    spc__compile_job job = {.source = text.data,
+                            .name = spc__template_name(tpl),
+                            .target = gpu,
+                            .headers = library};
+    assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
+    assert_ok(spc__compile(&artefact, nvrtc, &job, &log, &error), error.text);
+    int spilled =
+        (int)spc__attrs_number(&artefact.resources, "spill_bytes", -1);
+    printf("%s %s %s: %d registers\n", gpu, spc__template_name(tpl), layer,
+           (int)spc__attrs_number(&artefact.resources, "registers", 0));
+    fflush(stdout);
+    ck_assert_msg(spilled == 0, "%s on %s spills %d bytes: %s",
+                  spc__template_name(tpl), gpu, spilled, layer);
+    spc__artefact_release(&artefact);
+    spc__compiler_close(nvrtc);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+    return true;
+}
+
+/* One template of each layer, on one GPU: which, the seed says. */
+START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
+{
+    spc__library *library;
+    spc__random random;
+    char layer[200];
+    spc_conv conv;
+
+    spc__random_init(&random, seed + (uint64_t)_i);
+    draw_used_layer(&conv, layer, sizeof(layer), &random);
+    const char *gpu = gpus[spc__random_below(&random, LENGTH(gpus))];
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    /* The last of them takes every layer. */
+    const char *names[] = {"os_warp", "os_group", "os_mma", "os_wgmma",
+                           "os_generic"};
+    int first = (int)spc__random_below(&random, 4), i = 0;
+    while (i <= 4 &&
+           !compile_default(
+               library,
+               spc__library_find(library, names[i < 4 ? (first + i) % 4 : 4]),
+               &conv, gpu, layer))
+        i++;
+    ck_assert_int_le(i, 4); /* nothing is refused */
+    spc__library_close(library);
+}
+END_TEST
+
 /* ---- all -------------------------------------------------------------------
  */
 
@@ -487,25 +576,56 @@ static void add_parts(Suite *suite)
     suite_add_tcase(suite, faults);
 }
 
-int main(int argc, char **argv)
+static bool has_nvrtc(void)
 {
-    int status = suite_open(argc, argv);
-    if (status != 0)
-        return status;
-    Suite *suite = suite_create("epilogue");
+    spc__compiler *nvrtc = NULL;
+    bool has = spc__nvrtc_open(&nvrtc, &error) == SPC_OK;
+
+    spc__compiler_close(nvrtc);
+    return has;
+}
+
+static void add_code(Suite *suite)
+{
+    TCase *code = tcase_create("code");
+
+    tcase_set_timeout(code, 600);
+    tcase_add_loop_test(
+        code, defaults_compile_without_spills_for_gpus_that_are_not_here, 0,
+        layers_drawn);
+    suite_add_tcase(suite, code);
+}
+
+static void add_templates(Suite *suite)
+{
     TCase *templates = tcase_create("templates");
 
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
-    if (argc > 3)
-        layers_drawn = atoi(argv[3]);
-    printf("layers drawn with seed %llu\n", (unsigned long long)seed);
-    fflush(stdout);
-    if (suite_device == NULL)
-        add_parts(suite);
     tcase_set_timeout(templates, 3000);
     tcase_add_loop_test(templates,
                         every_template_is_right_on_layers_that_are_drawn, 0,
                         suite_device != NULL ? 1 : 2);
     suite_add_tcase(suite, templates);
+}
+
+int main(int argc, char **argv)
+{
+    bool is_code = suite_is_part(argc, argv, "nvrtc");
+    int status = is_code ? 0 : suite_open(argc, argv);
+    if (status != 0)
+        return status;
+    if (is_code && !has_nvrtc())
+        return suite_skip(error.text);
+    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    if (argc > 3)
+        layers_drawn = atoi(argv[3]);
+    printf("layers drawn with seed %llu\n", (unsigned long long)seed);
+    fflush(stdout);
+    Suite *suite = suite_create("epilogue");
+    if (is_code)
+        add_code(suite);
+    else
+        add_templates(suite);
+    if (argc == 1)
+        add_parts(suite);
     return run_suite(suite);
 }

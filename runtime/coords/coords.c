@@ -6,6 +6,7 @@
  */
 #include "coords.h"
 
+#include "dtype.h"
 #include "error.h"
 #include "indexer.h"
 #include <stdlib.h>
@@ -569,7 +570,7 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
 
     if (status != SPC_OK || c->duplicates < SPC_DUPLICATES_SUM)
         return status;
-    if (channels < 1 || (unsigned)dtype > SPC_TF32)
+    if (channels < 1 || spc__dtype_of(dtype) == NULL)
         status = spc__fail(&error, SPC_EINVAL,
                            "cannot merge features of %d channels, type %d",
                            channels, (int)dtype);
