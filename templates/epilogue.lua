@@ -5,7 +5,8 @@
 %-- and the type that it is stored in. A problem asks by `scale` (1), `bias` (1), `act`
 %-- (relu, leaky, sigmoid, silu, gelu, elu) with `slope`, and `add` (before, after); each
 %-- is nil where it is not asked for, but bias, which is 0. What a problem does not ask
-%-- for renders to nothing.
+%-- for renders to nothing. operands.lua includes this file and says what type and pitch
+%-- outputs have.
 %
 %-- Is there more than a bias?
 %function has_epilogue(problem)
@@ -64,5 +65,121 @@ $(indent)$(y) = activate($(y));
 % end
 % if adds_after(problem) then
 $(indent)$(y) += $(residual);
+% end
+%end
+%
+%-- ---- on a GPU -------------------------------------------------------------------
+%
+%-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
+%-- number, or of words that are one each.
+%function pack_pair(low, high)
+%  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
+%end
+%function unpacked(words, i)
+%  if out_bytes(problem) == 4 then return "spc_bits_f32(" .. words .. "[" .. i .. "])" end
+%  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
+%                       out_format(problem).short, words, i, i)
+%end
+%
+%-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
+%-- is row[h], `store` says so.
+%function write_lane_values(count, value)
+% if problem.add then
+            spc_u32 added[$(count * out_bytes(problem) // 4)];
+%   local bytes = math.min(16, count * out_bytes(problem))
+            SPC_UNROLL
+            for (int i = 0; i < $(count * out_bytes(problem) // 4); i++)
+                added[i] = 0;
+%   for at = 0, count * out_bytes(problem) - 1, bytes do
+            spc_load$(bytes)_into(added + $(at // 4),
+                            (const spc_u8 *)args->residual +
+                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(out_bytes(problem)) + $(at),
+                            store ? 0 : -1);
+%   end
+% end
+            SPC_UNROLL
+            for (int i = 0; i < $(count); i++) {
+                v[i] = $(value);
+% if problem.bias == 1 and not problem.scale then
+                if (store)
+                    v[i] += spc_load_f32(args->bias + co + i);
+% elseif problem.scale then
+                if (store)
+                    v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
+% end
+% write_rest("                ", "v[i]", unpacked("added", "i"))
+            }
+%end
+%
+%-- Stores the floats `v` of `count` channels at `to`, a pointer to bytes.
+%function write_lane_store(count, to)
+% local each = out_bytes(problem) == 2 and 2 or 1 -- channels of a word
+% for at = 0, count // each - 1, 4 do
+%   local words = math.min(4, count // each - at)
+%   local w = at == 0 and "w" or "w" .. at
+            spc_b$(words * 4) $(w);
+%   for i, name in ipairs {"x", "y", "z", "w"} do
+%     local c = (at + i - 1) * each
+%     if i > words then
+%     elseif each == 2 then
+            $(w).$(name) = $(pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"));
+%     else
+            $(w).$(name) = spc_f32_bits(v[$(c)]);
+%     end
+%   end
+            if (store)
+                spc_store$(words * 4)($(to)$(at > 0 and " + " .. at * 4 or ""), $(w));
+% end
+%end
+%
+%-- ---- on a host ------------------------------------------------------------------------
+%
+%-- The function `finish_row`: the epilogue of the sums of `channels` channels of output
+%-- row `row`, from `first` on, in place. A bias without a scale is in the sums.
+%-- `most` is an expression of the most channels.
+%function write_finish_row(most)
+% if has_epilogue(problem) then
+% write_activation("SPC_INLINE")
+/* scale, bias, activation, residual: what the layer has of them. */
+static void finish_row(float *restrict sums, const spc_conv_args *args,
+                       long row, int first, int channels)
+{
+%   if problem.scale then
+    const float *scale = args->scale + first;
+%     if problem.bias == 1 then
+    const float *bias = args->bias + first;
+%     end
+%   end
+%   if problem.add then
+%     local format = out_format(problem)
+    const $(format.host) *residual =
+        (const $(format.host) *)args->residual + row * $(add_pitch(problem)) + first;
+    float added[$(most)];
+%     if format.bytes == 2 then
+    spc_row_from_$(format.host_short)(added, residual, channels);
+%     else
+    __builtin_memcpy(added, residual, (unsigned long)channels * sizeof(float));
+%     end
+%   end
+    for (int i = 0; i < channels; i++) {
+        float y = sums[i];
+%   if problem.scale then
+        y = $(affine(problem, "y", "scale[i]", "bias[i]"));
+%   end
+%   write_rest("        ", "y", "added[i]")
+        sums[i] = y;
+    }
+}
+
+% end
+%end
+%-- Stores `channels` floats at `to` in the type of the outputs.
+%function write_host_store(indent, to, from)
+% local format = out_format(problem)
+% if format.bytes == 2 then
+$(indent)spc_row_to_$(format.host_short)($(to), $(from), channels);
+% else
+$(indent)__builtin_memcpy($(to), $(from),
+$(indent)                 (unsigned long)channels * sizeof(float));
 % end
 %end

@@ -43,17 +43,6 @@
 %  return align
 %end
 %
-%-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
-%-- number, or of words that are one each.
-%function pack_pair(low, high)
-%  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
-%end
-%function unpacked(words, i)
-%  if out_bytes(problem) == 4 then return "spc_bits_f32(" .. words .. "[" .. i .. "])" end
-%  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
-%                       out_format(problem).short, words, i, i)
-%end
-%
 %-- f32 alone: a number as two of tf32.
 %function write_split()
 % if problem.dtype == "f32" then
@@ -76,64 +65,13 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 % end
 %end
 %
-%-- ---- the epilogue on a host -------------------------------------------------------
-%
-%-- The function `finish_row`: the epilogue of the sums of `channels` channels of output
-%-- row `row`, from `first` on, in place. A bias without a scale is in the sums.
-%-- `most` is an expression of the most channels.
-%function write_finish_row(most)
-% if has_epilogue(problem) then
-% write_activation("SPC_INLINE")
-/* scale, bias, activation, residual: what the layer has of them. */
-static void finish_row(float *restrict sums, const spc_conv_args *args,
-                       long row, int first, int channels)
-{
-%   if problem.scale then
-    const float *scale = args->scale + first;
-%     if problem.bias == 1 then
-    const float *bias = args->bias + first;
-%     end
-%   end
-%   if problem.add then
-%     local format = out_format(problem)
-    const $(format.host) *residual =
-        (const $(format.host) *)args->residual + row * $(add_pitch(problem)) + first;
-    float added[$(most)];
-%     if format.bytes == 2 then
-    spc_row_from_$(format.host_short)(added, residual, channels);
-%     else
-    __builtin_memcpy(added, residual, (unsigned long)channels * sizeof(float));
-%     end
-%   end
-    for (int i = 0; i < channels; i++) {
-        float y = sums[i];
-%   if problem.scale then
-        y = $(affine(problem, "y", "scale[i]", "bias[i]"));
-%   end
-%   write_rest("        ", "y", "added[i]")
-        sums[i] = y;
-    }
-}
-
-% end
-%end
-%-- Stores `channels` floats at `to` in the type of the outputs.
-%function write_host_store(indent, to, from)
-% local format = out_format(problem)
-% if format.bytes == 2 then
-$(indent)spc_row_to_$(format.host_short)($(to), $(from), channels);
-% else
-$(indent)__builtin_memcpy($(to), $(from),
-$(indent)                 (unsigned long)channels * sizeof(float));
-% end
-%end
-%
 %-- ---- rows -------------------------------------------------------------------------
 %
 %-- A quad of lanes reads 64 bytes of a row, each lane 16 of them, wherever there are so
 %-- many and they are aligned; shorter and worse aligned rows in smaller parts.
 %
 %function row_pieces(problem) return ceil_div(input_row_bytes(problem), 64) end
+%
 %-- Does each lane store, and add, all of its channels at once? It has 16 bytes of them
 %-- in the type of the inputs.
 %function whole_lanes_out(problem)
@@ -209,57 +147,6 @@ $(indent)                 (unsigned long)channels * sizeof(float));
 %-- the lane's row `h` of two.
 %function sum_of_channel(first, h)
 %  return first .. " + i / 2 * 4 + " .. h .. " * 2 + i % 2"
-%end
-%
-%-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
-%-- is row[h], `store` says so.
-%function write_lane_values(count, value)
-% if problem.add then
-            spc_u32 added[$(count * out_bytes(problem) // 4)];
-%   local bytes = math.min(16, count * out_bytes(problem))
-            SPC_UNROLL
-            for (int i = 0; i < $(count * out_bytes(problem) // 4); i++)
-                added[i] = 0;
-%   for at = 0, count * out_bytes(problem) - 1, bytes do
-            spc_load$(bytes)_into(added + $(at // 4),
-                            (const spc_u8 *)args->residual +
-                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(out_bytes(problem)) + $(at),
-                            store ? 0 : -1);
-%   end
-% end
-            SPC_UNROLL
-            for (int i = 0; i < $(count); i++) {
-                v[i] = $(value);
-% if problem.bias == 1 and not problem.scale then
-                if (store)
-                    v[i] += spc_load_f32(args->bias + co + i);
-% elseif problem.scale then
-                if (store)
-                    v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
-% end
-% write_rest("                ", "v[i]", unpacked("added", "i"))
-            }
-%end
-%
-%-- Stores the floats `v` of `count` channels at `to`, a pointer to bytes.
-%function write_lane_store(count, to)
-% local each = out_bytes(problem) == 2 and 2 or 1 -- channels of a word
-% for at = 0, count // each - 1, 4 do
-%   local words = math.min(4, count // each - at)
-%   local w = at == 0 and "w" or "w" .. at
-            spc_b$(words * 4) $(w);
-%   for i, name in ipairs {"x", "y", "z", "w"} do
-%     local c = (at + i - 1) * each
-%     if i > words then
-%     elseif each == 2 then
-            $(w).$(name) = $(pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"));
-%     else
-            $(w).$(name) = spc_f32_bits(v[$(c)]);
-%     end
-%   end
-            if (store)
-                spc_store$(words * 4)($(to)$(at > 0 and " + " .. at * 4 or ""), $(w));
-% end
 %end
 %
 %-- ---- packing ----------------------------------------------------------------------

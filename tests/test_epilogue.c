@@ -375,6 +375,8 @@ static void draw_layer(char *out, size_t bytes, spc__random *random)
     if (spc__random_below(random, 2))
         snprintf(out + strlen(out), bytes - strlen(out), ",out=%s",
                  PICK(random, "f16", "bf16", "f32"));
+    if ((act[0] == 'l' || act[0] == 'e') && spc__random_below(random, 2))
+        snprintf(out + strlen(out), bytes - strlen(out), ",slope=0.5");
     draw_pitch(out, bytes, "in_pitch", c[0], random);
     draw_pitch(out, bytes, "out_pitch", c[1], random);
     if (adds)
@@ -618,6 +620,8 @@ int main(int argc, char **argv)
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
+    else if (suite_is_gpu()) /* where all templates wait for this */
+        layers_drawn = 12;
     printf("layers drawn with seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
     Suite *suite = suite_create("epilogue");
