@@ -116,6 +116,15 @@ static spc_status download(layer *l, size_t count)
 
 /* ---- the layer ----------------------------------------------------------- */
 
+/* What the example has the arrays and the arithmetic for. */
+static bool is_shown(const spc_conv *conv)
+{
+    return conv->dtype != SPC_BF16 && !conv->scale &&
+           conv->activation == SPC_ACT_NONE && conv->add == SPC_ADD_NONE &&
+           conv->out == SPC_OUT_OWN && conv->in_pitch == 0 &&
+           conv->out_pitch == 0;
+}
+
 static spc_status open_layer(layer *l, const options *o, spc_error *error)
 {
     spc_ctx_options ctx = SPC_CTX_OPTIONS_INIT;
@@ -127,6 +136,12 @@ static spc_status open_layer(layer *l, const options *o, spc_error *error)
     ctx.need_database = o->database != NULL && o->database[0] != '\0';
     if ((status = spc_conv_parse(&l->conv, o->layer, error)) != SPC_OK)
         return status;
+    if (!is_shown(&l->conv)) {
+        snprintf(error->text, sizeof(error->text),
+                 "this example shows layers with a bias at most, without gaps, "
+                 "of type f16, f32 or tf32");
+        return error->status = SPC_EUNSUPPORTED;
+    }
     return spc_ctx_create(&l->ctx, &ctx, error);
 }
 

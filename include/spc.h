@@ -515,8 +515,8 @@ SPC_API spc_status spc_coords_update(spc_coords *set, const int32_t *coords,
  * says how many voxels there are. */
 SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 
-/* Makes the features [rows][channels] (device, binary16 for SPC_F16, else
- * binary32) of equal rows those of the first of them, by the set's policy:
+/* Makes the features [rows][channels] (device, as `dtype` lies in
+ * memory) of equal rows those of the first of them, by the set's policy:
  * their sum or their mean. Enqueues; does nothing by the other policies. */
 SPC_API spc_status spc_coords_merge(const spc_coords *coords, void *features,
                                     spc_dtype dtype, int channels,

@@ -215,6 +215,8 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 
 SPC_DEVICE float load_feature(const spc_merge_args *args, long long at)
 {
+    if (args->half == 2)
+        return spc_bf16_to_f32(((const spc_u16 *)args->features)[at]);
     return args->half ? spc_f16_to_f32(((const spc_u16 *)args->features)[at])
                       : ((const float *)args->features)[at];
 }
@@ -231,7 +233,9 @@ SPC_DEVICE void merge_voxel(const spc_merge_args *args, int begin, int end)
                                           c);
         if (args->mean)
             sum = sum / (float)(end - begin);
-        if (args->half)
+        if (args->half == 2)
+            ((spc_u16 *)args->features)[to] = spc_f32_to_bf16(sum);
+        else if (args->half)
             ((spc_u16 *)args->features)[to] = spc_f32_to_f16(sum);
         else
             ((float *)args->features)[to] = sum;

@@ -5,7 +5,8 @@
 %-- and the type that it is stored in. A problem asks by `scale` (1), `bias` (1), `act`
 %-- (relu, leaky, sigmoid, silu, gelu, elu) with `slope`, and `add` (before, after); each
 %-- is nil where it is not asked for, but bias, which is 0. What a problem does not ask
-%-- for renders to nothing.
+%-- for renders to nothing. operands.lua includes this file and says what type and pitch
+%-- outputs have.
 %
 %-- Is there more than a bias?
 %function has_epilogue(problem)
@@ -64,5 +65,147 @@ $(indent)$(y) = activate($(y));
 % end
 % if adds_after(problem) then
 $(indent)$(y) += $(residual);
+% end
+%end
+%
+%-- ---- on a GPU -------------------------------------------------------------------
+%
+%-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
+%-- number, or of words that are one each.
+%function pack_pair(low, high)
+%  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
+%end
+%function unpacked(words, i)
+%  if out_bytes(problem) == 4 then return "spc_bits_f32(" .. words .. "[" .. i .. "])" end
+%  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
+%                       out_format(problem).short, words, i, i)
+%end
+%
+%-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
+%-- is row[h], `store` says so.
+%function write_lane_values(count, value)
+% local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
+% local load, each = math.min(16, count * bytes), "0.0f"
+% local inside = problem.cout % count == 0 and "store" or "store && co + i < " .. problem.cout
+% if problem.add and alignment_of(row, problem.cout * bytes, load) == load then
+            spc_u32 added[$(count * bytes // 4)];
+            SPC_UNROLL
+            for (int i = 0; i < $(count * bytes // 4); i++)
+                added[i] = 0;
+%   for at = 0, count * bytes - 1, load do
+            spc_load$(load)_into(added + $(at // 4),
+                            (const spc_u8 *)args->residual +
+                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(bytes) + $(at),
+                            store ? 0 : -1);
+%   end
+%   each = unpacked("added", "i")
+% elseif problem.add then
+%   each = "(" .. inside .. " ? " .. added_number("(long long)row[h] * " .. add_pitch(problem) .. " + co + i") .. " : 0.0f)"
+% end
+            SPC_UNROLL
+            for (int i = 0; i < $(count); i++) {
+                v[i] = $(value);
+% if problem.bias == 1 and not problem.scale then
+                if ($(inside))
+                    v[i] += spc_load_f32(args->bias + co + i);
+% elseif problem.scale then
+                if ($(inside))
+                    v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
+% end
+% write_rest("                ", "v[i]", each)
+            }
+%end
+%
+%-- Element `at` of the residual as a number.
+%function added_number(at)
+% if out_bytes(problem) == 4 then return "spc_load_f32((const float *)args->residual + " .. at .. ")" end
+% return "spc_" .. out_format(problem).short .. "_to_f32(spc_load2((const spc_u16 *)args->residual + " .. at .. "))"
+%end
+%
+%-- Stores the floats `v` of `count` channels from `co` on at `to`, a pointer to bytes:
+%-- in parts as large as rows and their last channels are aligned to.
+%function write_lane_store(count, to)
+% local bytes = out_bytes(problem)
+% local part = alignment_of(out_pitch(problem) * bytes, problem.cout * bytes, count * bytes)
+% for at = 0, count - 1, part // bytes do
+%   write_part_store(count, at, part, to)
+% end
+%end
+%
+%-- The part of `part` bytes at channel `at` of those.
+%function write_part_store(count, at, part, to)
+% local bytes, words = out_bytes(problem), {}
+% local place = to .. (at > 0 and " + " .. at * bytes or "")
+% local whole = at == 0 or problem.cout % count == 0
+% local guard = whole and "store" or "store && co + " .. at .. " < " .. problem.cout
+% for c = at, at + part // bytes - 1, bytes == 2 and 2 or 1 do
+%   table.insert(words, bytes == 4 and "spc_f32_bits(v[" .. c .. "])"
+%     or part == 2 and "spc_f32_to_" .. out_format(problem).short .. "(v[" .. c .. "])"
+%     or pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"))
+% end
+% if part <= 4 then
+            if ($(guard))
+                spc_store$(part)($(place), $(words[1]));
+% else
+            spc_b$(part) w$(at);
+%   for i, name in ipairs {"x", "y", "z", "w"} do
+%     if words[i] then
+            w$(at).$(name) = $(words[i]);
+%     end
+%   end
+            if ($(guard))
+                spc_store$(part)($(place), w$(at));
+% end
+%end
+%
+%-- ---- on a host ------------------------------------------------------------------------
+%
+%-- The function `finish_row`: the epilogue of the sums of `channels` channels of output
+%-- row `row`, from `first` on, in place. A bias without a scale is in the sums.
+%-- `most` is an expression of the most channels.
+%function write_finish_row(most)
+% if has_epilogue(problem) then
+% write_activation("SPC_INLINE")
+/* scale, bias, activation, residual: what the layer has of them. */
+static void finish_row(float *restrict sums, const spc_conv_args *args,
+                       long row, int first, int channels)
+{
+%   if problem.scale then
+    const float *scale = args->scale + first;
+%     if problem.bias == 1 then
+    const float *bias = args->bias + first;
+%     end
+%   end
+%   if problem.add then
+%     local format = out_format(problem)
+    const $(format.host) *residual =
+        (const $(format.host) *)args->residual + row * $(add_pitch(problem)) + first;
+    float added[$(most)];
+%     if format.bytes == 2 then
+    spc_row_from_$(format.host_short)(added, residual, channels);
+%     else
+    __builtin_memcpy(added, residual, (unsigned long)channels * sizeof(float));
+%     end
+%   end
+    for (int i = 0; i < channels; i++) {
+        float y = sums[i];
+%   if problem.scale then
+        y = $(affine(problem, "y", "scale[i]", "bias[i]"));
+%   end
+%   write_rest("        ", "y", "added[i]")
+        sums[i] = y;
+    }
+}
+
+% end
+%end
+%-- Stores `channels` floats at `to` in the type of the outputs.
+%function write_host_store(indent, to, from)
+% local format = out_format(problem)
+% if format.bytes == 2 then
+$(indent)spc_row_to_$(format.host_short)($(to), $(from), channels);
+% else
+$(indent)__builtin_memcpy($(to), $(from),
+$(indent)                 (unsigned long)channels * sizeof(float));
 % end
 %end

@@ -67,7 +67,8 @@
 /* The same of a block that lists pairs. */
 #define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads))
 
-/* Slots of the smallest hash table; a set has twice as many as keys, or more. */
+/* Slots of the smallest hash table; a set has twice as many as keys, or more.
+ */
 #define SPC_INDEX_TABLE_LEAST 64
 
 /*
@@ -139,7 +140,8 @@ typedef struct spc_index_by_offset {
     int *counts;   /* [offsets][blocks], working memory */
 } spc_index_by_offset;
 
-/* Stages of a launch. A stage that is left out was done by an earlier launch. */
+/* Stages of a launch. A stage that is left out was done by an earlier launch.
+ */
 #define SPC_INDEX_BUILD 1  /* the set of the rows, from coordinates */
 #define SPC_INDEX_SEARCH 2 /* the map: masks, short form, index if wanted */
 #define SPC_INDEX_PLAIN 4  /* the index in coordinate order, after a search */
@@ -156,7 +158,8 @@ typedef struct spc_index_args {
     int *stats; /* [SPC_INDEX_STATS] */
     int *data;  /* [rows][4]: rows of the set are in ascending order of keys and
                    their coordinates are written here; null: in the caller's */
-    int *twins; /* [rows] rows in order of keys, before equal ones are merged; */
+    int *
+        twins; /* [rows] rows in order of keys, before equal ones are merged; */
     int *twin_begin; /* [rows + 1] the first of each voxel's; or null */
     /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
@@ -170,10 +173,10 @@ typedef struct spc_index_args {
     spc_index_set set; /* whose voxels are the rows */
     spc_index_set in;  /* in which their inputs are searched */
     /* The map in coordinate order. */
-    int *first;     /* [rows_padded][batches][4] (index_runs.cuh) */
-    unsigned *mask; /* [mask_words][rows_padded] */
-    int *index;     /* [offsets][rows_padded], or NULL */
-    int *pairs;     /* how many: the first word and 65536 times the second */
+    int *first;      /* [rows_padded][batches][4] (index_runs.cuh) */
+    unsigned *mask;  /* [mask_words][rows_padded] */
+    int *index;      /* [offsets][rows_padded], or NULL */
+    int *pairs;      /* how many: the first word and 65536 times the second */
     const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;
     spc_index_tiles tile;
@@ -202,7 +205,7 @@ typedef struct spc_derive_args {
 typedef struct spc_merge_args {
     void *features; /* [rows][channels] of the caller's rows */
     int channels;
-    int half; /* binary16; else binary32 */
+    int half; /* 1: binary16, 2: bfloat16; 0: binary32 */
     int mean;
     const int *twins;
     const int *twin_begin;

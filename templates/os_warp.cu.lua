@@ -142,6 +142,8 @@
 %    local function heavy()
 %      local spare = problem.cout > 64 and 100
 %                    or problem.cout > 32 and target.target ~= "sm_90a" and 96 or 36
+%      -- Scales, biases and residuals of a tile's end.
+%      if has_epilogue(problem) then spare = spare + 16 end
 %      return registers(problem, config) + spare > room() or body(problem, config) > 384
 %    end
 %    if heavy() then config.depth = 3 end

@@ -532,8 +532,9 @@ SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
     return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
 #endif
 }
-/* For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1, a / b for
- * 2^-126 <= |b| <= 2^126 (0 for larger b and finite a). erf(v) within 2^-21. */
+/* For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1 for v < 88,
+ * a / b for 2^-126 <= |b| <= 2^126 (0 for larger b and finite a). erf(v) within
+ * 2^-21. */
 SPC_DEVICE float spc_exp(float v) { return expf(v); }
 SPC_DEVICE float spc_expm1(float v) { return expm1f(v); }
 SPC_DEVICE float spc_erf(float v) { return erff(v); }

@@ -70,7 +70,7 @@ SPC_HOST_MATH float spc_expm1(float v)
 }
 
 /* Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within
- * 1.5e-7. */
+ * 1.5e-7; below 1/2, where that cancels, Taylor's series up to v^11. */
 SPC_HOST_MATH float spc_erf(float v)
 {
     float x = v < 0.0f ? -v : v;
@@ -82,6 +82,14 @@ SPC_HOST_MATH float spc_erf(float v)
     q = q * t - 0.284496736f;
     q = q * t + 0.254829592f;
     float y = 1.0f - q * t * spc_exp(-x * x);
+    float s = x * x, p = -8.54832702e-4f;
+
+    p = p * s + 5.22397762e-3f;
+    p = p * s - 2.68661706e-2f;
+    p = p * s + 1.12837917e-1f;
+    p = p * s - 3.76126389e-1f;
+    p = p * s + 1.12837917f;
+    y = x < 0.5f ? x * p : y;
     return v < 0.0f ? -y : y;
 }
 

@@ -5,3 +5,7 @@ spc_slow(gate)
 if(SPC_SANITIZE) # which leave out what is slow
   spc_run_suite(gate_cpu gate cpu 1)
 endif()
+# Epilogues, types of outputs, slices, bf16, by every template.
+spc_suite(epilogue)
+spc_gpu_suite(epilogue)
+spc_run_suite(epilogue_nvrtc epilogue nvrtc)

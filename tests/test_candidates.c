@@ -58,7 +58,8 @@ static const struct {
      "inverse,cin=24,cout=40,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
      "gen:uniform,n=200,extent=9", false},
     {"sim",
-     "conv,cin=64,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
+     "conv,cin=64,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=bf16,"
+     "epilogue=scale+bias+relu+add",
      "gen:shell,r=10", false},
     {"sim",
      "conv,cin=7,cout=9,k=3,stride=2,padding=1,rule=footprint,dtype=f32,bias=1",
@@ -84,7 +85,8 @@ static const struct {
     {"cpu", "conv,cin=7,cout=9,k=2,stride=2,rule=floor,dtype=f32",
      "gen:uniform,n=200,extent=9", false},
     {"cpu",
-     "inverse,cin=7,cout=20,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
+     "inverse,cin=7,cout=20,k=3,stride=2,padding=1,rule=footprint,dtype=f32,"
+     "epilogue=scale+add+gelu,out=f16,out_pitch=32",
      "gen:uniform,n=200,extent=9", false},
     /* Several at once: odd channels, groups, slices, epilogues. */
     {"sim", "subm,cin=20,cout=41,k=3,epilogue=scale+bias+relu+add",

@@ -352,6 +352,7 @@ START_TEST(every_primitive_has_a_host_half)
     assert_ok(spc__library_open(&library, NULL, NULL, &error));
     spc__buf_puts(&cuda, spc__library_header(library, "spc_device.cuh"));
     spc__buf_puts(&sim, spc__library_header(library, "spc_sim.h"));
+    spc__buf_puts(&sim, spc__library_header(library, "spc_host_math.h"));
     int count = 0;
     for (char *p = cuda.data; (p = strstr(p, "SPC_DEVICE ")) != NULL; p++) {
         char name[64];

@@ -6,6 +6,7 @@
  */
 #include "coords.h"
 
+#include "dtype.h"
 #include "error.h"
 #include "indexer.h"
 #include "regroup.h"
@@ -618,7 +619,7 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
         status = spc__fail(&error, SPC_EINVAL,
                            "a set made of others has no rows of the caller to "
                            "merge: spc_coords_gather adds up theirs");
-    else if (channels < 1 || (unsigned)dtype > SPC_TF32)
+    else if (channels < 1 || spc__dtype_of(dtype) == NULL)
         status = spc__fail(&error, SPC_EINVAL,
                            "cannot merge features of %d channels, type %d",
                            channels, (int)dtype);

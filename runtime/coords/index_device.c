@@ -621,7 +621,9 @@ static spc_status set_merge(const spc_coords *c, void *features,
     spc_merge_args args = {
         .features = features,
         .channels = channels,
-        .half = dtype == SPC_F16,
+        .half = dtype == SPC_F16    ? 1
+                : dtype == SPC_BF16 ? 2
+                                    : 0,
         .mean = c->duplicates == SPC_DUPLICATES_MEAN,
         .twins = c->twins,
         .twin_begin = c->twin_begin,

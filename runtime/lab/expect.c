@@ -62,18 +62,34 @@ spc_status spc__expect(double *reference, float *tolerance,
     return status;
 }
 
-void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
-                       int64_t rows, const spc__values *values)
+struct finishing {
+    float *sums, *slack;
+    const spc_conv *conv;
+    const spc__values *values;
+};
+
+static void finish_row(void *payload, int64_t row)
 {
-    for (int64_t i = 0; i < rows * conv->cout; i++) {
-        spc__bounded sum = {sums[i], 0};
-        spc__bounded result =
-            spc__finish(conv, sum, values, (int)(i % conv->cout), i);
-        sums[i] = (float)result.value;
-        if (slack != NULL) /* two results, each rounded */
-            slack[i] =
-                (float)(2 * spc__stored_error(conv, result) - result.error);
+    const struct finishing *f = payload;
+
+    for (int c = 0; c < f->conv->cout; c++) {
+        int64_t i = row * f->conv->cout + c;
+        spc__bounded sum = {f->sums[i], 0};
+        spc__bounded result = spc__finish(f->conv, sum, f->values, c, i);
+        f->sums[i] = (float)result.value;
+        if (f->slack != NULL) /* two results, each rounded */
+            f->slack[i] =
+                (float)(2 * spc__stored_error(f->conv, result) - result.error);
     }
+}
+
+void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
+                       int64_t rows, const spc__values *values, int threads)
+{
+    struct finishing f = {sums, slack, conv, values};
+
+    if (spc__has_epilogue(conv))
+        spc__parallel_for(rows, threads, finish_row, &f);
 }
 
 const void *spc__result_at(const void *out, const spc_conv *conv, int64_t i)

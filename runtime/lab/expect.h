@@ -20,7 +20,7 @@ spc_status spc__expect(double *reference, float *tolerance,
  * results may be that are both rounded to the type of the outputs.
  */
 void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
-                       int64_t rows, const spc__values *values);
+                       int64_t rows, const spc__values *values, int threads);
 
 /* The element of a result that is worst by |got - reference| / tolerance; what
  * is not a number is infinitely wrong. */

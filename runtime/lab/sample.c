@@ -274,7 +274,7 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
         spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
-                          scene->rows_out, values);
+                          scene->rows_out, values, m->options->threads);
         encode_rows(exact, &out, sums);
         m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
     }
