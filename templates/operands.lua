@@ -138,13 +138,13 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
             }
 %end
 %
-%-- Stores `w`, the 16 bytes of output channels from `co` on, at `to`: all at once, or
-%-- where rows begin anywhere, or end among them, part by part.
-%function write_lane_store(to)
+%-- Stores `w`, so many words (4 or 2) of output channels from `co` on, at `to`: all at
+%-- once, or where rows begin anywhere, or end among them, part by part.
+%function write_lane_store(to, words)
 % local align, element = row_alignment(output_row_bytes(problem)), element_bytes(problem)
-% if align == 16 then
+% if align >= 4 * words then
             if (store)
-                spc_store16($(to), w);
+                spc_store$(4 * words)($(to), w);
 % elseif align == 8 then
             if (store) {
                 spc_b8 low, high;
@@ -157,7 +157,8 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
                     spc_store8($(to) + 8, high);
             }
 % else
-%   for i, name in ipairs {"x", "y", "z", "w"} do
+%   for i = 1, words do
+%     local name = ("xyzw"):sub(i, i)
             if (store && co + $((i - 1) * 4 // element) < $(problem.cout))
                 spc_store$(align)($(to) + $(4 * i - 4), $(align == 2 and "(spc_u16)" or "")w.$(name));
 %     if align == 2 then
@@ -168,9 +169,10 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 % end
 %end
 %
-%-- The 16 bytes of output `w` from the floats `v`.
-%function write_lane_words()
-% for i, name in ipairs {"x", "y", "z", "w"} do
+%-- The words of output `w`, 4 unless said otherwise, from the floats `v`.
+%function write_lane_words(words)
+% for i = 1, words or 4 do
+%   local name = ("xyzw"):sub(i, i)
 %   if problem.dtype == "f16" then
             w.$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
 %   else

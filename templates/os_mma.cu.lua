@@ -326,7 +326,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
                 spc_store16(out + ((long long)row[h] * $(problem.cout) + co) * $(element), w);
 % else
             spc_u8 *to = out + ((long long)row[h] * $(problem.cout) + co) * $(element);
-%   write_lane_store("to")
+%   write_lane_store("to", 4)
 % end
         }
     }

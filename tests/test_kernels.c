@@ -225,6 +225,8 @@ static const struct {
     {"os_wgmma", "gather=shared,groups=2"},
     {"os_mma", ""},
     {"os_mma", "warps=8,m=1,stages=2"},
+    {"os_packed", ""},
+    {"os_packed", "m=2,chunk=4,warps=4"},
     {"os_generic", ""},
     {"os_depthwise", ""},
     {"os_depthwise", "rows=256,rows_a_thread=1,threads=128,weights=global"},
