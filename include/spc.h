@@ -284,8 +284,9 @@ typedef struct spc_conv {
  * dilation, dtype (f16, f32, tf32), bias (0, 1), deterministic (0, 1). "conv"
  * and "inverse" take stride, padding, rule (floor, footprint), origin (-1 or
  * -1x0x0) and shape besides; an inverse layer has the words of the strided
- * layer that it inverts, but for its own cin and cout. SPC_EINVAL names the
- * unknown word or the bad value and what would be right.
+ * layer that it inverts, but for its own cin and cout. "linear,cin=64,cout=128"
+ * is written for "subm,cin=64,cout=128,k=1": each row by itself, over any set.
+ * SPC_EINVAL names the unknown word or the bad value and what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
