@@ -188,6 +188,9 @@ static const layer layers[] = {
     {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
     {"subm,cin=64,cout=64,groups=64,k=3,bias=1", 300, 9},
+    /* Two groups a part, and all of them; short rows, and long. */
+    {"subm,cin=64,cout=96,groups=4,k=3,bias=1", 150, 8},
+    {"conv,cin=36,cout=12,groups=3,k=2,stride=2,rule=floor,dtype=tf32", 150, 9},
     {"conv,cin=24,cout=24,groups=24,k=3,stride=2,padding=1,rule=footprint", 300,
      11},
     {"conv,cin=18,cout=18,groups=18,k=5,rule=floor,bias=1", 150, 0},
