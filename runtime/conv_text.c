@@ -294,9 +294,46 @@ static bool has_seen(unsigned seen, const char *name)
     return false;
 }
 
-/* One "name=value"; `seen` is the set of words read so far. */
-static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
-                            spc_error *error)
+/* What is written for a submanifold layer with one offset, whose outputs see
+ * no voxel but their own. */
+static const char linear[] = "linear";
+
+/* Such a layer has channels and a type, but no geometry to speak of. */
+static bool is_spatial(const layer_word *word)
+{
+    return word->at >= AT(geometry) &&
+           word->at < AT(geometry) + sizeof(spc_geometry);
+}
+
+static void set_linear(spc_conv *conv)
+{
+    conv->op = SPC_SUBM;
+    for (int i = 0; i < 3; i++)
+        conv->geometry.kernel[i] = 1;
+}
+
+/* The operators that a text may begin with. */
+enum { OPERATORS_MOST = 32 };
+
+static void list_operators(const char *names[OPERATORS_MOST])
+{
+    int count = 0;
+
+    for (; spc__operator_names[count] != NULL; count++)
+        names[count] = spc__operator_names[count];
+    names[count++] = linear;
+    names[count] = NULL;
+}
+
+/* A layer of which some words are read. */
+typedef struct reading {
+    spc_conv *conv;
+    unsigned seen; /* the set of them */
+    bool linear;
+} reading;
+
+/* One "name=value". */
+static spc_status read_word(reading *r, char *text, spc_error *error)
 {
     const char *names[WORDS + 1] = {NULL};
     char *value = strchr(text, '=');
@@ -311,11 +348,16 @@ static spc_status read_word(spc_conv *conv, char *text, unsigned *seen,
     int index = spc__name_index(names, text);
     if (index < 0)
         return fail_unknown(error, "word", text, names);
-    if (*seen & 1u << index)
+    if (r->seen & 1u << index)
         return spc__fail(error, SPC_EINVAL,
                          "'%s' is given twice; once is right", text);
-    *seen |= 1u << index;
-    return words[index].set(conv, &words[index], value, error);
+    if (r->linear && is_spatial(&words[index]))
+        return spc__fail(error, SPC_EINVAL,
+                         "a linear layer has no '%s': every row sees itself "
+                         "alone",
+                         text);
+    r->seen |= 1u << index;
+    return words[index].set(r->conv, &words[index], value, error);
 }
 
 static const char *const examples[] = {
@@ -337,14 +379,19 @@ static int only_rule(spc_operator op)
                                   : -1;
 }
 
-static spc_status read_operator(spc_conv *conv, const char *text,
-                                spc_error *error)
+static spc_status read_operator(reading *r, const char *text, spc_error *error)
 {
+    const char *names[OPERATORS_MOST];
     int index = spc__name_index(spc__operator_names, text);
+
     if (index >= 0) {
-        conv->op = (spc_operator)index;
-        if (only_rule(conv->op) >= 0)
-            conv->geometry.rule = (spc_rule)only_rule(conv->op);
+        r->conv->op = (spc_operator)index;
+        if (only_rule(r->conv->op) >= 0)
+            r->conv->geometry.rule = (spc_rule)only_rule(r->conv->op);
+        return SPC_OK;
+    }
+    if ((r->linear = strcmp(text, linear) == 0)) {
+        set_linear(r->conv);
         return SPC_OK;
     }
     if (strchr(text, '=') != NULL)
@@ -352,13 +399,14 @@ static spc_status read_operator(spc_conv *conv, const char *text,
                          "a layer begins with its operator, as in "
                          "subm,cin=64,cout=64,k=3; found '%.40s'",
                          text);
-    return fail_unknown(error, "operator", text, spc__operator_names);
+    list_operators(names);
+    return fail_unknown(error, "operator", text, names);
 }
 
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 {
-    unsigned seen = 0;
+    reading r = {conv, 0, false};
     int count = 0;
 
     for (const char *next = text;; count++) {
@@ -377,8 +425,8 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
                              next, (size_t)(next - text));
         memcpy(word, next, length);
         word[length] = '\0';
-        status = count == 0 ? read_operator(conv, word, error)
-                            : read_word(conv, word, &seen, error);
+        status = count == 0 ? read_operator(&r, word, error)
+                            : read_word(&r, word, error);
         if (status != SPC_OK)
             return status;
         if (next[length] == '\0')
@@ -386,11 +434,11 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
         next += length + 1;
     }
     for (int i = 0; i < (only_rule(conv->op) >= 0 ? NEEDED - 1 : NEEDED); i++)
-        if (!(seen & 1u << i))
+        if (!(r.seen & 1u << i))
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
                              words[i].name, examples[conv->op]);
-    if (has_seen(seen, "bias") && has_seen(seen, "epilogue"))
+    if (has_seen(r.seen, "bias") && has_seen(r.seen, "epilogue"))
         return spc__fail(error, SPC_EINVAL,
                          "'bias' and 'epilogue' are both given: "
                          "epilogue=bias+... says both");

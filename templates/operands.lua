@@ -58,6 +58,20 @@
 %function group_in(problem) return problem.cin // groups_of(problem) end
 %function group_out(problem) return problem.cout // groups_of(problem) end
 %
+%-- Groups go by parts of so many that 64 bytes of a row are their inputs, or all are one
+%-- part: its weights are a matrix of blocks, zero beside the diagonal. Without groups the
+%-- layer is the part.
+%function parts_of(problem)
+%  local parts = groups_of(problem)
+%  while parts > 1 and (groups_of(problem) % parts ~= 0
+%                       or input_row_bytes(problem) // parts < 64) do
+%    parts = parts - 1
+%  end
+%  return parts
+%end
+%function part_in_bytes(problem) return input_row_bytes(problem) // parts_of(problem) end
+%function part_cout(problem) return problem.cout // parts_of(problem) end
+%
 %-- f32 alone: a number as two of tf32.
 %function write_split()
 % if problem.dtype == "f32" then
@@ -85,7 +99,7 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %-- A quad of lanes reads 64 bytes of a row, each lane 16 of them, wherever there are so
 %-- many and they are aligned; shorter and worse aligned rows in smaller parts.
 %
-%function row_pieces(problem) return ceil_div(input_row_bytes(problem), 64) end
+%function row_pieces(problem) return ceil_div(part_in_bytes(problem), 64) end
 %
 %-- Does each lane store, and add, all of its channels at once? It has 16 bytes of them
 %-- in the type of the inputs.

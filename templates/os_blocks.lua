@@ -4,20 +4,23 @@
 %
 %include "operands.lua"
 %
-%function out_blocks(problem, config) return ceil_div(problem.cout, config.n) end
+%-- Of all parts.
+%function out_blocks(problem, config)
+%  return parts_of(problem) * ceil_div(part_cout(problem), config.n)
+%end
 %-- One image of all packed weights.
 %function packed_image(problem, config)
 %  return problem.offsets * row_pieces(problem) * 64 * out_blocks(problem, config) * config.n
 %end
 %
 %-- Output channels that blocks of n compute in vain.
-%function wasted(problem, n) return ceil_div(problem.cout, n) * n - problem.cout end
+%function wasted(problem, n) return -part_cout(problem) % n end
 %-- The widest of those widths that waste least: one block of any width, or several of
 %-- `several` channels or more.
 %function least_wasting(problem, widths, several)
 %  local best
 %  for _, n in ipairs(widths) do
-%    if (n >= several or n >= problem.cout)
+%    if (n >= several or n >= part_cout(problem))
 %       and not (best and wasted(problem, n) > wasted(problem, best)) then
 %      best = n
 %    end
@@ -27,7 +30,7 @@
 %-- May blocks be n wide: with less than 32 channels in vain, or as few as can be?
 %function fills_blocks(problem, n, widths, several)
 %  local least = wasted(problem, least_wasting(problem, widths, several))
-%  return (n >= several or n >= problem.cout)
+%  return (n >= several or n >= part_cout(problem))
 %     and wasted(problem, n) <= math.max(31, least)
 %end
 %
@@ -42,7 +45,8 @@
 %-- What a load of 16 bytes at `byte` of a row asks besides: the row may end inside a
 %-- piece.
 %function byte_guard(byte)
-%  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
+%  local bytes = part_in_bytes(problem)
+%  return bytes % 64 ~= 0 and " && " .. byte .. " < " .. bytes or ""
 %end
 %
 %-- Packing: the image of `bytes` that `item` belongs to.

@@ -44,7 +44,7 @@
 %  role = "conv",
 %  device = "cuda",
 %  params = {
-%    {"rows", {32, 64, 128, 256}, "output rows of a tile"},
+%    {"rows", {16, 32, 64, 128, 256}, "output rows of a tile"},
 %    {"rows_a_thread", {1, 2, 4}, "rows for which a weight is read once"},
 %    {"bytes", {16, 8, 4}, "bytes of a row that a thread reads"},
 %    {"unroll", {2, 4, 8}, "offsets under way"},
@@ -71,9 +71,9 @@
 %    {"parts of 16 or 8 bytes where rows have them", function(problem, config)
 %      return config.bytes > 4 or input_row_bytes(problem) % 8 ~= 0
 %    end},
-%    {"every thread has a part, as far as tiles go", function(problem, config)
+%    {"every thread has a part, or blocks are small", function(problem, config)
 %      return items_of(problem, config) >= config.threads
-%         or config.rows == 256 and config.rows_a_thread == 1 and config.threads == 128
+%         or config.threads == 128 and config.rows_a_thread == 1
 %    end},
 %    {"at most 8 gathers of a thread under way", function(problem, config)
 %      return config.unroll * config.rows_a_thread <= 8
@@ -108,17 +108,16 @@
 %    local config = {rows = 64, rows_a_thread = 2, bytes = 16, unroll = 4, threads = 128,
 %                    weights = "shared", order = "gray"}
 %    while input_row_bytes(problem) % config.bytes ~= 0 do config.bytes = config.bytes // 2 end
-%    while items_of(problem, config) < config.threads do
-%      if config.rows < 256 then config.rows = config.rows * 2
-%      elseif config.rows_a_thread > 1 then config.rows_a_thread = 1
-%      else break end
+%    while items_of(problem, config) < config.threads and config.rows < 256
+%          and 4 * index_bytes(problem, config) <= target.shared_block // 2 do
+%      config.rows = config.rows * 2
 %    end
 %    -- Weights that leave room for three blocks are worth their place.
 %    if 3 * shared_bytes(problem, config) > target.shared_block then config.weights = "global" end
-%    while shared_bytes(problem, config) > target.shared_block and config.rows > 32
-%          and items_of(problem, config) >= 2 * config.threads do
+%    while shared_bytes(problem, config) > target.shared_block and config.rows > 16 do
 %      config.rows = config.rows // 2
 %    end
+%    if items_of(problem, config) < config.threads then config.rows_a_thread = 1 end
 %    return config
 %  end,
 %}

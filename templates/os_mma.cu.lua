@@ -15,6 +15,8 @@
 %-- its part lies in, notes on which side of a word it begins, and shifts it when it is
 %-- multiplied.
 %
+%-- Groups go by parts (operands.lua): a block has output channels of one part.
+%
 %include "os_blocks.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
@@ -46,7 +48,10 @@
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.groups then return false, "one group alone" end
+%    if problem.groups and (group_in(problem) == 1 or part_in_bytes(problem) % 4 ~= 0
+%       or part_cout(problem) * element_bytes(problem) % 16 ~= 0) then
+%      return false, "groups need several inputs, and parts multiples of 4 bytes in, 16 out"
+%    end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
@@ -81,7 +86,8 @@
 %      weight_size = weight_stage(config),
 %      stage_size = weight_stage(config) + gather_stage(problem, config),
 %      ring_at = config.stages * (weight_stage(config) + gather_stage(problem, config)),
-%      align = input_alignment(problem),
+%      align = math.min(input_alignment(problem), alignment_of(part_in_bytes(problem))),
+%      part_blocks = ceil_div(part_cout(problem), config.n),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -149,7 +155,7 @@ SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
     const spc_u8 *from = in + (long long)row * $(row_pitch) + byte;
     SPC_UNROLL
     for (int j = 0; j < 16; j += $(align)) {
-        int valid = row >= 0 && byte + j < $(row_bytes) ? $(align) : 0;
+        int valid = row >= 0 && byte + j < $(part_in_bytes(problem)) ? $(align) : 0;
         spc_copy_async$(align)(to + j, valid ? from + j : in, valid);
     }
 %   end
@@ -189,6 +195,9 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     const spc_u8 *in = (const spc_u8 *)args->in;
     const spc_u8 *weights = (const spc_u8 *)args->weights;
     int q = spc_lane() & 3;
+% if problem.groups then
+    in += spc_block_y() / $(part_blocks) * $(part_in_bytes(problem));
+% end
 
     if (++l->block == $(k_blocks)) {
         l->block = 0;
@@ -309,16 +318,25 @@ SPC_DEVICE void multiply(float *acc, int stage)
 /* The epilogue; stores this lane's pieces of its rows, clears acc. */
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
+% if problem.groups then
+    int part = spc_block_y() / $(part_blocks) * $(part_cout(problem));
+    int first = spc_block_y() % $(part_blocks) * $(config.n) + (spc_lane() & 3) * $(lane_channels);
+% else
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
+% end
     spc_u8 *out = (spc_u8 *)args->out;
 
     SPC_UNROLL
     for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
         int co = first + j * $(4 * lane_channels);
+% if problem.groups then
+        int within = co < $(part_cout(problem));
+        co += part;
+% end
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
             const float *d = acc + h / 2 * $(config.n // 2);
-            int store = row[h] >= 0 && co < $(problem.cout);
+            int store = row[h] >= 0 && $(problem.groups and "within" or "co < " .. problem.cout);
             float v[$(lane_channels)];
 % write_lane_values(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]")
 % write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
@@ -380,7 +398,30 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_copy_wait(0);
 }
 
-% write_weight_word()
+% if problem.groups then
+/* The weight, as products take it, that input channel ci and output channel co of a part
+ * have in common: none where they are of different groups, or of no group. */
+SPC_DEVICE spc_u32 weight_of(const spc_pack_args *args, int offset, int part, int ci, int co)
+{
+    const $(format_of(problem).device) *weights =
+        (const $(format_of(problem).device) *)args->weights;
+    long long at = offset * args->stride_k + ci % $(group_in(problem)) * args->stride_in +
+                   (part * $(part_cout(problem)) + co) * args->stride_out;
+
+    if (co >= $(part_cout(problem)) || ci / $(group_in(problem)) != co / $(group_out(problem)))
+        return 0;
+%   if half then
+    return weights[at];
+%   elseif problem.dtype == "tf32" then
+    return spc_f32_to_tf32(weights[at]);
+%   else
+    return spc_f32_bits(weights[at]);
+%   end
+}
+
+% else
+%   write_weight_word()
+% end
 /*
  * Packed: [offset][k-block][n-block] stages, each [k-step][pair of 8 columns][lane]
  * [second operands of both]. A k-step s of piece p takes bytes p * 64 + q * 16 +
@@ -401,8 +442,17 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
         int column = pair * 16 + r / 2 * 8 + g;
         int byte = (block * $(config.pieces) + step / 2) * 64 + q * 16 +
                    step % 2 * 8 + r % 2 * 4;
+% if problem.groups then
+%   write_channel_of_column("        ", config.n, 4 * lane_channels, "n_block % " .. part_blocks .. " * " .. config.n)
+        int part = n_block / $(part_blocks), ci = byte / $(element);
+        v[r] = weight_of(args, offset, part, ci, co);
+%   if half then
+        v[r] |= weight_of(args, offset, part, ci + 1, co) << 16;
+%   end
+% else
 %   write_channel_of_column("        ", config.n, 4 * lane_channels, "n_block * " .. config.n)
         v[r] = weight_word(args, offset, byte, co);
+% end
     }
 % write_packed("(long long)item")
 }

@@ -38,7 +38,7 @@ static const struct {
      "gen:uniform,n=500,extent=14", true},
     /* Rows in pieces of 16 and of 4 bytes, and of 4 alone; more offsets than a
      * mask word; rows that end inside a block of input channels. */
-    {"sim", "subm,cin=36,cout=40,k=5,dtype=f16", "gen:uniform,n=200,extent=9",
+    {"sim", "subm,cin=36,cout=40,k=5,dtype=f16", "gen:uniform,n=120,extent=8",
      false},
     {"sim", "subm,cin=18,cout=20,k=2,dtype=f16", "gen:uniform,n=200,extent=9",
      false},
@@ -72,7 +72,7 @@ static const struct {
      "gen:uniform,n=150,extent=9", false},
     /* Depthwise: parts of 16, 8 and 4 bytes. */
     {"sim", "subm,cin=64,cout=64,groups=64,k=3,dtype=f16",
-     "gen:uniform,n=500,extent=14", true},
+     "gen:uniform,n=200,extent=9", true},
     {"sim", "subm,cin=22,cout=22,groups=22,k=3,dtype=f16,bias=1",
      "gen:uniform,n=200,extent=9", false},
     {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",

@@ -12,6 +12,7 @@
 
 #include "suite.h"
 #include <stdio.h>
+#include <sys/mman.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
@@ -187,6 +188,9 @@ static const layer layers[] = {
     {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
     {"subm,cin=64,cout=64,groups=64,k=3,bias=1", 300, 9},
+    /* Two groups a part, and all of them; short rows, and long. */
+    {"subm,cin=64,cout=96,groups=4,k=3,bias=1", 150, 8},
+    {"conv,cin=36,cout=12,groups=3,k=2,stride=2,rule=floor,dtype=tf32", 150, 9},
     {"conv,cin=24,cout=24,groups=24,k=3,stride=2,padding=1,rule=footprint", 300,
      11},
     {"conv,cin=18,cout=18,groups=18,k=5,rule=floor,bias=1", 150, 0},
@@ -225,6 +229,8 @@ static const struct {
     {"os_wgmma", "gather=shared,groups=2"},
     {"os_mma", ""},
     {"os_mma", "warps=8,m=1,stages=2"},
+    {"os_packed", ""},
+    {"os_packed", "m=2,chunk=4,warps=4"},
     {"os_generic", ""},
     {"os_depthwise", ""},
     {"os_depthwise", "rows=256,rows_a_thread=1,threads=128,weights=global"},
@@ -265,7 +271,63 @@ static bool choose(trial *t, int variant)
            SPC_OK;
 }
 
-static void check_layer(const layer *l, const char *device, int least)
+/* ---- more than 2^31 elements -----------------------------------------------
+ */
+
+enum { FAR_ROWS = 48 * 1000 * 1000 };
+
+/* Memory of which only what is touched is there. */
+static unsigned char *reserve(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    return memory;
+}
+
+/* The same relation between rows far behind all others. */
+static void move_away(layout *map)
+{
+    int64_t entries = (int64_t)map->view.offsets * map->view.rows_padded;
+
+    for (int64_t i = 0; i < entries; i++)
+        map->index[i] += map->index[i] >= 0 ? FAR_ROWS : 0;
+    for (int i = 0; i < map->view.rows_padded; i++)
+        map->order[i] += map->order[i] >= 0 ? FAR_ROWS : 0;
+}
+
+static void check_far_rows(const trial *t)
+{
+    size_t in_row = (size_t)t->conv->cin * t->data->element_bytes;
+    size_t out_row = (size_t)t->conv->cout * t->data->element_bytes;
+    size_t in_bytes = in_row * (FAR_ROWS + 1000);
+    size_t out_bytes = out_row * (FAR_ROWS + 1000);
+    unsigned char *in = reserve(in_bytes), *out = reserve(out_bytes);
+    rig_kernel kernel;
+    layout map;
+
+    assert_ok(rig_build(&kernel, &r, t->template_name, t->conv, &t->config,
+                        t->data, false));
+    layout_create(&map, t->rel,
+                  (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
+                  OWN_ORDER);
+    move_away(&map);
+    memcpy(in + in_row * FAR_ROWS, t->data->in_stored,
+           in_row * (size_t)t->rel->rows_in);
+    rig_run run = rig_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
+    run.args.in = in;
+    assert_ok(rig_enqueue(&run, NULL));
+    compare(t, out + out_row * FAR_ROWS, "far rows");
+    layout_release(&map);
+    rig_kernel_free(&r, &kernel);
+    munmap(in, in_bytes);
+    munmap(out, out_bytes);
+}
+
+/* Every template that takes the layer, `least` of them; by its default alone if
+ * `defaults`. */
+static void check_layer(const layer *l, const char *device, int least,
+                        bool defaults, void (*check)(const trial *t))
 {
     spc_conv conv;
     relation rel;
@@ -279,9 +341,9 @@ static void check_layer(const layer *l, const char *device, int least)
     float *want = results_of(&conv, &rel, &data);
     for (int i = 0; i < LENGTH(variants); i++) {
         trial t = {.conv = &conv, .rel = &rel, .data = &data, .want = want};
-        if (!choose(&t, i))
+        if ((defaults && variants[i].values[0] != '\0') || !choose(&t, i))
             continue;
-        check_candidate(&t);
+        check(&t);
         checked++;
     }
     ck_assert_int_ge(checked, conv.groups > 1 ? 1 : least);
@@ -299,14 +361,29 @@ START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
         return;
     setenv("SPC_SIM_SCHEDULE", schedules[_i % LENGTH(schedules)], 1);
     setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
-    check_layer(&layers[_i], "sim", 1);
+    check_layer(&layers[_i], "sim", 1, false, check_candidate);
 }
 END_TEST
 
 START_TEST(every_template_computes_every_relation_on_the_cpu)
 {
     if (suite_takes(_i))
-        check_layer(&layers[_i], "cpu", 2);
+        check_layer(&layers[_i], "cpu", 2, false, check_candidate);
+}
+END_TEST
+
+/* Rows of which the last lie behind 2^31 elements, or bytes. */
+static const layer far_layers[] = {
+    {"subm,cin=64,cout=64,k=2", 60, 6},
+    {"subm,cin=47,cout=45,k=2,dtype=f32", 40, 6},
+    {"subm,cin=8,cout=64,k=2", 60, 6},
+    {"subm,cin=64,cout=64,groups=64,k=2", 60, 6},
+};
+
+START_TEST(rows_behind_2_31_elements_are_found)
+{
+    check_layer(&far_layers[_i / 2], _i % 2 ? "cpu" : "sim", 1, true,
+                check_far_rows);
 }
 END_TEST
 
@@ -324,6 +401,8 @@ int main(void)
     tcase_set_timeout(cpu, 300);
     tcase_add_loop_test(cpu, every_template_computes_every_relation_on_the_cpu,
                         0, LENGTH(layers));
+    tcase_add_loop_test(cpu, rows_behind_2_31_elements_are_found, 0,
+                        2 * LENGTH(far_layers));
     suite_add_tcase(suite, cpu);
     return run_suite(suite);
 }

@@ -38,6 +38,7 @@ static const struct {
      "subm,cin=4,cout=4,k=3,dtype=f16"},
     {"subm,cin=65536,cout=1", "subm,cin=65536,cout=1,k=3,dtype=f16"},
     {"subm,cin=007,cout=1", "subm,cin=7,cout=1,k=3,dtype=f16"},
+    {"linear,cin=6,cout=9,bias=1", "subm,cin=6,cout=9,k=1,dtype=f16,bias=1"},
     {"subm,cin=6,cout=9,groups=1", "subm,cin=6,cout=9,k=3,dtype=f16"},
     {"subm,groups=3,cin=6,cout=9", "subm,cin=6,cout=9,groups=3,k=3,dtype=f16"},
 };
@@ -96,6 +97,10 @@ static const struct {
     {"subm,cin=1,cout=1,dilation=65537", "1 to 65536"},
     {"subm,cin=1,cout=1,dtype=fp16", "did you mean 'f16'"},
     {"subm,cin=1,cout=1,dtype=double", "known: f16, f32, tf32"},
+    {"linear,cin=6,cout=9,k=1", "a linear layer has no 'k'"},
+    {"linear,cin=6,cout=9,stride=1", "a linear layer has no 'stride'"},
+    {"linear,cin=6", "'cout' is missing"},
+    {"linaer,cin=6,cout=9", "did you mean 'linear'"},
     {"subm,cin=6,cout=9,groups=2", "groups=2 does not divide cin=6"},
     {"subm,cin=6,cout=9,groups=6", "groups=6 does not divide cin=6 and cout=9"},
     {"subm,cin=6,cout=9,groups=", "groups= is not a number of groups"},

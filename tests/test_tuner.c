@@ -935,6 +935,12 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
     for (int i = 0; i < LENGTH(in); i++) {
         for (int o = 0; o < LENGTH(out); o++) {
             for (int t = 0; t < LENGTH(types); t++) {
+                if (o == i) {
+                    snprintf(layer, sizeof(layer),
+                             "subm,cin=%d,cout=%d,groups=%d,k=%d,dtype=%s",
+                             in[i], in[i], in[i], 1 + 2 * (t % 3), types[t]);
+                    check_defaults(library, targets[_i], layer);
+                }
                 snprintf(layer, sizeof(layer),
                          "subm,cin=%d,cout=%d,k=%d,dtype=%s", in[i], out[o],
                          1 + 2 * ((i + o + t) % 3), types[t]);
@@ -942,6 +948,60 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
             }
         }
     }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Kernels for layers that others do not take, or not well. */
+static const struct {
+    const char *template_name, *layer;
+} defaults[] = {
+    {"os_depthwise", "subm,cin=256,cout=256,groups=256,k=3,bias=1"},
+    {"os_depthwise", "subm,cin=22,cout=22,groups=22,k=5"},
+    {"os_packed", "subm,cin=4,cout=32,k=3"},
+    {"os_packed", "subm,cin=5,cout=61,k=5,bias=1"},
+    {"os_mma", "subm,cin=81,cout=61,k=3,bias=1"},
+    {"os_mma", "subm,cin=64,cout=96,groups=4,k=3"},
+};
+
+/* A pair of the table for a target, another one each day. */
+START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
+{
+    time_t day = time(NULL) / 86400;
+    int which = (int)((day + _i) % LENGTH(defaults));
+    const char *name = defaults[which].template_name;
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc__library *library;
+    spc__compiler *nvrtc = NULL;
+    spc__attrs facts, problem, config;
+    spc__artefact artefact = {0};
+    spc__buf source = SPC__BUF_INIT;
+    spc_error error = {0};
+    spc_conv conv;
+
+    printf("%s, %s for %s\n", name, defaults[which].layer, targets[_i]);
+    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
+    spc__template *tpl = spc__library_find(library, name);
+    assert_ok(spc__target_facts(&facts, targets[_i], &error), error.text);
+    assert_ok(spc_conv_parse(&conv, defaults[which].layer, &error), error.text);
+    spc__conv_attrs(&problem, &conv);
+    assert_ok(spc__template_default(&config, tpl, &problem, &facts, &error),
+              error.text);
+    assert_ok(
+        spc__template_render(&source, tpl, &problem, &facts, &config, &error),
+        error.text);
+    spc__compile_job job = {
+        spc__buf_text(&source), name, targets[_i], "", library, NULL};
+    if (has_nvrtc()) {
+        assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
+        assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error),
+                  error.text);
+        ck_assert_int_eq(
+            spc__attrs_number(&artefact.resources, "spill_bytes", -1), 0);
+    }
+    spc__artefact_release(&artefact);
+    spc__compiler_close(nvrtc);
+    spc__buf_release(&source);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -1506,6 +1566,9 @@ int main(void)
                         2);
     tcase_add_loop_test(trouble,
                         the_space_of_a_gpu_that_is_not_here_is_not_empty, 0,
+                        LENGTH(targets));
+    tcase_add_loop_test(trouble,
+                        defaults_for_any_channels_compile_and_do_not_spill, 0,
                         LENGTH(targets));
     tcase_add_loop_test(trouble, defaults_are_legal_wherever_a_template_serves,
                         0, LENGTH(targets));
