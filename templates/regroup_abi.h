@@ -31,10 +31,10 @@ typedef struct spc_regroup_args {
     int sources;
     int rows; /* of all sources together */
     int scale[3], split[3];
-    int children;                /* the product of split */
-    const unsigned char *mask;   /* [rows * children], or null: all stay */
-    int *at;                     /* [rows] position of a row in its source */
-    int *counts;                 /* [blocks] */
+    int children;              /* the product of split */
+    const unsigned char *mask; /* [rows * children], or null: all stay */
+    int *at;                   /* [rows] position of a row in its source */
+    int *counts;               /* [blocks] */
     int *of;     /* [rows * children] the set's row of each slot, or -1 */
     int *listed; /* how many voxels are proposed, room or not */
     int *list;   /* [capacity][4] in the order of slots */

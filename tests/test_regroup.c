@@ -500,6 +500,88 @@ START_TEST(sets_are_made_of_others_as_their_slots_say)
 }
 END_TEST
 
+/* ---- a network's
+ * --------------------------------------------------------------- */
+
+static rows rows_of(spc_ctx *ctx, const spc_coords *set, int scale)
+{
+    int count = (int)spc_coords_rows(set);
+    rows r = {fetch(ctx, spc_coords_data(set), 4 * (size_t)count), count};
+
+    for (int i = 0; i < count; i++)
+        for (int a = 1; a < 4; a++)
+            r.at[i][a] *= scale;
+    return r;
+}
+
+static spc_coords *outputs_of(spc_ctx *ctx, spc_coords *in, const char *layer)
+{
+    spc_conv conv = parse(layer);
+    spc_coords *out;
+
+    assert_ok(ctx, spc_coords_create_outputs(&out, in, &conv.geometry));
+    return out;
+}
+
+static spc_coords *scaled(spc_ctx *ctx, spc_coords *set, int scale)
+{
+    spc_regrouping how = {{scale, scale, scale}, {1, 1, 1}};
+    spc_coords *out;
+
+    assert_ok(ctx, spc_coords_create_regrouped(&out, &set, 1, &how, NULL));
+    return out;
+}
+
+/* VoxelNeXt: two deeper levels in voxels of the first, all of them without z,
+ * equal ones added up, and then a convolution that dilates in the plane. */
+START_TEST(levels_of_a_network_become_one_plane)
+{
+    static const plan p = {"plane", {1, 1, 0}, {1, 1, 1}, {1, 1, 1},
+                           0,       100,       false,     false};
+    static const char down[] = "conv,cin=4,cout=4,k=3,stride=2,padding=1,"
+                               "rule=footprint",
+                      plane[] = "conv,cin=4,cout=4,k=3x3x1,stride=1,"
+                                "padding=1x1x0,rule=footprint";
+    spc_regrouping how = {{1, 1, 0}, {1, 1, 1}};
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    rows fine = draw(150, -9, 24, 2, 5);
+    spc_scene *scene = scene_of(&fine);
+    spc_coords *level[3], *set[3], *made, *out;
+    spc_conv conv = parse(plane);
+
+    assert_ok(ctx, spc_coords_create_from_scene(&level[0], ctx, scene));
+    level[1] = outputs_of(ctx, level[0], down);
+    level[2] = outputs_of(ctx, level[1], down);
+    set[0] = spc__coords_share(level[0]);
+    set[1] = scaled(ctx, level[1], 2);
+    set[2] = scaled(ctx, level[2], 4);
+    rows r[3] = {fine, rows_of(ctx, level[1], 2), rows_of(ctx, level[2], 4)};
+    int capacity[SOURCES];
+    for (int i = 0; i < 3; i++)
+        capacity[i] = (int)spc_coords_capacity(set[i]);
+    slot_list want = list_slots(&p, r, capacity, NULL);
+    assert_ok(ctx, spc_coords_create_regrouped(&made, set, 3, &how, NULL));
+    check_voxels(ctx, made, &want);
+    subject s = {ctx, &p, made, capacity, &want, {SPC_F16, CHANNELS, false}};
+    check_gather(&s);
+    out = outputs_of(ctx, made, plane);
+    rows merged = rows_of(ctx, made, 1);
+    check_outputs(ctx, out, &conv, &merged);
+    ck_assert_int_lt(merged.count, want.count);
+    for (int i = 0; i < 3; i++) {
+        spc_coords_free(level[i]);
+        spc_coords_free(set[i]);
+        free(r[i].at);
+    }
+    spc_coords_free(made);
+    spc_coords_free(out);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+    release_list(&want);
+    free(merged.at);
+}
+END_TEST
+
 /* ---- frames ----------------------------------------------------------------
  */
 
@@ -768,6 +850,7 @@ int main(int argc, char **argv)
     open_database();
     Suite *suite = suite_create("regroup");
     add(suite, "plans", sets_are_made_of_others_as_their_slots_say);
+    add(suite, "network", levels_of_a_network_become_one_plane);
     add(suite, "frames", frames_regroup_within_a_capacity);
     add(suite, "refused", impossible_sets_are_refused_with_a_sentence);
     TCase *memory = tcase_create("memory");

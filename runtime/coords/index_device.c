@@ -175,205 +175,12 @@ static int choose_bin_bits(const spc_coords *c)
     return bits;
 }
 
-/* How the search takes the kernel's offsets (index_runs.cuh): in runs of so
- * many neighbours along z, so many runs at once, in so many batches. */
-typedef struct runs {
-    int length, batch, batches;
-} runs;
-
-static void box_of(int out[3], const spc_geometry *g)
-{
-    for (int i = 0; i < 3; i++)
-        out[i] = g->offset_count == 0 ? g->kernel[i]
-                 : i == 0             ? g->offset_count
-                                      : 1;
-}
-
-static runs choose_runs(const spc_geometry *g, bool inverse)
-{
-    bool single = inverse || g->dilation[2] > 1;
-    int k[3];
-
-    box_of(k, g);
-    int length = single ? 1 : k[2] < 8 ? k[2] : 8;
-    int count = k[0] * k[1] * ((k[2] + length - 1) / length);
-    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
-
-    return (runs){length, batch, (count + batch - 1) / batch};
-}
-
 /* ---- code ------------------------------------------------------------- */
 
-static void set_axes(spc__attrs *out, const char *const names[3],
-                     const int value[3])
+static spc__index_width width_of(const scratch *s, const spc_coords *other)
 {
-    for (int i = 0; i < 3; i++)
-        spc__attrs_set_number(out, names[i], value[i]);
-}
-
-/* What the code of a launch depends on besides the geometry: bits of the keys
- * that are searched, and of those of the rows (of a set that is derived: its
- * own, and those of its inputs). */
-typedef struct width {
-    int key, other;
-    unsigned threads;
-} width;
-
-static width width_of(const scratch *s, const spc_coords *other)
-{
-    return (width){(int)s->key_bytes * 8, spc__key_bits(&other->key), s->block};
-}
-
-static const char *kind_of(const spc_geometry *g, bool inverse)
-{
-    if (g->rule == SPC_RULE_SUBM)
-        return inverse ? "subm_inverse" : "subm";
-    if (inverse)
-        return spc__geometry_is_bounded(g) ? "transposed" : "inverse";
-    return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
-}
-
-/* Of given sets, the displacements between which the search looks. */
-static void set_span(spc__attrs *out, const spc_geometry *g)
-{
-    static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
-    int64_t span[2][3];
-
-    spc__geometry_span(span[0], span[1], g);
-    for (int i = 0; i < 6; i++)
-        spc__attrs_set_number(out, names[i], span[i / 3][i % 3]);
-}
-
-void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
-{
-    static const char *const k[3] = {"kx", "ky", "kz"},
-                             *const d[3] = {"dx", "dy", "dz"},
-                             *const st[3] = {"sx", "sy", "sz"},
-                             *const o[3] = {"ox", "oy", "oz"};
-    int box[3], origin[3];
-
-    box_of(box, g);
-    for (int i = 0; i < 3; i++)
-        origin[i] = g->offset_count == 0 ? spc__geometry_origin(g, i) : 0;
-    memset(out, 0, sizeof *out);
-    spc__attrs_set_text(out, "op", "index");
-    spc__attrs_set_text(out, "kind", kind_of(g, inverse));
-    set_axes(out, k, box);
-    set_axes(out, d, g->dilation);
-    set_axes(out, st, g->stride);
-    set_axes(out, o, origin);
-    spc__attrs_set_number(out, "list", g->offset_count > 0);
-    if (g->rule == SPC_RULE_GIVEN && !inverse)
-        set_span(out, g);
-}
-
-static void index_problem(spc__attrs *out, const width *w,
-                          const spc_geometry *g, bool inverse)
-{
-    runs r = choose_runs(g, inverse);
-
-    spc__map_attrs(out, g, inverse);
-    spc__attrs_set_number(out, "key", w->key);
-    spc__attrs_set_number(out, "row_key", w->other);
-    spc__attrs_set_number(out, "run", r.length);
-    spc__attrs_set_number(out, "batch", r.batch);
-    spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
-    spc__attrs_set_number(out, "threads", w->threads);
-}
-
-static void coords_problem(spc__attrs *out, const width *w,
-                           const spc_geometry *g)
-{
-    memset(out, 0, sizeof *out);
-    spc__attrs_set_text(out, "op", "coords");
-    spc__attrs_set_number(out, "key", w->key);
-    spc__attrs_set_number(out, "in_key", w->other);
-    spc__attrs_set_number(out, "threads", w->threads);
-    if (g->rule == SPC_RULE_GENERATIVE)
-        spc__attrs_set_number(out, "generative", 1);
-}
-
-/* Sorting alone is what the map of a kernel of one offset does before it
- * searches. */
-static spc_geometry sorting_only(void)
-{
-    spc_geometry g = SPC_GEOMETRY_INIT;
-
-    g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
-    return g;
-}
-
-static void add_coords(spc__index_ladder *out, const width *w,
-                       const spc_geometry *g)
-{
-    spc__index_code *code = &out->at[out->count++];
-
-    code->template_name = "coords";
-    coords_problem(&code->problem, w, g);
-}
-
-static void add_index(spc__index_ladder *out, const width *w,
-                      const spc_geometry *g, bool inverse)
-{
-    spc__index_code *code = &out->at[out->count++];
-
-    code->template_name = "index";
-    index_problem(&code->problem, w, g, inverse);
-}
-
-void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
-                            const spc_geometry *g, bool inverse)
-{
-    const spc_geometry sorting = sorting_only();
-
-    out->count = 0;
-    for (int key = 32; key <= 64; key += 32)
-        for (int other = 32; other <= 64; other += 32) {
-            width w = {key, other, block};
-            /* A submanifold map has one set, and so has sorting. */
-            if (g->rule == SPC_RULE_SUBM && key != other)
-                continue;
-            add_index(out, &w, g, inverse);
-            add_coords(out, &w, g);
-            if (key == other)
-                add_index(out, &w, &sorting, false);
-        }
-}
-
-/* A kernel of a template of role "map"; `config` NULL: the default. The context
- * words its own failures; callers expect them in `error`. */
-spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
-                           const char *template, const spc__attrs *problem,
-                           const spc__attrs *config, const char *name,
-                           size_t shared, spc_error *error)
-{
-    spc__code code;
-    spc_status status =
-        spc__ctx_code(&code, ctx, template, problem, config, SPC_PLAN_JIT);
-
-    if (status != SPC_OK) {
-        *error = *spc__error_of(ctx);
-        return status;
-    }
-    return ops_of(ctx)->kernel_get(ctx->device, code.module, name, shared, out,
-                                   error);
-}
-
-/* A cooperative launch needs all its blocks resident. */
-spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
-                                     const char *name, unsigned block,
-                                     size_t shared, spc_error *error)
-{
-    int resident;
-    spc_status status = ops_of(ctx)->occupancy(ctx->device, &resident, kernel,
-                                               block, shared, error);
-
-    if (status != SPC_OK || resident >= 1)
-        return status;
-    return spc__fail(error, SPC_EUNSUPPORTED,
-                     "kernel '%s' with %u threads and %zu bytes of shared "
-                     "memory does not fit a multiprocessor of %s",
-                     name, block, shared, ctx->info.name);
+    return (spc__index_width){(int)s->key_bytes * 8, spc__key_bits(&other->key),
+                              s->block};
 }
 
 /* The kernel of the template "index" that searches by `config`. */
@@ -383,11 +190,11 @@ static spc_status load_index(spc__kernel **out, const scratch *s,
                              spc_error *error)
 {
     spc_ctx *ctx = to->ctx;
-    width w = width_of(s, to);
+    spc__index_width w = width_of(s, to);
     spc__attrs problem;
     spc_status status;
 
-    index_problem(&problem, &w, g, inverse);
+    spc__index_problem(&problem, &w, g, inverse);
     status = spc__index_load(out, ctx, "index", &problem, config, "spc_index",
                              s->shared, error);
     return status == SPC_OK
@@ -418,7 +225,7 @@ static void set_destroy(spc_coords *c)
 /* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
 static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
 {
-    width bits = width_of(&w->s, c->from);
+    spc__index_width bits = width_of(&w->s, c->from);
     spc__attrs problem;
     spc_status status;
 
@@ -433,7 +240,7 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
         (status = alloc_clear(&w->listed, c, sizeof *w->listed, error)) !=
             SPC_OK)
         return status;
-    coords_problem(&problem, &bits, &c->rule);
+    spc__coords_problem(&problem, &bits, &c->rule);
     status = spc__index_load(&w->derive, c->ctx, "coords", &problem, NULL,
                              "spc_derive", 0, error);
     return status == SPC_OK
@@ -444,10 +251,10 @@ static spc_status create_derived(spc_coords *c, set_work *w, spc_error *error)
 
 static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
 {
-    width bits = width_of(&w->s, c->from ? c->from : c);
+    spc__index_width bits = width_of(&w->s, c->from ? c->from : c);
     spc__attrs problem;
 
-    coords_problem(&problem, &bits, &c->rule);
+    spc__coords_problem(&problem, &bits, &c->rule);
     return spc__index_load(&w->merge, c->ctx, "coords", &problem, NULL,
                            "spc_merge", 0, error);
 }
@@ -455,7 +262,7 @@ static spc_status load_merge(spc_coords *c, set_work *w, spc_error *error)
 static spc_status load_sorting(spc_coords *c, spc_error *error)
 {
     set_work *w = c->work;
-    spc_geometry sorting = sorting_only();
+    spc_geometry sorting = spc__index_sorting_only();
 
     return w->s.kernel ? SPC_OK
                        : load_index(&w->s.kernel, &w->s, c, &sorting, false,
@@ -761,7 +568,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
 {
     const spc_coords *to = map->to;
     map_work *w = map->work = calloc(1, sizeof *w);
-    runs r = choose_runs(&map->geometry, map->inverse);
+    spc__index_runs r = spc__index_choose_runs(&map->geometry, map->inverse);
     spc_status status;
 
     if (!w)
@@ -882,11 +689,11 @@ static spc_status map_list_create(spc_map *map, spc_error *error)
     map_work *w = map->work;
     spc_ctx *ctx = map->ctx;
     size_t shared = pairs_shared(map);
-    width bits = width_of(&w->s, map->to);
+    spc__index_width bits = width_of(&w->s, map->to);
     spc__attrs problem;
     spc_status status = SPC_OK;
 
-    index_problem(&problem, &bits, &map->geometry, map->inverse);
+    spc__index_problem(&problem, &bits, &map->geometry, map->inverse);
     if (!w->counts)
         status = spc__coords_alloc(&w->counts, map->to,
                                    4 * (size_t)map->offsets * w->s.grid, error);

@@ -4,7 +4,34 @@
 #ifndef SPC_RUNTIME_INDEX_DEVICE_H
 #define SPC_RUNTIME_INDEX_DEVICE_H
 
-#include "ctx.h"
+#include "indexer.h"
+
+/* How the search takes the kernel's offsets (index_runs.cuh): in runs of so
+ * many neighbours along z, so many runs at once, in so many batches. */
+typedef struct spc__index_runs {
+    int length, batch, batches;
+} spc__index_runs;
+
+spc__index_runs spc__index_choose_runs(const spc_geometry *geometry,
+                                       bool inverse);
+
+/* What the code of a launch depends on besides the geometry: bits of the keys
+ * that are searched, and of those of the rows (of a set that is derived: its
+ * own, and those of its inputs). */
+typedef struct spc__index_width {
+    int key, other;
+    unsigned threads;
+} spc__index_width;
+
+/* The problems of the templates "index" and "coords". */
+void spc__index_problem(spc__attrs *out, const spc__index_width *width,
+                        const spc_geometry *geometry, bool inverse);
+void spc__coords_problem(spc__attrs *out, const spc__index_width *width,
+                         const spc_geometry *geometry);
+
+/* Sorting alone is what the map of a kernel of one offset does before it
+ * searches. */
+spc_geometry spc__index_sorting_only(void);
 
 /* A kernel of a template of role "map"; `config` NULL: the default. */
 spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,

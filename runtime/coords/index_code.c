@@ -1,0 +1,194 @@
+/*
+ * index_code.c - the code of indexing kernels: which problem a geometry is to
+ * their templates, which of it maps can come to need, and loading it.
+ */
+#include "error.h"
+#include "index_device.h"
+#include "map_choice.h"
+#include <string.h>
+
+static void box_of(int out[3], const spc_geometry *g)
+{
+    for (int i = 0; i < 3; i++)
+        out[i] = g->offset_count == 0 ? g->kernel[i]
+                 : i == 0             ? g->offset_count
+                                      : 1;
+}
+
+spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
+{
+    bool single = inverse || g->dilation[2] > 1;
+    int k[3];
+
+    box_of(k, g);
+    int length = single ? 1 : k[2] < 8 ? k[2] : 8;
+    int count = k[0] * k[1] * ((k[2] + length - 1) / length);
+    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
+
+    return (spc__index_runs){length, batch, (count + batch - 1) / batch};
+}
+
+/* ---- problems of templates ------------------------------------------------
+ */
+
+static void set_axes(spc__attrs *out, const char *const names[3],
+                     const int value[3])
+{
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, names[i], value[i]);
+}
+
+static const char *kind_of(const spc_geometry *g, bool inverse)
+{
+    if (g->rule == SPC_RULE_SUBM)
+        return inverse ? "subm_inverse" : "subm";
+    if (inverse)
+        return spc__geometry_is_bounded(g) ? "transposed" : "inverse";
+    return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
+}
+
+/* Of given sets, the displacements between which the search looks. */
+static void set_span(spc__attrs *out, const spc_geometry *g)
+{
+    static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
+    int64_t span[2][3];
+
+    spc__geometry_span(span[0], span[1], g);
+    for (int i = 0; i < 6; i++)
+        spc__attrs_set_number(out, names[i], span[i / 3][i % 3]);
+}
+
+void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
+{
+    static const char *const k[3] = {"kx", "ky", "kz"},
+                             *const d[3] = {"dx", "dy", "dz"},
+                             *const st[3] = {"sx", "sy", "sz"},
+                             *const o[3] = {"ox", "oy", "oz"};
+    int box[3], origin[3];
+
+    box_of(box, g);
+    for (int i = 0; i < 3; i++)
+        origin[i] = g->offset_count == 0 ? spc__geometry_origin(g, i) : 0;
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "index");
+    spc__attrs_set_text(out, "kind", kind_of(g, inverse));
+    set_axes(out, k, box);
+    set_axes(out, d, g->dilation);
+    set_axes(out, st, g->stride);
+    set_axes(out, o, origin);
+    spc__attrs_set_number(out, "list", g->offset_count > 0);
+    if (g->rule == SPC_RULE_GIVEN && !inverse)
+        set_span(out, g);
+}
+
+void spc__index_problem(spc__attrs *out, const spc__index_width *w,
+                        const spc_geometry *g, bool inverse)
+{
+    spc__index_runs r = spc__index_choose_runs(g, inverse);
+
+    spc__map_attrs(out, g, inverse);
+    spc__attrs_set_number(out, "key", w->key);
+    spc__attrs_set_number(out, "row_key", w->other);
+    spc__attrs_set_number(out, "run", r.length);
+    spc__attrs_set_number(out, "batch", r.batch);
+    spc__attrs_set_number(out, "digit", SPC_SORT_DIGIT);
+    spc__attrs_set_number(out, "threads", w->threads);
+}
+
+void spc__coords_problem(spc__attrs *out, const spc__index_width *w,
+                         const spc_geometry *g)
+{
+    memset(out, 0, sizeof *out);
+    spc__attrs_set_text(out, "op", "coords");
+    spc__attrs_set_number(out, "key", w->key);
+    spc__attrs_set_number(out, "in_key", w->other);
+    spc__attrs_set_number(out, "threads", w->threads);
+    if (g->rule == SPC_RULE_GENERATIVE)
+        spc__attrs_set_number(out, "generative", 1);
+}
+
+spc_geometry spc__index_sorting_only(void)
+{
+    spc_geometry g = SPC_GEOMETRY_INIT;
+
+    g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
+    return g;
+}
+
+/* ---- all that a geometry can need -----------------------------------------
+ */
+
+static void add_coords(spc__index_ladder *out, const spc__index_width *w,
+                       const spc_geometry *g)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "coords";
+    spc__coords_problem(&code->problem, w, g);
+}
+
+static void add_index(spc__index_ladder *out, const spc__index_width *w,
+                      const spc_geometry *g, bool inverse)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "index";
+    spc__index_problem(&code->problem, w, g, inverse);
+}
+
+void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
+                            const spc_geometry *g, bool inverse)
+{
+    const spc_geometry sorting = spc__index_sorting_only();
+
+    out->count = 0;
+    for (int key = 32; key <= 64; key += 32)
+        for (int other = 32; other <= 64; other += 32) {
+            spc__index_width w = {key, other, block};
+            /* A submanifold map has one set, and so has sorting. */
+            if (g->rule == SPC_RULE_SUBM && key != other)
+                continue;
+            add_index(out, &w, g, inverse);
+            add_coords(out, &w, g);
+            if (key == other)
+                add_index(out, &w, &sorting, false);
+        }
+}
+
+/* ---- loading --------------------------------------------------------------
+ */
+
+/* The context words its own failures; callers expect them in `error`. */
+spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
+                           const char *template, const spc__attrs *problem,
+                           const spc__attrs *config, const char *name,
+                           size_t shared, spc_error *error)
+{
+    spc__code code;
+    spc_status status =
+        spc__ctx_code(&code, ctx, template, problem, config, SPC_PLAN_JIT);
+
+    if (status != SPC_OK) {
+        *error = *spc__error_of(ctx);
+        return status;
+    }
+    return spc__device_ops_of(ctx->device)
+        ->kernel_get(ctx->device, code.module, name, shared, out, error);
+}
+
+spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
+                                     const char *name, unsigned block,
+                                     size_t shared, spc_error *error)
+{
+    int resident;
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->occupancy(ctx->device, &resident, kernel, block, shared, error);
+
+    if (status != SPC_OK || resident >= 1)
+        return status;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "kernel '%s' with %u threads and %zu bytes of shared "
+                     "memory does not fit a multiprocessor of %s",
+                     name, block, shared, ctx->info.name);
+}
