@@ -962,8 +962,8 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
  * "index" makes the map of each scene, is compared with the oracle's relation
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
- * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
- * maps: there is nothing to choose. Else as spc_tune.
+ * options only the callbacks count. SPC_EUNSUPPORTED where the host builds maps:
+ * there is nothing to choose. Else as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
                                 const spc_scene *const *scenes, int scene_count,
