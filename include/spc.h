@@ -796,8 +796,9 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 /*
  * What networks do between convolutions: pooling, normalisation, activation and
  * the like. Rows are those of a coordinate set, features f16 or f32; sums are
- * fp32, taken in an order that depends on the voxels alone: not on the
- * capacity, the device's size or the other batch elements.
+ * fp32, taken in an order that depends on the voxels alone (and on whether rows
+ * are aligned, see spc_feature_buffers): not on the capacity, the device's size
+ * or the other batch elements.
  *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k
@@ -866,7 +867,7 @@ typedef enum spc_bev_order { SPC_BEV_ZYX, SPC_BEV_XYZ } spc_bev_order;
  * SPC_FEATURE_INIT. */
 typedef struct spc_feature {
     spc_feature_op op;
-    int channels; /* of the inputs */
+    int channels;            /* of the inputs */
     spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
@@ -929,7 +930,8 @@ SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
 SPC_API int64_t spc_feature_rows_out(const spc_feature *feature, int64_t rows,
                                      int64_t batches);
 
-/* A plan of one operator: its kernels, loaded. Immutable, as a convolution's. */
+/* A plan of one operator: its kernels, loaded. Immutable, as a convolution's.
+ */
 typedef struct spc_feature_plan spc_feature_plan;
 
 /* `flags`: SPC_PLAN_JIT or SPC_PLAN_CACHED_ONLY. SPC_ENOTFOUND: with the latter
@@ -955,12 +957,12 @@ typedef struct spc_feature_buffers {
     const void *add; /* ADD: [rows][channels] */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
-    int64_t out_pitch;   /* of BEV from batch element to batch element */
+    int64_t out_pitch; /* of BEV from batch element to batch element */
     int32_t *index; /* [rows][channels], 16-byte aligned: written by POOL, read
                        by UNPOOL */
-    const float *scale;  /* [channels], if affine */
-    const float *shift;  /* [channels], if affine */
-    void *workspace;     /* spc_feature_workspace_bytes, 256-byte aligned */
+    const float *scale; /* [channels], if affine */
+    const float *shift; /* [channels], if affine */
+    void *workspace;    /* spc_feature_workspace_bytes, 256-byte aligned */
 } spc_feature_buffers;
 
 /*

@@ -108,13 +108,17 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 %-- ---- functions of one number ---------------------------------------------------------
 %
 %-- exp, after Cephes' expf (Moshier, 1989): within 2^-22 of the value, relative to it, for
-%-- -87 <= x <= 88; constant beyond.
+%-- -87 <= x <= 88; constant beyond. No comparison depends on another one, so that a
+%-- loop over it becomes vector code on a processor.
 %function write_exp(inline, bits_float)
 $(inline) float feature_exp(float x)
 {
-    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    int n = (int)(clamped * 1.44269504f + (clamped < 0 ? -0.5f : 0.5f));
-    float r = clamped - (float)n * 0.693359375f + (float)n * 2.12194440e-4f;
+    float low = x < -87.0f ? -87.0f : x;
+    float clamped = low > 88.0f ? 88.0f : low;
+    /* To nearest: what is added leaves no bits for a fraction. */
+    float whole = clamped * 1.44269504f + 12582912.0f - 12582912.0f;
+    int n = (int)whole;
+    float r = clamped - whole * 0.693359375f + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
 
     p = p * r + 1.3981999507e-3f;

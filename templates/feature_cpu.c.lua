@@ -104,9 +104,14 @@ SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
     long long begin = from * args->in_pitch + at;
 
 %   if op == "pool" and best then
+    if (present == 0)
+        for (int c = 0; c < n; c++) {
+            sum[c] = get(args->in, begin + c);
+            row_of[c] = (int)from;
+        }
     for (int c = 0; c < n; c++) {
         float v = get(args->in, begin + c);
-        int better = present == 0 || v > sum[c];
+        int better = v > sum[c];
         sum[c] = better ? v : sum[c];
         row_of[c] = better ? (int)from : row_of[c];
     }
@@ -358,47 +363,42 @@ static void join_parts(const spc_feature_args *args, long long batch)
 %   else
 enum { GROUPS = $(problem.groups), GROUP = CHANNELS / GROUPS };
 
-/* The sum of channels that were summed each by itself, so that they fill
- * vectors. */
-static float sum_of(const float *channels)
+/* Channels are summed each by itself, so that they fill vectors; then those of
+ * every group together. */
+static void join_channels(float *out, const float *channels)
 {
-    float sum = 0;
-
-    for (int c = 0; c < GROUP; c++)
-        sum += channels[c];
-    return sum;
-}
-
-/* Mean and squares of what differs from it, of a group in a part. */
-static void group_part(const spc_feature_args *args, const extent *e, int group,
-                       float *to)
-{
-    float sum[GROUP] = {0}, squares[GROUP] = {0};
-
-    for (int p = e->begin; p < e->end; p++) {
-        long long from = args->order[p] * args->in_pitch + group * GROUP;
+    for (int group = 0; group < GROUPS; group++) {
+        out[group] = 0;
         for (int c = 0; c < GROUP; c++)
-            sum[c] += get(args->in, from + c);
+            out[group] += channels[group * GROUP + c];
     }
-    float mean = sum_of(sum) / ((float)(e->end - e->begin) * (float)GROUP);
-
-    for (int p = e->begin; p < e->end; p++) {
-        long long from = args->order[p] * args->in_pitch + group * GROUP;
-        for (int c = 0; c < GROUP; c++) {
-            float differ = get(args->in, from + c) - mean;
-            squares[c] += differ * differ;
-        }
-    }
-    to[0] = mean;
-    to[1] = sum_of(squares);
 }
 
+/* Of every group its mean, and the squares of what differs from it. */
 static void sum_part(const spc_feature_args *args, long long i)
 {
     extent e = find_part(args, i);
+    float sum[CHANNELS] = {0}, squares[CHANNELS] = {0}, mean[CHANNELS];
+    float groups[GROUPS], rows = (float)(e.end - e.begin);
+    float *to = args->parts + i * GROUPS * 2;
 
-    for (int group = 0; group < GROUPS && e.begin < e.end; group++)
-        group_part(args, &e, group, args->parts + (i * GROUPS + group) * 2);
+    for (int p = e.begin; p < e.end; p++)
+        for (int c = 0; c < CHANNELS; c++)
+            sum[c] += get(args->in, args->order[p] * args->in_pitch + c);
+    join_channels(groups, sum);
+    for (int c = 0; c < CHANNELS; c++)
+        mean[c] = groups[c / GROUP] / (rows * (float)GROUP);
+    for (int p = e.begin; p < e.end; p++)
+        for (int c = 0; c < CHANNELS; c++) {
+            float differ =
+                get(args->in, args->order[p] * args->in_pitch + c) - mean[c];
+            squares[c] += differ * differ;
+        }
+    join_channels(groups, squares);
+    for (int group = 0; group < GROUPS && e.begin < e.end; group++) {
+        to[2 * group] = mean[group * GROUP];
+        to[2 * group + 1] = groups[group];
+    }
 }
 
 %     write_kernel("spc_part", "ALL_PARTS", "sum_part")
@@ -432,16 +432,18 @@ static void normalise_row(const spc_feature_args *args, long long p)
     long long row = args->order[p];
     const float *of =
         args->moments + (long long)coordinate_of(args, (int)p, 0) * GROUPS * 2;
+    float x[CHANNELS];
 
-    for (int group = 0; group < GROUPS; group++) {
-        float mean = of[2 * group], scale = of[2 * group + 1];
-        for (int c = group * GROUP; c < (group + 1) * GROUP; c++) {
-            float v = (get(args->in, row * args->in_pitch + c) - mean) * scale;
+    for (int c = 0; c < CHANNELS; c++)
+        x[c] = get(args->in, row * args->in_pitch + c);
+    for (int group = 0; group < GROUPS; group++)
+        for (int c = group * GROUP; c < (group + 1) * GROUP; c++)
+            x[c] = (x[c] - of[2 * group]) * of[2 * group + 1];
+    for (int c = 0; c < CHANNELS; c++) {
 %     if problem.affine == 1 then
-            v = v * args->scale[c] + args->shift[c];
+        x[c] = x[c] * args->scale[c] + args->shift[c];
 %     end
-            put(args->out, row * args->out_pitch + c, activate(v, args->slope));
-        }
+        put(args->out, row * args->out_pitch + c, activate(x[c], args->slope));
     }
 }
 

@@ -2,8 +2,9 @@
 %--
 %-- A thread has some neighbouring channels of one output voxel. It takes some offsets at
 %-- a time: first their input rows, which all threads of the voxel share, then the loads
-%-- that these allow, all at once; they stay as they are in memory until they are used. Every input is read once an output that sees
-%-- it, which caches serve, every output is written once.
+%-- that these allow, all at once; they stay as they are in memory until they are used.
+%-- An input is read once for every output that sees it, which caches serve, an output
+%-- is written once.
 %
 %include "feature.lua"
 %

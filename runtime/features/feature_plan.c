@@ -154,23 +154,25 @@ static const kind *kind_of(spc_feature_op op)
 
 /* ---- making -------------------------------------------------------------- */
 
+static bool is_for_processor(const spc_ctx *ctx)
+{
+    return strcmp(spc__target_templates(&ctx->target), "cpu") == 0;
+}
+
 /* One template serves a processor, some a GPU. */
 static const char *template_for(const spc_ctx *ctx, const kind *k)
 {
-    return strcmp(spc__target_templates(&ctx->target), "cpu") == 0
-               ? "feature_cpu"
-               : k->template_name;
+    return is_for_processor(ctx) ? "feature_cpu" : k->template_name;
 }
 
-/* Have the templates a second kernel? The cpu's have not, as its loads may lie
- * anywhere; nor is there one where a piece is one element. */
+/* Is there a second kernel? Not for a processor, whose loads may lie anywhere,
+ * and not where a piece is one element. */
 static bool has_single(const spc_feature_plan *plan, const step *s)
 {
     const spc_feature *f = &plan->feature;
     size_t element = spc__dtype_of(f->dtype)->bytes;
 
-    return s->moves_rows &&
-           strcmp(template_for(plan->ctx, plan->kind), "feature_cpu") != 0 &&
+    return s->moves_rows && !is_for_processor(plan->ctx) &&
            (natural(f, f->channels) > element ||
             natural(f, spc__feature_outputs(f)) > element);
 }
