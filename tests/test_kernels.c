@@ -6,7 +6,8 @@
  * Data are small whole numbers, so that a result is right to the last bit or it
  * is wrong; what must be is computed here, by loops over the definition. Every
  * launch is made twice, over different poisons: the second over the first's
- * result would hide a row that is not written.
+ * result would hide a row that is not written. So is the workspace poisoned,
+ * where a kernel has one.
  */
 #include "kernel_rig.h"
 
@@ -85,6 +86,14 @@ static void compare(const trial *t, const unsigned char *out, const char *where)
     spc__buf_release(&config);
 }
 
+static void check_fence(const trial *t, const unsigned char *end, int poison,
+                        const char *where)
+{
+    for (size_t i = 0; i < FENCE; i++)
+        ck_assert_msg(end[i] == poison, "%s, %s: writes past its rows",
+                      t->template_name, where);
+}
+
 /* With `blocks` in place of the device's own number, if the grid is free. */
 static void launch_over(const trial *t, const rig_kernel *kernel,
                         const layout *map, int poison, unsigned blocks,
@@ -96,18 +105,22 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
     rig_run run =
         rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
 
-    if (strcmp(spc__attrs_text(&kernel->launch, "grid", ""), "persistent") ==
-            0 &&
-        blocks < run.launch.grid_x)
+    const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
+    if (strcmp(grid, "steps") == 0 ||
+        (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x))
         run.launch.grid_x = blocks;
+    size_t work_bytes = rig_workspace_bytes(&run);
+    unsigned char *work = rig_allocate(work_bytes + FENCE, 1);
+    run.args.workspace = work;
+    memset(work, poison, work_bytes + FENCE);
     memset(memory, poison, bytes + 2 * FENCE);
     if (map->view.tiles > 0) /* else there is nothing to launch */
         assert_ok(rig_enqueue(&run, NULL));
     compare(t, memory + FENCE, where);
-    for (size_t i = 0; i < FENCE; i++)
-        ck_assert_msg(memory[i] == poison &&
-                          memory[FENCE + bytes + i] == poison,
-                      "%s, %s: writes past its rows", t->template_name, where);
+    check_fence(t, memory, poison, where);
+    check_fence(t, memory + FENCE + bytes, poison, where);
+    check_fence(t, work + work_bytes, poison, where);
+    free(work);
     free(memory);
 }
 
@@ -214,9 +227,10 @@ static const struct {
     {"generic", ""},
 };
 
-static bool choose(trial *t, int variant)
+/* The default with some parameters changed; false if the layer or the target
+ * refuses it. */
+static bool configure(trial *t, const char *name, const char *text)
 {
-    const char *name = variants[variant].template_name;
     spc__template *tpl = spc__library_find(r.library, name);
     spc__attrs problem, values = {0};
 
@@ -229,9 +243,9 @@ static bool choose(trial *t, int variant)
     t->template_name = name;
     assert_ok(
         spc__template_default(&t->config, tpl, &problem, &r.target, &r.error));
-    if (variants[variant].values[0] == '\0')
+    if (text[0] == '\0')
         return true;
-    assert_ok(spc__attrs_parse(&values, variants[variant].values, &r.error));
+    assert_ok(spc__attrs_parse(&values, text, &r.error));
     for (int i = 0; i < values.count; i++) {
         const char *parameter = values.at[i].name;
         if (values.at[i].is_number)
@@ -239,42 +253,129 @@ static bool choose(trial *t, int variant)
         else
             spc__attrs_set_text(&t->config, parameter, values.at[i].text);
     }
-    return spc__template_check(tpl, &problem, &r.target, &t->config, NULL) ==
-           SPC_OK;
+    return spc__template_check(tpl, &problem, &r.target, &t->config,
+                               &r.error) == SPC_OK;
+}
+
+/* A layer with its relation, and data of whole numbers or of real ones. */
+typedef struct layer_data {
+    spc_conv conv;
+    relation rel;
+    rig_data data;
+} layer_data;
+
+static void layer_open(layer_data *d, const layer *l, const char *device,
+                       bool whole)
+{
+    assert_ok(rig_open(&r, device, 2));
+    assert_ok(spc_conv_parse(&d->conv, l->text, &r.error));
+    make_relation(&d->rel, &d->conv, l);
+    rig_data_create(&d->data, &d->conv, d->rel.rows_in, whole);
+}
+
+static void layer_close(layer_data *d)
+{
+    rig_data_free(&d->data);
+    relation_release(&d->rel);
+    rig_close(&r);
 }
 
 static void check_layer(const layer *l, const char *device, int least)
 {
-    spc_conv conv;
-    relation rel;
-    rig_data data;
+    layer_data d;
     int checked = 0;
 
-    assert_ok(rig_open(&r, device, 2));
-    assert_ok(spc_conv_parse(&conv, l->text, &r.error));
-    make_relation(&rel, &conv, l);
-    rig_data_create(&data, &conv, rel.rows_in, true);
-    float *want = results_of(&conv, &rel, &data);
+    layer_open(&d, l, device, true);
+    float *want = results_of(&d.conv, &d.rel, &d.data);
     for (int i = 0; i < LENGTH(variants); i++) {
-        trial t = {.conv = &conv, .rel = &rel, .data = &data, .want = want};
-        if (!choose(&t, i))
+        trial t = {
+            .conv = &d.conv, .rel = &d.rel, .data = &d.data, .want = want};
+        if (!configure(&t, variants[i].template_name, variants[i].values))
             continue;
         check_candidate(&t);
         checked++;
     }
     ck_assert_int_ge(checked, least);
     free(want);
-    rig_data_free(&data);
-    relation_release(&rel);
-    rig_close(&r);
+    layer_close(&d);
 }
 
-START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
+/* ---- tiles of which several blocks sum a part -------------------------------
+ */
+
+static const struct {
+    layer layer;
+    const char *template_name, *values;
+} divided[] = {
+    /* No rows; one; one less and one more than a tile of 64; more. */
+    {{"conv,cin=16,cout=32,k=3,rule=floor", -1, 0}, "os_mma", "split=stream"},
+    {{"subm,cin=16,cout=32,k=3", 1, 2}, "os_mma", "split=stream"},
+    {{"subm,cin=16,cout=32,k=3", 63, 6}, "os_mma", "split=stream,m=1"},
+    {{"subm,cin=16,cout=32,k=3,bias=1", 65, 6}, "os_mma", "split=cluster2,m=1"},
+    {{"subm,cin=16,cout=64,k=3", 1000, 14}, "os_mma", "split=stream"},
+    /* Several blocks of input and of output channels; masks of many words, and
+     * tiles with fewer offsets than a cluster has blocks. */
+    {{"subm,cin=64,cout=192,k=2", 65, 6},
+     "os_mma",
+     "split=stream,n=96,pieces=1"},
+    {{"conv,cin=96,cout=128,k=5,rule=floor", 90, 0},
+     "os_mma",
+     "split=cluster4,pieces=1"},
+    {{"inverse,cin=24,cout=32,k=2,stride=3,rule=floor,dtype=f32,bias=1", 150,
+      9},
+     "os_mma",
+     "split=cluster2"},
+    {{"conv,cin=16,cout=16,k=7,rule=floor,dtype=tf32", 90, 0},
+     "os_mma",
+     "split=stream"},
+    /* The same of warpgroups. */
+    {{"subm,cin=128,cout=64,k=3,bias=1", 1, 2},
+     "os_wgmma",
+     "split=cluster2,groups=2,pieces=1,stages=8"},
+    {{"subm,cin=128,cout=128,k=2", 200, 7}, "os_wgmma", "split=stream"},
+    {{"subm,cin=128,cout=128,k=2,bias=1", 129, 7},
+     "os_wgmma",
+     "split=cluster4,groups=2,pieces=2"},
+    {{"conv,cin=96,cout=64,k=5,rule=floor", 200, 0},
+     "os_wgmma",
+     "split=stream,groups=2,pieces=1,stages=8"},
+    {{"inverse,cin=32,cout=64,k=2,stride=3,rule=floor,dtype=f32", 300, 12},
+     "os_wgmma",
+     "split=stream,groups=2"},
+    {{"inverse,cin=64,cout=128,k=2,stride=3,rule=floor,dtype=tf32", 150, 9},
+     "os_wgmma",
+     "split=cluster8,groups=2"},
+};
+
+static void set_schedule(int i)
 {
     static const char *const schedules[] = {"forward", "reverse", "random:1",
                                             "random:2"};
-    setenv("SPC_SIM_SCHEDULE", schedules[_i % LENGTH(schedules)], 1);
-    setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
+
+    setenv("SPC_SIM_SCHEDULE", schedules[i % LENGTH(schedules)], 1);
+    setenv("SPC_SIM_ASYNC", i % 3 == 1 ? "eager" : "deferred", 1);
+}
+
+START_TEST(a_divided_tile_has_the_sum_of_its_parts)
+{
+    layer_data d;
+
+    set_schedule(_i);
+    layer_open(&d, &divided[_i].layer, "sim", true);
+    float *want = results_of(&d.conv, &d.rel, &d.data);
+    trial t = {.conv = &d.conv, .rel = &d.rel, .data = &d.data, .want = want};
+    ck_assert_msg(configure(&t, divided[_i].template_name, divided[_i].values),
+                  "%s %s: %s", divided[_i].template_name, divided[_i].values,
+                  r.error.text);
+    check_candidate(&t);
+    free(want);
+    layer_close(&d);
+}
+END_TEST
+
+START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
+{
+    set_schedule(_i);
     check_layer(&layers[_i], "sim", 1);
 }
 END_TEST
@@ -289,12 +390,17 @@ int main(void)
 {
     Suite *suite = suite_create("kernels");
     TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
+    TCase *parts = tcase_create("parts");
 
     tcase_set_timeout(sim, 300);
     tcase_add_loop_test(
         sim, every_template_computes_every_relation_on_the_emulated_gpu, 0,
         LENGTH(layers));
     suite_add_tcase(suite, sim);
+    tcase_set_timeout(parts, 300);
+    tcase_add_loop_test(parts, a_divided_tile_has_the_sum_of_its_parts, 0,
+                        LENGTH(divided));
+    suite_add_tcase(suite, parts);
     tcase_set_timeout(cpu, 300);
     tcase_add_loop_test(cpu, every_template_computes_every_relation_on_the_cpu,
                         0, LENGTH(layers));
