@@ -342,8 +342,10 @@ SPC_DEVICE spc_b16 spc_sim_cluster_load16(const void *p, int block,
     int there = block - self->block_x % self->cluster;
     spc_sim_check_shared(p, 16, 16, place);
     if (block < 0 || block >= self->cluster)
-        self->api->fault(self, place, "asks for a block that the cluster "
-                                      "does not have", 0);
+        self->api->fault(self, place,
+                         "asks for a block that the cluster "
+                         "does not have",
+                         0);
     return *(const spc_b16 *)((const spc_u8 *)p +
                               (long long)there * self->stride);
 }

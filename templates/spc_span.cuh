@@ -10,11 +10,12 @@
  * among which its units are divided.
  *
  * What a part of a tile is follows from the table of tiles alone, so nobody
- * waits, and the same grid gives the same parts. A step is as in spc_stream.cuh;
- * its code says besides which blocks of input channels belong to it, and of a
- * grid's parts whether the first and the last unit of the tile do. A part that
- * has no unit, as when a tile has fewer than its cluster has blocks, is a step
- * of rows that are void. Output rows are always those of map->order.
+ * waits, and the same grid gives the same parts. A step is as in
+ * spc_stream.cuh; its code says besides which blocks of input channels belong
+ * to it, and of a grid's parts whether the first and the last unit of the tile
+ * do. A part that has no unit, as when a tile has fewer than its cluster has
+ * blocks, is a step of rows that are void. Output rows are always those of
+ * map->order.
  */
 #ifndef SPC_SPAN_CUH
 #define SPC_SPAN_CUH
@@ -143,9 +144,9 @@ SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
 {
     int lane = spc_lane(), count;
 
-    s->lane_mask =
-        lane < words ? spc_load4(map->tile_mask + lane * map->tiles + s->rank)
-                     : 0u;
+    s->lane_mask = lane < words
+                       ? spc_load4(map->tile_mask + lane * map->tiles + s->rank)
+                       : 0u;
     s->tile = spc_load_int(map->tile_order + s->rank);
     count = spc_popc(s->lane_mask);
     s->lane_before = spc_scan(count) - count;

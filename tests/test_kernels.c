@@ -106,9 +106,10 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
         rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
 
     const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
-    if (strcmp(grid, "steps") == 0 ||
-        (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x))
+    if (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x)
         run.launch.grid_x = blocks;
+    if (strcmp(grid, "steps") == 0) /* so many that some have nothing to do */
+        run.launch.grid_x = blocks < 11 ? blocks : 11;
     size_t work_bytes = rig_workspace_bytes(&run);
     unsigned char *work = rig_allocate(work_bytes + FENCE, 1);
     run.args.workspace = work;
