@@ -403,7 +403,7 @@ static spc_status collect_level(spc__voxels *out, const char *spec,
                                 spc_error *error)
 {
     const char *at = strstr(spec, level_word);
-    int level;
+    int level = 0;
     spc_status status = read_level(&level, spec, at, error);
     if (status != SPC_OK)
         return status;
