@@ -12,6 +12,7 @@
 #include "kernel_rig.h"
 
 #include "suite.h"
+#include "targets.h"
 #include <stdio.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -348,6 +349,9 @@ static const struct {
      "split=cluster8,groups=2"},
 };
 
+/* Of the table, what is run twice. */
+enum { STREAM_OF_MANY = 4, CLUSTER_OF_FOUR = 11 };
+
 static void set_schedule(int i)
 {
     static const char *const schedules[] = {"forward", "reverse", "random:1",
@@ -374,6 +378,115 @@ START_TEST(a_divided_tile_has_the_sum_of_its_parts)
 }
 END_TEST
 
+/* The result of `number`, of real data, into `out`: what it is allocated for.
+ */
+static size_t run_divided(unsigned char **out, int number, int poison)
+{
+    layer_data d;
+    rig_kernel kernel;
+    layout map;
+
+    layer_open(&d, &divided[number].layer, "sim", false);
+    trial t = {.conv = &d.conv, .rel = &d.rel, .data = &d.data};
+    ck_assert(
+        configure(&t, divided[number].template_name, divided[number].values));
+    assert_ok(rig_build(&kernel, &r, t.template_name, t.conv, &t.config, t.data,
+                        false));
+    layout_create(&map, t.rel,
+                  (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
+                  MASK_ORDER);
+    size_t bytes =
+        (size_t)d.rel.rows * (size_t)d.conv.cout * d.data.element_bytes;
+    *out = rig_allocate(bytes, 1);
+    rig_run run = rig_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
+    run.args.workspace = rig_allocate(rig_workspace_bytes(&run), 1);
+    memset(run.args.workspace, poison, rig_workspace_bytes(&run));
+    memset(*out, poison, bytes);
+    assert_ok(rig_enqueue(&run, NULL));
+    free(run.args.workspace);
+    layout_release(&map);
+    rig_kernel_free(&r, &kernel);
+    layer_close(&d);
+    return bytes;
+}
+
+/* Real numbers, whose sums depend on their order. */
+START_TEST(a_divided_tile_is_the_same_to_the_bit_in_every_run)
+{
+    unsigned char *first, *again;
+    int number = _i == 0 ? STREAM_OF_MANY : CLUSTER_OF_FOUR;
+
+    set_schedule(0);
+    size_t bytes = run_divided(&first, number, 0x5a);
+    set_schedule(1);
+    ck_assert_uint_eq(run_divided(&again, number, 0xff), bytes);
+    ck_assert_mem_eq(first, again, bytes);
+    free(first);
+    free(again);
+}
+END_TEST
+
+/* ---- compiled for GPUs that are not here ------------------------------------
+ */
+
+static const struct {
+    const char *target, *template_name, *layer, *values;
+} compiled[] = {
+    {"sm_75", "os_mma", "subm,cin=128,cout=128,k=3", "split=stream"},
+    {"sm_80", "os_mma", "subm,cin=128,cout=128,k=3", "split=stream"},
+    {"sm_86", "os_mma", "subm,cin=64,cout=64,k=5", "split=stream"},
+    {"sm_89", "os_mma", "subm,cin=64,cout=64,k=3,dtype=f32", "split=stream"},
+    {"sm_100", "os_mma", "subm,cin=128,cout=128,k=3", "split=cluster4"},
+    {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=cluster2"},
+    {"sm_90a", "os_wgmma", "subm,cin=256,cout=256,k=3", "split=stream"},
+    {"sm_90a", "os_wgmma", "subm,cin=128,cout=128,k=5", "split=cluster4"},
+    {"sm_90a", "os_wgmma", "subm,cin=64,cout=64,k=3,dtype=f32",
+     "split=stream,groups=2"},
+};
+
+static void compile_for(const trial *t, spc__compiler *nvrtc)
+{
+    spc__template *tpl = spc__library_find(r.library, t->template_name);
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__artefact artefact;
+    spc__attrs problem;
+
+    spc__conv_attrs(&problem, t->conv);
+    assert_ok(spc__template_render(&text, tpl, &problem, &r.target, &t->config,
+                                   &r.error));
+    spc__compile_job job = {
+        .source = text.data,
+        .name = t->template_name,
+        .target = spc__attrs_text(&r.target, "target", ""),
+        .headers = r.library,
+    };
+    assert_ok(spc__compile(&artefact, nvrtc, &job, &log, &r.error));
+    ck_assert_int_eq(spc__attrs_number(&artefact.resources, "spill_bytes", -1),
+                     0);
+    spc__artefact_release(&artefact);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+}
+
+START_TEST(divided_tiles_compile_without_spills)
+{
+    spc__compiler *nvrtc;
+    spc_conv conv;
+    trial t = {.conv = &conv};
+
+    assert_ok(rig_open(&r, "sim", 1));
+    assert_ok(spc__target_facts(&r.target, compiled[_i].target, &r.error));
+    assert_ok(spc__nvrtc_open(&nvrtc, &r.error));
+    assert_ok(spc_conv_parse(&conv, compiled[_i].layer, &r.error));
+    ck_assert_msg(
+        configure(&t, compiled[_i].template_name, compiled[_i].values),
+        "%s: %s", compiled[_i].values, r.error.text);
+    compile_for(&t, nvrtc);
+    spc__compiler_close(nvrtc);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
 {
     set_schedule(_i);
@@ -387,8 +500,28 @@ START_TEST(every_template_computes_every_relation_on_the_cpu)
 }
 END_TEST
 
-int main(void)
+static int run_nvrtc(void)
 {
+    spc__compiler *nvrtc = NULL;
+    Suite *suite;
+    TCase *all;
+
+    if (spc__nvrtc_open(&nvrtc, NULL) != SPC_OK)
+        return suite_skip("there is no NVRTC on this machine");
+    spc__compiler_close(nvrtc);
+    suite = suite_create("kernels, NVRTC");
+    all = tcase_create("nvrtc");
+    tcase_set_timeout(all, 120);
+    tcase_add_loop_test(all, divided_tiles_compile_without_spills, 0,
+                        LENGTH(compiled));
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
+
+int main(int argc, char **argv)
+{
+    if (suite_is_part(argc, argv, "nvrtc"))
+        return run_nvrtc();
     Suite *suite = suite_create("kernels");
     TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
     TCase *parts = tcase_create("parts");
@@ -401,6 +534,8 @@ int main(void)
     tcase_set_timeout(parts, 300);
     tcase_add_loop_test(parts, a_divided_tile_has_the_sum_of_its_parts, 0,
                         LENGTH(divided));
+    tcase_add_loop_test(
+        parts, a_divided_tile_is_the_same_to_the_bit_in_every_run, 0, 2);
     suite_add_tcase(suite, parts);
     tcase_set_timeout(cpu, 300);
     tcase_add_loop_test(cpu, every_template_computes_every_relation_on_the_cpu,
