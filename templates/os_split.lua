@@ -68,7 +68,7 @@
 %-- The block's share of the map, for the span `s`.
 %function write_span_start(s, map)
 %  if is_stream(config) then
-    spc_span_of_grid($(s), $(map), $(problem.offsets), $(k_blocks));
+    spc_span_of_grid($(s), $(map), $(rows), $(problem.offsets), $(k_blocks));
 %  else
     spc_span_of_cluster($(s), $(map), $(words), $(k_blocks), $(cluster_of(config)));
 %  end

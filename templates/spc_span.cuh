@@ -57,10 +57,20 @@ SPC_DEVICE int spc_scan(int v)
     return v;
 }
 
-/* How many tiles there are: the place of the table's first -1, by looking at 32
- * places at a time. `offsets` is a constant of the caller, here and below. */
-SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int offsets)
+/* How many tiles there are: the place of the table's first -1. It is where
+ * map->rows end, unless those are a capacity; then it is found by looking at 32
+ * places at a time. `tile_rows` and `offsets` are constants of the caller, here
+ * and below. */
+SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows,
+                               int offsets)
 {
+    int tiles = (map->rows + tile_rows - 1) / tile_rows;
+    int place = tiles - 1 + (spc_lane() & 1), there = place < 0;
+    if (place >= 0 && place < map->tiles)
+        there = spc_load_int(map->tile_order + place) >= 0;
+    if ((spc_ballot(there) & 3u) == 1u)
+        return tiles;
+
     int low = spc_load_int(map->tile_begin + offsets - 1), high = map->tiles;
 
     while (low < high) {
@@ -109,9 +119,9 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
 /* The block's share of all units. `blocks` is how many blocks of input channels
  * there are. The whole warp calls it. */
 SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
-                                 int offsets, int blocks)
+                                 int tile_rows, int offsets, int blocks)
 {
-    int tiles = spc_count_tiles(map, offsets), all = 0, before = 0;
+    int tiles = spc_count_tiles(map, tile_rows, offsets), all = 0, before = 0;
     int begin, cost, share, rest, first, block = spc_block_x();
 
     for (int at = 0; at < offsets; at += 32) {

@@ -86,8 +86,8 @@ typedef struct spc__sim_copy {
 /* The runtime's part of a thread. */
 typedef struct spc__sim_fiber {
     spc__sim_copy *copies; /* in order of issue; part of the worker's */
-    int copy_count;
-    int group; /* commit groups so far */
+    int copy_first, copy_count; /* of a ring */
+    int group;                  /* commit groups so far */
     char *stack_low;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's */

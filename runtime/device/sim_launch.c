@@ -263,7 +263,7 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
         .fiber = fiber,
     };
     fiber->copies = worker->copies + (size_t)slot * SPC__SIM_COPIES;
-    fiber->copy_count = 0;
+    fiber->copy_first = fiber->copy_count = 0;
     fiber->group = 0;
     warp->lanes[index % 32] = thread;
     warp->members |= 1u << index % 32;
