@@ -311,9 +311,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     float acc[$(config.m * config.n // 2)];
     loader l;
     int stage = 0, place = 0;
-% if parts == 0 then
+% if is_stream(config) then
     int later = 0; /* tiles after the block's first have another place */
-% elseif divided then
+% elseif parts > 1 then
     int row[$(2 * config.m)];
 % end
 
@@ -366,13 +366,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
         }
 % if parts == 0 then
         if (last) {
-            note_part(step, later, args);
-            if ((step.y & SPC_STEP_HEAD) && (step.y & SPC_STEP_TAIL))
-                finish(acc, row, args);
-            else
-                store_part(acc, later, args);
+%   write_part_end()
             clear(acc);
-            later = 1;
         }
 % elseif not divided then
         if (last)

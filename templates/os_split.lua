@@ -5,22 +5,27 @@
 %-- `stream`: the grid shares all steps of the map evenly (spc_span.cuh). Parts of tiles
 %-- go to the workspace as they lie in registers, and a second kernel, spc_sum, adds
 %-- those of a tile in the order of blocks; whole tiles are stored at once.
+%-- `atomic`: the same steps; parts are added to the cleared output as they come.
 %-- `cluster2` to `cluster8`: a tile has a cluster of so many blocks, which add their sums
 %-- through each other's shared memory: no second kernel and no workspace.
-%-- Both add in a fixed order: the result is the same in every run.
+%-- But for `atomic` sums are added in a fixed order: the result is the same in every
+%-- run.
 %--
 %-- The workspace: for each tile (by number) the first part, as block * 2 + place, and
 %-- the last block; from byte rows_padded on, two places a block and block of channels
 %-- for the parts of its first tile and of another. All that is read was written before
 %-- in the same launch.
 %
-%split_values = {"none", "stream", "cluster2", "cluster4", "cluster8"}
+%split_values = {"none", "stream", "atomic", "cluster2", "cluster4", "cluster8"}
 %function is_stream(config) return config.split == "stream" end
+%function is_atomic(config) return config.split == "atomic" end
 %-- Blocks of a cluster; 1: there are none.
 %function cluster_of(config) return tonumber(config.split:match("%d+")) or 1 end
 %function is_divided(config) return config.split ~= "none" end
 %-- Of spc_span.cuh: blocks of a cluster, 0 for a grid.
-%function span_parts(config) return is_stream(config) and 0 or cluster_of(config) end
+%function span_parts(config)
+%  return (is_stream(config) or is_atomic(config)) and 0 or cluster_of(config)
+%end
 %
 %-- A lane stores 16 bytes of a row at a time, in so many turns.
 %function lane_turns(problem, config) return config.n * element_bytes(problem) // 64 end
@@ -31,6 +36,7 @@
 %function can_divide(problem, config, target, room, rows)
 %  local cluster = cluster_of(config)
 %  if not is_divided(config) then return true end
+%  if is_atomic(config) and problem.dtype == "f16" then return false end
 %  return problem.offsets <= 1024 and row_pieces(problem) // config.pieces <= 64
 %     and (cluster == 1 or target.sm >= 90 and tile_bytes(config, rows) <= room)
 %end
@@ -44,6 +50,11 @@
 %    launch.workspace_block_bytes = 2 * tile_bytes(config, launch.tile_rows)
 %    launch.sum_block = threads
 %    launch.sum_grid_y = launch.grid_y * lane_turns(problem, config)
+%    launch.few_tiles = 1
+%  elseif is_atomic(config) then
+%    launch.grid = "steps"
+%    launch.clear = 1
+%    launch.atomics = 1
 %    launch.few_tiles = 1
 %  elseif cluster > 1 then
 %    launch.grid = "tiles"
@@ -67,7 +78,7 @@
 %
 %-- The block's share of the map, for the span `s`.
 %function write_span_start(s, map)
-%  if is_stream(config) then
+%  if parts == 0 then
     spc_span_of_grid($(s), $(map), $(rows), $(problem.offsets), $(k_blocks));
 %  else
     spc_span_of_cluster($(s), $(map), $(words), $(k_blocks), $(cluster_of(config)));
@@ -142,6 +153,33 @@ SPC_DEVICE void store_part(const float *acc, int place, const spc_conv_args *arg
 
 %end
 %
+%-- Where outputs are f32: the sums of a part into the output; with the tile's first unit
+%-- the bias.
+%local function write_add(m)
+SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
+                         const spc_conv_args *args)
+{
+    int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
+
+    SPC_UNROLL
+    for (int j = 0; j < $(lane_turns(problem, config)); j++) {
+        int co = first + j * $(4 * lane_channels);
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * m); h++) {
+            const float *d = acc + h / 2 * $(config.n // 2);
+            float *to = (float *)args->out + (long long)row[h] * $(problem.cout) + co;
+            SPC_UNROLL
+            for (int i = 0; i < $(lane_channels); i++) {
+                float v = d[$(sum_of_channel("j * " .. 2 * lane_channels, "h % 2"))];
+                if (row[h] >= 0 && co < $(problem.cout))
+                    spc_atomic_add_f32(to + i, v$(problem.bias == 1 and " + (head ? spc_load_f32(args->bias + co + i) : 0.0f)" or ""));
+            }
+        }
+    }
+}
+
+%end
+%
 %-- For a cluster: all consumers of its blocks call it, when nobody uses the first bytes
 %-- of shared memory any more.
 %local function write_join(m, threads)
@@ -187,7 +225,25 @@ SPC_DEVICE void join_cluster(const float *acc, const int *row, const spc_conv_ar
 %-- What a divided kernel does with the sums of its parts.
 %function write_division(m, threads)
 %  if is_stream(config) then write_parts(m, threads)
+%  elseif is_atomic(config) then write_add(m)
 %  elseif is_divided(config) then write_join(m, threads) end
+%end
+%
+%-- The end of a part `step` of a grid, whose rows are `row`.
+%function write_part_end()
+            int whole = (step.y & SPC_STEP_HEAD) && (step.y & SPC_STEP_TAIL);
+% if is_stream(config) then
+            note_part(step, later, args);
+% end
+            if (whole)
+                finish(acc, row, args);
+            else
+% if is_stream(config) then
+                store_part(acc, later, args);
+            later = 1;
+% else
+                add_part(acc, row, step.y & SPC_STEP_HEAD, args);
+% end
 %end
 %
 %-- The second kernel of a stream: a block for each tile and turn of output channels.

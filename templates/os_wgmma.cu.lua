@@ -382,9 +382,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     int slot = 0;
 % end
-% if parts == 0 then
+% if is_stream(config) then
     int later = 0; /* tiles after the block's first have another place */
-% elseif divided then
+% elseif parts > 1 then
     int row[2], any = 0;
 % end
 
@@ -482,12 +482,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if parts > 1 then
             any = 1;
 % elseif divided then
-            note_part(step, later, args);
-            if ((step.y & SPC_STEP_HEAD) && (step.y & SPC_STEP_TAIL))
-                finish(acc, row, args);
-            else
-                store_part(acc, later, args);
-            later = 1;
+%   write_part_end()
             fresh = 1;
 % else
             finish(acc, row, args);

@@ -117,6 +117,8 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
     run.args.workspace = work;
     memset(work, poison, work_bytes + FENCE);
     memset(memory, poison, bytes + 2 * FENCE);
+    if (spc__attrs_number(&kernel->launch, "clear", 0) != 0)
+        memset(memory + FENCE, 0, bytes);
     if (map->view.tiles > 0) /* else there is nothing to launch */
         assert_ok(rig_enqueue(&run, NULL));
     compare(t, memory + FENCE, where);
@@ -348,6 +350,12 @@ static const struct {
     {{"inverse,cin=32,cout=64,k=2,stride=3,rule=floor,dtype=f32", 300, 12},
      "os_wgmma",
      "split=stream,groups=2"},
+    {{"subm,cin=64,cout=64,k=2,dtype=f32,bias=1", 130, 7},
+     "os_wgmma",
+     "split=atomic,groups=2,pieces=2"},
+    {{"subm,cin=32,cout=48,k=3,dtype=tf32,bias=1", 65, 6},
+     "os_mma",
+     "split=atomic"},
     {{"inverse,cin=64,cout=128,k=2,stride=3,rule=floor,dtype=tf32", 150, 9},
      "os_wgmma",
      "split=cluster8,groups=2"},
