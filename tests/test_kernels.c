@@ -357,8 +357,8 @@ static const struct {
      "os_mma",
      "split=atomic"},
     {{"inverse,cin=64,cout=128,k=2,stride=3,rule=floor,dtype=tf32", 150, 9},
-     "os_wgmma",
-     "split=cluster8,groups=2"},
+     "os_mma",
+     "split=cluster8"},
 };
 
 /* Of the table, what is run twice. */
