@@ -398,6 +398,8 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
  *   gen:room,seed=1@0.02             a generated furnished room
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
+ * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
+ * under the floor rule, coordinates divided by 2^N and rounded down.
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
  * specification gives the same scene on every machine. SPC_ENOTFOUND,
  * SPC_EIO, SPC_EFORMAT (with the byte or row), SPC_EINVAL (bad

@@ -20,6 +20,7 @@ struct spc_plan {
     spc_conv conv;
     spc__launch_geometry geometry;
     spc__kernel *run;
+    spc__kernel *sum; /* after it, or NULL */
     spc__kernel *pack;
     spc_origin origin;
     char template_name[32];
@@ -58,11 +59,12 @@ static spc_status read_order(char out[8], const spc__attrs *launch,
 static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 {
     const char *grid = spc__attrs_text(launch, "grid", "tiles");
-    if (strcmp(grid, "tiles") == 0 || strcmp(grid, "persistent") == 0)
+    if (strcmp(grid, "tiles") == 0 || strcmp(grid, "persistent") == 0 ||
+        strcmp(grid, "steps") == 0)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has grid=%s: tiles or persistent is "
-                     "right",
+                     "its launch geometry has grid=%s: tiles, persistent or "
+                     "steps is right",
                      grid);
 }
 
@@ -72,7 +74,8 @@ static spc_status read_geometry(spc__launch_geometry *out,
                                 const spc__attrs *launch, spc_error *error)
 {
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
-    int64_t shared, packed, work, row_work, per_sm;
+    int64_t shared, packed, work, row_work, block_work, per_sm;
+    int64_t cluster, sum_block, sum_grid_y;
     const struct {
         int64_t *to;
         const char *name;
@@ -88,6 +91,10 @@ static spc_status read_geometry(spc__launch_geometry *out,
         {&per_sm, "blocks_per_sm", 0, 0, 1024},
         {&work, "workspace_bytes", 0, 0, INT64_MAX},
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
+        {&block_work, "workspace_block_bytes", 0, 0, INT_MAX},
+        {&cluster, "cluster", 1, 1, 8},
+        {&sum_block, "sum_block", 0, 0, 1024},
+        {&sum_grid_y, "sum_grid_y", 1, 1, 65535},
         {&clear, "clear", 0, 0, 1},
         {&pdl, "pdl", 0, 0, 1},
         {&atomics, "atomics", 0, 0, 1},
@@ -116,6 +123,12 @@ static spc_status read_geometry(spc__launch_geometry *out,
     out->packed_bytes = (size_t)packed;
     out->workspace_bytes = (size_t)work;
     out->workspace_row_bytes = (size_t)row_work;
+    out->workspace_block_bytes = (size_t)block_work;
+    out->shares_tiles =
+        strcmp(spc__attrs_text(launch, "grid", "tiles"), "steps") == 0;
+    out->cluster = (unsigned)cluster;
+    out->sum_block = (unsigned)sum_block;
+    out->sum_grid_y = (unsigned)sum_grid_y;
     out->clear = clear != 0;
     out->pdl = pdl != 0;
     out->atomics = atomics != 0;
@@ -163,6 +176,8 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
     spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
                                         plan->geometry.shared_bytes);
+    if (status == SPC_OK && plan->geometry.sum_block > 0)
+        status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum", 0);
     if (status == SPC_OK)
         status = spc__ctx_kernel(&plan->pack, plan->ctx, code, "spc_pack", 0);
     return status;
@@ -355,7 +370,9 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
         return 0;
     geometry = &plan->geometry;
     return geometry->workspace_bytes +
-           (size_t)map->to->rows_padded * geometry->workspace_row_bytes;
+           (size_t)map->to->rows_padded * geometry->workspace_row_bytes +
+           (size_t)geometry->persistent * geometry->grid_y *
+               geometry->workspace_block_bytes;
 }
 
 /* Where a failure of a call with either of them is kept. */
@@ -458,9 +475,27 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     unsigned per_block = (unsigned)geometry->tiles_per_block;
     unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
 
-    if (geometry->persistent > 0 && geometry->persistent < blocks)
+    if (geometry->persistent > 0 &&
+        (geometry->shares_tiles || geometry->persistent < blocks))
         return geometry->persistent;
-    return blocks;
+    return blocks * geometry->cluster;
+}
+
+/* What adds the parts of tiles that several blocks had a share of. */
+static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
+                              void *stream, spc_error *error)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    spc__launch launch = {
+        .grid_x = (unsigned)args->map.tiles,
+        .grid_y = geometry->sum_grid_y,
+        .block = geometry->sum_block,
+        .pdl = geometry->pdl,
+    };
+
+    return spc__device_ops_of(plan->ctx->device)
+        ->launch(plan->ctx->device, plan->sum, &launch, args, sizeof(*args),
+                 stream, error);
 }
 
 static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
@@ -475,18 +510,21 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
         .block = geometry->block,
         .shared_bytes = geometry->shared_bytes,
         .pdl = geometry->pdl,
+        .cluster = geometry->cluster,
     };
+    spc_status status = SPC_OK;
 
     if (geometry->clear) {
         size_t bytes =
             spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes;
-        spc_status status =
-            ops->fill(device, args->out, 0, bytes, stream, error);
-        if (status != SPC_OK)
-            return status;
+        status = ops->fill(device, args->out, 0, bytes, stream, error);
     }
-    return ops->launch(device, plan->run, &launch, args, sizeof(*args), stream,
-                       error);
+    if (status == SPC_OK)
+        status = ops->launch(device, plan->run, &launch, args, sizeof(*args),
+                             stream, error);
+    if (status == SPC_OK && plan->sum != NULL)
+        status = enqueue_sum(plan, args, stream, error);
+    return status;
 }
 
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,

@@ -11,6 +11,10 @@ typedef struct spc__launch_geometry {
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
     int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
+    bool shares_tiles;   /* it has them all, however few tiles there are */
+    unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
+    unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
+    unsigned sum_grid_y;
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;
@@ -18,6 +22,7 @@ typedef struct spc__launch_geometry {
     int64_t pack_threads;
     size_t workspace_bytes;
     size_t workspace_row_bytes;
+    size_t workspace_block_bytes; /* of a persistent grid */
     bool clear;
     bool pdl;
     bool atomics; /* results depend on the order of arrival */

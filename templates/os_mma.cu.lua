@@ -18,6 +18,7 @@
 %-- Groups go by parts (operands.lua): a block has output channels of one part.
 %
 %include "os_blocks.lua"
+%include "os_split.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
 %function tile_rows(config) return config.warps * config.m * 16 end
@@ -46,6 +47,7 @@
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups and (group_in(problem) == 1 or part_in_bytes(problem) % 4 ~= 0
@@ -73,6 +75,10 @@
 %    {"accumulators fit the registers", function(problem, config)
 %      return registers(problem, config) <= 255
 %    end},
+%    {"tiles that can be divided", function(problem, config, target)
+%      return can_divide(problem, config, target, shared_bytes(problem, config),
+%                        tile_rows(config))
+%    end},
 %  },
 %  derive = function(problem, config, target)
 %    local element = element_bytes(problem)
@@ -88,24 +94,25 @@
 %      ring_at = config.stages * (weight_stage(config) + gather_stage(problem, config)),
 %      align = math.min(input_alignment(problem), alignment_of(part_in_bytes(problem))),
 %      part_blocks = ceil_div(part_cout(problem), config.n),
+%      divided = is_divided(config), parts = span_parts(config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
 %    local blocks = (target.shared_sm or 102400) // (shared_bytes(problem, config) + 1024)
 %    local by_registers = 65536 // (math.max(registers(problem, config), 64) * config.warps * 32)
 %    local packed = packed_image(problem, config)
-%    return {
+%    return divide_launch({
 %      block = config.warps * 32, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = math.max(1, math.min(blocks, by_registers, 8)),
 %      grid_y = out_blocks(problem, config),
 %      tile_rows = tile_rows(config), order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = target.sm >= 90 and 1 or 0, preference = 2,
-%    }
+%    }, problem, config, config.warps * 32)
 %  end,
 %  default = function(problem, target)
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
-%                    pieces = 1, stages = 3, order = "gray"}
+%                    pieces = 1, stages = 3, order = "gray", split = "none"}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
 %    while shared_bytes(problem, config) > target.shared_block do
@@ -116,7 +123,12 @@
 %    return config
 %  end,
 %}
+
+% if divided then
+#include "spc_span.cuh"
+% else
 #include "spc_stream.cuh"
+% end
 
 /* The lane's own place `i` of a stage: piece i / (2 m), row g + 8 * (i % (2 m)). */
 SPC_DEVICE spc_u8 *place_of(int stage, int i)
@@ -164,25 +176,38 @@ SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 % end
 /* The loading side: runs stages - 1 steps ahead of the products. */
 typedef struct loader {
-    spc_stream stream;
+    $(divided and "spc_span" or "spc_stream") stream;
     const int *index; /* of this lane's row g in the first tile */
     int taken, place; /* steps whose indices have been asked for */
     int block;        /* of the input channels of the step being loaded */
     int offset, next_offset;
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
+% if divided and k_blocks > 1 then
+    int end, next_first, next_end; /* blocks of the step and of the next */
+% end
 } loader;
 
 SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
 {
     spc_b8 step;
 
+% if divided then
+    spc_span_fill(&l->stream, map, l->taken + 1, $(rows), $(words), $(k_blocks),
+                  $(parts));
+    step = spc_shared_load8(l->stream.ring + l->place * 8);
+% else
     spc_stream_fill(&l->stream, map, l->taken + 1, $(rows), $(words),
                     $(problem.centre));
     step = spc_stream_step(&l->stream, l->place);
+% end
     l->next_offset = (int)step.y & SPC_STEP_OFFSET;
     SPC_UNROLL
     for (int h = 0; h < $(2 * config.m); h++)
-        l->next_row[h] = spc_load_int(l->index + step.x + 8 * h);
+        l->next_row[h] = $(parts > 1 and "step.y & SPC_STEP_VOID ? -1 : " or "")spc_load_int(l->index + step.x + 8 * h);
+% if divided and k_blocks > 1 then
+    l->next_first = SPC_STEP_FIRST(step.y);
+    l->next_end = SPC_STEP_FINAL(step.y) + 1;
+% end
     l->taken++;
     if (++l->place == SPC_STREAM_STEPS)
         l->place = 0;
@@ -199,8 +224,14 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     in += spc_block_y() / $(part_blocks) * $(part_in_bytes(problem));
 % end
 
+% if divided and k_blocks > 1 then
+    if (++l->block == l->end) {
+        l->block = l->next_first;
+        l->end = l->next_end;
+% else
     if (++l->block == $(k_blocks)) {
         l->block = 0;
+% end
         l->offset = l->next_offset;
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
@@ -315,7 +346,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
 }
 
 % write_activation("SPC_DEVICE")
-/* The epilogue; stores this lane's pieces of its rows, clears acc. */
+/* The epilogue; stores this lane's pieces of its rows$(divided and "" or ", clears acc"). */
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
 % if problem.groups then
@@ -342,26 +373,52 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 % write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
+% if not divided then
+    SPC_UNROLL
+    for (int i = 0; i < $(config.m * config.n // 2); i++)
+        acc[i] = 0.0f;
+% end
+}
+
+% if divided then
+SPC_DEVICE void clear(float *acc)
+{
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
         acc[i] = 0.0f;
 }
 
+% end
+% write_division(config.m, threads)
 %local first_row = "spc_warp() * " .. config.m * 16 .. " + (spc_lane() >> 2)"
+%local last_rows = divided and part_rows or ending_rows
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;
     float acc[$(config.m * config.n // 2)];
     loader l;
     int stage = 0, place = 0;
+% if is_stream(config) then
+    int later = 0; /* tiles after the block's first have another place */
+% elseif parts > 1 then
+    int row[$(2 * config.m)];
+% end
 
+% if divided then
+    spc_span_start(&l.stream, spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES);
+% write_span_start("&l.stream", "map")
+% else
     spc_stream_start(&l.stream,
                      spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
                      spc_block_x(), spc_grid_x());
+% end
     l.index = map->index + $(first_row);
     l.taken = 0;
     l.place = 0;
     l.block = $(k_blocks - 1);
+% if divided and k_blocks > 1 then
+    l.end = $(k_blocks);
+% end
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
         acc[i] = 0.0f;
@@ -372,17 +429,19 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(&l, i, args);
     for (int number = 0; number < l.stream.filled; number++) {
-        spc_b8 step = spc_stream_step(&l.stream, place);
+        spc_b8 step = $(divided and "spc_shared_load8(l.stream.ring + place * 8)" or "spc_stream_step(&l.stream, place)");
         int last = step.y & SPC_STEP_LAST;
+% if parts < 2 then
         int row[$(2 * config.m)];
+% end
 
         if (++place == SPC_STREAM_STEPS)
             place = 0;
-        const int *rows = $(ending_rows("l.index", "map", first_row));
+        const int *rows = $(last_rows("l.index", "map", first_row));
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
             row[h] = last ? spc_load_int(rows + 8 * h) : -1;
-        for (int block = 0; block < $(k_blocks); block++) {
+        for ($(blocks_of("step.y")); block++) {
             /* The step has arrived, for the whole block; and all have left the
              * stage that is loaded next. */
             spc_copy_wait($(config.stages - 2));
@@ -392,11 +451,26 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
             if (++stage == $(config.stages))
                 stage = 0;
         }
+% if parts == 0 then
+        if (last) {
+%   write_part_end()
+            clear(acc);
+        }
+% elseif not divided then
         if (last)
             finish(acc, row, args);
+% end
     }
     spc_copy_wait(0);
+% if parts > 1 then
+    if (l.stream.filled > 0) {
+        spc_sync_block(); /* all have left the ring */
+        join_cluster(acc, row, args);
+    }
+% end
 }
+
+% write_sum_kernel(config.m, threads)
 
 % if problem.groups then
 /* The weight, as products take it, that input channel ci and output channel co of a part

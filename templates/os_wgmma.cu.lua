@@ -14,6 +14,7 @@
 %-- so that a lane ends with 8 neighbouring ones.
 %
 %include "os_blocks.lua"
+%include "os_split.lua"
 %
 %local widths, several = {32, 64, 96, 128, 192, 256}, 128
 %
@@ -71,6 +72,7 @@
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
@@ -97,6 +99,11 @@
 %      local weights = config.stages * step_weights(problem, config)
 %      return weights <= 131072 and (weights >= 49152 or config.stages == 8)
 %    end},
+%    {"tiles that can be divided", function(problem, config, target)
+%      return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
+%                        config.groups * 64)
+%         and (not is_divided(config) or config.gather == "registers")
+%    end},
 %  },
 %  derive = function(problem, config, target)
 %    return {
@@ -118,11 +125,12 @@
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %      rows = config.groups * 64,
+%      divided = is_divided(config), parts = span_parts(config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config) * images(problem)
-%    return {
+%    return divide_launch({
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
@@ -130,12 +138,12 @@
 %      tile_rows = config.groups * 64, order = config.order,
 %      packed_bytes = packed, pack_threads = packed // 16,
 %      pdl = 1, preference = keeps_wgmma_busy(problem) and 3 or 1,
-%    }
+%    }, problem, config, config.groups * 128)
 %  end,
 %  default = function(problem, target)
 %    local step = natural_step(problem)
 %    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
-%                    stages = 4, gather = "registers", order = "gray"}
+%                    stages = 4, gather = "registers", order = "gray", split = "none"}
 %    local function fits()
 %      local weights = step_weights(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
@@ -153,6 +161,9 @@
 %  end,
 %}
 #include "spc_schedule.cuh"
+% if divided then
+#include "spc_span.cuh"
+% end
 
 % write_split()
 typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
@@ -246,21 +257,38 @@ typedef struct gatherer {
     const int *index; /* of this lane's row g in the first tile */
     int block;        /* of the input channels of the step being gathered */
     int row[2], next_row[2];
+% if divided and k_blocks > 1 then
+    int end, next_first, next_end; /* blocks of the step and of the next */
+% end
 } gatherer;
 
 SPC_DEVICE void look_ahead(gatherer *g)
 {
     spc_b8 step = spc_read_step(&g->reader, g->schedule);
 
-    spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, 0);
-    spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, 0);
+% if parts > 1 then
+    g->next_row[0] = g->next_row[1] = -1;
+% end
+%local present = parts > 1 and "spc_span_row(step.y)" or "0"
+    spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, $(present));
+    spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, $(present));
+% if divided and k_blocks > 1 then
+    g->next_first = SPC_STEP_FIRST(step.y);
+    g->next_end = SPC_STEP_FINAL(step.y) + 1;
+% end
 }
 
 /* Moves on to the next step, or next block of its channels. */
 SPC_DEVICE void advance(gatherer *g)
 {
+% if divided and k_blocks > 1 then
+    if (++g->block == g->end) {
+        g->block = g->next_first;
+        g->end = g->next_end;
+% else
     if (++g->block == $(k_blocks)) {
         g->block = 0;
+% end
         g->row[0] = g->next_row[0];
         g->row[1] = g->next_row[1];
         look_ahead(g);
@@ -283,7 +311,7 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
         if (code & SPC_STEP_END)
             break;
         spc_step_done(schedule, place);
-        for (int block = 0; block < $(k_blocks); block++) {
+        for ($(blocks_of("code")); block++) {
             if (spc_lane() == 0) {
                 long long image = offset * $(k_blocks) + block;
                 spc_mbar_wait(empty + stage, parity);
@@ -322,6 +350,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
     }
 }
 
+% write_division(1, consumers)
 %local place = config.gather == "shared" and "slot" or "data"
 %-- Converted operands leave the registers that rows are gathered into.
 %local gathers_first = config.gather == "registers" and not half
@@ -336,6 +365,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 %  end
 %end
 %local first_row = "spc_warp() * 16 + (spc_lane() >> 2)"
+%local last_rows = divided and part_rows or ending_rows
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                         spc_u64 *full, spc_u64 *empty)
 {
@@ -348,12 +378,20 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     int slot = 0;
 % end
+% if is_stream(config) then
+    int later = 0; /* tiles after the block's first have another place */
+% elseif parts > 1 then
+    int row[2], any = 0;
+% end
 
     g.schedule = schedule;
     g.reader.place = 0;
     g.reader.parity = 0;
     g.index = (const int *)spc_base(map->index + $(first_row));
     g.block = $(k_blocks - 1);
+% if divided and k_blocks > 1 then
+    g.end = $(k_blocks);
+% end
     look_ahead(&g);
     spc_depend_wait();
     spc_depend_launch();
@@ -377,16 +415,18 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     for (;;) {
         spc_b8 step = spc_shared_load8(&schedule->step[place]);
         int last = step.y & SPC_STEP_LAST;
+% if parts < 2 then
         int row[2];
+% end
 
         if (step.y & SPC_STEP_END)
             break;
         if (last) {
-            const int *rows = $(ending_rows("g.index", "map", first_row));
+            const int *rows = $(last_rows("g.index", "map", first_row));
             row[0] = spc_load_int(rows);
             row[1] = spc_load_int(rows + 8);
         }
-        for (int block = 0; block < $(k_blocks); block++) {
+        for ($(blocks_of("step.y")); block++) {
             spc_u32 a[$(pieces * 8)]$(images(problem) == 2 and ", small[" .. pieces * 8 .. "]" or "");
 
 % if config.gather == "shared" then
@@ -435,10 +475,23 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         if (++place == SPC_STREAM_STEPS)
             place = 0;
         if (last) {
+% if parts > 1 then
+            any = 1;
+% elseif divided then
+%   write_part_end()
+            fresh = 1;
+% else
             finish(acc, row, args);
             fresh = 1;
+% end
         }
     }
+% if parts > 1 then
+    if (any) {
+        spc_sync_named(1, $(consumers)); /* all have left the ring */
+        join_cluster(acc, row, args);
+    }
+% end
 % if config.gather == "shared" then
     spc_copy_wait(0);
 % end
@@ -466,6 +519,17 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         return;
     }
     spc_registers_lower(32);
+% if divided then
+    if (spc_warp() == $(config.groups * 4)) {
+        spc_span span;
+        spc_span_start(&span, (spc_u8 *)schedule->step);
+% write_span_start("&span", "(&args->map)")
+        spc_schedule_span(schedule, &span, &args->map, $(rows), $(words),
+                          $(k_blocks), $(parts));
+    } else if (spc_warp() == $(config.groups * 4 + 1)) {
+        produce(args, schedule, full, empty);
+    }
+% else
     if (spc_warp() == $(config.groups * 4)) {
         spc_schedule_steps(schedule, &args->map, $(rows), $(words),
                            $(problem.centre), share);
@@ -475,7 +539,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         spc_balance(share, &args->map, $(words));
         spc_mbar_arrive(&schedule->dealt);
     }
+% end
 }
+
+% write_sum_kernel(1, consumers)
 
 % write_weight_word(true)
 /*

@@ -599,6 +599,30 @@ SPC_DEVICE void spc_fence_async(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/*
+ * Clusters: blocks that follow each other in x, launched together. A barrier of
+ * all their threads that have not ended, which orders accesses to shared and
+ * global memory; and 16 bytes of the shared memory of the cluster's block
+ * `block`, where `p` points to in this one's. Between two barriers, so that
+ * the other block is there.
+ */
+SPC_DEVICE void spc_cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
+SPC_DEVICE spc_b16 spc_cluster_load16(const void *p, int block)
+{
+    spc_b16 v;
+    asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %4, %5;\n"
+                 "ld.shared::cluster.v4.b32 {%0,%1,%2,%3}, [at];\n}"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(spc_shared_address(p)), "r"(block)
+                 : "memory");
+    return v;
+}
+
 /* Programmatic dependent launch: wait for the kernels before this one; let the
  * next one start. Harmless where the launch did not ask for it. */
 SPC_DEVICE void spc_depend_wait(void)

@@ -142,6 +142,8 @@ typedef struct spc_sim_thread {
     int block_x, block_y, grid_x, grid_y;
     int deferred;    /* asynchronous copies arrive as late as they may */
     int cooperative; /* spc_sync_grid may be used */
+    int cluster;     /* blocks of a cluster, whose shared memory lies */
+    int stride;      /* so many bytes apart */
     const void *polled;
     spc_u32 polled_value;
     void *fiber; /* the runtime's part */
@@ -155,6 +157,8 @@ typedef struct spc_sim_api {
     /* Lets all others run before this thread looks again. */
     void (*yield)(spc_sim_thread *self, const spc_sim_place *place);
     void (*fence)(spc_sim_thread *self);
+    /* Waits for all threads of the cluster that have not ended. */
+    void (*cluster_sync)(spc_sim_thread *self, const spc_sim_place *place);
     void (*copy)(spc_sim_thread *self, void *to, const void *from, int bytes,
                  int valid);
     void (*copy_commit)(spc_sim_thread *self);
@@ -324,6 +328,31 @@ SPC_DEVICE void spc_sim_wait_grid(spc_u32 *counter, spc_u32 *round,
 }
 #define spc_wait_grid(counter, round)                                          \
     spc_sim_wait_grid(counter, round, SPC_SIM_HERE("spc_wait_grid"))
+
+SPC_DEVICE void spc_sim_cluster_sync(const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
+    self->api->cluster_sync(self, place);
+}
+#define spc_cluster_sync()                                                     \
+    spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_sync"))
+
+SPC_DEVICE spc_b16 spc_sim_cluster_load16(const void *p, int block,
+                                          const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
+    int there = block - self->block_x % self->cluster;
+    spc_sim_check_shared(p, 16, 16, place);
+    if (block < 0 || block >= self->cluster)
+        self->api->fault(self, place,
+                         "asks for a block that the cluster "
+                         "does not have",
+                         0);
+    return *(const spc_b16 *)((const spc_u8 *)p +
+                              (long long)there * self->stride);
+}
+#define spc_cluster_load16(p, block)                                           \
+    spc_sim_cluster_load16(p, block, SPC_SIM_HERE("spc_cluster_load16"))
 
 /* ---- warp collectives ------------------------------------------------ */
 

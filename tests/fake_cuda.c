@@ -754,6 +754,7 @@ static const struct {
     size_t bytes;
 } kernels[] = {
     {"spc_conv", sizeof(spc_conv_args)},
+    {"spc_sum", sizeof(spc_conv_args)},
     {"spc_pack", sizeof(spc_pack_args)},
     {"spc_index", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
@@ -977,7 +978,8 @@ static bool derive_is_sound(const spc_derive_args *args)
 /* What a kernel that reads and writes as documented would run into. */
 static bool is_sound(const fake_launch *launch)
 {
-    if (strcmp(launch->kernel, "spc_conv") == 0)
+    if (strcmp(launch->kernel, "spc_conv") == 0 ||
+        strcmp(launch->kernel, "spc_sum") == 0)
         return conv_is_sound(&launch->args.conv);
     if (strcmp(launch->kernel, "spc_derive") == 0)
         return derive_is_sound(&launch->args.derive);
@@ -998,6 +1000,9 @@ static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
         else if (at->id ==
                  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             out->pdl = at->value.programmaticStreamSerializationAllowed != 0;
+        else if (at->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+                 at->value.clusterDim.y == 1 && at->value.clusterDim.z == 1)
+            out->cluster = at->value.clusterDim.x;
         else
             return false;
     }
@@ -1051,6 +1056,8 @@ static CUresult launch(const CUlaunchConfig *config, const object *function,
     if ((result = check_launch(config, function, it.cooperative)) !=
         CUDA_SUCCESS)
         return result;
+    if (it.cluster > 8 || (it.cluster > 0 && it.grid[0] % it.cluster != 0))
+        return FAKE_INVALID_CLUSTER;
     memcpy(it.kernel, function->name, sizeof(it.kernel));
     memcpy(&it.args, params[0], parameter_bytes(it.kernel));
     if (!is_sound(&it))

@@ -32,7 +32,8 @@ enum {
     FAKE_LAUNCH_FAILED = 719,
     FAKE_TOO_MANY_BLOCKS = 720,
     FAKE_CAPTURE_UNSUPPORTED = 900,
-    FAKE_CAPTURE_INVALIDATED = 901
+    FAKE_CAPTURE_INVALIDATED = 901,
+    FAKE_INVALID_CLUSTER = 912
 };
 
 enum { FAKE_DEVICES = 2, FAKE_LAUNCHES = 64, FAKE_STATS = 9 };
@@ -43,6 +44,7 @@ typedef struct fake_launch {
     size_t shared_bytes;
     CUstream stream;
     bool pdl, cooperative;
+    unsigned cluster;
     bool captured; /* into a graph, instead of being run */
     int unwaited;  /* on the default stream then, if this is on another */
     union {

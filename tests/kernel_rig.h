@@ -135,6 +135,7 @@ typedef struct rig_kernel {
     spc__artefact artefact;
     spc__module *module;
     spc__kernel *conv, *pack;
+    spc__kernel *sum; /* NULL: the convolution is one kernel */
     void *packed;
 } rig_kernel;
 
@@ -175,6 +176,9 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
              r->device, out->module, "spc_conv",
              (size_t)spc__attrs_number(&out->launch, "shared", 0), &out->conv,
              error)) != SPC_OK ||
+        (spc__attrs_number(&out->launch, "sum_block", 0) > 0 &&
+         (status = r->ops->kernel_get(r->device, out->module, "spc_sum", 0,
+                                      &out->sum, error)) != SPC_OK) ||
         (status = r->ops->kernel_get(r->device, out->module, "spc_pack", 0,
                                      &out->pack, error)) != SPC_OK ||
         (status = r->ops->alloc(
@@ -200,7 +204,8 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
         args = (spc_pack_args){other, out->packed, cin * cout, cout, 1};
     }
     int64_t threads = spc__attrs_number(&out->launch, "pack_threads", 0);
-    spc__launch launch = {(unsigned)((threads + 255) / 256), 1, 256, 0, 0, 0};
+    spc__launch launch = {
+        .grid_x = (unsigned)((threads + 255) / 256), .grid_y = 1, .block = 256};
     status = r->ops->launch(r->device, out->pack, &launch, &args, sizeof(args),
                             NULL, error);
     free(other);
@@ -221,7 +226,7 @@ typedef struct rig_run {
     rig *r;
     const rig_kernel *kernel;
     spc_conv_args args;
-    spc__launch launch;
+    spc__launch launch, sum;
 } rig_run;
 
 /* The blocks of a persistent kernel, or one for each tile; a test may ask for
@@ -234,10 +239,22 @@ static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
     int most = (int)spc__attrs_number(launch, "blocks_per_sm", 1) *
                (int)spc__attrs_number(&r->target, "multiprocessors", 1);
 
-    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "persistent") == 0 &&
-        most < blocks)
+    const char *grid = spc__attrs_text(launch, "grid", "tiles");
+
+    if (strcmp(grid, "steps") == 0 ||
+        (strcmp(grid, "persistent") == 0 && most < blocks))
         return (unsigned)most;
-    return (unsigned)blocks;
+    return (unsigned)(blocks * spc__attrs_number(launch, "cluster", 1));
+}
+
+static inline size_t rig_workspace_bytes(const rig_run *run)
+{
+    const spc__attrs *launch = &run->kernel->launch;
+    int64_t rows = spc__attrs_number(launch, "workspace_row_bytes", 0);
+    int64_t block = spc__attrs_number(launch, "workspace_block_bytes", 0);
+
+    return (size_t)(rows * run->args.map.rows_padded +
+                    block * run->launch.grid_x * run->launch.grid_y);
 }
 
 static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
@@ -258,6 +275,12 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
         .grid_y = (unsigned)spc__attrs_number(launch, "grid_y", 1),
         .block = (unsigned)spc__attrs_number(launch, "block", 1),
         .shared_bytes = (size_t)spc__attrs_number(launch, "shared", 0),
+        .cluster = (unsigned)spc__attrs_number(launch, "cluster", 1),
+    };
+    run.sum = (spc__launch){
+        .grid_x = (unsigned)view->tiles,
+        .grid_y = (unsigned)spc__attrs_number(launch, "sum_grid_y", 1),
+        .block = (unsigned)spc__attrs_number(launch, "sum_block", 0),
     };
     return run;
 }
@@ -265,9 +288,16 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
 static inline spc_status rig_enqueue(void *payload, void *stream)
 {
     rig_run *run = payload;
-    return run->r->ops->launch(run->r->device, run->kernel->conv, &run->launch,
-                               &run->args, sizeof(run->args), stream,
-                               &run->r->error);
+    const spc__device_ops *ops = run->r->ops;
+    spc_status status =
+        ops->launch(run->r->device, run->kernel->conv, &run->launch, &run->args,
+                    sizeof(run->args), stream, &run->r->error);
+
+    if (status == SPC_OK && run->kernel->sum != NULL)
+        status =
+            ops->launch(run->r->device, run->kernel->sum, &run->sum, &run->args,
+                        sizeof(run->args), stream, &run->r->error);
+    return status;
 }
 
 #endif

@@ -805,12 +805,20 @@ static const struct variant {
     unsigned grid;
     bool pdl, clear;
     const char *order;
+    unsigned cluster;
+    bool sums; /* a second kernel adds what blocks left in the workspace */
 } variants[] = {
     /* 40000 rows are 625 tiles, two a block; two blocks a multiprocessor. */
-    {"order=none,grid=tiles,pdl=0,clear=0", 313, false, false, "none"},
-    {"order=gray,grid=tiles,pdl=1,clear=0", 313, true, false, "gray"},
-    {"order=none,grid=persistent,pdl=0,clear=1", 264, false, true, "none"},
-    {"order=gray,grid=persistent,pdl=1,clear=1", 264, true, true, "gray"},
+    {"order=none,grid=tiles,pdl=0,clear=0,cluster=1", 313, false, false, "none",
+     0, false},
+    {"order=gray,grid=tiles,pdl=1,clear=0,cluster=4", 313 * 4, true, false,
+     "gray", 4, false},
+    {"order=none,grid=persistent,pdl=0,clear=1,cluster=1", 264, false, true,
+     "none", 0, false},
+    {"order=gray,grid=persistent,pdl=1,clear=1,cluster=1", 264, true, true,
+     "gray", 0, false},
+    {"order=gray,grid=steps,pdl=1,clear=0,cluster=1", 264, true, false, "gray",
+     0, true},
 };
 
 static void plan_variant(life *l, const char *config)
@@ -835,9 +843,10 @@ static const fake_launch *last_launch(void)
     return &fake->launch[(fake->launches - 1) % FAKE_LAUNCHES];
 }
 
-static void expect_args(const life *l, const struct variant *v)
+static void expect_args(const life *l, const struct variant *v,
+                        const fake_launch *launch)
 {
-    const spc_conv_args *args = &last_launch()->args.conv;
+    const spc_conv_args *args = &launch->args.conv;
     spc_map_view view;
 
     ck_assert(spc__map_view(&view, l->map, v->order, 64));
@@ -855,16 +864,19 @@ static void expect_args(const life *l, const struct variant *v)
 static void expect_calls(const int before[FAKE_CALLS], const struct variant *v)
 {
     int allowed[FAKE_CALLS] = {
-        [FAKE_CtxGetCurrent] = 2, /* clearing and launching */
-        [FAKE_CtxPushCurrent] = 2, [FAKE_CtxPopCurrent] = 2,
-        [FAKE_LaunchKernelEx] = 1, [FAKE_MemsetD8Async] = v->clear,
+        [FAKE_CtxGetCurrent] =
+            2, /* clearing and launching, or launching twice */
+        [FAKE_CtxPushCurrent] = 2,
+        [FAKE_CtxPopCurrent] = 2,
+        [FAKE_LaunchKernelEx] = 1 + v->sums,
+        [FAKE_MemsetD8Async] = v->clear,
     };
 
     for (int i = 0; i < FAKE_CALLS; i++)
         ck_assert_msg(fake->count[i] - before[i] <= allowed[i],
                       "executing calls %s", fake_symbols[i]);
     ck_assert_int_eq(fake->count[FAKE_LaunchKernelEx],
-                     before[FAKE_LaunchKernelEx] + 1);
+                     before[FAKE_LaunchKernelEx] + 1 + v->sums);
     ck_assert_int_eq(fake->count[FAKE_MemsetD8Async],
                      before[FAKE_MemsetD8Async] + v->clear);
 }
@@ -894,7 +906,25 @@ static void close_stream(CUstream stream)
     api.DevicePrimaryCtxRelease(0);
 }
 
-START_TEST(an_execution_is_one_launch_as_the_template_declares_it)
+/* 264 blocks and 3 of output channels leave sums; rows are padded to 40704. */
+static void expect_sum(const life *l, const struct variant *v, CUstream stream)
+{
+    const fake_launch *sum = last_launch();
+
+    ck_assert_uint_eq(spc_plan_workspace_bytes(l->plan, l->map),
+                      64 + 4 * 40704 + 264 * 3 * 1000);
+    ck_assert_str_eq(sum->kernel, "spc_sum");
+    ck_assert_uint_eq(sum->grid[0], 625);
+    ck_assert_uint_eq(sum->grid[1], 7);
+    ck_assert_uint_eq(sum->block, 160);
+    ck_assert_uint_eq(sum->shared_bytes, 0);
+    ck_assert_ptr_eq(sum->stream, stream);
+    ck_assert_int_eq(sum->pdl, v->pdl);
+    ck_assert_uint_eq(sum->cluster, 0);
+    expect_args(l, v, sum);
+}
+
+START_TEST(an_execution_is_launched_as_the_template_declares_it)
 {
     const struct variant *v = &variants[_i];
     int before[FAKE_CALLS];
@@ -911,7 +941,7 @@ START_TEST(an_execution_is_one_launch_as_the_template_declares_it)
     ck_assert_int_eq(atomic_load(&allocations), 0);
     expect_calls(before, v);
 
-    const fake_launch *run = last_launch();
+    const fake_launch *run = last_launch() - v->sums;
     ck_assert_str_eq(run->kernel, "spc_conv");
     ck_assert_uint_eq(run->grid[0], v->grid);
     ck_assert_uint_eq(run->grid[1], 3);
@@ -920,7 +950,10 @@ START_TEST(an_execution_is_one_launch_as_the_template_declares_it)
     ck_assert_ptr_eq(run->stream, stream);
     ck_assert_int_eq(run->pdl, v->pdl);
     ck_assert(!run->cooperative);
-    expect_args(&l, v);
+    ck_assert_uint_eq(run->cluster, v->cluster);
+    expect_args(&l, v, run);
+    if (v->sums)
+        expect_sum(&l, v, stream);
     close_stream(stream);
     life_end(&l);
     assert_all_freed();
@@ -1411,8 +1444,7 @@ static void add_running(Suite *suite)
 {
     TCase *t = add_case(suite, "running");
 
-    tcase_add_loop_test(t,
-                        an_execution_is_one_launch_as_the_template_declares_it,
+    tcase_add_loop_test(t, an_execution_is_launched_as_the_template_declares_it,
                         0, LENGTH(variants));
     tcase_add_test(t, threads_execute_a_plan_each_with_the_context_it_had);
     tcase_add_test(t, before_sm_90_nothing_is_launched_as_a_dependent);

@@ -6,11 +6,13 @@
  * Data are small whole numbers, so that a result is right to the last bit or it
  * is wrong; what must be is computed here, by loops over the definition. Every
  * launch is made twice, over different poisons: the second over the first's
- * result would hide a row that is not written.
+ * result would hide a row that is not written. So is the workspace poisoned,
+ * where a kernel has one.
  */
 #include "kernel_rig.h"
 
 #include "suite.h"
+#include "targets.h"
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -67,6 +69,7 @@ typedef struct trial {
     const rig_data *data;
     const float *want;
     spc__attrs config;
+    int room; /* rows that a map has room for, at most; 0: no bound */
 } trial;
 
 static void compare(const trial *t, const unsigned char *out, const char *where)
@@ -87,6 +90,14 @@ static void compare(const trial *t, const unsigned char *out, const char *where)
     spc__buf_release(&config);
 }
 
+static void check_fence(const trial *t, const unsigned char *end, int poison,
+                        const char *where)
+{
+    for (size_t i = 0; i < FENCE; i++)
+        ck_assert_msg(end[i] == poison, "%s, %s: writes past its rows",
+                      t->template_name, where);
+}
+
 /* With `blocks` in place of the device's own number, if the grid is free. */
 static void launch_over(const trial *t, const rig_kernel *kernel,
                         const layout *map, int poison, unsigned blocks,
@@ -98,18 +109,25 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
     rig_run run =
         rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
 
-    if (strcmp(spc__attrs_text(&kernel->launch, "grid", ""), "persistent") ==
-            0 &&
-        blocks < run.launch.grid_x)
+    const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
+    if (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x)
         run.launch.grid_x = blocks;
+    if (strcmp(grid, "steps") == 0) /* so many that some have nothing to do */
+        run.launch.grid_x = blocks < 11 ? blocks : 11;
+    size_t work_bytes = rig_workspace_bytes(&run);
+    unsigned char *work = rig_allocate(work_bytes + FENCE, 1);
+    run.args.workspace = work;
+    memset(work, poison, work_bytes + FENCE);
     memset(memory, poison, bytes + 2 * FENCE);
+    if (spc__attrs_number(&kernel->launch, "clear", 0) != 0)
+        memset(memory + FENCE, 0, bytes);
     if (map->view.tiles > 0) /* else there is nothing to launch */
         assert_ok(rig_enqueue(&run, NULL));
     compare(t, memory + FENCE, where);
-    for (size_t i = 0; i < FENCE; i++)
-        ck_assert_msg(memory[i] == poison &&
-                          memory[FENCE + bytes + i] == poison,
-                      "%s, %s: writes past its rows", t->template_name, where);
+    check_fence(t, memory, poison, where);
+    check_fence(t, memory + FENCE + bytes, poison, where);
+    check_fence(t, work + work_bytes, poison, where);
+    free(work);
     free(memory);
 }
 
@@ -132,9 +150,12 @@ static void check_candidate(const trial *t)
                         t->data, false));
     for (int i = 0; i < LENGTH(maps); i++) {
         layout map;
+        int more = maps[i].more_rows;
+        if (t->room > 0 && more > t->room)
+            more = t->room;
         layout_create(&map, t->rel,
                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
-                      maps[i].more_rows, maps[i].order);
+                      more, maps[i].order);
         launch_over(t, &kernel, &map, 0xff, maps[i].blocks, maps[i].what);
         launch_over(t, &kernel, &map, 0x5a, maps[i].blocks + 1, maps[i].what);
         layout_release(&map);
@@ -242,9 +263,10 @@ static const struct {
     {"depthwise", "vectors=1,tile=256"},
 };
 
-static bool choose(trial *t, int variant)
+/* The default with some parameters changed; false if the layer or the target
+ * refuses it. */
+static bool configure(trial *t, const char *name, const char *text)
 {
-    const char *name = variants[variant].template_name;
     spc__template *tpl = spc__library_find(r.library, name);
     spc__attrs problem, values = {0};
 
@@ -257,9 +279,9 @@ static bool choose(trial *t, int variant)
     t->template_name = name;
     assert_ok(
         spc__template_default(&t->config, tpl, &problem, &r.target, &r.error));
-    if (variants[variant].values[0] == '\0')
+    if (text[0] == '\0')
         return true;
-    assert_ok(spc__attrs_parse(&values, variants[variant].values, &r.error));
+    assert_ok(spc__attrs_parse(&values, text, &r.error));
     for (int i = 0; i < values.count; i++) {
         const char *parameter = values.at[i].name;
         if (values.at[i].is_number)
@@ -267,8 +289,31 @@ static bool choose(trial *t, int variant)
         else
             spc__attrs_set_text(&t->config, parameter, values.at[i].text);
     }
-    return spc__template_check(tpl, &problem, &r.target, &t->config, NULL) ==
-           SPC_OK;
+    return spc__template_check(tpl, &problem, &r.target, &t->config,
+                               &r.error) == SPC_OK;
+}
+
+/* A layer with its relation, and data of whole numbers or of real ones. */
+typedef struct layer_data {
+    spc_conv conv;
+    relation rel;
+    rig_data data;
+} layer_data;
+
+static void layer_open(layer_data *d, const layer *l, const char *device,
+                       bool whole)
+{
+    assert_ok(rig_open(&r, device, 2));
+    assert_ok(spc_conv_parse(&d->conv, l->text, &r.error));
+    make_relation(&d->rel, &d->conv, l);
+    rig_data_create(&d->data, &d->conv, d->rel.rows_in, whole);
+}
+
+static void layer_close(layer_data *d)
+{
+    rig_data_free(&d->data);
+    relation_release(&d->rel);
+    rig_close(&r);
 }
 
 /* ---- more than 2^31 elements -----------------------------------------------
@@ -329,38 +374,229 @@ static void check_far_rows(const trial *t)
 static void check_layer(const layer *l, const char *device, int least,
                         bool defaults, void (*check)(const trial *t))
 {
-    spc_conv conv;
-    relation rel;
-    rig_data data;
+    layer_data d;
     int checked = 0;
 
-    assert_ok(rig_open(&r, device, 2));
-    assert_ok(spc_conv_parse(&conv, l->text, &r.error));
-    make_relation(&rel, &conv, l);
-    rig_data_create(&data, &conv, rel.rows_in, true);
-    float *want = results_of(&conv, &rel, &data);
+    layer_open(&d, l, device, true);
+    float *want = results_of(&d.conv, &d.rel, &d.data);
     for (int i = 0; i < LENGTH(variants); i++) {
-        trial t = {.conv = &conv, .rel = &rel, .data = &data, .want = want};
-        if ((defaults && variants[i].values[0] != '\0') || !choose(&t, i))
+        trial t = {
+            .conv = &d.conv, .rel = &d.rel, .data = &d.data, .want = want};
+        if ((defaults && variants[i].values[0] != '\0') ||
+            !configure(&t, variants[i].template_name, variants[i].values))
             continue;
         check(&t);
         checked++;
     }
-    ck_assert_int_ge(checked, conv.groups > 1 ? 1 : least);
+    ck_assert_int_ge(checked, d.conv.groups > 1 ? 1 : least);
     free(want);
-    rig_data_free(&data);
-    relation_release(&rel);
-    rig_close(&r);
+    layer_close(&d);
 }
 
-START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
+/* ---- tiles of which several blocks sum a part -------------------------------
+ */
+
+static const struct {
+    layer layer;
+    const char *template_name, *values;
+} divided[] = {
+    /* No rows; one; one less and one more than a tile of 64; more. */
+    {{"conv,cin=16,cout=32,k=3,rule=floor", -1, 0}, "os_mma", "split=stream"},
+    {{"subm,cin=16,cout=32,k=3", 1, 2}, "os_mma", "split=stream"},
+    {{"subm,cin=16,cout=32,k=3", 63, 6}, "os_mma", "split=stream,m=1"},
+    {{"subm,cin=16,cout=32,k=3,bias=1", 65, 6}, "os_mma", "split=cluster2,m=1"},
+    {{"subm,cin=16,cout=64,k=3", 1000, 14}, "os_mma", "split=stream"},
+    /* Several blocks of input and of output channels; masks of many words, and
+     * tiles with fewer offsets than a cluster has blocks. */
+    {{"subm,cin=64,cout=192,k=2", 65, 6},
+     "os_mma",
+     "split=stream,n=96,pieces=1"},
+    {{"conv,cin=96,cout=128,k=5,rule=floor", 90, 0},
+     "os_mma",
+     "split=cluster4,pieces=1"},
+    {{"inverse,cin=24,cout=32,k=2,stride=3,rule=floor,dtype=f32,bias=1", 150,
+      9},
+     "os_mma",
+     "split=cluster2"},
+    {{"conv,cin=16,cout=16,k=7,rule=floor,dtype=tf32", 90, 0},
+     "os_mma",
+     "split=stream"},
+    /* The same of warpgroups. */
+    {{"subm,cin=128,cout=64,k=3,bias=1", 1, 2},
+     "os_wgmma",
+     "split=cluster2,groups=2,pieces=1,stages=8"},
+    {{"subm,cin=128,cout=128,k=2", 200, 7}, "os_wgmma", "split=stream"},
+    {{"subm,cin=128,cout=128,k=2,bias=1", 129, 7},
+     "os_wgmma",
+     "split=cluster4,groups=2,pieces=2"},
+    {{"conv,cin=96,cout=64,k=5,rule=floor", 200, 0},
+     "os_wgmma",
+     "split=stream,groups=2,pieces=1,stages=8"},
+    {{"inverse,cin=32,cout=64,k=2,stride=3,rule=floor,dtype=f32", 300, 12},
+     "os_wgmma",
+     "split=stream,groups=2"},
+    {{"subm,cin=64,cout=64,k=2,dtype=f32,bias=1", 130, 7},
+     "os_wgmma",
+     "split=atomic,groups=2,pieces=2"},
+    {{"subm,cin=32,cout=48,k=3,dtype=tf32,bias=1", 65, 6},
+     "os_mma",
+     "split=atomic"},
+    {{"inverse,cin=64,cout=128,k=2,stride=3,rule=floor,dtype=tf32", 150, 9},
+     "os_mma",
+     "split=cluster8"},
+};
+
+/* Of the table, what is run twice. */
+enum { STREAM_OF_MANY = 4, CLUSTER_OF_FOUR = 11 };
+
+static void set_schedule(int i)
 {
     static const char *const schedules[] = {"forward", "reverse", "random:1",
                                             "random:2"};
+
+    setenv("SPC_SIM_SCHEDULE", schedules[i % LENGTH(schedules)], 1);
+    setenv("SPC_SIM_ASYNC", i % 3 == 1 ? "eager" : "deferred", 1);
+}
+
+START_TEST(a_divided_tile_has_the_sum_of_its_parts)
+{
     if (!suite_takes(_i))
         return;
-    setenv("SPC_SIM_SCHEDULE", schedules[_i % LENGTH(schedules)], 1);
-    setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
+    layer_data d;
+
+    set_schedule(_i);
+    layer_open(&d, &divided[_i].layer, "sim", true);
+    float *want = results_of(&d.conv, &d.rel, &d.data);
+    trial t = {.conv = &d.conv,
+               .rel = &d.rel,
+               .data = &d.data,
+               .want = want,
+               .room = 2000};
+    ck_assert_msg(configure(&t, divided[_i].template_name, divided[_i].values),
+                  "%s %s: %s", divided[_i].template_name, divided[_i].values,
+                  r.error.text);
+    check_candidate(&t);
+    free(want);
+    layer_close(&d);
+}
+END_TEST
+
+/* The result of `number`, of real data, into `out`: what it is allocated for.
+ */
+static size_t run_divided(unsigned char **out, int number, int poison)
+{
+    layer_data d;
+    rig_kernel kernel;
+    layout map;
+
+    layer_open(&d, &divided[number].layer, "sim", false);
+    trial t = {.conv = &d.conv, .rel = &d.rel, .data = &d.data};
+    ck_assert(
+        configure(&t, divided[number].template_name, divided[number].values));
+    assert_ok(rig_build(&kernel, &r, t.template_name, t.conv, &t.config, t.data,
+                        false));
+    layout_create(&map, t.rel,
+                  (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
+                  MASK_ORDER);
+    size_t bytes =
+        (size_t)d.rel.rows * (size_t)d.conv.cout * d.data.element_bytes;
+    *out = rig_allocate(bytes, 1);
+    rig_run run = rig_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
+    run.args.workspace = rig_allocate(rig_workspace_bytes(&run), 1);
+    memset(run.args.workspace, poison, rig_workspace_bytes(&run));
+    memset(*out, poison, bytes);
+    assert_ok(rig_enqueue(&run, NULL));
+    free(run.args.workspace);
+    layout_release(&map);
+    rig_kernel_free(&r, &kernel);
+    layer_close(&d);
+    return bytes;
+}
+
+/* Real numbers, whose sums depend on their order. */
+START_TEST(a_divided_tile_is_the_same_to_the_bit_in_every_run)
+{
+    unsigned char *first, *again;
+    int number = _i == 0 ? STREAM_OF_MANY : CLUSTER_OF_FOUR;
+
+    set_schedule(0);
+    size_t bytes = run_divided(&first, number, 0x5a);
+    set_schedule(1);
+    ck_assert_uint_eq(run_divided(&again, number, 0xff), bytes);
+    ck_assert_mem_eq(first, again, bytes);
+    free(first);
+    free(again);
+}
+END_TEST
+
+/* ---- compiled for GPUs that are not here ------------------------------------
+ */
+
+static const struct {
+    const char *target, *template_name, *layer, *values;
+} compiled[] = {
+    {"sm_75", "os_mma", "subm,cin=128,cout=128,k=3", "split=stream"},
+    {"sm_80", "os_mma", "subm,cin=128,cout=128,k=3", "split=stream"},
+    {"sm_86", "os_mma", "subm,cin=64,cout=64,k=5", "split=stream"},
+    {"sm_89", "os_mma", "subm,cin=64,cout=64,k=3,dtype=f32", "split=stream"},
+    {"sm_100", "os_mma", "subm,cin=128,cout=128,k=3", "split=cluster4"},
+    {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=cluster2"},
+    {"sm_90a", "os_wgmma", "subm,cin=256,cout=256,k=3", "split=stream"},
+    {"sm_90a", "os_wgmma", "subm,cin=128,cout=128,k=5", "split=cluster4"},
+    {"sm_90a", "os_wgmma", "subm,cin=64,cout=64,k=3,dtype=f32",
+     "split=stream,groups=2"},
+};
+
+static void compile_for(const trial *t, spc__compiler *nvrtc)
+{
+    spc__template *tpl = spc__library_find(r.library, t->template_name);
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__artefact artefact;
+    spc__attrs problem;
+
+    spc__conv_attrs(&problem, t->conv);
+    assert_ok(spc__template_render(&text, tpl, &problem, &r.target, &t->config,
+                                   &r.error));
+    spc__compile_job job = {
+        .source = text.data,
+        .name = t->template_name,
+        .target = spc__attrs_text(&r.target, "target", ""),
+        .headers = r.library,
+    };
+    assert_ok(spc__compile(&artefact, nvrtc, &job, &log, &r.error));
+    ck_assert_int_eq(spc__attrs_number(&artefact.resources, "spill_bytes", -1),
+                     0);
+    spc__artefact_release(&artefact);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+}
+
+START_TEST(divided_tiles_compile_without_spills)
+{
+    if (!suite_takes(_i))
+        return;
+    spc__compiler *nvrtc;
+    spc_conv conv;
+    trial t = {.conv = &conv};
+
+    assert_ok(rig_open(&r, "sim", 1));
+    assert_ok(spc__target_facts(&r.target, compiled[_i].target, &r.error));
+    assert_ok(spc__nvrtc_open(&nvrtc, &r.error));
+    assert_ok(spc_conv_parse(&conv, compiled[_i].layer, &r.error));
+    ck_assert_msg(
+        configure(&t, compiled[_i].template_name, compiled[_i].values),
+        "%s: %s", compiled[_i].values, r.error.text);
+    compile_for(&t, nvrtc);
+    spc__compiler_close(nvrtc);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(every_template_computes_every_relation_on_the_emulated_gpu)
+{
+    if (!suite_takes(_i))
+        return;
+    set_schedule(_i);
     check_layer(&layers[_i], "sim", 1, false, check_candidate);
 }
 END_TEST
@@ -387,17 +623,45 @@ START_TEST(rows_behind_2_31_elements_are_found)
 }
 END_TEST
 
-int main(void)
+static int run_nvrtc(void)
 {
+    spc__compiler *nvrtc = NULL;
+    Suite *suite;
+    TCase *all;
+
+    if (spc__nvrtc_open(&nvrtc, NULL) != SPC_OK)
+        return suite_skip("there is no NVRTC on this machine");
+    spc__compiler_close(nvrtc);
+    suite_sample(3);
+    suite = suite_create("kernels, NVRTC");
+    all = tcase_create("nvrtc");
+    tcase_set_timeout(all, 120);
+    tcase_add_loop_test(all, divided_tiles_compile_without_spills, 0,
+                        LENGTH(compiled));
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
+
+int main(int argc, char **argv)
+{
+    if (suite_is_part(argc, argv, "nvrtc"))
+        return run_nvrtc();
     suite_sample(3);
     Suite *suite = suite_create("kernels");
     TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
+    TCase *parts = tcase_create("parts");
 
     tcase_set_timeout(sim, 300);
     tcase_add_loop_test(
         sim, every_template_computes_every_relation_on_the_emulated_gpu, 0,
         LENGTH(layers));
     suite_add_tcase(suite, sim);
+    tcase_set_timeout(parts, 300);
+    tcase_add_loop_test(parts, a_divided_tile_has_the_sum_of_its_parts, 0,
+                        LENGTH(divided));
+    tcase_add_loop_test(
+        parts, a_divided_tile_is_the_same_to_the_bit_in_every_run, 0, 2);
+    suite_add_tcase(suite, parts);
     tcase_set_timeout(cpu, 300);
     tcase_add_loop_test(cpu, every_template_computes_every_relation_on_the_cpu,
                         0, LENGTH(layers));

@@ -90,8 +90,8 @@ static void fill(spc__device *device, memory *m, const uint32_t *in)
 
 static void run_case(uint32_t *out, const golden_case *c, const uint32_t *in)
 {
-    spc__launch geometry = {1,     1,    (unsigned)c->threads, GOLDEN_SHARED,
-                            false, false};
+    spc__launch geometry = {
+        1, 1, (unsigned)c->threads, GOLDEN_SHARED, false, false, 0};
     spc__device *device = open_device();
     const spc__device_ops *ops = spc__device_ops_of(device);
     spc__module *module;

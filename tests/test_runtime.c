@@ -614,6 +614,8 @@ static const struct {
      "order=random"},
     {"grid=some,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "grid=some"},
+    {"cluster=9,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
+     "cluster=9: 1 to 8 is right"},
     {"block=1,tile_rows=1536,packed_bytes=4,pack_threads=1", "1 to 768"},
     {"block=1,tile_rows=20,packed_bytes=4,pack_threads=1", "divisor of 768"},
     {"block=1,tile_rows=16,packed_bytes=4,pack_threads=9223372036854775807",

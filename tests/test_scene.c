@@ -480,6 +480,11 @@ static const struct {
     {"gen:lidar@0", "must be positive"},
     {"gen:lidar,beams=0@1", "'beams=0' is wrong"},
     {"gen:room,seed=x@1", "'seed=x' is wrong"},
+    {"gen:room@1,level=", "level '' is wrong; a whole number from 0 to 30"},
+    {"gen:room@1,level=31", "level '31' is wrong"},
+    {"gen:room@1,level=1.5", "level '1.5' is wrong"},
+    {"gen:room@1,level=-1", "level '-1' is wrong"},
+    {"gen:room,level=1@1", "level '1@1' is wrong"},
 };
 
 START_TEST(a_bad_generator_is_refused_in_one_sentence)
@@ -646,6 +651,52 @@ START_TEST(rows_of_a_scene_are_distinct_and_ascending)
 }
 END_TEST
 
+static int find_row(const spc_scene *scene, const int32_t wanted[4])
+{
+    const int32_t *at = spc_scene_coords(scene);
+    int rows = (int)spc_scene_rows(scene), row = 0;
+
+    while (row < rows && memcmp(at + 4 * row, wanted, 4 * sizeof(*at)) != 0)
+        row++;
+    return row < rows ? row : -1;
+}
+
+/* Batches stay; a scan has voxels on either side of 0. */
+START_TEST(a_level_has_the_voxels_divided_and_rounded_down)
+{
+    static const char *const specs[][2] = {
+        {"gen:lidar,beams=4@4", "gen:lidar,beams=4@4,level=2"},
+        {"gen:uniform,n=200,extent=9,batch=2",
+         "gen:uniform,n=200,extent=9,batch=2,level=2"},
+    };
+    spc_scene *fine, *level;
+    bool *hit;
+    int lowest = 0;
+
+    assert_ok(spc_scene_load(&fine, specs[_i][0], &error));
+    assert_ok(spc_scene_load(&level, specs[_i][1], &error));
+    ck_assert_str_eq(spc_scene_name(level), specs[_i][1]);
+    hit = calloc((size_t)spc_scene_rows(level), sizeof(*hit));
+    for (int64_t row = 0; row < spc_scene_rows(fine); row++) {
+        const int32_t *from = spc_scene_coords(fine) + 4 * row;
+        int32_t at[4] = {from[0]};
+        for (int axis = 1; axis < 4; axis++) {
+            at[axis] = (int32_t)floor(from[axis] / 4.0);
+            lowest = at[axis] < lowest ? at[axis] : lowest;
+        }
+        int found = find_row(level, at);
+        ck_assert_int_ge(found, 0);
+        hit[found] = true;
+    }
+    ck_assert(_i > 0 || lowest < 0);
+    for (int64_t row = 0; row < spc_scene_rows(level); row++)
+        ck_assert(hit[row]);
+    free(hit);
+    spc_scene_free(fine);
+    spc_scene_free(level);
+}
+END_TEST
+
 START_TEST(angles_are_right_to_the_last_few_bits)
 {
     for (int i = -500; i <= 500; i++) {
@@ -754,6 +805,8 @@ static Suite *suite(void)
                         LENGTH(generated));
     tcase_add_loop_test(made, rows_of_a_scene_are_distinct_and_ascending, 0,
                         LENGTH(generated));
+    tcase_add_loop_test(made, a_level_has_the_voxels_divided_and_rounded_down,
+                        0, 2);
     tcase_add_test(made, angles_are_right_to_the_last_few_bits);
     tcase_add_test(made, a_scene_by_hand_keeps_order_and_duplicates);
     suite_add_tcase(s, made);

@@ -323,8 +323,8 @@ static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
 static void run_case(const golden_case *c, const char *async, uint32_t *out)
 {
     rig r;
-    spc__launch geometry = {1,     1,    (unsigned)c->threads, GOLDEN_SHARED,
-                            false, false};
+    spc__launch geometry = {
+        1, 1, (unsigned)c->threads, GOLDEN_SHARED, false, false, 0};
     rig_open(&r, "random:7", async, 1, "primitives", NULL);
     golden_fill(r.in, c);
     memset(r.out, 0, GOLDEN_WORDS * 4);
@@ -384,14 +384,15 @@ static const struct whole {
     spc__launch geometry;
     int words; /* of the result */
 } wholes[] = {
-    {"rotate", {3, 1, 128, 512, false, false}, 384},
-    {"rotate", {1, 1, 1024, 4096, false, false}, 1024},
-    {"rotate_warp", {2, 1, 96, 512, false, false}, 192},
-    {"ring", {1, 1, 128, 6144, false, false}, 128},
-    {"product", {1, 1, 128, 512, false, false}, 1024},
-    {"producer", {1, 1, 128, 1088, false, false}, 128},
-    {"chain", {40, 1, 64, 16, false, false}, 40},
-    {"meet", {6, 1, 64, 0, false, true}, 384},
+    {"rotate", {3, 1, 128, 512, false, false, 0}, 384},
+    {"rotate", {1, 1, 1024, 4096, false, false, 0}, 1024},
+    {"rotate_warp", {2, 1, 96, 512, false, false, 0}, 192},
+    {"ring", {1, 1, 128, 6144, false, false, 0}, 128},
+    {"product", {1, 1, 128, 512, false, false, 0}, 1024},
+    {"producer", {1, 1, 128, 1088, false, false, 0}, 128},
+    {"chain", {40, 1, 64, 16, false, false, 0}, 40},
+    {"meet", {6, 1, 64, 0, false, true, 0}, 384},
+    {"cluster", {8, 3, 128, 2048, false, false, 4}, 8 * 3 * 96},
 };
 
 static unsigned rotated(const rig *r, int threads, int by, int at)
@@ -432,6 +433,21 @@ static void expect_meeting(const rig *r, int n, unsigned *out)
     }
 }
 
+/* Three rounds of sums over the blocks of each cluster of four. */
+static void expect_cluster(const rig *r, int n, unsigned *out)
+{
+    static unsigned last[WORDS];
+    memcpy(out, r->in, (size_t)n * 4);
+    for (int round = 0; round < 3; round++) {
+        memcpy(last, out, (size_t)n * 4);
+        for (int i = 0; i < n; i++) {
+            const unsigned *cluster = last + i / (4 * 96) * (4 * 96);
+            for (int b = 0; b < 4; b++)
+                out[i] = 3 * out[i] + cluster[b * 96 + (i % 96 + 37 * b) % 96];
+        }
+    }
+}
+
 /* Words that differ from what the kernel must compute. */
 static int count_wrong(const rig *r, const struct whole *w)
 {
@@ -439,6 +455,8 @@ static int count_wrong(const rig *r, const struct whole *w)
     int wrong = 0;
     if (strcmp(w->kernel, "meet") == 0)
         expect_meeting(r, w->words, values);
+    else if (strcmp(w->kernel, "cluster") == 0)
+        expect_cluster(r, w->words, values);
     else
         for (int i = 0; i < w->words; i++)
             values[i] = whole_value(r, w, i);
@@ -514,6 +532,7 @@ static const struct wrong {
     {"wgmma_no_wait", 4, true, false, false},
     {"bulk_no_wait", 5, false, false, false},
     {"grid_race", 6, false, true, true},
+    {"no_cluster_sync", 8, false, false, true},
 };
 
 /* Schedules under which the result is wrong. */
@@ -611,7 +630,7 @@ static const struct misuse {
 START_TEST(a_misuse_ends_the_launch_with_one_sentence)
 {
     const struct misuse *m = &misuses[_i];
-    spc__launch geometry = {1, 1, 128, 4096, false, false};
+    spc__launch geometry = {1, 1, 128, 4096, false, false, 0};
     for (int s = 0; s < LENGTH(schedules); s++) {
         rig r;
         rig_open(&r, schedules[s], "eager", 1, "pipeline", m->bug);
@@ -631,7 +650,7 @@ static void run_outside(int i)
 {
     static const char *const bugs[] = {"outside_plain", "outside_global"};
     static const int n[] = {4096, WORDS};
-    spc__launch geometry = {1, 1, 128, 4096, false, false};
+    spc__launch geometry = {1, 1, 128, 4096, false, false, 0};
     rig r;
     rig_open(&r, "forward", "eager", 1, "pipeline", bugs[i]);
     spc_status status = launch(&r, "misuse", &geometry, n[i]);
@@ -710,20 +729,28 @@ static const struct refused {
     spc_status status;
     const char *says;
 } refusals[] = {
-    {{0, 1, 128, 0, false, false},
+    {{0, 1, 128, 0, false, false, 0},
      sizeof(primitive_args),
      SPC_EINVAL,
      "0 x 1 blocks"},
-    {{1, 1, 256, 0, false, false},
+    {{1, 1, 256, 0, false, false, 0},
      sizeof(primitive_args),
      SPC_EINVAL,
      "1 to 128"},
-    {{1, 1, 128, 300000, false, false},
+    {{1, 1, 128, 300000, false, false, 0},
      sizeof(primitive_args),
      SPC_EDEVICE,
      "232448"},
-    {{1, 1, 128, 0, false, false}, 8, SPC_EINVAL, "bytes of arguments"},
-    {{500, 1, 128, 0, false, true},
+    {{1, 1, 128, 0, false, false, 0}, 8, SPC_EINVAL, "bytes of arguments"},
+    {{6, 1, 128, 0, false, false, 4},
+     sizeof(primitive_args),
+     SPC_EINVAL,
+     "clusters of 4 blocks in rows of 6"},
+    {{9, 1, 128, 0, false, false, 9},
+     sizeof(primitive_args),
+     SPC_EINVAL,
+     "1 to 8"},
+    {{500, 1, 128, 0, false, true, 0},
      sizeof(primitive_args),
      SPC_EDEVICE,
      "are resident"},
@@ -762,10 +789,26 @@ START_TEST(an_unknown_kernel_and_foreign_code_are_refused)
 }
 END_TEST
 
+START_TEST(a_block_outside_the_cluster_is_refused)
+{
+    rig r;
+    spc__launch geometry = {.grid_x = 4,
+                            .grid_y = 1,
+                            .block = 128,
+                            .shared_bytes = 2048,
+                            .cluster = 4};
+    rig_open(&r, "forward", "eager", 1, "pipeline", "outside_cluster");
+    ck_assert_int_eq(launch(&r, "cluster", &geometry, 0), SPC_EDEVICE);
+    assert_says("spc_cluster_load16 at pipeline.cu.lua:");
+    assert_says("the cluster does not have");
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_grid_barrier_needs_a_cooperative_launch)
 {
     rig r;
-    spc__launch geometry = {2, 1, 64, 0, false, false};
+    spc__launch geometry = {2, 1, 64, 0, false, false, 0};
     rig_open(&r, "forward", "eager", 1, "pipeline", "none");
     ck_assert_int_eq(launch(&r, "meet", &geometry, 0), SPC_EDEVICE);
     assert_says("spc_arrive_grid at pipeline.cu.lua:");
@@ -777,7 +820,7 @@ END_TEST
 START_TEST(workers_that_all_wait_are_a_deadlock)
 {
     rig r;
-    spc__launch geometry = {3, 1, 32, 64, false, false};
+    spc__launch geometry = {3, 1, 32, 64, false, false, 0};
     rig_open(&r, "forward", "eager", 2, "pipeline", "spins");
     ck_assert_int_eq(launch(&r, "misuse", &geometry, 0), SPC_EDEVICE);
     assert_says("deadlock: it waits in spc_load_acquire");
@@ -788,7 +831,10 @@ END_TEST
 START_TEST(many_blocks_run_in_one_launch)
 {
     rig r;
-    spc__launch geometry = {TSAN ? 500 : 48000, 1, 32, 128, false, false};
+    spc__launch geometry = {.grid_x = TSAN ? 500 : 48000,
+                            .grid_y = 1,
+                            .block = 32,
+                            .shared_bytes = 128};
     rig_open(&r, "forward", "eager", 2, "pipeline", "none");
     assert_ok(launch(&r, "switches", &geometry, 1));
     rig_close(&r);
@@ -799,7 +845,7 @@ END_TEST
 START_TEST(a_switch_takes_tens_of_nanoseconds)
 {
     rig r;
-    spc__launch geometry = {8, 1, 128, 0, false, false};
+    spc__launch geometry = {8, 1, 128, 0, false, false, 0};
     int rounds = 2000;
     rig_open(&r, "forward", "eager", 1, "pipeline", "none");
     assert_ok(launch(&r, "switches", &geometry, 1));
@@ -874,6 +920,7 @@ static Suite *suite(void)
                         LENGTH(refusals));
     tcase_add_test(tc, an_unknown_kernel_and_foreign_code_are_refused);
     tcase_add_test(tc, a_grid_barrier_needs_a_cooperative_launch);
+    tcase_add_test(tc, a_block_outside_the_cluster_is_refused);
     tcase_add_test(tc, workers_that_all_wait_are_a_deadlock);
     tcase_add_test(tc, many_blocks_run_in_one_launch);
     tcase_add_test(tc, a_switch_takes_tens_of_nanoseconds);

@@ -49,12 +49,40 @@ static const char *refuse(const spc_conv *conv, const spc__attrs *launch)
     return NULL;
 }
 
-static void refuse_all(spc__space *space, const spc_conv *conv)
+/* A candidate for few tiles (`few_tiles` blocks share one) is there for scenes
+ * that leave multiprocessors idle: with two blocks for each of them there is
+ * nothing to gain, and every such candidate costs a quick search time. Of a
+ * layer with outputs of its own the scene's rows are taken for theirs. */
+static bool has_few_tiles(const spc__request *request, const spc__attrs *target,
+                          const spc__attrs *launch)
 {
+    int64_t share = spc__attrs_number(launch, "few_tiles", 0) *
+                    spc__attrs_number(launch, "grid_y", 1);
+    int64_t processors = spc__attrs_number(target, "multiprocessors", 0);
+    int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
+
+    if (share == 0 || processors == 0 || request->scene_count == 0)
+        return true;
+    for (int s = 0; s < request->scene_count; s++) {
+        int64_t rows = spc_scene_rows(request->scenes[s]);
+        if ((rows + tile_rows - 1) / tile_rows * share < 2 * processors)
+            return true;
+    }
+    return false;
+}
+
+static void refuse_all(spc__candidates *candidates, const spc__request *request)
+{
+    spc__space *space = candidates->space;
+
     for (int i = 0; i < space->count; i++) {
         spc__candidate *candidate = &space->candidates[i];
-        const char *why =
-            candidate->admitted ? refuse(conv, &candidate->launch) : NULL;
+        const char *why = candidate->admitted
+                              ? refuse(request->conv, &candidate->launch)
+                              : NULL;
+        if (candidate->admitted && why == NULL &&
+            !has_few_tiles(request, &candidates->target, &candidate->launch))
+            why = "there are tiles enough for all multiprocessors";
         if (why == NULL)
             continue;
         candidate->admitted = false;
@@ -128,7 +156,7 @@ spc_status spc__candidates_admit(spc__candidates *candidates,
 {
     spc__space *space = candidates->space;
 
-    refuse_all(space, request->conv);
+    refuse_all(candidates, request);
     if (space->admitted == 0)
         return spc__fail(request->error, SPC_EUNSUPPORTED,
                          "no candidate is left: '%s' is refused because %s",

@@ -58,6 +58,7 @@ enum {
 
 enum {
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 };
 
@@ -68,6 +69,9 @@ typedef struct CUlaunchAttribute {
         char bytes[64];
         int cooperative;
         int programmaticStreamSerializationAllowed;
+        struct {
+            unsigned x, y, z;
+        } clusterDim;
     } value;
 } CUlaunchAttribute;
 

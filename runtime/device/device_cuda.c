@@ -590,11 +590,11 @@ static spc_status cuda_occupancy(spc__device *device, int *out,
 /* Fills the attributes that `launch` asks for; returns how many. */
 static unsigned launch_attributes(const spc__cuda_device *d,
                                   const spc__launch *launch,
-                                  CUlaunchAttribute attributes[2])
+                                  CUlaunchAttribute attributes[3])
 {
     unsigned count = 0;
 
-    memset(attributes, 0, 2 * sizeof *attributes);
+    memset(attributes, 0, 3 * sizeof *attributes);
     if (launch->pdl && d->sm >= 90) {
         attributes[count].id =
             CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -604,6 +604,12 @@ static unsigned launch_attributes(const spc__cuda_device *d,
         attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attributes[count++].value.cooperative = 1;
     }
+    if (launch->cluster > 1) {
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attributes[count].value.clusterDim.x = launch->cluster;
+        attributes[count].value.clusterDim.y = 1;
+        attributes[count++].value.clusterDim.z = 1;
+    }
     return count;
 }
 
@@ -612,7 +618,7 @@ static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
                               size_t args_bytes, void *stream, spc_error *error)
 {
     spc__cuda_device *d = self(device);
-    CUlaunchAttribute attributes[2];
+    CUlaunchAttribute attributes[3];
     CUlaunchConfig config = {
         .gridDimX = launch->grid_x,
         .gridDimY = launch->grid_y ? launch->grid_y : 1,

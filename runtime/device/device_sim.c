@@ -424,6 +424,7 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
         .threads = (int)launch->block,
         .shared_bytes = (int)launch->shared_bytes,
         .cooperative = launch->cooperative,
+        .cluster = launch->cluster > 0 ? (int)launch->cluster : 1,
     };
     status = spc__sim_launch_run(&run, take_worker, give_worker, sim, error);
     free(copy);

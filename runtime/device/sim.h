@@ -2,8 +2,8 @@
  * sim.h - the sim device from within: fibers, warps, blocks, launches.
  *
  * A worker is an operating-system thread with memory for the fibers and the
- * shared memory of the blocks that it runs: one block at a time, or all blocks
- * of a cooperative launch. Fibers switch directly to one another; when a
+ * shared memory of the blocks that it runs: one block at a time, the blocks of
+ * a cluster, or all blocks of a cooperative launch. Fibers switch directly to one another; when a
  * worker's blocks have ended, or the launch has failed, the last fiber
  * switches to the worker's own context. Fibers that are left suspended are
  * simply forgotten.
@@ -86,8 +86,8 @@ typedef struct spc__sim_copy {
 /* The runtime's part of a thread. */
 typedef struct spc__sim_fiber {
     spc__sim_copy *copies; /* in order of issue; part of the worker's */
-    int copy_count;
-    int group; /* commit groups so far */
+    int copy_first, copy_count; /* of a ring */
+    int group;                  /* commit groups so far */
     char *stack_low;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's */
@@ -148,6 +148,7 @@ typedef struct spc__sim_block {
     unsigned char *shared;
     char *tokens; /* new for every block: what one block releases another must
                      not acquire */
+    char *cluster_sync; /* two of them, by phase; the first block's serve all */
     spc__sim_bulk bulks[SPC__SIM_BULKS]; /* in order of issue */
     int bulk_count;
     spc__sim_barrier barriers[SPC__SIM_BARRIERS];
@@ -168,7 +169,8 @@ typedef struct spc__sim_launch {
     int grid_x, grid_y, threads;
     int shared_bytes;
     bool cooperative;
-    atomic_int next_block;
+    int cluster; /* blocks of one; 1: there are none */
+    atomic_int next_block; /* or cluster */
     atomic_int workers;    /* with blocks to run */
     atomic_int polling;    /* of these, those that have polled for long */
     atomic_llong progress; /* grows while anything moves */
@@ -200,6 +202,7 @@ typedef struct spc__sim_worker {
     spc_sim_thread main; /* the worker's own context */
     spc__sim_fiber main_fiber;
     unsigned blocks_run; /* blocks in turn use other race fibers */
+    int cluster_arrived, cluster_phase; /* at the barrier of its cluster */
 } spc__sim_worker;
 
 static inline spc__sim_warp *spc__sim_warp_of(const spc_sim_thread *thread)
@@ -255,6 +258,7 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place);
 void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
                            const spc_sim_place *place);
 void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place);
+void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place);
 /* The fiber that a worker runs first. */
 spc_sim_thread *spc__sim_schedule_first(spc__sim_worker *worker);
 /* Ends `self`; does not return. */

@@ -2,8 +2,8 @@
  * sim_launch.c - workers, blocks, and the end of a launch that fails.
  *
  * Blocks are handed out in order (backwards in the reverse schedule) to as many
- * workers as the device has threads. A cooperative launch has one worker,
- * which holds all blocks at once.
+ * workers as the device has threads; those of a cluster together. A cooperative
+ * launch has one worker, which holds all blocks at once.
  */
 #include "error.h"
 #include "parallel.h"
@@ -20,7 +20,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { ARENA_ALIGN = 1024, MOST_FIBERS = 16384 };
+enum { ARENA_ALIGN = 1024, MOST_FIBERS = 16384, MOST_CLUSTER = 8 };
 
 /* ---- faults ---------------------------------------------------------- */
 
@@ -66,6 +66,7 @@ static const spc_sim_api api = {
     .barrier = spc__sim_barrier_wait,
     .yield = spc__sim_yield,
     .fence = spc__sim_fence,
+    .cluster_sync = spc__sim_cluster_sync,
     .copy = spc__sim_copy_issue,
     .copy_commit = spc__sim_copy_commit,
     .copy_wait = spc__sim_copy_wait,
@@ -223,12 +224,13 @@ static void check_canary(spc__sim_worker *worker, spc__sim_block *block)
 #endif
 }
 
-/* Few sets for big blocks: each is memory. A cooperative launch needs one. */
+/* Few sets for big blocks: each is memory. A cooperative launch needs one, and
+ * clusters, which are bigger still, make do with it. */
 static int race_set(const spc__sim_worker *worker)
 {
     int sets = SPC__SIM_MAX_BLOCK / worker->launch->threads;
     sets = sets < 2 ? 2 : sets > SPC__SIM_SETS ? SPC__SIM_SETS : sets;
-    return worker->launch->cooperative
+    return worker->launch->cooperative || worker->launch->cluster > 1
                ? 0
                : (int)(worker->blocks_run % (unsigned)sets);
 }
@@ -256,10 +258,12 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
         .grid_y = launch->grid_y,
         .deferred = launch->options->deferred,
         .cooperative = launch->cooperative,
+        .cluster = launch->cluster,
+        .stride = (int)worker->arena_stride,
         .fiber = fiber,
     };
     fiber->copies = worker->copies + (size_t)slot * SPC__SIM_COPIES;
-    fiber->copy_count = 0;
+    fiber->copy_first = fiber->copy_count = 0;
     fiber->group = 0;
     warp->lanes[index % 32] = thread;
     warp->members |= 1u << index % 32;
@@ -284,13 +288,14 @@ static void reset_warp(spc__sim_block *block, int index)
 static bool give_tokens(spc__sim_block *block)
 {
     if (!spc__sim_tokens_renew(&block->tokens,
-                               1 + 2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
+                               3 + 2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
         return false;
     char *next = block->tokens + 1; /* the first: the block begins */
     for (int i = 0; i < SPC__SIM_BARRIERS; i++, next += 2)
         block->barriers[i].sync = next;
     for (int i = 0; i < SPC__SIM_WARPS; i++, next += 3)
         block->warps[i].sync = next;
+    block->cluster_sync = next;
     return true;
 }
 
@@ -349,6 +354,7 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
         return false;
     worker->block_count = worker->live_blocks = count;
     worker->idle_rounds = 0;
+    worker->cluster_arrived = worker->cluster_phase = 0;
     worker->blocks_run++;
     worker->random = launch->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
     for (int i = 0; i < count; i++)
@@ -395,7 +401,7 @@ typedef struct crew {
 static void run_all(spc__sim_worker *worker)
 {
     spc__sim_launch *launch = worker->launch;
-    int total = launch->grid_x * launch->grid_y;
+    int total = launch->grid_x * launch->grid_y / launch->cluster;
     if (launch->cooperative) {
         run_blocks(worker, 0, total);
         return;
@@ -406,7 +412,7 @@ static void run_all(spc__sim_worker *worker)
             return;
         if (launch->options->order == SPC__SIM_REVERSE)
             number = total - 1 - number;
-        run_blocks(worker, number, 1);
+        run_blocks(worker, number * launch->cluster, launch->cluster);
     }
 }
 
@@ -444,6 +450,14 @@ static spc_status check(const spc__sim_launch *launch, spc_error *error)
                          "kernel '%s': blocks of %d threads; it is compiled "
                          "for 1 to %d",
                          kernel->name, launch->threads, kernel->max_threads);
+    if (launch->cluster < 1 || launch->cluster > MOST_CLUSTER ||
+        launch->grid_x % launch->cluster != 0 ||
+        (launch->cluster > 1 && launch->cooperative))
+        return spc__fail(error, SPC_EINVAL,
+                         "kernel '%s': clusters of %d blocks in rows of %d; 1 "
+                         "to %d, and whole clusters, are right",
+                         kernel->name, launch->cluster, launch->grid_x,
+                         MOST_CLUSTER);
     if (launch->cooperative && blocks * launch->threads > MOST_FIBERS)
         return spc__fail(error, SPC_EDEVICE,
                          "kernel '%s': a cooperative launch of %lld threads; "
@@ -468,8 +482,8 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
         workers = spc__cpu_count();
     if (launch->cooperative)
         workers = 1;
-    if (workers > launch->grid_x * launch->grid_y)
-        workers = launch->grid_x * launch->grid_y;
+    if (workers > launch->grid_x * launch->grid_y / launch->cluster)
+        workers = launch->grid_x * launch->grid_y / launch->cluster;
     atomic_init(&launch->next_block, 0);
     atomic_init(&launch->workers, workers);
     atomic_init(&launch->polling, 0);

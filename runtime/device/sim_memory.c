@@ -34,8 +34,8 @@ void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
                        "more than %d asynchronous copies are under way; wait "
                        "for some",
                        SPC__SIM_COPIES);
-    fiber->copies[fiber->copy_count++] =
-        (spc__sim_copy){to, from, bytes, valid, fiber->group};
+    int last = (fiber->copy_first + fiber->copy_count++) % SPC__SIM_COPIES;
+    fiber->copies[last] = (spc__sim_copy){to, from, bytes, valid, fiber->group};
     memset(to, SPC_SIM_POISON, (size_t)bytes);
 }
 
@@ -53,18 +53,18 @@ static void deliver(const spc__sim_copy *copy)
     memset((char *)copy->to + valid, 0, (size_t)copy->bytes - valid);
 }
 
-/* Copies after the last commit are in no group yet: no wait brings them. */
+/* Copies after the last commit are in no group yet: no wait brings them. (The
+ * queue is a ring: moving it up would be an access that the race checker sees,
+ * by fibers that have it in turn.) */
 void spc__sim_copy_wait(spc_sim_thread *self, int groups)
 {
     spc__sim_fiber *fiber = self->fiber;
-    int due = 0;
-    while (due < fiber->copy_count &&
-           fiber->copies[due].group < fiber->group - groups)
-        deliver(&fiber->copies[due++]);
-    fiber->copy_count -= due;
-    if (due > 0)
-        memmove(fiber->copies, fiber->copies + due,
-                (size_t)fiber->copy_count * sizeof(*fiber->copies));
+    while (fiber->copy_count > 0 &&
+           fiber->copies[fiber->copy_first].group < fiber->group - groups) {
+        deliver(&fiber->copies[fiber->copy_first]);
+        fiber->copy_first = (fiber->copy_first + 1) % SPC__SIM_COPIES;
+        fiber->copy_count--;
+    }
 }
 
 /* ---- mbarrier -------------------------------------------------------- */

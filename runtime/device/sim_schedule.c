@@ -378,6 +378,36 @@ void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place)
     self->place = NULL;
 }
 
+/* Who ends does not arrive any more, and is not waited for. */
+static bool all_arrived(const spc__sim_worker *worker)
+{
+    int live = 0;
+
+    for (int i = 0; i < worker->block_count; i++)
+        live += worker->blocks[i].live;
+    return worker->cluster_arrived == live;
+}
+
+void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place)
+{
+    spc__sim_worker *worker = spc__sim_block_of(self)->worker;
+    int phase = worker->cluster_phase;
+    char *token = &worker->blocks[0].cluster_sync[phase];
+
+    spc__sim_release(token);
+    worker->cluster_arrived++;
+    while (worker->cluster_phase == phase) {
+        if (all_arrived(worker)) {
+            worker->cluster_arrived = 0;
+            worker->cluster_phase ^= 1;
+            spc__sim_progress(worker->launch);
+        } else {
+            spc__sim_yield(self, place);
+        }
+    }
+    spc__sim_acquire(token);
+}
+
 void spc__sim_schedule_end(spc_sim_thread *self)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);

@@ -342,6 +342,7 @@ static spc_status read_voxel(double *out, const char *spec, const char *at,
     return SPC_OK;
 }
 
+/* A specification without its level. */
 static spc_status collect(spc__voxels *out, const char *spec, spc_error *error)
 {
     const char *at = find_voxel(spec);
@@ -361,6 +362,62 @@ static spc_status collect(spc__voxels *out, const char *spec, spc_error *error)
     return status;
 }
 
+/* What ends a specification of a deeper level of a network: ",level=3". */
+static const char level_word[] = ",level=";
+
+static spc_status read_level(int *level, const char *spec, const char *at,
+                             spc_error *error)
+{
+    double value = 0;
+
+    if (at != NULL &&
+        (!read_number(&value, at + sizeof(level_word) - 1, at + strlen(at)) ||
+         value != floor(value) || value < 0 || value > 30))
+        return spc__fail(error, SPC_EINVAL,
+                         "scene '%s': level '%s' is wrong; a whole number from "
+                         "0 to 30 is right, as in FILE.bin@0.05,level=3",
+                         spec, at + sizeof(level_word) - 1);
+    *level = (int)value;
+    return SPC_OK;
+}
+
+static int32_t floor_divide(int32_t value, int level)
+{
+    int64_t step = (int64_t)1 << level;
+    int64_t down = value < 0 ? step - 1 : 0;
+
+    return (int32_t)((value - down) / step);
+}
+
+/* The voxels of a level under the floor rule: coordinates divided by 2^level
+ * and rounded down. Equal ones are merged when they are sorted. */
+static void descend(spc__voxels *voxels, int level)
+{
+    for (int64_t i = 0; i < voxels->count; i++)
+        for (int axis = 1; axis < 4; axis++)
+            voxels->at[4 * i + axis] =
+                floor_divide(voxels->at[4 * i + axis], level);
+}
+
+static spc_status collect_level(spc__voxels *out, const char *spec,
+                                spc_error *error)
+{
+    const char *at = strstr(spec, level_word);
+    int level = 0;
+    spc_status status = read_level(&level, spec, at, error);
+    if (status != SPC_OK)
+        return status;
+
+    char *whole = strndup(spec, at ? (size_t)(at - spec) : strlen(spec));
+    if (whole == NULL)
+        return spc__fail_memory(error, strlen(spec) + 1);
+    status = collect(out, whole, error);
+    free(whole);
+    if (status == SPC_OK)
+        descend(out, level);
+    return status;
+}
+
 spc_status spc_scene_load(spc_scene **out, const char *spec, spc_error *error)
 {
     spc__voxels voxels = {0};
@@ -373,7 +430,7 @@ spc_status spc_scene_load(spc_scene **out, const char *spec, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a scene needs a specification such as "
                          "FILE.bin@0.05 or gen:shell,r=256");
-    if ((status = collect(&voxels, spec, error)) != SPC_OK ||
+    if ((status = collect_level(&voxels, spec, error)) != SPC_OK ||
         (status = spc__voxels_sort(&voxels, error)) != SPC_OK)
         goto done;
     status = make_scene(out, &voxels, spec, error);

@@ -25,7 +25,7 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "a scene to run on (may be repeated)"},
     {0, "suite", "NAME", CLI_TEXT, AT(suite),
-     "a built-in table of layers and scenes: peers or quick"},
+     "a built-in table of layers and scenes: peers, deep or quick"},
     {0, "scenes", "DIR", CLI_TEXT, AT(folder),
      "where the suite's scene files are; default: this folder"},
     {0, "against", "FILE", CLI_TEXT, AT(against),

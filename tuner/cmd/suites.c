@@ -2,7 +2,9 @@
  * suites.c - the table of `bench --suite`.
  *
  * `peers` has the layers and maps of which docs/peers/ has figures of other
- * engines (--against), and what we measure beside them.
+ * engines (--against), and what we measure beside them. `deep` has the layers
+ * of networks in which most of their time goes: many channels at levels of few
+ * rows, and wide kernels.
  */
 #include "suites.h"
 
@@ -70,6 +72,25 @@ static const suite_row peers[] = {
     {NULL, NULL, false},
 };
 
+#define LEVEL(scene, n) scene ",level=" #n
+
+static const suite_row deep[] = {
+    {LEVEL(KITTI, 3), F16(128, 128, 3), false},
+    {LEVEL(KITTI, 3), F16(256, 256, 3), false},
+    {LEVEL(KITTI, 4), F16(256, 256, 3), false},
+    {LEVEL(KITTI, 3), F16(384, 256, 3), false},
+    {LEVEL(KITTI, 4), F16(128, 256, 3), false},
+    {LEVEL(KITTI, 3), F16(64, 128, 5), false},
+    {LEVEL(KITTI, 3), F16(128, 128, 5), false},
+    {LEVEL(WAYMO, 2), F16(32, 64, 5), false},
+    {LEVEL(WAYMO, 2), F16(64, 64, 5), false},
+    {KITTI, F16(64, 128, 5), false},
+    {KITTI, F16(64, 64, 4), false},
+    {KITTI, F16(32, 32, 7), false},
+    {KITTI, F16(160, 160, 3), false},
+    {NULL, NULL, false},
+};
+
 /* Small enough for any machine; no file is needed. */
 static const suite_row quick[] = {
     {"gen:uniform,n=2000,extent=24,seed=1", F16(16, 32, 3), false},
@@ -80,6 +101,7 @@ static const suite_row quick[] = {
 
 static const cli_suite suites[] = {
     {"peers", "layers that other engines were measured on", peers},
+    {"deep", "the layers that most of a network's time goes to", deep},
     {"quick", "three small rows, to see that it works", quick},
 };
 
@@ -93,5 +115,5 @@ const cli_suite *suite_find(const char *name)
 
 const char *suite_names(void)
 {
-    return "peers and quick";
+    return "peers, deep and quick";
 }

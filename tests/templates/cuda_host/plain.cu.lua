@@ -6,9 +6,10 @@
 %  device = "cuda",
 %  params = {
 %    {"order", {"none", "gray"}, "row order"},
-%    {"grid", {"tiles", "persistent"}, "kind of grid"},
+%    {"grid", {"tiles", "persistent", "steps"}, "kind of grid"},
 %    {"pdl", {0, 1}, "programmatic dependent launch"},
 %    {"clear", {0, 1}, "the output is cleared first"},
+%    {"cluster", {1, 4}, "blocks of a cluster"},
 %  },
 %  accepts = function() return true end,
 %  constraints = {},
@@ -19,12 +20,14 @@
 %      packed_bytes = problem.offsets * problem.cin * problem.cout * 4,
 %      pack_threads = problem.offsets * problem.cin * problem.cout,
 %      workspace_row_bytes = 4, workspace_bytes = 64,
-%      pdl = config.pdl, clear = config.clear,
+%      pdl = config.pdl, clear = config.clear, cluster = config.cluster,
+%      workspace_block_bytes = config.grid == "steps" and 1000 or 0,
+%      sum_block = config.grid == "steps" and 160 or 0, sum_grid_y = 7,
 %    }
 %  end,
 %  default = function(problem)
 %    return {order = problem.bias == 1 and "gray" or "none", grid = "persistent",
-%            pdl = 1, clear = 1}
+%            pdl = 1, clear = 1, cluster = 1}
 %  end,
 %}
 

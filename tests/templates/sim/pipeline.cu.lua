@@ -10,7 +10,8 @@
 %             "wait_one_late", "no_commit", "wgmma_no_wait", "bulk_no_wait",
 %             "outside_primitive", "outside_plain", "outside_global",
 %             "misaligned", "divergent", "early_exit", "two_barriers",
-%             "never_arrives", "spins", "grid_race", "bad_named"},
+%             "never_arrives", "spins", "grid_race", "bad_named",
+%             "no_cluster_sync", "outside_cluster"},
 %     "the mistake"},
 %  },
 %  default = function() return {bug = "none"} end,
@@ -238,6 +239,28 @@ SPC_KERNEL(meet, primitive_args, 128, 1)
         spc_wait_grid(args->flags, &round);
         args->out[at] = v;
     }
+}
+
+/* Sums over the blocks of a cluster, three times; a warp of each has ended. */
+SPC_KERNEL(cluster, primitive_args, 128, 1)
+{
+    spc_u8 *cells = spc_shared();
+    int thread = spc_thread();
+    int at = (spc_block_y() * spc_grid_x() + spc_block_x()) * 96 + thread;
+    if (thread >= 96)
+        return;
+    unsigned sum = args->in[at];
+    for (int round = 0; round < 3; round++) {
+        spc_b16 v = {sum, 0, 0, 0};
+        spc_shared_store16(cells + 16 * thread, v); /* races: no_cluster_sync */
+% if config.bug ~= "no_cluster_sync" then
+        spc_cluster_sync();
+% end
+        for (int b = 0; b < 4; b++)
+            sum = 3 * sum + spc_cluster_load16(cells + 16 * ((thread + 37 * b) % 96), b$(config.bug == "outside_cluster" and " + 1" or "")).x;
+        spc_cluster_sync();
+    }
+    args->out[at] = sum;
 }
 
 /* Nothing but switches. */

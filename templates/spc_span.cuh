@@ -1,0 +1,320 @@
+/*
+ * spc_span.cuh - the steps of a block that sums a part of a tile: for maps with
+ * fewer tiles than the device has multiprocessors.
+ *
+ * A unit is (tile, offset that the tile has, block of input channels). Either
+ * all units of a map, tile after tile in tile_order, are divided evenly among
+ * the blocks of the grid, whatever their number (stream-K; Osama, Merrill,
+ * Cecka, Garland, Owens 2023): then a block has a run of tiles, of which others
+ * sum parts of the first and of the last. Or each tile has a cluster of blocks,
+ * among which its units are divided.
+ *
+ * What a part of a tile is follows from the table of tiles alone, so nobody
+ * waits, and the same grid gives the same parts. A step is as in
+ * spc_stream.cuh; its code says besides which blocks of input channels belong
+ * to it, and of a grid's parts whether the first and the last unit of the tile
+ * do. A part that has no unit, as when a tile has fewer than its cluster has
+ * blocks, is a step of rows that are void. Output rows are always those of
+ * map->order.
+ */
+#ifndef SPC_SPAN_CUH
+#define SPC_SPAN_CUH
+
+#include "spc_stream.cuh"
+
+/* Blocks of input channels, at most 64: those of a step are FIRST to FINAL. */
+#define SPC_STEP_FIRST(code) ((int)((code) >> 18 & 63))
+#define SPC_STEP_FINAL(code) ((int)((code) >> 24 & 63))
+#define SPC_STEP_HEAD 0x40000000u /* the part has its tile's first unit */
+#define SPC_STEP_TAIL 0x80000000u /* and its last: with both it is the tile */
+#define SPC_STEP_VOID 0x40000000u /* of a cluster: the part has no unit */
+
+typedef struct spc_span {
+    spc_u8 *ring; /* as of spc_stream */
+    int filled, place, ended;
+    int rank;  /* of the tile that is unrolled, in map->tile_order */
+    int begin; /* of its units, those of this block */
+    int left;  /* units that the block has left, this tile's included */
+    int word;  /* of its mask, the next; -1: the tile is not yet read */
+    int units; /* of the tile */
+    int tile;  /* its number */
+    /* Lane w, of word w of the mask; there are at most 32: */
+    spc_u32 lane_mask;
+    int lane_before; /* offsets in the words before */
+} spc_span;
+
+/* The sum over this lane and all lower ones. */
+SPC_DEVICE int spc_scan(int v)
+{
+    int lane = spc_lane();
+
+    SPC_UNROLL
+    for (int by = 1; by < 32; by *= 2) {
+        int below = spc_shfl_up(v, by);
+        if (lane >= by)
+            v += below;
+    }
+    return v;
+}
+
+/* How many tiles there are: the place of the table's first -1. It is where
+ * map->rows end, unless those are a capacity; then it is found by looking at 32
+ * places at a time. `tile_rows` and `offsets` are constants of the caller, here
+ * and below. */
+SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows,
+                               int offsets)
+{
+    int tiles = (map->rows + tile_rows - 1) / tile_rows;
+    int place = tiles - 1 + (spc_lane() & 1), there = place < 0;
+    if (place >= 0 && place < map->tiles)
+        there = spc_load_int(map->tile_order + place) >= 0;
+    if ((spc_ballot(there) & 3u) == 1u)
+        return tiles;
+
+    int low = spc_load_int(map->tile_begin + offsets - 1), high = map->tiles;
+
+    while (low < high) {
+        int stride = (high - low + 31) / 32, at = low + spc_lane() * stride;
+        int tile = at < high ? spc_load_int(map->tile_order + at) : -1;
+        int seen = spc_popc(spc_ballot(tile >= 0));
+        if (seen == 0)
+            return low;
+        if (low + seen * stride < high)
+            high = low + seen * stride;
+        low += (seen - 1) * stride + 1;
+    }
+    return low;
+}
+
+/* Lane l: the tiles that have `cost` offsets (none counts as one), of which the
+ * first is *begin in the table, for the class of number `at`; their units. */
+SPC_DEVICE int spc_class_units(int *begin, int *cost, const spc_map_view *map,
+                               int at, int tiles, int offsets, int blocks)
+{
+    int end = tiles;
+
+    *begin = tiles;
+    *cost = 1;
+    if (at < offsets) {
+        *begin = spc_load_int(map->tile_begin + at);
+        *cost = offsets - at;
+    }
+    if (at + 1 < offsets)
+        end = spc_load_int(map->tile_begin + at + 1);
+    return (end - *begin) * *cost * blocks;
+}
+
+SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
+{
+    s->ring = ring;
+    s->filled = 0;
+    s->place = 0;
+    s->ended = 0;
+    s->rank = 0;
+    s->begin = 0;
+    s->left = 0;
+    s->word = -1;
+}
+
+/* The block's share of all units. `blocks` is how many blocks of input channels
+ * there are. The whole warp calls it. */
+SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
+                                 int tile_rows, int offsets, int blocks)
+{
+    int tiles = spc_count_tiles(map, tile_rows, offsets), all = 0, before = 0;
+    int begin, cost, share, rest, first, block = spc_block_x();
+
+    for (int at = 0; at < offsets; at += 32) {
+        int units = spc_class_units(&begin, &cost, map, at + spc_lane(), tiles,
+                                    offsets, blocks);
+        all += spc_shfl(spc_scan(units), 31);
+    }
+    share = all / spc_grid_x();
+    rest = all - share * spc_grid_x(); /* the first blocks have one more */
+    first = block * share + (block < rest ? block : rest);
+    s->left = share + (block < rest);
+    for (int at = 0; at < offsets && s->left > 0; at += 32) {
+        int units = spc_class_units(&begin, &cost, map, at + spc_lane(), tiles,
+                                    offsets, blocks);
+        int end = before + spc_scan(units);
+        spc_u32 found = spc_ballot(first >= end - units && first < end);
+        if (found) {
+            int into = first - (end - units), lane = spc_ffs(found) - 1;
+            s->rank = spc_shfl(begin + into / (cost * blocks), lane);
+            s->begin = spc_shfl(into % (cost * blocks), lane);
+            return;
+        }
+        before = spc_shfl(end, 31);
+    }
+}
+
+/* Asks for the masks of the tile that is next. */
+SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
+                              int blocks)
+{
+    int lane = spc_lane(), count;
+
+    s->lane_mask = lane < words
+                       ? spc_load4(map->tile_mask + lane * map->tiles + s->rank)
+                       : 0u;
+    s->tile = spc_load_int(map->tile_order + s->rank);
+    count = spc_popc(s->lane_mask);
+    s->lane_before = spc_scan(count) - count;
+    s->units = spc_shfl(s->lane_before + count, 31) * blocks;
+    if (s->units == 0) { /* a tile of rows without an input */
+        s->lane_mask = lane == 0 ? 1u : 0u;
+        s->lane_before = lane > 0;
+        s->units = blocks;
+    }
+    s->word = 0;
+}
+
+/* The share of a cluster's block: part `part` of `parts` of the tile whose rank
+ * is the cluster's number. */
+SPC_DEVICE void spc_span_of_cluster(spc_span *s, const spc_map_view *map,
+                                    int words, int blocks, int parts)
+{
+    int part = spc_block_x() % parts;
+
+    s->rank = spc_block_x() / parts;
+    if (spc_load_int(map->tile_order + s->rank) < 0)
+        return;
+    spc_span_read(s, map, words, blocks);
+    s->begin = s->units * part / parts;
+    s->left = s->units * (part + 1) / parts - s->begin;
+    if (s->left == 0) /* a void part has a step all the same */
+        s->left = -1;
+}
+
+SPC_DEVICE void spc_span_put(const spc_span *s, int ahead, spc_u32 at,
+                             spc_u32 code)
+{
+    int place = s->place + ahead;
+    spc_b8 step;
+
+    step.x = at;
+    step.y = code;
+    if (place >= SPC_STREAM_STEPS)
+        place -= SPC_STREAM_STEPS;
+    spc_shared_store8(s->ring + place * 8, step);
+}
+
+SPC_DEVICE void spc_span_advance(spc_span *s, int steps)
+{
+    s->filled += steps;
+    s->place += steps;
+    if (s->place >= SPC_STREAM_STEPS)
+        s->place -= SPC_STREAM_STEPS;
+}
+
+/* Those steps of the next word of the tile's mask that are this block's: units
+ * `begin` to `end` of the tile. */
+SPC_DEVICE void spc_span_word(spc_span *s, const spc_map_view *map, int end,
+                              int tile_rows, int blocks, spc_u32 flags)
+{
+    int lane = spc_lane(), offset = s->word * 32 + lane;
+    spc_u32 mask = (spc_u32)spc_shfl((int)s->lane_mask, s->word);
+    int before = spc_shfl(s->lane_before, s->word);
+    int number = before + spc_popc(mask & ((1u << lane) - 1)); /* of the step */
+    int from = s->begin - number * blocks, to = end - number * blocks - 1;
+    int mine = (mask >> lane & 1) && from < blocks && to >= 0;
+    spc_u32 put = spc_ballot(mine);
+
+    if (mine)
+        spc_span_put(s, spc_popc(put & ((1u << lane) - 1)),
+                     (spc_u32)offset * map->rows_padded +
+                         (spc_u32)s->tile * tile_rows,
+                     (spc_u32)offset | (spc_u32)(from > 0 ? from : 0) << 18 |
+                         (spc_u32)(to < blocks ? to : blocks - 1) << 24 |
+                         (to < blocks ? SPC_STEP_LAST : 0u) | flags);
+    spc_span_advance(s, spc_popc(put));
+}
+
+/* A step of void rows ends a part without units. */
+SPC_DEVICE void spc_span_void(spc_span *s, int tile_rows)
+{
+    if (spc_lane() == 0)
+        spc_span_put(s, 0, (spc_u32)s->tile * tile_rows,
+                     SPC_STEP_LAST | SPC_STEP_VOID);
+    spc_span_advance(s, 1);
+    s->left = 0;
+}
+
+/* The next word of the tile at hand; then the next tile. `parts`: 0, or the
+ * blocks of a cluster. */
+SPC_DEVICE void spc_span_next(spc_span *s, const spc_map_view *map,
+                              int tile_rows, int words, int blocks, int parts)
+{
+    spc_u32 flags = 0;
+    int end;
+
+    if (s->word < 0)
+        spc_span_read(s, map, words, blocks);
+    end = s->begin + s->left < s->units ? s->begin + s->left : s->units;
+    if (parts == 0)
+        flags = (s->begin == 0 ? SPC_STEP_HEAD : 0u) |
+                (end == s->units ? SPC_STEP_TAIL : 0u);
+    spc_span_word(s, map, end, tile_rows, blocks, flags);
+    if (++s->word < words)
+        return;
+    s->left -= end - s->begin;
+    s->begin = 0;
+    s->rank++;
+    s->word = -1;
+}
+
+/* As spc_stream_fill: until `wanted` steps are in the ring, in all, or there
+ * are no more. What follows `wanted` are constants of the caller. */
+SPC_DEVICE void spc_span_fill(spc_span *s, const spc_map_view *map, int wanted,
+                              int tile_rows, int words, int blocks, int parts)
+{
+    if (s->filled >= wanted || s->ended)
+        return;
+    spc_sync_warp(); /* all lanes have read what is overwritten now */
+    while (s->filled < wanted && s->left > 0)
+        spc_span_next(s, map, tile_rows, words, blocks, parts);
+    if (parts > 0 && s->left < 0)
+        spc_span_void(s, tile_rows);
+    if (s->filled < wanted) {
+        s->ended = 1;
+        if (spc_lane() < 24) /* three bundles look past the end */
+            spc_span_put(s, spc_lane(), 0, SPC_STEP_END);
+    }
+    spc_sync_warp();
+}
+
+/* For spc_load4_into of a row's index: void rows have none. */
+SPC_DEVICE int spc_span_row(spc_u32 code)
+{
+    return code & SPC_STEP_VOID ? -1 : 0;
+}
+
+#ifdef SPC_SCHEDULE_CUH
+/* As spc_schedule_steps: the whole of a block's span, by one warp. */
+SPC_DEVICE void spc_schedule_span(spc_schedule *s, spc_span *span,
+                                  const spc_map_view *map, int tile_rows,
+                                  int words, int blocks, int parts)
+{
+    int section = 0, oldest = 0, parity = 0;
+
+    for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
+        if (wanted >
+            SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
+            spc_mbar_wait(&s->read[oldest], parity);
+            if (++oldest == SPC_SECTIONS) {
+                oldest = 0;
+                parity ^= 1;
+            }
+        }
+        spc_span_fill(span, map, wanted, tile_rows, words, blocks, parts);
+        spc_mbar_arrive(&s->filled[section]);
+        if (++section == SPC_SECTIONS)
+            section = 0;
+        if (span->filled < wanted)
+            break;
+    }
+    spc_mbar_arrive(&s->filled[section]);
+}
+#endif
+
+#endif
