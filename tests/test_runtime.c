@@ -182,7 +182,7 @@ START_TEST(a_bad_layer_value_is_refused)
             bad.geometry.dilation[2] = 0;
             break;
         case 6:
-            bad.dtype = (spc_dtype)3;
+            bad.dtype = (spc_dtype)9;
             break;
         default:
             bad.dtype = (spc_dtype)-1;

@@ -168,9 +168,9 @@ static bool run_once(const gate *g, const setting *at,
     return true;
 }
 
-/* Compares the result with what it must be; true where it could be had and lies
- * where it should. Exact
- * results are fetched only to say how they differ. */
+/* Compares the result with what it must be; true where it could be had, and
+ * lies where it should. Exact results are fetched only to say how they differ.
+ */
 static bool compare(const gate *g, const setting *at, uint64_t digest,
                     spc__worst *worst)
 {
