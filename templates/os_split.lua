@@ -37,7 +37,10 @@
 %  local cluster = cluster_of(config)
 %  if not is_divided(config) then return true end
 %  if problem.groups then return false end
-%  if is_atomic(config) and not (is_plain(problem) and element_bytes(problem) == 4) then
+%  -- All rows that the outputs' set has room for are cleared: of a submanifold layer
+%  -- those that it has, of others often more than the caller has.
+%  if is_atomic(config) and not (is_plain(problem) and element_bytes(problem) == 4
+%                                and problem.centre >= 0) then
 %    return false
 %  end
 %  return problem.offsets <= 1024 and row_pieces(problem) // config.pieces <= 64
