@@ -214,9 +214,9 @@ SPC_DEVICE int layout_unit(const spc_index_args *args)
 /* Sorts the set's voxels; returns how many there are. What the search needs
  * besides is ready too. */
 SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
-                     grid_barrier *barrier)
+                     grid_barrier *barrier, int asked)
 {
-    index_extent e = extent_of(args, rows_asked(args));
+    index_extent e = extent_of(args, asked);
     index_range r = range_of(&e);
     packed_row first;
     bad_rows bad;
@@ -259,7 +259,9 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
     index_shared *s = (index_shared *)spc_shared();
-    int unit = layout_unit(args), rows;
+    int builds = args->stages & SPC_INDEX_BUILD;
+    int unit = layout_unit(args);
+    int rows = builds ? rows_asked(args) : *args->set.count; /* on its way */
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
@@ -267,18 +269,16 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
         sort_clear(sort_last_table(args->tables), 1);
     if (args->stages & SPC_INDEX_SEARCH)
         open_searcher(args);
-    if (args->stages & SPC_INDEX_BUILD) {
+    if (builds) {
         clear_stats(args);
-        rows = build(args, s, &barrier);
-    } else {
-        rows = *args->set.count;
+        rows = build(args, s, &barrier, rows);
     }
     index_extent e = extent_of(args, rows);
     index_range r = range_of(&e);
-    if (args->stages & SPC_INDEX_BUILD)
+    if (builds)
         finish_set(args, &e, r.begin, r.padded_end);
     if (args->stages & SPC_INDEX_SEARCH) {
-        if (!(args->stages & SPC_INDEX_BUILD)) {
+        if (!builds) {
             sum_shares(&args->in, s, e.rows_in);
             open_search(args, s);
         }
