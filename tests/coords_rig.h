@@ -35,31 +35,11 @@ static inline spc_ctx *open_ctx(const char *device)
     spc_ctx *ctx;
 
     options.device = device;
-    options.database = getenv("SPC_TEST_DATABASE");
-    options.database = options.database ? options.database : "";
+    options.database = suite_database();
     options.threads = 2;
     spc_status status = spc_ctx_create(&ctx, &options, &error);
     ck_assert_msg(status == SPC_OK, "%s", error.text);
     return ctx;
-}
-
-/* A database that the checks of a suite share, so that none compiles what
- * another has; not where the caller has one. */
-static char shared_database[] = "/tmp/spctune-test-XXXXXX";
-
-static inline void open_database(void)
-{
-    int file = getenv("SPC_TEST_DATABASE") ? -1 : mkstemp(shared_database);
-
-    if (file < 0)
-        return;
-    close(file);
-    setenv("SPC_TEST_DATABASE", shared_database, 1);
-}
-
-static inline void close_database(void)
-{
-    unlink(shared_database);
 }
 
 static inline spc_conv parse(const char *layer)

@@ -33,16 +33,8 @@ static const struct {
      300, -8, 11, 1},
 };
 
-/* Compiling kernels for sim takes the time: there one of the cases, and some of
- * the searchers, run each day, or those of $SPC_TEST_SEED. */
-static int day(void)
-{
-    const char *given = getenv("SPC_TEST_SEED");
-
-    return given ? atoi(given) : (int)(time(NULL) / 86400 % 8);
-}
-
-/* And under a sanitizer half of that. */
+/* Under a sanitizer, whose kernels take seconds to compile, a part is left out.
+ */
 static bool is_costly(const char *device)
 {
 #ifdef SPC_SANITIZE
@@ -53,14 +45,10 @@ static bool is_costly(const char *device)
 #endif
 }
 
+/* Compiling kernels for sim takes the time: there one of the cases runs. */
 static bool is_drawn(int n, const char *device)
 {
-    if (strcmp(device, "sim") != 0)
-        return true;
-    if (n == 0)
-        printf("case %d runs on sim: SPC_TEST_SEED=%d\n", day() % LENGTH(cases),
-               day());
-    return n == day() % LENGTH(cases);
+    return strcmp(device, "sim") != 0 || suite_takes(n);
 }
 
 /* The same relation, read the other way: that of the transposed table. */
@@ -182,7 +170,7 @@ static void check_between(spc_ctx *ctx, const spc_conv *conv, const rows *mine,
 START_TEST(any_two_sets_have_a_map)
 {
     static const char *const plain[] = {"", NULL};
-    const char *other = day() % 2 ? "hash" : "binary";
+    const char *other = suite_day % 2 ? "hash" : "binary";
     const char *const forth[] = {"zdelta", other, NULL}, *const back[] = {other,
                                                                           NULL};
     const char *device = device_of(_i);
@@ -196,7 +184,7 @@ START_TEST(any_two_sets_have_a_map)
         rows theirs = draw(200, places[p].low, places[p].extent,
                            places[p].batches, (uint64_t)p);
         for (int l = 0; l < 2; l++) {
-            if (is_costly(device) && l != day() % 2)
+            if (is_costly(device) && l != suite_day % 2)
                 continue;
             check_between(ctx, &layers[l], &mine, &theirs,
                           host     ? plain
@@ -209,10 +197,10 @@ START_TEST(any_two_sets_have_a_map)
         }
         free(theirs.at);
     }
-    check_between(ctx, &layers[day() % 2], &mine, &mine,
-                  host             ? plain
-                  : day() % 2 == 0 ? forth
-                                   : back);
+    check_between(ctx, &layers[suite_day % 2], &mine, &mine,
+                  host                 ? plain
+                  : suite_day % 2 == 0 ? forth
+                                       : back);
     free(mine.at);
     spc_ctx_free(ctx);
 }
@@ -399,7 +387,7 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
-    open_database();
+    suite_sample(LENGTH(cases));
     Suite *suite = suite_create("given");
     add(suite, "relations",
         maps_of_given_and_generated_sets_are_their_relations, LENGTH(cases));
@@ -411,7 +399,5 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, words);
     add(suite, "frames", frames_fill_given_and_generated_sets_anew, 1);
     add(suite, "refused", impossible_sets_are_refused_with_a_sentence, 1);
-    status = run_suite(suite);
-    close_database();
-    return status;
+    return run_suite(suite);
 }

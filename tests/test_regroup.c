@@ -466,31 +466,12 @@ static void check_plan(spc_ctx *ctx, const plan *p, uint64_t seed)
     release_list(&want);
 }
 
-/* All of them; on sim under a sanitizer, which is slow, a quarter each day, or
- * that of $SPC_TEST_SEED. */
-static bool is_drawn(int n, const char *device)
-{
-#ifdef SPC_SANITIZE
-    const char *given = getenv("SPC_TEST_SEED");
-    int seed = given ? atoi(given) : (int)(time(NULL) / 86400 % 4);
-
-    if (n == 0)
-        printf("plans %d modulo 4 run on sim: SPC_TEST_SEED=%d\n", seed % 4,
-               seed);
-    return strcmp(device, "sim") != 0 || n % 4 == seed % 4;
-#else
-    (void)n;
-    (void)device;
-    return true;
-#endif
-}
-
 START_TEST(sets_are_made_of_others_as_their_slots_say)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));
 
     for (int n = 0; n < LENGTH(plans); n++) {
-        if (!is_drawn(n, device_of(_i)))
+        if (strcmp(device_of(_i), "sim") == 0 && !suite_takes(n))
             continue;
         printf("%s\n", plans[n].name);
         fflush(stdout);
@@ -771,17 +752,11 @@ END_TEST
 static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                    "sm_90a", "sm_100", "sm_120"};
 
-/* Two of them each day, or those of $SPC_TEST_SEED. */
-static int first_gpu(void)
-{
-    const char *given = getenv("SPC_TEST_SEED");
-
-    return given ? atoi(given) : (int)(time(NULL) / 86400 % LENGTH(gpus));
-}
-
 START_TEST(it_compiles_for_every_gpu)
 {
-    const char *gpu = gpus[(first_gpu() + _i) % LENGTH(gpus)];
+    const char *gpu = gpus[_i];
+    if (!suite_takes(_i))
+        return;
     spc__attrs problem = {0}, target, config = {0};
     spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
     spc__library *library;
@@ -824,9 +799,8 @@ static int run_nvrtc(void)
     Suite *suite = suite_create("regroup, NVRTC");
     TCase *tc = tcase_create("nvrtc");
     tcase_set_timeout(tc, 60);
-    printf("from %s on: SPC_TEST_SEED=%d\n", gpus[first_gpu() % LENGTH(gpus)],
-           first_gpu());
-    tcase_add_loop_test(tc, it_compiles_for_every_gpu, 0, 2);
+    suite_sample(4);
+    tcase_add_loop_test(tc, it_compiles_for_every_gpu, 0, LENGTH(gpus));
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
@@ -847,7 +821,9 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
-    open_database();
+#ifdef SPC_SANITIZE /* whose kernels take seconds to compile */
+    suite_sample(4);
+#endif
     Suite *suite = suite_create("regroup");
     add(suite, "plans", sets_are_made_of_others_as_their_slots_say);
     add(suite, "network", levels_of_a_network_become_one_plane);
@@ -856,7 +832,5 @@ int main(int argc, char **argv)
     TCase *memory = tcase_create("memory");
     tcase_add_test(memory, every_allocation_may_fail);
     suite_add_tcase(suite, memory);
-    status = run_suite(suite);
-    close_database();
-    return status;
+    return run_suite(suite);
 }
