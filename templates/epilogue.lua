@@ -34,15 +34,17 @@
 %    (problem.bias == 1 and " + " .. bias or "")
 %end
 %
-%local function activation(problem)
+%-- An activation of `y`, as an expression; `slope` is another.
+%function activation_of(act, slope)
 %  return ({
+%    none = "y",
 %    relu = "y < 0.0f ? 0.0f : y",
-%    leaky = "y < 0.0f ? " .. slope(problem) .. " * y : y",
+%    leaky = "y < 0.0f ? " .. slope .. " * y : y",
 %    sigmoid = "spc_divide(1.0f, 1.0f + spc_exp(-y))",
 %    silu = "spc_divide(y, 1.0f + spc_exp(-y))",
 %    gelu = "0.5f * y * (1.0f + spc_erf(0.707106781f * y))",
-%    elu = "y < 0.0f ? " .. slope(problem) .. " * spc_expm1(y) : y",
-%  })[problem.act]
+%    elu = "y < 0.0f ? " .. slope .. " * spc_expm1(y) : y",
+%  })[act]
 %end
 %-- The function `activate`, for kernels that have one.
 %function write_activation(qualifier)
@@ -50,7 +52,7 @@
 /* $(problem.act) */
 $(qualifier) float activate(float y)
 {
-    return $(activation(problem));
+    return $(activation_of(problem.act, slope(problem)));
 }
 
 % end

@@ -1,6 +1,8 @@
 %-- What the operators on features share: number formats, neighbouring elements that move
 %-- as one access, activations. Functions that write text take what the device calls things.
 %
+%include "epilogue.lua"
+%
 %-- By the type of a problem: bytes of an element; its bits as a float, and back.
 %local formats = {
 %  f16 = {bytes = 2, element = "spc_u16"},
@@ -107,71 +109,14 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 %
 %-- ---- functions of one number ---------------------------------------------------------
 %
-%-- exp, after Cephes' expf (Moshier, 1989): within 2^-22 of the value, relative to it, for
-%-- -87 <= x <= 88; constant beyond. No comparison depends on another one, so that a
-%-- loop over it becomes vector code on a processor.
-%function write_exp(inline, bits_float)
-$(inline) float feature_exp(float x)
+%-- activate(y, slope); `inline` is how the device says it.
+%function write_slope_activation(problem, inline)
+$(inline) float activate(float y, float slope)
 {
-    float low = x < -87.0f ? -87.0f : x;
-    float clamped = low > 88.0f ? 88.0f : low;
-    /* To nearest: what is added leaves no bits for a fraction. */
-    float whole = clamped * 1.44269504f + 12582912.0f - 12582912.0f;
-    int n = (int)whole;
-    float r = clamped - whole * 0.693359375f + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return (p * r * r + r + 1.0f) * $(bits_float)((unsigned)(n + 127) << 23);
-}
-
-%end
-%-- erf within 1.5e-7 (Abramowitz, Stegun, 7.1.26), and what rounding adds to it.
-%function write_erf(inline)
-$(inline) float feature_erf(float x)
-{
-    float size = x < 0 ? -x : x;
-    float t = 1.0f / (1.0f + 0.3275911f * size);
-    float p = 1.061405429f;
-
-    p = p * t - 1.453152027f;
-    p = p * t + 1.421413741f;
-    p = p * t - 0.284496736f;
-    p = p * t + 0.254829592f;
-    p = 1.0f - p * t * feature_exp(-size * size);
-    return x < 0 ? -p : p;
-}
-
-%end
-%local bodies = {
-%  none = "x",
-%  relu = "x < 0 ? 0.0f : x",
-%  leaky = "x < 0 ? x * slope : x",
-%  sigmoid = "1.0f / (1.0f + feature_exp(-x))",
-%  silu = "x / (1.0f + feature_exp(-x))",
-%  gelu = "0.5f * x * (1.0f + feature_erf(x * 0.70710678f))",
-%  elu = "x < 0 ? slope * (feature_exp(x) - 1.0f) : x",
-%}
-%
-%-- activate(x, slope); `inline` is how the device says it, `bits_float` turns bits into
-%-- the float that they are.
-%function write_activation(problem, inline, bits_float)
-%  local name = problem.act or "none"
-%  local text = bodies[name]
-%  if text:find("feature_") then
-%    write_exp(inline, bits_float)
-%  end
-%  if text:find("feature_erf") then write_erf(inline) end
-$(inline) float activate(float x, float slope)
-{
-% if name ~= "leaky" and name ~= "elu" then
+%  if problem.act ~= "leaky" and problem.act ~= "elu" then
     (void)slope;
-% end
-    return $(text);
+%  end
+    return $(activation_of(problem.act or "none", "slope"));
 }
 
 %end

@@ -242,7 +242,7 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
     }
 }
 
-% write_activation(problem, "SPC_DEVICE", "spc_bits_f32")
+% write_slope_activation(problem, "SPC_DEVICE")
 %local function write_apply(name, n)
 SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
 {

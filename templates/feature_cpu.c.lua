@@ -87,7 +87,7 @@ void $(name)(const spc_feature_args *args, unsigned x, unsigned y)
 %end
 %local op = problem.op
 % if op == "add" or op == "act" or op == "layernorm" or op == "groupnorm" then
-%   write_activation(problem, "SPC_INLINE", "spc_float_of_bits")
+%   write_slope_activation(problem, "SPC_INLINE")
 % end
 % if op == "layernorm" or op == "groupnorm" then
 %   write_rsqrt("SPC_INLINE", "spc_float_of_bits", "spc_bits_of_float")

@@ -27,7 +27,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 
 % write_accesses(problem, {1, wide})
 % write_rows_given("SPC_DEVICE")
-% write_activation(problem, "SPC_DEVICE", "spc_bits_f32")
+% write_slope_activation(problem, "SPC_DEVICE")
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %
 %local function write_loops(n)

@@ -52,7 +52,7 @@ enum {
 % write_accesses(problem, {1, wide, piece})
 % write_rows_given("SPC_DEVICE")
 % if problem.op == "add" or problem.op == "act" then
-%   write_activation(problem, "SPC_DEVICE", "spc_bits_f32")
+%   write_slope_activation(problem, "SPC_DEVICE")
 % end
 %
 %-- v = what the outputs from `at` of a row are; `piece`: elements of a load.
