@@ -71,26 +71,22 @@ static double steepest(const spc_feature *f)
     }
 }
 
-/*
- * What computing an activation of x exactly given adds. Kernels have exp within
- * 2^-22 of the value and erf within 2^-20 (1.5e-7 of the formula, and ten
- * roundings of numbers up to 1.5); every other operation rounds once. exp is
- * cut at 87, where all that is lost is below 2^-120.
- */
+/* What computing an activation of x exactly given adds: as finish.c derives it
+ * from the primitives that both use. */
 static double evaluation(const spc_feature *f, double x)
 {
-    double y = fabs(activate(f, x)), slope = fabs((double)f->slope);
+    double y = fabs(activate(f, x));
 
     switch (f->activation) {
     case SPC_ACT_LEAKY:
         return unit * y;
     case SPC_ACT_SIGMOID:
     case SPC_ACT_SILU:
-        return (0x1p-22 + 3 * unit) * y + 0x1p-120;
+        return 16 * unit * y + 0x1p-118;
     case SPC_ACT_GELU:
-        return fabs(x) / 2 * 0x1p-20 + 4 * unit * fabs(x);
+        return 8 * unit * fabs(x) + 2 * unit * y + 0x1p-118;
     case SPC_ACT_ELU:
-        return x > 0 ? 0 : slope * (0x1p-22 + unit) + unit * y;
+        return x > 0 ? 0 : 16 * unit * y + 0x1p-118;
     default:
         return 0;
     }
