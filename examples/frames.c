@@ -28,7 +28,7 @@ static spc_map *maps[LAYERS];
 static spc_plan *plans[LAYERS];
 static spc_buffers buffers[LAYERS];
 static int32_t *coords, *count;     /* of the frame, on the device */
-static void *owned[4 * LAYERS + 2]; /* what memory() gave */
+static void *owned[4 * LAYERS + 3]; /* what memory() gave */
 static int owned_count;
 
 static void check(spc_status status)

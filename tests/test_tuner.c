@@ -1488,6 +1488,17 @@ static void add_option(const char *variable, const char *option)
     setenv(variable, text, 1);
 }
 
+/* A sanitizer takes minutes: there one part a day. */
+static bool takes_part(int part)
+{
+#ifdef SPC_SANITIZE
+    return suite_one_in == 1 || suite_day % 2 == part;
+#else
+    (void)part;
+    return true;
+#endif
+}
+
 int main(void)
 {
     /* Workers that are meant to crash do, under a sanitizer too. */
@@ -1550,8 +1561,10 @@ int main(void)
         tcase_add_loop_test(
             meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,
             0, LENGTH(overlaps));
-        suite_add_tcase(suite, work);
-        suite_add_tcase(suite, trouble);
+        if (takes_part(0))
+            suite_add_tcase(suite, work);
+        if (takes_part(1))
+            suite_add_tcase(suite, trouble);
     }
 
     tcase_add_loop_test(trouble, candidates_compile_for_gpus_that_are_not_here,
