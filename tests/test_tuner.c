@@ -1488,15 +1488,19 @@ static void add_option(const char *variable, const char *option)
     setenv(variable, text, 1);
 }
 
-/* A sanitizer takes minutes: there one part a day. */
-static bool takes_part(int part)
+/* A sanitizer takes minutes: there one case of the suite a day, and of threads,
+ * which the builder has, that of the builder. */
+static void choose_case(void)
 {
+    static const char *const cases[] = {"work", "trouble"};
+
+    if (is_slow_at_timing())
+        setenv("CK_RUN_CASE", "meanwhile", 0);
 #ifdef SPC_SANITIZE
-    return suite_one_in == 1 || suite_day % 2 == part;
-#else
-    (void)part;
-    return true;
+    else if (suite_one_in > 1)
+        setenv("CK_RUN_CASE", cases[suite_day % 2], 0);
 #endif
+    (void)cases;
 }
 
 int main(void)
@@ -1505,6 +1509,7 @@ int main(void)
     add_option("ASAN_OPTIONS", "handle_segv=0");
     add_option("TSAN_OPTIONS", "handle_segv=0");
     suite_sample(3);
+    choose_case();
     Suite *suite = suite_create("tuner");
     TCase *work = tcase_create("work");
     TCase *meanwhile = tcase_create("meanwhile");
@@ -1553,19 +1558,13 @@ int main(void)
     tcase_add_test(meanwhile, a_builder_compiles_while_its_caller_goes_on);
     tcase_add_test(meanwhile,
                    what_a_cancelled_builder_has_not_compiled_is_new_again);
-    suite_add_tcase(suite, meanwhile);
-    if (is_slow_at_timing()) {
-        suite_note_skip("ThreadSanitizer looks at threads, which the builder "
-                        "has; the rest is other processes");
-    } else {
+    if (!is_slow_at_timing())
         tcase_add_loop_test(
             meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,
             0, LENGTH(overlaps));
-        if (takes_part(0))
-            suite_add_tcase(suite, work);
-        if (takes_part(1))
-            suite_add_tcase(suite, trouble);
-    }
+    suite_add_tcase(suite, meanwhile);
+    suite_add_tcase(suite, work);
+    suite_add_tcase(suite, trouble);
 
     tcase_add_loop_test(trouble, candidates_compile_for_gpus_that_are_not_here,
                         0, LENGTH(elsewhere));
