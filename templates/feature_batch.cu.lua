@@ -95,6 +95,30 @@ SPC_DEVICE int parts_of(const element *e)
     return (e->end - e->begin + e->part_rows - 1) / e->part_rows;
 }
 
+%-- The kernel that calls `part` for the voxels of each part of each batch element, in a
+%-- loop over what `index` runs through; a part has room for `floats` of them.
+%local function write_part_kernel(name, loop, part, floats, index)
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
+    element e = {0, 0, SPC_FEATURE_PART_ROWS};
+
+    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
+        int batch = i / SPC_FEATURE_PARTS;
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
+        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
+        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
+        if (begin >= end)
+            continue;
+        for ($(loop))
+            $(part)(args, args->parts + (long long)i * $(floats), begin, end, $(index));
+    }
+}
+
+%end
 % if norm then
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 /* ---- moments of groups ------------------------------------------------ */
@@ -171,27 +195,8 @@ SPC_DEVICE void part_moments$(n)(const spc_feature_args *args, float *to,
     }
 }
 
-SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
-{
-    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
-    element e = {0, 0, SPC_FEATURE_PART_ROWS};
-
-    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
-        int batch = i / SPC_FEATURE_PARTS;
-        if (batch != last) {
-            e = find_element(args, batch);
-            last = batch;
-        }
-        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
-        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
-        if (begin >= end)
-            continue;
-        for (int group = spc_warp(); group < GROUPS; group += WARPS)
-            part_moments$(n)(args, args->parts + (long long)i * GROUPS * 2, begin,
-                             end, group);
-    }
-}
-
+% write_part_kernel(name, "int group = spc_warp(); group < GROUPS; group += WARPS",
+%   "part_moments" .. n, "GROUPS * 2", "group")
 %end
 % write_part("spc_part", wide_group)
 % if needs_single(problem, problem.channels, problem.channels) then
@@ -348,27 +353,8 @@ SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin
     }
 }
 
-SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
-{
-    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
-    element e = {0, 0, SPC_FEATURE_PART_ROWS};
-
-    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
-        int batch = i / SPC_FEATURE_PARTS;
-        if (batch != last) {
-            e = find_element(args, batch);
-            last = batch;
-        }
-        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
-        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
-        if (begin >= end)
-            continue;
-        for (int block = 0; block < $((pieces + lanes - 1) // lanes); block++)
-            part_sums$(n)(args, args->parts + (long long)i * CHANNELS, begin, end,
-                          block);
-    }
-}
-
+% write_part_kernel(name, "int block = 0; block < " .. (pieces + lanes - 1) // lanes .. "; block++",
+%   "part_sums" .. n, "CHANNELS", "block")
 %end
 % write_part("spc_part", wide)
 % if needs_single(problem, problem.channels, problem.channels) then

@@ -53,7 +53,7 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4
+%    if input_alignment(problem) < 4
 %       or not whole_lanes_out(problem) then
 %      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
 %    end

@@ -57,7 +57,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
-%    if alignment_of(input_row_bytes(problem), input_pitch_bytes(problem)) < 4 then
+%    if input_alignment(problem) < 4 then
 %      return false, problem.dtype .. " rows need an even number of input channels"
 %    end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then

@@ -28,6 +28,17 @@ static inline int case_of(int turn)
     return suite_device ? turn : turn / 2;
 }
 
+/* Adds a case of the suite: a test for `count` turns of each device. */
+static inline void add(Suite *suite, const char *name, const TTest *test,
+                       int count)
+{
+    TCase *tc = tcase_create(name);
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test, 0, turns(count));
+    suite_add_tcase(suite, tc);
+}
+
 static inline spc_ctx *open_ctx(const char *device)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;

@@ -394,15 +394,6 @@ START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
 }
 END_TEST
 
-static void add(Suite *suite, const char *name, const TTest *test, int count)
-{
-    TCase *tc = tcase_create(name);
-
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, test, 0, turns(count));
-    suite_add_tcase(suite, tc);
-}
-
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);

@@ -805,15 +805,6 @@ static int run_nvrtc(void)
     return run_suite(suite);
 }
 
-static void add(Suite *suite, const char *name, const TTest *test)
-{
-    TCase *tc = tcase_create(name);
-
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, test, 0, turns(1));
-    suite_add_tcase(suite, tc);
-}
-
 int main(int argc, char **argv)
 {
     if (suite_is_part(argc, argv, "nvrtc"))
@@ -825,10 +816,10 @@ int main(int argc, char **argv)
     suite_sample(4);
 #endif
     Suite *suite = suite_create("regroup");
-    add(suite, "plans", sets_are_made_of_others_as_their_slots_say);
-    add(suite, "network", levels_of_a_network_become_one_plane);
-    add(suite, "frames", frames_regroup_within_a_capacity);
-    add(suite, "refused", impossible_sets_are_refused_with_a_sentence);
+    add(suite, "plans", sets_are_made_of_others_as_their_slots_say, 1);
+    add(suite, "network", levels_of_a_network_become_one_plane, 1);
+    add(suite, "frames", frames_regroup_within_a_capacity, 1);
+    add(suite, "refused", impossible_sets_are_refused_with_a_sentence, 1);
     TCase *memory = tcase_create("memory");
     tcase_add_test(memory, every_allocation_may_fail);
     suite_add_tcase(suite, memory);
