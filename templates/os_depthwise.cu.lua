@@ -107,7 +107,7 @@
 %  default = function(problem, target)
 %    local config = {rows = 64, rows_a_thread = 2, bytes = 16, unroll = 4, threads = 128,
 %                    weights = "shared", order = "gray"}
-%    while input_row_bytes(problem) % config.bytes ~= 0 do config.bytes = config.bytes // 2 end
+%    while config.bytes > 4 and input_row_bytes(problem) % config.bytes ~= 0 do config.bytes = config.bytes // 2 end
 %    while items_of(problem, config) < config.threads and config.rows < 256
 %          and 4 * index_bytes(problem, config) <= target.shared_block // 2 do
 %      config.rows = config.rows * 2

@@ -188,6 +188,7 @@ static const job jobs[] = {
      "gpu_always",
      SMALL,
      {{"none", HONEST, ""},
+      {"at_once", HONEST, ""},
       {"split", HONEST, ""},
       {"barrier_before_products_missing", ALWAYS, RACE},
       {"barrier_after_products_missing", ALWAYS, RACE},

@@ -15,18 +15,21 @@
 %local faults = {
 %  none = {},
 %
-%  -- Barriers and waits. One warp is late, so that the other one has time to err.
+%  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
+%  -- that come an offset ahead are there in time on a GPU, awaited or not: so that these
+%  -- mistakes strike, rows come just before they are multiplied (`at_once`).
+%  at_once = {at_once = true},
 %  barrier_before_products_missing = {
-%    before_bring = "late = spc_warp() == 1 ? dawdle(map) : 0;",
+%    at_once = true, before_bring = "late = spc_warp() == 1 ? dawdle(map) : 0;",
 %    arrived = "",
 %  },
 %  barrier_after_products_missing = {
 %    before_products = "late = spc_warp() == 1 ? dawdle(map) : 0;",
 %    used = "",
 %  },
-%  wait_missing = {wait = ""},
-%  wait_for_one_too_few = {wait = "spc_copy_wait(2);"},
-%  commit_missing = {commit = "if (k == 0) spc_copy_commit();"},
+%  wait_missing = {at_once = true, wait = ""},
+%  wait_for_one_too_few = {at_once = true, wait = "spc_copy_wait(1);"},
+%  commit_missing = {at_once = true, commit = "if (i == 0) spc_copy_commit();"},
 %  shared_row_not_cleared = {bring = "if (from >= 0)"},
 %
 %  -- Blocks that use what others make. Of `split`, each block has a third of the
@@ -48,7 +51,10 @@
 %  atomics = {atomic = true, atomics_declared = true},
 %  atomics_not_declared = {atomic = true},
 %  warps_add = {shared = true, atomics_declared = true},
-%  warps_add_not_declared = {shared = true},
+%  warps_add_not_declared = {
+%    shared = true, state = "KEPT unsigned calls[MOST];", before = count_calls,
+%    before_products = "late = spc_warp() == (int)(now % 2) ? dawdle(map) : 0;",
+%  },
 %
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0.0f"},
@@ -253,16 +259,22 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
     for (int n = 0; n < EACH; n++)
         sums[spc_thread() + n * THREADS] = acc[n];
 % end
+% if not fault.at_once then
     bring(args, stages, tile, $(order("part")));
     spc_copy_commit();
+% end
     for (int i = 0, k0 = part; k0 < OFFSETS; i++, k0 += PARTS) {
         int k = $(order("k0"));
         $(piece("before_bring", ""))
+% if fault.at_once then
+        bring(args, stages + i % 2 * ROWS * CIN, tile, k + late);
+% else
         if (k0 + PARTS < OFFSETS)
             bring(args, stages + (i + 1) % 2 * ROWS * CIN, tile,
                   $(order("k0 + PARTS")) + late);
+% end
         $(piece("commit", "spc_copy_commit();"))
-        $(piece("wait", "spc_copy_wait(1);"))
+        $(piece("wait", fault.at_once and "spc_copy_wait(0);" or "spc_copy_wait(1);"))
         $(piece("arrived", "spc_sync_block();"))
         $(piece("before_products", ""))
 % if fault.shared then
