@@ -234,7 +234,9 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
             mask = 1; /* a tile of rows without an input */
         spc_stream_unroll(s, map, mask, at, s->word == last_word);
     }
-    if (s->word++ == last_word) {
+    /* Written so that nvcc knows the whole warp to take one side. */
+    s->word++;
+    if (s->word == (centre >= 0 ? words : last_word + 1)) {
         if (centre >= 0) {
             if (spc_lane() == 0)
                 spc_stream_put(s, 0, (spc_u32)centre * map->rows_padded + at,

@@ -80,13 +80,13 @@ static spc_status enqueue_frame(void *payload, void *stream)
     return spc_map_update(f->map, f->coords, f->count, 0, stream);
 }
 
-/* The extent of a sensor, and not the scene's own: 100 m at 5 cm, 5 m up and
- * down. */
+/* The extent of a sensor, and not the scene's own: 80 m at 5 cm, 8 m down and
+ * 3 m up. */
 static spc_coords *reserve(spc_ctx *ctx, int64_t capacity)
 {
     spc_coords_options options = {.capacity = capacity,
-                                  .low = {0, -2000, -2000, -100},
-                                  .high = {0, 2000, 2000, 100},
+                                  .low = {0, -1600, -1600, -160},
+                                  .high = {0, 1600, 1600, 64},
                                   .duplicates = SPC_DUPLICATES_FIRST};
     spc_coords *set;
 
@@ -120,8 +120,9 @@ static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int64_t capacity)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
     double warm = median_us_of(ctx, enqueue_frame, &f, false);
     double cold = median_us_of(ctx, enqueue_frame, &f, true);
-    if (spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows(f.map) != rows)
-        fail(spc_scene_name(scene), "the frame was not read");
+    if (spc_coords_check(set, NULL) != SPC_OK ||
+        spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows(f.map) != rows)
+        fail(spc_scene_name(scene), spc_ctx_error(ctx));
     printf(
         "    frame of K3, room for %lld, %d-bit keys: warm %.1f, cold %.1f\n",
         (long long)spc_coords_capacity(set), spc_coords_key_bits(set), warm,

