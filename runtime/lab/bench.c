@@ -52,9 +52,7 @@ static spc_status run_map(const bench *b, void *stream)
 
 static spc_status run_order(const bench *b, void *stream)
 {
-    const spc__launch_geometry *geometry = spc__plan_launch(b->plan);
-    return spc__map_relayout(b->bed->maps[0], geometry->order,
-                             geometry->tile_rows, stream);
+    return spc__plan_relayout(b->plan, b->bed->maps[0], stream);
 }
 
 /* Every run may be the last one that somebody waits for. */
