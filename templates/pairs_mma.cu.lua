@@ -79,7 +79,7 @@
 %  constraints = ring_constraints {
 %    {"shared memory", function(problem, config, target)
 %      return shared_bytes(problem, config) <= target.shared_block
-%         and ring_bytes(config) <= target.shared_block
+%         and (config.near == 0 or ring_bytes(config) <= target.shared_block)
 %    end},
 %    {"there are offsets so far away", function(problem, config)
 %      return config.near == 0 or not problem.list and config.near <= all_near(problem)
