@@ -13,6 +13,9 @@
 %function offset_bytes(problem) return row_pieces(problem) * 64 end
 %function matrix_bytes(problem) return problem.offsets * offset_bytes(problem) end
 %
+%-- A million rows of so many bytes would fill a GPU.
+%local most_bytes = 32768
+%
 %template = {
 %  summary = "explicit GEMM: gathered rows in a matrix, times all weights, mma.sync",
 %  role = "conv",
@@ -21,6 +24,9 @@
 %  accepts = function(problem, target)
 %    local ok, why = ring_accepts(problem, target)
 %    if not ok then return false, why end
+%    if matrix_bytes(problem) > most_bytes then
+%      return false, "rows of the matrix would have more than 32 KiB"
+%    end
 %    return true
 %  end,
 %  constraints = ring_constraints {
