@@ -744,7 +744,9 @@ SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
 SPC_API const char *spc_plan_template(const spc_plan *plan);
 SPC_API const char *spc_plan_config(const spc_plan *plan);   /* "rows=64,..." */
 SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
-/* For a map that is prepared for the plan. */
+/* For a map that is prepared for the plan. Of a map made of a scene, or of
+ * coordinates, it may depend on how many pairs there are: ask again once
+ * spc_map_update has given it others. */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
@@ -1124,6 +1126,9 @@ typedef struct spc_tune_report {
     double elapsed_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
+    /* What the winner reads of a map takes so long to build: part of its price
+     * where a map serves one layer. 0 where this run did not measure it. */
+    double layout_us;
     /* The scene on which the winner loses most against that scene's own best
      * candidate, and winner / best there; "" and 0 without a winner. */
     char worst_scene[128];
@@ -1181,7 +1186,7 @@ typedef struct spc_bench_result {
     double warm_us, warm_spread_us;   /* convolution, map built */
     double cold_us, cold_spread_us;   /* flushed caches */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
-    double order_us;                  /* row order and tile table of the plan */
+    double layout_us; /* row order, tile table, pairs: what the plan reads */
     double map_us, map_spread_us; /* all of that at once, as a plan reads it */
     /* The least time that the device could need for the convolution, with warm
      * and with flushed caches, and what sets it: "launch", "matrix", "gather",

@@ -68,6 +68,22 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
                      grid);
 }
 
+static spc_status read_layout(spc__launch_geometry *out,
+                              const spc__attrs *launch, spc_error *error)
+{
+    const char *layout = spc__attrs_text(launch, "layout", "table");
+    bool both = strcmp(layout, "both") == 0;
+
+    out->reads_table = both || strcmp(layout, "table") == 0;
+    out->reads_pairs = both || strcmp(layout, "pairs") == 0;
+    if (out->reads_table || out->reads_pairs)
+        return SPC_OK;
+    return spc__fail(error, SPC_ETEMPLATE,
+                     "its launch geometry has layout=%s: table, pairs or both "
+                     "is right",
+                     layout);
+}
+
 /* The words of templates/README.md. Kernels number threads in 32 bits, and a
  * grid has at most 65535 rows of blocks. */
 static spc_status read_geometry(spc__launch_geometry *out,
@@ -75,7 +91,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
 {
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, block_work, per_sm;
-    int64_t cluster, sum_block, sum_grid_y;
+    int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
     const struct {
         int64_t *to;
         const char *name;
@@ -95,6 +111,9 @@ static spc_status read_geometry(spc__launch_geometry *out,
         {&cluster, "cluster", 1, 1, 8},
         {&sum_block, "sum_block", 0, 0, 1024},
         {&sum_grid_y, "sum_grid_y", 1, 1, 65535},
+        {&sum_shared, "sum_shared", 0, 0, INT_MAX},
+        {&pair_work, "workspace_pair_bytes", 0, 0, INT_MAX},
+        {&clear_work, "clear_workspace", 0, 0, 1},
         {&clear, "clear", 0, 0, 1},
         {&pdl, "pdl", 0, 0, 1},
         {&atomics, "atomics", 0, 0, 1},
@@ -103,6 +122,8 @@ static spc_status read_geometry(spc__launch_geometry *out,
 
     if (status == SPC_OK)
         status = check_grid(launch, error);
+    if (status == SPC_OK)
+        status = read_layout(out, launch, error);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (status == SPC_OK)
             status = read_number(numbers[i].to, launch, numbers[i].name,
@@ -129,6 +150,9 @@ static spc_status read_geometry(spc__launch_geometry *out,
     out->cluster = (unsigned)cluster;
     out->sum_block = (unsigned)sum_block;
     out->sum_grid_y = (unsigned)sum_grid_y;
+    out->sum_shared_bytes = (size_t)sum_shared;
+    out->workspace_pair_bytes = (size_t)pair_work;
+    out->clear_workspace = clear_work != 0;
     out->clear = clear != 0;
     out->pdl = pdl != 0;
     out->atomics = atomics != 0;
@@ -177,7 +201,8 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
     spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
                                         plan->geometry.shared_bytes);
     if (status == SPC_OK && plan->geometry.sum_block > 0)
-        status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum", 0);
+        status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum",
+                                 plan->geometry.sum_shared_bytes);
     if (status == SPC_OK)
         status = spc__ctx_kernel(&plan->pack, plan->ctx, code, "spc_pack", 0);
     return status;
@@ -266,16 +291,29 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                      g->dilation[axis], g->stride[axis]);
 }
 
+/* What of the map the plan's kernels read; false if it was never prepared. */
+static bool view_map(spc_conv_args *args, const spc_map *map,
+                     const spc__launch_geometry *geometry)
+{
+    memset(&args->pairs, 0, sizeof(args->pairs));
+    if (!geometry->reads_table)
+        spc__map_rows_view(&args->map, map, geometry->tile_rows);
+    else if (!spc__map_view(&args->map, map, geometry->order,
+                            geometry->tile_rows))
+        return false;
+    return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
+}
+
 /* Prepares on the default stream, for which the streams that the plan will run
  * on need not wait: so this does. A map that is prepared already costs
  * nothing. */
 static spc_status prepare_map(spc_map *map, const spc_plan *plan)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
-    spc_map_view view;
+    spc_conv_args args;
     spc_status status;
 
-    if (spc__map_view(&view, map, geometry->order, geometry->tile_rows))
+    if (view_map(&args, map, geometry))
         return SPC_OK;
     status = spc_map_prepare(map, plan, NULL);
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
@@ -372,7 +410,8 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
     return geometry->workspace_bytes +
            (size_t)map->to->rows_padded * geometry->workspace_row_bytes +
            (size_t)geometry->persistent * geometry->grid_y *
-               geometry->workspace_block_bytes;
+               geometry->workspace_block_bytes +
+           (size_t)spc__map_pair_capacity(map) * geometry->workspace_pair_bytes;
 }
 
 /* Where a failure of a call with either of them is kept. */
@@ -392,8 +431,25 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
     if (status != SPC_OK ||
         (status = check_map(plan->ctx, &plan->conv, map, error)) != SPC_OK)
         return status;
-    return spc__map_prepare(map, plan->geometry.order, plan->geometry.tile_rows,
-                            stream);
+    if (plan->geometry.reads_table)
+        status = spc__map_prepare(map, plan->geometry.order,
+                                  plan->geometry.tile_rows, stream);
+    if (status == SPC_OK && plan->geometry.reads_pairs)
+        status = spc__map_prepare_pairs(map, stream);
+    return status;
+}
+
+spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    spc_status status = SPC_OK;
+
+    if (geometry->reads_table)
+        status = spc__map_relayout(map, geometry->order, geometry->tile_rows,
+                                   stream);
+    if (status == SPC_OK && geometry->reads_pairs)
+        status = spc__map_relist(map, stream);
+    return status;
 }
 
 /* ---- the execute path: no allocation, no synchronisation, no file -------- */
@@ -481,7 +537,7 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     return blocks * geometry->cluster;
 }
 
-/* What adds the parts of tiles that several blocks had a share of. */
+/* What adds what blocks left: parts of tiles, or of rows by pairs. */
 static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
                               void *stream, spc_error *error)
 {
@@ -490,6 +546,7 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
         .grid_x = (unsigned)args->map.tiles,
         .grid_y = geometry->sum_grid_y,
         .block = geometry->sum_block,
+        .shared_bytes = geometry->sum_shared_bytes,
         .pdl = geometry->pdl,
     };
 
@@ -498,8 +555,29 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
                  stream, error);
 }
 
-static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
-                          void *stream, spc_error *error)
+/* Zeroes what the kernels add to. */
+static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
+                                const spc_conv_args *args, void *stream,
+                                spc_error *error)
+{
+    spc__device *device = plan->ctx->device;
+    const spc__device_ops *ops = spc__device_ops_of(device);
+    spc_status status = SPC_OK;
+
+    if (plan->geometry.clear)
+        status = ops->fill(
+            device, args->out, 0,
+            spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes, stream,
+            error);
+    if (status == SPC_OK && plan->geometry.clear_workspace)
+        status = ops->fill(device, args->workspace, 0,
+                           spc_plan_workspace_bytes(plan, map), stream, error);
+    return status;
+}
+
+static spc_status enqueue(const spc_plan *plan, const spc_map *map,
+                          const spc_conv_args *args, void *stream,
+                          spc_error *error)
 {
     spc__device *device = plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
@@ -512,13 +590,8 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
         .pdl = geometry->pdl,
         .cluster = geometry->cluster,
     };
-    spc_status status = SPC_OK;
+    spc_status status = enqueue_clear(plan, map, args, stream, error);
 
-    if (geometry->clear) {
-        size_t bytes =
-            spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes;
-        status = ops->fill(device, args->out, 0, bytes, stream, error);
-    }
     if (status == SPC_OK)
         status = ops->launch(device, plan->run, &launch, args, sizeof(*args),
                              stream, error);
@@ -541,7 +614,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
         return fail(plan, &error);
     geometry = &plan->geometry;
-    if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
+    if (!view_map(&args, map, geometry))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "
                            "spc_map_prepare first");
@@ -558,7 +631,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         args.residual =
             plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
         args.workspace = buffers->workspace;
-        status = enqueue(plan, &args, stream, &error);
+        status = enqueue(plan, map, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -15,6 +15,9 @@ typedef struct spc__launch_geometry {
     unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
     unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
     unsigned sum_grid_y;
+    size_t sum_shared_bytes;
+    bool reads_table; /* of the map: row order, index and tile table */
+    bool reads_pairs; /* of the map: pairs by offset */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;
@@ -23,7 +26,9 @@ typedef struct spc__launch_geometry {
     size_t workspace_bytes;
     size_t workspace_row_bytes;
     size_t workspace_block_bytes; /* of a persistent grid */
+    size_t workspace_pair_bytes;
     bool clear;
+    bool clear_workspace;
     bool pdl;
     bool atomics; /* results depend on the order of arrival */
 } spc__launch_geometry;
@@ -41,5 +46,8 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
 
 const spc__launch_geometry *spc__plan_launch(const spc_plan *plan);
+
+/* Builds again what of the map this plan reads (to be timed). */
+spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream);
 
 #endif

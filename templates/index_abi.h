@@ -65,7 +65,7 @@
                            SPC_INDEX_MASKS_SHARED(offsets))))
 
 /* The same of a block that lists pairs. */
-#define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads))
+#define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads) + 4)
 
 /* Slots of the smallest hash table; a set has twice as many as keys, or more.
  */
@@ -136,6 +136,8 @@ typedef struct spc_index_tiles {
 /* The pairs of a map, those of each offset together. */
 typedef struct spc_index_by_offset {
     int *in, *out; /* rows of each pair */
+    int *place;    /* of each pair, by output rows */
+    int *first;    /* [rows_padded] the first place of each output row */
     int *begin;    /* [offsets + 1] */
     int *counts;   /* [offsets][blocks], working memory */
 } spc_index_by_offset;

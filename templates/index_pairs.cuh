@@ -4,7 +4,8 @@
  * Those of an offset are in the order of keys of their outputs, whatever the
  * grid. Each block has a range of positions and each warp a part of it: the
  * blocks count their pairs of each offset; all blocks sum the counts; the warps
- * count theirs again and write.
+ * count theirs again and write. Places go by rows, and within a row by offsets:
+ * as all pairs of the rows before come first, they follow from the same counts.
  *
  * Part of index.cu.lua, which defines map_key, index_extent and the constants.
  */
@@ -15,13 +16,12 @@
 typedef struct pairs_shared {
     int total[OFFSETS]; /* pairs of each offset */
     int begin[OFFSETS]; /* where this block's begin */
+    int place;          /* where the places of its rows begin */
     int of_warp[SORT_WARPS * 32];
 } pairs_shared;
 
-typedef char pairs_shared_fits[sizeof(pairs_shared) <=
-                                       SPC_PAIRS_SHARED(SORT_THREADS, OFFSETS)
-                                   ? 1
-                                   : -1];
+typedef char pairs_shared_fits
+    [sizeof(pairs_shared) <= SPC_PAIRS_SHARED(SORT_THREADS, OFFSETS) ? 1 : -1];
 
 SPC_DEVICE spc_u32 mask_at(const spc_index_args *args, int word, int p, int end)
 {
@@ -100,22 +100,68 @@ SPC_DEVICE void sum_offset(const spc_index_args *args, pairs_shared *s, int k)
 /* Adds up the offsets; the first block publishes where each begins. */
 SPC_DEVICE void sum_offsets(const spc_index_args *args, pairs_shared *s)
 {
-    int sum = 0;
+    int sum = 0, before = 0;
 
     for (int k = spc_warp(); k < OFFSETS; k += SORT_WARPS)
         sum_offset(args, s, k);
     spc_sync_block();
     if (spc_thread() == 0) {
         for (int k = 0; k < OFFSETS; k++) {
+            before += s->begin[k];
             s->begin[k] += sum;
             if (spc_block_x() == 0)
                 args->by_offset.begin[k] = sum;
             sum += s->total[k];
         }
+        s->place = before;
         if (spc_block_x() == 0)
             args->by_offset.begin[OFFSETS] = sum;
     }
     spc_sync_block();
+}
+
+/* Pairs of the row at position p in the mask words before `word`. */
+SPC_DEVICE int count_below(const spc_index_args *args, int word, int p, int end)
+{
+    int count = 0;
+
+    for (int w = 0; w < word; w++)
+        count += spc_popc(mask_at(args, w, p, end));
+    return count;
+}
+
+/* Sum of the values of this lane and those below it. */
+SPC_DEVICE int scan_warp(int value)
+{
+    for (int by = 1; by < 32; by *= 2) {
+        int below = spc_shfl_up(value, by);
+        if (spc_lane() >= by)
+            value += below;
+    }
+    return value;
+}
+
+/* The first places of rows begin..end, which are this warp's of the block. */
+SPC_DEVICE void place_rows(const spc_index_args *args, pairs_shared *s,
+                           int begin, int end)
+{
+    int sum = 0, next = s->place, warp = spc_warp();
+
+    for (int p = begin + spc_lane(); p < end; p += 32)
+        sum += count_below(args, WORDS, p, end);
+    sum = sum_warp(sum);
+    if (spc_lane() == 0)
+        s->of_warp[warp] = sum;
+    spc_sync_block();
+    for (int w = 0; w < warp; w++)
+        next += s->of_warp[w];
+    for (int first = begin; first < end; first += 32) {
+        int p = first + spc_lane(), count = count_below(args, WORDS, p, end);
+        int upto = next + scan_warp(count);
+        if (p < end)
+            args->by_offset.first[args->set.order[p]] = upto - count;
+        next = spc_shfl(upto, 31);
+    }
 }
 
 /* The input of the row at position p at an offset that it has. */
@@ -130,23 +176,29 @@ SPC_DEVICE int input_at(const spc_index_args *args, int p, int k)
                           spc_popc(bits & ((1u << l) - 1u))];
 }
 
-/* Writes a word's pairs of rows begin..end; `next` is where those of this lane's
- * offset go. */
+/* Writes a word's pairs of rows begin..end; `next` is where those of this
+ * lane's offset go. */
 SPC_DEVICE void write_offset(const spc_index_args *args, int word, int next,
                              int begin, int end)
 {
     spc_u32 below = (1u << spc_lane()) - 1u;
 
     for (int first = begin; first < end; first += 32) {
-        int p = first + spc_lane();
+        int p = first + spc_lane(), row = p < end ? args->set.order[p] : -1;
         spc_u32 mask = mask_at(args, word, p, end);
+        /* Written by this lane, in place_rows. */
+        int place = row < 0 ? 0
+                            : args->by_offset.first[row] +
+                                  count_below(args, word, p, end);
         for (spc_u32 left = spc_warp_or(mask); left; left &= left - 1) {
             int bit = spc_ffs(left) - 1;
             spc_u32 rows = spc_ballot((int)(mask >> bit & 1u));
             int at = spc_shfl(next, bit) + spc_popc(rows & below);
             if (mask >> bit & 1u) {
                 args->by_offset.in[at] = input_at(args, p, 32 * word + bit);
-                args->by_offset.out[at] = args->set.order[p];
+                args->by_offset.out[at] = row;
+                args->by_offset.place[at] =
+                    place + spc_popc(mask & ((1u << bit) - 1u));
             }
             if (spc_lane() == bit)
                 next += spc_popc(rows);
@@ -181,6 +233,7 @@ SPC_KERNEL(spc_pairs, spc_index_args, SORT_THREADS, 1)
     count_pairs(args, s, begin, end);
     grid_sync(&barrier);
     sum_offsets(args, s);
+    place_rows(args, s, begin, end);
     write_pairs(args, s, begin, end);
     grid_close(&barrier);
 }

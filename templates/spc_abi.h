@@ -57,6 +57,27 @@ typedef struct spc_map_view {
     int tiles;
 } spc_map_view;
 
+/*
+ * The pairs of a map, for kernels that work offset by offset. Those of offset k
+ * are begin[k] <= i < begin[k + 1], by ascending key of the output.
+ *
+ *   in[i], out[i]  rows of the input and of the output
+ *   place[i]       in [0, begin[offsets]): pairs of one output row have places
+ *                  that follow each other, in the order of offsets
+ *   first[row]     the place of an output row's first pair
+ *
+ * So what kernels leave for each pair at its place lies together for whoever
+ * adds it up by rows. What lies behind begin[offsets], and first of a row that
+ * has no pair, says nothing.
+ */
+typedef struct spc_pairs_view {
+    const int *in, *out, *place; /* [capacity] */
+    const int *first;            /* [rows_padded of the map] */
+    const int *begin;            /* [offsets + 1] */
+    int offsets;
+    int capacity;
+} spc_pairs_view;
+
 typedef struct spc_conv_args {
     const void *in;      /* [rows_in][cin], dtype of the problem */
     void *out;           /* [rows][cout] */
@@ -66,6 +87,7 @@ typedef struct spc_conv_args {
     spc_map_view map;
     const float *scale;   /* [cout], or NULL if the problem has none */
     const void *residual; /* [rows][cout] as out, or NULL */
+    spc_pairs_view pairs; /* for kernels that asked for it (`layout`) */
 } spc_conv_args;
 
 /*

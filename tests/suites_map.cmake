@@ -25,3 +25,8 @@ spc_suite(search)
 spc_slow(search)
 spc_run_suite(search_nvrtc search nvrtc)
 spc_gpu_suite(search)
+
+# Dataflows on pairs by offset.
+spc_suite(pairs)
+spc_run_suite(pairs_nvrtc pairs nvrtc)
+spc_gpu_suite(pairs)

@@ -755,7 +755,7 @@ START_TEST(the_bench_checks_and_times_everything)
               error.text);
     assert_ok(spc_bench(ctx, &conv, scene, 1, &result), spc_ctx_error(ctx));
     ck_assert(result.warm_us > 0 && result.cold_us > 0);
-    ck_assert(result.index_us > 0 && result.order_us >= 0);
+    ck_assert(result.index_us > 0 && result.layout_us >= 0);
     ck_assert(result.error <= 1 && result.samples > 0);
     ck_assert_double_eq(result.gathered_bytes * 16, result.flops);
     ck_assert_int_eq(result.origin, SPC_ORIGIN_DEFAULT);

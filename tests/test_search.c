@@ -577,18 +577,35 @@ static int *rows_by_key(const spc__relation *r)
     return order;
 }
 
+/* The place of each output row's first pair: rows by ascending key. */
+static int *places_of(const spc__relation *r, const int *order)
+{
+    size_t rows = (size_t)r->rows_out;
+    int *first = malloc(4 * rows + 4), next = 0;
+
+    for (size_t p = 0; p < rows; p++) {
+        first[order[p]] = next;
+        for (size_t k = 0; k < (size_t)r->offsets; k++)
+            next += r->index[k * rows + (size_t)order[p]] >= 0;
+    }
+    return first;
+}
+
 static void check_pairs(spc_ctx *ctx, const spc_map *map,
                         const spc__relation *want)
 {
     size_t rows = (size_t)want->rows_out;
     int *order = rows_by_key(want), at = 0;
-    spc__pairs_view v;
+    spc_pairs_view v;
 
     ck_assert(spc__map_pairs_view(&v, map));
     ck_assert_int_eq(v.offsets, want->offsets);
     ck_assert_int_ge(v.capacity, want->pairs);
     int *in = fetch(ctx, v.in, (size_t)want->pairs);
     int *out = fetch(ctx, v.out, (size_t)want->pairs);
+    int *place = fetch(ctx, v.place, (size_t)want->pairs);
+    int *first = fetch(ctx, v.first, rows);
+    int *next = places_of(want, order);
     int *begin = fetch(ctx, v.begin, (size_t)v.offsets + 1);
     for (int k = 0; k < v.offsets; k++) {
         require(begin[k] == at, "offset %d begins at %d, not %d", k, begin[k],
@@ -600,10 +617,21 @@ static void check_pairs(spc_ctx *ctx, const spc_map *map,
             require(in[at] == row && out[at] == order[p],
                     "pair %d of offset %d: %d -> %d, not %d -> %d", at, k,
                     in[at], out[at], row, order[p]);
+            require(place[at] == next[order[p]] &&
+                        (k > 0 || first[order[p]] == place[at]),
+                    "pair %d of offset %d: place %d, not %d", at, k, place[at],
+                    next[order[p]]);
+            next[order[p]]++;
             at++;
         }
     }
     ck_assert_int_eq(begin[v.offsets], want->pairs);
+    for (size_t p = 0; p < rows; p++) /* and there they end */
+        require(p + 1 == rows || next[order[p]] == first[order[p + 1]],
+                "the places of row %d end at %d", order[p], next[order[p]]);
+    free(place);
+    free(first);
+    free(next);
     free(order);
     free(in);
     free(out);
@@ -618,7 +646,7 @@ START_TEST(pairs_by_offset_are_those_of_the_relation)
     subject s = subject_of(number, cases[number].rows, 5);
     spc_ctx *ctx = open_ctx(device_of(_i));
     spc_map *map = map_of(ctx, &s);
-    spc__pairs_view v;
+    spc_pairs_view v;
 
     ck_assert(!spc__map_pairs_view(&v, map));
     assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
@@ -636,7 +664,7 @@ START_TEST(no_rows_have_no_pairs)
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     spc_geometry g = SPC_GEOMETRY_INIT;
     spc_ctx *ctx = open_ctx(device_of(_i));
-    spc__pairs_view v;
+    spc_pairs_view v;
     spc_coords *set;
     spc_map *map;
     void *coords;

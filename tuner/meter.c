@@ -10,6 +10,7 @@
 #include "error.h"
 #include "random.h"
 #include "relation.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,7 @@ static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
 static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
                        bool cold)
 {
-    spc__rig_order order = {s, samples, cold, request_s};
+    spc__rig_order order = {s, samples, cold, request_s, false};
     spc__rig_code code = code_of(entry);
     spc__timing *timing = &entry->timings[s];
     spc__outcome outcome;
@@ -184,6 +185,28 @@ static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
     else if (!add_samples(timing, &outcome))
         return spc__fail_memory(meter->request->error, sizeof(outcome));
     return SPC_OK;
+}
+
+double spc__meter_layout(spc__meter *meter, const spc__entry *entry)
+{
+    const spc__request *request = meter->request;
+    int samples = spc__request_effort(request)->screening;
+    double sum = 0;
+
+    if (entry == NULL || entry->timings[0].all == NULL)
+        return 0;
+    for (int s = 0; s < request->scene_count; s++) {
+        spc__rig_order order = {s, samples, false, request_s, true};
+        spc__rig_code code = code_of(entry);
+        spc__outcome outcome;
+        spc_error error = {0};
+        if (spc__runner_time(&outcome, meter->runner, entry->number, &code,
+                             &order, &error) != SPC_OK ||
+            outcome.status != SPC__TRIAL_OK || outcome.count == 0)
+            return 0;
+        sum += log(spc__median(outcome.samples, outcome.count));
+    }
+    return exp(sum / request->scene_count);
 }
 
 /* As many samples as the goal, or too slow for so many? */

@@ -45,6 +45,9 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
 /* All samples of one once more, with nobody else in turn. */
 spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int goal);
+/* Microseconds, by geometric mean over the scenes, in which what of a map it
+ * reads is built; 0: not known, as it was not measured in this run. */
+double spc__meter_layout(spc__meter *meter, const spc__entry *entry);
 /* It fails for what the outcome says, and that is pending. */
 void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome);
 /* The code of this one will not be asked for soon. */

@@ -185,13 +185,24 @@ static spc_status enqueue(void *payload, void *stream)
                             run->tested->packed.data, stream);
 }
 
+static spc_status enqueue_layout(void *payload, void *stream)
+{
+    const struct run *run = payload;
+    spc_status status = spc__ctx_check_cancel(run->bed->ctx);
+
+    return status == SPC_OK
+               ? spc__plan_relayout(run->tested->plan,
+                                    run->bed->maps[run->scene], stream)
+               : status;
+}
+
 void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
                    const spc__rig_order *order)
 {
     spc__tested *tested = &rig->slots[number].tested;
     struct run run = {rig->bed, tested, order->scene};
-    spc__measure measure = {enqueue, &run, order->samples, order->limit_s,
-                            order->cold};
+    spc__measure measure = {order->layout ? enqueue_layout : enqueue, &run,
+                            order->samples, order->limit_s, order->cold};
     spc__verdict verdict;
 
     memset(out, 0, sizeof(*out));
@@ -206,7 +217,7 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
         note_failure(out, rig, SPC__TRIAL_FAULT);
         return;
     }
-    if (out->count == 0) /* nothing ran: the caller says so */
+    if (out->count == 0 || order->layout) /* it was not run */
         return;
     spc__gate_after_timing(&verdict, rig->bed, tested, order->scene);
     takes(out, &verdict);

@@ -25,6 +25,7 @@ typedef struct spc__rig_order {
     int samples; /* wanted */
     bool cold;
     double limit_s; /* for all samples together */
+    bool layout; /* of building what of the map it reads, not of running it */
 } spc__rig_order;
 
 /* What came of a request. */

@@ -32,7 +32,8 @@ typedef struct run {
     spc__meter meter;
     spc__pipeline pipeline; /* between those three */
     spc__winner winner;
-    int known; /* candidates, from the database */
+    double layout_us; /* of the winner; 0: not known */
+    int known;        /* candidates, from the database */
 } run;
 
 /* ---- stages -------------------------------------------------------------- */
@@ -82,6 +83,8 @@ static spc_status tune_all(run *r)
         else
             *r->request.error = kept;
     }
+    if (status == SPC_OK)
+        r->layout_us = spc__meter_layout(&r->meter, r->winner.entry);
     spc__report_all(&r->request, &r->candidates);
     return status;
 }
@@ -200,6 +203,7 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->timed = r->meter.timed;
     report->known = r->known;
     name_winner(report, &r->winner, &r->request);
+    report->layout_us = r->layout_us;
 }
 
 spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,

@@ -723,6 +723,8 @@ static spc_status map_list(const spc_map *map, const spc__map_pairs *pairs,
     args.by_offset = (spc_index_by_offset){
         .in = pairs->in,
         .out = pairs->out,
+        .place = pairs->place,
+        .first = pairs->first,
         .begin = pairs->begin,
         .counts = w->counts,
     };

@@ -37,6 +37,8 @@ static void free_pairs(const spc_map *map, spc__map_pairs *pairs)
         return;
     dealloc(map, pairs->in);
     dealloc(map, pairs->out);
+    dealloc(map, pairs->place);
+    dealloc(map, pairs->first);
     dealloc(map, pairs->begin);
     free(pairs);
 }
@@ -273,12 +275,33 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
     return true;
 }
 
+void spc__map_rows_view(spc_map_view *out, const spc_map *map, int tile_rows)
+{
+    *out = (spc_map_view){
+        .order = map->plain.order,
+        .mask = map->plain.mask,
+        .rows = map->to->capacity,
+        .rows_padded = map->to->rows_padded,
+        .rows_in = map->in->capacity,
+        .offsets = map->offsets,
+        .mask_words = map->mask_words,
+        .centre = map->centre,
+        .tile_rows = tile_rows,
+        .tiles = tile_capacity(map, tile_rows),
+    };
+}
+
 /* ---- pairs by offset -------------------------------------------------- */
 
 /* Entries that a full set can have; map.c checks that they are countable. */
 static size_t pair_capacity(const spc_map *map)
 {
     return (size_t)map->offsets * (size_t)map->to->rows_padded;
+}
+
+int64_t spc__map_pair_capacity(const spc_map *map)
+{
+    return map->counted ? map->pairs : (int64_t)pair_capacity(map);
 }
 
 static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
@@ -293,6 +316,9 @@ static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
         return spc__fail_memory(error, sizeof *pairs);
     if ((status = alloc(&pairs->in, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->out, map, bytes, error)) == SPC_OK &&
+        (status = alloc(&pairs->place, map, bytes, error)) == SPC_OK &&
+        (status = alloc(&pairs->first, map, 4 * (size_t)map->to->rows_padded,
+                        error)) == SPC_OK &&
         (status = alloc(&pairs->begin, map, 4 * ((size_t)map->offsets + 1),
                         error)) == SPC_OK)
         *out = pairs;
@@ -326,15 +352,17 @@ spc_status spc__map_prepare_pairs(spc_map *map, void *stream)
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
-bool spc__map_pairs_view(spc__pairs_view *out, const spc_map *map)
+bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
 {
     const spc__map_pairs *pairs = map->plain.pairs;
 
     if (!pairs)
         return false;
-    *out = (spc__pairs_view){
+    *out = (spc_pairs_view){
         .in = pairs->in,
         .out = pairs->out,
+        .place = pairs->place,
+        .first = pairs->first,
         .begin = pairs->begin,
         .offsets = map->offsets,
         .capacity = (int)pair_capacity(map),
@@ -392,5 +420,17 @@ spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
     /* A sorted layout's first table came with its rows. */
     if (status == SPC_OK && tiles && !(sorted && tiles == layout->tiles))
         status = map->in->indexer->tile(map, layout, tiles, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+spc_status spc__map_relist(spc_map *map, void *stream)
+{
+    spc_error error = {0};
+    spc_status status =
+        map->plain.pairs
+            ? map->in->indexer->list(map, map->plain.pairs, stream, &error)
+            : spc__fail(&error, SPC_ESTATE,
+                        "the map's pairs by offset were never prepared");
+
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }

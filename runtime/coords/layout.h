@@ -9,7 +9,7 @@
  *                     of the inverse relation's map. Made by
  *                     spc__map_create_transposed, and prepared as any table
  *   pairs by offset   (input, output) of each offset, those of one offset
- *                     together (spc__pairs_view): for kernels that work offset
+ *                     together (spc_pairs_view): for kernels that work offset
  *                     by offset. Made by spc__map_prepare_pairs
  *
  * Tables and pairs live in the map, are filled again whenever it is rebuilt,
@@ -48,7 +48,8 @@ typedef struct spc__map_tiles {
 
 /* The pairs of a map, those of offset k at begin[k] to begin[k + 1] - 1. */
 typedef struct spc__map_pairs {
-    int *in, *out;
+    int *in, *out, *place;
+    int *first;
     int *begin;
 } spc__map_pairs;
 
@@ -79,27 +80,23 @@ typedef struct spc__map_layout {
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream);
 
+/* The rows in the order of keys with their masks, and with no index and no tile
+ * table: for kernels that read pairs. Tile t is positions t * tile_rows on. */
+void spc__map_rows_view(spc_map_view *out, const spc_map *map, int tile_rows);
+
 /* The prepared layout; false if it was never prepared. */
 bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
                    int tile_rows);
-
-/*
- * The pairs of a map on the device. Those of offset k are at begin[k] <= i <
- * begin[k + 1], by ascending key of the output: in[i] and out[i] are the rows
- * of the input and of the output. What lies behind begin[offsets] says nothing.
- */
-typedef struct spc__pairs_view {
-    const int *in, *out; /* [capacity] */
-    const int *begin;    /* [offsets + 1] */
-    int offsets;
-    int capacity;
-} spc__pairs_view;
 
 /* Prepares the list of pairs; does nothing if it is there. */
 spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
 
 /* The prepared list; false if it was never prepared. */
-bool spc__map_pairs_view(spc__pairs_view *out, const spc_map *map);
+bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map);
+
+/* Pairs that the map can come to have: as many as were counted, if it is never
+ * filled anew. */
+int64_t spc__map_pair_capacity(const spc_map *map);
 
 /*
  * The map of the inverse relation, between the same sets: its table is the
@@ -111,6 +108,7 @@ spc_status spc__map_create_transposed(spc_map **out, const spc_map *map);
 /* Builds one prepared layout again (to be timed). */
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                              void *stream);
+spc_status spc__map_relist(spc_map *map, void *stream);
 
 /* Arrays of the plain layout, and of all; released also when only some were
  * allocated. */

@@ -207,6 +207,7 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
     if (status != SPC_OK)
         return status;
     status = check_update(map, coords, count, rows, &error);
+    map->counted = map->counted && status != SPC_OK;
     if (status == SPC_OK)
         status = build(map, coords ? &source : NULL, false, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
@@ -385,6 +386,7 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     if (status == SPC_OK)
         status = inspect(map, host, stream, error);
     if (status == SPC_OK) {
+        map->counted = true;
         *out = map;
         map = NULL;
     }

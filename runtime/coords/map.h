@@ -23,7 +23,9 @@ struct spc_map {
     int centre; /* the offset whose input is the output row; -1: there is none
                  */
     void *work; /* the indexer's own */
-    int64_t pairs;           /* as of the last check */
+    int64_t pairs; /* as of the last check */
+    bool counted;  /* made of coordinates that are known, and they are all its
+                      pairs: it was not updated since */
     spc__map_layout plain;   /* in the order of keys */
     spc__map_layout *sorted; /* the sorted orders that were prepared */
 };

@@ -50,11 +50,9 @@ static spc_status run_map(const bench *b, void *stream)
                             false, stream);
 }
 
-static spc_status run_order(const bench *b, void *stream)
+static spc_status run_layout(const bench *b, void *stream)
 {
-    const spc__launch_geometry *geometry = spc__plan_launch(b->plan);
-    return spc__map_relayout(b->bed->maps[0], geometry->order,
-                             geometry->tile_rows, stream);
+    return spc__plan_relayout(b->plan, b->bed->maps[0], stream);
 }
 
 /* Every run may be the last one that somebody waits for. */
@@ -213,7 +211,7 @@ static spc_status time_all(bench *b, spc_bench_result *out)
         (status = time_plan(b, COLD_SAMPLES, true, &out->cold_us,
                             &out->cold_spread_us, out)) != SPC_OK ||
         (status = confirm(b, out)) != SPC_OK ||
-        (status = measure(b, run_order, INDEX_SAMPLES, false, &out->order_us,
+        (status = measure(b, run_layout, INDEX_SAMPLES, false, &out->layout_us,
                           NULL, NULL)) != SPC_OK ||
         (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||
         (status = measure(b, run_map, INDEX_SAMPLES, false, &out->map_us,

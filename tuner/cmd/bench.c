@@ -63,9 +63,9 @@ struct sheet {
 };
 
 static const char *const plain_titles[] = {
-    "scene",     "layer",    ">warm us",  ">+-",      ">floor us",
-    ">x floor",  ">cold us", ">floor us", ">x floor", ">map us",
-    ">order us", ">error",   "plan",      "",         NULL};
+    "scene",    "layer",     ">warm us", ">+-",     ">floor us",  ">x floor",
+    ">cold us", ">floor us", ">x floor", ">map us", ">layout us", ">once us",
+    ">error",   "plan",      "",         NULL};
 static const char *const against_titles[] = {
     "scene",    "layer",     ">warm us", ">+-",      ">floor us", ">x floor",
     ">cold us", ">floor us", ">x floor", ">peer us", ">x peer",   "best peer",
@@ -137,7 +137,8 @@ static void add_result(struct sheet *sheet, const struct row *row,
         add_peer(t, time_of(row, result), peer);
     } else {
         table_us(t, result->index_us);
-        table_us(t, result->order_us);
+        table_us(t, result->layout_us);
+        table_us(t, row->map ? 0 : result->warm_us + result->layout_us);
     }
     table_cell(t, "%.2g", result->error);
     table_cell(t, "%s", result->plan);
@@ -182,7 +183,8 @@ static void write_result(struct sheet *sheet, const struct row *row,
         {"cold_ratio", ratio(result->cold_us, result->cold_floor_us)},
         {"index_us", result->index_us},
         {"index_spread_us", result->index_spread_us},
-        {"order_us", result->order_us},
+        {"layout_us", result->layout_us},
+        {"once_us", result->warm_us + result->layout_us},
         {"map_us", result->map_us},
         {"map_spread_us", result->map_spread_us},
         {"flops", result->flops},

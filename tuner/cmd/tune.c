@@ -15,6 +15,9 @@ static void print_report(const spc_tune_report *report, int scenes)
 {
     if (report->winner[0] != '\0') {
         printf("winner: %s, %.2f us", report->winner, report->winner_us);
+        if (report->layout_us > 0)
+            printf(", %.2f us with its layout of the map",
+                   report->winner_us + report->layout_us);
         if (report->default_us > 0)
             printf(" (untuned %.2f us, %.2f times)", report->default_us,
                    report->default_us / report->winner_us);
@@ -39,6 +42,7 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_text(json, "status", spc_status_name(status));
     spc__json_text(json, "winner", report->winner);
     spc__json_real(json, "winner_us", report->winner_us);
+    spc__json_real(json, "layout_us", report->layout_us);
     spc__json_real(json, "default_us", report->default_us);
     spc__json_text(json, "worst_scene", report->worst_scene);
     spc__json_real(json, "worst_ratio", report->worst_ratio);

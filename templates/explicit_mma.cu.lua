@@ -1,0 +1,165 @@
+%-- Explicit GEMM: the inputs that an output row sees at all offsets are laid side by side in
+%-- the workspace, and that matrix is multiplied by all weights at once.
+%--
+%--     spc_conv: matrix[row][offset][channels] = in[index[offset][row]], or 0
+%--     spc_sum:  out[row] = matrix[row] * weights, a block a tile and n output channels
+%--
+%-- The dataflow that others are measured by: it skips nothing, and every pair that is not
+%-- there costs as much as one that is. Rows of the matrix are whole pieces of 64 bytes for
+%-- each offset, so inputs may be aligned in any way.
+%
+%include "ring_mma.lua"
+%
+%function offset_bytes(problem) return row_pieces(problem) * 64 end
+%function matrix_bytes(problem) return problem.offsets * offset_bytes(problem) end
+%
+%-- A million rows of so many bytes would fill a GPU.
+%local most_bytes = 32768
+%
+%template = {
+%  summary = "explicit GEMM: gathered rows in a matrix, times all weights, mma.sync",
+%  role = "conv",
+%  device = "cuda",
+%  params = ring_params,
+%  accepts = function(problem, target)
+%    local ok, why = ring_accepts(problem, target)
+%    if not ok then return false, why end
+%    if matrix_bytes(problem) > most_bytes then
+%      return false, "rows of the matrix would have more than 32 KiB"
+%    end
+%    return true
+%  end,
+%  constraints = ring_constraints {
+%    {"shared memory", function(problem, config, target)
+%      return ring_bytes(config) <= target.shared_block
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local all = ring_derive(problem, config)
+%    all.in_align, all.in_bytes, all.in_pitch = all.align, all.row_bytes, all.row_pitch
+%    all.align, all.row_bytes, all.row_pitch = 16, matrix_bytes(problem), matrix_bytes(problem)
+%    all.pieces16 = offset_bytes(problem) // 16
+%    all.steps = problem.offsets * all.k_blocks
+%    all.parts = math.min(problem.offsets, 8)
+%    return all
+%  end,
+%  launch = function(problem, config, target)
+%    local packed = packed_image(problem, config)
+%    return {
+%      block = 256, grid = "tiles", grid_y = math.min(problem.offsets, 8),
+%      tile_rows = ring_rows(config), order = "none",
+%      sum_block = ring_warps * 32, sum_grid_y = out_blocks(problem, config),
+%      sum_shared = ring_bytes(config), workspace_row_bytes = matrix_bytes(problem),
+%      packed_bytes = packed, pack_threads = packed // 16,
+%      pdl = target.sm >= 90 and 1 or 0, preference = -2,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local config = ring_default(problem)
+%    if ring_bytes(config) > target.shared_block then config.stages = 2 end
+%    return config
+%  end,
+%}
+#include "spc_device.cuh"
+
+% write_ring()
+% write_multiply()
+% write_activation("SPC_DEVICE")
+/* 16 bytes of an input row, from byte `at`: 0 past its end. */
+SPC_DEVICE spc_b16 input_part(const spc_u8 *row, int at)
+{
+    spc_u32 v[4];
+    spc_b16 part;
+
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = 0;
+% if in_align >= 4 then
+    SPC_UNROLL
+    for (int i = 0; i < 16; i += $(in_align))
+        spc_load$(in_align)_into(v + i / 4, row + at + i, at + i < $(in_bytes) ? 0 : -1);
+% else
+    SPC_UNROLL
+    for (int i = 0; i < 16; i += 2)
+        if (at + i < $(in_bytes))
+            v[i / 4] |= (spc_u32)spc_load2(row + at + i) << i % 4 * 8;
+% end
+    part.x = v[0];
+    part.y = v[1];
+    part.z = v[2];
+    part.w = v[3];
+    return part;
+}
+
+/* A block writes a tile of the matrix at every $(parts)-th offset. */
+SPC_KERNEL(spc_conv, spc_conv_args, 256, 1)
+{
+    const spc_map_view *map = &args->map;
+    int tile = spc_load_int(map->tile_order + spc_block_x());
+    const spc_u8 *in = (const spc_u8 *)args->in;
+
+    spc_depend_wait();
+    spc_depend_launch();
+    if (tile < 0)
+        return;
+    for (int k = spc_block_y(); k < $(problem.offsets); k += $(parts)) {
+        for (int item = spc_thread(); item < $(rows * pieces16); item += 256) {
+            int p = tile * $(rows) + item / $(pieces16), at = item % $(pieces16) * 16;
+            int row = spc_load_int(map->index + (long long)k * map->rows_padded + p);
+            spc_b16 part = {0, 0, 0, 0};
+            if (row >= 0)
+                part = input_part(in + (long long)row * $(in_pitch), at);
+            spc_store16((spc_u8 *)args->workspace + (long long)p * $(row_pitch) +
+                            k * $(pieces16 * 16) + at,
+                        part);
+        }
+    }
+}
+
+SPC_DEVICE void load_next(int step, int stage, const int *row, const spc_conv_args *args)
+{
+    if (step < $(steps)) {
+        load_rows(stage, (const spc_u8 *)args->workspace, row, step * $(config.pieces * 64));
+        load_image(spc_shared() + stage * $(stage_size), args, step);
+    }
+    spc_copy_commit();
+}
+
+SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
+{
+    const spc_map_view *map = &args->map;
+    int tile = spc_load_int(map->tile_order + spc_block_x());
+    int p = tile * $(rows) + $(lane_row());
+    float acc[$(config.m * config.n // 2)];
+    int row[$(2 * config.m)], stage = 0;
+
+    spc_depend_wait();
+    spc_depend_launch();
+    if (tile < 0)
+        return;
+    SPC_UNROLL
+    for (int h = 0; h < $(2 * config.m); h++)
+        row[h] = p + 8 * h;
+    clear(acc);
+    SPC_ROLLED
+    for (int i = 0; i < $(config.stages - 1); i++)
+        load_next(i, i, row, args);
+    SPC_ROLLED
+    for (int step = 0; step < $(steps); step++) {
+        spc_copy_wait($(config.stages - 2));
+        spc_sync_block();
+        load_next(step + $(config.stages - 1), stage == 0 ? $(config.stages - 1) : stage - 1, row, args);
+        multiply(acc, stage, spc_shared() + stage * $(stage_size));
+        if (++stage == $(config.stages))
+            stage = 0;
+    }
+    spc_copy_wait(0);
+    SPC_UNROLL
+    for (int h = 0; h < $(2 * config.m); h++)
+        row[h] = spc_load_int(map->order + p + 8 * h);
+% write_lane_loop(function()
+%   write_finish(sum_at())
+% end)
+}
+
+% write_ring_pack()
