@@ -57,6 +57,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
+%    if has_whole(problem) then return false, "no int8" end
 %    if input_alignment(problem) < 4 then
 %      return false, problem.dtype .. " rows need an even number of input channels"
 %    end

@@ -66,6 +66,8 @@ typedef struct spc_conv_args {
     spc_map_view map;
     const float *scale;   /* [cout], or NULL if the problem has none */
     const void *residual; /* [rows][cout] as out, or NULL */
+    /* Of tensors of whole numbers (i8) the scale; not read of others. */
+    const float *in_scale, *out_scale, *residual_scale;
 } spc_conv_args;
 
 /*

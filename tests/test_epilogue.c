@@ -92,7 +92,8 @@ static const struct {
     {"slope=0.5", "slope=0.5 is for the activations leaky and elu"},
     {"epilogue=leaky,slope=-1", "slope=-1 is not a slope: a number above 0"},
     {"epilogue=leaky,slope=nan", "slope=nan is not a slope"},
-    {"out=f64", "out=f64 is not a type of outputs: f16, bf16 or f32 is right"},
+    {"out=f64",
+     "out=f64 is not a type of outputs: f16, bf16, f32 or i8 is right"},
     {"out=own", "out=own is not a type of outputs"},
     {"in_pitch=7", "in_pitch=7 is not a number of elements from row to row"},
     {"out_pitch=0", "out_pitch=0 is not a number of elements"},
@@ -118,10 +119,10 @@ START_TEST(what_a_caller_fills_in_is_checked)
 
     bad[0].activation = (spc_activation)7;
     bad[1].add = SPC_ADD_BEFORE;
-    bad[2].out = (spc_out_type)4;
+    bad[2].out = (spc_out_type)5;
     bad[3].activation = SPC_ACT_ELU;
     bad[3].slope = NAN;
-    bad[4].dtype = (spc_dtype)4;
+    bad[4].dtype = (spc_dtype)5;
     assert_ok(spc_conv_check(&good, &error), error.text);
     for (int i = 0; i < LENGTH(bad); i++)
         ck_assert_int_eq(spc_conv_check(&bad[i], &error), SPC_EINVAL);
