@@ -31,10 +31,9 @@
  *
  * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
  * REAL all of the type. Scales that are powers of two keep what is said above:
- * in_scale is the unit. out_scale is chosen so that three deviations of a sum
- * of all products, or some more of the few that most rows have, reach the ends
- * of i8: there results saturate. By scales of 1/2 many a result lies halfway
- * between two whole numbers.
+ * in_scale is the unit. out_scale is such that 1.5 to 3 deviations of the sum
+ * of a third of all products reach the ends of i8: there some results saturate.
+ * By scales of 1/2 many a result lies halfway between two whole numbers.
  *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
@@ -180,7 +179,7 @@ static float unit_of(const spc_conv *conv, const style *s,
 void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
 {
     style s = style_of(conv, draw);
-    double deviation, reach = 127.0 / 3;
+    double deviation, reach = 127 / 1.5;
 
     *out = (spc_scales){1, 1, 1};
     if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
