@@ -354,8 +354,9 @@ static const char *pick(const char *const *from, int count, spc__random *random)
 
 static void draw_layer(char *out, size_t bytes, spc__random *random)
 {
-    static const int channels[][2] = {{16, 24}, {5, 7},  {32, 32}, {41, 81},
-                                      {18, 20}, {64, 8}, {3, 16},  {130, 33}};
+    static const int channels[][2] = {{16, 24}, {5, 7},   {32, 32},
+                                      {41, 81}, {20, 37}, {64, 10},
+                                      {12, 16}, {36, 22}, {130, 33}};
     const int *c = channels[spc__random_below(random, LENGTH(channels))];
 
     snprintf(out, bytes, "%s,cin=%d,cout=%d,dtype=i8%s%s%s",
@@ -366,9 +367,10 @@ static void draw_layer(char *out, size_t bytes, spc__random *random)
                   ",epilogue=bias+add+relu", ",epilogue=scale+bias+silu",
                   ",epilogue=scale+add+leaky,slope=0.25", ""),
              PICK(random, "", "", ",out=f16", ",out=f32", ",out=bf16"),
-             c[0] % 8 == 0 ? PICK(random, "", ",deterministic=1",
-                                  ",in_pitch=77", ",out_pitch=83")
-                           : "");
+             c[0] % 4 == 0
+                 ? PICK(random, "", ",deterministic=1", ",in_pitch=77",
+                        ",in_pitch=80,out_pitch=83", ",out_pitch=86")
+                 : "");
 }
 
 START_TEST(every_template_is_right_on_layers_that_are_drawn)
