@@ -86,6 +86,24 @@ float spc__bfloat_to_float(uint16_t bits)
     return float_of((uint32_t)bits << 16);
 }
 
+/* ---- int8 ---------------------------------------------------------------- */
+
+int8_t spc__i8_from_float(float value)
+{
+    uint32_t magnitude = bits_of(value) & 0x7fffffff;
+    int most = value < 0 ? 128 : 127, exponent = (int)(magnitude >> 23) - 127;
+
+    if (magnitude > 0x7f800000 || exponent < -1) /* nan, or below 1/2 */
+        return 0;
+    int whole = most;
+    if (exponent < 7)
+        whole =
+            (int)shift_even((magnitude & 0x7fffff) | 0x800000, 23 - exponent);
+    if (whole > most)
+        whole = most;
+    return (int8_t)(value < 0 ? -whole : whole);
+}
+
 /* ---- the table ----------------------------------------------------------- */
 
 static void encode_f16(void *to, const float *from, size_t n)
@@ -122,6 +140,18 @@ static void decode_f32(float *to, const void *from, size_t n)
     memcpy(to, from, n * sizeof(float));
 }
 
+static void encode_i8(void *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((int8_t *)to)[i] = spc__i8_from_float(from[i]);
+}
+
+static void decode_i8(float *to, const void *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = ((const int8_t *)from)[i];
+}
+
 const char *const spc__dtype_names[] = {
 #define NAME(type, name, ...) [type] = name,
     SPC__DTYPE_LIST(NAME)
@@ -139,4 +169,9 @@ static const spc__dtype table[] = {
 const spc__dtype *spc__dtype_of(spc_dtype dtype)
 {
     return (unsigned)dtype < SPC__DTYPES ? &table[dtype] : NULL;
+}
+
+bool spc__dtype_is_whole(spc_dtype dtype)
+{
+    return dtype == SPC_I8;
 }

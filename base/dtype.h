@@ -12,13 +12,16 @@
  * bits (the hidden one included) as stored and as a factor of a product, the
  * unit whose rate bounds it (the spc_rate_UNIT of templates of role "measure"),
  * its form in memory, and half of the least number above zero that is stored:
- * what rounding may cost however small a number is. All accumulate in fp32.
+ * what rounding may cost however small a number is. All accumulate in fp32, but
+ * whole numbers (i8) in int32, without rounding; what they stand for is them
+ * times a scale that goes with the tensor.
  */
 #define SPC__DTYPE_LIST(X)                                                     \
     X(SPC_F16, "f16", 2, 11, 11, "f16", f16, 0x1p-25)                          \
     X(SPC_F32, "f32", 4, 24, 24, "f32", f32, 0x1p-150)                         \
     X(SPC_TF32, "tf32", 4, 24, 11, "tf32", f32, 0x1p-150)                      \
-    X(SPC_BF16, "bf16", 2, 8, 8, "f16", bf16, 0x1p-134)
+    X(SPC_BF16, "bf16", 2, 8, 8, "f16", bf16, 0x1p-134)                        \
+    X(SPC_I8, "i8", 1, 7, 7, "i8", i8, 0.5)
 
 enum {
 #define SPC__DTYPE_COUNT(...) +1
@@ -37,6 +40,9 @@ typedef struct spc__dtype {
     void (*decode)(float *to, const void *from, size_t n);
 } spc__dtype;
 
+/* Are its numbers whole ones, of a tensor that has a scale? */
+bool spc__dtype_is_whole(spc_dtype dtype);
+
 /* NULL for what is no type: an enum may hold anything. */
 const spc__dtype *spc__dtype_of(spc_dtype dtype);
 
@@ -45,6 +51,9 @@ extern const char *const spc__dtype_names[]; /* by spc_dtype; ends with NULL */
 /* IEEE binary16, round to nearest even. */
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);
+
+/* To the nearest whole number from -128 to 127, ties to even; NaN is 0. */
+int8_t spc__i8_from_float(float value);
 
 /* bfloat16, the upper half of an fp32, round to nearest even. */
 uint16_t spc__bfloat_from_float(float value);

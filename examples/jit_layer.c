@@ -119,7 +119,7 @@ static spc_status download(layer *l, size_t count)
 /* What the example has the arrays and the arithmetic for. */
 static bool is_shown(const spc_conv *conv)
 {
-    return conv->dtype != SPC_BF16 && !conv->scale &&
+    return conv->dtype != SPC_BF16 && conv->dtype != SPC_I8 && !conv->scale &&
            conv->activation == SPC_ACT_NONE && conv->add == SPC_ADD_NONE &&
            conv->out == SPC_OUT_OWN && conv->in_pitch == 0 &&
            conv->out_pitch == 0;

@@ -153,6 +153,7 @@ typedef struct spc_device_info {
     double f16_tflops;
     double tf32_tflops;
     double f32_tflops;
+    double i8_tflops; /* 10^12 whole ones a second */
     double launch_us; /* of a kernel that does nothing, in a graph of them */
 } spc_device_info;
 
@@ -267,12 +268,14 @@ typedef enum spc_operator {
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
  * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. BF16:
- * bfloat16 (the upper half of an fp32) in and out, fp32 accumulate. */
+ * bfloat16 (the upper half of an fp32) in and out, fp32 accumulate. I8: whole
+ * numbers from -128 to 127 in and out, int32 accumulate; see below. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
     SPC_F32 = 1,
     SPC_TF32 = 2,
-    SPC_BF16 = 3
+    SPC_BF16 = 3,
+    SPC_I8 = 4
 } spc_dtype;
 
 /*
@@ -285,6 +288,23 @@ typedef enum spc_dtype {
  *
  * Scale and bias are a batch normalisation that is folded: scale = gamma /
  * sqrt(variance + epsilon), bias = beta - mean * scale.
+ *
+ * Tensors of I8 are quantised symmetrically, as those of TensorRT: the element
+ * q stands for q * s, where s is the tensor's scale, a number of fp32 beside it
+ * on the device. (A dynamic range amax of an exporter is s = amax / 127.) Of
+ * such inputs, outputs and residuals:
+ *
+ *     y = sum * (in_scale * scale[c]) + bias[c]
+ *     the residual is residual[row][c] * residual_scale
+ *     out = round(y / out_scale), ties to even, at least -128, at most 127
+ *
+ * with the sum of products in int32, exact while it fits (2^17 products always
+ * do), then rounded to fp32. Weights have a scale for each output channel,
+ * which is scale[c] (or a factor of it, with a batch normalisation); their own
+ * numbers are from -127 to 127 by that convention, though -128 works as well.
+ * What quotients and products with a scale cost is the rounding of fp32. Inputs
+ * of I8 may have outputs of any type, and inputs of any type outputs of I8: as
+ * where a network's quantised part begins and ends.
  */
 typedef enum spc_activation {
     SPC_ACT_NONE = 0,
@@ -308,7 +328,8 @@ typedef enum spc_out_type {
     SPC_OUT_OWN = 0, /* as the inputs */
     SPC_OUT_F16 = 1,
     SPC_OUT_BF16 = 2,
-    SPC_OUT_F32 = 3
+    SPC_OUT_F32 = 3,
+    SPC_OUT_I8 = 4
 } spc_out_type;
 
 /* A convolution layer as a value. */
@@ -347,17 +368,18 @@ typedef struct spc_conv {
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
- * dilation, dtype (f16, f32, tf32, bf16), deterministic (0, 1), epilogue, slope,
- * out (f16, bf16, f32), in_pitch, out_pitch, add_pitch. An epilogue is a list in
- * the order of computation, as in epilogue=scale+bias+relu+add: scale and bias
- * first, then an activation (relu, leaky, sigmoid, silu, gelu, elu) and add in
- * either order; bias=1 is another word for epilogue=bias. "conv" and "inverse"
- * take stride, padding, rule (floor, footprint; conv also given), origin (-1 or
- * -1x0x0) and shape besides; an inverse layer has the words of the strided layer
- * that it inverts, but for its own cin and cout. "transposed" and "generative"
- * take stride and origin. "linear,cin=64,cout=128" is written for
- * "subm,cin=64,cout=128,k=1": each row by itself, over any set. SPC_EINVAL names
- * the unknown word or the bad value and what would be right.
+ * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
+ * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch. An epilogue
+ * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
+ * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
+ * elu) and add in either order; bias=1 is another word for epilogue=bias.
+ * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
+ * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
+ * words of the strided layer that it inverts, but for its own cin and cout.
+ * "transposed" and "generative" take stride and origin.
+ * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
+ * by itself, over any set. SPC_EINVAL names the unknown word or the bad value
+ * and what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -375,7 +397,11 @@ typedef enum spc_operand {
     SPC_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
     SPC_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
     SPC_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OUT; none: 0 */
-    SPC_OPERANDS = 6
+    /* Of tensors of I8 the scale, one fp32; of others none: 0 bytes. */
+    SPC_IN_SCALE = 6,
+    SPC_OUT_SCALE = 7,
+    SPC_RESIDUAL_SCALE = 8,
+    SPC_OPERANDS = 9
 } spc_operand;
 
 /* The bytes of one of them. `rows` are those of the inputs for SPC_IN, of the
@@ -783,6 +809,9 @@ typedef struct spc_buffers {
     const float *scale;   /* [cout], if the layer has one */
     const void *residual; /* [rows out][cout] in the type of out, 16-byte
                              aligned, if the layer adds one; apart from out */
+    /* One number each, for tensors of I8: above 0, and not so small that 1 /
+     * *out_scale is infinite. */
+    const float *in_scale, *out_scale, *residual_scale;
 } spc_buffers;
 
 /*
@@ -1031,8 +1060,8 @@ SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
  * double; magnitude (may be NULL) [rows][cout] receives the sum of
  * |weight * input| and |bias|, from which tolerances derive. `index` is that of
  * a relation, or of spc_map_download, and `rows` its output rows. Of the
- * epilogue a bias is added, if no scale comes before it; the rest is
- * spc_oracle_epilogue.
+ * epilogue a bias is added, if no scale comes before it (inputs of I8 have
+ * one); the rest is spc_oracle_epilogue, or spc_oracle_quantised.
  */
 SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
@@ -1044,6 +1073,19 @@ SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
 SPC_API void spc_oracle_epilogue(double *out, const spc_conv *conv,
                                  int64_t rows, const float *scale,
                                  const float *bias, const float *residual);
+
+/* The scales of a layer's tensors of I8. */
+typedef struct spc_scales {
+    float in, out, residual;
+} spc_scales;
+
+/* The same of a layer with such tensors: inputs, residual and results are the
+ * whole numbers that they hold, as float and double; results are rounded and
+ * saturated. `bias` is of use with inputs of I8 even without a scale. */
+SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
+                                  int64_t rows, const spc_scales *scales,
+                                  const float *scale, const float *bias,
+                                  const float *residual);
 
 /* ---- tuning -------------------------------------------------------------- */
 

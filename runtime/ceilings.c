@@ -24,6 +24,7 @@ static const struct {
     {"f16_tflops", AT(f16_tflops), false},
     {"tf32_tflops", AT(tf32_tflops), false},
     {"f32_tflops", AT(f32_tflops), false},
+    {"i8_tflops", AT(i8_tflops), false},
     {"launch_us", AT(launch_us), false},
 #undef AT
 };

@@ -112,8 +112,8 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         return status;
     if (spc__dtype_of(conv->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32 or "
-                         "SPC_BF16 is right",
+                         "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32, "
+                         "SPC_BF16 or SPC_I8 is right",
                          (int)conv->dtype);
     return spc__epilogue_check(conv, error);
 }

@@ -14,9 +14,10 @@
 const char *const spc__activation_names[] = {"none", "relu", "leaky", "sigmoid",
                                              "silu", "gelu", "elu",   NULL};
 static const char *const adds[] = {"none", "before", "after", NULL};
-static const char *const outs[] = {"own", "f16", "bf16", "f32", NULL};
+static const char *const outs[] = {"own", "f16", "bf16", "f32", "i8", NULL};
 
-static const spc_dtype out_types[] = {SPC_F16, SPC_F16, SPC_BF16, SPC_F32};
+static const spc_dtype out_types[] = {SPC_F16, SPC_F16, SPC_BF16, SPC_F32,
+                                      SPC_I8};
 
 /* Elements from row to row, where that is not the number of channels. */
 static const struct pitch {
@@ -67,7 +68,23 @@ float spc__conv_slope(const spc_conv *conv)
 bool spc__has_epilogue(const spc_conv *conv)
 {
     return conv->scale || conv->activation != SPC_ACT_NONE ||
-           conv->add != SPC_ADD_NONE;
+           conv->add != SPC_ADD_NONE || spc__conv_in_is_whole(conv) ||
+           spc__conv_out_is_whole(conv);
+}
+
+bool spc__conv_in_is_whole(const spc_conv *conv)
+{
+    return spc__dtype_is_whole(conv->dtype);
+}
+
+bool spc__conv_out_is_whole(const spc_conv *conv)
+{
+    return spc__dtype_is_whole(spc__conv_out(conv));
+}
+
+bool spc__bias_is_in_sum(const spc_conv *conv)
+{
+    return conv->bias && !conv->scale && !spc__conv_in_is_whole(conv);
 }
 
 /* Is `out` another format than the inputs have in memory? */
@@ -76,7 +93,7 @@ static bool out_differs(const spc_conv *conv)
     const spc__dtype *own = spc__dtype_of(conv->dtype);
     const spc__dtype *out = spc__dtype_of(spc__conv_out(conv));
 
-    return own->stored_bits != out->stored_bits;
+    return own->encode != out->encode;
 }
 
 /* ---- rules --------------------------------------------------------------- */
@@ -124,7 +141,7 @@ spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error)
                              SPC_ACT_ELU, error)) != SPC_OK ||
         (status = check_enum("add", (unsigned)conv->add, SPC_ADD_AFTER,
                              error)) != SPC_OK ||
-        (status = check_enum("out", (unsigned)conv->out, SPC_OUT_F32, error)) !=
+        (status = check_enum("out", (unsigned)conv->out, SPC_OUT_I8, error)) !=
             SPC_OK ||
         (status = check_slope(conv, error)) != SPC_OK)
         return status;
@@ -293,10 +310,11 @@ spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error)
     int index = spc__name_index(outs, value);
 
     if (index <= SPC_OUT_OWN)
-        return spc__fail(error, SPC_EINVAL,
-                         "out=%.40s is not a type of outputs: f16, bf16 or f32 "
-                         "is right",
-                         value);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "out=%.40s is not a type of outputs: f16, bf16, f32 or "
+            "i8 is right",
+            value);
     conv->out = (spc_out_type)index;
     return SPC_OK;
 }
@@ -327,7 +345,8 @@ static void append_list(char *out, size_t bytes, const spc_conv *conv)
     };
     const char *before = ",epilogue=";
 
-    if (!spc__has_epilogue(conv)) {
+    if (!conv->scale && conv->activation == SPC_ACT_NONE &&
+        conv->add == SPC_ADD_NONE) {
         append(out, bytes, "%s", conv->bias ? ",bias=1" : "");
         return;
     }

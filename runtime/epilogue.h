@@ -19,6 +19,13 @@ float spc__conv_slope(const spc_conv *conv);
 /* Does it do more than add a bias? */
 bool spc__has_epilogue(const spc_conv *conv);
 
+/* Are inputs (outputs and residual) whole numbers, which have a scale? */
+bool spc__conv_in_is_whole(const spc_conv *conv);
+bool spc__conv_out_is_whole(const spc_conv *conv);
+
+/* Has the layer a bias that is added before all else? */
+bool spc__bias_is_in_sum(const spc_conv *conv);
+
 spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error);
 
 /* The attrs scale, act, slope, add, out, in_pitch, out_pitch, add_pitch; each

@@ -34,6 +34,12 @@ static spc__operand vector(const char *name, bool present, int64_t columns)
     return out;
 }
 
+/* The scale of a tensor of whole numbers. */
+static spc__operand number(const char *name, bool present)
+{
+    return vector(name, present, 1);
+}
+
 void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                    int64_t rows_in, int64_t rows_out)
 {
@@ -52,6 +58,10 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_RESIDUAL] = matrix("residual", type, adds ? rows_out : 0,
                                conv->cout, conv->add_pitch);
     out[SPC_RESIDUAL].present = adds;
+    out[SPC_IN_SCALE] = number("in_scale", spc__conv_in_is_whole(conv));
+    out[SPC_OUT_SCALE] = number("out_scale", spc__conv_out_is_whole(conv));
+    out[SPC_RESIDUAL_SCALE] =
+        number("residual_scale", adds && spc__conv_out_is_whole(conv));
 }
 
 spc__operand spc__operand_of(const spc_conv *conv, spc_operand which,

@@ -511,8 +511,9 @@ static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
                                 const spc_buffers *buffers, spc_error *error)
 {
     const void *const given[SPC_OPERANDS] = {
-        buffers->in,   buffers->out,   buffers->weights,
-        buffers->bias, buffers->scale, buffers->residual};
+        buffers->in,       buffers->out,       buffers->weights,
+        buffers->bias,     buffers->scale,     buffers->residual,
+        buffers->in_scale, buffers->out_scale, buffers->residual_scale};
     spc__operand operands[SPC_OPERANDS];
 
     spc__operands(operands, &plan->conv, 0, 0);
@@ -630,6 +631,9 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         args.scale = plan->conv.scale ? buffers->scale : NULL;
         args.residual =
             plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
+        args.in_scale = buffers->in_scale;
+        args.out_scale = buffers->out_scale;
+        args.residual_scale = buffers->residual_scale;
         args.workspace = buffers->workspace;
         status = enqueue(plan, map, &args, stream, &error);
     }

@@ -8,10 +8,21 @@
 %-- for renders to nothing. operands.lua includes this file and says what type and pitch
 %-- outputs have.
 %
+%-- Tensors of whole numbers (i8) stand for them times a scale: sums are first multiplied
+%-- by that of the inputs (and scale[c]), a residual by its own, and results divided by
+%-- that of the outputs before they are rounded.
+%
+%function whole_in(problem) return problem.dtype == "i8" end
+%function whole_out(problem) return (problem.out or problem.dtype) == "i8" end
+%
 %-- Is there more than a bias?
 %function has_epilogue(problem)
 %  return problem.scale ~= nil or problem.act ~= nil or problem.add ~= nil
+%     or whole_in(problem) or whole_out(problem)
 %end
+%-- Are sums multiplied? Then the bias comes behind that, else before all.
+%function is_scaled(problem) return problem.scale ~= nil or whole_in(problem) end
+%function starts_with_bias(problem) return problem.bias == 1 and not is_scaled(problem) end
 %-- The residual comes before the activation, or behind it, or behind nothing else.
 %function adds_before(problem) return problem.add == "before" end
 %function adds_after(problem) return problem.add == "after" end
@@ -25,13 +36,30 @@
 %  return float_text(problem.slope or (problem.act == "leaky" and 0.01 or 1))
 %end
 %
-%-- y scaled and biased, by expressions of the channel's scale and bias.
+%-- y scaled and biased, by expressions of the channel's scale and bias. In kernels of whole
+%-- numbers write_scales comes before.
 %function affine(problem, y, scale, bias)
-%  if problem.scale and problem.bias == 1 then
+%  if whole_in(problem) then
+%    scale = problem.scale and "(in_scale * " .. scale .. ")" or "in_scale"
+%  end
+%  if is_scaled(problem) and problem.bias == 1 then
 %    return "spc_fma(" .. y .. ", " .. scale .. ", " .. bias .. ")"
 %  end
-%  return y .. (problem.scale and " * " .. scale or "") ..
+%  return y .. (is_scaled(problem) and " * " .. scale or "") ..
 %    (problem.bias == 1 and " + " .. bias or "")
+%end
+%-- The scales of tensors of whole numbers, by functions that load a float and that take
+%-- the reciprocal of one.
+%function write_scales(indent, load, reciprocal)
+% if whole_in(problem) then
+$(indent)float in_scale = $(load("args->in_scale"));
+% end
+% if whole_out(problem) then
+%   if problem.add then
+$(indent)float residual_scale = $(load("args->residual_scale"));
+%   end
+$(indent)float out_inverse = $(reciprocal(load("args->out_scale")));
+% end
 %end
 %
 %-- An activation of `y`, as an expression; `slope` is another.
@@ -59,6 +87,7 @@ $(qualifier) float activate(float y)
 %end
 %-- What is done to `y` once it is scaled and biased; `residual` is an expression.
 %function write_rest(indent, y, residual)
+% if whole_out(problem) then residual = residual .. " * residual_scale" end
 % if adds_before(problem) then
 $(indent)$(y) += $(residual);
 % end
@@ -67,6 +96,9 @@ $(indent)$(y) = activate($(y));
 % end
 % if adds_after(problem) then
 $(indent)$(y) += $(residual);
+% end
+% if whole_out(problem) then
+$(indent)$(y) *= out_inverse;
 % end
 %end
 %
@@ -78,18 +110,27 @@ $(indent)$(y) += $(residual);
 %  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
 %end
 %function unpacked(words, i)
+%  if out_bytes(problem) == 1 then
+%    return string.format("spc_i8_to_f32(%s[(%s) / 4], (%s) %% 4)", words, i, i)
+%  end
 %  if out_bytes(problem) == 4 then return "spc_bits_f32(" .. words .. "[" .. i .. "])" end
 %  return string.format("spc_%s_to_f32((spc_u16)(%s[(%s) / 2] >> (%s) %% 2 * 16))",
 %                       out_format(problem).short, words, i, i)
 %end
 %
-%-- v[i] = value, and the epilogue of output channel co + i where the row is stored: it
-%-- is row[h], `store` says so.
+%function write_device_scales(indent)
+%  write_scales(indent, function(p) return "spc_load_f32(" .. p .. ")" end,
+%               function(v) return "spc_reciprocal(" .. v .. ")" end)
+%end
+%-- v[i] = value, a sum, and the epilogue of output channel co + i where the row is stored:
+%-- it is row[h], `store` says so.
 %function write_lane_values(count, value)
+% if whole_in(problem) then value = "spc_int_to_f32(" .. value .. ")" end
+% write_device_scales("            ")
 % local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
 % local load, each = math.min(16, count * bytes), "0.0f"
 % local inside = problem.cout % count == 0 and "store" or "store && co + i < " .. problem.cout
-% if problem.add and alignment_of(row, problem.cout * bytes, load) == load then
+% if problem.add and load >= 4 and alignment_of(row, problem.cout * bytes, load) == load then
             spc_u32 added[$(count * bytes // 4)];
             SPC_UNROLL
             for (int i = 0; i < $(count * bytes // 4); i++)
@@ -107,10 +148,10 @@ $(indent)$(y) += $(residual);
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
                 v[i] = $(value);
-% if problem.bias == 1 and not problem.scale then
+% if starts_with_bias(problem) then
                 if ($(inside))
                     v[i] += spc_load_f32(args->bias + co + i);
-% elseif problem.scale then
+% elseif is_scaled(problem) then
                 if ($(inside))
                     v[i] = $(affine(problem, "v[i]", "spc_load_f32(args->scale + co + i)", "spc_load_f32(args->bias + co + i)"));
 % end
@@ -121,6 +162,7 @@ $(indent)$(y) += $(residual);
 %-- Element `at` of the residual as a number.
 %function added_number(at)
 % if out_bytes(problem) == 4 then return "spc_load_f32((const float *)args->residual + " .. at .. ")" end
+% if out_bytes(problem) == 1 then return "spc_i8_to_f32(spc_load1((const spc_u8 *)args->residual + " .. at .. "), 0)" end
 % return "spc_" .. out_format(problem).short .. "_to_f32(spc_load2((const spc_u16 *)args->residual + " .. at .. "))"
 %end
 %
@@ -134,14 +176,22 @@ $(indent)$(y) += $(residual);
 % end
 %end
 %
+%-- Up to four whole numbers from v[c] on, as many as a part of `part` bytes has.
+%function packed_bytes_of(c, part)
+%  local v = function(i) return i < part and "v[" .. c + i .. "]" or "0.0f" end
+%  if part == 1 then return "(spc_u8)spc_f32_to_i8(" .. v(0) .. ")" end
+%  return (part == 2 and "(spc_u16)" or "") ..
+%    string.format("spc_pack_i8(%s, %s, %s, %s)", v(0), v(1), v(2), v(3))
+%end
 %-- The part of `part` bytes at channel `at` of those.
 %function write_part_store(count, at, part, to)
 % local bytes, words = out_bytes(problem), {}
 % local place = to .. (at > 0 and " + " .. at * bytes or "")
 % local whole = at == 0 or problem.cout % count == 0
 % local guard = whole and "store" or "store && co + " .. at .. " < " .. problem.cout
-% for c = at, at + part // bytes - 1, bytes == 2 and 2 or 1 do
-%   table.insert(words, bytes == 4 and "spc_f32_bits(v[" .. c .. "])"
+% for c = at, at + part // bytes - 1, bytes == 1 and 4 or bytes == 2 and 2 or 1 do
+%   table.insert(words, bytes == 1 and packed_bytes_of(c, part)
+%     or bytes == 4 and "spc_f32_bits(v[" .. c .. "])"
 %     or part == 2 and "spc_f32_to_" .. out_format(problem).short .. "(v[" .. c .. "])"
 %     or pack_pair("v[" .. c .. "]", "v[" .. c + 1 .. "]"))
 % end
@@ -172,18 +222,20 @@ $(indent)$(y) += $(residual);
 static void finish_row(float *restrict sums, const spc_conv_args *args,
                        long row, int first, int channels)
 {
+%   write_scales("    ", function(p) return "*" .. p end,
+%                function(v) return "1.0f / " .. v end)
 %   if problem.scale then
     const float *scale = args->scale + first;
-%     if problem.bias == 1 then
+%   end
+%   if is_scaled(problem) and problem.bias == 1 then
     const float *bias = args->bias + first;
-%     end
 %   end
 %   if problem.add then
 %     local format = out_format(problem)
     const $(format.host) *residual =
         (const $(format.host) *)args->residual + row * $(add_pitch(problem)) + first;
     float added[$(most)];
-%     if format.bytes == 2 then
+%     if format.bytes < 4 then
     spc_row_from_$(format.host_short)(added, residual, channels);
 %     else
     __builtin_memcpy(added, residual, (unsigned long)channels * sizeof(float));
@@ -191,7 +243,7 @@ static void finish_row(float *restrict sums, const spc_conv_args *args,
 %   end
     for (int i = 0; i < channels; i++) {
         float y = sums[i];
-%   if problem.scale then
+%   if is_scaled(problem) then
         y = $(affine(problem, "y", "scale[i]", "bias[i]"));
 %   end
 %   write_rest("        ", "y", "added[i]")
@@ -204,7 +256,7 @@ static void finish_row(float *restrict sums, const spc_conv_args *args,
 %-- Stores `channels` floats at `to` in the type of the outputs.
 %function write_host_store(indent, to, from)
 % local format = out_format(problem)
-% if format.bytes == 2 then
+% if format.bytes < 4 then
 $(indent)spc_row_to_$(format.host_short)($(to), $(from), channels);
 % else
 $(indent)__builtin_memcpy($(to), $(from),

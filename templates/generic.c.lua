@@ -16,7 +16,8 @@
 %  derive = function(problem, config, target)
 %    return {
 %      element = format_of(problem).host, result = out_format(problem).host,
-%      short = format_of(problem).host_short,
+%      short = not whole_in(problem) and format_of(problem).host_short,
+%      sum = sum_type(problem),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -50,7 +51,7 @@ enum {
 typedef $(element) element;
 typedef $(result) result;
 
-static float value_of(element stored)
+static $(sum) value_of(element stored)
 {
 % if short then
     return spc_float_of_$(short)(stored);
@@ -60,11 +61,11 @@ static float value_of(element stored)
 }
 
 /* Adds one pair to `channels` sums; weights is [CIN][COUT]. */
-static void add_pair(float *restrict sums, const float *restrict weights,
+static void add_pair($(sum) *restrict sums, const $(sum) *restrict weights,
                      const element *restrict in, int channels)
 {
     for (int ci = 0; ci < CIN; ci++) {
-        float x = value_of(in[ci]);
+        $(sum) x = value_of(in[ci]);
         for (int i = 0; i < channels; i++)
             sums[i] += weights[i] * x;
         weights += COUT;
@@ -78,11 +79,11 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
 {
     const spc_map_view *map = &args->map;
-    const float *weights = (const float *)args->weights;
-    float sums[CHUNK];
+    const $(sum) *weights = (const $(sum) *)args->weights;
+    $(sum) sums[CHUNK];
 
     for (int i = 0; i < channels; i++)
-        sums[i] = $(problem.scale and "0" or "args->bias ? args->bias[first + i] : 0");
+        sums[i] = $(is_scaled(problem) and "0" or "args->bias ? args->bias[first + i] : 0");
     for (long k = 0; k < OFFSETS; k++) {
         long from = map->index[k * map->rows_padded + p];
         if (from >= 0)
@@ -92,10 +93,18 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
                      channels);
     }
     result *to = (result *)args->out + row * $(problem.out_pitch or "COUT") + first;
-% if has_epilogue(problem) then
+% if whole_in(problem) then
+    float values[CHUNK];
+    for (int i = 0; i < channels; i++)
+        values[i] = (float)sums[i];
+    finish_row(values, args, row, first, channels);
+%   write_host_store("    ", "to", "values")
+% else
+%   if has_epilogue(problem) then
     finish_row(sums, args, row, first, channels);
+%   end
+%   write_host_store("    ", "to", "sums")
 % end
-% write_host_store("    ", "to", "sums")
 }
 
 /* The next channels after `first` that are summed at a time. */
@@ -125,7 +134,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 {
     const element *weights = (const element *)args->weights;
-    float *to = (float *)args->packed + (long)x * COUT;
+    $(sum) *to = ($(sum) *)args->packed + (long)x * COUT;
     long k = x / CIN, ci = x % CIN;
 
     if (k >= OFFSETS)

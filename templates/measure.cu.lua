@@ -239,6 +239,32 @@ SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
 
 %   end
 % end
+/* The same of int8. */
+SPC_KERNEL(spc_i8_mma, spc_measure_args, 128, 1)
+{
+    spc_u32 a[4], b[2];
+    int d[8][4], sum = 0;
+
+    for (int i = 0; i < 4; i++)
+        a[i] = (spc_u32)args->zero;
+    for (int i = 0; i < 2; i++)
+        b[i] = (spc_u32)args->zero;
+    for (int i = 0; i < 32; i++)
+        d[i / 4][i % 4] = 0;
+    for (int pass = 0; pass < args->repeat; pass++) {
+%     for i = 0, 31 do
+        spc_mma_i8(d[$(i % 8)], a, b);
+%     end
+    }
+    for (int i = 0; i < 32; i++)
+        sum += d[i / 4][i % 4];
+    if (sum == 1)
+        ((int *)args->to)[0] = sum;
+    if (spc_thread() == 0)
+        args->work[spc_block_x()] =
+            (long long)args->repeat * $(32 * 4 * 2 * 16 * 8 * 32);
+}
+
 SPC_KERNEL(spc_f32_fma, spc_measure_args, 128, 1)
 {
     float d[16], sum = 0;

@@ -10,7 +10,7 @@
 %-- By the type of a problem: bytes of an element in memory; images of the weights that
 %-- wgmma reads and products of one multiplication (an fp32 product is three tf32 ones);
 %-- an element in C for a GPU and for the host; what 16-bit types are called in names of
-%-- functions of both.
+%-- functions of both; and what products are summed in.
 %local formats = {
 %  f16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_half",
 %         short = "f16", host_short = "half"},
@@ -18,11 +18,25 @@
 %          short = "bf16", host_short = "bfloat"},
 %  tf32 = {bytes = 4, images = 1, products = 1, device = "float", host = "float"},
 %  f32 = {bytes = 4, images = 2, products = 3, device = "float", host = "float"},
+%  i8 = {bytes = 1, images = 1, products = 1, device = "spc_u8", host = "signed char",
+%        host_short = "i8", sum = "int"},
 %}
 %function format_of(problem) return formats[problem.dtype] end
 %function element_bytes(problem) return format_of(problem).bytes end
 %function images(problem) return format_of(problem).images end
 %function input_row_bytes(problem) return problem.cin * element_bytes(problem) end
+%
+%-- The type of sums, one as the word that it is kept in, and back.
+%function sum_type(problem) return format_of(problem).sum or "float" end
+%function sum_bits(problem, sum)
+%  return (sum_type(problem) == "int" and "(spc_u32)" or "spc_f32_bits") .. "(" .. sum .. ")"
+%end
+%function bits_sum(problem, bits)
+%  return sum_type(problem) == "int" and "(int)" .. bits or "spc_bits_f32(" .. bits .. ")"
+%end
+%function sum_zero(problem) return sum_type(problem) == "int" and "0" or "0.0f" end
+%-- Whole numbers go with a scale (epilogue.lua); few kernels take them.
+%function has_whole(problem) return whole_in(problem) or whole_out(problem) end
 %
 %-- Of the outputs and the residual.
 %function out_format(problem) return formats[problem.out or problem.dtype] end
@@ -102,9 +116,10 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %function row_pieces(problem) return ceil_div(part_in_bytes(problem), 64) end
 %
 %-- Does each lane store, and add, all of its channels at once? It has 16 bytes of them
-%-- in the type of the inputs.
+%-- in the type of the inputs, but of bytes only 8.
+%function channels_of_lane(problem) return math.min(16 // element_bytes(problem), 8) end
 %function whole_lanes_out(problem)
-%  local channels = 16 // element_bytes(problem)
+%  local channels = channels_of_lane(problem)
 %  local bytes = math.min(16, channels * out_bytes(problem))
 %  return problem.cout % channels == 0
 %     and out_pitch(problem) * out_bytes(problem) % bytes == 0
@@ -203,7 +218,12 @@ SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
 
     if (ci >= $(problem.cin) || co >= $(problem.cout))
         return 0;
-% if element_bytes(problem) == 2 then
+% if element_bytes(problem) == 1 then
+    spc_u32 word = 0;
+    for (int i = 0; i < 4 && ci + i < $(problem.cin); i++)
+        word |= (spc_u32)weights[at + i * args->stride_in] << 8 * i;
+    return word;
+% elseif element_bytes(problem) == 2 then
     spc_u32 low = weights[at];
     spc_u32 high = ci + 1 < $(problem.cin) ? weights[at + args->stride_in] : 0u;
     return low | high << 16;

@@ -14,10 +14,12 @@
 %-- A stored result as a number, and back.
 %function number_of(stored)
 %  local short = out_format(problem).short
+%  if whole_out(problem) then return "spc_i8_to_f32(" .. stored .. ", 0)" end
 %  return short and "spc_" .. short .. "_to_f32(" .. stored .. ")" or stored
 %end
 %function result_of(number)
 %  local short = out_format(problem).short
+%  if whole_out(problem) then return "(spc_u8)spc_f32_to_i8(" .. number .. ")" end
 %  return short and "spc_f32_to_" .. short .. "(" .. number .. ")" or number
 %end
 %
@@ -36,7 +38,7 @@
 %    return {
 %      words = ceil_div(problem.offsets, 32), co_padded = padded_cout(problem),
 %      half = element_bytes(problem) == 2, cin = group_in(problem),
-%      short = format_of(problem).short,
+%      short = format_of(problem).short, sum = sum_type(problem),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -58,26 +60,34 @@ typedef $(out_format(problem).device) result;
 % if half then
 #define TO_FLOAT(v) spc_$(short)_to_f32(v)
 #define LOAD(p) spc_load2(p)
-% else
+% elseif not whole_in(problem) then
 #define TO_FLOAT(v) (v)
 #define LOAD(p) spc_load_f32(p)
 % end
 
 % if problem.add then
-#define LOAD_RESULT(p) $(out_bytes(problem) == 2 and "spc_load2(p)" or "spc_load_f32(p)")
+#define LOAD_RESULT(p) $(({"spc_load1(p)", "spc_load2(p)", [4] = "spc_load_f32(p)"})[out_bytes(problem)])
 % end
 % write_activation("SPC_DEVICE")
 /* acc[r] += sum over input channels of in[row[r]] * w, for one offset. */
-SPC_DEVICE void multiply(float *acc, const int *row, const element *in,
+SPC_DEVICE void multiply($(sum) *acc, const int *row, const element *in,
                          const element *w)
 {
     for (int c = 0; c < $(cin); c++) {
+% if whole_in(problem) then
+        int weight = (signed char)spc_load1(w + c * $(co_padded));
+        SPC_UNROLL
+        for (int r = 0; r < $(config.rows); r++)
+            if (row[r] >= 0)
+                acc[r] += (signed char)spc_load1(in + (long long)row[r] * $(problem.in_pitch or problem.cin) + c) * weight;
+% else
         float weight = TO_FLOAT(LOAD(w + c * $(co_padded)));
         SPC_UNROLL
         for (int r = 0; r < $(config.rows); r++)
             if (row[r] >= 0)
                 acc[r] = spc_fma(TO_FLOAT(LOAD(in + (long long)row[r] * $(problem.in_pitch or problem.cin) + c)),
                                  weight, acc[r]);
+% end
     }
 }
 
@@ -89,7 +99,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     int rank = spc_block_x() * 4 + spc_warp();
     int co = spc_block_y() * 32 + spc_lane();
     const element *weights = (const element *)args->weights + co;
-    float acc[$(config.rows)];
+    $(sum) acc[$(config.rows)];
     int row[$(config.rows)], tile;
 
 % if problem.groups then
@@ -101,7 +111,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     tile = spc_load_int(map->tile_order + rank);
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++)
-        acc[r] = $(problem.bias == 1 and not problem.scale and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or "0.0f");
+        acc[r] = $(starts_with_bias(problem) and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or sum_zero(problem));
     for (int word = 0; word < $(words); word++) {
         spc_u32 rest = spc_load4(map->tile_mask + word * map->tiles + rank);
         for (; rest; rest &= rest - 1) {
@@ -117,13 +127,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     }
     if (tile < 0) /* past the last one, where masks are 0 */
         return;
+% write_device_scales("    ")
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++) {
         int to = spc_load_int(map->order + tile * $(config.rows) + r);
         if (to >= 0 && co < $(problem.cout)) {
 % if has_epilogue(problem) then
-            float y = acc[r];
-%   if problem.scale then
+            float y = $(whole_in(problem) and "spc_int_to_f32(acc[r])" or "acc[r]");
+%   if is_scaled(problem) then
             y = $(affine(problem, "y", "spc_load_f32(args->scale + co)", "spc_load_f32(args->bias + co)"));
 %   end
 %   write_rest("            ", "y", number_of("LOAD_RESULT((const result *)args->residual + (long long)to * " .. add_pitch(problem) .. " + co)"))

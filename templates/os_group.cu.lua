@@ -52,6 +52,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
+%    if has_whole(problem) then return false, "no int8" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if input_alignment(problem) < 4
 %       or not whole_lanes_out(problem) then

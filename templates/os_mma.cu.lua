@@ -13,7 +13,7 @@
 %-- parts of 8 or 4 bytes, zeroed past the end of the row, and stores alike. Rows of an
 %-- odd number of halves begin between two words: then a lane copies the five words that
 %-- its part lies in, notes on which side of a word it begins, and shifts it when it is
-%-- multiplied.
+%-- multiplied. Rows of bytes (i8) that are no multiple of 4 bytes likewise.
 %
 %-- Groups go by parts (operands.lua): a block has output channels of one part.
 %
@@ -24,7 +24,7 @@
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
 %-- Between words, the fifth word and the side besides the 16 bytes.
-%function between_words(problem) return input_alignment(problem) == 2 end
+%function between_words(problem) return input_alignment(problem) < 4 end
 %function gather_stage(problem, config)
 %  return config.warps * config.m * config.pieces * (between_words(problem) and 1536 or 1024)
 %end
@@ -54,7 +54,7 @@
 %       or part_cout(problem) * element_bytes(problem) % 16 ~= 0) then
 %      return false, "groups need several inputs, and parts multiples of 4 bytes in, 16 out"
 %    end
-%    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
+%    if target.sm < 75 or problem.dtype ~= "f16" and problem.dtype ~= "i8" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    return true
@@ -86,8 +86,8 @@
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
-%      threads = config.warps * 32, element = element, half = element == 2,
-%      lane_channels = 16 // element, row_bytes = input_row_bytes(problem),
+%      threads = config.warps * 32, element = element,
+%      sum = sum_type(problem), lane_channels = channels_of_lane(problem), row_bytes = input_row_bytes(problem),
 %      row_pitch = input_pitch_bytes(problem),
 %      weight_size = weight_stage(config),
 %      stage_size = weight_stage(config) + gather_stage(problem, config),
@@ -137,7 +137,7 @@ SPC_DEVICE spc_u8 *place_of(int stage, int i)
            i * $(threads * 16) + spc_thread() * 16;
 }
 
-% if align == 2 then
+% if align < 4 then
 /* Beside it: the fifth word, and whether the row begins between two words. */
 SPC_DEVICE spc_u8 *side_of(int stage, int i)
 {
@@ -152,7 +152,18 @@ SPC_DEVICE spc_u8 *side_of(int stage, int i)
 SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 {
     spc_u8 *to = place_of(stage, i);
-%   if align == 2 then
+%   if align == 1 then
+    spc_u8 *side = side_of(stage, i);
+    int between = $(row_pitch % 4) * row & 3, at = byte - between;
+    const spc_u8 *from = in + (long long)row * $(row_pitch) + at;
+    SPC_UNROLL
+    for (int j = 0; j < 5; j++) {
+        int left = $(row_bytes) - at - 4 * j;
+        int valid = row < 0 || left <= 0 || (j == 4 && !between) ? 0 : left < 4 ? left : 4;
+        spc_copy_async4(j < 4 ? to + 4 * j : side, valid ? from + 4 * j : in, valid);
+    }
+    *(int *)(side + 4) = 8 * between;
+%   elseif align == 2 then
     spc_u8 *side = side_of(stage, i);
     int between = row & $(row_pitch // 2 % 2), at = byte - 2 * between;
     const spc_u8 *from = in + (long long)row * $(row_pitch) + at;
@@ -261,7 +272,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     spc_copy_commit();
 }
 
-% if align == 2 then
+% if align < 4 then
 /* What begins `by` bits behind the 16 bytes `v`, which `next` follows. */
 SPC_DEVICE spc_b16 shifted(spc_b16 v, spc_u32 next, int by)
 {
@@ -275,11 +286,11 @@ SPC_DEVICE spc_b16 shifted(spc_b16 v, spc_u32 next, int by)
 % end
 % write_split()
 /* acc[m][n / 8][4] += the step in `stage`. */
-SPC_DEVICE void multiply(float *acc, int stage)
+SPC_DEVICE void multiply($(sum) *acc, int stage)
 {
     const spc_u8 *weights = spc_shared() + stage * $(stage_size) + spc_lane() * 16;
 
-% if half then
+% if element < 4 then
     SPC_UNROLL
 % else
 #pragma unroll 1
@@ -289,7 +300,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
             spc_b16 v = spc_shared_load16(place_of(stage, p * $(2 * config.m) + h));
-% if align == 2 then
+% if align < 4 then
             spc_b8 side = spc_shared_load8(side_of(stage, p * $(2 * config.m) + h));
             v = shifted(v, side.x, (int)side.y);
 % end
@@ -303,7 +314,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
 % if problem.dtype == "f32" then
             spc_u32 c[$(config.m)][4];
 % end
-% if not half then
+% if element == 4 then
             SPC_UNROLL
             for (int i = 0; i < $(config.m * 4); i++) {
                 spc_u32 v = a[i / 4][s][i % 4];
@@ -329,8 +340,8 @@ SPC_DEVICE void multiply(float *acc, int stage)
                 for (int t = 0; t < 2; t++)
                     SPC_UNROLL
                     for (int m = 0; m < $(config.m); m++) {
-                        float *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
-% if half then
+                        $(sum) *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
+% if element < 4 then
                         spc_mma_$(problem.dtype)(to, a[m][s], b[t]);
 % else
 %   if problem.dtype == "f32" then
@@ -347,7 +358,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
 
 % write_activation("SPC_DEVICE")
 /* The epilogue; stores this lane's pieces of its rows$(divided and "" or ", clears acc"). */
-SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
+SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 {
 % if problem.groups then
     int part = spc_block_y() / $(part_blocks) * $(part_cout(problem));
@@ -366,7 +377,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 % end
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            const float *d = acc + h / 2 * $(config.n // 2);
+            const $(sum) *d = acc + h / 2 * $(config.n // 2);
             int store = row[h] >= 0 && $(problem.groups and "within" or "co < " .. problem.cout);
             float v[$(lane_channels)];
 % write_lane_values(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]")
@@ -376,16 +387,16 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 % if not divided then
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = 0.0f;
+        acc[i] = $(sum_zero(problem));
 % end
 }
 
 % if divided then
-SPC_DEVICE void clear(float *acc)
+SPC_DEVICE void clear($(sum) *acc)
 {
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = 0.0f;
+        acc[i] = $(sum_zero(problem));
 }
 
 % end
@@ -395,7 +406,7 @@ SPC_DEVICE void clear(float *acc)
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;
-    float acc[$(config.m * config.n // 2)];
+    $(sum) acc[$(config.m * config.n // 2)];
     loader l;
     int stage = 0, place = 0;
 % if is_stream(config) then
@@ -421,7 +432,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 % end
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = 0.0f;
+        acc[i] = $(sum_zero(problem));
     look_ahead(&l, map);
     spc_depend_wait();
     spc_depend_launch();
@@ -484,7 +495,7 @@ SPC_DEVICE spc_u32 weight_of(const spc_pack_args *args, int offset, int part, in
 
     if (co >= $(part_cout(problem)) || ci / $(group_in(problem)) != co / $(group_out(problem)))
         return 0;
-%   if half then
+%   if element < 4 then
     return weights[at];
 %   elseif problem.dtype == "tf32" then
     return spc_f32_to_tf32(weights[at]);
@@ -520,8 +531,8 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 %   write_channel_of_column("        ", config.n, 4 * lane_channels, "n_block % " .. part_blocks .. " * " .. config.n)
         int part = n_block / $(part_blocks), ci = byte / $(element);
         v[r] = weight_of(args, offset, part, ci, co);
-%   if half then
-        v[r] |= weight_of(args, offset, part, ci + 1, co) << 16;
+%   for i = 1, 4 // element - 1 do
+        v[r] |= weight_of(args, offset, part, ci + $(i), co) << $(8 * element * i);
 %   end
 % else
 %   write_channel_of_column("        ", config.n, 4 * lane_channels, "n_block * " .. config.n)

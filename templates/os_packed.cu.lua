@@ -68,6 +68,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
+%    if has_whole(problem) then return false, "no int8" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end

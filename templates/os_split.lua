@@ -28,7 +28,7 @@
 %end
 %
 %-- A lane stores 16 bytes of a row at a time, in so many turns.
-%function lane_turns(problem, config) return config.n * element_bytes(problem) // 64 end
+%function lane_turns(problem, config) return config.n // (4 * channels_of_lane(problem)) end
 %function tile_bytes(config, rows) return rows * config.n * 4 end
 %
 %-- What refuses a division: nil, or nothing does. `room` is what of the shared memory is
@@ -105,7 +105,7 @@
 %local function write_store_turn(m, first)
             SPC_UNROLL
             for (int h = 0; h < $(2 * m); h++) {
-                const float *d = sum + h / 2 * $(4 * turn_quads());
+                const $(sum_type(problem)) *d = sum + h / 2 * $(4 * turn_quads());
                 int co = $(first);
                 int store = row[h] >= 0 && co < $(problem.cout);
                 float v[$(lane_channels)];
@@ -115,10 +115,10 @@
 %end
 %
 %local function write_quad(indent, name, at)
-$(indent)$(name).x = spc_f32_bits(acc[$(at)]);
-$(indent)$(name).y = spc_f32_bits(acc[$(at) + 1]);
-$(indent)$(name).z = spc_f32_bits(acc[$(at) + 2]);
-$(indent)$(name).w = spc_f32_bits(acc[$(at) + 3]);
+$(indent)$(name).x = $(sum_bits(problem, "acc[" .. at .. "]"));
+$(indent)$(name).y = $(sum_bits(problem, "acc[" .. at .. " + 1]"));
+$(indent)$(name).z = $(sum_bits(problem, "acc[" .. at .. " + 2]"));
+$(indent)$(name).w = $(sum_bits(problem, "acc[" .. at .. " + 3]"));
 %end
 %
 %-- For a stream: note_part and store_part.
@@ -138,7 +138,7 @@ SPC_DEVICE void note_part(spc_b8 step, int place, const spc_conv_args *args)
 }
 
 /* The sums of a part, as they lie in registers. */
-SPC_DEVICE void store_part(const float *acc, int place, const spc_conv_args *args)
+SPC_DEVICE void store_part(const $(sum_type(problem)) *acc, int place, const spc_conv_args *args)
 {
     long long slot = ((long long)spc_block_x() * 2 + place) * $(n_blocks) + spc_block_y();
     spc_u8 *to = (spc_u8 *)args->workspace + args->map.rows_padded +
@@ -187,7 +187,7 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
 /* Adds the parts of a tile in the order of the cluster's blocks, and stores it: each
  * block a part of the columns. */
-SPC_DEVICE void join_cluster(const float *acc, const int *row, const spc_conv_args *args)
+SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, const spc_conv_args *args)
 {
     const spc_u8 *mine = spc_shared() + spc_thread() * 16;
     int part = spc_block_x() % $(cluster);
@@ -201,17 +201,17 @@ SPC_DEVICE void join_cluster(const float *acc, const int *row, const spc_conv_ar
     spc_cluster_sync();
     SPC_ROLLED
     for (int j = $(turns) * part / $(cluster); j < $(turns) * (part + 1) / $(cluster); j++) {
-        float sum[$(m * turn_quads() * 4)];
+        $(sum_type(problem)) sum[$(m * turn_quads() * 4)];
         SPC_UNROLL
         for (int p = 0; p < $(cluster); p++) {
             SPC_UNROLL
             for (int i = 0; i < $(m * turn_quads()); i++) {
                 int quad = $(quad_of("i / " .. turn_quads(), "j", "i % " .. turn_quads()));
                 spc_b16 w = spc_cluster_load16(mine + quad * $(threads * 16), p);
-                sum[4 * i] = p ? sum[4 * i] + spc_bits_f32(w.x) : spc_bits_f32(w.x);
-                sum[4 * i + 1] = p ? sum[4 * i + 1] + spc_bits_f32(w.y) : spc_bits_f32(w.y);
-                sum[4 * i + 2] = p ? sum[4 * i + 2] + spc_bits_f32(w.z) : spc_bits_f32(w.z);
-                sum[4 * i + 3] = p ? sum[4 * i + 3] + spc_bits_f32(w.w) : spc_bits_f32(w.w);
+                sum[4 * i] = p ? sum[4 * i] + $(bits_sum(problem, "w.x")) : $(bits_sum(problem, "w.x"));
+                sum[4 * i + 1] = p ? sum[4 * i + 1] + $(bits_sum(problem, "w.y")) : $(bits_sum(problem, "w.y"));
+                sum[4 * i + 2] = p ? sum[4 * i + 2] + $(bits_sum(problem, "w.z")) : $(bits_sum(problem, "w.z"));
+                sum[4 * i + 3] = p ? sum[4 * i + 3] + $(bits_sum(problem, "w.w")) : $(bits_sum(problem, "w.w"));
             }
         }
         {
@@ -259,7 +259,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
     int tile = spc_load_int(map->tile_order + spc_block_x());
     int at = (tile < 0 ? 0 : tile) * $(rows) + spc_warp() * $(m * 16) + (spc_lane() >> 2);
     const spc_u32 *noted = (const spc_u32 *)args->workspace + at / $(rows) * 2;
-    float sum[$(floats)];
+    $(sum_type(problem)) sum[$(floats)];
     int row[$(2 * m)];
 
     SPC_UNROLL
@@ -277,7 +277,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
         return; /* the block that summed it has stored it */
     SPC_UNROLL
     for (int i = 0; i < $(floats); i++)
-        sum[i] = 0.0f;
+        sum[i] = $(sum_zero(problem));
     SPC_ROLLED
     for (int p = 0; p < count; p += 4) {
         spc_u32 v[$(4 * floats)];
@@ -298,7 +298,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
         }
         SPC_UNROLL
         for (int i = 0; i < $(4 * floats); i++)
-            sum[i % $(floats)] += spc_bits_f32(v[i]);
+            sum[i % $(floats)] += $(bits_sum(problem, "v[i]"));
     }
     {
 % write_store_turn(m, string.format("y * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))

@@ -58,9 +58,10 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if input_alignment(problem) < 4 then
-%      return false, problem.dtype .. " rows need an even number of input channels"
+%      return false, problem.dtype .. " rows need " .. (whole_in(problem)
+%        and "a multiple of 4" or "an even number of") .. " input channels"
 %    end
-%    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
+%    if target.sm < 75 or problem.dtype ~= "f16" and problem.dtype ~= "i8" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if problem.cin > 128 or problem.cout > 128
@@ -103,9 +104,10 @@
 %      threads = config.warps * 32,
 %      weight_bytes = packed_bytes(problem),
 %      ring_at = config.weights == "shared" and packed_bytes(problem) or 0,
-%      half = element_bytes(problem) == 2, narrow = out_bytes(problem) == 2,
+%      sum = sum_type(problem),
+%      half = element_bytes(problem) < 4, narrow = out_bytes(problem) < 4,
 %      columns_of_sums = ceil_div(problem.cout, 16) * 16,
-%      span = out_bytes(problem) == 2 and 32 or 8,
+%      span = out_bytes(problem) < 4 and 32 or 8,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -162,7 +164,7 @@
 % write_loading(true)
 % write_split()
 /* acc[m][n][4] += weights of the offset times the gathered rows. */
-SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
+SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, int offset,
                          const spc_u8 *weights)
 {
     const spc_u8 *w = weights + offset * $(#steps * m_tiles * 512) +
@@ -200,7 +202,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 %   end
             SPC_UNROLL
             for (int n = 0; n < $(columns); n++) {
-                float *d = acc + (m * $(columns) + n) * 4;
+                $(sum) *d = acc + (m * $(columns) + n) * 4;
 %   if half then
                 spc_u32 b[2];
                 b[0] = data[n * $(row_registers) + $(step.register)];
@@ -225,9 +227,75 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
 
 /* ---- the end of a tile ------------------------------------------------------------ */
 
+%-- Whole numbers cross the lanes as others of 16 bits do: two in a word, each in the lower
+%-- byte of a half. Four of them become a word of bytes, which lie in memory like that.
+%local function write_bytes_of()
+%  if whole_out(problem) then
+SPC_DEVICE spc_u32 pair_of(float low, float high)
+{
+    return (spc_u32)(spc_f32_to_i8(low) & 0xff) |
+           (spc_u32)(spc_f32_to_i8(high) & 0xff) << 16;
+}
+
+SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
+{
+    return (low & 0xff) | (low >> 8 & 0xff00) | (high & 0xff) << 16 |
+           (high & 0xff0000) << 8;
+}
+
+%  end
+%end
+%local function pair_of(low, high)
+%  return whole_out(problem) and "pair_of(" .. low .. ", " .. high .. ")" or pack_pair(low, high)
+%end
+%-- The bytes of the residual from `co` on of row[n] as such pairs.
+%local function write_residual_bytes(count)
+%  local bytes = math.min(alignment_of(problem.cout, add_pitch(problem)), count)
+            const spc_u8 *from = (const spc_u8 *)args->residual +
+                                 (long long)row[n] * $(add_pitch(problem)) + co;
+            spc_u32 added[$(count // 2)], word[$(count // 4)];
+            SPC_UNROLL
+            for (int i = 0; i < $(count // 4); i++)
+                word[i] = 0;
+%  for at = 0, count - 1, bytes do
+%    local present = "row[n] >= 0 && co + " .. at .. " < " .. problem.cout
+%    if bytes >= 4 then
+            spc_load$(bytes)_into(word + $(at // 4), from + $(at), $(present) ? 0 : -1);
+%    else
+            if ($(present))
+                word[$(at // 4)] |= (spc_u32)spc_load$(bytes)(from + $(at)) << $(at % 4 * 8);
+%    end
+%  end
+            SPC_UNROLL
+            for (int i = 0; i < $(count // 2); i++) {
+                spc_u32 two = word[i / 2] >> i % 2 * 16;
+                added[i] = (two & 0xff) | (two & 0xff00) << 8;
+            }
+%end
+%-- The stores of `count` channels from `co` on, as bytes in v.
+%local function write_byte_stores(count, guard)
+%  local bytes = math.min(alignment_of(problem.cout, out_pitch(problem)), count)
+%  for i = 0, count // 4 - 1 do
+            v[$(i)] = bytes_of(v[$(2 * i)], v[$(2 * i + 1)]);
+%  end
+%  if bytes == 8 then
+            if (row[n] >= 0$(guard and " && co < " .. problem.cout or "")) {
+                spc_b8 w;
+                w.x = v[0];
+                w.y = v[1];
+                spc_store8(to + co, w);
+            }
+%  else
+%    for at = 0, count - 1, bytes do
+            if (row[n] >= 0$(guard and " && co + " .. at .. " < " .. problem.cout or ""))
+                spc_store$(bytes)(to + co + $(at), $(({"(spc_u8)", "(spc_u16)"})[bytes] or "")(v[$(at // 4)]$(bytes < 4 and " >> " .. at % 4 * 8 or "")));
+%    end
+%  end
+%end
 %-- The residual of the channels from `co` on of row[n], as a lane stores them: `count`
 %-- channels of 16 bits, then as the accumulators lie.
 %local function write_residual_words(count)
+%  if whole_out(problem) then write_residual_bytes(count) else
 %  local bytes = math.min(alignment_of(problem.cout * 2, add_pitch(problem) * 2), count * 2)
             const spc_u8 *from = (const spc_u8 *)args->residual +
                                  ((long long)row[n] * $(add_pitch(problem)) + co) * 2;
@@ -244,13 +312,15 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
                 added[$(at // 4)] |= (spc_u32)spc_load2(from + $(at)) << $(at % 4 * 8);
 %    end
 %  end
+%  end
             SPC_UNROLL
             for (int i = 0; i < $(count // 2); i++)
                 added[i] = spc_movmatrix(added[i]);
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
                 float *y = d + i / 4 * $(columns * 4) + i % 4;
-%  write_rest("                ", "*y", unpacked("added", "i"))
+%  write_rest("                ", "*y", whole_out(problem)
+%    and "spc_i8_to_f32(added[i / 2], i % 2 * 2)" or unpacked("added", "i"))
             }
 %end
 %-- An fp32 result y of `row` and its residual.
@@ -262,11 +332,19 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, int offset,
                 }
 %end
 % write_activation("SPC_DEVICE")
-SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
+% write_bytes_of()
+SPC_DEVICE void finish($(sum) *$(whole_in(problem) and "sums" or "acc"), const int *row, const spc_conv_args *args)
 {
     int g = spc_lane() >> 2, q = spc_lane() & 3;
     spc_u8 *out = (spc_u8 *)args->out;
-% if problem.bias == 1 and not problem.scale then
+% write_device_scales("    ")
+% if whole_in(problem) then
+    float acc[$(m_tiles * columns * 4)];
+    SPC_UNROLL
+    for (int i = 0; i < $(m_tiles * columns * 4); i++)
+        acc[i] = spc_int_to_f32(sums[i]);
+% end
+% if starts_with_bias(problem) then
 % for m = 0, m_tiles - 1 do
 % for h = 0, 1 do
     {
@@ -280,12 +358,14 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
     }
 % end
 % end
-% elseif problem.scale then
+% elseif is_scaled(problem) then
 %   for m = 0, m_tiles - 1 do
 %     for h = 0, 1 do
     {
         int co = $(channel_of_column(columns_of_sums, span, 16 * m + 8 * h, "g"));
+%       if problem.scale then
         float scale = co < $(problem.cout) ? spc_load_f32(args->scale + co) : 0.0f;
+%       end
 %       if problem.bias == 1 then
         float bias = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
 %       end
@@ -303,10 +383,15 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
         acc[i] = activate(acc[i]);
 % end
+% if whole_out(problem) and not problem.add then
+    SPC_UNROLL
+    for (int i = 0; i < $(m_tiles * columns * 4); i++)
+        acc[i] *= out_inverse;
+% end
     SPC_UNROLL
     for (int n = 0; n < $(columns); n++) {
 % if narrow then
-        spc_u8 *to = out + (long long)row[n] * $(out_pitch(problem) * 2);
+        spc_u8 *to = out + (long long)row[n] * $(out_pitch(problem) * out_bytes(problem));
 %   local align = alignment_of(problem.cout * 2, out_pitch(problem) * 2)
 % for m = 0, m_tiles - 1, 2 do
 %   local pair = m + 1 < m_tiles
@@ -319,13 +404,15 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 %   if problem.add then
 %     write_residual_words(lane_channels)
 %   end
-            v[0] = spc_movmatrix($(pack_pair("d[0]", "d[1]")));
-            v[1] = spc_movmatrix($(pack_pair("d[2]", "d[3]")));
+            v[0] = spc_movmatrix($(pair_of("d[0]", "d[1]")));
+            v[1] = spc_movmatrix($(pair_of("d[2]", "d[3]")));
 %   if pair then
-            v[2] = spc_movmatrix($(pack_pair("d[" .. columns * 4 .. "]", "d[" .. columns * 4 + 1 .. "]")));
-            v[3] = spc_movmatrix($(pack_pair("d[" .. columns * 4 + 2 .. "]", "d[" .. columns * 4 + 3 .. "]")));
+            v[2] = spc_movmatrix($(pair_of("d[" .. columns * 4 .. "]", "d[" .. columns * 4 + 1 .. "]")));
+            v[3] = spc_movmatrix($(pair_of("d[" .. columns * 4 + 2 .. "]", "d[" .. columns * 4 + 3 .. "]")));
 %   end
-%   if align == 16 and pair then
+%   if whole_out(problem) then
+%     write_byte_stores(lane_channels, guard)
+%   elseif align == 16 and pair then
             if (row[n] >= 0$(guard and " && co < " .. problem.cout or "")) {
                 spc_b16 w;
                 w.x = v[0];
@@ -388,7 +475,7 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
     }
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
-        acc[i] = 0.0f;
+        $(whole_in(problem) and "sums[i] = 0" or "acc[i] = 0.0f");
 }
 
 /* ---- the kernel ----------------------------------------------------------------------- */
@@ -403,7 +490,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % else
     const spc_u8 *weights = (const spc_u8 *)args->weights;
 % end
-    float acc[$(m_tiles * columns * 4)];
+    $(sum) acc[$(m_tiles * columns * 4)];
 % write_step_registers()
     int place = $(2 * config.depth);
     spc_stream stream;
@@ -423,7 +510,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % end
     SPC_UNROLL
     for (int i = 0; i < $(m_tiles * columns * 4); i++)
-        acc[i] = 0.0f;
+        acc[i] = $(sum_zero(problem));
 % write_first_loads(config.rows, true)
 % if config.weights == "shared" then
     spc_copy_wait(0);

@@ -76,6 +76,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
+%    if has_whole(problem) then return false, "no int8" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
 %    return true

@@ -52,6 +52,7 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
+%    if has_whole(problem) then return false, "no int8" end
 %    return true
 %  end,
 %  constraints = {

@@ -88,6 +88,8 @@ typedef struct spc_conv_args {
     const float *scale;   /* [cout], or NULL if the problem has none */
     const void *residual; /* [rows][cout] as out, or NULL */
     spc_pairs_view pairs; /* for kernels that asked for it (`layout`) */
+    /* Of tensors of whole numbers (i8) the scale; not read of others. */
+    const float *in_scale, *out_scale, *residual_scale;
 } spc_conv_args;
 
 /*

@@ -103,6 +103,28 @@ SPC_INLINE void spc_row_to_bfloat(spc_bfloat *to, const float *from, int n)
         to[i] = spc_bfloat_of_float(from[i]);
 }
 
+/* int8: to the nearest whole number from -128 to 127, ties to even, NaN 0. The
+ * sum with 1.5 * 2^23 has units for its last place. */
+SPC_INLINE signed char spc_i8_of_float(float value)
+{
+    float low = value > -128.0f ? value : value == value ? -128.0f : 0.0f;
+    float held = low < 127.0f ? low : 127.0f;
+    return (signed char)(spc_bits_of_float(held + 12582912.0f) -
+                         spc_bits_of_float(12582912.0f));
+}
+
+SPC_INLINE void spc_row_from_i8(float *to, const signed char *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = from[i];
+}
+
+SPC_INLINE void spc_row_to_i8(signed char *to, const float *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = spc_i8_of_float(from[i]);
+}
+
 SPC_INLINE float spc_fma(float a, float b, float c)
 {
     return a * b + c; /* with one rounding or two */

@@ -299,11 +299,16 @@ SPC_DEVICE void spc_load16_into(spc_u32 *v, const void *p, int row)
                  : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
                  : "l"(p), "r"(row));
 }
+SPC_DEVICE spc_u8 spc_load1(const void *p)
+{
+    return __ldg((const unsigned char *)p);
+}
 SPC_DEVICE spc_u16 spc_load2(const void *p)
 {
     return __ldg((const unsigned short *)p);
 }
 SPC_DEVICE float spc_load_f32(const float *p) { return __ldg(p); }
+SPC_DEVICE void spc_store1(void *p, spc_u8 v) { *(unsigned char *)p = v; }
 SPC_DEVICE void spc_store2(void *p, spc_u16 v) { *(unsigned short *)p = v; }
 SPC_DEVICE void spc_store4(void *p, spc_u32 v) { *(unsigned *)p = v; }
 SPC_DEVICE void spc_store8(void *p, spc_b8 v)
@@ -396,14 +401,16 @@ SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
         v = *(const uint2 *)from;
     *(uint2 *)to = v;
 }
-/* Here valid are all bytes, none, or 2 of these 4. */
+/* Of 8 and 16 bytes here all are valid or none. */
 SPC_DEVICE void spc_copy_async4(void *to, const void *from, int valid)
 {
     unsigned v = 0;
-    if (valid == 2)
-        v = *(const unsigned short *)from;
-    else if (valid)
+    if (valid >= 4)
         v = *(const unsigned *)from;
+    else if (valid >= 2)
+        v = *(const unsigned short *)from;
+    if (valid == 1 || valid == 3)
+        v |= (unsigned)((const unsigned char *)from)[valid - 1] << 8 * (valid - 1);
     *(unsigned *)to = v;
 }
 SPC_DEVICE void spc_copy_commit(void) {}
@@ -460,6 +467,27 @@ SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
                  "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[2]), "r"(a[3]), "r"(b[1]));
+#endif
+}
+/*
+ * The same of int8, k 32 and int32 accumulate (PTX ISA, mma.m16n8k32): a register
+ * holds four neighbours along k. Sums wrap around.
+ */
+SPC_DEVICE void spc_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++) /* rows g and g + 8, the halves of k */
+        asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 "
+                     "{%0,%1}, {%2}, {%3}, {%0,%1};"
+                     : "+r"(d[i % 2 * 2]), "+r"(d[i % 2 * 2 + 1])
+                     : "r"(a[i]), "r"(b[i / 2]));
 #endif
 }
 #if __CUDA_ARCH__ >= 800
@@ -550,6 +578,32 @@ SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
     return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
 #endif
 }
+/* int8: to the nearest whole number from -128 to 127, ties to even, NaN 0; four of
+ * them, the first in the lowest byte; and byte i of such a word. */
+SPC_DEVICE int spc_f32_to_i8(float v)
+{
+    int r;
+    asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return r;
+}
+SPC_DEVICE spc_u32 spc_pack_i8(float v0, float v1, float v2, float v3)
+{
+    spc_u32 r;
+    asm("{\n.reg .b32 high;\n"
+        "cvt.pack.sat.s8.s32.b32 high, %4, %3, 0;\n"
+        "cvt.pack.sat.s8.s32.b32 %0, %2, %1, high;\n}"
+        : "=r"(r)
+        : "r"(__float2int_rn(v0)), "r"(__float2int_rn(v1)),
+          "r"(__float2int_rn(v2)), "r"(__float2int_rn(v3)));
+    return r;
+}
+SPC_DEVICE float spc_i8_to_f32(spc_u32 v, int i)
+{
+    return (float)(signed char)(v >> 8 * i);
+}
+/* Of whole numbers, to nearest even; and 1 / v, rounded to nearest. */
+SPC_DEVICE float spc_int_to_f32(int v) { return __int2float_rn(v); }
+SPC_DEVICE float spc_reciprocal(float v) { return __frcp_rn(v); }
 /* For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1 for v < 88,
  * a / b for 2^-126 <= |b| <= 2^126 (0 for larger b and finite a). erf(v) within
  * 2^-21. */

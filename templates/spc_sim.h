@@ -89,7 +89,8 @@ enum spc_sim_op {
     SPC_SIM_WGMMA_BF16,
     SPC_SIM_WGMMA_TF32,
     SPC_SIM_WGMMA_COMMIT,
-    SPC_SIM_WGMMA_WAIT
+    SPC_SIM_WGMMA_WAIT,
+    SPC_SIM_MMA_I8
 };
 
 /*
@@ -110,6 +111,11 @@ typedef struct spc_sim_exchange {
             } b;
             float d[16][8]; /* [m][n] */
         } mma;
+        struct {
+            spc_u32 a[4][32];
+            spc_u32 b[8][8];
+            int d[16][8];
+        } mma_i8; /* b[k / 4][n] */
         struct {
             spc_u32 a[4][32];
             float *d[32];
@@ -520,6 +526,15 @@ SPC_DEVICE float spc_load_f32(const float *p)
     return *p;
 }
 
+SPC_DEVICE spc_u8 spc_load1(const void *p)
+{
+    return *(const spc_u8 *)p;
+}
+SPC_DEVICE void spc_store1(void *p, spc_u8 v)
+{
+    *(spc_u8 *)p = v;
+}
+
 SPC_DEVICE spc_u16 spc_sim_load2(const void *p, const spc_sim_place *place)
 {
     spc_sim_check_aligned(p, 2, place);
@@ -750,6 +765,26 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
 #define spc_mma_tf32(d, a, b)                                                  \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_TF32, SPC_SIM_HERE("spc_mma_tf32"))
 
+/* Exact but for wrapping around, which the last lane sees to. */
+SPC_SIM_QUIET void spc_sim_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b,
+                                  const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
+    spc_sim_exchange *e = spc_sim_turn(self);
+    int lane = self->lane, g = lane >> 2, t = lane & 3;
+    for (int i = 0; i < 4; i++) {
+        e->in.mma_i8.a[i][lane] = a[i];
+        e->in.mma_i8.d[8 * (i / 2) + g][2 * t + i % 2] = d[i];
+    }
+    for (int i = 0; i < 2; i++)
+        e->in.mma_i8.b[4 * i + t][g] = b[i];
+    self->api->gather(self, SPC_SIM_MMA_I8, place);
+    for (int i = 0; i < 4; i++)
+        d[i] = e->in.mma_i8.d[8 * (i / 2) + g][2 * t + i % 2];
+}
+#define spc_mma_i8(d, a, b)                                                    \
+    spc_sim_mma_i8(d, a, b, SPC_SIM_HERE("spc_mma_i8"))
+
 /* ---- numbers --------------------------------------------------------- */
 
 /* Nearest, ties to even; a NaN is 0x7fffe000: as recorded on an H200. */
@@ -814,6 +849,35 @@ SPC_DEVICE spc_u16 spc_f32_to_bf16(float v)
 SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
 {
     return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
+}
+
+SPC_DEVICE int spc_f32_to_i8(float v)
+{
+    if (v != v)
+        return 0;
+    if (v <= -128.0f || v >= 127.0f)
+        return v < 0 ? -128 : 127;
+    /* Beside 1.5 * 2^23 a unit is the last place, so that the sum is rounded. */
+    return (int)(spc_f32_bits(v + 12582912.0f) - spc_f32_bits(12582912.0f));
+}
+SPC_DEVICE spc_u32 spc_pack_i8(float v0, float v1, float v2, float v3)
+{
+    return (spc_u32)(spc_f32_to_i8(v0) & 0xff) |
+           (spc_u32)(spc_f32_to_i8(v1) & 0xff) << 8 |
+           (spc_u32)(spc_f32_to_i8(v2) & 0xff) << 16 |
+           (spc_u32)spc_f32_to_i8(v3) << 24;
+}
+SPC_DEVICE float spc_i8_to_f32(spc_u32 v, int i)
+{
+    return (float)(signed char)(v >> 8 * i);
+}
+SPC_DEVICE float spc_int_to_f32(int v)
+{
+    return (float)v;
+}
+SPC_DEVICE float spc_reciprocal(float v)
+{
+    return 1.0f / v;
 }
 
 #include "spc_host_math.h"

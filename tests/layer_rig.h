@@ -89,15 +89,9 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
                                         r->bed->weights[SPC__REAL], layout,
                                         NULL),
                   spc_ctx_error(ctx));
-    r->buffers = (spc_buffers){
-        .in = r->bed->in[0][SPC__REAL].data,
-        .out = r->bed->out.data,
-        .weights = r->packed,
-        .bias = (const float *)r->bed->bias[SPC__REAL].data,
-        .workspace = r->workspace,
-        .scale = (const float *)r->bed->scale[SPC__REAL].data,
-        .residual = r->bed->residual[0][SPC__REAL].data,
-    };
+    spc__bed_buffers(&r->buffers, r->bed, 0, SPC__REAL);
+    r->buffers.weights = r->packed;
+    r->buffers.workspace = r->workspace;
 }
 
 /* Fills the result with what is no number: no element may keep it. */

@@ -9,3 +9,7 @@ endif()
 spc_suite(epilogue)
 spc_gpu_suite(epilogue)
 spc_run_suite(epilogue_nvrtc epilogue nvrtc)
+# Layers of whole numbers.
+spc_suite(int8)
+spc_gpu_suite(int8)
+spc_run_suite(int8_nvrtc int8 nvrtc)

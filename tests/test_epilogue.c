@@ -10,8 +10,6 @@
  * A run draws other layers than the last one; the seed is printed, and a run is
  * repeated by naming it.
  */
-#include "artefact.h"
-#include "bed.h"
 #include "conv.h"
 #include "ctx.h"
 #include "epilogue.h"
@@ -20,8 +18,7 @@
 #include "plan.h"
 #include "spc_host_math.h"
 #include "suite.h"
-#include "targets.h"
-#include "template.h"
+#include "template_rig.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -92,7 +89,8 @@ static const struct {
     {"slope=0.5", "slope=0.5 is for the activations leaky and elu"},
     {"epilogue=leaky,slope=-1", "slope=-1 is not a slope: a number above 0"},
     {"epilogue=leaky,slope=nan", "slope=nan is not a slope"},
-    {"out=f64", "out=f64 is not a type of outputs: f16, bf16 or f32 is right"},
+    {"out=f64",
+     "out=f64 is not a type of outputs: f16, bf16, f32 or i8 is right"},
     {"out=own", "out=own is not a type of outputs"},
     {"in_pitch=7", "in_pitch=7 is not a number of elements from row to row"},
     {"out_pitch=0", "out_pitch=0 is not a number of elements"},
@@ -118,10 +116,10 @@ START_TEST(what_a_caller_fills_in_is_checked)
 
     bad[0].activation = (spc_activation)7;
     bad[1].add = SPC_ADD_BEFORE;
-    bad[2].out = (spc_out_type)4;
+    bad[2].out = (spc_out_type)5;
     bad[3].activation = SPC_ACT_ELU;
     bad[3].slope = NAN;
-    bad[4].dtype = (spc_dtype)4;
+    bad[4].dtype = (spc_dtype)5;
     assert_ok(spc_conv_check(&good, &error), error.text);
     for (int i = 0; i < LENGTH(bad); i++)
         ck_assert_int_eq(spc_conv_check(&bad[i], &error), SPC_EINVAL);
@@ -374,72 +372,13 @@ static void draw_layer(char *out, size_t bytes, spc__random *random)
              adds && !before && !bare ? "+" : "", adds && !before ? "add" : "");
     if (spc__random_below(random, 2))
         snprintf(out + strlen(out), bytes - strlen(out), ",out=%s",
-                 PICK(random, "f16", "bf16", "f32"));
+                 PICK(random, "f16", "bf16", "f32", "i8"));
     if ((act[0] == 'l' || act[0] == 'e') && spc__random_below(random, 2))
         snprintf(out + strlen(out), bytes - strlen(out), ",slope=0.5");
     draw_pitch(out, bytes, "in_pitch", c[0], random);
     draw_pitch(out, bytes, "out_pitch", c[1], random);
     if (adds)
         draw_pitch(out, bytes, "add_pitch", c[1], random);
-}
-
-/* The template's default, if it takes the layer, through the whole gate. */
-static bool check_template(spc__bed *bed, spc__template *tpl, const char *layer)
-{
-    spc_ctx *ctx = bed->ctx;
-    const char *name = spc__template_name(tpl);
-    spc__attrs problem = {0};
-    spc__tested tested = {0};
-    spc__verdict verdict;
-    spc_plan *plan = NULL;
-    spc__code code;
-
-    if (strcmp(spc__template_role(tpl), "conv") != 0 ||
-        !spc__ctx_serves(ctx, tpl))
-        return false;
-    spc__conv_attrs(&problem, &bed->sample->conv);
-    if (spc__ctx_code(&code, ctx, name, &problem, NULL, SPC_PLAN_JIT) ==
-        SPC_EUNSUPPORTED)
-        return false;
-    assert_ok(spc__ctx_code(&code, ctx, name, &problem, NULL, SPC_PLAN_JIT),
-              spc_ctx_error(ctx));
-    assert_ok(spc__plan_create_from(&plan, ctx, &bed->sample->conv, &code, name,
-                                    "default"),
-              spc_ctx_error(ctx));
-    assert_ok(spc__gate_enter(&tested, bed, plan), spc_ctx_error(ctx));
-    spc__gate_verify(&verdict, bed, &tested);
-    ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s, %s: %s", layer, name,
-                  verdict.note);
-    spc__gate_leave(&tested, bed);
-    spc_plan_free(plan);
-    return true;
-}
-
-static int check_layer(spc_ctx *ctx, const char *layer)
-{
-    spc__sample_options options = {seed, true, 2, NULL};
-    spc__sample_source source = {0};
-    spc_scene *scene = NULL;
-    spc__library *library;
-    spc__sample sample;
-    spc__bed *bed;
-    spc_conv conv;
-    int taken = 0;
-
-    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
-    assert_ok(spc_scene_load(&scene, "gen:uniform,n=90,extent=6", &error),
-              error.text);
-    source.scene = scene;
-    assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
-              error.text);
-    assert_ok(spc__bed_create(&bed, ctx, &sample), spc_ctx_error(ctx));
-    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
-    for (int i = 0; i < spc__library_count(library); i++)
-        taken += check_template(bed, spc__library_at(library, i), layer);
-    spc__bed_free(bed);
-    spc__sample_release(&sample);
-    spc_scene_free(scene);
-    return taken;
 }
 
 START_TEST(every_template_is_right_on_layers_that_are_drawn)
@@ -453,7 +392,7 @@ START_TEST(every_template_is_right_on_layers_that_are_drawn)
     for (int i = 0; i < layers_drawn; i++) {
         char layer[200];
         draw_layer(layer, sizeof(layer), &random);
-        int taken = check_layer(ctx, layer);
+        int taken = check_layer(ctx, layer, seed);
         printf("%s %s: %d templates\n", device, layer, taken);
         fflush(stdout);
         ck_assert_int_gt(taken, 0); /* nothing is refused */
@@ -464,9 +403,6 @@ END_TEST
 
 /* ---- code for GPUs that are not here
  * ----------------------------------------- */
-
-static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
-                                   "sm_90a", "sm_100", "sm_120"};
 
 /* A drawn layer with channels that are in use. */
 static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
@@ -482,44 +418,6 @@ static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
     spc_conv_format(text, bytes, conv);
 }
 
-static bool compile_default(spc__library *library, spc__template *tpl,
-                            const spc_conv *conv, const char *gpu,
-                            const char *layer)
-{
-    spc__attrs problem = {0}, target, config = {0};
-    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
-    spc__compiler *nvrtc;
-    spc__artefact artefact;
-
-    spc__conv_attrs(&problem, conv);
-    assert_ok(spc__target_facts(&target, gpu, &error), error.text);
-    if (spc__template_accepts(tpl, &problem, &target, &error) != SPC_OK)
-        return false;
-    assert_ok(spc__template_default(&config, tpl, &problem, &target, &error),
-              error.text);
-    assert_ok(
-        spc__template_render(&text, tpl, &problem, &target, &config, &error),
-        error.text);
-    spc__compile_job job = {.source = text.data,
-                            .name = spc__template_name(tpl),
-                            .target = gpu,
-                            .headers = library};
-    assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
-    assert_ok(spc__compile(&artefact, nvrtc, &job, &log, &error), error.text);
-    int spilled =
-        (int)spc__attrs_number(&artefact.resources, "spill_bytes", -1);
-    printf("%s %s %s: %d registers\n", gpu, spc__template_name(tpl), layer,
-           (int)spc__attrs_number(&artefact.resources, "registers", 0));
-    fflush(stdout);
-    ck_assert_msg(spilled == 0, "%s on %s spills %d bytes: %s",
-                  spc__template_name(tpl), gpu, spilled, layer);
-    spc__artefact_release(&artefact);
-    spc__compiler_close(nvrtc);
-    spc__buf_release(&text);
-    spc__buf_release(&log);
-    return true;
-}
-
 /* One template of each layer, on one GPU: which, the seed says. */
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 {
@@ -530,7 +428,8 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 
     spc__random_init(&random, seed + (uint64_t)_i);
     draw_used_layer(&conv, layer, sizeof(layer), &random);
-    const char *gpu = gpus[spc__random_below(&random, LENGTH(gpus))];
+    const char *gpu =
+        template_gpus[spc__random_below(&random, LENGTH(template_gpus))];
     assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
     /* The last of them takes every layer. */
     const char *names[] = {"os_warp", "os_group", "os_mma", "os_wgmma",

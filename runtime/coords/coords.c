@@ -619,6 +619,10 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
         status = spc__fail(&error, SPC_EINVAL,
                            "a set made of others has no rows of the caller to "
                            "merge: spc_coords_gather adds up theirs");
+    else if (spc__dtype_is_whole(dtype))
+        status = spc__fail(&error, SPC_EUNSUPPORTED,
+                           "sums of quantised features (i8) are no i8: merge "
+                           "them before they are quantised");
     else if (channels < 1 || spc__dtype_of(dtype) == NULL)
         status = spc__fail(&error, SPC_EINVAL,
                            "cannot merge features of %d channels, type %d",

@@ -150,6 +150,35 @@ ALWAYS void mma(spc_sim_exchange *e, int op)
     }
 }
 
+/* The bytes of a word, as signed numbers. */
+ALWAYS void unpack_bytes(int8_t to[4], uint32_t word)
+{
+    memcpy(to, &word, 4);
+}
+
+/* Rows of a are registers of four lanes: i / 2 is the half of k. Sums wrap
+ * around like those of the device, which int would not be allowed to. */
+static void mma_i8(spc_sim_exchange *e)
+{
+    int8_t a[16][32], b[8][32];
+    for (int i = 0; i < 4; i++)
+        for (int lane = 0; lane < 32; lane++)
+            unpack_bytes(
+                &a[8 * (i & 1) + lane / 4][16 * (i >> 1) + lane % 4 * 4],
+                e->in.mma_i8.a[i][lane]);
+    for (int k = 0; k < 8; k++)
+        for (int n = 0; n < 8; n++)
+            unpack_bytes(&b[n][4 * k], e->in.mma_i8.b[k][n]);
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            int32_t sum = 0;
+            for (int k = 0; k < 32; k++)
+                sum += a[m][k] * b[n][k];
+            e->in.mma_i8.d[m][n] =
+                (int)((uint32_t)e->in.mma_i8.d[m][n] + (uint32_t)sum);
+        }
+}
+
 /* ---- wgmma ----------------------------------------------------------- */
 
 /* Columns 8j .. 8j + 7 of B: two core matrices, each 8 columns by 16 bytes of
@@ -378,6 +407,9 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
     case SPC_SIM_MMA_BF16:
     case SPC_SIM_MMA_TF32:
         run_mma(e, op);
+        break;
+    case SPC_SIM_MMA_I8:
+        mma_i8(e);
         break;
     case SPC_SIM_WGMMA_F16:
     case SPC_SIM_WGMMA_BF16:

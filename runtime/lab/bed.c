@@ -43,18 +43,26 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
     return status;
 }
 
-/* Digests count in pairs of bytes: the second zone begins at an even one. */
+_Static_assert((int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
+               "what digests count behind an odd array is a byte of its zone");
+
+char *spc__guarded_end(const spc__guarded *of)
+{
+    return of->data + (of->bytes + 1) / 2 * 2;
+}
+
 spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
 {
     spc_status status = spc__bed_reserve(bed, to, bytes);
 
     if (status != SPC_OK)
         return status;
-    to->bytes = (bytes + 1) / 2 * 2;
+    to->bytes = bytes;
     if ((status = fill(bed, to->base, SPC__ZONE_BYTE, bed->zone_bytes)) !=
         SPC_OK)
         return status;
-    return fill(bed, to->data + to->bytes, SPC__ZONE_BYTE, bed->zone_bytes);
+    return fill(bed, to->data + bytes, SPC__ZONE_BYTE,
+                bed->zone_bytes + bytes % 2);
 }
 
 static spc_status upload(const spc__bed *bed, spc__guarded *to,
@@ -132,6 +140,9 @@ static spc_status upload_vectors(spc__bed *bed, int d)
         status = upload(bed, &bed->bias[d], sample->bias[d], bytes);
     if (sample->scale[d] != NULL && status == SPC_OK)
         status = upload(bed, &bed->scale[d], sample->scale[d], bytes);
+    if (sample->weights[d] != NULL && status == SPC_OK)
+        status = upload(bed, &bed->scales[d], &sample->scales[d],
+                        sizeof(sample->scales[d]));
     return status;
 }
 
@@ -254,6 +265,7 @@ void spc__bed_free(spc__bed *bed)
         spc_dealloc(bed->ctx, bed->weights[d]);
         spc__bed_release(bed, &bed->bias[d]);
         spc__bed_release(bed, &bed->scale[d]);
+        spc__bed_release(bed, &bed->scales[d]);
         spc__bed_release(bed, &bed->packed[d]);
     }
     spc__bed_release(bed, &bed->out);
@@ -322,19 +334,39 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte)
     return spc_copy_to_device(bed->ctx, bed->out.data, rows, out.bytes);
 }
 
-spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
-                            spc__draw draw, const void *packed, void *stream)
+/* What a layer has no such tensor for does not matter. */
+static void point_at_scales(spc_buffers *buffers, const spc__guarded *scales)
 {
-    spc_buffers buffers = {
+    buffers->in_scale =
+        (const float *)(scales->data + offsetof(spc_scales, in));
+    buffers->out_scale =
+        (const float *)(scales->data + offsetof(spc_scales, out));
+    buffers->residual_scale =
+        (const float *)(scales->data + offsetof(spc_scales, residual));
+}
+
+void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
+                      spc__draw draw)
+{
+    *out = (spc_buffers){
         .in = in_of(bed, s, draw),
         .out = bed->out.data,
-        .weights = packed,
         .bias = (const float *)bed->bias[draw].data,
         .workspace = bed->workspace.data,
         .scale = (const float *)bed->scale[draw].data,
         .residual = bed->residual[s][array_of(bed, s, draw)].data,
     };
+    point_at_scales(out, &bed->scales[draw]);
+}
+
+spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
+                            spc__draw draw, const void *packed, void *stream)
+{
+    spc_buffers buffers;
     spc_status status = spc__ctx_check_cancel(bed->ctx);
+
+    spc__bed_buffers(&buffers, bed, s, draw);
+    buffers.weights = packed;
 
     return status == SPC_OK
                ? spc_plan_execute(plan, bed->maps[s], &buffers, stream)

@@ -9,7 +9,8 @@
 #include "digest.h"
 #include "sample.h"
 
-/* Device memory: zone, data, zone. The second begins right behind the data. */
+/* Device memory: zone, data, zone. The second begins right behind the data, or
+ * a byte later where that is even: the byte between is a zone's, too. */
 typedef struct spc__guarded {
     char *base;
     char *data;
@@ -33,12 +34,15 @@ typedef struct spc__bed {
     spc__guarded residual[SPC__SAMPLE_SCENES][SPC__DRAWS];
     uint64_t residual_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
     spc__guarded bias[SPC__DRAWS], scale[SPC__DRAWS];
-    void *weights[SPC__DRAWS]; /* canonical */
+    spc__guarded scales[SPC__DRAWS]; /* an spc_scales */
+    void *weights[SPC__DRAWS];       /* canonical */
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
     int64_t out_rows;
     void *host; /* as large as the largest result */
 } spc__bed;
+
+char *spc__guarded_end(const spc__guarded *of); /* the second zone */
 
 /* Builds the maps and moves the inputs. `sample` must outlive the bed. */
 spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
@@ -74,6 +78,10 @@ bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
 
 /* Out and workspace become those of scene `s`. */
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
+
+/* The arrays of a draw on scene `s`, but for packed weights. */
+void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
+                      spc__draw draw);
 
 /* Runs on scene `s`, which is set and loaded, with weights that are packed;
  * enqueues. */

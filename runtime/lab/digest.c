@@ -25,11 +25,18 @@ static uint64_t join(unsigned first, unsigned second)
 
 uint64_t spc__digest_host(const void *data, size_t bytes)
 {
-    const unsigned short *units = data;
+    const unsigned char *all = data;
     unsigned first = 0, second = 0;
+    unsigned short unit;
 
-    for (size_t i = 0; i < bytes / sizeof(*units); i++)
-        SPC_DIGEST_ADD(first, second, units[i], i);
+    for (size_t i = 0; i < bytes / sizeof(unit); i++) {
+        memcpy(&unit, all + i * sizeof(unit), sizeof(unit));
+        SPC_DIGEST_ADD(first, second, unit, i);
+    }
+    if (bytes % sizeof(unit) != 0) {
+        unsigned last = all[bytes - 1] | (unsigned)SPC__DIGEST_PAD << 8;
+        SPC_DIGEST_ADD(first, second, last, bytes / sizeof(unit));
+    }
     return join(first, second);
 }
 
@@ -123,7 +130,7 @@ static int blocks_for(const spc_ctx *ctx, long long units)
 spc_status spc__digester_add(spc__digester *d, const void *data, size_t bytes)
 {
     spc__device *device = d->ctx->device;
-    spc_digest_args args = {data, NULL, (long long)(bytes / 2), 1};
+    spc_digest_args args = {data, NULL, (long long)(bytes + 1) / 2, 1};
 
     if (d->count == SPC__DIGESTS_MAX)
         return spc__fail(spc__error_of(d->ctx), SPC_EINTERNAL,

@@ -9,7 +9,11 @@
 
 enum { SPC__DIGESTS_MAX = 256 }; /* that may be under way at once */
 
-/* The same as the kernels compute; `bytes` is even. */
+/* Digests count in pairs of bytes: behind an odd number of them, on a device,
+ * one more of this value is counted. */
+enum { SPC__DIGEST_PAD = 0xff };
+
+/* The same as the kernels compute. */
 uint64_t spc__digest_host(const void *data, size_t bytes);
 
 typedef struct spc__digester spc__digester;

@@ -29,6 +29,12 @@
  * units. In bf16 even COUNT's results are rounded where there are many
  * products: what is lost of one then shows in those results that are small.
  *
+ * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
+ * REAL all of the type. Scales that are powers of two keep what is said above:
+ * in_scale is the unit. out_scale is such that 1.5 to 3 deviations of the sum
+ * of a third of all products reach the ends of i8: there some results saturate.
+ * By scales of 1/2 many a result lies halfway between two whole numbers.
+ *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
  * 2 exp(-t^2 / (2 n m)) (Hoeffding), and so does any fixed part of it. At
@@ -131,11 +137,65 @@ static style style_of(const spc_conv *conv, spc__draw draw)
 
     s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
     s.period = period_for(conv, s.bits);
-    if (draw == SPC__WIDE && type->bytes == 2)
+    if (spc__conv_in_is_whole(conv))
+        s.in = s.weights = draw == SPC__REAL ? 127 : 1;
+    else if (draw == SPC__WIDE && type->bytes == 2)
         s.in = s.weights = 0x1p-4f; /* 2^23 units are within fp16 */
     else if (draw == SPC__WIDE)
         s.in = 0x1p-30f;
     return s;
+}
+
+/* ---- scales of whole numbers --------------------------------------------- */
+
+/* The mean square of a product of a draw, in units. */
+static double mean_square(const style *s, spc__draw draw)
+{
+    double wide = ldexp(1, 2 * s->bits - 2) * 7 / 3,
+           small = (s->most + 1) / 2.0;
+
+    if (draw == SPC__REAL)
+        return 1.0 / 9;
+    if (draw == SPC__COUNT)
+        return small * small * small * small;
+    return 2.0 / s->period * wide * 5 + 25;
+}
+
+static double power_of_two_from(double value)
+{
+    return exp2(ceil(log2(value)));
+}
+
+/* The unit of sums, which a bias counts in. */
+static float unit_of(const spc_conv *conv, const style *s,
+                     const spc_scales *scales)
+{
+    float unit = s->in * s->weights;
+
+    return spc__conv_in_is_whole(conv) ? unit * scales->in : unit;
+}
+
+/* Rows see a third of the offsets, more or less. */
+void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
+{
+    style s = style_of(conv, draw);
+    double deviation, reach = 127 / 1.5;
+
+    *out = (spc_scales){1, 1, 1};
+    if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
+        out->in = draw == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
+    if (!spc__conv_out_is_whole(conv))
+        return;
+    deviation = sqrt(longest_sum(conv) / 3 * mean_square(&s, draw)) *
+                (double)unit_of(conv, &s, out);
+    if (draw == SPC__REAL) {
+        out->out = (float)(deviation / reach);
+        out->residual = 0.7f * out->out;
+        return;
+    }
+    out->out = (float)fmax(power_of_two_from(deviation / reach),
+                           (double)unit_of(conv, &s, out));
+    out->residual = out->out;
 }
 
 /* ---- whole arrays -------------------------------------------------------- */
@@ -196,9 +256,12 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
                     spc__random *random)
 {
     style s = style_of(conv, draw);
+    spc_scales scales;
+    spc__draw_scales(&scales, conv, draw);
+    float unit = unit_of(conv, &s, &scales);
 
     for (int c = 0; c < conv->cout; c++)
-        out[c] = s.in * s.weights * draw_one(&s, draw, 0, 0, random);
+        out[c] = unit * draw_one(&s, draw, 0, 0, random);
 }
 
 /* Of the real draw none near zero, which would hide the sum. */
@@ -218,7 +281,12 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
 {
     style s = style_of(conv, draw);
     spc_dtype type = spc__conv_out(conv);
-    float unit = s.in * s.weights;
+    spc_scales scales;
+    spc__draw_scales(&scales, conv, draw);
+    float unit = unit_of(conv, &s, &scales);
+
+    if (spc__conv_out_is_whole(conv))
+        unit = draw == SPC__REAL ? 127 : 1;
 
     if (s.bits > spc__dtype_of(type)->stored_bits)
         s.bits = spc__dtype_of(type)->stored_bits;

@@ -16,9 +16,14 @@ typedef enum spc__draw {
     SPC__DRAWS
 } spc__draw;
 
+/* The scales of the layer's tensors of whole numbers (i8); of others 1. Of the
+ * draws of integers they are powers of two, so that nothing is rounded but
+ * results. */
+void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw);
+
 /* Values that the layer's type holds: of inputs [rows][cin], of canonical
- * weights [cout][K][cin / groups], of a bias and a scale [cout]; and of a residual
- * [rows][cout], which the type of the outputs holds. */
+ * weights [cout][K][cin / groups], of a bias and a scale [cout]; and of a
+ * residual [rows][cout], which the type of the outputs holds. */
 void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random);
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,

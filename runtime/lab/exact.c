@@ -3,6 +3,7 @@
 
 #include "cancel.h"
 #include "ctx.h"
+#include "epilogue.h"
 #include "error.h"
 #include "parallel.h"
 #include <stdlib.h>
@@ -120,7 +121,7 @@ spc_status spc__oracle_exact(float *out, const spc_conv *conv,
         .rows = rows,
         .in = in,
         .weights = weights,
-        .bias = conv->bias && !conv->scale ? bias : NULL,
+        .bias = spc__bias_is_in_sum(conv) ? bias : NULL,
         .row_in = conv->cin,
         .cin = spc__conv_group_in(conv),
         .cout = conv->cout,

@@ -6,7 +6,15 @@
  *
  * scale, bias   |scale| E, and one rounding each, u = 2^-24 of what is rounded
  * activation    L E, where L bounds its slope, and what evaluating it costs
- * residual      E, and one rounding
+ * residual      E, and one rounding; of i8 another for the product with its
+ *               scale
+ *
+ * A sum of whole numbers (i8) is exact; it and the product of the scales are
+ * rounded before they are multiplied: u each. Outputs of i8 are y times 1 /
+ * out_scale: u for the quotient and u for the product, in units of out_scale.
+ * Saturating moves two numbers no further apart. Rounding to whole numbers may
+ * then move by 1/2; two results with an error between them differ only where a
+ * half lies between them.
  *
  * Evaluating costs nothing for relu, a rounding for leaky. The others take an
  * exponential or erf of a device's own, a sum and a quotient; the bounds are
@@ -111,11 +119,41 @@ static spc__bounded activated(const spc_conv *conv, spc__bounded y)
     return (spc__bounded){value, error};
 }
 
+/* The sum of whole numbers by two scales that are multiplied first. */
+static spc__bounded dequantised(spc__bounded sum, double scale, double in_scale,
+                                double bias)
+{
+    double product = sum.value * scale * in_scale;
+    spc__bounded y = scaled(sum, scale * in_scale, bias);
+
+    return (spc__bounded){y.value, y.error + 2 * u * fabs(product)};
+}
+
 static spc__bounded added(spc__bounded y, double residual)
 {
     double value = y.value + residual;
 
     return (spc__bounded){value, y.error + u * (fabs(value) + y.error)};
+}
+
+static spc__bounded added_of(const spc_conv *conv, spc__bounded y,
+                             const spc__values *values, int64_t at)
+{
+    double residual = values->residual[at];
+
+    if (!spc__conv_out_is_whole(conv))
+        return added(y, residual);
+    residual *= (double)values->scales.residual;
+    y = added(y, residual);
+    return (spc__bounded){y.value, y.error + u * fabs(residual)};
+}
+
+static spc__bounded quantised(spc__bounded y, double out_scale)
+{
+    double value = y.value / out_scale, error = y.error / out_scale;
+
+    error += 2 * u * (fabs(value) + error);
+    return (spc__bounded){fmin(fmax(value, -128), 127), error};
 }
 
 static bool is_power_of_two(float value)
@@ -127,6 +165,7 @@ static bool is_power_of_two(float value)
 
 bool spc__epilogue_is_exact(const spc_conv *conv)
 {
+    /* Products with scales of draws are exact: they are powers of two. */
     return conv->activation <= SPC_ACT_RELU ||
            (conv->activation == SPC_ACT_LEAKY &&
             is_power_of_two(spc__conv_slope(conv)));
@@ -135,18 +174,23 @@ bool spc__epilogue_is_exact(const spc_conv *conv)
 spc__bounded spc__finish(const spc_conv *conv, spc__bounded sum,
                          const spc__values *values, int channel, int64_t at)
 {
+    double scale = conv->scale ? values->scale[channel] : 1;
+    double bias = conv->bias && !spc__bias_is_in_sum(conv)
+                      ? (double)values->bias[channel]
+                      : 0;
     spc__bounded y = sum;
 
-    if (conv->scale)
-        y = scaled(y, values->scale[channel],
-                   conv->bias ? values->bias[channel] : 0);
+    if (spc__conv_in_is_whole(conv))
+        y = dequantised(y, scale, values->scales.in, bias);
+    else if (conv->scale)
+        y = scaled(y, scale, bias);
     if (conv->add == SPC_ADD_BEFORE)
-        y = added(y, values->residual[at]);
+        y = added_of(conv, y, values, at);
     if (conv->activation != SPC_ACT_NONE)
         y = activated(conv, y);
     if (conv->add == SPC_ADD_AFTER)
-        y = added(y, values->residual[at]);
-    return y;
+        y = added_of(conv, y, values, at);
+    return spc__conv_out_is_whole(conv) ? quantised(y, values->scales.out) : y;
 }
 
 double spc__stored_error(const spc_conv *conv, spc__bounded number)
@@ -155,25 +199,67 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
 
     if (type->stored_bits == 24)
         return number.error;
+    if (spc__conv_out_is_whole(conv)) /* tolerances are kept as floats */
+        return number.error + type->least_half + 0x1p-22;
     return number.error +
            ldexp(fabs(number.value) + number.error, -type->stored_bits) +
            type->least_half;
 }
 
+/* Of whole numbers what the ends of the bound are rounded to. */
+double spc__stored_slack(const spc_conv *conv, spc__bounded number)
+{
+    double value = number.value, error = number.error;
+
+    if (!spc__conv_out_is_whole(conv)) /* two results, each rounded */
+        return 2 * spc__stored_error(conv, number) - error;
+    double here = spc__i8_from_float((float)value);
+    double low = spc__i8_from_float((float)(value - error));
+    double high = spc__i8_from_float((float)(value + error));
+    return fmax(high - here, here - low);
+}
+
 /* ---- public -------------------------------------------------------------- */
+
+static bool is_complete(const spc_conv *conv, const spc__values *values)
+{
+    bool has_bias = conv->bias && !spc__bias_is_in_sum(conv);
+
+    return !(conv->scale && values->scale == NULL) &&
+           !(has_bias && values->bias == NULL) &&
+           !(conv->add != SPC_ADD_NONE && values->residual == NULL);
+}
+
+static void finish_all(double *out, const spc_conv *conv, int64_t rows,
+                       const spc__values *values)
+{
+    if (out == NULL || conv == NULL || !is_complete(conv, values))
+        return;
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        double y = spc__finish(conv, (spc__bounded){out[i], 0}, values,
+                               (int)(i % conv->cout), i)
+                       .value;
+        /* nearbyint rounds ties to even, as long as nobody asks otherwise. */
+        out[i] = spc__conv_out_is_whole(conv) ? nearbyint(y) : y;
+    }
+}
 
 void spc_oracle_epilogue(double *out, const spc_conv *conv, int64_t rows,
                          const float *scale, const float *bias,
                          const float *residual)
 {
-    spc__values values = {NULL, NULL, bias, scale, residual};
+    spc__values values = {NULL, NULL, bias, scale, residual, {1, 1, 1}};
 
-    if (out == NULL || conv == NULL || (conv->scale && scale == NULL) ||
-        (conv->scale && conv->bias && bias == NULL) ||
-        (conv->add != SPC_ADD_NONE && residual == NULL))
+    finish_all(out, conv, rows, &values);
+}
+
+void spc_oracle_quantised(double *out, const spc_conv *conv, int64_t rows,
+                          const spc_scales *scales, const float *scale,
+                          const float *bias, const float *residual)
+{
+    if (scales == NULL)
         return;
-    for (int64_t i = 0; i < rows * conv->cout; i++)
-        out[i] = spc__finish(conv, (spc__bounded){out[i], 0}, &values,
-                             (int)(i % conv->cout), i)
-                     .value;
+    spc__values values = {NULL, NULL, bias, scale, residual, *scales};
+
+    finish_all(out, conv, rows, &values);
 }

@@ -34,24 +34,24 @@ typedef struct device_class {
     double ghz;
     double memory_gbps;
     /* Products and sums of one multiprocessor a clock. */
-    int f16, tf32, f32;
+    int f16, tf32, f32, i8;
 } device_class;
 
 static const device_class classes[] = {
     /* NVIDIA H200 data sheet: HBM3e, 4.8 TB/s (GH200's: 4.9); the rest as H100
      * SXM. */
-    {"H200", 132, 1.98, 4900, 4096, 2048, 256},
+    {"H200", 132, 1.98, 4900, 4096, 2048, 256, 8192},
     /* NVIDIA H100 white paper, table 2 (SXM5), and H100 NVL data sheet: HBM3 of
      * 3.94 TB/s. */
-    {"H100", 132, 1.98, 3940, 4096, 2048, 256},
+    {"H100", 132, 1.98, 3940, 4096, 2048, 256, 8192},
     /* NVIDIA A100 white paper, table 5; 80 GB SXM data sheet: 2.04 TB/s. */
-    {"A100", 108, 1.41, 2040, 2048, 1024, 128},
+    {"A100", 108, 1.41, 2040, 2048, 1024, 128, 4096},
     /* NVIDIA L40S data sheet (864 GB/s; 362 and 183 TFLOP/s at 2.52 GHz);
      * NVIDIA Ada white paper, appendix A. */
-    {"L40", 142, 2.52, 864, 1024, 512, 256},
-    {"RTX 4090", 128, 3.12, 1008, 1024, 512, 256},
+    {"L40", 142, 2.52, 864, 1024, 512, 256, 2048},
+    {"RTX 4090", 128, 3.12, 1008, 1024, 512, 256, 2048},
     /* NVIDIA GA102 white paper, table 2. */
-    {"RTX 3090", 84, 2.1, 1008, 512, 256, 256},
+    {"RTX 3090", 84, 2.1, 1008, 512, 256, 256, 2048},
 };
 
 static double larger(double a, double b)
@@ -59,10 +59,13 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static double rate_of(spc_dtype dtype, double f16, double tf32, double f32)
+static double rate_of(spc_dtype dtype, double f16, double tf32, double f32,
+                      double i8)
 {
     if (dtype == SPC_F32)
         return larger(f32, tf32 / 3);
+    if (spc__dtype_is_whole(dtype))
+        return i8;
     return spc__dtype_of(dtype)->bytes == 2 ? f16 : tf32;
 }
 
@@ -91,7 +94,7 @@ static bool measured_ceilings(ceilings *out, const spc_device_info *device,
 {
     *out = (ceilings){
         .matrix_tflops = rate_of(dtype, device->f16_tflops, device->tf32_tflops,
-                                 device->f32_tflops),
+                                 device->f32_tflops, device->i8_tflops),
         .memory = device->memory,
         .cache = device->cache,
         .gather_gbps = gather_rate(device, row_bytes),
@@ -113,7 +116,7 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
             continue;
         *out = (ceilings){
             .matrix_tflops =
-                rate_of(dtype, c->f16, c->tf32, c->f32) * clocks / 1e3,
+                rate_of(dtype, c->f16, c->tf32, c->f32, c->i8) * clocks / 1e3,
             .memory = {memory, memory, memory},
             .cache = {near, near, 2 * near},
             .gather_gbps = near,

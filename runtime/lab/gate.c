@@ -112,7 +112,7 @@ static spc_status add_zones(const gate *g, const spc__guarded *of)
     spc_status status = spc__digester_add(digester, of->base, bytes);
 
     return status == SPC_OK
-               ? spc__digester_add(digester, of->data + of->bytes, bytes)
+               ? spc__digester_add(digester, spc__guarded_end(of), bytes)
                : status;
 }
 
@@ -193,8 +193,8 @@ static bool compare(const gate *g, const setting *at, uint64_t digest,
 
 /* ---- what is only read --------------------------------------------------- */
 
-/* Of every scene two; weights, bias and scale. */
-enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 3 };
+/* Of every scene two; weights, bias, scale and the scales of tensors. */
+enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 4 };
 
 /* An array as it must still be. */
 typedef struct watched {
@@ -233,8 +233,10 @@ static int list_read_only(const gate *g, int draw, watched *list)
         g->packed_digest[draw]};
     count = list_vector(list, count, "bias", &bed->bias[draw],
                         bed->sample->bias[draw]);
-    return list_vector(list, count, "scale", &bed->scale[draw],
-                       bed->sample->scale[draw]);
+    count = list_vector(list, count, "scale", &bed->scale[draw],
+                        bed->sample->scale[draw]);
+    return list_vector(list, count, "a tensor's scale", &bed->scales[draw],
+                       &bed->sample->scales[draw].in);
 }
 
 static spc_status digest_list(const gate *g, const watched *list, int count,

@@ -8,6 +8,7 @@
 
 #include "cancel.h"
 #include "dtype.h"
+#include "epilogue.h"
 #include "error.h"
 #include "finish.h"
 #include "parallel.h"
@@ -51,6 +52,8 @@
  * holds as well. n counts one more for the bias and a few for partial sums that
  * are joined.
  *
+ * Sums of whole numbers (i8) are int32, and exact.
+ *
  * The result is rounded to its type in memory, 2^-11 for fp16 and 2^-8 for
  * bf16, with half the smallest subnormal as the least step. Products that
  * underflow in fp32 lose up to 2^-126 each.
@@ -66,6 +69,9 @@ static double least(double a, double b)
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
+
+    if (spc__conv_in_is_whole(conv))
+        return 0;
     bool split = type->factor_bits == 24; /* perhaps three products for one */
     double n = ((double)terms + 8) * (split ? 3 : 1);
     double q = sqrt(magnitude), sum = sure * q;
@@ -274,7 +280,7 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
         .rows = rows,
         .in = in,
         .weights = weights,
-        .bias = conv->bias && !conv->scale ? bias : NULL,
+        .bias = spc__bias_is_in_sum(conv) ? bias : NULL,
         .row_in = conv->cin,
         .cin = conv->cin / conv->groups,
         .cout = conv->cout,

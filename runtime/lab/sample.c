@@ -32,6 +32,7 @@ struct header {
     spc_conv conv;
     int given, scene_count;
     size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
+    spc_scales scales[SPC__DRAWS];
     struct {
         int64_t rows_in, rows_out, pairs, rows_read, voxels;
         int offsets_used;
@@ -144,6 +145,7 @@ static void lay_out(struct header *header, const spc_conv *conv,
         if (conv->scale)
             header->scale[d] =
                 reserve(&end, spc__operand_of(conv, SPC_SCALE, 0).bytes);
+        spc__draw_scales(&header->scales[d], conv, (spc__draw)d);
     }
     for (int s = 0; s < count; s++)
         lay_out_scene(header, s, &sources[s], judges, &end);
@@ -166,6 +168,7 @@ static void point_at(spc__sample *out)
         out->weights[d] = at(out, header->weights[d]);
         out->bias[d] = at(out, header->bias[d]);
         out->scale[d] = at(out, header->scale[d]);
+        out->scales[d] = header->scales[d];
     }
     for (int s = 0; s < header->scene_count; s++) {
         spc__sample_scene *scene = &out->scenes[s];
@@ -290,8 +293,9 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
     const spc__sample_scene *scene = &sample->scenes[s];
     const spc_conv *conv = &sample->conv;
     spc__operand all[SPC_OPERANDS];
-    spc__values values = {in, m->weights[draw], sample->bias[draw],
-                          sample->scale[draw], residual};
+    spc__values values = {
+        in,       m->weights[draw],    sample->bias[draw], sample->scale[draw],
+        residual, sample->scales[draw]};
 
     spc__operands(all, conv, scene->rows_in, scene->rows_out);
     spc__draw_in(in, conv, draw, scene->rows_in, &m->random);

@@ -49,6 +49,7 @@ typedef struct spc__sample {
     const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
     const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
     const float *scale[SPC__DRAWS];  /* as the bias */
+    spc_scales scales[SPC__DRAWS];   /* of tensors of i8 */
     int given;                       /* the caller's scenes, which come first */
     int scene_count;                 /* with the awkward ones */
     spc__sample_scene scenes[SPC__SAMPLE_SCENES];

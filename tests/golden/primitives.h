@@ -18,7 +18,8 @@ typedef enum golden_input {
     GOLDEN_HALVES,  /* pairs of binary16 whole numbers from -4 to 4 */
     GOLDEN_SINGLES, /* fp32 whole numbers from -4 to 4 */
     GOLDEN_MMA_F16, /* random: A, B as binary16, D as fp32 */
-    GOLDEN_MMA_TF32
+    GOLDEN_MMA_TF32,
+    GOLDEN_EIGHTHS /* fp32 multiples of 1/8 around int8, and its limits */
 } golden_input;
 
 typedef struct golden_case {
@@ -49,6 +50,8 @@ static const golden_case golden_cases[] = {
     {"numbers", "numbers", GOLDEN_NUMBERS, 32, 512, 2560, 1},
     {"moves", "moves", GOLDEN_ANY, 32, 128, 544, 1},
     {"copies", "copies", GOLDEN_ANY, 32, 128, 384, 1},
+    {"bytes", "bytes", GOLDEN_EIGHTHS, 32, 256, 1288, 1},
+    {"mma_i8", "mma_i8", GOLDEN_ANY, 32, 320, 128, 1},
     {"bulk", "bulk", GOLDEN_ANY, 64, 512, 512, 1},
     {"mma_f16", "mma_f16_whole", GOLDEN_HALVES, 32, 320, 128, 1},
     {"mma_f16", "mma_f16_random", GOLDEN_MMA_F16, 32, 320, 128, 0},
@@ -109,6 +112,22 @@ static inline uint32_t golden_number(int i, uint64_t r)
     return (uint32_t)r;
 }
 
+/* Around the limits of int8 and halfway between its numbers; then random ones.
+ */
+static inline uint32_t golden_eighth(int i, uint64_t r)
+{
+    static const uint32_t special[] = {
+        0x42fe0000, 0x42fdffff, 0x42ff0000, 0x42feffff, 0x42fd0000, 0x42fd0001,
+        0xc3000000, 0xc3008000, 0xc2ff0000, 0xc2ff0001, 0xc2feffff, 0x3f000000,
+        0x3f000001, 0x3effffff, 0xbf000000, 0xbf000001, 0x3fc00000, 0x40200000,
+        0xbfc00000, 0xc0200000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001,
+        0x7f7fffff, 0xff7fffff, 0x00000001, 0x80000000, 0x4f000000, 0xcf000000};
+    int count = (int)(sizeof(special) / sizeof(*special));
+    if (i < count)
+        return special[i];
+    return golden_float((float)((int)(r % 2561) - 1280) / 8);
+}
+
 static inline float golden_unit(uint64_t r)
 {
     return (float)(int64_t)(r >> 40) / 8388608.0f - 1.0f;
@@ -138,6 +157,8 @@ static inline uint32_t golden_word(const golden_case *c, int i, uint64_t r)
         return golden_float(golden_unit(r));
     case GOLDEN_MMA_TF32:
         return golden_float(golden_unit(r));
+    case GOLDEN_EIGHTHS:
+        return golden_eighth(i, r);
     default:
         return (uint32_t)r;
     }

@@ -45,6 +45,8 @@ static const struct {
     {"numbers", numbers},
     {"moves", moves},
     {"copies", copies},
+    {"bytes", bytes},
+    {"mma_i8", mma_i8},
     {"bulk", bulk},
     {"mma_f16", mma_f16},
     {"mma_tf32", mma_tf32},

@@ -25,17 +25,23 @@ static void print_devices(const spc_device_info *all, int count)
         ">read GB/s",   ">copy GB/s",  ">cached read",
         ">cached copy", ">64 B: near", ">far",
         ">f16",         ">tf32",       ">f32 TF/s",
-        ">launch us",   NULL};
+        ">i8",          ">launch us",  NULL};
     table out;
 
     table_init(&out, titles);
     for (int i = 0; i < count; i++) {
         const spc_device_info *d = &all[i];
-        const double figures[] = {d->memory.read_gbps,    d->memory.copy_gbps,
-                                  d->cache.read_gbps,     d->cache.copy_gbps,
-                                  d->gather_near_gbps[3], d->gather_far_gbps[3],
-                                  d->f16_tflops,          d->tf32_tflops,
-                                  d->f32_tflops,          d->launch_us};
+        const double figures[] = {d->memory.read_gbps,
+                                  d->memory.copy_gbps,
+                                  d->cache.read_gbps,
+                                  d->cache.copy_gbps,
+                                  d->gather_near_gbps[3],
+                                  d->gather_far_gbps[3],
+                                  d->f16_tflops,
+                                  d->tf32_tflops,
+                                  d->f32_tflops,
+                                  d->i8_tflops,
+                                  d->launch_us};
         table_cell(&out, "%s", d->id);
         table_cell(&out, "%s", d->name);
         table_cell(&out, "%s", d->target);
@@ -101,6 +107,7 @@ static spc_status write_devices(const spc_device_info *all, int count)
         spc__json_real(&json, "f16_tflops", d->f16_tflops);
         spc__json_real(&json, "tf32_tflops", d->tf32_tflops);
         spc__json_real(&json, "f32_tflops", d->f32_tflops);
+        spc__json_real(&json, "i8_tflops", d->i8_tflops);
         spc__json_real(&json, "launch_us", d->launch_us);
         spc__json_end_object(&json);
     }

@@ -85,6 +85,30 @@ SPC_KERNEL(numbers, primitive_args, 32, 1)
     }
 }
 
+/* int8: from fp32, four of it as a word, back; whole numbers to fp32,
+ * reciprocals of normal numbers, and bytes that move alone. */
+SPC_KERNEL(bytes, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+
+    for (int i = spc_lane(); i < 256; i += 32) {
+        float v[4];
+        for (int j = 0; j < 4; j++)
+            v[j] = spc_bits_f32(in[(i + 61 * j) & 255]);
+        out[i] = (spc_u32)spc_f32_to_i8(v[0]);
+        out[256 + i] = spc_pack_i8(v[0], v[1], v[2], v[3]);
+        out[512 + i] = spc_f32_bits(spc_i8_to_f32(in[i] * 0x9e3779b1u, i & 3));
+        out[768 + i] =
+            spc_f32_bits(spc_int_to_f32((int)(in[i] * 0x85ebca6bu)));
+        spc_u32 word = in[i] * 0xc2b2ae35u;
+        spc_u32 normal = (word & 0x807fffffu) | (64 + (word >> 23 & 127)) << 23;
+        out[1024 + i] = spc_f32_bits(spc_reciprocal(spc_bits_f32(normal)));
+    }
+    spc_store1((spc_u8 *)(out + 1280) + (31 - spc_lane()),
+               spc_load1((const spc_u8 *)in + 5 * spc_lane()));
+}
+
 /* Shared memory holds 32 rows of 16 bytes, then what was moved. */
 SPC_KERNEL(moves, primitive_args, 32, 1)
 {
@@ -156,6 +180,20 @@ SPC_KERNEL(mma_f16, primitive_args, 32, 1)
     spc_mma_f16(d, in + 4 * lane, in + 128 + 2 * lane);
     for (int i = 0; i < 4; i++)
         out[4 * lane + i] = spc_f32_bits(d[i]);
+}
+
+SPC_KERNEL(mma_i8, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out;
+    int lane = spc_lane();
+    int d[4];
+
+    for (int i = 0; i < 4; i++)
+        d[i] = (int)in[192 + 4 * lane + i];
+    spc_mma_i8(d, in + 4 * lane, in + 128 + 2 * lane);
+    for (int i = 0; i < 4; i++)
+        out[4 * lane + i] = (spc_u32)d[i];
 }
 
 SPC_KERNEL(mma_tf32, primitive_args, 32, 1)
