@@ -68,6 +68,12 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
                      grid);
 }
 
+/* Groups of offsets, each with a launch; 1: they are all one. */
+static int offset_groups(const spc__launch_geometry *geometry)
+{
+    return spc__row_order_groups(spc__row_order_find(geometry->order));
+}
+
 /* The words of templates/README.md. Kernels number threads in 32 bits, and a
  * grid has at most 65535 rows of blocks. */
 static spc_status read_geometry(spc__launch_geometry *out,
@@ -115,6 +121,11 @@ static spc_status read_geometry(spc__launch_geometry *out,
                          "its launch geometry has tile_rows=%lld: a divisor of "
                          "%d is right",
                          (long long)tile_rows, SPC_ROW_PAD);
+    if (offset_groups(out) > 1 && (sum_block == 0 || row_work == 0))
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "its launch geometry has order=%s, but no kernel "
+                         "spc_sum or no workspace for the sums of each group",
+                         out->order);
     out->block = (unsigned)block;
     out->shared_bytes = (size_t)shared;
     out->tile_rows = (int)tile_rows;
@@ -266,6 +277,14 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                      g->dilation[axis], g->stride[axis]);
 }
 
+/* The layout of the last group of offsets: those before it are there too. */
+static bool find_layout(spc_map_view *out, const spc_map *map,
+                        const spc__launch_geometry *geometry)
+{
+    return spc__map_view_group(out, map, geometry->order, geometry->tile_rows,
+                               offset_groups(geometry) - 1);
+}
+
 /* Prepares on the default stream, for which the streams that the plan will run
  * on need not wait: so this does. A map that is prepared already costs
  * nothing. */
@@ -275,7 +294,7 @@ static spc_status prepare_map(spc_map *map, const spc_plan *plan)
     spc_map_view view;
     spc_status status;
 
-    if (spc__map_view(&view, map, geometry->order, geometry->tile_rows))
+    if (find_layout(&view, map, geometry))
         return SPC_OK;
     status = spc_map_prepare(map, plan, NULL);
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
@@ -498,8 +517,8 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
                  stream, error);
 }
 
-static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
-                          void *stream, spc_error *error)
+static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
+                               void *stream, spc_error *error)
 {
     spc__device *device = plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
@@ -522,9 +541,46 @@ static spc_status enqueue(const spc_plan *plan, const spc_conv_args *args,
     if (status == SPC_OK)
         status = ops->launch(device, plan->run, &launch, args, sizeof(*args),
                              stream, error);
-    if (status == SPC_OK && plan->sum != NULL)
-        status = enqueue_sum(plan, args, stream, error);
     return status;
+}
+
+/* Each group of offsets into its part of the workspace; then what adds them
+ * up, which sees the rows alone. */
+static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
+                                 const spc_conv_args *all, void *stream,
+                                 spc_error *error)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    int groups = offset_groups(geometry);
+    size_t part = (size_t)all->map.rows_padded *
+                  (geometry->workspace_row_bytes / (size_t)groups);
+    spc_conv_args args = *all;
+    spc_status status = SPC_OK;
+
+    for (int g = 0; g < groups && status == SPC_OK; g++) {
+        spc__map_view_group(&args.map, map, geometry->order,
+                            geometry->tile_rows, g);
+        args.workspace = (char *)all->workspace + (size_t)g * part;
+        status = enqueue_conv(plan, &args, stream, error);
+    }
+    args = *all;
+    spc__map_view_rows(&args.map, map);
+    args.map.tiles = all->map.tiles;
+    return status == SPC_OK ? enqueue_sum(plan, &args, stream, error) : status;
+}
+
+static spc_status enqueue(const spc_plan *plan, const spc_map *map,
+                          const spc_conv_args *args, void *stream,
+                          spc_error *error)
+{
+    spc_status status;
+
+    if (offset_groups(&plan->geometry) > 1)
+        return enqueue_groups(plan, map, args, stream, error);
+    status = enqueue_conv(plan, args, stream, error);
+    return status == SPC_OK && plan->sum != NULL
+               ? enqueue_sum(plan, args, stream, error)
+               : status;
 }
 
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
@@ -541,7 +597,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     if ((status = check_map(plan->ctx, &plan->conv, map, &error)) != SPC_OK)
         return fail(plan, &error);
     geometry = &plan->geometry;
-    if (!spc__map_view(&args.map, map, geometry->order, geometry->tile_rows))
+    if (!find_layout(&args.map, map, geometry))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "
                            "spc_map_prepare first");
@@ -558,7 +614,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         args.residual =
             plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
         args.workspace = buffers->workspace;
-        status = enqueue(plan, &args, stream, &error);
+        status = enqueue(plan, map, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -18,7 +18,7 @@
 %  params = {
 %    {"vectors", {1, 2, 4, 8}, "vectors of channels held in registers"},
 %    {"tile", {64, 256}, "output rows of a tile"},
-%    {"order", {"none", "gray"}, "order of the rows"},
+%    {"order", {"none", "gray", "morton"}, "order of the rows"},
 %  },
 %  accepts = function(problem, target)
 %    if groups_of(problem) ~= problem.cin or problem.cin ~= problem.cout then

@@ -50,7 +50,7 @@
 %    {"unroll", {2, 4, 8}, "offsets under way"},
 %    {"threads", {128, 256}, "threads of a block"},
 %    {"weights", {"shared", "global"}, "where the weights are read"},
-%    {"order", {"gray", "none"}, "row order of the map"},
+%    {"order", {"gray", "none", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if groups_of(problem) ~= problem.cin or problem.cin ~= problem.cout then

@@ -9,3 +9,8 @@ endif()
 spc_suite(epilogue)
 spc_gpu_suite(epilogue)
 spc_run_suite(epilogue_nvrtc epilogue nvrtc)
+# Configurations by name: groups of offsets, row orders.
+spc_suite(splits)
+spc_gpu_suite(splits)
+spc_run_suite(splits_nvrtc splits nvrtc)
+spc_slow(splits_nvrtc)

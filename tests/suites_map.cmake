@@ -1,5 +1,6 @@
 # Kernel maps: on cpu and sim, and again on a GPU where there is one.
 spc_suite(map)
+spc_suite(orders)
 spc_gpu_suite(map)
 
 add_executable(bench_map bench_map.c)
