@@ -46,6 +46,27 @@ static const struct {
     {"subm,cin=16,cout=32,k=3", "os_mma", "order=dense"},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
+    /* Depthwise: an epilogue, slices, bf16, several outputs a channel, parts of
+     * vectors. */
+    {"subm,cin=32,cout=32,groups=32,k=3,dtype=bf16,epilogue=scale+bias+add+"
+     "relu",
+     "os_depthwise", "order=morton"},
+    {"conv,cin=24,cout=48,groups=24,k=2,stride=2,rule=floor,bias=1,"
+     "in_pitch=40",
+     "os_depthwise", "rows_a_thread=1"},
+    {"subm,cin=6,cout=48,groups=6,k=3,dtype=tf32,epilogue=gelu,out=f16",
+     "os_depthwise", ""},
+    {"inverse,cin=16,cout=64,groups=16,k=3,stride=2,rule=floor,out=f32,"
+     "out_pitch=68,epilogue=scale+leaky+add,add_pitch=66",
+     "os_depthwise", "weights=global"},
+    {"subm,cin=36,cout=36,groups=36,k=3,dtype=bf16,epilogue=scale+bias+add+"
+     "relu,in_pitch=38",
+     "depthwise", "order=morton"},
+    {"subm,cin=21,cout=63,groups=21,k=3,bias=1,out_pitch=70,out=f32",
+     "depthwise", "vectors=1"},
+    {"conv,cin=40,cout=80,groups=40,k=2,stride=2,rule=floor,dtype=f32,"
+     "epilogue=bias+elu+add,out=bf16",
+     "depthwise", ""},
 };
 
 /* The template's default, with `values` in the place of its own. */
@@ -57,6 +78,8 @@ static void configure(spc__attrs *out, spc__template *tpl,
 
     assert_ok(spc__template_default(out, tpl, problem, target, &error),
               error.text);
+    if (text[0] == '\0')
+        return;
     assert_ok(spc__attrs_parse(&values, text, &error), error.text);
     for (int i = 0; i < values.count; i++)
         if (values.at[i].is_number)
@@ -98,9 +121,12 @@ static void verify(spc__bed *bed, int i)
 
 START_TEST(a_configuration_passes_the_gate)
 {
-    if (!suite_takes(_i))
+    bool is_host = strcmp(cases[_i].template_name, "depthwise") == 0;
+    if (!suite_takes(_i) || (is_host && suite_device != NULL))
         return;
-    const char *device = suite_device != NULL ? suite_device : "sim";
+    const char *device = suite_device != NULL ? suite_device
+                         : is_host            ? "cpu"
+                                              : "sim";
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
     spc__sample_options options = {1, true, 2, NULL};
     spc__sample_source source = {0};
@@ -140,6 +166,14 @@ static const struct {
     {"sm_100", "os_mma", "conv,cin=64,cout=128,k=3,stride=2,rule=floor",
      "split=mask2"},
     {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=mask2"},
+    {"sm_75", "os_depthwise",
+     "subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+relu+add", ""},
+    {"sm_80", "os_depthwise",
+     "subm,cin=32,cout=128,groups=32,k=3,dtype=bf16,epilogue=scale+bias+silu",
+     ""},
+    {"sm_90a", "os_depthwise", "subm,cin=64,cout=512,groups=64,k=3,bias=1", ""},
+    {"sm_120", "os_depthwise", "subm,cin=64,cout=128,groups=64,k=3,dtype=f32",
+     ""},
 };
 
 START_TEST(a_configuration_compiles_without_spills)
