@@ -602,7 +602,7 @@ SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
 typedef struct spc_gather {
-    spc_dtype dtype; /* binary16 for SPC_F16, else binary32 */
+    spc_dtype dtype; /* as it lies in memory */
     int channels;    /* of the set's features */
     /* Child j has the channels j * channels to (j + 1) * channels of its row of
      * a source, which has as many times more; else all children of a row have
@@ -797,10 +797,10 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 
 /*
  * What networks do between convolutions: pooling, normalisation, activation and
- * the like. Rows are those of a coordinate set, features f16 or f32; sums are
- * fp32, taken in an order that depends on the voxels alone (and on whether rows
- * are aligned, see spc_feature_buffers): not on the capacity, the device's size
- * or the other batch elements.
+ * the like. Rows are those of a coordinate set, features f16, bf16 or f32; sums
+ * are fp32, taken in an order that depends on the voxels alone (and on whether
+ * rows are aligned, see spc_feature_buffers): not on the capacity, the device's
+ * size or the other batch elements.
  *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k

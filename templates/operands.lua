@@ -5,9 +5,6 @@
 %
 %function ceil_div(a, b) return (a + b - 1) // b end
 %
-%-- Row orders for kernels that pass over the offsets that no row of a tile has.
-%row_orders = {"gray", "gray_x", "gray_y", "dense", "morton"}
-%
 %-- ---- number formats --------------------------------------------------------------
 %
 %-- By the type of a problem: bytes of an element in memory; images of the weights that
