@@ -367,6 +367,10 @@ SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 
+/* Does every row see itself alone? Such a layer needs no map
+ * (spc_plan_create_rows). */
+SPC_API bool spc_conv_is_linear(const spc_conv *conv);
+
 /* The arrays of a layer. */
 typedef enum spc_operand {
     SPC_IN = 0,       /* [rows of the inputs][cin] */
@@ -793,6 +797,26 @@ typedef struct spc_buffers {
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
 
+/*
+ * A linear layer ("linear,...", a submanifold kernel of one offset) needs no
+ * map, no coordinates and no set: row i of the outputs is made of row i of the
+ * inputs. spc_plan_create_rows makes a plan for about `rows` rows, which choose
+ * the record; it runs on any number of them, and on maps too. SPC_EINVAL: the
+ * layer sees other rows than its own; else as spc_plan_create.
+ */
+SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+                                        const spc_conv *conv, int64_t rows,
+                                        unsigned flags);
+/* The workspace for `rows` rows. */
+SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
+/* As spc_plan_execute, for at most `rows` rows: how many there are says *count
+ * (device), or `rows` if that is NULL; none, if *count is more. Rows behind them
+ * remain as they were. SPC_ESTATE: the plan was made for maps. */
+SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+                                         const int32_t *count,
+                                         const spc_buffers *buffers,
+                                         void *stream);
+
 /* ---- operators on features ----------------------------------------------- */
 
 /*
@@ -1180,6 +1204,7 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
 typedef struct spc_bench_result {
     double warm_us, warm_spread_us;   /* convolution, map built */
     double cold_us, cold_spread_us;   /* flushed caches */
+    /* Of linear layers, which have no map, all of these are 0. */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
     double order_us;                  /* row order and tile table of the plan */
     double map_us, map_spread_us; /* all of that at once, as a plan reads it */

@@ -5,6 +5,7 @@
 #include "lookup.h"
 #include "map.h"
 #include "operands.h"
+#include "rows.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ struct spc_plan {
     spc__kernel *run;
     spc__kernel *sum; /* after it, or NULL */
     spc__kernel *pack;
+    bool takes_rows;       /* it runs without a map, too */
+    spc__kernel *lay_rows; /* then before it, where the host does not */
     spc_origin origin;
     char template_name[32];
     char config[256];
@@ -306,37 +309,107 @@ static int64_t expected_rows(const spc_coords *set)
     return set->checked ? set->rows : set->capacity;
 }
 
+static spc_status check_flags(unsigned flags, spc_error *error)
+{
+    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
+
+    if ((flags & ~known) == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown plan flags: SPC_PLAN_* of spc.h are right");
+}
+
+/* A plan with the kernel for such maps; none of them is prepared. */
+static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
+                                   const spc_conv *conv, int64_t rows_in,
+                                   int64_t rows_out, double density,
+                                   unsigned flags)
+{
+    spc__pick pick;
+    spc_status status =
+        spc__lookup(&pick, ctx, conv, rows_in, rows_out, density, flags);
+
+    if (status == SPC_OK)
+        status = spc__plan_create_from(out, ctx, conv, &pick.code,
+                                       pick.template_name, pick.config);
+    if (status != SPC_OK)
+        return status;
+    (*out)->origin = pick.origin;
+    memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
+    return SPC_OK;
+}
+
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                            spc_map *map, unsigned flags)
 {
-    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
     spc_error *error = spc__error_of(ctx);
     spc_plan *plan = NULL;
-    spc__pick pick;
     spc_status status;
 
     if (out != NULL)
         *out = NULL;
     if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
                             conv, "map", map, NULL)) != SPC_OK ||
-        (status = spc_conv_check(conv, error)) != SPC_OK)
+        (status = spc_conv_check(conv, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    if (flags & ~known)
-        return spc__fail(error, SPC_EINVAL,
-                         "unknown plan flags: SPC_PLAN_* of spc.h are right");
-    if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
-        return status;
-    status = spc__lookup(&pick, ctx, conv, expected_rows(map->in),
+    status =
+        create_looked_up(&plan, ctx, conv, expected_rows(map->in),
                          expected_rows(map->to), spc_map_density(map), flags);
     if (status == SPC_OK)
-        status = spc__plan_create_from(&plan, ctx, conv, &pick.code,
-                                       pick.template_name, pick.config);
-    if (status == SPC_OK) {
-        plan->origin = pick.origin;
-        memcpy(plan->reason, pick.reason, sizeof(plan->reason));
         status = prepare_map(map, plan);
-    }
     if (status == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_plan_free(plan);
+    return status;
+}
+
+/* ---- without a map --------------------------------------------------------
+ */
+
+spc_status spc__plan_take_rows(spc_plan *plan)
+{
+    spc_status status =
+        spc__rows_load(&plan->lay_rows, plan->ctx, spc__error_of(plan->ctx));
+
+    plan->takes_rows = status == SPC_OK;
+    return status;
+}
+
+static spc_status check_linear(const spc_conv *conv, int64_t rows,
+                               spc_error *error)
+{
+    spc__row_count count = {rows, NULL};
+    spc_status status = spc_conv_check(conv, error);
+
+    if (status == SPC_OK && !spc_conv_is_linear(conv))
+        status = spc__fail(error, SPC_EINVAL,
+                           "the layer needs a map, as its outputs see more "
+                           "than their own row: spc_plan_create takes one");
+    return status == SPC_OK ? spc__rows_check(&count, error) : status;
+}
+
+spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+                                const spc_conv *conv, int64_t rows,
+                                unsigned flags)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_plan *plan = NULL;
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, NULL)) != SPC_OK ||
+        (status = check_linear(conv, rows, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = create_looked_up(&plan, ctx, conv, rows, rows, 1, flags)) !=
+            SPC_OK)
+        return status;
+    if ((status = spc__plan_take_rows(plan)) == SPC_OK) {
         *out = plan;
         plan = NULL;
     }
@@ -381,17 +454,35 @@ size_t spc_plan_weights_bytes(const spc_plan *plan)
     return plan != NULL ? plan->geometry.packed_bytes : 0;
 }
 
-size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+/* What the kernel works in, for so many rows with padding. */
+static size_t work_bytes(const spc__launch_geometry *geometry, int64_t padded)
 {
-    const spc__launch_geometry *geometry;
-
-    if (plan == NULL || map == NULL)
-        return 0;
-    geometry = &plan->geometry;
     return geometry->workspace_bytes +
-           (size_t)map->to->rows_padded * geometry->workspace_row_bytes +
+           (size_t)padded * geometry->workspace_row_bytes +
            (size_t)geometry->persistent * geometry->grid_y *
                geometry->workspace_block_bytes;
+}
+
+size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+{
+    return plan != NULL && map != NULL
+               ? work_bytes(&plan->geometry, map->to->rows_padded)
+               : 0;
+}
+
+/* Behind it lies the layout of the rows, at a multiple of 256 bytes. */
+static size_t layout_at(const spc_plan *plan, int64_t rows)
+{
+    return (work_bytes(&plan->geometry, spc__rows_padded(rows)) + 255) / 256 *
+           256;
+}
+
+size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)
+{
+    return plan != NULL && rows >= 0
+               ? layout_at(plan, rows) +
+                     spc__rows_bytes(rows, plan->geometry.tile_rows)
+               : 0;
 }
 
 /* Where a failure of a call with either of them is kept. */
@@ -470,7 +561,7 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
+static spc_status check_buffers(const spc_plan *plan, size_t workspace_bytes,
                                 const spc_buffers *buffers, spc_error *error)
 {
     const void *const given[SPC_OPERANDS] = {
@@ -484,7 +575,7 @@ static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
             check_buffer(operands[i].name, given[i], operands[i].alignment,
                          error) != SPC_OK)
             return error->status;
-    if (spc_plan_workspace_bytes(plan, map) > 0)
+    if (workspace_bytes > 0)
         return check_buffer("workspace", buffers->workspace, 256, error);
     return SPC_OK;
 }
@@ -583,6 +674,21 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
                : status;
 }
 
+/* All but the map. */
+static void set_buffers(spc_conv_args *args, const spc_plan *plan,
+                        const spc_buffers *buffers)
+{
+    const spc_conv *conv = &plan->conv;
+
+    args->in = buffers->in;
+    args->out = buffers->out;
+    args->weights = buffers->weights;
+    args->bias = conv->bias ? buffers->bias : NULL;
+    args->scale = conv->scale ? buffers->scale : NULL;
+    args->residual = conv->add != SPC_ADD_NONE ? buffers->residual : NULL;
+    args->workspace = buffers->workspace;
+}
+
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
@@ -605,16 +711,51 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         return SPC_OK;
     else if (buffers == NULL)
         status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
-    else if ((status = check_buffers(plan, map, buffers, &error)) == SPC_OK) {
-        args.in = buffers->in;
-        args.out = buffers->out;
-        args.weights = buffers->weights;
-        args.bias = plan->conv.bias ? buffers->bias : NULL;
-        args.scale = plan->conv.scale ? buffers->scale : NULL;
-        args.residual =
-            plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
-        args.workspace = buffers->workspace;
+    else if ((status = check_buffers(plan, spc_plan_workspace_bytes(plan, map),
+                                     buffers, &error)) == SPC_OK) {
+        set_buffers(&args, plan, buffers);
         status = enqueue(plan, map, &args, stream, &error);
+    }
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}
+
+static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
+                             const spc_buffers *buffers, spc_error *error)
+{
+    spc_status status = spc__rows_check(rows, error);
+
+    if (status == SPC_OK && !plan->takes_rows)
+        status = spc__fail(error, SPC_ESTATE,
+                           "the plan was made for maps: spc_plan_create_rows "
+                           "makes one that needs none");
+    if (status != SPC_OK || rows->rows == 0)
+        return status;
+    if (buffers == NULL)
+        return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
+    return check_buffers(plan, spc_plan_workspace_rows(plan, rows->rows),
+                         buffers, error);
+}
+
+spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+                                 const int32_t *count,
+                                 const spc_buffers *buffers, void *stream)
+{
+    spc__row_count how_many = {rows, count};
+    spc_error error = {0};
+    spc_conv_args args;
+    spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_rows(plan, &how_many, buffers, &error)) == SPC_OK &&
+        rows > 0) {
+        set_buffers(&args, plan, buffers);
+        char *layout = (char *)args.workspace + layout_at(plan, rows);
+        status =
+            spc__rows_fill(&args.map, plan->ctx, plan->lay_rows, layout,
+                           &how_many, plan->geometry.tile_rows, stream, &error);
+        if (status == SPC_OK)
+            status = enqueue(plan, NULL, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

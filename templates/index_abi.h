@@ -201,6 +201,22 @@ typedef struct spc_index_args {
     spc_index_way way;             /* of the kernel spc_layout alone */
 } spc_index_args;
 
+/* The layout of a layer whose rows see themselves alone. */
+#define SPC_ROWS_THREADS 256
+
+typedef struct spc_rows_args {
+    const int *count; /* how many rows there are; null: `rows` */
+    int rows;         /* the most */
+    int rows_padded;
+    int tile_rows;
+    int tiles;
+    int *order;     /* [rows_padded], the index too */
+    unsigned *mask; /* [rows_padded] */
+    int *tile_order;
+    unsigned *tile_mask; /* [tiles] */
+    int *tile_begin;     /* [1] */
+} spc_rows_args;
+
 /* Deriving the outputs of a strided rule from a set's voxels. */
 typedef struct spc_derive_args {
     spc_index_set in;

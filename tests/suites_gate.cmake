@@ -14,3 +14,6 @@ spc_suite(splits)
 spc_gpu_suite(splits)
 spc_run_suite(splits_nvrtc splits nvrtc)
 spc_slow(splits_nvrtc)
+# Linear layers, which need no map.
+spc_suite(linear)
+spc_gpu_suite(linear)

@@ -145,6 +145,14 @@ static void add_index(spc__index_ladder *out, const spc__index_width *w,
     spc__index_problem(&code->problem, w, g, inverse);
 }
 
+static void add_rows(spc__index_ladder *out)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "rows";
+    spc__rows_problem(&code->problem);
+}
+
 static void add_layouts(spc__index_ladder *out, unsigned block,
                         const spc_geometry *g, bool inverse)
 {
@@ -173,6 +181,8 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
             if (key == other)
                 add_index(out, &w, &sorting, false);
         }
+    if (g->rule == SPC_RULE_SUBM && spc_geometry_offsets(g) == 1)
+        add_rows(out);
     if (apart)
         add_layouts(out, block, g, inverse);
 }

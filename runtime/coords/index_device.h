@@ -32,6 +32,9 @@ void spc__layout_problem(spc__attrs *out, const spc__index_width *width,
 void spc__coords_problem(spc__attrs *out, const spc__index_width *width,
                          const spc_geometry *geometry);
 
+/* Of the template "rows" (rows.h). */
+void spc__rows_problem(spc__attrs *out);
+
 /* Sorting alone is what the map of a kernel of one offset does before it
  * searches. */
 spc_geometry spc__index_sorting_only(void);

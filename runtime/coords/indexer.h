@@ -88,8 +88,8 @@ typedef struct spc__index_code {
 
 /* Code depends on the geometry and on the widths of keys: of inputs and outputs
  * four pairs, with two kernels each; sorting, at two widths; and layouts of
- * their own, at two. */
-enum { SPC__LADDER_MOST = 12 };
+ * their own, at two; and what lays out rows without a map. */
+enum { SPC__LADDER_MOST = 13 };
 
 typedef struct spc__index_ladder {
     spc__index_code at[SPC__LADDER_MOST];
