@@ -356,8 +356,8 @@ typedef struct spc_conv {
  * -1x0x0) and shape besides; an inverse layer has the words of the strided layer
  * that it inverts, but for its own cin and cout. "transposed" and "generative"
  * take stride and origin. "linear,cin=64,cout=128" is written for
- * "subm,cin=64,cout=128,k=1": each row by itself, over any set. SPC_EINVAL names
- * the unknown word or the bad value and what would be right.
+ * "subm,cin=64,cout=128,k=1": each row by itself, over any set or none. SPC_EINVAL
+ * names the unknown word or the bad value and what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);

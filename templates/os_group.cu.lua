@@ -55,7 +55,7 @@
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if input_alignment(problem) < 4
 %       or not whole_lanes_out(problem) then
-%      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
+%      return false, "rows must be multiples of 4 bytes in, 16 bytes out: os_mma takes any"
 %    end
 %    if problem.cin > 128 or problem.cout > 256
 %       or registers(problem, {depth = 1}) > 255 then

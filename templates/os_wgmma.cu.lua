@@ -77,7 +77,7 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes: os_mma takes any" end
 %    return true
 %  end,
 %  constraints = {

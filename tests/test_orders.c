@@ -2,11 +2,19 @@
  * test_orders.c - the row orders that are not by Gray rank, and those of which
  * each group of offsets has its own: what they promise, alike on cpu and sim,
  * and after the map is filled anew.
+ *
+ *     test_orders [cuda|nvrtc]
+ *
+ * "nvrtc": does their code compile for GPUs that are not here?
  */
+#include "artefact.h"
 #include "ctx.h"
+#include "index_device.h"
 #include "map.h"
 #include "map_rig.h"
 #include "random.h"
+#include "targets.h"
+#include "template.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,7 +239,7 @@ static void fill_anew(spc_ctx *ctx, spc_map *map, int32_t at[ROWS][4])
 
 START_TEST(rows_are_in_the_order_that_was_asked_for)
 {
-    static const char *const devices[] = {"cpu", "sim"};
+    const char *devices[] = {"cpu", suite_device ? suite_device : "sim"};
     const order_case *c = &order_cases[_i];
     static int32_t voxels[ROWS][4];
     int *orders[2];
@@ -297,8 +305,90 @@ START_TEST(a_group_that_is_not_there_has_no_view)
 }
 END_TEST
 
-int main(void)
+/* ---- code for GPUs that are not here --------------------------------------
+ */
+
+static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
+                                   "sm_90a", "sm_100", "sm_120"};
+
+enum { GPUS = sizeof gpus / sizeof *gpus };
+
+static void compile(spc__library *library, const char *gpu, const char *name,
+                    const spc__attrs *problem)
 {
+    spc__attrs target, config = {0};
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__template *tpl = spc__library_find(library, name);
+    spc__compiler *nvrtc;
+    spc__artefact artefact;
+    spc_error error;
+
+    ck_assert(spc__target_facts(&target, gpu, &error) == SPC_OK);
+    ck_assert(spc__template_default(&config, tpl, problem, &target, &error) ==
+              SPC_OK);
+    ck_assert_msg(spc__template_render(&text, tpl, problem, &target, &config,
+                                       &error) == SPC_OK,
+                  "%s", error.text);
+    spc__compile_job job = {
+        .source = text.data, .name = name, .target = gpu, .headers = library};
+    ck_assert(spc__nvrtc_open(&nvrtc, &error) == SPC_OK);
+    ck_assert_msg(spc__compile(&artefact, nvrtc, &job, &log, &error) == SPC_OK,
+                  "%s", error.text);
+    ck_assert_int_eq(spc__attrs_number(&artefact.resources, "spill_bytes", -1),
+                     0);
+    spc__artefact_release(&artefact);
+    spc__compiler_close(nvrtc);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+}
+
+START_TEST(layouts_compile_for_gpus_that_are_not_here)
+{
+    spc_geometry g = SPC_GEOMETRY_INIT;
+    spc__index_width width = {32, _i % 2 ? 64 : 32, 1024};
+    spc__library *library;
+    spc__attrs problem;
+    spc_error error;
+
+    if (!suite_takes(_i))
+        return;
+    if (_i % 3 == 0)
+        g.kernel[0] = g.kernel[1] = g.kernel[2] = 5;
+    ck_assert(spc__library_open(&library, NULL, NULL, &error) == SPC_OK);
+    spc__layout_problem(&problem, &width, &g, _i % 4 == 3);
+    compile(library, gpus[_i], "index", &problem);
+    spc__rows_problem(&problem);
+    compile(library, gpus[_i], "rows", &problem);
+    spc__library_close(library);
+}
+END_TEST
+
+static int run_nvrtc(void)
+{
+    spc__compiler *nvrtc = NULL;
+    bool present = spc__nvrtc_open(&nvrtc, NULL) == SPC_OK;
+
+    spc__compiler_close(nvrtc);
+    if (!present)
+        return suite_skip("there is no NVRTC on this machine");
+    suite_sample(3);
+    Suite *suite = suite_create("orders, NVRTC");
+    TCase *tcase = tcase_create("nvrtc");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, layouts_compile_for_gpus_that_are_not_here, 0,
+                        GPUS);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    if (suite_is_part(argc, argv, "nvrtc"))
+        return run_nvrtc();
+    if ((status = suite_open(argc, argv)) != 0)
+        return status;
     Suite *suite = suite_create("orders");
     TCase *tcase = tcase_create("orders");
 
