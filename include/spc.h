@@ -378,8 +378,8 @@ typedef struct spc_conv {
  * words of the strided layer that it inverts, but for its own cin and cout.
  * "transposed" and "generative" take stride and origin.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
- * by itself, over any set. SPC_EINVAL names the unknown word or the bad value
- * and what would be right.
+ * by itself, over any set or none. SPC_EINVAL names the unknown word or the bad
+ * value and what would be right.
  */
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
@@ -388,6 +388,10 @@ SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
 SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
+
+/* Does every row see itself alone? Such a layer needs no map
+ * (spc_plan_create_rows). */
+SPC_API bool spc_conv_is_linear(const spc_conv *conv);
 
 /* The arrays of a layer. */
 typedef enum spc_operand {
@@ -628,7 +632,7 @@ SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
 typedef struct spc_gather {
-    spc_dtype dtype; /* binary16 for SPC_F16, else binary32 */
+    spc_dtype dtype; /* as it lies in memory */
     int channels;    /* of the set's features */
     /* Child j has the channels j * channels to (j + 1) * channels of its row of
      * a source, which has as many times more; else all children of a row have
@@ -824,14 +828,34 @@ typedef struct spc_buffers {
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
 
+/*
+ * A linear layer ("linear,...", a submanifold kernel of one offset) needs no
+ * map, no coordinates and no set: row i of the outputs is made of row i of the
+ * inputs. spc_plan_create_rows makes a plan for about `rows` rows, which choose
+ * the record; it runs on any number of them, and on maps too. SPC_EINVAL: the
+ * layer sees other rows than its own; else as spc_plan_create.
+ */
+SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+                                        const spc_conv *conv, int64_t rows,
+                                        unsigned flags);
+/* The workspace for `rows` rows. */
+SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
+/* As spc_plan_execute, for at most `rows` rows: how many there are says *count
+ * (device), or `rows` if that is NULL; none, if *count is more. Rows behind them
+ * remain as they were. SPC_ESTATE: the plan was made for maps. */
+SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+                                         const int32_t *count,
+                                         const spc_buffers *buffers,
+                                         void *stream);
+
 /* ---- operators on features ----------------------------------------------- */
 
 /*
  * What networks do between convolutions: pooling, normalisation, activation and
- * the like. Rows are those of a coordinate set, features f16 or f32; sums are
- * fp32, taken in an order that depends on the voxels alone (and on whether rows
- * are aligned, see spc_feature_buffers): not on the capacity, the device's size
- * or the other batch elements.
+ * the like. Rows are those of a coordinate set, features f16, bf16 or f32; sums
+ * are fp32, taken in an order that depends on the voxels alone (and on whether
+ * rows are aligned, see spc_feature_buffers): not on the capacity, the device's
+ * size or the other batch elements.
  *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k
@@ -1227,6 +1251,7 @@ SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
 typedef struct spc_bench_result {
     double warm_us, warm_spread_us;   /* convolution, map built */
     double cold_us, cold_spread_us;   /* flushed caches */
+    /* Of linear layers, which have no map, all of these are 0. */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
     double layout_us; /* row order, tile table, pairs: what the plan reads */
     double map_us, map_spread_us; /* all of that at once, as a plan reads it */

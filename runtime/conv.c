@@ -217,6 +217,13 @@ bool spc__conv_ends_at_scene(const spc_conv *conv)
     return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED;
 }
 
+bool spc_conv_is_linear(const spc_conv *conv)
+{
+    return conv != NULL && conv->op == SPC_SUBM &&
+           spc__conv_offsets(conv) == 1 &&
+           spc__geometry_centre(&conv->geometry) == 0;
+}
+
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
 {
     set_layer(out, conv);

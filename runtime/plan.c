@@ -5,6 +5,7 @@
 #include "lookup.h"
 #include "map.h"
 #include "operands.h"
+#include "rows.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ struct spc_plan {
     spc__kernel *run;
     spc__kernel *sum; /* after it, or NULL */
     spc__kernel *pack;
+    bool takes_rows;       /* it runs without a map, too */
+    spc__kernel *lay_rows; /* then before it, where the host does not */
     spc_origin origin;
     char template_name[32];
     char config[256];
@@ -84,6 +87,12 @@ static spc_status read_layout(spc__launch_geometry *out,
                      layout);
 }
 
+/* Groups of offsets, each with a launch; 1: they are all one. */
+static int offset_groups(const spc__launch_geometry *geometry)
+{
+    return spc__row_order_groups(spc__row_order_find(geometry->order));
+}
+
 /* The words of templates/README.md. Kernels number threads in 32 bits, and a
  * grid has at most 65535 rows of blocks. */
 static spc_status read_geometry(spc__launch_geometry *out,
@@ -136,6 +145,11 @@ static spc_status read_geometry(spc__launch_geometry *out,
                          "its launch geometry has tile_rows=%lld: a divisor of "
                          "%d is right",
                          (long long)tile_rows, SPC_ROW_PAD);
+    if (offset_groups(out) > 1 && (sum_block == 0 || row_work == 0))
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "its launch geometry has order=%s, but no kernel "
+                         "spc_sum or no workspace for the sums of each group",
+                         out->order);
     out->block = (unsigned)block;
     out->shared_bytes = (size_t)shared;
     out->tile_rows = (int)tile_rows;
@@ -291,15 +305,17 @@ static spc_status check_map(const spc_ctx *ctx, const spc_conv *conv,
                      g->dilation[axis], g->stride[axis]);
 }
 
-/* What of the map the plan's kernels read; false if it was never prepared. */
+/* What of the map the plan's kernels read; false if it was never prepared. Of
+ * groups of offsets the last: those before it are there too. */
 static bool view_map(spc_conv_args *args, const spc_map *map,
                      const spc__launch_geometry *geometry)
 {
     memset(&args->pairs, 0, sizeof(args->pairs));
     if (!geometry->reads_table)
-        spc__map_rows_view(&args->map, map, geometry->tile_rows);
-    else if (!spc__map_view(&args->map, map, geometry->order,
-                            geometry->tile_rows))
+        spc__map_view_rows(&args->map, map, geometry->tile_rows);
+    else if (!spc__map_view_group(&args->map, map, geometry->order,
+                                  geometry->tile_rows,
+                                  offset_groups(geometry) - 1))
         return false;
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }
@@ -325,37 +341,107 @@ static int64_t expected_rows(const spc_coords *set)
     return set->checked ? set->rows : set->capacity;
 }
 
+static spc_status check_flags(unsigned flags, spc_error *error)
+{
+    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
+
+    if ((flags & ~known) == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown plan flags: SPC_PLAN_* of spc.h are right");
+}
+
+/* A plan with the kernel for such maps; none of them is prepared. */
+static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
+                                   const spc_conv *conv, int64_t rows_in,
+                                   int64_t rows_out, double density,
+                                   unsigned flags)
+{
+    spc__pick pick;
+    spc_status status =
+        spc__lookup(&pick, ctx, conv, rows_in, rows_out, density, flags);
+
+    if (status == SPC_OK)
+        status = spc__plan_create_from(out, ctx, conv, &pick.code,
+                                       pick.template_name, pick.config);
+    if (status != SPC_OK)
+        return status;
+    (*out)->origin = pick.origin;
+    memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
+    return SPC_OK;
+}
+
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
                            spc_map *map, unsigned flags)
 {
-    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
     spc_error *error = spc__error_of(ctx);
     spc_plan *plan = NULL;
-    spc__pick pick;
     spc_status status;
 
     if (out != NULL)
         *out = NULL;
     if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
                             conv, "map", map, NULL)) != SPC_OK ||
-        (status = spc_conv_check(conv, error)) != SPC_OK)
+        (status = spc_conv_check(conv, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    if (flags & ~known)
-        return spc__fail(error, SPC_EINVAL,
-                         "unknown plan flags: SPC_PLAN_* of spc.h are right");
-    if ((status = check_map(ctx, conv, map, error)) != SPC_OK)
-        return status;
-    status = spc__lookup(&pick, ctx, conv, expected_rows(map->in),
+    status =
+        create_looked_up(&plan, ctx, conv, expected_rows(map->in),
                          expected_rows(map->to), spc_map_density(map), flags);
     if (status == SPC_OK)
-        status = spc__plan_create_from(&plan, ctx, conv, &pick.code,
-                                       pick.template_name, pick.config);
-    if (status == SPC_OK) {
-        plan->origin = pick.origin;
-        memcpy(plan->reason, pick.reason, sizeof(plan->reason));
         status = prepare_map(map, plan);
-    }
     if (status == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_plan_free(plan);
+    return status;
+}
+
+/* ---- without a map --------------------------------------------------------
+ */
+
+spc_status spc__plan_take_rows(spc_plan *plan)
+{
+    spc_status status =
+        spc__rows_load(&plan->lay_rows, plan->ctx, spc__error_of(plan->ctx));
+
+    plan->takes_rows = status == SPC_OK;
+    return status;
+}
+
+static spc_status check_linear(const spc_conv *conv, int64_t rows,
+                               spc_error *error)
+{
+    spc__row_count count = {rows, NULL};
+    spc_status status = spc_conv_check(conv, error);
+
+    if (status == SPC_OK && !spc_conv_is_linear(conv))
+        status = spc__fail(error, SPC_EINVAL,
+                           "the layer needs a map, as its outputs see more "
+                           "than their own row: spc_plan_create takes one");
+    return status == SPC_OK ? spc__rows_check(&count, error) : status;
+}
+
+spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+                                const spc_conv *conv, int64_t rows,
+                                unsigned flags)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_plan *plan = NULL;
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, NULL)) != SPC_OK ||
+        (status = check_linear(conv, rows, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = create_looked_up(&plan, ctx, conv, rows, rows, 1, flags)) !=
+            SPC_OK)
+        return status;
+    if ((status = spc__plan_take_rows(plan)) == SPC_OK) {
         *out = plan;
         plan = NULL;
     }
@@ -400,18 +486,39 @@ size_t spc_plan_weights_bytes(const spc_plan *plan)
     return plan != NULL ? plan->geometry.packed_bytes : 0;
 }
 
-size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+/* What the kernel works in, for so many rows with padding. */
+static size_t work_bytes(const spc__launch_geometry *geometry, int64_t padded,
+                         int64_t pairs)
 {
-    const spc__launch_geometry *geometry;
-
-    if (plan == NULL || map == NULL)
-        return 0;
-    geometry = &plan->geometry;
     return geometry->workspace_bytes +
-           (size_t)map->to->rows_padded * geometry->workspace_row_bytes +
+           (size_t)padded * geometry->workspace_row_bytes +
            (size_t)geometry->persistent * geometry->grid_y *
                geometry->workspace_block_bytes +
-           (size_t)spc__map_pair_capacity(map) * geometry->workspace_pair_bytes;
+           (size_t)pairs * geometry->workspace_pair_bytes;
+}
+
+size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+{
+    return plan != NULL && map != NULL
+               ? work_bytes(&plan->geometry, map->to->rows_padded,
+                            spc__map_pair_capacity(map))
+               : 0;
+}
+
+/* Behind it lies the layout of the rows, at a multiple of 256 bytes. */
+static size_t layout_at(const spc_plan *plan, int64_t rows)
+{
+    size_t work = work_bytes(&plan->geometry, spc__rows_padded(rows), 0);
+
+    return (work + 255) / 256 * 256;
+}
+
+size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)
+{
+    return plan != NULL && rows >= 0
+               ? layout_at(plan, rows) +
+                     spc__rows_bytes(rows, plan->geometry.tile_rows)
+               : 0;
 }
 
 /* Where a failure of a call with either of them is kept. */
@@ -507,7 +614,7 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
+static spc_status check_buffers(const spc_plan *plan, size_t workspace_bytes,
                                 const spc_buffers *buffers, spc_error *error)
 {
     const void *const given[SPC_OPERANDS] = {
@@ -522,7 +629,7 @@ static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
             check_buffer(operands[i].name, given[i], operands[i].alignment,
                          error) != SPC_OK)
             return error->status;
-    if (spc_plan_workspace_bytes(plan, map) > 0)
+    if (workspace_bytes > 0)
         return check_buffer("workspace", buffers->workspace, 256, error);
     return SPC_OK;
 }
@@ -561,24 +668,26 @@ static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
                                 const spc_conv_args *args, void *stream,
                                 spc_error *error)
 {
+    const spc__launch_geometry *geometry = &plan->geometry;
     spc__device *device = plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
+    int64_t pairs = map ? spc__map_pair_capacity(map) : 0;
     spc_status status = SPC_OK;
 
-    if (plan->geometry.clear)
+    if (geometry->clear)
         status = ops->fill(
             device, args->out, 0,
             spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes, stream,
             error);
-    if (status == SPC_OK && plan->geometry.clear_workspace)
+    if (status == SPC_OK && geometry->clear_workspace)
         status = ops->fill(device, args->workspace, 0,
-                           spc_plan_workspace_bytes(plan, map), stream, error);
+                           work_bytes(geometry, args->map.rows_padded, pairs),
+                           stream, error);
     return status;
 }
 
-static spc_status enqueue(const spc_plan *plan, const spc_map *map,
-                          const spc_conv_args *args, void *stream,
-                          spc_error *error)
+static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
+                               void *stream, spc_error *error)
 {
     spc__device *device = plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
@@ -591,14 +700,67 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
         .pdl = geometry->pdl,
         .cluster = geometry->cluster,
     };
+
+    return ops->launch(device, plan->run, &launch, args, sizeof(*args), stream,
+                       error);
+}
+
+/* Each group of offsets into its part of the workspace; then what adds them
+ * up, which sees the rows alone. */
+static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
+                                 const spc_conv_args *all, void *stream,
+                                 spc_error *error)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    int groups = offset_groups(geometry);
+    size_t part = (size_t)all->map.rows_padded *
+                  (geometry->workspace_row_bytes / (size_t)groups);
+    spc_conv_args args = *all;
+    spc_status status = SPC_OK;
+
+    for (int g = 0; g < groups && status == SPC_OK; g++) {
+        spc__map_view_group(&args.map, map, geometry->order,
+                            geometry->tile_rows, g);
+        args.workspace = (char *)all->workspace + (size_t)g * part;
+        status = enqueue_conv(plan, &args, stream, error);
+    }
+    args = *all;
+    spc__map_view_rows(&args.map, map, geometry->tile_rows);
+    return status == SPC_OK ? enqueue_sum(plan, &args, stream, error) : status;
+}
+
+static spc_status enqueue(const spc_plan *plan, const spc_map *map,
+                          const spc_conv_args *args, void *stream,
+                          spc_error *error)
+{
     spc_status status = enqueue_clear(plan, map, args, stream, error);
 
-    if (status == SPC_OK)
-        status = ops->launch(device, plan->run, &launch, args, sizeof(*args),
-                             stream, error);
-    if (status == SPC_OK && plan->sum != NULL)
-        status = enqueue_sum(plan, args, stream, error);
-    return status;
+    if (status != SPC_OK)
+        return status;
+    if (offset_groups(&plan->geometry) > 1)
+        return enqueue_groups(plan, map, args, stream, error);
+    status = enqueue_conv(plan, args, stream, error);
+    return status == SPC_OK && plan->sum != NULL
+               ? enqueue_sum(plan, args, stream, error)
+               : status;
+}
+
+/* All but the map. */
+static void set_buffers(spc_conv_args *args, const spc_plan *plan,
+                        const spc_buffers *buffers)
+{
+    const spc_conv *conv = &plan->conv;
+
+    args->in = buffers->in;
+    args->out = buffers->out;
+    args->weights = buffers->weights;
+    args->bias = conv->bias ? buffers->bias : NULL;
+    args->scale = conv->scale ? buffers->scale : NULL;
+    args->residual = conv->add != SPC_ADD_NONE ? buffers->residual : NULL;
+    args->in_scale = buffers->in_scale;
+    args->out_scale = buffers->out_scale;
+    args->residual_scale = buffers->residual_scale;
+    args->workspace = buffers->workspace;
 }
 
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
@@ -623,19 +785,51 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         return SPC_OK;
     else if (buffers == NULL)
         status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
-    else if ((status = check_buffers(plan, map, buffers, &error)) == SPC_OK) {
-        args.in = buffers->in;
-        args.out = buffers->out;
-        args.weights = buffers->weights;
-        args.bias = plan->conv.bias ? buffers->bias : NULL;
-        args.scale = plan->conv.scale ? buffers->scale : NULL;
-        args.residual =
-            plan->conv.add != SPC_ADD_NONE ? buffers->residual : NULL;
-        args.in_scale = buffers->in_scale;
-        args.out_scale = buffers->out_scale;
-        args.residual_scale = buffers->residual_scale;
-        args.workspace = buffers->workspace;
+    else if ((status = check_buffers(plan, spc_plan_workspace_bytes(plan, map),
+                                     buffers, &error)) == SPC_OK) {
+        set_buffers(&args, plan, buffers);
         status = enqueue(plan, map, &args, stream, &error);
+    }
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}
+
+static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
+                             const spc_buffers *buffers, spc_error *error)
+{
+    spc_status status = spc__rows_check(rows, error);
+
+    if (status == SPC_OK && !plan->takes_rows)
+        status = spc__fail(error, SPC_ESTATE,
+                           "the plan was made for maps: spc_plan_create_rows "
+                           "makes one that needs none");
+    if (status != SPC_OK || rows->rows == 0)
+        return status;
+    if (buffers == NULL)
+        return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
+    return check_buffers(plan, spc_plan_workspace_rows(plan, rows->rows),
+                         buffers, error);
+}
+
+spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+                                 const int32_t *count,
+                                 const spc_buffers *buffers, void *stream)
+{
+    spc__row_count how_many = {rows, count};
+    spc_error error = {0};
+    spc_conv_args args = {0}; /* no pairs */
+    spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_rows(plan, &how_many, buffers, &error)) == SPC_OK &&
+        rows > 0) {
+        set_buffers(&args, plan, buffers);
+        char *layout = (char *)args.workspace + layout_at(plan, rows);
+        status =
+            spc__rows_fill(&args.map, plan->ctx, plan->lay_rows, layout,
+                           &how_many, plan->geometry.tile_rows, stream, &error);
+        if (status == SPC_OK)
+            status = enqueue(plan, NULL, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -41,6 +41,9 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
                                  const spc_conv *conv, const spc__code *code,
                                  const char *template_name, const char *config);
 
+/* Makes a plan of a linear layer ready for spc_plan_execute_rows. */
+spc_status spc__plan_take_rows(spc_plan *plan);
+
 /* Can a plan be made with this launch geometry? SPC_ETEMPLATE: what is wrong in
  * it, as a damaged record may have it. */
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);

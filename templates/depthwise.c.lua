@@ -3,6 +3,10 @@
 %-- The offsets that a row has are listed once; then for `vectors` vectors of channels at
 %-- a time, held in registers, the rows listed are multiplied by the weights of their
 %-- offsets and summed. What is left of a row, less than a vector, goes channel by channel.
+%--
+%-- With an epilogue, or several outputs a channel (cout = 2 * groups, ...), sums go to a row
+%-- of their own first: a plane of them for the first output of every channel, one for the
+%-- second, and so on, with weights alike.
 %
 %include "operands.lua"
 %
@@ -10,6 +14,8 @@
 %function packed_row(problem, target)
 %  return ceil_div(problem.cin, lanes_of(target)) * lanes_of(target)
 %end
+%-- Output channels of an input channel.
+%function outputs_each(problem) return problem.cout // problem.cin end
 %
 %template = {
 %  summary = "depthwise, rows of channels times rows of weights",
@@ -18,14 +24,11 @@
 %  params = {
 %    {"vectors", {1, 2, 4, 8}, "vectors of channels held in registers"},
 %    {"tile", {64, 256}, "output rows of a tile"},
-%    {"order", {"none", "gray"}, "order of the rows"},
+%    {"order", {"none", "gray", "morton"}, "order of the rows"},
 %  },
 %  accepts = function(problem, target)
-%    if groups_of(problem) ~= problem.cin or problem.cin ~= problem.cout then
-%      return false, "needs a depthwise layer: groups = cin = cout"
-%    end
-%    if not is_plain(problem) then
-%      return false, "no epilogue but a bias, dense rows, f16 or 32-bit types"
+%    if groups_of(problem) ~= problem.cin then
+%      return false, "needs a depthwise layer: groups = cin"
 %    end
 %    return true
 %  end,
@@ -38,13 +41,15 @@
 %    return {
 %      lanes = lanes_of(target), row = packed_row(problem, target),
 %      half = problem.dtype == "f16", element = format_of(problem).host,
+%      each = outputs_each(problem), short = format_of(problem).host_short,
+%      pieced = is_plain(problem) and problem.cin == problem.cout,
 %    }
 %  end,
 %  launch = function(problem, config, target)
 %    return {
 %      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
 %      order = config.order, preference = 20,
-%      packed_bytes = problem.offsets * packed_row(problem, target) * 4,
+%      packed_bytes = problem.offsets * outputs_each(problem) * packed_row(problem, target) * 4,
 %      pack_threads = problem.offsets,
 %    }
 %  end,
@@ -85,8 +90,8 @@ static void find_pairs(pairs *p, const spc_conv_args *args, int position)
         for (; rest != 0; rest &= rest - 1) {
             long k = word * 32 + __builtin_ctz(rest);
             long from = map->index[k * map->rows_padded + position];
-            p->in[p->count] = (const element *)args->in + from * CHANNELS;
-            p->weights[p->count++] = (const float *)args->weights + k * ROW;
+            p->in[p->count] = (const element *)args->in + from * $(problem.in_pitch or "CHANNELS");
+            p->weights[p->count++] = (const float *)args->weights + k * $(each > 1 and each .. " * " or "")ROW;
         }
     }
 }
@@ -95,6 +100,11 @@ SPC_INLINE spc_vector load_row(const element *from)
 {
 % if half then
     return spc_load_half(from);
+% elseif short then
+    spc_vector row;
+    for (int i = 0; i < SPC_LANES; i++)
+        row[i] = spc_float_of_$(short)(from[i]);
+    return row;
 % else
     return spc_load(from);
 % end
@@ -102,6 +112,7 @@ SPC_INLINE spc_vector load_row(const element *from)
 
 % local widths = {config.vectors}
 % if config.vectors > 1 then widths[2] = 1 end
+% if pieced then
 % for _, vectors in ipairs(widths) do
 /* $(vectors * lanes) channels from `first` on. */
 static void add_$(vectors)(element *out, const pairs *p, const float *bias, int first)
@@ -132,25 +143,102 @@ static void add_last(element *out, const pairs *p, const float *bias, int first)
     }
 }
 
+% else
+%   for _, vectors in ipairs(widths) do
+/* $(vectors * lanes) channels from `first` on, of those outputs whose weights begin at
+ * `plane`. */
+static void add_$(vectors)(float *out, const pairs *p, int first, long plane)
+{
+%     for v = 0, vectors - 1 do
+    spc_vector s$(v) = {0};
+%     end
+    for (int i = 0; i < p->count; i++) {
+        const float *weights = p->weights[i] + plane + first;
+%     for v = 0, vectors - 1 do
+        s$(v) += load_row(p->in[i] + first + $(v * lanes)) * spc_load(weights + $(v * lanes));
+%     end
+    }
+%     for v = 0, vectors - 1 do
+    spc_store(out + $(v * lanes), s$(v));
+%     end
+}
+
+%   end
+/* What is less than a vector. */
+static void add_last(float *out, const pairs *p, int first, long plane)
+{
+    for (int c = first; c < CHANNELS; c++) {
+        float sum = 0;
+        for (int i = 0; i < p->count; i++)
+            sum += $(short and "spc_float_of_" .. short or "")(p->in[i][c]) *
+                   p->weights[i][plane + c];
+        out[c - first] = sum;
+    }
+}
+
+enum {
+    EACH = $(each), /* outputs of a channel */
+    MOST = $(config.vectors * lanes) /* channels at a time */
+};
+
+typedef $(out_format(problem).host) result;
+
+%   write_finish_row("EACH * MOST")
+/* Finishes and stores the outputs of `count` channels of a row from `first` on. */
+static void finish(float planes[EACH][MOST], const spc_conv_args *args, long row,
+                   int first, int count)
+{
+    int co = first * EACH, channels = count * EACH;
+    result *to = (result *)args->out + row * $(out_pitch(problem)) + co;
+    float sums[EACH * MOST];
+
+    for (int c = 0; c < count; c++)
+        for (int j = 0; j < EACH; j++)
+            sums[c * EACH + j] = planes[j][c]$(problem.bias == 1 and not problem.scale and " + args->bias[co + c * EACH + j]" or "");
+%   if has_epilogue(problem) then
+    finish_row(sums, args, row, co, channels);
+%   end
+%   write_host_store("    ", "to", "sums")
+}
+
+% end
 /* Call x: the x-th tile. */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
     int tile = map->tile_order[x];
     pairs p;
+% if not pieced then
+    float planes[EACH][MOST];
+% end
 
     for (int i = 0; i < TILE && tile >= 0; i++) {
         int position = tile * TILE + i, first = 0;
         long row = map->order[position];
         if (row < 0)
             continue;
+% if pieced then
         element *out = (element *)args->out + row * CHANNELS;
+% end
         find_pairs(&p, args, position);
-% for _, vectors in ipairs(widths) do
+% if pieced then
+%   for _, vectors in ipairs(widths) do
         for (; first + $(vectors * lanes) <= CHANNELS; first += $(vectors * lanes))
             add_$(vectors)(out, &p, args->bias, first);
-% end
+%   end
         add_last(out, &p, args->bias, first);
+% else
+%   for _, vectors in ipairs(widths) do
+        for (; first + $(vectors * lanes) <= CHANNELS; first += $(vectors * lanes)) {
+            for (int j = 0; j < EACH; j++)
+                add_$(vectors)(planes[j], &p, first, (long)j * ROW);
+            finish(planes, args, row, first, $(vectors * lanes));
+        }
+%   end
+        for (int j = 0; j < EACH; j++)
+            add_last(planes[j], &p, first, (long)j * ROW);
+        finish(planes, args, row, first, CHANNELS - first);
+% end
     }
 }
 
@@ -158,10 +246,20 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 {
     const element *from = (const element *)args->weights + x * args->stride_k;
+% if each == 1 then
     float *to = (float *)args->packed + (long)x * ROW;
 
     if (x >= OFFSETS)
         return;
     for (int c = 0; c < ROW; c++)
-        to[c] = c < CHANNELS ? $(half and "spc_float_of_half" or "")(from[c * args->stride_out]) : 0;
+        to[c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[c * args->stride_out]) : 0;
+% else
+    float *to = (float *)args->packed + (long)x * $(each) * ROW;
+
+    if (x >= OFFSETS)
+        return;
+    for (int j = 0; j < $(each); j++)
+        for (int c = 0; c < ROW; c++)
+            to[j * ROW + c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[(c * $(each) + j) * args->stride_out]) : 0;
+% end
 }

@@ -5,7 +5,8 @@
 %
 %-- By the type of a problem: bytes of an element; its bits as a float, and back.
 %local formats = {
-%  f16 = {bytes = 2, element = "spc_u16"},
+%  f16 = {bytes = 2, element = "spc_u16", short = "f16", host = "half"},
+%  bf16 = {bytes = 2, element = "spc_u16", short = "bf16", host = "bfloat"},
 %  f32 = {bytes = 4, element = "float"},
 %}
 %function feature_format(problem) return formats[problem.dtype] end
@@ -13,7 +14,7 @@
 %function accepts_feature(problem, ops)
 %  for _, op in ipairs(ops) do
 %    if problem.op == op then
-%      if not formats[problem.dtype] then return false, "takes f16 and f32" end
+%      if not formats[problem.dtype] then return false, "takes f16, bf16 and f32" end
 %      return true
 %    end
 %  end
@@ -58,16 +59,16 @@
 %function write_access(problem, n)
 %  local bytes = formats[problem.dtype].bytes
 %  local all = words[n * bytes]
-%  local half = problem.dtype == "f16"
+%  local half = formats[problem.dtype].short
 SPC_DEVICE void unpack$(n)(float *v, $(all.load) w)
 {
 %  if half and n == 1 then
-    v[0] = spc_f16_to_f32(w);
+    v[0] = spc_$(half)_to_f32(w);
 %  else
 %    for i, name in ipairs(all.names) do
 %      if half then
-    v[$(2 * i - 2)] = spc_f16_to_f32((spc_u16)w$(name));
-    v[$(2 * i - 1)] = spc_f16_to_f32((spc_u16)(w$(name) >> 16));
+    v[$(2 * i - 2)] = spc_$(half)_to_f32((spc_u16)w$(name));
+    v[$(2 * i - 1)] = spc_$(half)_to_f32((spc_u16)(w$(name) >> 16));
 %      else
     v[$(i - 1)] = spc_bits_f32(w$(name));
 %      end
@@ -84,11 +85,11 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 {
     $(all.load) w;
 %  if half and n == 1 then
-    w = spc_f32_to_f16(v[0]);
+    w = spc_f32_to_$(half)(v[0]);
 %  else
 %    for i, name in ipairs(all.names) do
 %      if half then
-    w$(name) = spc_pack_f16(v[$(2 * i - 2)], v[$(2 * i - 1)]);
+    w$(name) = spc_pack_$(half)(v[$(2 * i - 2)], v[$(2 * i - 1)]);
 %      else
     w$(name) = spc_f32_bits(v[$(i - 1)]);
 %      end

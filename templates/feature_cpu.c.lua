@@ -25,7 +25,7 @@
 %      outputs = outputs // problem.by
 %    end
 %    return {
-%      half = problem.dtype == "f16",
+%      half = feature_format(problem).host,
 %      outputs = outputs,
 %      best = problem.reduce == "max",
 %      stored = problem.index == 1,
@@ -41,18 +41,18 @@
 
 enum { CHANNELS = $(problem.channels), OUTPUTS = $(outputs) };
 
-typedef $(half and "spc_half" or "float") element;
+typedef $(half and "spc_" .. half or "float") element;
 
 SPC_INLINE float get(const void *from, long long at)
 {
     element stored = ((const element *)from)[at];
 
-    return $(half and "spc_float_of_half(stored)" or "stored");
+    return $(half and "spc_float_of_" .. half .. "(stored)" or "stored");
 }
 
 SPC_INLINE void put(void *to, long long at, float value)
 {
-    ((element *)to)[at] = $(half and "spc_half_of_float(value)" or "value");
+    ((element *)to)[at] = $(half and "spc_" .. half .. "_of_float(value)" or "value");
 }
 
 /* Of `items` those of the block that call x belongs to; none for other calls. */

@@ -15,6 +15,9 @@
 %--   given, transposed  strided and inverse between sets that need not overlap
 %--
 %-- Searchers: all find the same; which one is fastest is measured.
+%--
+%-- With problem.layout the code is another: of one kernel, spc_layout, for the sorted row
+%-- orders that spc_index does not make.
 %
 %function is_inverse(problem)
 %  return problem.kind == "inverse" or problem.kind == "subm_inverse" or
@@ -81,6 +84,9 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define SUBM $(subm and 1 or 0)
 #define INVERSE $(inverse and 1 or 0)
 #define LIST $(list and 1 or 0)
+% if problem.layout then
+#define LAYOUT 1 /* of a map that is there, in any order */
+% end
 % for i, axis in ipairs {"X", "Y", "Z"} do
 #define STRIDE_$(axis) $(s[i])
 #define DILATION_$(axis) $(d[i])
@@ -176,10 +182,15 @@ SPC_DEVICE int rows_asked(const spc_index_args *args)
     return rows >= 0 && rows <= args->set.rows ? rows : 0;
 }
 
+% if problem.layout then
+#include "index_way.cuh"
+#include "index_order.cuh"
+% else
 #include "index_$(config.search).cuh"
 #include "index_search.cuh"
 #include "index_order.cuh"
 #include "index_pairs.cuh"
+% end
 
 /* ---- the kernel ------------------------------------------------------- */
 
@@ -211,6 +222,32 @@ SPC_DEVICE int layout_unit(const spc_index_args *args)
     return unit;
 }
 
+% if problem.layout then
+SPC_KERNEL(spc_layout, spc_index_args, $(problem.threads), 1)
+{
+    index_shared *s = (index_shared *)spc_shared();
+    int unit = layout_unit(args);
+    index_extent e = extent_of(args, *args->set.count);
+    index_range r = range_of(&e);
+    grid_barrier barrier;
+
+    grid_open(&barrier, args->sync);
+    if (args->tile.rows)
+        sort_clear(sort_last_table(args->tables), 1);
+    if (args->stages & SPC_INDEX_SORT) {
+        way_digest_rows(args, s, r.begin, r.end);
+        order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
+    } else {
+        grid_sync(&barrier); /* the table is clear */
+        measure_units(args, &e, unit);
+    }
+    if (args->stages & SPC_INDEX_TILE)
+        make_tiles(args, s, &e, &barrier);
+    else
+        sort_clear(args->tables, 3);
+    grid_close(&barrier);
+}
+% else
 /* Sorts the set's voxels; returns how many there are. What the search needs
  * besides is ready too. */
 SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
@@ -304,3 +341,4 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     }
     grid_close(&barrier);
 }
+% end

@@ -123,6 +123,20 @@ typedef struct spc_index_sorted {
     unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit of each offset */
 } spc_index_sorted;
 
+/* What the digest of a row is: the Gray rank of its mask's bits, the number of
+ * offsets that it has not, or bits of its key. */
+#define SPC_INDEX_BY_GRAY 0
+#define SPC_INDEX_BY_COUNT 1
+#define SPC_INDEX_BY_KEY 2
+
+/* A sorted row order that is not by Gray rank, or has not all offsets. Of a
+ * group of offsets the layout has no others, and its tiles no rows without. */
+typedef struct spc_index_way {
+    int by;       /* by key, sorted.bit_of is by bit of the key */
+    int is_group; /* of offsets begin to end - 1 alone */
+    int begin, end;
+} spc_index_way;
+
 /* A tile table. */
 typedef struct spc_index_tiles {
     const unsigned *of; /* the masks of its row order */
@@ -186,7 +200,24 @@ typedef struct spc_index_args {
     void *table;
     int *table_places;
     spc_index_by_offset by_offset; /* of the kernel spc_pairs alone */
+    spc_index_way way;             /* of the kernel spc_layout alone */
 } spc_index_args;
+
+/* The layout of a layer whose rows see themselves alone. */
+#define SPC_ROWS_THREADS 256
+
+typedef struct spc_rows_args {
+    const int *count; /* how many rows there are; null: `rows` */
+    int rows;         /* the most */
+    int rows_padded;
+    int tile_rows;
+    int tiles;
+    int *order;     /* [rows_padded], the index too */
+    unsigned *mask; /* [rows_padded] */
+    int *tile_order;
+    unsigned *tile_mask; /* [tiles] */
+    int *tile_begin;     /* [1] */
+} spc_rows_args;
 
 /* Deriving the outputs of a strided rule from a set's voxels. */
 typedef struct spc_derive_args {

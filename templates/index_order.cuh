@@ -155,6 +155,9 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
         args->sorted.order[to] = p >= 0 ? args->set.order[p] : -1;
         for (int w = 0; w < WORDS; w++) {
             unsigned mask = p >= 0 ? args->mask[(long long)w * padded + p] : 0;
+#if LAYOUT
+            mask &= way_word(&args->way, w);
+#endif
             s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
             args->sorted.mask[(long long)w * padded + to] = mask;
         }
@@ -174,11 +177,15 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
         int batch = item / count, i = item - batch * count;
+#if LAYOUT
+        way_copy_batch(args, s->u.copy.from[i], s->u.copy.to[i], batch);
+#else
         index_batch found;
         load_batch(args, s->u.copy.from[i], s->u.copy.mask + i, SPC_INDEX_CHUNK,
                    batch, &found);
         write_batch(args->sorted.index, args->in.order, args->set.rows_padded,
                     s->u.copy.to[i], batch, &found);
+#endif
     }
 }
 
@@ -228,7 +235,11 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
         int place = sort_place(s, valid, valid ? tile_digit(cost) : 0);
         if (!valid)
             continue;
+#if LAYOUT
+        t->order[place] = args->way.is_group && cost == 0 ? -1 : tile;
+#else
         t->order[place] = tile;
+#endif
         for (int w = 0; w < WORDS; w++)
             t->mask[(long long)w * t->capacity + place] =
                 scratch[(long long)w * tiles + tile];

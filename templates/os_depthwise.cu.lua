@@ -10,6 +10,9 @@
 %--     offsets of a warp's rows, `unroll` at a time:
 %--         row = index[offset][place]; data = in[row]; sum += data * weights[offset]
 %--
+%-- A channel may have 2, 4 or 8 outputs (cout = 2 * groups, ...), each with weights of its
+%-- own, which follow one another.
+%--
 %-- The gathers of `unroll` offsets and `rows_a_thread` rows do not depend on each other
 %-- and are under way together. Offsets that none of a warp's rows has are passed over.
 %
@@ -17,7 +20,14 @@
 %
 %function pieces_of(problem, config) return input_row_bytes(problem) // config.bytes end
 %function index_bytes(problem, config) return problem.offsets * config.rows * 4 end
-%function packed_bytes(problem) return problem.offsets * problem.cin * 4 end
+%function packed_bytes(problem) return problem.offsets * problem.cout * 4 end
+%-- Output channels of an input channel.
+%function outputs_each(problem) return problem.cout // problem.cin end
+%function lane_outputs(problem, config)
+%  return config.bytes // element_bytes(problem) * outputs_each(problem)
+%end
+%-- No more than a bias, and outputs as the inputs.
+%function stores_pieces(problem) return is_plain(problem) and problem.cin == problem.cout end
 %function shared_bytes(problem, config)
 %  return 2 * index_bytes(problem, config)
 %       + (config.weights == "shared" and packed_bytes(problem) or 0)
@@ -29,9 +39,9 @@
 %-- Sums, what is under way, weights, and 30 more: within 10 of NVRTC's reports of 24
 %-- kernels for sm_90a.
 %function registers(problem, config)
-%  local channels = config.bytes // element_bytes(problem)
-%  return config.rows_a_thread * (channels + config.unroll * config.bytes // 4)
-%       + channels + 30
+%  local outputs = lane_outputs(problem, config)
+%  return config.rows_a_thread * (outputs + config.unroll * config.bytes // 4)
+%       + outputs + 30
 %end
 %function blocks_of(problem, config, target)
 %  local by_shared = (target.shared_sm or 65536) // (shared_bytes(problem, config) + 1024)
@@ -50,26 +60,28 @@
 %    {"unroll", {2, 4, 8}, "offsets under way"},
 %    {"threads", {128, 256}, "threads of a block"},
 %    {"weights", {"shared", "global"}, "where the weights are read"},
-%    {"order", {"gray", "none"}, "row order of the map"},
+%    {"order", {"gray", "none", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if groups_of(problem) ~= problem.cin or problem.cin ~= problem.cout then
-%      return false, "needs a depthwise layer: groups = cin = cout"
+%    local each = problem.cout / problem.cin
+%    if groups_of(problem) ~= problem.cin or each ~= 1 and each ~= 2 and each ~= 4 and each ~= 8
+%    then
+%      return false, "needs a depthwise layer: groups = cin, and 1, 2, 4 or 8 times as many outputs"
 %    end
-%    if not is_plain(problem) then
-%      return false, "no epilogue but a bias, dense rows, f16 or 32-bit types"
-%    end
-%    if input_row_bytes(problem) % 4 ~= 0 then
-%      return false, "rows must be multiples of 4 bytes"
+%    if input_alignment(problem) < 4 then
+%      return false, "rows in must be multiples of 4 bytes"
 %    end
 %    return true
 %  end,
 %  constraints = {
 %    {"parts divide the row", function(problem, config)
-%      return input_row_bytes(problem) % config.bytes == 0
+%      return config.bytes <= input_alignment(problem)
 %    end},
 %    {"parts of 16 or 8 bytes where rows have them", function(problem, config)
-%      return config.bytes > 4 or input_row_bytes(problem) % 8 ~= 0
+%      return config.bytes > 4 or input_alignment(problem) < 8 or outputs_each(problem) > 1
+%    end},
+%    {"a thread has 16 outputs of a row at most", function(problem, config)
+%      return outputs_each(problem) == 1 or lane_outputs(problem, config) <= 16
 %    end},
 %    {"every thread has a part, or blocks are small", function(problem, config)
 %      return items_of(problem, config) >= config.threads
@@ -85,11 +97,13 @@
 %  derive = function(problem, config, target)
 %    return {
 %      words = ceil_div(problem.offsets, 32), pieces = pieces_of(problem, config),
-%      items = items_of(problem, config), half = problem.dtype == "f16",
+%      items = items_of(problem, config), half = element_bytes(problem) == 2,
 %      lane_words = config.bytes // 4,
 %      channels = config.bytes // element_bytes(problem),
+%      outputs = lane_outputs(problem, config), each = outputs_each(problem),
+%      pieced = stores_pieces(problem), short = format_of(problem).short,
 %      step = config.rows // config.rows_a_thread, -- between the rows of a thread
-%      row_bytes = input_row_bytes(problem), stage = index_bytes(problem, config),
+%      row_pitch = input_pitch_bytes(problem), stage = index_bytes(problem, config),
 %      weights_at = 2 * index_bytes(problem, config),
 %      gathers = config.unroll * config.rows_a_thread,
 %      blocks = blocks_of(problem, config, target),
@@ -100,14 +114,17 @@
 %      block = config.threads, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = blocks_of(problem, config, target),
 %      tile_rows = config.rows, order = config.order,
-%      packed_bytes = packed_bytes(problem), pack_threads = problem.offsets * problem.cin,
+%      packed_bytes = packed_bytes(problem), pack_threads = problem.offsets * problem.cout,
 %      pdl = target.sm >= 90 and 1 or 0, preference = 6,
 %    }
 %  end,
 %  default = function(problem, target)
 %    local config = {rows = 64, rows_a_thread = 2, bytes = 16, unroll = 4, threads = 128,
 %                    weights = "shared", order = "gray"}
-%    while config.bytes > 4 and input_row_bytes(problem) % config.bytes ~= 0 do config.bytes = config.bytes // 2 end
+%    while config.bytes > 4 and (config.bytes > input_alignment(problem)
+%       or outputs_each(problem) > 1 and lane_outputs(problem, config) > 16) do
+%      config.bytes = config.bytes // 2
+%    end
 %    while items_of(problem, config) < config.threads and config.rows < 256
 %          and 4 * index_bytes(problem, config) <= target.shared_block // 2 do
 %      config.rows = config.rows * 2
@@ -157,12 +174,15 @@ SPC_DEVICE void multiply(float *sums, const spc_u32 *data, const float *w)
         for (int i = 0; i < $(lane_words); i++) {
             spc_u32 v = data[r * $(lane_words) + i];
 % if half then
-            float *to = sums + r * $(channels) + 2 * i;
-            to[0] = spc_fma(spc_f16_to_f32((spc_u16)v), w[2 * i], to[0]);
-            to[1] = spc_fma(spc_f16_to_f32((spc_u16)(v >> 16)), w[2 * i + 1], to[1]);
+            float *to = sums + r * $(outputs) + $(2 * each) * i;
+%   for j = 0, 2 * each - 1 do
+            to[$(j)] = spc_fma(spc_$(short)_to_f32((spc_u16)$(j < each and "v" or "(v >> 16)")), w[$(2 * each) * i$(j > 0 and " + " .. j or "")], to[$(j)]);
+%   end
 % else
-            float *to = sums + r * $(channels) + i;
-            to[0] = spc_fma(spc_bits_f32(v), w[i], to[0]);
+            float *to = sums + r * $(outputs) + $(each > 1 and each .. " * " or "")i;
+%   for j = 0, each - 1 do
+            to[$(j)] = spc_fma(spc_bits_f32(v), w[$(each > 1 and each .. " * " or "")i$(j > 0 and " + " .. j or "")], to[$(j)]);
+%   end
 % end
         }
 }
@@ -171,14 +191,14 @@ SPC_DEVICE void multiply(float *sums, const spc_u32 *data, const float *w)
 SPC_DEVICE void load_weights(float *w, const spc_u8 *from)
 {
 % local load = config.weights == "shared" and "spc_shared_load" or "spc_load"
-% for i = 0, channels - 1, 4 do
-%   if channels - i >= 4 then
+% for i = 0, outputs - 1, 4 do
+%   if outputs - i >= 4 then
     spc_b16 v$(i) = $(load)16(from + $(4 * i));
     w[$(i)] = spc_bits_f32(v$(i).x);
     w[$(i + 1)] = spc_bits_f32(v$(i).y);
     w[$(i + 2)] = spc_bits_f32(v$(i).z);
     w[$(i + 3)] = spc_bits_f32(v$(i).w);
-%   elseif channels - i == 2 then
+%   elseif outputs - i == 2 then
     spc_b8 v$(i) = $(load)8(from + $(4 * i));
     w[$(i)] = spc_bits_f32(v$(i).x);
     w[$(i + 1)] = spc_bits_f32(v$(i).y);
@@ -209,18 +229,20 @@ SPC_DEVICE void add_offsets(float *sums, spc_u32 rest, const int *index,
                 SPC_UNROLL
                 for (int i = 0; i < $(lane_words); i++)
                     to[i] = 0;
-                spc_load$(config.bytes)_into(to, in + (long long)row * $(row_bytes), row);
+                spc_load$(config.bytes)_into(to, in + (long long)row * $(row_pitch), row);
             }
         }
         SPC_UNROLL
         for (int u = 0; u < $(config.unroll); u++) {
-            float w[$(channels)];
-            load_weights(w, weights + k[u] * $(problem.cin * 4));
+            float w[$(outputs)];
+            load_weights(w, weights + k[u] * $(problem.cout * 4));
             multiply(sums, data + u * $(config.rows_a_thread * lane_words), w);
         }
     }
 }
 
+% write_activation("SPC_DEVICE")
+% if pieced then
 SPC_DEVICE void store(const float *sums, int row, spc_u8 *to)
 {
 % local function word(i)
@@ -229,7 +251,7 @@ SPC_DEVICE void store(const float *sums, int row, spc_u8 *to)
 % end
     if (row < 0)
         return;
-    to += (long long)row * $(row_bytes);
+    to += (long long)row * $(row_pitch);
 % if config.bytes == 4 then
     spc_store4(to, $(word(0)));
 % else
@@ -242,6 +264,20 @@ SPC_DEVICE void store(const float *sums, int row, spc_u8 *to)
     spc_store$(config.bytes)(to, v);
 % end
 }
+% else
+/* The epilogue of this thread's outputs of a row, from channel co on. */
+SPC_DEVICE void finish(const float *sums, int where, int co, const spc_conv_args *args)
+{
+    int row[1] = {where};
+    SPC_UNROLL
+    for (int h = 0; h < 1; h++) {
+        int store = row[h] >= 0;
+            float v[$(outputs)];
+% write_lane_values(outputs, "sums[i]")
+% write_lane_store(outputs, "(spc_u8 *)args->out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+    }
+}
+% end
 
 /* Part `item` of the tile: a piece of this thread's rows, `at` the first of them. All
  * lanes of a warp take part, those without a part with no row. */
@@ -251,15 +287,15 @@ SPC_DEVICE void compute(int item, int tile, const int *index, const spc_conv_arg
     int piece = item % $(pieces), at = item / $(pieces), row[$(config.rows_a_thread)];
     int some = item < $(items), first = tile * $(config.rows) + (some ? at : 0);
     const spc_u8 *in = (const spc_u8 *)args->in + piece * $(config.bytes);
-    const spc_u8 *weights = $(weight_source) + piece * $(channels * 4);
-    float sums[$(config.rows_a_thread * channels)];
+    const spc_u8 *weights = $(weight_source) + piece * $(outputs * 4);
+    float sums[$(config.rows_a_thread * outputs)];
 
     SPC_UNROLL
     for (int r = 0; r < $(config.rows_a_thread); r++)
         row[r] = some ? spc_load_int(map->order + first + r * $(step)) : -1;
     SPC_UNROLL
-    for (int i = 0; i < $(config.rows_a_thread * channels); i++)
-        sums[i] = $(problem.bias == 1 and "spc_load_f32(args->bias + piece * " .. channels .. " + i % " .. channels .. ")" or "0.0f");
+    for (int i = 0; i < $(config.rows_a_thread * outputs); i++)
+        sums[i] = $(pieced and problem.bias == 1 and "spc_load_f32(args->bias + piece * " .. channels .. " + i % " .. channels .. ")" or "0.0f");
     for (int word = 0; word < $(words); word++) {
         spc_u32 mask = 0;
         SPC_UNROLL
@@ -267,12 +303,16 @@ SPC_DEVICE void compute(int item, int tile, const int *index, const spc_conv_arg
             mask |= spc_load4(map->mask + (long long)word * map->rows_padded + first + r * $(step));
         add_offsets(sums, spc_warp_or(some ? mask : 0u),
                     index + word * $(32 * config.rows) + (some ? at : 0), in,
-                    weights + word * $(32 * problem.cin * 4));
+                    weights + word * $(32 * problem.cout * 4));
     }
     SPC_UNROLL
     for (int r = 0; r < $(config.rows_a_thread); r++)
+% if pieced then
         store(sums + r * $(channels), row[r],
               (spc_u8 *)args->out + piece * $(config.bytes));
+% else
+        finish(sums + r * $(outputs), row[r], piece * $(outputs), args);
+% end
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
@@ -281,7 +321,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
     int rank = spc_block_x(), tile = tile_of(map, rank), buffer = 0;
 
 % if config.weights == "shared" then
-    for (int i = spc_thread(); i < $(problem.offsets * problem.cin); i += $(config.threads))
+    for (int i = spc_thread(); i < $(problem.offsets * problem.cout); i += $(config.threads))
         spc_copy_async4(spc_shared() + $(weights_at) + i * 4,
                         (const spc_u8 *)args->weights + i * 4, 4);
 % end
@@ -312,11 +352,11 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     const $(format_of(problem).device) *weights =
         (const $(format_of(problem).device) *)args->weights;
     int item = spc_block_x() * 256 + spc_thread();
-    int channel = item % $(problem.cin), k = item / $(problem.cin);
+    int channel = item % $(problem.cout), k = item / $(problem.cout);
 
     if (k >= $(problem.offsets))
         return;
-    ((float *)args->packed)[item] = $(half and "spc_f16_to_f32" or "")(
+    ((float *)args->packed)[item] = $(half and "spc_" .. short .. "_to_f32" or "")(
         weights[k * args->stride_k + channel * args->stride_out]);
     spc_fence_global();
 }

@@ -48,7 +48,7 @@
 %    {"depth", {1, 2, 3, 4}, "steps whose rows are under way"},
 %    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
-%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
@@ -56,7 +56,7 @@
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if input_alignment(problem) < 4
 %       or not whole_lanes_out(problem) then
-%      return false, "rows must be multiples of 4 bytes in, 16 bytes out"
+%      return false, "rows must be multiples of 4 bytes in, 16 bytes out: os_mma takes any"
 %    end
 %    if problem.cin > 128 or problem.cout > 256
 %       or registers(problem, {depth = 1}) > 255 then

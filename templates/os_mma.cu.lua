@@ -46,7 +46,7 @@
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
-%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
@@ -95,6 +95,7 @@
 %      align = math.min(input_alignment(problem), alignment_of(part_in_bytes(problem))),
 %      part_blocks = ceil_div(part_cout(problem), config.n),
 %      divided = is_divided(config), parts = span_parts(config),
+%      centre = ending_centre(problem, config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -208,7 +209,7 @@ SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
     step = spc_shared_load8(l->stream.ring + l->place * 8);
 % else
     spc_stream_fill(&l->stream, map, l->taken + 1, $(rows), $(words),
-                    $(problem.centre));
+                    $(centre));
     step = spc_stream_step(&l->stream, l->place);
 % end
     l->next_offset = (int)step.y & SPC_STEP_OFFSET;
@@ -380,8 +381,7 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
             const $(sum) *d = acc + h / 2 * $(config.n // 2);
             int store = row[h] >= 0 && $(problem.groups and "within" or "co < " .. problem.cout);
             float v[$(lane_channels)];
-% write_lane_values(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]")
-% write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+% write_lane_result(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
 % if not divided then
@@ -402,7 +402,7 @@ SPC_DEVICE void clear($(sum) *acc)
 % end
 % write_division(config.m, threads)
 %local first_row = "spc_warp() * " .. config.m * 16 .. " + (spc_lane() >> 2)"
-%local last_rows = divided and part_rows or ending_rows
+%local last_rows = (divided or is_masked(config)) and part_rows or ending_rows
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;

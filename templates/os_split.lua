@@ -11,17 +11,27 @@
 %-- But for `atomic` sums are added in a fixed order: the result is the same in every
 %-- run.
 %--
+%-- For maps of any size, `mask2` to `mask4`: the offsets in so many groups, for each of
+%-- which rows are sorted anew (row orders gray2 to gray4), so that a tile has fewer
+%-- offsets that only some of its rows have. The kernel runs once a group, writes the sums
+%-- of its rows as f32 into the group's part of the workspace, by row, and spc_sum adds
+%-- for each row those of the groups of which it has an offset, in their order.
+%--
 %-- The workspace: for each tile (by number) the first part, as block * 2 + place, and
 %-- the last block; from byte rows_padded on, two places a block and block of channels
 %-- for the parts of its first tile and of another. All that is read was written before
 %-- in the same launch.
 %
-%split_values = {"none", "stream", "atomic", "cluster2", "cluster4", "cluster8"}
+%split_values = {"none", "stream", "atomic", "cluster2", "cluster4", "cluster8",
+%                "mask2", "mask3", "mask4"}
 %function is_stream(config) return config.split == "stream" end
 %function is_atomic(config) return config.split == "atomic" end
 %-- Blocks of a cluster; 1: there are none.
-%function cluster_of(config) return tonumber(config.split:match("%d+")) or 1 end
-%function is_divided(config) return config.split ~= "none" end
+%function cluster_of(config) return tonumber(config.split:match("^cluster(%d+)")) or 1 end
+%-- Groups of offsets; 1: they are all one.
+%function masks_of(config) return tonumber(config.split:match("^mask(%d+)")) or 1 end
+%function is_masked(config) return masks_of(config) > 1 end
+%function is_divided(config) return config.split ~= "none" and not is_masked(config) end
 %-- Of spc_span.cuh: blocks of a cluster, 0 for a grid.
 %function span_parts(config)
 %  return (is_stream(config) or is_atomic(config)) and 0 or cluster_of(config)
@@ -35,6 +45,10 @@
 %-- free when a tile is done, `rows` its rows.
 %function can_divide(problem, config, target, room, rows)
 %  local cluster = cluster_of(config)
+%  if is_masked(config) then -- which have orders of their own
+%    return not problem.groups and config.order == "gray"
+%       and problem.offsets // masks_of(config) >= 4
+%  end
 %  if not is_divided(config) then return true end
 %  if problem.groups then return false end
 %  -- All rows that the outputs' set has room for are cleared: of a submanifold layer
@@ -47,10 +61,20 @@
 %     and (cluster == 1 or target.sm >= 90 and tile_bytes(config, rows) <= room)
 %end
 %
+%-- From row to row of a group's sums.
+%function sum_pitch(problem)
+%  local channels = 16 // element_bytes(problem)
+%  return ceil_div(problem.cout, channels) * channels
+%end
+%
 %-- Adds to a launch geometry what a division needs.
 %function divide_launch(launch, problem, config, threads)
 %  local cluster = cluster_of(config)
-%  if is_stream(config) then
+%  if is_masked(config) then
+%    launch.order = config.order .. masks_of(config)
+%    launch.workspace_row_bytes = masks_of(config) * sum_pitch(problem) * 4
+%    launch.sum_block = 256
+%  elseif is_stream(config) then
 %    launch.grid = "steps"
 %    launch.workspace_row_bytes = 1
 %    launch.workspace_block_bytes = 2 * tile_bytes(config, launch.tile_rows)
@@ -71,6 +95,11 @@
 %  return launch
 %end
 %
+%-- The centre, where its step ends a tile: a group of offsets may not have it.
+%function ending_centre(problem, config)
+%  return is_masked(config) and -1 or problem.centre
+%end
+%
 %-- The blocks of input channels of a step, in a loop.
 %function blocks_of(code)
 %  if not divided or k_blocks == 1 then return "int block = 0; block < " .. k_blocks end
@@ -89,6 +118,93 @@
 %  else
     spc_span_of_cluster($(s), $(map), $(words), $(k_blocks), $(cluster_of(config)));
 %  end
+%end
+%
+%-- ---- groups of offsets ---------------------------------------------------------------
+%
+%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group.
+%function write_lane_result(count, value, to)
+% if is_masked(config) then
+            for (int i = 0; i < $(count); i++)
+                v[i] = $(value);
+%   for at = 0, count - 1, 4 do
+            spc_b16 w$(at);
+%     for i, name in ipairs {"x", "y", "z", "w"} do
+            w$(at).$(name) = spc_f32_bits(v[$(at + i - 1)]);
+%     end
+            if (store)
+                spc_store16((spc_u8 *)args->workspace +
+                                ((long long)row[h] * $(sum_pitch(problem)) + co + $(at)) * 4, w$(at));
+%   end
+% else
+%   write_lane_values(count, value)
+%   write_lane_store(count, to)
+% end
+%end
+%
+%-- The offsets of word `w` of a mask that group `g` has, in hexadecimal.
+%local function group_word(g, w)
+%  local masks, word = masks_of(config), 0
+%  local first, last = problem.offsets * g // masks, problem.offsets * (g + 1) // masks - 1
+%  for k = math.max(first, 32 * w), math.min(last, 32 * w + 31) do
+%    word = word | 1 << k - 32 * w
+%  end
+%  return string.format("0x%xu", word)
+%end
+%
+%-- The sums of a row: a thread has some channels of it. The rows are those of the map, in
+%-- the order of keys, with the masks of all their offsets.
+%local function write_add_groups()
+% local pieces, pitch = sum_pitch(problem) // lane_channels, sum_pitch(problem)
+SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
+{
+    const spc_map_view *map = &args->map;
+
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_ROLLED
+    for (int item = spc_thread(); item < $(rows * pieces); item += 256) {
+        int p = spc_block_x() * $(rows) + item / $(pieces);
+        int co = item % $(pieces) * $(lane_channels), h = 0;
+        int row[1] = {spc_load_int(map->order + p)}, store = row[0] >= 0;
+        const spc_u8 *from = (const spc_u8 *)args->workspace +
+                             ((long long)row[0] * $(pitch) + co) * 4;
+        spc_u32 part[$(masks_of(config))][$(lane_channels)];
+        float sum[$(lane_channels)];
+        float v[$(lane_channels)];
+
+        SPC_UNROLL
+        for (int i = 0; i < $(lane_channels); i++) {
+            sum[i] = 0.0f;
+% for g = 0, masks_of(config) - 1 do
+            part[$(g)][i] = 0;
+% end
+        }
+% for g = 0, masks_of(config) - 1 do
+        {
+            spc_u32 some = 0;
+%   for w = 0, words - 1 do
+%     if group_word(g, w) ~= "0x0u" then
+            some |= spc_load4(map->mask + $(w)ll * map->rows_padded + p) & $(group_word(g, w));
+%     end
+%   end
+%   for at = 0, lane_channels - 1, 4 do
+            spc_load16_into(part[$(g)] + $(at),
+                            from + $(g)ll * map->rows_padded * $(4 * pitch) + $(4 * at),
+                            some ? 0 : -1);
+%   end
+        }
+% end
+% for g = 0, masks_of(config) - 1 do
+        SPC_UNROLL
+        for (int i = 0; i < $(lane_channels); i++)
+            sum[i] += spc_bits_f32(part[$(g)][i]);
+% end
+% write_lane_values(lane_channels, "sum[i]")
+% write_lane_store(lane_channels, "(spc_u8 *)args->out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+    }
+}
+
 %end
 %
 %-- ---- summing ------------------------------------------------------------------------
@@ -250,7 +366,9 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, co
 %-- The second kernel of a stream: a block for each tile and turn of output channels.
 %-- Four parts are under way at a time.
 %function write_sum_kernel(m, threads)
-% if is_stream(config) then
+% if is_masked(config) then
+%   write_add_groups()
+% elseif is_stream(config) then
 % local turns, floats = lane_turns(problem, config), m * turn_quads() * 4
 SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
 {

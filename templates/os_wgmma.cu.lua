@@ -71,14 +71,14 @@
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
-%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if has_whole(problem) then return false, "no int8" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes" end
+%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes: os_mma takes any" end
 %    return true
 %  end,
 %  constraints = {
@@ -127,6 +127,7 @@
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
+%      centre = ending_centre(problem, config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -345,8 +346,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
-% write_lane_values(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]")
-% write_lane_store(lane_channels, "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
 }
@@ -366,7 +366,7 @@ SPC_DEVICE void finish(const float *acc, const int *row,
 %  end
 %end
 %local first_row = "spc_warp() * 16 + (spc_lane() >> 2)"
-%local last_rows = divided and part_rows or ending_rows
+%local last_rows = (divided or is_masked(config)) and part_rows or ending_rows
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
                         spc_u64 *full, spc_u64 *empty)
 {
@@ -533,7 +533,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 % else
     if (spc_warp() == $(config.groups * 4)) {
         spc_schedule_steps(schedule, &args->map, $(rows), $(words),
-                           $(problem.centre), share);
+                           $(centre), share);
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
         produce(args, schedule, full, empty);
     } else if (spc_warp() == $(config.groups * 4 + 2)) {

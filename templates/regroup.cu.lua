@@ -253,10 +253,21 @@ typedef struct piece {
     float at[8];
 } piece;
 
-SPC_DEVICE void add_halves(piece *sum, int i, spc_u32 pair)
+SPC_DEVICE float half_value(const spc_gather_args *args, spc_u16 bits)
 {
-    sum->at[i] += spc_f16_to_f32((spc_u16)(pair & 0xffffu));
-    sum->at[i + 1] += spc_f16_to_f32((spc_u16)(pair >> 16));
+    return args->half == 2 ? spc_bf16_to_f32(bits) : spc_f16_to_f32(bits);
+}
+
+SPC_DEVICE spc_u16 half_of(const spc_gather_args *args, float value)
+{
+    return args->half == 2 ? spc_f32_to_bf16(value) : spc_f32_to_f16(value);
+}
+
+SPC_DEVICE void add_halves(const spc_gather_args *args, piece *sum, int i,
+                           spc_u32 pair)
+{
+    sum->at[i] += half_value(args, (spc_u16)(pair & 0xffffu));
+    sum->at[i + 1] += half_value(args, (spc_u16)(pair >> 16));
 }
 
 SPC_DEVICE void add_piece(const spc_gather_args *args, piece *sum,
@@ -265,16 +276,17 @@ SPC_DEVICE void add_piece(const spc_gather_args *args, piece *sum,
     spc_b16 v;
 
     if (args->piece == 1) {
-        sum->at[0] += args->half ? spc_f16_to_f32(((const spc_u16 *)from)[at])
-                                 : ((const float *)from)[at];
+        sum->at[0] += args->half
+                          ? half_value(args, ((const spc_u16 *)from)[at])
+                          : ((const float *)from)[at];
         return;
     }
     v = spc_load16((const char *)from + at * (args->half ? 2 : 4));
     if (args->half) {
-        add_halves(sum, 0, v.x);
-        add_halves(sum, 2, v.y);
-        add_halves(sum, 4, v.z);
-        add_halves(sum, 6, v.w);
+        add_halves(args, sum, 0, v.x);
+        add_halves(args, sum, 2, v.y);
+        add_halves(args, sum, 4, v.z);
+        add_halves(args, sum, 6, v.w);
         return;
     }
     sum->at[0] += spc_bits_f32(v.x);
@@ -283,10 +295,11 @@ SPC_DEVICE void add_piece(const spc_gather_args *args, piece *sum,
     sum->at[3] += spc_bits_f32(v.w);
 }
 
-SPC_DEVICE spc_u32 pack_halves(const piece *sum, int i)
+SPC_DEVICE spc_u32 pack_halves(const spc_gather_args *args, const piece *sum,
+                               int i)
 {
-    return (spc_u32)spc_f32_to_f16(sum->at[i]) |
-           (spc_u32)spc_f32_to_f16(sum->at[i + 1]) << 16;
+    return (spc_u32)half_of(args, sum->at[i]) |
+           (spc_u32)half_of(args, sum->at[i + 1]) << 16;
 }
 
 SPC_DEVICE void store_piece(const spc_gather_args *args, const piece *sum,
@@ -295,14 +308,14 @@ SPC_DEVICE void store_piece(const spc_gather_args *args, const piece *sum,
     spc_b16 v;
 
     if (args->piece == 1 && args->half) {
-        ((spc_u16 *)to)[at] = spc_f32_to_f16(sum->at[0]);
+        ((spc_u16 *)to)[at] = half_of(args, sum->at[0]);
     } else if (args->piece == 1) {
         ((float *)to)[at] = sum->at[0];
     } else if (args->half) {
-        v.x = pack_halves(sum, 0);
-        v.y = pack_halves(sum, 2);
-        v.z = pack_halves(sum, 4);
-        v.w = pack_halves(sum, 6);
+        v.x = pack_halves(args, sum, 0);
+        v.y = pack_halves(args, sum, 2);
+        v.z = pack_halves(args, sum, 4);
+        v.w = pack_halves(args, sum, 6);
         spc_store16((char *)to + 2 * at, v);
     } else {
         v.x = spc_f32_bits(sum->at[0]);

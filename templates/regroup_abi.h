@@ -62,7 +62,7 @@ typedef struct spc_gather_args {
                      slice */
     int slices;   /* slots of a row of the features' slices */
     int channels; /* of a slot */
-    int half;     /* binary16; else binary32 */
+    int half;     /* 1: binary16, 2: bfloat16; 0: binary32 */
     int piece;    /* channels that a thread takes at once: of 16 bytes, or 1 */
     const int *count; /* of the set's rows */
     const int *begin, *slots, *of;

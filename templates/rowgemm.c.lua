@@ -48,7 +48,7 @@
 %    {"vectors", {1, 2, 3, 4}, "vectors of output channels held in registers"},
 %    {"tile", {64, 128, 256}, "output rows of a tile"},
 %    {"unroll", {1, 2}, "input channels of one turn of the inner loop"},
-%    {"order", {"none", "gray"}, "order of the rows"},
+%    {"order", {"none", "gray", "morton"}, "order of the rows"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end

@@ -175,15 +175,14 @@ static void check(spc_map *map, const spc_conv *conv, const spc_scene *scene)
     spc_relation_release(&want);
 }
 
-/* Rows that tiles execute over pairs that are needed. */
-static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
-                         int tile_rows)
+/* Rows that the tiles of a group of offsets execute. */
+static double rows_executed(spc_ctx *ctx, const spc_map *map, const char *order,
+                            int tile_rows, int group)
 {
     spc_map_view view;
     double rows = 0;
 
-    if (spc__map_prepare(map, order, tile_rows, NULL) != SPC_OK ||
-        !spc__map_view(&view, map, order, tile_rows))
+    if (!spc__map_view_group(&view, map, order, tile_rows, group))
         fail(order, spc_ctx_error(ctx));
     size_t words = (size_t)view.tiles * (size_t)view.mask_words;
     unsigned *mask = malloc(4 * words + 4);
@@ -191,13 +190,28 @@ static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
     for (size_t i = 0; i < words; i++)
         rows += tile_rows * __builtin_popcount(mask[i]);
     free(mask);
+    return rows;
+}
+
+/* Rows that tiles execute over pairs that are needed. */
+static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
+                         int tile_rows)
+{
+    int groups = spc__row_order_groups(spc__row_order_find(order));
+    double rows = 0;
+
+    if (spc__map_prepare(map, order, tile_rows, NULL) != SPC_OK)
+        fail(order, spc_ctx_error(ctx));
+    for (int g = 0; g < groups; g++)
+        rows += rows_executed(ctx, map, order, tile_rows, g);
     return rows / (double)spc_map_pairs(map);
 }
 
 /* The same of every order and several sizes. */
 static void print_waste(spc_ctx *ctx, spc_map *map)
 {
-    static const char *const orders[] = {"gray", "gray_x", "gray_y"};
+    static const char *const orders[] = {"gray",  "gray_x", "gray_y", "gray2",
+                                         "gray3", "gray4",  "dense",  "morton"};
     static const int sizes[] = {16, 64, 128, 192};
 
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {

@@ -32,9 +32,16 @@ static void *fetch(spc_ctx *ctx, const void *from, size_t count)
     return to;
 }
 
-/* Row order, masks and index of a view are one permutation of the plain map. */
-static void check_rows(const spc_map_view *v, const int *order,
-                       const int *index, const unsigned *mask,
+/* The offsets that a view has. */
+typedef struct view_part {
+    int begin, end;
+    bool is_group;
+} view_part;
+
+/* Row order, masks and index of a view are one permutation of the plain map, of
+ * whose offsets it has a part. */
+static void check_rows(const spc_map_view *v, const view_part *part,
+                       const int *order, const int *index, const unsigned *mask,
                        const int32_t *plain)
 {
     char *seen = calloc((size_t)v->rows + 1, 1);
@@ -46,9 +53,14 @@ static void check_rows(const spc_map_view *v, const int *order,
         require(p < rows ? row >= 0 && row < v->rows : row == -1,
                 "order[%d] is %d", (int)p, row);
         require(row < 0 || !seen[row]++, "row %d twice", row);
-        for (size_t k = 0; k < (size_t)v->offsets; k++) {
+        for (int i = 0; i < v->offsets; i++) {
+            size_t k = (size_t)i;
             int want = row < 0 ? -1 : plain[k * rows + (size_t)row];
             bool bit = mask[k / 32 * padded + p] >> k % 32 & 1u;
+            if (i < part->begin || i >= part->end) {
+                require(!bit, "offset %d at %d is another group's", i, (int)p);
+                continue;
+            }
             require(index[k * padded + p] == want && bit == (want >= 0),
                     "offset %d at %d: %d with bit %d, not %d", (int)k, (int)p,
                     index[k * padded + p], bit, want);
@@ -70,24 +82,39 @@ static unsigned tile_word(const spc_map_view *v, const unsigned *mask, int tile,
     return all;
 }
 
+/* Tiles that have an offset. */
+static int count_tiles(const spc_map_view *v, const unsigned *mask)
+{
+    int tiles = (v->rows + v->tile_rows - 1) / v->tile_rows, some = 0;
+
+    for (int t = 0; t < tiles; t++) {
+        unsigned any = 0;
+        for (int w = 0; w < v->mask_words; w++)
+            any |= tile_word(v, mask, t, w);
+        some += any != 0;
+    }
+    return some;
+}
+
 /* Tiles by falling cost, equal ones in their order, with their masks. */
 static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
-                        const unsigned *mask)
+                        const view_part *part, const unsigned *mask)
 {
     size_t words = (size_t)(v->tiles * v->mask_words);
     int *order = fetch(ctx, v->tile_order, (size_t)v->tiles);
     unsigned *tile_mask = fetch(ctx, v->tile_mask, words);
     int *begin = fetch(ctx, v->tile_begin, (size_t)v->offsets);
     int last_cost = v->offsets, last_tile = -1, begun = 0;
-    int tiles = (v->rows + v->tile_rows - 1) / v->tile_rows;
+    int all = (v->rows + v->tile_rows - 1) / v->tile_rows;
+    int tiles = part->is_group ? count_tiles(v, mask) : all;
 
-    ck_assert_int_ge(v->tiles, tiles);
+    ck_assert_int_ge(v->tiles, all);
     for (int t = tiles; t < v->tiles; t++)
         require(order[t] == -1 && tile_mask[t] == 0,
                 "entry %d past the last tile: tile %d", t, order[t]);
     for (int t = 0; t < tiles; t++) {
         int cost = 0;
-        require(order[t] >= 0 && order[t] < tiles, "tile %d", order[t]);
+        require(order[t] >= 0 && order[t] < all, "tile %d", order[t]);
         for (int w = 0; w < v->mask_words; w++) {
             unsigned want = tile_word(v, mask, order[t], w);
             require(tile_mask[w * v->tiles + t] == want,
@@ -112,13 +139,17 @@ static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
     free(begin);
 }
 
-/* Returns the row order, [rows_padded]. */
-static int *check_view(spc_ctx *ctx, const spc_map *map, const char *name,
-                       int tile_rows, const int32_t *plain)
+/* Returns the row order of a group of offsets, [rows_padded]. */
+static int *check_group(spc_ctx *ctx, const spc_map *map, const char *name,
+                        int tile_rows, int group, const int32_t *plain)
 {
+    int groups = spc__row_order_groups(spc__row_order_find(name));
+    view_part part = {spc__group_begin(group, groups, map->offsets),
+                      spc__group_begin(group + 1, groups, map->offsets),
+                      groups > 1};
     spc_map_view v;
 
-    ck_assert(spc__map_view(&v, map, name, tile_rows));
+    ck_assert(spc__map_view_group(&v, map, name, tile_rows, group));
     v.rows = (int)spc_map_rows(map); /* of those it has room for */
     size_t padded = (size_t)v.rows_padded;
     int *order = fetch(ctx, v.order, padded);
@@ -126,12 +157,19 @@ static int *check_view(spc_ctx *ctx, const spc_map *map, const char *name,
     unsigned *mask = fetch(ctx, v.mask, padded * (size_t)v.mask_words);
 
     ck_assert_int_eq(v.rows_padded % SPC_ROW_PAD, 0);
-    check_rows(&v, order, index, mask, plain);
+    check_rows(&v, &part, order, index, mask, plain);
     if (tile_rows)
-        check_tiles(ctx, &v, mask);
+        check_tiles(ctx, &v, &part, mask);
     free(index);
     free(mask);
     return order;
+}
+
+static inline int *check_view(spc_ctx *ctx, const spc_map *map,
+                              const char *name, int tile_rows,
+                              const int32_t *plain)
+{
+    return check_group(ctx, map, name, tile_rows, 0, plain);
 }
 
 static inline void check_layouts(spc_ctx *ctx, spc_map *map,

@@ -13,3 +13,11 @@ spc_run_suite(epilogue_nvrtc epilogue nvrtc)
 spc_suite(int8)
 spc_gpu_suite(int8)
 spc_run_suite(int8_nvrtc int8 nvrtc)
+# Configurations by name: groups of offsets, row orders.
+spc_suite(splits)
+spc_gpu_suite(splits)
+spc_run_suite(splits_nvrtc splits nvrtc)
+spc_slow(splits_nvrtc)
+# Linear layers, which need no map.
+spc_suite(linear)
+spc_gpu_suite(linear)

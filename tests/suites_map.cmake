@@ -1,5 +1,9 @@
 # Kernel maps: on cpu and sim, and again on a GPU where there is one.
 spc_suite(map)
+spc_suite(orders)
+spc_run_suite(orders_nvrtc orders nvrtc)
+spc_slow(orders_nvrtc)
+spc_gpu_suite(orders)
 spc_gpu_suite(map)
 
 add_executable(bench_map bench_map.c)

@@ -90,7 +90,8 @@ static int draw_divisor(int of, spc__random *random)
 static spc_feature draw_feature(int i, spc__random *random)
 {
     int channels = pick(channel_counts, LENGTH(channel_counts), random);
-    const char *dtype = spc__random_below(random, 3) ? "f16" : "f32";
+    static const char *const dtypes[] = {"f16", "bf16", "f32"};
+    const char *dtype = dtypes[spc__random_below(random, LENGTH(dtypes))];
     int divisor = draw_divisor(channels, random);
     char text[200], words[100];
     spc_error error = {0};
@@ -767,7 +768,7 @@ static const struct {
     {"add,c=4,", "the word at position 8 is empty"},
     {"add,c=4,slope=", "slope= is no number"},
     {"act=leaky,c=4,slope=nan", "slope=nan"},
-    {"add,c=4,dtype=tf32", "dtype=tf32: features are f16 or f32"},
+    {"add,c=4,dtype=tf32", "dtype=tf32: features are f16, bf16 or f32"},
     {"add,c=4,dtype=f8", "unknown dtype 'f8'"},
     {"pool=max,c=4,k=2,stride=2", "'rule' is missing"},
     {"pool=max,c=4,rule=floor", "'k' is missing"},

@@ -346,6 +346,8 @@ static const struct {
     {"gray_y", {3, 3, 3}, 14, {1, -1, 1}, {1, 1, 1}, 1},
     {"gray_x", {5, 5, 5}, 27, {1, 1, 0}, {2, 1, 0}, 1},
     {"gray_x", {3, 3, 1}, 8, {1, 1, 0}, {0, 1, 0}, 0},
+    {"gray2", {3, 3, 3}, 13, {-1, -1, -1}, {-1, -1, 0}, 0},
+    {"gray4", {5, 5, 5}, 27, {-2, -2, -2}, {-2, -2, 2}, 1},
 };
 
 static int number_of(const int kernel[3], const int at[3])
@@ -365,7 +367,7 @@ START_TEST(digests_join_what_their_order_says)
     const int *kernel = digests[_i].kernel, centre[3] = {0};
 
     memcpy(conv.geometry.kernel, kernel, sizeof conv.geometry.kernel);
-    ck_assert_int_eq(spc__row_order_bits(bit_of, order, &conv.geometry),
+    ck_assert_int_eq(spc__row_order_bits(bit_of, order, &conv.geometry, 0),
                      digests[_i].bits);
     for (int k = 0; k < kernel[0] * kernel[1] * kernel[2]; k++)
         all |= bit_of[k];

@@ -368,10 +368,10 @@ static void check_spread(const subject *s)
 /* 16 bytes at once, or a channel at a time. */
 static void check_features(subject *s)
 {
-    static const spc_gather how[] = {{SPC_F16, CHANNELS, false},
-                                     {SPC_F32, CHANNELS, false},
-                                     {SPC_F16, 3, false},
-                                     {SPC_TF32, 5, false}};
+    static const spc_gather how[] = {
+        {SPC_F16, CHANNELS, false},  {SPC_F32, CHANNELS, false},
+        {SPC_F16, 3, false},         {SPC_TF32, 5, false},
+        {SPC_BF16, CHANNELS, false}, {SPC_BF16, 5, false}};
 
     for (int i = 0; i < LENGTH(how); i++) {
         s->how = how[i];

@@ -57,7 +57,7 @@ static bool is_recorded(const ladder *l, const spc__index_code *code)
                          &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
 }
 
-static void find_missing(ladder *l)
+static void find_missing(ladder *l, bool apart)
 {
     const spc__request *request = l->request;
     const spc__device_ops *ops = spc__device_ops_of(request->ctx->device);
@@ -65,7 +65,7 @@ static void find_missing(ladder *l)
         spc__index_block(l->target, request->is_foreign ? 0 : ops->index_block);
 
     spc__index_ladder_init(&l->codes, block, &request->conv->geometry,
-                           spc__conv_is_inverse(request->conv));
+                           spc__conv_is_inverse(request->conv), apart);
     for (int i = 0; i < l->codes.count; i++) {
         const spc__index_code *code = &l->codes.at[i];
         spc__template *tpl = spc__library_find(l->library, code->template_name);
@@ -188,7 +188,7 @@ static spc_status compile_missing(ladder *l)
 }
 
 spc_status spc__ladder_store(const spc__request *request, spc__library *library,
-                             const spc__attrs *target)
+                             const spc__attrs *target, bool apart)
 {
     spc_error before = *request->error;
     ladder *l;
@@ -201,7 +201,7 @@ spc_status spc__ladder_store(const spc__request *request, spc__library *library,
     l->request = request;
     l->library = library;
     l->target = target;
-    find_missing(l);
+    find_missing(l, apart);
     if (l->count > 0)
         status = compile_missing(l);
     if (status == SPC_OK) /* what was only tried is no failure of the run */

@@ -20,6 +20,7 @@
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
+#include "layout.h"
 #include "moves.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,21 @@ static spc_status go(run *r)
                                                       : tune_all(r);
 }
 
+/* Does what was stored ask for a row order that has a kernel of its own? */
+static bool orders_are_apart(const run *r)
+{
+    const spc__winner *winner = &r->winner;
+
+    for (int i = 0; i < r->candidates.count; i++) {
+        const spc__entry *entry = &r->candidates.entries[i];
+        if ((winner->entry == NULL || winner->entry == entry) &&
+            spc__row_order_is_apart(
+                spc__attrs_text(&entry->candidate->launch, "order", "none")))
+            return true;
+    }
+    return false;
+}
+
 /* What the database lacks to serve other scenes than those of the run, once all
  * else is stored. */
 static spc_status complete_database(run *r)
@@ -121,7 +137,7 @@ static spc_status complete_database(run *r)
     if (stage != SPC_STAGE_BUILD && stage != SPC_STAGE_TIME)
         return SPC_OK;
     return spc__ladder_store(&r->request, r->candidates.library,
-                             &r->candidates.target);
+                             &r->candidates.target, orders_are_apart(r));
 }
 
 /* ---- the end ------------------------------------------------------------- */

@@ -95,6 +95,15 @@ void spc__index_problem(spc__attrs *out, const spc__index_width *w,
     spc__attrs_set_number(out, "threads", w->threads);
 }
 
+void spc__layout_problem(spc__attrs *out, const spc__index_width *w,
+                         const spc_geometry *g, bool inverse)
+{
+    spc__index_width width = {32, w->other, w->threads};
+
+    spc__index_problem(out, &width, g, inverse);
+    spc__attrs_set_number(out, "layout", 1);
+}
+
 void spc__coords_problem(spc__attrs *out, const spc__index_width *w,
                          const spc_geometry *g)
 {
@@ -136,8 +145,27 @@ static void add_index(spc__index_ladder *out, const spc__index_width *w,
     spc__index_problem(&code->problem, w, g, inverse);
 }
 
+static void add_rows(spc__index_ladder *out)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "rows";
+    spc__rows_problem(&code->problem);
+}
+
+static void add_layouts(spc__index_ladder *out, unsigned block,
+                        const spc_geometry *g, bool inverse)
+{
+    for (int key = 32; key <= 64; key += 32) {
+        spc__index_width w = {key, key, block};
+        spc__index_code *code = &out->at[out->count++];
+        code->template_name = "index";
+        spc__layout_problem(&code->problem, &w, g, inverse);
+    }
+}
+
 void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
-                            const spc_geometry *g, bool inverse)
+                            const spc_geometry *g, bool inverse, bool apart)
 {
     const spc_geometry sorting = spc__index_sorting_only();
 
@@ -153,6 +181,10 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
             if (key == other)
                 add_index(out, &w, &sorting, false);
         }
+    if (g->rule == SPC_RULE_SUBM && spc_geometry_offsets(g) == 1)
+        add_rows(out);
+    if (apart)
+        add_layouts(out, block, g, inverse);
 }
 
 /* ---- loading --------------------------------------------------------------

@@ -58,6 +58,7 @@ typedef struct map_work {
     int *places;
     int *counts; /* [offsets][grid], for listing pairs */
     spc__kernel *list_pairs;
+    spc__kernel *layout; /* for what s.kernel does not make */
 } map_work;
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
@@ -345,9 +346,9 @@ static spc_status add_build(spc_index_args *args, const spc_coords *c,
     return SPC_OK;
 }
 
-static spc_status launch(const spc_ctx *ctx, const scratch *s,
-                         const spc_index_args *args, void *stream,
-                         spc_error *error)
+static spc_status launch_kernel(const spc_ctx *ctx, spc__kernel *kernel,
+                                const scratch *s, const spc_index_args *args,
+                                void *stream, spc_error *error)
 {
     spc__launch how = {
         .grid_x = s->grid,
@@ -357,8 +358,15 @@ static spc_status launch(const spc_ctx *ctx, const scratch *s,
         .cooperative = true,
     };
 
-    return ops_of(ctx)->launch(ctx->device, s->kernel, &how, args, sizeof *args,
+    return ops_of(ctx)->launch(ctx->device, kernel, &how, args, sizeof *args,
                                stream, error);
+}
+
+static spc_status launch(const spc_ctx *ctx, const scratch *s,
+                         const spc_index_args *args, void *stream,
+                         spc_error *error)
+{
+    return launch_kernel(ctx, s->kernel, s, args, stream, error);
 }
 
 static spc_status set_build(spc_coords *c, const spc__source *source,
@@ -629,10 +637,73 @@ static void add_sorted(spc_index_args *args, const spc_map *map,
     args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
     if (args->sorted.passes == 0) /* a kernel of one offset */
         args->sorted.passes = 1;
+    size_t entries =
+        layout->by == SPC_INDEX_BY_KEY ? SPC__KEY_BITS : (size_t)map->offsets;
     memcpy(args->sorted.bit_of, layout->bit_of,
-           (size_t)map->offsets * sizeof *layout->bit_of);
+           entries * sizeof *layout->bit_of);
     if (layout->tiles)
         add_tiles(args, layout, layout->tiles);
+}
+
+/* ---- sorted orders that the indexing kernel does not make -------------- */
+
+static bool is_by_another_way(const spc__map_layout *layout)
+{
+    return layout->sorted &&
+           (layout->by != SPC_INDEX_BY_GRAY || layout->groups > 1);
+}
+
+static spc_status map_order_create(spc_map *map, const spc__map_layout *layout,
+                                   spc_error *error)
+{
+    map_work *w = map->work;
+    spc__index_width bits = width_of(&w->s, map->to);
+    spc__attrs problem;
+    spc_status status;
+
+    if (w->layout || !is_by_another_way(layout))
+        return SPC_OK;
+    spc__layout_problem(&problem, &bits, &map->geometry, map->inverse);
+    status = spc__index_load(&w->layout, map->ctx, "index", &problem, NULL,
+                             "spc_layout", w->s.shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(map->ctx, w->layout, "spc_layout",
+                                           w->s.block, w->s.shared, error)
+               : status;
+}
+
+static spc_status launch_layout(const spc_map *map, spc_index_args *args,
+                                const spc__map_layout *layout, void *stream,
+                                spc_error *error)
+{
+    const map_work *w = map->work;
+
+    args->way = (spc_index_way){
+        .by = layout->by,
+        .is_group = layout->groups > 1,
+        .begin = layout->begin,
+        .end = layout->end,
+    };
+    return launch_kernel(map->ctx, w->layout, &w->s, args, stream, error);
+}
+
+/* ---- filling ----------------------------------------------------------- */
+
+static spc_status map_fill(const spc_map *map, const spc__map_layout *layout,
+                           void *stream, spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+
+    if (layout->sorted) {
+        add_sorted(&args, map, layout);
+    } else {
+        args.stages = SPC_INDEX_PLAIN;
+        args.index = layout->index;
+    }
+    return is_by_another_way(layout)
+               ? launch_layout(map, &args, layout, stream, error)
+               : launch(map->ctx, &w->s, &args, stream, error);
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,
@@ -649,24 +720,12 @@ static spc_status map_build(spc_map *map, const spc__source *source,
         return status;
     args.stages |= SPC_INDEX_SEARCH;
     args.index = map->plain.index;
-    if (sorted)
+    bool apart = sorted && is_by_another_way(sorted);
+    if (sorted && !apart)
         add_sorted(&args, map, sorted);
-    return launch(map->ctx, &w->s, &args, stream, error);
-}
-
-static spc_status map_fill(const spc_map *map, const spc__map_layout *layout,
-                           void *stream, spc_error *error)
-{
-    const map_work *w = map->work;
-    spc_index_args args = map_args(map);
-
-    if (layout->sorted) {
-        add_sorted(&args, map, layout);
-    } else {
-        args.stages = SPC_INDEX_PLAIN;
-        args.index = layout->index;
-    }
-    return launch(map->ctx, &w->s, &args, stream, error);
+    status = launch(map->ctx, &w->s, &args, stream, error);
+    return status == SPC_OK && apart ? map_fill(map, sorted, stream, error)
+                                     : status;
 }
 
 static spc_status map_tile(const spc_map *map, const spc__map_layout *layout,
@@ -677,7 +736,9 @@ static spc_status map_tile(const spc_map *map, const spc__map_layout *layout,
     spc_index_args args = map_args(map);
 
     add_tiles(&args, layout, tiles);
-    return launch(map->ctx, &w->s, &args, stream, error);
+    return is_by_another_way(layout)
+               ? launch_layout(map, &args, layout, stream, error)
+               : launch(map->ctx, &w->s, &args, stream, error);
 }
 
 /* ---- pairs by offset -------------------------------------------------- */
@@ -768,6 +829,7 @@ const spc__indexer spc__indexer_device = {
     .map_destroy = map_destroy,
     .map_configure = map_configure,
     .map_build = map_build,
+    .order_create = map_order_create,
     .fill = map_fill,
     .tile = map_tile,
     .list_create = map_list_create,

@@ -26,8 +26,14 @@ typedef struct spc__index_width {
 /* The problems of the templates "index" and "coords". */
 void spc__index_problem(spc__attrs *out, const spc__index_width *width,
                         const spc_geometry *geometry, bool inverse);
+/* Of the kernel spc_layout, which looks into the keys of the rows alone. */
+void spc__layout_problem(spc__attrs *out, const spc__index_width *width,
+                         const spc_geometry *geometry, bool inverse);
 void spc__coords_problem(spc__attrs *out, const spc__index_width *width,
                          const spc_geometry *geometry);
+
+/* Of the template "rows" (rows.h). */
+void spc__rows_problem(spc__attrs *out);
 
 /* Sorting alone is what the map of a kernel of one offset does before it
  * searches. */

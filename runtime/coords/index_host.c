@@ -660,11 +660,12 @@ static void pad_chunk(const spc__map_layout *layout, const spc_map *map,
 {
     size_t padded = (size_t)map->to->rows_padded, first = (size_t)begin;
     size_t count = end > begin ? (size_t)(end - begin) : 0;
+    int end_offset = layout->sorted ? layout->end : map->offsets;
 
     if (count == 0)
         return;
     memset(layout->order + first, 0xff, 4 * count);
-    for (int k = 0; k < map->offsets; k++)
+    for (int k = layout->begin; k < end_offset; k++)
         memset(layout->index + (size_t)k * padded + first, 0xff, 4 * count);
     for (int w = 0; w < map->mask_words; w++)
         memset(layout->mask + (size_t)w * padded + first, 0, 4 * count);
@@ -762,25 +763,69 @@ typedef struct ordering {
     const int *sorted;
 } ordering;
 
+static uint32_t word_at(const spc_map *map, int w, int p)
+{
+    return map->plain
+        .mask[(size_t)w * (size_t)map->to->rows_padded + (size_t)p];
+}
+
+static uint32_t digest_by_gray(const ordering *o, int p)
+{
+    uint32_t digest = 0;
+
+    for (int w = 0; w < o->map->mask_words; w++)
+        for (uint32_t mask = word_at(o->map, w, p); mask; mask &= mask - 1)
+            digest |= o->bit_of[32 * w + __builtin_ctz(mask)];
+    return gray_rank(digest);
+}
+
+static uint32_t digest_by_count(const ordering *o, int p)
+{
+    int count = 0;
+
+    for (int w = 0; w < o->map->mask_words; w++)
+        count += __builtin_popcount(word_at(o->map, w, p));
+    return (uint32_t)(o->map->offsets - count);
+}
+
+static uint32_t digest_by_key(const ordering *o, int p)
+{
+    uint64_t key = ((const uint64_t *)o->map->to->keys)[p];
+    uint32_t digest = 0;
+
+    for (; key; key &= key - 1)
+        digest |= o->bit_of[__builtin_ctzll(key)];
+    return digest;
+}
+
+static uint32_t digest_of(const ordering *o, int p)
+{
+    return o->layout->by == SPC_INDEX_BY_COUNT ? digest_by_count(o, p)
+           : o->layout->by == SPC_INDEX_BY_KEY ? digest_by_key(o, p)
+                                               : digest_by_gray(o, p);
+}
+
 static void digest_chunk(void *payload, int64_t chunk)
 {
     const ordering *o = payload;
-    const spc_map *map = o->map;
     int begin = (int)chunk * CHUNK_ROWS;
-    int end = at_most(begin + CHUNK_ROWS, *map->to->count);
+    int end = at_most(begin + CHUNK_ROWS, *o->map->to->count);
 
     for (int p = begin; p < end; p++) {
-        uint32_t digest = 0;
-        for (int w = 0; w < map->mask_words; w++) {
-            uint32_t mask =
-                map->plain
-                    .mask[(size_t)w * (size_t)map->to->rows_padded + (size_t)p];
-            for (; mask; mask &= mask - 1)
-                digest |= o->bit_of[32 * w + __builtin_ctz(mask)];
-        }
-        o->digests[p] = gray_rank(digest);
+        o->digests[p] = digest_of(o, p);
         o->positions[p] = p;
     }
+}
+
+/* The offsets of word w of a mask that a layout has. */
+static uint32_t layout_word(const spc__map_layout *layout, int w)
+{
+    int64_t begin = layout->begin - 32 * w, end = layout->end - 32 * w;
+    uint64_t below = end > 0 ? ((uint64_t)1 << (end < 32 ? end : 32)) - 1 : 0;
+
+    return begin >= 32
+               ? 0
+               : (uint32_t)(below & ~(uint64_t)0 << (begin > 0 ? begin : 0));
 }
 
 static void permute_chunk(void *payload, int64_t chunk)
@@ -799,8 +844,8 @@ static void permute_chunk(void *payload, int64_t chunk)
     for (int w = 0; w < map->mask_words; w++)
         for (int p = begin; p < end; p++)
             to->mask[(size_t)w * padded + (size_t)p] =
-                from->mask[(size_t)w * padded + (size_t)o->sorted[p]];
-    for (int k = 0; k < map->offsets; k++)
+                word_at(map, w, o->sorted[p]) & layout_word(to, w);
+    for (int k = to->begin; k < to->end; k++)
         for (int p = begin; p < end; p++)
             to->index[(size_t)k * padded + (size_t)p] =
                 from->index[(size_t)k * padded + (size_t)o->sorted[p]];
@@ -869,6 +914,16 @@ static void sort_tiles(const tiling *t)
         t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
 }
 
+/* Of a group of offsets: tiles without any are the last, and not there. */
+static int tiles_of_group(const tiling *t)
+{
+    int some = 0;
+
+    for (int tile = 0; tile < t->count; tile++)
+        some += t->cost[tile] > 0;
+    return some;
+}
+
 /* Entries past the last tile: kernels end there. */
 static void clear_tiles(const tiling *t)
 {
@@ -892,6 +947,8 @@ static spc_status host_tile(const spc_map *map, const spc__map_layout *layout,
     if (!spread(map->ctx, tile_chunk_count(t.count), cost_chunk, &t))
         return spc__interrupted(error);
     sort_tiles(&t);
+    if (layout->sorted && layout->groups > 1)
+        t.count = tiles_of_group(&t);
     if (!spread(map->ctx, tile_chunk_count(t.count), mask_chunk, &t))
         return spc__interrupted(error);
     clear_tiles(&t);
@@ -944,6 +1001,15 @@ typedef struct listing {
     const spc_map *map;
     const spc__map_pairs *pairs;
 } listing;
+
+static spc_status order_create(spc_map *map, const spc__map_layout *layout,
+                               spc_error *error)
+{
+    (void)map;
+    (void)layout;
+    (void)error;
+    return SPC_OK; /* there is nothing to prepare */
+}
 
 static spc_status list_create(spc_map *map, spc_error *error)
 {
@@ -1048,6 +1114,7 @@ const spc__indexer spc__indexer_host = {
     .map_create = map_create,
     .map_destroy = map_destroy,
     .map_build = map_build,
+    .order_create = order_create,
     .fill = host_fill,
     .tile = host_tile,
     .list_create = list_create,

@@ -55,6 +55,10 @@ struct spc__indexer {
     spc_status (*map_build)(spc_map *map, const spc__source *source,
                             const spc__map_layout *sorted, void *stream,
                             spc_error *error);
+    /* Prepares filling a sorted layout, whatever it is sorted by; once, or
+     * again after a failure. */
+    spc_status (*order_create)(spc_map *map, const spc__map_layout *layout,
+                               spc_error *error);
     /* Fills a layout of the map as it was built: the index of a plain one; a
      * sorted one with its first tile table, if it has one. */
     spc_status (*fill)(const spc_map *map, const spc__map_layout *layout,
@@ -83,8 +87,9 @@ typedef struct spc__index_code {
 } spc__index_code;
 
 /* Code depends on the geometry and on the widths of keys: of inputs and outputs
- * four pairs, with two kernels each; and sorting, at two widths. */
-enum { SPC__LADDER_MOST = 10 };
+ * four pairs, with two kernels each; sorting, at two widths; and layouts of
+ * their own, at two; and what lays out rows without a map. */
+enum { SPC__LADDER_MOST = 13 };
 
 typedef struct spc__index_ladder {
     spc__index_code at[SPC__LADDER_MOST];
@@ -92,9 +97,11 @@ typedef struct spc__index_ladder {
 } spc__index_ladder;
 
 /* All the code that maps of this geometry, and their sets, can come to need on
- * a device that builds them by kernels, whatever the extents. */
+ * a device that builds them by kernels, whatever the extents; with `apart`, for
+ * row orders of which spc__row_order_is_apart too. */
 void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
-                            const spc_geometry *geometry, bool inverse);
+                            const spc_geometry *geometry, bool inverse,
+                            bool apart);
 
 /* Threads of a block there: `block`, what the device wants (index_block), or if
  * that is 0 what the target can have. */

@@ -48,7 +48,8 @@ void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
     free_tiles(map, layout->tiles);
     free_pairs(map, layout->pairs);
     dealloc(map, layout->order);
-    dealloc(map, layout->index);
+    if (!layout->borrows_index)
+        dealloc(map, layout->index);
     dealloc(map, layout->mask);
     free(layout->bit_of);
 }
@@ -123,14 +124,14 @@ static spc_status parse_order(const spc__row_order **out, const char *order,
 }
 
 /* NULL if it was never prepared. */
-static const spc__map_layout *find_layout(const spc_map *map,
-                                          const spc__row_order *order)
+static const spc__map_layout *
+find_layout(const spc_map *map, const spc__row_order *order, int group)
 {
     const spc__map_layout *layout = map->sorted;
 
     if (!order)
         return map->plain.index ? &map->plain : NULL;
-    while (layout && layout->sorted != order)
+    while (layout && (layout->sorted != order || layout->group != group))
         layout = layout->next;
     return layout;
 }
@@ -160,25 +161,35 @@ static spc_status refill_tiles(const spc_map *map,
     return status;
 }
 
-static spc_status add_sorted(spc_map *map, const spc__row_order *order,
-                             void *stream, spc_error *error)
+/* Groups after the first have its index. */
+static spc_status alloc_sorted(spc__map_layout *layout, const spc_map *map,
+                               spc_error *error)
 {
+    spc_status status = spc__map_layout_alloc(layout, map, error);
+
+    if (status != SPC_OK || layout->group == 0)
+        return status == SPC_OK ? spc__map_index_alloc(layout, map, error)
+                                : status;
+    layout->index = find_layout(map, layout->sorted, 0)->index;
+    layout->borrows_index = true;
+    return SPC_OK;
+}
+
+static spc_status add_sorted(spc_map *map, const spc__row_order *order,
+                             int group, void *stream, spc_error *error)
+{
+    const spc__indexer *indexer = map->in->indexer;
     spc__map_layout *layout = calloc(1, sizeof *layout);
     spc_status status;
 
     if (!layout)
         return spc__fail_memory(error, sizeof *layout);
-    layout->sorted = order;
-    layout->bit_of = malloc((size_t)map->offsets * sizeof *layout->bit_of);
-    status = layout->bit_of ? spc__map_layout_alloc(layout, map, error)
-                            : spc__fail_memory(error, sizeof *layout);
-    if (status == SPC_OK)
-        status = spc__map_index_alloc(layout, map, error);
-    if (status == SPC_OK) {
-        layout->bits =
-            spc__row_order_bits(layout->bit_of, order, &map->geometry);
-        status = map->in->indexer->fill(map, layout, stream, error);
-    }
+    if ((status = spc__row_order_describe(layout, order, &map->geometry,
+                                          &map->to->key, group, error)) ==
+            SPC_OK &&
+        (status = alloc_sorted(layout, map, error)) == SPC_OK &&
+        (status = indexer->order_create(map, layout, error)) == SPC_OK)
+        status = indexer->fill(map, layout, stream, error);
     if (status == SPC_OK) {
         layout->next = map->sorted;
         map->sorted = layout;
@@ -225,6 +236,25 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
     return SPC_OK;
 }
 
+static spc_status prepare_group(spc_map *map, const spc__row_order *sorted,
+                                int group, int tile_rows, void *stream,
+                                spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    if (!find_layout(map, sorted, group))
+        status = sorted ? add_sorted(map, sorted, group, stream, error)
+                        : add_plain_index(map, stream, error);
+    if (status == SPC_OK && tile_rows != 0) {
+        /* Ours to write: the map is not const here. */
+        spc__map_layout *layout =
+            (spc__map_layout *)find_layout(map, sorted, group);
+        if (!find_tiles(layout, tile_rows))
+            status = add_tiles(map, layout, tile_rows, stream, error);
+    }
+    return status;
+}
+
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream)
 {
@@ -232,30 +262,15 @@ spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
     const spc__row_order *sorted;
     spc_status status = parse_order(&sorted, order, &error);
 
-    if (status == SPC_OK && !find_layout(map, sorted))
-        status = sorted ? add_sorted(map, sorted, stream, &error)
-                        : add_plain_index(map, stream, &error);
-    if (status == SPC_OK && tile_rows != 0) {
-        /* Ours to write: the map is not const here. */
-        spc__map_layout *layout = (spc__map_layout *)find_layout(map, sorted);
-        if (!find_tiles(layout, tile_rows))
-            status = add_tiles(map, layout, tile_rows, stream, &error);
-    }
+    for (int g = 0; status == SPC_OK && g < spc__row_order_groups(sorted); g++)
+        status = prepare_group(map, sorted, g, tile_rows, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
-bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
-                   int tile_rows)
+static void view_layout(spc_map_view *out, const spc_map *map,
+                        const spc__map_layout *layout,
+                        const spc__map_tiles *tiles)
 {
-    const spc__map_layout *layout;
-    const spc__map_tiles *tiles = NULL;
-    const spc__row_order *sorted;
-
-    if (parse_order(&sorted, order, NULL) != SPC_OK ||
-        !(layout = find_layout(map, sorted)))
-        return false;
-    if (tile_rows && !(tiles = find_tiles(layout, tile_rows)))
-        return false;
     *out = (spc_map_view){
         .index = layout->index,
         .order = layout->order,
@@ -269,26 +284,39 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
         .offsets = map->offsets,
         .mask_words = map->mask_words,
         .centre = map->centre,
-        .tile_rows = tile_rows,
+        .tile_rows = tiles ? tiles->rows : 0,
         .tiles = tiles ? tiles->capacity : 0,
     };
+}
+
+bool spc__map_view_group(spc_map_view *out, const spc_map *map,
+                         const char *order, int tile_rows, int group)
+{
+    const spc__map_layout *layout;
+    const spc__map_tiles *tiles = NULL;
+    const spc__row_order *sorted;
+
+    if (parse_order(&sorted, order, NULL) != SPC_OK ||
+        !(layout = find_layout(map, sorted, group)))
+        return false;
+    if (tile_rows && !(tiles = find_tiles(layout, tile_rows)))
+        return false;
+    view_layout(out, map, layout, tiles);
     return true;
 }
 
-void spc__map_rows_view(spc_map_view *out, const spc_map *map, int tile_rows)
+bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
+                   int tile_rows)
 {
-    *out = (spc_map_view){
-        .order = map->plain.order,
-        .mask = map->plain.mask,
-        .rows = map->to->capacity,
-        .rows_padded = map->to->rows_padded,
-        .rows_in = map->in->capacity,
-        .offsets = map->offsets,
-        .mask_words = map->mask_words,
-        .centre = map->centre,
-        .tile_rows = tile_rows,
-        .tiles = tile_capacity(map, tile_rows),
-    };
+    return spc__map_view_group(out, map, order, tile_rows, 0);
+}
+
+void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
+{
+    view_layout(out, map, &map->plain, NULL);
+    out->index = NULL;
+    out->tile_rows = tile_rows;
+    out->tiles = tile_capacity(map, tile_rows);
 }
 
 /* ---- pairs by offset -------------------------------------------------- */
@@ -399,27 +427,38 @@ spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
     return status;
 }
 
+static spc_status relayout_group(const spc_map *map,
+                                 const spc__map_layout *layout, int tile_rows,
+                                 void *stream, spc_error *error)
+{
+    const spc__map_tiles *tiles = find_tiles(layout, tile_rows);
+    spc_status status = map->in->indexer->fill(map, layout, stream, error);
+
+    /* A sorted layout's first table came with its rows. */
+    if (status == SPC_OK && tiles &&
+        !(layout->sorted && tiles == layout->tiles))
+        status = map->in->indexer->tile(map, layout, tiles, stream, error);
+    return status;
+}
+
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                              void *stream)
 {
-    const spc__map_layout *layout = NULL;
-    const spc__map_tiles *tiles = NULL;
     const spc__row_order *sorted;
     spc_error error = {0};
     spc_status status = parse_order(&sorted, order, &error);
 
-    if (status == SPC_OK &&
-        (!(layout = find_layout(map, sorted)) ||
-         (tile_rows && !(tiles = find_tiles(layout, tile_rows)))))
-        status = spc__fail(&error, SPC_ESTATE,
-                           "the map's layout \"%s\" with tiles of %d rows was "
-                           "never prepared",
-                           order, tile_rows);
-    if (status == SPC_OK)
-        status = map->in->indexer->fill(map, layout, stream, &error);
-    /* A sorted layout's first table came with its rows. */
-    if (status == SPC_OK && tiles && !(sorted && tiles == layout->tiles))
-        status = map->in->indexer->tile(map, layout, tiles, stream, &error);
+    for (int g = 0; status == SPC_OK && g < spc__row_order_groups(sorted);
+         g++) {
+        const spc__map_layout *layout = find_layout(map, sorted, g);
+        if (layout && (tile_rows == 0 || find_tiles(layout, tile_rows)))
+            status = relayout_group(map, layout, tile_rows, stream, &error);
+        else
+            status = spc__fail(&error, SPC_ESTATE,
+                               "the map's layout \"%s\" with tiles of %d rows "
+                               "was never prepared",
+                               order, tile_rows);
+    }
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 

@@ -19,6 +19,7 @@
 #define SPC_RUNTIME_LAYOUT_H
 
 #include "geometry.h"
+#include "keys.h"
 #include "spc_abi.h"
 
 /* A sorted row order (order.c); NULL for an unknown name, and for "none", which
@@ -27,14 +28,23 @@ typedef struct spc__row_order spc__row_order;
 const spc__row_order *spc__row_order_find(const char *name);
 const char *spc__row_order_names(void);
 
+/* Is its code on a device another kernel's than that of "gray"? */
+bool spc__row_order_is_apart(const char *name);
+
+/* In so many groups are the offsets of its kernel, each with a layout of its
+ * own; 1 for NULL. */
+int spc__row_order_groups(const spc__row_order *order);
+/* The first offset of a group; group `groups` begins behind the last. */
+int spc__group_begin(int group, int groups, int offsets);
+
 /* Bits of a digest, for kernels of up to 27 offsets and for larger ones: two
  * passes of a sort, or three. */
 enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
 
-/* The bit of every offset, 0 for the centre; returns how many bits there are.
- */
+/* The bit of every offset, 0 for the centre and outside the group; returns how
+ * many bits there are. */
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
-                        const spc_geometry *geometry);
+                        const spc_geometry *geometry, int group);
 
 /* One tile size of a layout. */
 typedef struct spc__map_tiles {
@@ -53,15 +63,26 @@ typedef struct spc__map_pairs {
     int *begin;
 } spc__map_pairs;
 
-/* One row order of a map. The plain one shares the order of its set, and has no
- * index until somebody reads it. */
+/* The most bits of a key. */
+enum { SPC__KEY_BITS = 64 };
+
+/*
+ * One row order of a map. The plain one shares the order of its set, and has no
+ * index until somebody reads it. Of an order in groups each group of offsets
+ * has a layout: with a mask of those offsets alone, and tiles of the rows that
+ * have any. The index is one for all groups, as none needs another's offsets.
+ */
 typedef struct spc__map_layout {
     struct spc__map_layout *next;
     const spc__row_order *sorted; /* NULL: the order of keys */
-    uint32_t *bit_of;             /* [offsets] of a sorted one */
+    int by;                       /* SPC_INDEX_BY_ of a sorted one */
+    int group, groups;
+    int begin, end;   /* the offsets of the group */
+    uint32_t *bit_of; /* [offsets], or [SPC__KEY_BITS] where it goes by keys */
     int bits;
     int *order;
     int *index;
+    bool borrows_index; /* that of group 0 */
     unsigned *mask;
     spc__map_tiles *tiles;
     spc__map_pairs *pairs; /* of the plain one; NULL: not prepared */
@@ -75,18 +96,29 @@ typedef struct spc__map_layout {
  *           rows sorted by the Gray rank of a digest of their offset mask,
  *           stable; the three differ in which offsets share a bit of the digest
  *           (order.c), which is set if any of them is present
+ *   "gray2", "gray3", "gray4"
+ *           the same for each of so many groups of offsets by itself
+ *   "dense" rows with most inputs first, stable
+ *   "morton"
+ *           along a Morton curve through the extent of the set
  * tile_rows 0: no tile table.
  */
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream);
 
-/* The rows in the order of keys with their masks, and with no index and no tile
- * table: for kernels that read pairs. Tile t is positions t * tile_rows on. */
-void spc__map_rows_view(spc_map_view *out, const spc_map *map, int tile_rows);
-
-/* The prepared layout; false if it was never prepared. */
+/* The prepared layout, of the first group of its offsets; false if it was never
+ * prepared. */
 bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
                    int tile_rows);
+
+/* The same of any group. The tile table ends before tiles without an offset of
+ * the group; rows of those tiles have none either. */
+bool spc__map_view_group(spc_map_view *out, const spc_map *map,
+                         const char *order, int tile_rows, int group);
+
+/* The rows in the order of keys with their masks, and with no index and no tile
+ * table. Tile t is positions t * tile_rows on. */
+void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows);
 
 /* Prepares the list of pairs; does nothing if it is there. */
 spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
@@ -109,6 +141,14 @@ spc_status spc__map_create_transposed(spc_map **out, const spc_map *map);
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                              void *stream);
 spc_status spc__map_relist(spc_map *map, void *stream);
+
+/* What a sorted layout of `group` is sorted by, where the outputs have these
+ * keys. */
+spc_status spc__row_order_describe(spc__map_layout *out,
+                                   const spc__row_order *order,
+                                   const spc_geometry *geometry,
+                                   const spc_index_key *key, int group,
+                                   spc_error *error);
 
 /* Arrays of the plain layout, and of all; released also when only some were
  * allocated. */

@@ -1,5 +1,5 @@
 /*
- * order.c - sorted row orders: which offsets share a bit of the digest.
+ * order.c - sorted row orders: by which number, the digest, rows are sorted.
  *
  * A tile costs as many steps as its rows have offsets between them, so rows of
  * like masks should be neighbours. Rows are sorted by the Gray rank of a digest
@@ -16,7 +16,20 @@
  *
  * Bits go from the farthest offsets, which are the rarest, to the nearest, the
  * farthest most significant; the centre has none.
+ *
+ *   gray2, gray3, gray4
+ *           the offsets in so many groups of neighbouring numbers, and for each
+ *           of them an order of its own, gray among its offsets: fewer offsets
+ *           have fewer masks, so rows of like ones are more (mask splits of
+ *           spconv 2; Tang et al., MICRO 2023, section 4.1)
+ *
+ * Two orders look at something else than which offsets there are:
+ *
+ *   dense   rows with most offsets first: tiles of like cost
+ *   morton  along a Morton curve (the bits of x, y and z interleaved), batch
+ *           elements one after the other: rows of a tile read the same inputs
  */
+#include "error.h"
 #include "layout.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +41,8 @@ struct spc__row_order {
     const char *name;
     unit_rule *unit;
     bool splits; /* units are taken apart while bits are left */
+    int groups;
+    int by; /* SPC_INDEX_BY_ */
 };
 
 static int sign(int value)
@@ -60,9 +75,14 @@ static void lines_y(int unit[3], const int offset[3])
 }
 
 static const spc__row_order orders[] = {
-    {"gray", opposites, true},
-    {"gray_x", lines_x, false},
-    {"gray_y", lines_y, false},
+    {"gray", opposites, true, 1, SPC_INDEX_BY_GRAY},
+    {"gray_x", lines_x, false, 1, SPC_INDEX_BY_GRAY},
+    {"gray_y", lines_y, false, 1, SPC_INDEX_BY_GRAY},
+    {"gray2", opposites, true, 2, SPC_INDEX_BY_GRAY},
+    {"gray3", opposites, true, 3, SPC_INDEX_BY_GRAY},
+    {"gray4", opposites, true, 4, SPC_INDEX_BY_GRAY},
+    {"dense", opposites, false, 1, SPC_INDEX_BY_COUNT},
+    {"morton", opposites, false, 1, SPC_INDEX_BY_KEY},
 };
 
 const spc__row_order *spc__row_order_find(const char *name)
@@ -75,7 +95,24 @@ const spc__row_order *spc__row_order_find(const char *name)
 
 const char *spc__row_order_names(void)
 {
-    return "none, gray, gray_x or gray_y";
+    return "none, gray, gray_x, gray_y, gray2, gray3, gray4, dense or morton";
+}
+
+bool spc__row_order_is_apart(const char *name)
+{
+    const spc__row_order *order = spc__row_order_find(name);
+
+    return order && (order->by != SPC_INDEX_BY_GRAY || order->groups > 1);
+}
+
+int spc__row_order_groups(const spc__row_order *order)
+{
+    return order ? order->groups : 1;
+}
+
+int spc__group_begin(int group, int groups, int offsets)
+{
+    return (int)((long long)offsets * group / groups);
 }
 
 /* ---- ranking ---------------------------------------------------------- */
@@ -129,14 +166,14 @@ static void place_of(int offset[3], const spc_geometry *geometry, int k)
     }
 }
 
-/* All offsets but the centre of a submanifold kernel, which every row has,
- * units in their order; returns how many. */
+/* The offsets begin..end but for the centre of a submanifold kernel, which
+ * every row has, units in their order; returns how many. */
 static int rank_offsets(ranked *out, const spc__row_order *order,
-                        const spc_geometry *geometry)
+                        const spc_geometry *geometry, int begin, int end)
 {
     int count = 0, centre = spc__geometry_centre(geometry);
 
-    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+    for (int k = begin; k < end; k++) {
         int offset[3];
         ranked *r = &out[count];
         if (k == centre)
@@ -182,13 +219,15 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
 }
 
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
-                        const spc_geometry *geometry)
+                        const spc_geometry *geometry, int group)
 {
     int offsets = spc_geometry_offsets(geometry);
+    int begin = spc__group_begin(group, order->groups, offsets);
+    int end = spc__group_begin(group + 1, order->groups, offsets);
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
     ranked list[SPC_MAX_OFFSETS];
     int unit_of[SPC_MAX_OFFSETS];
-    int count = rank_offsets(list, order, geometry);
+    int count = rank_offsets(list, order, geometry, begin, end);
     int units = number_units(unit_of, list, count, limit, order->splits);
 
     memset(bit_of, 0, (size_t)offsets * sizeof *bit_of);
@@ -204,4 +243,78 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
         bit_of[list[i].number] = 1u << bit;
     }
     return bits;
+}
+
+/* ---- other digests ------------------------------------------------------ */
+
+/* Bits that hold 0 to `most`. */
+static int bits_for(int most)
+{
+    int bits = 0;
+
+    while (most >> bits)
+        bits++;
+    return bits;
+}
+
+static int field_bits(const spc_index_key *key, int field)
+{
+    int bits = 0;
+
+    while (key->wide[field] >> bits)
+        bits++;
+    return bits;
+}
+
+/*
+ * The bit of the digest for each bit of a key: the batch above the bits of x,
+ * y and z, of which the highest are next to each other, and so on down. An axis
+ * that is shorter has no more bits to give. What 32 bits have no room for stays
+ * in the order of keys. Returns how many bits there are.
+ */
+static int morton_bits(uint32_t *bit_of, const spc_index_key *key)
+{
+    int at[SPC__KEY_BITS], count = 0, level = 0, bits;
+
+    for (int i = field_bits(key, 0) - 1; i >= 0; i--)
+        at[count++] = key->shift[0] + i;
+    for (int i = 1; i < 4; i++)
+        if (field_bits(key, i) > level)
+            level = field_bits(key, i);
+    while (level-- > 0)
+        for (int i = 1; i < 4; i++)
+            if (level < field_bits(key, i))
+                at[count++] = key->shift[i] + level;
+    bits = count < 32 ? count : 32;
+    memset(bit_of, 0, SPC__KEY_BITS * sizeof *bit_of);
+    for (int i = 0; i < bits; i++)
+        bit_of[at[i]] = (uint32_t)1 << (bits - 1 - i);
+    return bits;
+}
+
+/* ---- public -------------------------------------------------------------- */
+
+spc_status spc__row_order_describe(spc__map_layout *out,
+                                   const spc__row_order *order,
+                                   const spc_geometry *geometry,
+                                   const spc_index_key *key, int group,
+                                   spc_error *error)
+{
+    int offsets = spc_geometry_offsets(geometry);
+    int bits = offsets > SPC__KEY_BITS ? offsets : SPC__KEY_BITS;
+
+    out->sorted = order;
+    out->by = order->by;
+    out->group = group;
+    out->groups = order->groups;
+    out->begin = spc__group_begin(group, order->groups, offsets);
+    out->end = spc__group_begin(group + 1, order->groups, offsets);
+    out->bit_of = calloc((size_t)bits, sizeof *out->bit_of);
+    if (!out->bit_of)
+        return spc__fail_memory(error, (size_t)bits * sizeof *out->bit_of);
+    out->bits = order->by == SPC_INDEX_BY_KEY ? morton_bits(out->bit_of, key)
+                : order->by == SPC_INDEX_BY_COUNT
+                    ? bits_for(offsets)
+                    : spc__row_order_bits(out->bit_of, order, geometry, group);
+    return SPC_OK;
 }

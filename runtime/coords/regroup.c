@@ -353,10 +353,10 @@ static spc_status check_gather(const spc_coords *c, const spc_gather *how,
 
     if (status != SPC_OK)
         return status;
-    if ((unsigned)how->dtype > SPC_TF32)
+    if (spc__dtype_of(how->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "cannot gather features of type %d: SPC_F16, SPC_F32 "
-                         "or SPC_TF32 is right",
+                         "cannot gather features of type %d: SPC_F16, "
+                         "SPC_BF16, SPC_F32 or SPC_TF32 is right",
                          (int)how->dtype);
     if (how->channels < 1 || how->channels > SPC__GEOMETRY_MOST)
         return spc__fail(error, SPC_EINVAL,
@@ -391,7 +391,7 @@ static void describe_gather(spc_gather_args *args, const spc_coords *c,
     args->children = how->slices ? 1 : r->children;
     args->slices = how->slices ? r->children : 1;
     args->channels = how->channels;
-    args->half = how->dtype == SPC_F16;
+    args->half = how->dtype == SPC_F16 ? 1 : how->dtype == SPC_BF16 ? 2 : 0;
     args->piece = piece_of(args, args->half ? 2 : 4);
     args->count = c->count;
     args->begin = r->begin;

@@ -54,8 +54,9 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
              check_range("activation", f->activation, 0, SPC_ACT_ELU, error)) ||
         (status = check_range("order", f->order, 0, SPC_BEV_XYZ, error)))
         return status;
-    if (f->dtype != SPC_F16 && f->dtype != SPC_F32)
-        return spc__fail(error, SPC_EINVAL, "dtype=%s: features are f16 or f32",
+    if (f->dtype != SPC_F16 && f->dtype != SPC_BF16 && f->dtype != SPC_F32)
+        return spc__fail(error, SPC_EINVAL,
+                         "dtype=%s: features are f16, bf16 or f32",
                          spc__name_at(spc__dtype_names, f->dtype));
     return SPC_OK;
 }

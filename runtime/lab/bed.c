@@ -4,6 +4,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "operands.h"
+#include "plan.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,10 +158,18 @@ spc_status spc__bed_refill(spc__bed *bed)
     return status;
 }
 
+/* A linear layer runs without maps. */
+static bool is_linear(const spc__bed *bed)
+{
+    return spc_conv_is_linear(&bed->sample->conv);
+}
+
 static spc_status build_map(spc__bed *bed, int s)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
     spc_scene *copy = NULL;
+    if (is_linear(bed))
+        return SPC_OK;
     spc_status status = spc_scene_create(&copy, scene->coords, scene->voxels,
                                          "", spc__error_of(bed->ctx));
 
@@ -277,16 +286,23 @@ void spc__bed_free(spc__bed *bed)
 
 /* ---- a candidate --------------------------------------------------------- */
 
-spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan)
+static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
 {
-    spc_status status = SPC_OK;
+    return is_linear(bed)
+               ? spc_plan_workspace_rows(plan, bed->sample->scenes[s].rows_out)
+               : spc_plan_workspace_bytes(plan, bed->maps[s]);
+}
+
+spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
+{
+    spc_status status = is_linear(bed) ? spc__plan_take_rows(plan) : SPC_OK;
 
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
-        status = spc_map_prepare(bed->maps[s], plan, NULL);
+        if (!is_linear(bed))
+            status = spc_map_prepare(bed->maps[s], plan, NULL);
         if (status == SPC_OK)
-            status =
-                spc__bed_reserve(bed, &bed->workspace,
-                                 spc_plan_workspace_bytes(plan, bed->maps[s]));
+            status = spc__bed_reserve(bed, &bed->workspace,
+                                      workspace_bytes(bed, plan, s));
     }
     return status;
 }
@@ -313,8 +329,7 @@ spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
     bed->out_rows = bed->sample->scenes[s].rows_out;
     if (status != SPC_OK)
         return status;
-    return spc__bed_lay(bed, &bed->workspace,
-                        spc_plan_workspace_bytes(plan, bed->maps[s]));
+    return spc__bed_lay(bed, &bed->workspace, workspace_bytes(bed, plan, s));
 }
 
 /* What devices fill is one run of bytes: rows with gaps are made here. */
@@ -365,12 +380,14 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
     spc_buffers buffers;
     spc_status status = spc__ctx_check_cancel(bed->ctx);
 
+    if (status != SPC_OK)
+        return status;
     spc__bed_buffers(&buffers, bed, s, draw);
     buffers.weights = packed;
-
-    return status == SPC_OK
-               ? spc_plan_execute(plan, bed->maps[s], &buffers, stream)
-               : status;
+    return is_linear(bed)
+               ? spc_plan_execute_rows(plan, bed->sample->scenes[s].rows_out,
+                                       NULL, &buffers, stream)
+               : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
 }
 
 spc_status spc__bed_fetch(const spc__bed *bed)

@@ -24,7 +24,7 @@ typedef struct spc__bed {
     spc__digester *digester;
     size_t zone_bytes;
     uint64_t zone_digest;
-    spc_map *maps[SPC__SAMPLE_SCENES];
+    spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
     /* An awkward scene has one array for all draws, so that who remembers
      * results by address is found out; `loaded` is the draw in it. */
     spc__guarded in[SPC__SAMPLE_SCENES][SPC__DRAWS];
@@ -60,7 +60,7 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 spc_status spc__bed_refill(spc__bed *bed);
 
 /* Makes all maps ready for a plan, and room for what it needs. */
-spc_status spc__bed_prepare(spc__bed *bed, const spc_plan *plan);
+spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan);
 
 /* Packs the weights of a draw for a plan, into `to`. */
 spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,

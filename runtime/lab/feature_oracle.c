@@ -414,10 +414,10 @@ void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
 double spc__feature_tolerance(const spc_feature *f, double reference,
                               double tolerance)
 {
-    int bits = spc__dtype_of(f->dtype)->stored_bits;
+    const spc__dtype *type = spc__dtype_of(f->dtype);
     double size = fabs(reference) + tolerance;
 
-    return tolerance + ldexp(size, -bits) + (bits == 24 ? 0x1p-150 : 0x1p-25);
+    return tolerance + ldexp(size, -type->stored_bits) + type->least_half;
 }
 
 bool spc__feature_is_exact(const spc_feature *f)

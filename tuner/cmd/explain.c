@@ -21,6 +21,27 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
+/* A linear layer runs on rows, without a map. */
+static size_t workspace_bytes(const spc_plan *plan, const spc_scene *scene,
+                              const spc_map *map)
+{
+    return map != NULL ? spc_plan_workspace_bytes(plan, map)
+                       : spc_plan_workspace_rows(plan, spc_scene_rows(scene));
+}
+
+static void print_scene(const spc_scene *scene, const spc_map *map)
+{
+    if (map == NULL)
+        printf("scene      %s: %lld rows, no map\n", spc_scene_name(scene),
+               (long long)spc_scene_rows(scene));
+    else
+        printf("scene      %s: %lld voxels, %lld pairs, density %.4f, %d-bit "
+               "keys\n",
+               spc_scene_name(scene), (long long)spc_map_rows(map),
+               (long long)spc_map_pairs(map), spc_map_density(map),
+               spc_map_key_bits(map));
+}
+
 static void print_plan(const cli_job *job, const spc_scene *scene,
                        const spc_map *map, const spc_plan *plan,
                        const char *text)
@@ -28,17 +49,13 @@ static void print_plan(const cli_job *job, const spc_scene *scene,
     spc_stats stats = spc_ctx_stats(job->ctx);
 
     printf("layer      %s\n", text);
-    printf("scene      %s: %lld voxels, %lld pairs, density %.4f, %d-bit "
-           "keys\n",
-           spc_scene_name(scene), (long long)spc_map_rows(map),
-           (long long)spc_map_pairs(map), spc_map_density(map),
-           spc_map_key_bits(map));
+    print_scene(scene, map);
     printf("kernel     %s %s\n", spc_plan_template(plan),
            spc_plan_config(plan));
     printf("origin     %s\n", origin_name(spc_plan_origin(plan)));
     printf("reason     %s\n", spc_plan_reason(plan));
     printf("weights    %zu bytes packed\n", spc_plan_weights_bytes(plan));
-    printf("workspace  %zu bytes\n", spc_plan_workspace_bytes(plan, map));
+    printf("workspace  %zu bytes\n", workspace_bytes(plan, scene, map));
     printf("so far     %lld compiled, %lld taken from the database\n",
            (long long)stats.compiles, (long long)stats.artefacts_loaded);
 }
@@ -53,9 +70,11 @@ static void write_plan(const cli_job *job, const spc_scene *scene,
     spc__json_object(json, NULL);
     spc__json_text(json, "layer", text);
     spc__json_text(json, "scene", spc_scene_name(scene));
-    spc__json_int(json, "voxels", spc_map_rows(map));
-    spc__json_int(json, "pairs", spc_map_pairs(map));
-    spc__json_real(json, "density", spc_map_density(map));
+    spc__json_int(json, "voxels",
+                  map != NULL ? spc_map_rows(map) : spc_scene_rows(scene));
+    spc__json_int(json, "pairs",
+                  map != NULL ? spc_map_pairs(map) : spc_scene_rows(scene));
+    spc__json_real(json, "density", map != NULL ? spc_map_density(map) : 1);
     spc__json_int(json, "key_bits", spc_map_key_bits(map));
     spc__json_text(json, "template", spc_plan_template(plan));
     spc__json_text(json, "config", spc_plan_config(plan));
@@ -63,10 +82,25 @@ static void write_plan(const cli_job *job, const spc_scene *scene,
     spc__json_text(json, "reason", spc_plan_reason(plan));
     spc__json_int(json, "weights_bytes", (int64_t)spc_plan_weights_bytes(plan));
     spc__json_int(json, "workspace_bytes",
-                  (int64_t)spc_plan_workspace_bytes(plan, map));
+                  (int64_t)workspace_bytes(plan, scene, map));
     spc__json_int(json, "compiled", stats.compiles);
     spc__json_int(json, "artefacts_loaded", stats.artefacts_loaded);
     spc__json_end_object(json);
+}
+
+static spc_status make_plan(spc_plan **plan, spc_map **map, cli_job *job,
+                            const spc_conv *layer, const spc_scene *scene,
+                            unsigned flags)
+{
+    spc_status status;
+
+    if (spc_conv_is_linear(layer))
+        return spc_plan_create_rows(plan, job->ctx, layer,
+                                    spc_scene_rows(scene), flags);
+    status = spc_map_create_from_scene(map, job->ctx, layer, scene);
+    return status == SPC_OK
+               ? spc_plan_create(plan, job->ctx, layer, *map, flags)
+               : status;
 }
 
 static spc_status explain_on(cli_job *job, const spc_conv *layer,
@@ -79,10 +113,7 @@ static spc_status explain_on(cli_job *job, const spc_conv *layer,
     spc_plan *plan = NULL;
     spc_status status;
 
-    if ((status = spc_map_create_from_scene(&map, job->ctx, layer, scene)) ==
-            SPC_OK &&
-        (status = spc_plan_create(&plan, job->ctx, layer, map, flags)) ==
-            SPC_OK)
+    if ((status = make_plan(&plan, &map, job, layer, scene, flags)) == SPC_OK)
         (job->json != NULL ? write_plan : print_plan)(job, scene, map, plan,
                                                       text);
     else
