@@ -581,6 +581,28 @@ typedef struct spc_regrouping {
         }                                                                      \
     }
 
+/*
+ * Reads a regrouping's name and its words, separated by commas:
+ *
+ *   prune      union                 scale and split 1
+ *   scale,by=2                       by: for all axes, or 3x1x2
+ *   collapse,axis=z
+ *   subdivide  channel2space         by=2, or what is said
+ *   regroup,scale=2x2x1,split=2x1x1  anything
+ *
+ * Masks, sources and features are the caller's. SPC_EINVAL names the unknown
+ * word or the bad value and what would be right.
+ */
+SPC_API spc_status spc_regrouping_parse(spc_regrouping *out, const char *text,
+                                        spc_error *error);
+/* Writes it as "regroup,scale=...,split=..."; returns the length as snprintf
+ * does. */
+SPC_API int spc_regrouping_format(char *out, size_t bytes,
+                                  const spc_regrouping *how);
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
+                                        spc_error *error);
+
 /* An empty set, made of 1 to 8 sources. `capacity` 0: as many as there are
  * slots. SPC_ERANGE: what comes of the sources' extent does not fit 32 bits, or
  * 64 bits of key. */
@@ -1107,12 +1129,16 @@ typedef struct spc_tune_options {
      * in the caller's process, where limit_s cannot be enforced. */
     const char *const *worker;
     bool allow_spills; /* run also what spills registers */
+    /* Stages BUILD and VERIFY: those of all candidates for which this is true,
+     * whatever the effort. NULL: those of the effort. */
+    bool (*wants)(const char *template_name, const char *config,
+                  void *payload);
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false                                      \
+            NULL, NULL, NULL, NULL, false, NULL                                \
     }
 
 typedef struct spc_tune_report {
@@ -1218,6 +1244,31 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
 SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
                                      const spc_scene *scene, uint64_t seed,
                                      spc_bench_result *out);
+
+/*
+ * Judges an operator on features as the stage SPC_STAGE_VERIFY judges
+ * convolutions: against the definition, on each of the scenes (there may be
+ * none) and on small ones of its own; integers, exactly where the definition
+ * has one right result, and real numbers, within the bound of rounding; rows
+ * that are arrays of their own, slices, and off alignment; output and workspace
+ * full of what is no number; nothing written beside the rows. *error (may be
+ * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
+ * and as spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+                                      const spc_scene *const *scenes,
+                                      int scene_count, uint64_t seed,
+                                      double *error);
+/*
+ * The same of a regrouping: of each scene as the only source and of all
+ * together (up to 8), with a mask and without one; its voxels, its lists of
+ * rows, and features gathered and spread in every type, with slices and
+ * without, are compared with lists that are written down slot by slot.
+ */
+SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
+                                         const spc_regrouping *how,
+                                         const spc_scene *const *scenes,
+                                         int scene_count, uint64_t seed);
 
 /* ---- the database -------------------------------------------------------- */
 
