@@ -275,6 +275,9 @@ typedef enum spc_dtype {
     SPC_BF16 = 3
 } spc_dtype;
 
+/* "f16"; NULL past the last type. */
+SPC_API const char *spc_dtype_name(spc_dtype dtype);
+
 /*
  * The epilogue: what a kernel does to an fp32 sum before it is stored, in fp32,
  * rounded once to the type of the outputs.
@@ -1006,6 +1009,24 @@ SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
 
 /* One more than the highest batch element that the set can hold. */
 SPC_API int64_t spc_coords_batches(const spc_coords *coords);
+
+/* ---- all operators ------------------------------------------------------- */
+
+/* An operator in words, for listings. */
+typedef struct spc_operator_info {
+    const char *kind; /* "convolution", "features" or "sets": who reads it is
+                         spc_conv_parse, spc_feature_parse,
+                         spc_regrouping_parse */
+    const char *name; /* "subm", "pool=max|mean|sum" */
+    const char *does; /* one line */
+    /* Its words, separated by blanks: "cin" must be given, "k=3" is 3 if
+     * nothing is said, "slope=" may be left out. */
+    const char *words;
+    const char *example;
+} spc_operator_info;
+
+/* Operator `i` from 0; NULL past the last. */
+SPC_API const spc_operator_info *spc_operators(int i);
 
 /* ---- the oracle ---------------------------------------------------------- */
 

@@ -77,9 +77,9 @@ static void finish_row(void *payload, int64_t row)
         spc__bounded sum = {f->sums[i], 0};
         spc__bounded result = spc__finish(f->conv, sum, f->values, c, i);
         f->sums[i] = (float)result.value;
-        if (f->slack != NULL) /* two results, each rounded */
-            f->slack[i] =
-                (float)(2 * spc__stored_error(f->conv, result) - result.error);
+        if (f->slack != NULL)
+            f->slack[i] = (float)(spc__stored_error(f->conv, result) +
+                                  spc__rounding(f->conv, result.value));
     }
 }
 

@@ -160,6 +160,18 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
            type->least_half;
 }
 
+/* To fp32, and from there to the type. */
+double spc__rounding(const spc_conv *conv, double value)
+{
+    const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
+    double single = u * fabs(value) + 0x1p-150;
+
+    if (type->stored_bits == 24)
+        return single;
+    return single + ldexp(fabs(value) + single, -type->stored_bits) +
+           type->least_half;
+}
+
 /* ---- public -------------------------------------------------------------- */
 
 void spc_oracle_epilogue(double *out, const spc_conv *conv, int64_t rows,

@@ -11,7 +11,7 @@
 
 const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,   &cli_bench, &cli_explain, &cli_space,
-    &cli_verify,  &cli_build,  &cli_scene, &cli_db,      &cli_features,
+    &cli_verify,  &cli_build,  &cli_scene, &cli_db,      &cli_features, &cli_layers,
     &cli_help,    &cli_worker, NULL,
 };
 
