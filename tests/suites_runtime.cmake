@@ -29,3 +29,6 @@ spc_run_suite(features_nvrtc features nvrtc)
 spc_gpu_suite(features)
 target_link_options(test_features PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# The words of all operators, and that their examples run.
+spc_suite(words)

@@ -59,14 +59,16 @@ static spc_status read_head(spc_regrouping *out, const head **of,
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Digits alone; what is too large is refused by the check, which says why. */
+/* Digits alone. */
 static bool read_number(int *out, const char *text, size_t length)
 {
     *out = 0;
     for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9' || *out > 10000000)
+        if (text[i] < '0' || text[i] > '9')
             return false;
         *out = *out * 10 + (text[i] - '0');
+        if (*out > SPC__GEOMETRY_MOST)
+            return false;
     }
     return length > 0;
 }
@@ -112,8 +114,8 @@ static spc_status set_word(spc_regrouping *out, int sets, const char *name,
     if (!read_axes(axes, value))
         return spc__fail(error, SPC_EINVAL,
                          "%s=%.40s is no %s: one number for all axes (%s=2) or "
-                         "three (%s=3x1x2)",
-                         name, value, name, name, name);
+                         "three (%s=3x1x2), at most %d",
+                         name, value, name, name, name, SPC__GEOMETRY_MOST);
     if (sets & SCALE)
         memcpy(out->scale, axes, sizeof(axes));
     if (sets & SPLIT)

@@ -15,7 +15,7 @@ static const char convolution[] = "convolution", features[] = "features",
 
 static const spc_operator_info operators[] = {
     {convolution, "subm", "outputs at the voxels of the inputs",
-     "cin cout groups=1 k=3 stride=1 dilation=1 origin=" FINISH,
+     "cin cout groups=1 k=3 dilation=1 origin=" FINISH,
      "subm,cin=64,cout=64,k=3,dtype=f16"},
     {convolution, "linear", "each row by itself: subm with k=1",
      "cin cout groups=1" FINISH, "linear,cin=64,cout=128"},
@@ -26,7 +26,7 @@ static const spc_operator_info operators[] = {
     {convolution, "inverse", "the map of a strided layer read the other way",
      "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
      "shape=" FINISH,
-     "inverse,cin=64,cout=32,k=2,stride=2,rule=floor"},
+     "inverse,cin=64,cout=32,k=3,stride=2,padding=1,rule=footprint"},
     {convolution, "transposed", "outputs at the voxels of a given, finer set",
      "cin cout groups=1 k=3 stride=1 dilation=1 origin=" FINISH,
      "transposed,cin=64,cout=32,k=2,stride=2"},
@@ -39,8 +39,8 @@ static const spc_operator_info operators[] = {
      "c" MAPPED " dtype=f16", "unpool=nearest,c=64,rule=floor,k=2,stride=2"},
     {features, "global=max|mean|sum", "over the voxels of each batch element",
      "c dtype=f16", "global=mean,c=64"},
-    {features, "add", "two arrays, then an activation",
-     "c" SUMMED " dtype=f16", "add,c=64,act=relu"},
+    {features, "add", "two arrays, then an activation", "c" SUMMED " dtype=f16",
+     "add,c=64,act=relu"},
     {features, "act=relu|leaky|sigmoid|silu|gelu|elu", "an activation",
      "c slope= dtype=f16", "act=silu,c=64"},
     {features, "norm=layer", "by mean and variance of a row",
