@@ -32,3 +32,7 @@ target_link_options(test_features PRIVATE
 
 # The words of all operators, and that their examples run.
 spc_suite(words)
+
+# What convolutions are beyond their sums.
+spc_suite(properties)
+spc_gpu_suite(properties)

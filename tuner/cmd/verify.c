@@ -95,11 +95,11 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         tuning_run(&found, &report, job, layer, SPC_STAGE_VERIFY,
                    args->config != NULL ? &one : NULL);
 
+    if (status == SPC_OK && args->config != NULL && found.count == 0)
+        return no_candidate(&found, text, name);
     if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
         print_result(&found, text, args, &report);
     int failed = judge(&found, &worst);
-    if (status == SPC_OK && args->config != NULL && found.count == 0)
-        return no_candidate(&found, text, name);
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     else if (failed > 0)

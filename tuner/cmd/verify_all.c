@@ -355,11 +355,17 @@ static spc_status walk_kind(walk *w, matrix_kind kind, int until)
     return status;
 }
 
-/* One case in twenty is a set, one in six an operator on features. */
+/* One case in so many of a sample; of a small one now and then. */
+static int part(walk *w, int one_in)
+{
+    int more = (int)spc__random_below(&w->random, (uint32_t)one_in);
+
+    return wants_all(w) ? INT_MAX / 2 : (w->wanted + more) / one_in;
+}
+
 static spc_status walk_all(walk *w)
 {
-    int sets = wants_all(w) ? INT_MAX : (w->wanted + 15) / 20;
-    int features = wants_all(w) ? INT_MAX : sets + (w->wanted + 2) / 6;
+    int sets = part(w, 20), features = sets + part(w, 6);
     spc_status status;
 
     if ((status = walk_kind(w, MATRIX_SETS, sets)) != SPC_OK ||
@@ -404,7 +410,7 @@ static void print_end(walk *w)
            w->failed, w->device, (unsigned long long)w->args->seed,
            elapsed_s(w));
     if (w->large > 0)
-        printf("; %d layers were too large for a sample: --cases all has them",
+        printf("; too large for a sample were %d layers: --cases all has them",
                w->large);
     puts("");
 }
