@@ -36,3 +36,7 @@ spc_suite(words)
 # What convolutions are beyond their sums.
 spc_suite(properties)
 spc_gpu_suite(properties)
+
+# Every CUDA template's default, compiled for GPUs that are not here.
+spc_suite(targets)
+spc_run_suite(targets_nvrtc targets nvrtc)

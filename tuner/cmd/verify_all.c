@@ -178,6 +178,16 @@ static spc_status choose_scenes(cli_list *out, walk *w, const char *row)
 
 /* ---- layers -------------------------------------------------------------- */
 
+/* The most outputs that an input may have: by these rules more than a few. */
+static int64_t fan_out(const spc_conv *layer)
+{
+    const spc_geometry *g = &layer->geometry;
+    bool dilates = g->rule == SPC_RULE_FOOTPRINT &&
+                   g->stride[0] * g->stride[1] * g->stride[2] == 1;
+
+    return dilates || layer->op == SPC_GENERATIVE ? spc_geometry_offsets(g) : 1;
+}
+
 static bool is_large(const walk *w, const spc_conv *layer)
 {
     int64_t weights = (int64_t)layer->cin / layer->groups * layer->cout *
@@ -185,7 +195,8 @@ static bool is_large(const walk *w, const spc_conv *layer)
 
     if (wants_all(w))
         return false;
-    return weights > (w->is_emulation ? EMULATION_MOST : MOST);
+    return w->is_emulation ? weights * fan_out(layer) > EMULATION_MOST
+                           : weights > MOST;
 }
 
 static void judge_trial(walk *w, const spc_trial *trial, const char *text,
