@@ -252,6 +252,21 @@ SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
 SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
+/*
+ * What all operators compute, of inputs [rows in][cin] and weights
+ * [cout][K][cin / groups], for each row and channel of the outputs [rows
+ * out][cout]:
+ *
+ *     sum[o][co] = the sum over k < K and c < cin / groups of
+ *                  weights[co][k][c] * in[i][g * cin / groups + c]
+ *
+ * where i is the row of the input that o sees at offset k, if there is one, and
+ * g = co / (cout / groups); the epilogue then makes out of sum. With groups =
+ * cin = cout each channel is by itself (depthwise: Howard and others, 2017).
+ * Operators differ in which voxels are outputs, and in which input that is.
+ * Their sources are those of the rules; INVERSE is spconv's, TRANSPOSED and
+ * GENERATIVE are MinkowskiEngine's.
+ */
 typedef enum spc_operator {
     SPC_SUBM = 0,    /* outputs at the inputs' coordinates; rule SUBM */
     SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT or GIVEN */
@@ -551,12 +566,19 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
  * said:
  *
  *   prune            one set, with a mask of the rows that stay
+ *                    (MinkowskiEngine; Gwak, Choy, Savarese, ECCV 2020)
  *   coordinate scale scale s
- *   axis collapse    scale 0 on that axis
+ *   axis collapse    scale 0 on that axis (VoxelNeXt: Chen and others, CVPR
+ *                    2023, which also scales and unites sets)
  *   union            of several sets
- *   subdivide        scale 2, split 2: a voxel becomes eight children
+ *   subdivide        scale 2, split 2: a voxel becomes eight children (TRELLIS:
+ *                    Xiang and others, CVPR 2025)
  *   channel to space the same, with a mask of children or without, and features
  *                    gathered as slices; spc_coords_spread is the way back
+ *
+ * Features have shapes [rows of a source][channels] and [rows of the set]
+ * [channels], with slices as many channels more in a source as there are
+ * children; spc_coords_gather and _spread say what goes where.
  *
  * Child (i, j, l) has the number i + split_x * (j + split_y * l).
  *
@@ -827,6 +849,9 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
  * are aligned, see spc_feature_buffers): not on the capacity, the device's size
  * or the other batch elements.
  *
+ * Where nothing else is said inputs are [rows][c], outputs [rows][c] too, of
+ * rows in and out where a map is read.
+ *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k
  *                       that have an input. The mean divides by the number of
@@ -857,9 +882,10 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
  *                       (Wu, He, ECCV 2018). Variances divide by the number of
  *                       elements
  *   groupsum, groupmean out[r][j] = sum (mean) of in[r][j * by + q], q < by:
- *                       c / by channels
+ *                       c / by channels (the channel reduction of Part-A2: Shi
+ *                       and others, TPAMI 2020)
  *   repeat              out[r][j] = in[r][j / by]: c * by channels
- *   bev                 dense [batches][c * D][..][..] with D = shape z and
+ *   bev                 as detectors want it (SECOND: Yan, Mao, Li, 2018): dense [batches][c * D][..][..] with D = shape z and
  *                       channel * D + z of the voxel as the dense channel: by
  *                       order=zyx its planes are [shape y][shape x], by
  *                       order=xyz [shape x][shape y]. Zero where there is no

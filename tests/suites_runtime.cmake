@@ -32,6 +32,8 @@ target_link_options(test_features PRIVATE
 
 # The words of all operators, and that their examples run.
 spc_suite(words)
+target_sources(test_words PRIVATE ../tuner/cmd/matrix.c)
+target_include_directories(test_words PRIVATE ../tuner/cmd)
 
 # What convolutions are beyond their sums.
 spc_suite(properties)

@@ -1,10 +1,12 @@
 /*
  * test_words.c - the words of all operators: that an operator takes those which
  * it is listed with and no others, that its defaults are those listed, that
- * every bad value has its sentence, and that every example runs.
+ * every bad value has its sentence, and that every example runs; and that
+ * `verify --all` leaves none of them out.
  */
 #include "feature_bed.h"
 #include "layer_rig.h"
+#include "matrix.h"
 #include "random.h"
 #include "suite.h"
 
@@ -496,6 +498,93 @@ START_TEST(an_example_runs)
 }
 END_TEST
 
+/* ---- the matrix of verify --all ------------------------------------------ */
+
+static matrix_kind matrix_of(const spc_operator_info *of)
+{
+    return strcmp(of->kind, "convolution") == 0 ? MATRIX_LAYERS
+           : strcmp(of->kind, "features") == 0  ? MATRIX_FEATURES
+                                                : MATRIX_SETS;
+}
+
+/* Does the row begin with the operator's name? "linear" is written as subm with
+ * one offset. */
+static bool is_row_of(const char *row, const spc_operator_info *of)
+{
+    size_t length = strcspn(of->name, "=|");
+
+    if (strcmp(of->name, "linear") == 0)
+        return strstr(row, ",k=1,") != NULL;
+    return strncmp(row, of->name, length) == 0 &&
+           (row[length] == ',' || row[length] == '=' || row[length] == '\0');
+}
+
+START_TEST(every_operator_is_in_the_matrix)
+{
+    const spc_operator_info *of = spc_operators(_i);
+    matrix_kind kind = matrix_of(of);
+    int found = 0;
+
+    for (int i = 0; i < matrix_rows(kind); i++) {
+        char row[TEXT_BYTES];
+        if (matrix_row(row, sizeof(row), kind, i, NULL))
+            found += is_row_of(row, of);
+    }
+    ck_assert_msg(found > 0, "%s is nowhere", of->name);
+}
+END_TEST
+
+/* Types that convolutions have had from the beginning refuse no row; every type
+ * has some. */
+START_TEST(every_type_is_in_the_matrix)
+{
+    int rows[16] = {0}, refused[16] = {0};
+    spc_error said = {0};
+
+    for (int i = 0; i < matrix_rows(MATRIX_LAYERS); i++) {
+        char row[TEXT_BYTES];
+        bool taken = matrix_row(row, sizeof(row), MATRIX_LAYERS, i, &said);
+        for (int t = 0; spc_dtype_name((spc_dtype)t) != NULL; t++) {
+            char word[40];
+            snprintf(word, sizeof(word), "dtype=%s",
+                     spc_dtype_name((spc_dtype)t));
+            if (strstr(row, word) != NULL)
+                (taken ? rows : refused)[t]++;
+        }
+    }
+    for (int t = 0; spc_dtype_name((spc_dtype)t) != NULL; t++)
+        ck_assert_int_gt(rows[t], 0);
+    for (int t = 0; t <= SPC_BF16; t++)
+        ck_assert_msg(refused[t] == 0, "%s", said.text);
+}
+END_TEST
+
+/* What breaks tiles: the sizes around warps and tiles, several batch elements,
+ * and keys of 64 bits. */
+START_TEST(awkward_sizes_are_in_the_matrix)
+{
+    static const int sizes[] = {2, 31, 32, 33, 127, 128, 129, 500};
+    bool found[LENGTH(sizes)] = {false}, batches = false, wide = false;
+
+    for (int s = 0; matrix_scene(s) != NULL; s++) {
+        spc_scene *scene = NULL;
+        spc_error failed = {0};
+        assert_ok(spc_scene_load(&scene, matrix_scene(s), &failed),
+                  failed.text);
+        int64_t rows = spc_scene_rows(scene);
+        const int32_t *last = spc_scene_coords(scene) + 4 * (rows - 1);
+        for (int i = 0; i < LENGTH(sizes); i++)
+            found[i] |= rows == sizes[i];
+        batches |= last[0] == 2;
+        wide |= last[1] > 1 << 14;
+        spc_scene_free(scene);
+    }
+    for (int i = 0; i < LENGTH(sizes); i++)
+        ck_assert_msg(found[i], "no scene has %d voxels", sizes[i]);
+    ck_assert(batches && wide);
+}
+END_TEST
+
 /* ---- the suite ----------------------------------------------------------- */
 
 static void add(Suite *suite, const char *name, const TTest *test)
@@ -520,5 +609,10 @@ int main(void)
     add(suite, "form", a_text_is_held_to_its_form);
     add(suite, "noise", nobody_stumbles_over_noise);
     add(suite, "examples", an_example_runs);
+    add(suite, "operators", every_operator_is_in_the_matrix);
+    TCase *matrix = tcase_create("matrix");
+    tcase_add_test(matrix, every_type_is_in_the_matrix);
+    tcase_add_test(matrix, awkward_sizes_are_in_the_matrix);
+    suite_add_tcase(suite, matrix);
     return run_suite(suite);
 }

@@ -153,6 +153,7 @@ static void write_feature(char *out, size_t bytes, int i)
 
 static const char *const sets[] = {
     "prune",
+    "union",
     "scale,by=2",
     "scale,by=3x1x2",
     "collapse,axis=x",
