@@ -253,6 +253,21 @@ SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
 SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
+/*
+ * What all operators compute, of inputs [rows in][cin] and weights
+ * [cout][K][cin / groups], for each row and channel of the outputs [rows
+ * out][cout]:
+ *
+ *     sum[o][co] = the sum over k < K and c < cin / groups of
+ *                  weights[co][k][c] * in[i][g * cin / groups + c]
+ *
+ * where i is the row of the input that o sees at offset k, if there is one, and
+ * g = co / (cout / groups); the epilogue then makes out of sum. With groups =
+ * cin = cout each channel is by itself (depthwise: Howard and others, 2017).
+ * Operators differ in which voxels are outputs, and in which input that is.
+ * Their sources are those of the rules; INVERSE is spconv's, TRANSPOSED and
+ * GENERATIVE are MinkowskiEngine's.
+ */
 typedef enum spc_operator {
     SPC_SUBM = 0,    /* outputs at the inputs' coordinates; rule SUBM */
     SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT or GIVEN */
@@ -277,6 +292,9 @@ typedef enum spc_dtype {
     SPC_BF16 = 3,
     SPC_I8 = 4
 } spc_dtype;
+
+/* "f16"; NULL past the last type. */
+SPC_API const char *spc_dtype_name(spc_dtype dtype);
 
 /*
  * The epilogue: what a kernel does to an fp32 sum before it is stored, in fp32,
@@ -578,12 +596,19 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
  * said:
  *
  *   prune            one set, with a mask of the rows that stay
+ *                    (MinkowskiEngine; Gwak, Choy, Savarese, ECCV 2020)
  *   coordinate scale scale s
- *   axis collapse    scale 0 on that axis
+ *   axis collapse    scale 0 on that axis (VoxelNeXt: Chen and others, CVPR
+ *                    2023, which also scales and unites sets)
  *   union            of several sets
- *   subdivide        scale 2, split 2: a voxel becomes eight children
+ *   subdivide        scale 2, split 2: a voxel becomes eight children (TRELLIS:
+ *                    Xiang and others, CVPR 2025)
  *   channel to space the same, with a mask of children or without, and features
  *                    gathered as slices; spc_coords_spread is the way back
+ *
+ * Features have shapes [rows of a source][channels] and [rows of the set]
+ * [channels], with slices as many channels more in a source as there are
+ * children; spc_coords_gather and _spread say what goes where.
  *
  * Child (i, j, l) has the number i + split_x * (j + split_y * l).
  *
@@ -610,6 +635,28 @@ typedef struct spc_regrouping {
             1, 1, 1                                                            \
         }                                                                      \
     }
+
+/*
+ * Reads a regrouping's name and its words, separated by commas:
+ *
+ *   prune      union                 scale and split 1
+ *   scale,by=2                       by: for all axes, or 3x1x2
+ *   collapse,axis=z
+ *   subdivide  channel2space         by=2, or what is said
+ *   regroup,scale=2x2x1,split=2x1x1  anything
+ *
+ * Masks, sources and features are the caller's. SPC_EINVAL names the unknown
+ * word or the bad value and what would be right.
+ */
+SPC_API spc_status spc_regrouping_parse(spc_regrouping *out, const char *text,
+                                        spc_error *error);
+/* Writes it as "regroup,scale=...,split=..."; returns the length as snprintf
+ * does. */
+SPC_API int spc_regrouping_format(char *out, size_t bytes,
+                                  const spc_regrouping *how);
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
+                                        spc_error *error);
 
 /* An empty set, made of 1 to 8 sources. `capacity` 0: as many as there are
  * slots. SPC_ERANGE: what comes of the sources' extent does not fit 32 bits, or
@@ -857,6 +904,9 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  * rows are aligned, see spc_feature_buffers): not on the capacity, the device's
  * size or the other batch elements.
  *
+ * Where nothing else is said inputs are [rows][c], outputs [rows][c] too, of
+ * rows in and out where a map is read.
+ *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k
  *                       that have an input. The mean divides by the number of
@@ -887,9 +937,10 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       (Wu, He, ECCV 2018). Variances divide by the number of
  *                       elements
  *   groupsum, groupmean out[r][j] = sum (mean) of in[r][j * by + q], q < by:
- *                       c / by channels
+ *                       c / by channels (the channel reduction of Part-A2: Shi
+ *                       and others, TPAMI 2020)
  *   repeat              out[r][j] = in[r][j / by]: c * by channels
- *   bev                 dense [batches][c * D][..][..] with D = shape z and
+ *   bev                 as detectors want it (SECOND: Yan, Mao, Li, 2018): dense [batches][c * D][..][..] with D = shape z and
  *                       channel * D + z of the voxel as the dense channel: by
  *                       order=zyx its planes are [shape y][shape x], by
  *                       order=xyz [shape x][shape y]. Zero where there is no
@@ -1040,6 +1091,24 @@ SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
 /* One more than the highest batch element that the set can hold. */
 SPC_API int64_t spc_coords_batches(const spc_coords *coords);
 
+/* ---- all operators ------------------------------------------------------- */
+
+/* An operator in words, for listings. */
+typedef struct spc_operator_info {
+    const char *kind; /* "convolution", "features" or "sets": who reads it is
+                         spc_conv_parse, spc_feature_parse,
+                         spc_regrouping_parse */
+    const char *name; /* "subm", "pool=max|mean|sum" */
+    const char *does; /* one line */
+    /* Its words, separated by blanks: "cin" must be given, "k=3" is 3 if
+     * nothing is said, "slope=" may be left out. */
+    const char *words;
+    const char *example;
+} spc_operator_info;
+
+/* Operator `i` from 0; NULL past the last. */
+SPC_API const spc_operator_info *spc_operators(int i);
+
 /* ---- the oracle ---------------------------------------------------------- */
 
 /*
@@ -1175,12 +1244,16 @@ typedef struct spc_tune_options {
      * in the caller's process, where limit_s cannot be enforced. */
     const char *const *worker;
     bool allow_spills; /* run also what spills registers */
+    /* Stages BUILD and VERIFY: those of all candidates for which this is true,
+     * whatever the effort. NULL: those of the effort. */
+    bool (*wants)(const char *template_name, const char *config,
+                  void *payload);
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false                                      \
+            NULL, NULL, NULL, NULL, false, NULL                                \
     }
 
 typedef struct spc_tune_report {
@@ -1290,6 +1363,31 @@ SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
 SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
                                      const spc_scene *scene, uint64_t seed,
                                      spc_bench_result *out);
+
+/*
+ * Judges an operator on features as the stage SPC_STAGE_VERIFY judges
+ * convolutions: against the definition, on each of the scenes (there may be
+ * none) and on small ones of its own; integers, exactly where the definition
+ * has one right result, and real numbers, within the bound of rounding; rows
+ * that are arrays of their own, slices, and off alignment; output and workspace
+ * full of what is no number; nothing written beside the rows. *error (may be
+ * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
+ * and as spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+                                      const spc_scene *const *scenes,
+                                      int scene_count, uint64_t seed,
+                                      double *error);
+/*
+ * The same of a regrouping: of each scene as the only source and of all
+ * together (up to 8), with a mask and without one; its voxels, its lists of
+ * rows, and features gathered and spread in every type, with slices and
+ * without, are compared with lists that are written down slot by slot.
+ */
+SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
+                                         const spc_regrouping *how,
+                                         const spc_scene *const *scenes,
+                                         int scene_count, uint64_t seed);
 
 /* ---- the database -------------------------------------------------------- */
 

@@ -39,6 +39,13 @@ const char *spc__name_at(const char *const *names, unsigned index)
     return "?";
 }
 
+const char *spc_dtype_name(spc_dtype dtype)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+
+    return type != NULL ? type->name : NULL;
+}
+
 /* ---- rules --------------------------------------------------------------- */
 
 static spc_status check_channels(const char *name, int value, spc_error *error)

@@ -30,6 +30,7 @@
 %    if groups_of(problem) ~= problem.cin then
 %      return false, "needs a depthwise layer: groups = cin"
 %    end
+%    if whole_in(problem) or whole_out(problem) then return false, "no whole numbers" end
 %    return true
 %  end,
 %  constraints = {

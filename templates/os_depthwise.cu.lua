@@ -71,6 +71,7 @@
 %    if input_alignment(problem) < 4 then
 %      return false, "rows in must be multiples of 4 bytes"
 %    end
+%    if whole_in(problem) or whole_out(problem) then return false, "no whole numbers" end
 %    return true
 %  end,
 %  constraints = {

@@ -29,3 +29,16 @@ spc_run_suite(features_nvrtc features nvrtc)
 spc_gpu_suite(features)
 target_link_options(test_features PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# The words of all operators, and that their examples run.
+spc_suite(words)
+target_sources(test_words PRIVATE ../tuner/cmd/matrix.c)
+target_include_directories(test_words PRIVATE ../tuner/cmd)
+
+# What convolutions are beyond their sums.
+spc_suite(properties)
+spc_gpu_suite(properties)
+
+# Every CUDA template's default, compiled for GPUs that are not here.
+spc_suite(targets)
+spc_run_suite(targets_nvrtc targets nvrtc)

@@ -9,6 +9,16 @@ spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)
 
+# Another sample of verify --all each day.
+foreach(device cpu sim)
+  add_test(NAME verify_sample_${device} COMMAND sh
+    ${CMAKE_CURRENT_SOURCE_DIR}/verify_sample.sh $<TARGET_FILE:spctune>
+    ${device} 2)
+  set_tests_properties(verify_sample_${device} PROPERTIES TIMEOUT 3600
+    ENVIRONMENT "SPC_TEST_DATABASE=${shared_code}")
+endforeach()
+spc_slow(verify_sample_sim)
+
 # Recorded command lines; tests/cli/run.sh --record writes them anew.
 file(GLOB SPC_CLI_CASES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
 foreach(case IN LISTS SPC_CLI_CASES)

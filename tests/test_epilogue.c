@@ -16,6 +16,7 @@
 #include "gate.h"
 #include "layer_rig.h"
 #include "plan.h"
+#include "random.h"
 #include "spc_host_math.h"
 #include "suite.h"
 #include "template_rig.h"
@@ -243,6 +244,45 @@ END_TEST
 /* ---- buffers --------------------------------------------------------------
  */
 
+/* What the gate holds a result to is itself rounded: whatever a kernel may give
+ * by the bounds of its epilogue must be within the slack of that. */
+START_TEST(the_slack_has_room_for_the_rounding_of_both)
+{
+    enum { COUNT = 4000 };
+    static float sums[COUNT], slack[COUNT], exact[COUNT], residual[COUNT];
+    const spc__values values = {.residual = residual};
+    spc__random random;
+    spc_conv conv;
+    int met = 0;
+
+    assert_ok(spc_conv_parse(&conv,
+                             "subm,cin=1,cout=1,dtype=f32,"
+                             "epilogue=silu+add",
+                             &error),
+              error.text);
+    spc__random_init(&random, 1);
+    for (int i = 0; i < COUNT; i++) {
+        sums[i] = exact[i] = (float)spc__random_below(&random, 40) - 20;
+        residual[i] = (float)spc__random_below(&random, 9) - 4;
+    }
+    spc__finish_exact(exact, slack, &conv, COUNT, &values, 1);
+    for (int i = 0; i < COUNT; i++) {
+        spc__bounded right =
+            spc__finish(&conv, (spc__bounded){sums[i], 0}, &values, 0, i);
+        for (int up = 0; up < 2; up++) {
+            float got = nextafterf(exact[i], up ? INFINITY : -INFINITY);
+            if (fabs(got - right.value) > right.error)
+                continue;
+            met++;
+            ck_assert_msg(fabs((double)got - exact[i]) <= slack[i],
+                          "%.9g is right, but %.9g is held to within %.3g",
+                          (double)got, (double)exact[i], (double)slack[i]);
+        }
+    }
+    ck_assert_int_gt(met, COUNT / 4);
+}
+END_TEST
+
 START_TEST(missing_and_misaligned_buffers_are_named)
 {
     char base[64] __attribute__((aligned(16)));
@@ -466,6 +506,7 @@ static void add_parts(Suite *suite)
     tcase_set_timeout(values, 60);
     tcase_add_test(values, functions_of_the_host_are_within_their_bounds);
     tcase_add_test(values, what_is_no_number_or_infinite_stays_so);
+    tcase_add_test(values, the_slack_has_room_for_the_rounding_of_both);
     tcase_add_loop_test(values, the_oracle_finishes_sums_by_the_definition, 0,
                         LENGTH(finished));
     tcase_add_test(values, missing_and_misaligned_buffers_are_named);

@@ -1100,6 +1100,36 @@ static const struct {
     {-1, SPC_STAGE_TIME, 0, 0, "none", "no program's name"},
 };
 
+static bool wants_tile_128(const char *template_name, const char *config,
+                           void *payload)
+{
+    (void)payload; /* that of the other callbacks */
+    return strcmp(template_name, "plain") == 0 &&
+           strstr(config, "tile=128") != NULL;
+}
+
+/* Neither the default nor what an effort begins with. */
+START_TEST(a_caller_may_choose_among_candidates)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = SPC_STAGE_VERIFY;
+    options.wants = wants_tile_128;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.verified, 4);
+    ck_assert_int_eq(t.count, 4);
+    for (int i = 0; i < t.count; i++)
+        assert_says(t.at[i].candidate, "tile=128");
+    options.stage = SPC_STAGE_TIME;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "`wants` chooses among candidates");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(nonsense_is_refused_with_a_sentence)
 {
     int what = nonsense[_i].what;
@@ -1593,6 +1623,7 @@ int main(void)
                         LENGTH(mistakes));
     tcase_add_test(trouble, a_layer_that_cannot_be_is_refused_with_a_sentence);
     tcase_add_test(trouble, the_flag_of_a_run_is_forgotten_with_it);
+    tcase_add_test(trouble, a_caller_may_choose_among_candidates);
     tcase_add_loop_test(trouble, nonsense_is_refused_with_a_sentence, 0,
                         LENGTH(nonsense));
     tcase_add_test(

@@ -94,12 +94,31 @@ static bool is_seed(const spc__candidates *candidates,
            is_move(candidates, own, entry);
 }
 
+/* Those that the caller has chosen, in the order of the space. */
+static int list_wanted(spc__entry **list, const spc__candidates *candidates,
+                       const spc_tune_options *options)
+{
+    int count = 0;
+
+    for (int i = 0; i < candidates->count; i++) {
+        spc__entry *entry = &candidates->entries[i];
+        if (options->wants(entry->trial.template_name, entry->config,
+                           options->payload))
+            list[count++] = entry;
+    }
+    return count;
+}
+
 spc__entry **spc__seeds(const spc__candidates *candidates,
                         const spc__request *request, int *count)
 {
     spc__entry **list = calloc((size_t)candidates->count + 1, sizeof(*list));
 
     *count = 0;
+    if (list != NULL && request->options.wants != NULL) {
+        *count = list_wanted(list, candidates, &request->options);
+        return list;
+    }
     for (int i = 0; list != NULL && i < candidates->count; i++)
         if (candidates->entries[i].candidate->is_default)
             list[(*count)++] = &candidates->entries[i];

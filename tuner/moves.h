@@ -5,7 +5,8 @@
 #include "candidates.h"
 
 /* The candidates that the chosen effort begins with, or, of a stage that times
- * nothing, consists of; defaults first. The array is the caller's. */
+ * nothing, consists of, defaults first; or those that the caller wants. The
+ * array is the caller's. */
 spc__entry **spc__seeds(const spc__candidates *candidates,
                         const spc__request *request, int *count);
 

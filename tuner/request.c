@@ -60,6 +60,12 @@ static spc_status check_options(const spc__request *request)
                          "stage %d: SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d) "
                          "are right",
                          (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
+    if (options->wants != NULL && options->stage != SPC_STAGE_BUILD &&
+        options->stage != SPC_STAGE_VERIFY)
+        return spc__fail(request->error, SPC_EINVAL,
+                         "`wants` chooses among candidates that are built or "
+                         "verified: stage %d is right, or %d",
+                         SPC_STAGE_BUILD, SPC_STAGE_VERIFY);
     if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
         return spc__fail(request->error, SPC_EINVAL,
                          "effort %d: SPC_EFFORT_QUICK (%d) to "

@@ -483,12 +483,13 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
     spc__guard inverse;
     spc__guard_for(&inverse, g, true);
     spc__guard_widen(&p->guard, &inverse);
-    p->capacity = capacity > 0 ? capacity
-                  : any        ? outputs_bound(in, g, p->low, p->high)
-                               : 0;
+    p->capacity = capacity >= 0 ? capacity
+                  : any         ? outputs_bound(in, g, p->low, p->high)
+                                : 0;
     return SPC_OK;
 }
 
+/* `capacity` -1: as many as there can be. */
 static spc_status make_outputs(spc_coords **out, spc_coords *in,
                                const spc_geometry *g, int64_t capacity,
                                spc_error *error)
@@ -519,7 +520,8 @@ spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
         status = spc__fail(&error, SPC_EINVAL, "a capacity of %lld rows",
                            (long long)capacity);
     else
-        status = make_outputs(out, in, geometry, capacity, &error);
+        status = make_outputs(out, in, geometry, capacity > 0 ? capacity : -1,
+                              &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
 
@@ -537,11 +539,11 @@ spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    if ((status = make_outputs(&wide, in, geometry, 0, &error)) == SPC_OK &&
+    if ((status = make_outputs(&wide, in, geometry, -1, &error)) == SPC_OK &&
         (status = in->indexer->set_derive(wide, NULL, &error)) == SPC_OK &&
         (status = spc__coords_inspect(wide, NULL, NULL, &error)) == SPC_OK &&
-        (status = make_outputs(&fit, in, geometry, wide->rows ? wide->rows : 1,
-                               &error)) == SPC_OK &&
+        (status = make_outputs(&fit, in, geometry, wide->rows, &error)) ==
+            SPC_OK &&
         (status = in->indexer->set_derive(fit, NULL, &error)) == SPC_OK)
         status = spc__coords_inspect(fit, NULL, NULL, &error);
     spc_coords_free(wide);

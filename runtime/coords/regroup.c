@@ -37,6 +37,21 @@ static int64_t children_of(const spc_regrouping *how)
     return (int64_t)how->split[0] * how->split[1] * how->split[2];
 }
 
+spc_status spc_regrouping_check(const spc_regrouping *how, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "how", how, NULL);
+
+    for (int i = 0; i < 3 && status == SPC_OK; i++)
+        status = check_axis(how, i, error);
+    if (status == SPC_OK && children_of(how) > SPC_REGROUP_CHILDREN)
+        return spc__fail(error, SPC_EINVAL,
+                         "a split of %dx%dx%d makes more than %d children of a "
+                         "voxel",
+                         how->split[0], how->split[1], how->split[2],
+                         SPC_REGROUP_CHILDREN);
+    return status;
+}
+
 static spc_status check_sources(spc_coords *const *sources, int count,
                                 spc_error *error)
 {
@@ -60,16 +75,10 @@ static spc_status check(spc_coords *const *sources, int count,
 {
     spc_status status = check_sources(sources, count, error);
 
-    for (int i = 0; i < 3 && status == SPC_OK; i++)
-        status = check_axis(how, i, error);
+    if (status == SPC_OK)
+        status = spc_regrouping_check(how, error);
     if (status != SPC_OK)
         return status;
-    if (children_of(how) > SPC_REGROUP_CHILDREN)
-        return spc__fail(error, SPC_EINVAL,
-                         "a split of %dx%dx%d makes more than %d children of a "
-                         "voxel",
-                         how->split[0], how->split[1], how->split[2],
-                         SPC_REGROUP_CHILDREN);
     if (capacity < 0)
         return spc__fail(error, SPC_EINVAL, "a capacity of %lld rows",
                          (long long)capacity);
@@ -353,7 +362,7 @@ static spc_status check_gather(const spc_coords *c, const spc_gather *how,
 
     if (status != SPC_OK)
         return status;
-    if (spc__dtype_of(how->dtype) == NULL)
+    if (spc__dtype_of(how->dtype) == NULL || how->dtype == SPC_I8)
         return spc__fail(error, SPC_EINVAL,
                          "cannot gather features of type %d: SPC_F16, "
                          "SPC_BF16, SPC_F32 or SPC_TF32 is right",

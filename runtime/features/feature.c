@@ -67,6 +67,10 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "index=1: only a maximum is from one row; pool=max "
                          "is right");
+    if (f->geometry.rule == SPC_RULE_GENERATIVE)
+        return spc__fail(error, SPC_EINVAL,
+                         "rule generative: pooling is by the rules subm, "
+                         "floor, footprint and given");
     return spc_geometry_check(&f->geometry, error);
 }
 

@@ -206,13 +206,25 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
            type->least_half;
 }
 
+/* To fp32, and from there to the type. */
+static double rounding(const spc_conv *conv, double value)
+{
+    const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
+    double single = u * fabs(value) + 0x1p-150;
+
+    if (type->stored_bits == 24)
+        return single;
+    return single + ldexp(fabs(value) + single, -type->stored_bits) +
+           type->least_half;
+}
+
 /* Of whole numbers what the ends of the bound are rounded to. */
 double spc__stored_slack(const spc_conv *conv, spc__bounded number)
 {
     double value = number.value, error = number.error;
 
     if (!spc__conv_out_is_whole(conv)) /* two results, each rounded */
-        return 2 * spc__stored_error(conv, number) - error;
+        return spc__stored_error(conv, number) + rounding(conv, value);
     double here = spc__i8_from_float((float)value);
     double low = spc__i8_from_float((float)(value - error));
     double high = spc__i8_from_float((float)(value + error));

@@ -154,7 +154,7 @@ static spc_status each_layer_json(cli_job *job, const spc_conv *layers,
 
 spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
 {
-    cli_job job = {.self = self, .args = args};
+    cli_job job = {.self = self, .args = args, .is_alone = true};
     spc_conv *layers = NULL;
     spc_status status;
 

@@ -18,6 +18,7 @@ typedef struct cli_job {
     void *args; /* the command's */
     spc_ctx *ctx;
     scene_set scenes;
+    bool is_alone;   /* its progress is the command's */
     spc__json *json; /* an array to write objects to, or NULL: print */
 } cli_job;
 

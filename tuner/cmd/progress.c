@@ -35,14 +35,50 @@ static int add_time(char *to, size_t bytes, double seconds)
     return snprintf(to, bytes, "%.0f min left", seconds / 60);
 }
 
+/* Is there somebody to see it, and something new? */
+static bool is_due(const progress *p, double elapsed_s)
+{
+    return p->enabled && !*cli_cancel_flag() && elapsed_s >= 0.5 &&
+           (!p->shown || elapsed_s - p->last_s >= 0.2);
+}
+
+static void show(progress *p, const char *line, double elapsed_s)
+{
+    fprintf(stderr, "\r\033[K%.*s", terminal_width(), line);
+    fflush(stderr);
+    p->shown = true;
+    p->last_s = elapsed_s;
+}
+
+void progress_cases(progress *p, const progress_state *state)
+{
+    char line[512];
+
+    if (!is_due(p, state->elapsed_s))
+        return;
+    int used = snprintf(line, sizeof(line), "verifying %d", state->done);
+    if (state->total > 0)
+        used += snprintf(line + used, sizeof(line) - (size_t)used, "/%d",
+                         state->total);
+    used += snprintf(line + used, sizeof(line) - (size_t)used, ", %d failed, ",
+                     state->failed);
+    if (state->total > 0 && state->done > 0) {
+        double left = state->elapsed_s * (state->total - state->done);
+        used += add_time(line + used, sizeof(line) - (size_t)used,
+                         left / state->done);
+        used += snprintf(line + used, sizeof(line) - (size_t)used, ", ");
+    }
+    snprintf(line + used, sizeof(line) - (size_t)used, "%s", state->what);
+    show(p, line, state->elapsed_s);
+}
+
 void progress_show(progress *p, const spc_progress *state)
 {
     static const char *const verbs[] = {"listing", "compiling", "verifying",
                                         "timing"};
     char line[512];
 
-    if (!p->enabled || *cli_cancel_flag() || state->elapsed_s < 0.5 ||
-        (p->shown && state->elapsed_s - p->last_s < 0.2))
+    if (!is_due(p, state->elapsed_s))
         return;
     int used = snprintf(line, sizeof(line), "%s %d/%d, ", verbs[state->stage],
                         state->done, state->total);
@@ -50,10 +86,7 @@ void progress_show(progress *p, const spc_progress *state)
     if (state->best != NULL)
         snprintf(line + used, sizeof(line) - (size_t)used, ", best %.1f us: %s",
                  state->best_us, state->best);
-    fprintf(stderr, "\r\033[K%.*s", terminal_width(), line);
-    fflush(stderr);
-    p->shown = true;
-    p->last_s = state->elapsed_s;
+    show(p, line, state->elapsed_s);
 }
 
 void progress_clear(progress *p)

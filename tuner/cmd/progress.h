@@ -10,8 +10,17 @@ typedef struct progress {
     double last_s;
 } progress;
 
+/* How far `verify --all` is. */
+typedef struct progress_state {
+    int done, total; /* total 0: not known */
+    int failed;
+    double elapsed_s;
+    const char *what; /* is verified now */
+} progress_state;
+
 void progress_init(progress *p, const cli *self);
 void progress_show(progress *p, const spc_progress *state);
+void progress_cases(progress *p, const progress_state *state);
 void progress_clear(progress *p); /* before anything else is printed */
 
 #endif

@@ -10,6 +10,7 @@ typedef struct trials {
     spc_trial *at; /* strings are owned */
     int count;
     bool failed;
+    const cli_list *wanted; /* names of candidates; NULL: all of the effort */
     progress progress;
 } trials;
 

@@ -74,7 +74,7 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
     const tuning_args *args = job->args;
     spc_tune_report report;
     trials found;
-    spc_status status = tuning_run(&found, &report, job, layer, SPC_STAGE_TIME);
+    spc_status status = tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
 
     trials_sort(&found);
     if (job->json != NULL) {
@@ -82,7 +82,7 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
                      spc_ctx_error(job->ctx));
     } else if (status == SPC_OK || report.candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
-        trials_print(&found, args->all ? 0 : 10);
+        trials_print(&found, args->list ? 0 : 10);
         print_templates(&found);
         print_report(&report, job->scenes.count);
     }
@@ -127,7 +127,7 @@ const cli_command cli_tune = {
         "Ctrl-C ends the run with exit status 130; what was measured is "
         "kept.\nResults that the database does not take are printed all the "
         "same; the exit\nstatus is 12 then.",
-    .options = tuning_options,
+    .options = tune_options,
     .args_bytes = sizeof(tuning_args),
     .run = run,
     .defaults = defaults,

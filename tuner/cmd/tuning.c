@@ -1,38 +1,77 @@
 /* tuning.c - what tune and verify have in common. */
 #include "tuning.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define AT(member) offsetof(tuning_args, member)
 
-const cli_option tuning_options[] = {
+/* clang-format off */
+#define COMMON                                                                 \
+    {'s', "scene", "SPEC", CLI_LIST, AT(scenes),                               \
+     "a sample scene (may be repeated); see spctune scene --help"},            \
+    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),                            \
+     "quick, normal or exhaustive; default: normal to tune, exhaustive to "    \
+     "verify"},                                                                \
+    {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},      \
+    {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),                             \
+     "for one candidate's run; default: 10"},                                  \
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},\
+    {0, "in-process", NULL, CLI_FLAG, AT(in_process),                          \
+     "run candidates in this process: for a debugger, without protection "     \
+     "from crashes and hangs"},                                                \
+    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),                      \
+     "run also candidates that spill registers"}
+/* clang-format on */
+
+const cli_option tune_options[] = {
     {0, "maps", NULL, CLI_FLAG, AT(maps),
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
      "measure also what the database knows"},
-    {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
-     "a sample scene (may be repeated); see spctune scene --help"},
-    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
-     "quick, normal or exhaustive; default: normal to tune, exhaustive to "
-     "verify"},
-    {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},
-    {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),
-     "for one candidate's run; default: 10"},
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
-    {0, "in-process", NULL, CLI_FLAG, AT(in_process),
-     "run candidates in this process: for a debugger, without protection from "
-     "crashes and hangs"},
-    {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
-     "run also candidates that spill registers"},
-    {'a', "all", NULL, CLI_FLAG, AT(all), "print all candidates"},
+    COMMON,
+    {'a', "all", NULL, CLI_FLAG, AT(list), "print all candidates"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
+const cli_option verify_options[] = {
+    {0, "all", NULL, CLI_FLAG, AT(all),
+     "cases of every operator, type and kernel, on awkward sizes"},
+    {'n', "cases", "N", CLI_TEXT, AT(cases),
+     "how many of them, drawn by the seed; or all; default: 300"},
+    {0, "minutes", "M", CLI_REAL, AT(minutes),
+     "begin no further layer after so long"},
+    COMMON,
+    {0, "config", "CONFIG", CLI_TEXT, AT(config),
+     "this candidate of --only's template"},
+    {'l', "list", NULL, CLI_FLAG, AT(list), "print all candidates"},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+static bool is_wanted(const char *template_name, const char *config,
+                      void *payload)
+{
+    const trials *found = payload;
+    char name[320];
+
+    snprintf(name, sizeof(name), "%s %s", template_name, config);
+    for (int i = 0; i < found->wanted->count; i++)
+        if (strcmp(found->wanted->at[i], name) == 0)
+            return true;
+    return false;
+}
+
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
-                      const spc_conv *layer, spc_stage stage)
+                      const spc_conv *layer, spc_stage stage,
+                      const cli_list *wanted)
 {
     const tuning_args *args = job->args;
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
     trials_init(found, job->self);
+    found->wanted = wanted;
+    found->progress.enabled &= job->is_alone;
+    options.wants = wanted != NULL ? is_wanted : NULL;
     options.stage = stage;
     options.effort = args->effort;
     options.only = args->only;

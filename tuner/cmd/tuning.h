@@ -13,15 +13,21 @@ typedef struct tuning_args {
     uint64_t seed;
     double limit_s;
     const char *only;
-    bool maps, again, in_process, allow_spills, all;
+    bool maps, again, in_process, allow_spills, list;
+    /* verify: the whole matrix, or a part of it; one candidate. */
+    bool all;
+    const char *cases, *config;
+    double minutes;
 } tuning_args;
 
-/* The options of tune; those of verify are all but the first two. */
-extern const cli_option tuning_options[];
+extern const cli_option tune_options[], verify_options[];
 
-/* Runs spc_tune up to `stage` as the job's tuning_args say; *found, which the
- * caller releases, has what it reported. A failure is the caller's to print. */
+/* Runs spc_tune up to `stage` as the job's tuning_args say, on the candidates
+ * with the names "TEMPLATE CONFIG" of `wanted`, or where that is NULL on those
+ * of the effort; *found, which the caller releases, has what it reported. A
+ * failure is the caller's to print. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
-                      const spc_conv *layer, spc_stage stage);
+                      const spc_conv *layer, spc_stage stage,
+                      const cli_list *wanted);
 
 #endif

@@ -1,0 +1,76 @@
+/* operators.c - all operators there are, for whoever lists them. */
+#include "spc.h"
+
+/* Words are separated by blanks: one that must be given by itself, others with
+ * what they are if nothing is said; "word=" alone is one that can be left out,
+ * but has no value that says so. */
+#define FINISH                                                                 \
+    " dtype=f16 epilogue= slope= bias=0 out= in_pitch= out_pitch= add_pitch= " \
+    "deterministic=0"
+#define MAPPED " rule k stride=1 dilation=1 padding=0 origin= shape="
+#define SUMMED " act=none slope="
+
+static const char convolution[] = "convolution", features[] = "features",
+                  sets[] = "sets";
+
+static const spc_operator_info operators[] = {
+    {convolution, "subm", "outputs at the voxels of the inputs",
+     "cin cout groups=1 k=3 dilation=1 origin=" FINISH,
+     "subm,cin=64,cout=64,k=3,dtype=f16"},
+    {convolution, "linear", "each row by itself: subm with k=1",
+     "cin cout groups=1" FINISH, "linear,cin=64,cout=128"},
+    {convolution, "conv", "strided: outputs by rule=floor, footprint or given",
+     "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
+     "shape=" FINISH,
+     "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint"},
+    {convolution, "inverse", "the map of a strided layer read the other way",
+     "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
+     "shape=" FINISH,
+     "inverse,cin=64,cout=32,k=3,stride=2,padding=1,rule=footprint"},
+    {convolution, "transposed", "outputs at the voxels of a given, finer set",
+     "cin cout groups=1 k=3 stride=1 dilation=1 origin=" FINISH,
+     "transposed,cin=64,cout=32,k=2,stride=2"},
+    {convolution, "generative", "outputs at all voxels that see an input",
+     "cin cout groups=1 k=3 stride=1 dilation=1 origin=" FINISH,
+     "generative,cin=64,cout=32,k=2,stride=2"},
+    {features, "pool=max|mean|sum", "of the inputs that a map shows an output",
+     "c" MAPPED " index=0 dtype=f16", "pool=max,c=64,rule=floor,k=2,stride=2"},
+    {features, "unpool=nearest|index", "back to the voxels that were pooled",
+     "c" MAPPED " dtype=f16", "unpool=nearest,c=64,rule=floor,k=2,stride=2"},
+    {features, "global=max|mean|sum", "over the voxels of each batch element",
+     "c dtype=f16", "global=mean,c=64"},
+    {features, "add", "two arrays, then an activation", "c" SUMMED " dtype=f16",
+     "add,c=64,act=relu"},
+    {features, "act=relu|leaky|sigmoid|silu|gelu|elu", "an activation",
+     "c slope= dtype=f16", "act=silu,c=64"},
+    {features, "norm=layer", "by mean and variance of a row",
+     "c eps=1e-5 affine=0" SUMMED " dtype=f16",
+     "norm=layer,c=96,eps=1e-5,affine=1"},
+    {features, "norm=group", "by those of a batch element and a group",
+     "c groups eps=1e-5 affine=0" SUMMED " dtype=f16",
+     "norm=group,c=768,groups=32"},
+    {features, "groupsum", "neighbouring channels become their sum",
+     "c by dtype=f16", "groupsum,c=128,by=2"},
+    {features, "groupmean", "neighbouring channels become their mean",
+     "c by dtype=f16", "groupmean,c=128,by=2"},
+    {features, "repeat", "a channel becomes several equal ones",
+     "c by dtype=f16", "repeat,c=64,by=2"},
+    {features, "bev", "dense planes: voxels of a column are channels",
+     "c shape order=zyx dtype=f16", "bev,c=64,shape=176x200x2,order=zyx"},
+    {sets, "prune", "the rows that a mask leaves", "", "prune"},
+    {sets, "union", "the voxels of several sets, each once", "", "union"},
+    {sets, "scale", "voxels times `by`", "by", "scale,by=2"},
+    {sets, "collapse", "all voxels along an axis become one", "axis",
+     "collapse,axis=z"},
+    {sets, "subdivide", "a voxel becomes its children", "by=2", "subdivide"},
+    {sets, "channel2space", "the same, children have slices of its channels",
+     "by=2", "channel2space,by=2"},
+    {sets, "regroup", "voxels times `scale`, plus 0 to `split` - 1",
+     "scale=1 split=1", "regroup,scale=2x2x1,split=2x1x1"},
+};
+enum { OPERATORS = sizeof(operators) / sizeof(operators[0]) };
+
+const spc_operator_info *spc_operators(int i)
+{
+    return i >= 0 && i < OPERATORS ? &operators[i] : NULL;
+}

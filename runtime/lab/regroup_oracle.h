@@ -1,0 +1,24 @@
+/* regroup_oracle.h - what a set made of other sets must be, by its definition:
+ * one slot after the other. */
+#ifndef SPC_RUNTIME_REGROUP_ORACLE_H
+#define SPC_RUNTIME_REGROUP_ORACLE_H
+
+#include "spc.h"
+
+/* Slots that are in the set, in ascending order, and the row of each. */
+typedef struct spc__slot_list {
+    int count, rows;  /* slots, rows of the set */
+    int *slot;        /* [count] */
+    int *row;         /* [count] */
+    int32_t (*at)[4]; /* [count]: the voxel that it became */
+} spc__slot_list;
+
+/* The set that `how` makes of the voxels of `count` scenes, which have no room
+ * for more; `mask` (by slot) may be NULL. The caller releases *out also after
+ * a failure: SPC_ENOMEM. */
+spc_status spc__regroup_oracle(spc__slot_list *out, const spc_regrouping *how,
+                               const spc_scene *const *scenes, int count,
+                               const uint8_t *mask, spc_error *error);
+void spc__slot_list_release(spc__slot_list *list);
+
+#endif

@@ -1,0 +1,534 @@
+/*
+ * verify_all.c - spctune verify --all: a walk over the matrix.
+ *
+ * A case is one candidate of one layer on some scenes, one operator on
+ * features, or one regrouping. Compiling takes most of the time, maps' kernels
+ * included: so a layer that is drawn gets several candidates.
+ */
+#include "verify.h"
+
+#include "clock.h"
+#include "corners.h"
+#include "matrix.h"
+#include "output.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CASES = 300, SCENES = 3, TALLIES = 128 };
+
+/* Weights of a layer: what an emulation does in a second or two, and what the
+ * oracle does. */
+enum { EMULATION_MOST = 1 << 17, MOST = 1 << 21 };
+
+typedef struct tally {
+    char kernel[64], type[16];
+    int passed, failed;
+} tally;
+
+typedef struct walk {
+    cli *self;
+    const tuning_args *args;
+    spc_ctx *ctx;
+    char device[16];
+    bool is_emulation;
+    progress progress;
+    spc__random random;
+    spc__json *json; /* an array of failures is open; NULL: print */
+    int wanted;      /* cases; INT_MAX: all */
+    uint64_t start_ns;
+    int passed, failed, large;
+    tally tallies[TALLIES];
+    int tally_count;
+} walk;
+
+/* ---- how far ------------------------------------------------------------- */
+
+static double elapsed_s(const walk *w)
+{
+    return (double)(spc__now_ns() - w->start_ns) * 1e-9;
+}
+
+static bool is_late(const walk *w)
+{
+    return w->args->minutes > 0 && elapsed_s(w) > 60 * w->args->minutes;
+}
+
+static bool wants_all(const walk *w)
+{
+    return w->wanted == INT_MAX;
+}
+
+static void show_progress(walk *w, const char *what)
+{
+    progress_state state = {.done = w->passed + w->failed,
+                            .total = wants_all(w) ? 0 : w->wanted,
+                            .failed = w->failed,
+                            .elapsed_s = elapsed_s(w),
+                            .what = what};
+
+    progress_cases(&w->progress, &state);
+}
+
+static tally *tally_of(walk *w, const char *kernel, const char *type)
+{
+    int i = 0;
+
+    while (i < w->tally_count && (strcmp(w->tallies[i].kernel, kernel) != 0 ||
+                                  strcmp(w->tallies[i].type, type) != 0))
+        i++;
+    if (i == TALLIES)
+        return &w->tallies[TALLIES - 1];
+    if (i == w->tally_count) {
+        snprintf(w->tallies[i].kernel, sizeof(w->tallies[i].kernel), "%s",
+                 kernel);
+        snprintf(w->tallies[i].type, sizeof(w->tallies[i].type), "%s", type);
+        w->tally_count++;
+    }
+    return &w->tallies[i];
+}
+
+static void count_case(walk *w, const char *kernel, const char *type, bool ok)
+{
+    tally *at = tally_of(w, kernel, type);
+
+    at->passed += ok;
+    at->failed += !ok;
+    w->passed += ok;
+    w->failed += !ok;
+}
+
+/* ---- what failed --------------------------------------------------------- */
+
+/* The command that repeats it; `candidate` is "TEMPLATE CONFIG" or NULL. */
+static void write_command(spc__buf *out, const walk *w, const char *text,
+                          const char *candidate, const cli_list *scenes)
+{
+    const char *templates = w->self->globals.templates;
+
+    spc__buf_printf(out, "spctune -d %s", w->device);
+    if (templates != NULL)
+        spc__buf_printf(out, " --templates '%s'", templates);
+    spc__buf_printf(out, " verify '%s' --seed %llu", text,
+                    (unsigned long long)w->args->seed);
+    if (candidate != NULL) {
+        int name = (int)strcspn(candidate, " ");
+        spc__buf_printf(out, " --only %.*s", name, candidate);
+        if (candidate[name] != '\0' && candidate[name + 1] != '\0')
+            spc__buf_printf(out, " --config '%s'", candidate + name + 1);
+    }
+    if (w->args->in_process)
+        spc__buf_printf(out, " --in-process");
+    if (w->args->allow_spills)
+        spc__buf_printf(out, " --allow-spills");
+    for (int i = 0; i < scenes->count; i++)
+        spc__buf_printf(out, " -s %s", scenes->at[i]);
+}
+
+static void report_failure(walk *w, const char *text, const char *candidate,
+                           const char *how, const char *note,
+                           const cli_list *scenes)
+{
+    spc__buf command = SPC__BUF_INIT;
+
+    write_command(&command, w, text, candidate, scenes);
+    progress_clear(&w->progress);
+    if (w->json == NULL) {
+        printf("%s: %s %s: %s\n    %s\n", how, text,
+               candidate != NULL ? candidate : "", note,
+               spc__buf_text(&command));
+        fflush(stdout); /* the run may be ended before it is done */
+    } else {
+        spc__json_object(w->json, NULL);
+        spc__json_text(w->json, "operator", text);
+        if (candidate != NULL)
+            spc__json_text(w->json, "candidate", candidate);
+        spc__json_text(w->json, "status", how);
+        spc__json_text(w->json, "note", note);
+        spc__json_text(w->json, "command", spc__buf_text(&command));
+        spc__json_end_object(w->json);
+    }
+    spc__buf_release(&command);
+}
+
+/* ---- scenes -------------------------------------------------------------- */
+
+/* A few of those that the row may run on, or all. */
+static spc_status choose_scenes(cli_list *out, walk *w, const char *row)
+{
+    int left = 0, wanted = SCENES;
+    spc_status status = SPC_OK;
+
+    for (int s = 0; matrix_scene(s) != NULL; s++)
+        left += matrix_fits(row, s);
+    if (wants_all(w))
+        wanted = left;
+    for (int s = 0; matrix_scene(s) != NULL && status == SPC_OK; s++) {
+        if (!matrix_fits(row, s))
+            continue;
+        if ((int)spc__random_below(&w->random, (uint32_t)left) < wanted) {
+            status = cli_append(out, matrix_scene(s));
+            wanted--;
+        }
+        left--;
+    }
+    return status;
+}
+
+/* ---- layers -------------------------------------------------------------- */
+
+/* The most outputs that an input may have: by these rules more than a few. */
+static int64_t fan_out(const spc_conv *layer)
+{
+    const spc_geometry *g = &layer->geometry;
+    bool dilates = g->rule == SPC_RULE_FOOTPRINT &&
+                   g->stride[0] * g->stride[1] * g->stride[2] == 1;
+
+    return dilates || layer->op == SPC_GENERATIVE ? spc_geometry_offsets(g) : 1;
+}
+
+static bool is_large(const walk *w, const spc_conv *layer)
+{
+    int64_t weights = (int64_t)layer->cin / layer->groups * layer->cout *
+                      spc_geometry_offsets(&layer->geometry);
+
+    if (wants_all(w))
+        return false;
+    return w->is_emulation ? weights * fan_out(layer) > EMULATION_MOST
+                           : weights > MOST;
+}
+
+static void judge_trial(walk *w, const spc_trial *trial, const char *text,
+                        const char *type, const cli_list *scenes)
+{
+    char name[320];
+
+    if (trial_is_refused(trial))
+        return;
+    snprintf(name, sizeof(name), "%s%s%s", trial->template_name,
+             trial->config[0] != '\0' ? " " : "", trial->config);
+    if (trial_is_failure(trial))
+        report_failure(w, text, name, trial->status, trial->note, scenes);
+    count_case(w, trial->template_name, type, !trial_is_failure(trial));
+}
+
+/* What spc_tune says of the candidates; that it fails as a whole is a case that
+ * failed, unless one of them did. */
+static spc_status verify_candidates(walk *w, const spc_conv *layer,
+                                    const char *text, const cli_list *wanted,
+                                    const cli_list *specs)
+{
+    cli_job job = {.self = w->self, .args = (void *)w->args, .ctx = w->ctx};
+    const char *type = spc_dtype_name(layer->dtype);
+    spc_status status = load_scenes(&job.scenes, specs);
+    spc_tune_report report;
+    trials found;
+    int failed = w->failed;
+
+    if (status != SPC_OK)
+        return status;
+    status = tuning_run(&found, &report, &job, layer, SPC_STAGE_VERIFY, wanted);
+    for (int i = 0; i < found.count; i++)
+        judge_trial(w, &found.at[i], text, type, specs);
+    if (status != SPC_OK && status != SPC_EINTERRUPTED && w->failed == failed) {
+        report_failure(w, text, NULL, spc_status_name(status),
+                       spc_ctx_error(w->ctx), specs);
+        count_case(w, "none", type, false);
+    }
+    trials_release(&found);
+    free_scenes(&job.scenes);
+    return status == SPC_EINTERRUPTED ? status : SPC_OK;
+}
+
+/* So many of a layer's candidates that a small sample has several layers. */
+static int share(const walk *w)
+{
+    int left = w->wanted - w->passed - w->failed;
+    int most = w->wanted / 10;
+
+    most = most < 2 ? 2 : most > 16 ? 16 : most;
+    return left < most ? left : most;
+}
+
+static spc_status choose_candidates(cli_list *out, walk *w, corners *list)
+{
+    return wants_all(w) ? corners_all(out, list)
+                        : corners_draw(out, list, share(w), &w->random);
+}
+
+static spc_status verify_layer(walk *w, const char *text)
+{
+    cli_list wanted = {NULL, 0}, scenes = {NULL, 0};
+    corners list = {0};
+    spc_conv layer;
+    spc_status status = spc_conv_parse(&layer, text, NULL);
+
+    if (status != SPC_OK || is_large(w, &layer)) {
+        w->large += status == SPC_OK;
+        return SPC_OK;
+    }
+    show_progress(w, text);
+    if ((status = choose_scenes(&scenes, w, text)) != SPC_OK)
+        return status;
+    status = corners_list(&list, w->ctx, &layer);
+    if (status == SPC_OK)
+        status = choose_candidates(&wanted, w, &list);
+    if (status == SPC_OK)
+        status = verify_candidates(w, &layer, text, &wanted, &scenes);
+    else if (status != SPC_EINTERRUPTED && status != SPC_ENOMEM) {
+        report_failure(w, text, NULL, spc_status_name(status),
+                       spc_ctx_error(w->ctx), &scenes);
+        count_case(w, "none", spc_dtype_name(layer.dtype), false);
+        status = SPC_OK;
+    }
+    corners_release(&list);
+    free(wanted.at);
+    free(scenes.at);
+    return status;
+}
+
+/* ---- other operators ----------------------------------------------------- */
+
+/* "f16" of "...,dtype=f16", or "". */
+static const char *type_of(const char *text)
+{
+    const char *type = strstr(text, "dtype=");
+
+    return type != NULL ? type + strlen("dtype=") : "";
+}
+
+static spc_status verify_other(walk *w, const char *text)
+{
+    cli_list specs = {NULL, 0};
+    scene_set scenes = {0};
+    char kernel[64];
+    double error;
+    spc_status status;
+
+    show_progress(w, text);
+    if ((status = choose_scenes(&specs, w, text)) != SPC_OK ||
+        (status = load_scenes(&scenes, &specs)) != SPC_OK)
+        return status;
+    status = verify_operator(w->ctx, text, &scenes, w->args->seed, &error);
+    snprintf(kernel, sizeof(kernel), "%.*s", (int)strcspn(text, ","), text);
+    if (status != SPC_EINTERRUPTED) {
+        if (status != SPC_OK)
+            report_failure(w, text, NULL,
+                           status == SPC_EWRONG ? "wrong"
+                                                : spc_status_name(status),
+                           spc_ctx_error(w->ctx), &specs);
+        count_case(w, kernel, type_of(text), status == SPC_OK);
+        status = SPC_OK;
+    }
+    free_scenes(&scenes);
+    free(specs.at);
+    return status;
+}
+
+/* ---- the walk ------------------------------------------------------------ */
+
+/* Rows in the order of the table for all, else in that of the seed. */
+static int *order_rows(walk *w, int rows)
+{
+    int *order = malloc((size_t)rows * sizeof(*order));
+
+    for (int i = 0; order != NULL && i < rows; i++)
+        order[i] = i;
+    for (int i = rows - 1; order != NULL && !wants_all(w) && i > 0; i--) {
+        int j = (int)spc__random_below(&w->random, (uint32_t)i + 1);
+        int kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+    return order;
+}
+
+/* Rows of a kind until there are `until` cases. */
+static spc_status walk_kind(walk *w, matrix_kind kind, int until)
+{
+    int rows = matrix_rows(kind), *order = order_rows(w, rows);
+    spc_status status = SPC_OK;
+    char text[240];
+
+    if (order == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < rows && status == SPC_OK; i++) {
+        if (w->passed + w->failed >= until || is_late(w))
+            break;
+        if (*cli_cancel_flag())
+            status = cli_fail(SPC_EINTERRUPTED, "interrupted");
+        else if (matrix_row(text, sizeof(text), kind, order[i], NULL))
+            status = kind == MATRIX_LAYERS ? verify_layer(w, text)
+                                           : verify_other(w, text);
+    }
+    free(order);
+    return status;
+}
+
+/* One case in so many of a sample; of a small one now and then. */
+static int part(walk *w, int one_in)
+{
+    int more = (int)spc__random_below(&w->random, (uint32_t)one_in);
+
+    return wants_all(w) ? INT_MAX / 2 : (w->wanted + more) / one_in;
+}
+
+static spc_status walk_all(walk *w)
+{
+    int sets = part(w, 20), features = sets + part(w, 6);
+    spc_status status;
+
+    if ((status = walk_kind(w, MATRIX_SETS, sets)) != SPC_OK ||
+        (status = walk_kind(w, MATRIX_FEATURES, features)) != SPC_OK)
+        return status;
+    return walk_kind(w, MATRIX_LAYERS, w->wanted);
+}
+
+/* ---- what came of it ----------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    const tally *one = a, *two = b;
+    int order = strcmp(one->kernel, two->kernel);
+
+    return order != 0 ? order : strcmp(one->type, two->type);
+}
+
+static void print_tallies(const walk *w)
+{
+    static const char *const titles[] = {"kernel", "type", ">passed", ">failed",
+                                         NULL};
+    table out;
+
+    table_init(&out, titles);
+    for (int i = 0; i < w->tally_count; i++) {
+        table_cell(&out, "%s", w->tallies[i].kernel);
+        table_cell(&out, "%s", w->tallies[i].type);
+        table_cell(&out, "%d", w->tallies[i].passed);
+        table_cell(&out, "%d", w->tallies[i].failed);
+    }
+    if (w->tally_count > 0)
+        table_print(&out, stdout);
+    table_release(&out);
+}
+
+static void print_end(walk *w)
+{
+    qsort(w->tallies, (size_t)w->tally_count, sizeof(*w->tallies), by_name);
+    print_tallies(w);
+    printf("%d passed, %d failed on %s, seed %llu, %.3g s", w->passed,
+           w->failed, w->device, (unsigned long long)w->args->seed,
+           elapsed_s(w));
+    if (w->large > 0)
+        printf("; too large for a sample were %d layers: --cases all has them",
+               w->large);
+    puts("");
+}
+
+static void write_end(const walk *w, spc_status status)
+{
+    spc__json *json = w->json;
+
+    spc__json_end_array(json);
+    spc__json_array(json, "kernels");
+    for (int i = 0; i < w->tally_count; i++) {
+        spc__json_object(json, NULL);
+        spc__json_text(json, "kernel", w->tallies[i].kernel);
+        spc__json_text(json, "type", w->tallies[i].type);
+        spc__json_int(json, "passed", w->tallies[i].passed);
+        spc__json_int(json, "failed", w->tallies[i].failed);
+        spc__json_end_object(json);
+    }
+    spc__json_end_array(json);
+    spc__json_text(json, "device", w->device);
+    spc__json_int(json, "seed", (int64_t)w->args->seed);
+    spc__json_int(json, "passed", w->passed);
+    spc__json_int(json, "failed", w->failed);
+    spc__json_int(json, "too_large", w->large);
+    spc__json_real(json, "elapsed_s", elapsed_s(w));
+    if (status != SPC_OK)
+        json_error(json, status, cli_last_error()->text);
+    spc__json_end_object(json);
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc_status read_cases(int *out, const char *text)
+{
+    char *end = NULL;
+
+    *out = text == NULL ? CASES : INT_MAX;
+    if (text == NULL || strcmp(text, "all") == 0)
+        return SPC_OK;
+    long count = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || count < 1 || count > 1000000)
+        return cli_fail(SPC_EINVAL,
+                        "--cases: '%s' is not right: a number from 1 on is, or "
+                        "all",
+                        text);
+    *out = (int)count;
+    return SPC_OK;
+}
+
+static spc_status open_walk(walk *w)
+{
+    spc_device_info info;
+    spc_status status = cli_open(&w->ctx, w->self);
+
+    if (status != SPC_OK || (status = spc_ctx_device(w->ctx, &info)) != SPC_OK)
+        return status;
+    snprintf(w->device, sizeof(w->device), "%s", info.id);
+    w->is_emulation = strcmp(info.id, "sim") == 0;
+    progress_init(&w->progress, w->self);
+    spc__random_init(&w->random, w->args->seed);
+    w->start_ns = spc__now_ns();
+    return SPC_OK;
+}
+
+static spc_status end_walk(walk *w, spc_status status)
+{
+    progress_clear(&w->progress);
+    if (status == SPC_OK && w->failed > 0)
+        status = cli_fail(SPC_EWRONG, "%d of %d cases failed", w->failed,
+                          w->passed + w->failed);
+    if (w->json == NULL)
+        print_end(w);
+    else
+        write_end(w, status);
+    return status;
+}
+
+spc_status verify_all(cli *self, const tuning_args *args)
+{
+    walk w = {.self = self, .args = args};
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+    spc_status status = read_cases(&w.wanted, args->cases);
+
+    if (status != SPC_OK)
+        return status;
+    if (self->operands.count > 0 || args->scenes.count > 0)
+        return cli_fail(SPC_EINVAL,
+                        "verify --all has layers and scenes of its "
+                        "own: leave out '%s'",
+                        self->operands.count > 0 ? self->operands.at[0]
+                                                 : "--scene");
+    cli_catch_signals(self);
+    if ((status = open_walk(&w)) != SPC_OK) {
+        spc_ctx_free(w.ctx);
+        return status;
+    }
+    if (self->globals.json) {
+        spc__json_init(&json, &text);
+        w.json = &json;
+        spc__json_object(&json, NULL);
+        spc__json_array(&json, "failures");
+    }
+    status = end_walk(&w, walk_all(&w));
+    spc_ctx_free(w.ctx);
+    if (w.json == NULL)
+        return status;
+    spc_status printed = output_json(&text);
+    return status != SPC_OK ? status : printed;
+}
