@@ -46,7 +46,8 @@
 %function can_divide(problem, config, target, room, rows)
 %  local cluster = cluster_of(config)
 %  if is_masked(config) then -- which have orders of their own
-%    return not problem.groups and config.order == "gray"
+%    return not problem.groups and not whole_in(problem) and not whole_out(problem)
+%       and config.order == "gray"
 %       and problem.offsets // masks_of(config) >= 4
 %  end
 %  if not is_divided(config) then return true end
