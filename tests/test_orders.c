@@ -373,7 +373,7 @@ static int run_nvrtc(void)
     spc__compiler_close(nvrtc);
     if (!present)
         return suite_skip("there is no NVRTC on this machine");
-    suite_sample(3);
+    suite_sample(GPUS);
     Suite *suite = suite_create("orders, NVRTC");
     TCase *tcase = tcase_create("nvrtc");
     tcase_set_timeout(tcase, 120);
