@@ -152,6 +152,8 @@ END_TEST
 /* The plan is one of the layer: it takes a map as well. */
 START_TEST(the_same_plan_runs_on_a_map)
 {
+    if (!suite_takes(_i))
+        return;
     run r;
     spc_scene *scene = NULL;
     spc_map *map = NULL;
@@ -191,6 +193,8 @@ static void refuse(const run *r, spc_status got, spc_status want,
 
 START_TEST(what_cannot_run_on_rows_is_refused_with_a_sentence)
 {
+    if (!suite_takes(_i))
+        return;
     run r;
     spc_conv conv = SPC_CONV_INIT;
     spc_plan *plan = NULL;
@@ -244,6 +248,7 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
+    suite_sample(2);
     Suite *suite = suite_create("linear");
     TCase *tcase = tcase_create("linear");
     int devices = suite_device != NULL ? 1 : 2;

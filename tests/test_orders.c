@@ -242,6 +242,8 @@ START_TEST(rows_are_in_the_order_that_was_asked_for)
     const char *devices[] = {"cpu", suite_device ? suite_device : "sim"};
     const order_case *c = &order_cases[_i];
     static int32_t voxels[ROWS][4];
+    if (!suite_takes(_i))
+        return;
     int *orders[2];
     spc_error error;
     spc_conv conv;
@@ -371,7 +373,7 @@ static int run_nvrtc(void)
     spc__compiler_close(nvrtc);
     if (!present)
         return suite_skip("there is no NVRTC on this machine");
-    suite_sample(3);
+    suite_sample(GPUS);
     Suite *suite = suite_create("orders, NVRTC");
     TCase *tcase = tcase_create("nvrtc");
     tcase_set_timeout(tcase, 120);
@@ -389,6 +391,7 @@ int main(int argc, char **argv)
         return run_nvrtc();
     if ((status = suite_open(argc, argv)) != 0)
         return status;
+    suite_sample(3);
     Suite *suite = suite_create("orders");
     TCase *tcase = tcase_create("orders");
 

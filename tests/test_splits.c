@@ -230,7 +230,7 @@ int main(int argc, char **argv)
         return status;
     if (is_code && !has_nvrtc())
         return suite_skip(error.text);
-    suite_sample(is_code ? 4 : 6);
+    suite_sample(is_code ? 6 : 10);
     Suite *suite = suite_create("splits");
     TCase *tcase = tcase_create("splits");
     tcase_set_timeout(tcase, 600);
