@@ -155,6 +155,13 @@ static const struct {
      "explicit_mma", "pieces=1,stages=2"},
     {"inverse,cin=32,cout=16,k=3,stride=2,padding=1,rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", "explicit_mma", ""},
+    /* By a library, with all that an epilogue may have. */
+    {"subm,cin=21,cout=41,k=3,epilogue=scale+bias+relu+add",
+     "gen:uniform,n=150,extent=8", "explicit_library", ""},
+    {"conv,cin=20,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
+     "gen:uniform,n=150,extent=9", "explicit_library", ""},
+    {"inverse,cin=64,cout=32,k=2,stride=2,rule=floor,dtype=bf16",
+     "gen:uniform,n=200,extent=9", "explicit_library", ""},
 };
 
 START_TEST(every_dataflow_gives_what_the_oracle_gives)
@@ -166,6 +173,11 @@ START_TEST(every_dataflow_gives_what_the_oracle_gives)
     bench b;
 
     bench_open(&b, cases[_i].layer, cases[_i].scene, true);
+    if (strcmp(cases[_i].template_name, "explicit_library") == 0 &&
+        !spc__device_has_gemm(b.ctx->device)) {
+        bench_close(&b);
+        skip_test("there is no library for products of matrices");
+    }
     spc_plan *plan =
         plan_of(b.ctx, &b.conv, cases[_i].template_name, cases[_i].values);
     assert_ok(spc__gate_enter(&tested, b.bed, plan), spc_ctx_error(b.ctx));
@@ -522,6 +534,7 @@ static const struct {
     {"subm,cin=64,cout=96,k=3", "pairs_mma", "join=atomic"},
     {"subm,cin=256,cout=256,k=5", "pairs_mma", ""},
     {"subm,cin=32,cout=64,k=3", "explicit_mma", ""},
+    {"subm,cin=32,cout=64,k=3,bias=1", "explicit_library", ""},
     {"subm,cin=64,cout=64,k=3,dtype=f32,bias=1", "pairs_mma", "join=atomic"},
     {"conv,cin=32,cout=64,k=2,stride=2,rule=floor,dtype=tf32", "pairs_mma", ""},
     {"subm,cin=128,cout=256,k=3,dtype=bf16", "explicit_mma", ""},
