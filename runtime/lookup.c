@@ -146,6 +146,21 @@ static bool same_layer(const lookup *look, const spc__choice *choice)
            spc__attrs_equal(&choice->key.layer, &look->key.layer);
 }
 
+/* What no template's constraints know: a layer that must give the same sums
+ * always takes no atomics, and not every machine has every library. */
+static spc_status admit(const lookup *look, const spc__attrs *launch,
+                        spc_error *error)
+{
+    if (look->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "its sums depend on the order of arrival");
+    if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
+        !spc__device_has_gemm(look->ctx->device))
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "there is no library for products of matrices");
+    return SPC_OK;
+}
+
 /* The record's own code, if it can be launched as the record says. */
 static spc_status take_recorded(lookup *look, const spc__trial *trial)
 {
@@ -178,10 +193,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
                                &trial->config, look->flags);
-    if (status == SPC_OK && look->deterministic &&
-        spc__attrs_number(&code->launch, "atomics", 0) != 0)
-        status = spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
-                           "its sums depend on the order of arrival");
+    if (status == SPC_OK)
+        status = admit(look, &code->launch, spc__error_of(ctx));
     if (status != SPC_OK) {
         refuse(look, choice, spc__error_of(ctx)->text);
         return status;
@@ -262,10 +275,8 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
         (status = spc__template_launch(&launch, tpl, &look->problem, target,
                                        &out->config, error)) != SPC_OK)
         return status;
-    if (look->deterministic && spc__attrs_number(&launch, "atomics", 0) != 0)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "the sums of '%s' depend on the order of arrival",
-                         spc__template_name(tpl));
+    if ((status = admit(look, &launch, error)) != SPC_OK)
+        return spc__fail_prefix(error, "'%s': ", spc__template_name(tpl));
     out->preference = spc__attrs_number(&launch, "preference", 0);
     return SPC_OK;
 }

@@ -1,6 +1,7 @@
 /* plan.c - a layer bound to one loaded kernel: made once, then only run. */
 #include "plan.h"
 
+#include "dtype.h"
 #include "error.h"
 #include "lookup.h"
 #include "map.h"
@@ -101,6 +102,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, block_work, per_sm;
     int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
+    int64_t depth;
     const struct {
         int64_t *to;
         const char *name;
@@ -123,6 +125,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
         {&sum_shared, "sum_shared", 0, 0, INT_MAX},
         {&pair_work, "workspace_pair_bytes", 0, 0, INT_MAX},
         {&clear_work, "clear_workspace", 0, 0, 1},
+        {&depth, "gemm_depth", 0, 0, INT_MAX},
         {&clear, "clear", 0, 0, 1},
         {&pdl, "pdl", 0, 0, 1},
         {&atomics, "atomics", 0, 0, 1},
@@ -167,6 +170,7 @@ static spc_status read_geometry(spc__launch_geometry *out,
     out->sum_shared_bytes = (size_t)sum_shared;
     out->workspace_pair_bytes = (size_t)pair_work;
     out->clear_workspace = clear_work != 0;
+    out->gemm_depth = (int)depth;
     out->clear = clear != 0;
     out->pdl = pdl != 0;
     out->atomics = atomics != 0;
@@ -206,6 +210,16 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
     geometry->persistent =
         (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
     return SPC_OK;
+}
+
+/* Products by a library need one. */
+static spc_status check_gemm(const spc_plan *plan)
+{
+    if (plan->geometry.gemm_depth == 0 ||
+        spc__device_has_gemm(plan->ctx->device))
+        return SPC_OK;
+    return spc__fail(spc__error_of(plan->ctx), SPC_EUNSUPPORTED,
+                     "there is no library for products of matrices here");
 }
 
 /* ---- making -------------------------------------------------------------- */
@@ -255,6 +269,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     if ((status = read_geometry(&plan->geometry, &code->launch,
                                 spc__error_of(ctx))) != SPC_OK ||
         (status = check_clear(plan)) != SPC_OK ||
+        (status = check_gemm(plan)) != SPC_OK ||
         (status = get_kernels(plan, code)) != SPC_OK ||
         (status = set_grid(plan, &code->launch)) != SPC_OK) {
         spc_plan_free(plan);
@@ -686,6 +701,28 @@ static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
     return status;
 }
 
+/* The matrix that the first kernel left at the beginning of the workspace,
+ * times the weights; what comes of it lies behind the matrix. */
+static spc_status enqueue_gemm(const spc_plan *plan, const spc_conv_args *args,
+                               void *stream, spc_error *error)
+{
+    spc__device *device = plan->ctx->device;
+    int depth = plan->geometry.gemm_depth;
+    size_t row = (size_t)depth * spc__dtype_of(plan->conv.dtype)->bytes;
+    spc__gemm gemm = {
+        .a = args->workspace,
+        .b = args->weights,
+        .c = (float *)(void *)((char *)args->workspace +
+                               (size_t)args->map.rows_padded * row),
+        .rows = args->map.rows_padded,
+        .columns = plan->conv.cout,
+        .depth = depth,
+        .dtype = plan->conv.dtype,
+    };
+
+    return spc__device_ops_of(device)->gemm(device, &gemm, stream, error);
+}
+
 static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
                                void *stream, spc_error *error)
 {
@@ -740,6 +777,8 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
     if (offset_groups(&plan->geometry) > 1)
         return enqueue_groups(plan, map, args, stream, error);
     status = enqueue_conv(plan, args, stream, error);
+    if (status == SPC_OK && plan->geometry.gemm_depth > 0)
+        status = enqueue_gemm(plan, args, stream, error);
     return status == SPC_OK && plan->sum != NULL
                ? enqueue_sum(plan, args, stream, error)
                : status;

@@ -27,6 +27,7 @@ typedef struct spc__launch_geometry {
     size_t workspace_row_bytes;
     size_t workspace_block_bytes; /* of a persistent grid */
     size_t workspace_pair_bytes;
+    int gemm_depth; /* of a library's product between the kernels; 0: none */
     bool clear;
     bool clear_workspace;
     bool pdl;

@@ -9,12 +9,7 @@
 %-- each offset, so inputs may be aligned in any way.
 %
 %include "ring_mma.lua"
-%
-%function offset_bytes(problem) return row_pieces(problem) * 64 end
-%function matrix_bytes(problem) return problem.offsets * offset_bytes(problem) end
-%
-%-- A million rows of so many bytes would fill a GPU.
-%local most_bytes = 32768
+%include "explicit.lua"
 %
 %template = {
 %  summary = "explicit GEMM: gathered rows in a matrix, times all weights, mma.sync",
@@ -24,10 +19,7 @@
 %  accepts = function(problem, target)
 %    local ok, why = ring_accepts(problem, target)
 %    if not ok then return false, why end
-%    if matrix_bytes(problem) > most_bytes then
-%      return false, "rows of the matrix would have more than 32 KiB"
-%    end
-%    return true
+%    return matrix_accepts(problem)
 %  end,
 %  constraints = ring_constraints {
 %    {"shared memory", function(problem, config, target)
@@ -36,17 +28,14 @@
 %  },
 %  derive = function(problem, config, target)
 %    local all = ring_derive(problem, config)
-%    all.in_align, all.in_bytes, all.in_pitch = all.align, all.row_bytes, all.row_pitch
 %    all.align, all.row_bytes, all.row_pitch = 16, matrix_bytes(problem), matrix_bytes(problem)
-%    all.pieces16 = offset_bytes(problem) // 16
 %    all.steps = problem.offsets * all.k_blocks
-%    all.parts = math.min(problem.offsets, 8)
 %    return all
 %  end,
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config)
 %    return {
-%      block = 256, grid = "tiles", grid_y = math.min(problem.offsets, 8),
+%      block = 256, grid = "tiles", grid_y = matrix_parts(problem),
 %      tile_rows = ring_rows(config), order = "none",
 %      sum_block = ring_warps * 32, sum_grid_y = out_blocks(problem, config),
 %      sum_shared = ring_bytes(config), workspace_row_bytes = matrix_bytes(problem),
@@ -65,57 +54,7 @@
 % write_ring()
 % write_multiply()
 % write_activation("SPC_DEVICE")
-/* 16 bytes of an input row, from byte `at`: 0 past its end. */
-SPC_DEVICE spc_b16 input_part(const spc_u8 *row, int at)
-{
-    spc_u32 v[4];
-    spc_b16 part;
-
-    SPC_UNROLL
-    for (int i = 0; i < 4; i++)
-        v[i] = 0;
-% if in_align >= 4 then
-    SPC_UNROLL
-    for (int i = 0; i < 16; i += $(in_align))
-        spc_load$(in_align)_into(v + i / 4, row + at + i, at + i < $(in_bytes) ? 0 : -1);
-% else
-    SPC_UNROLL
-    for (int i = 0; i < 16; i += 2)
-        if (at + i < $(in_bytes))
-            v[i / 4] |= (spc_u32)spc_load2(row + at + i) << i % 4 * 8;
-% end
-    part.x = v[0];
-    part.y = v[1];
-    part.z = v[2];
-    part.w = v[3];
-    return part;
-}
-
-/* A block writes a tile of the matrix at every $(parts)-th offset. */
-SPC_KERNEL(spc_conv, spc_conv_args, 256, 1)
-{
-    const spc_map_view *map = &args->map;
-    int tile = spc_load_int(map->tile_order + spc_block_x());
-    const spc_u8 *in = (const spc_u8 *)args->in;
-
-    spc_depend_wait();
-    spc_depend_launch();
-    if (tile < 0)
-        return;
-    for (int k = spc_block_y(); k < $(problem.offsets); k += $(parts)) {
-        for (int item = spc_thread(); item < $(rows * pieces16); item += 256) {
-            int p = tile * $(rows) + item / $(pieces16), at = item % $(pieces16) * 16;
-            int row = spc_load_int(map->index + (long long)k * map->rows_padded + p);
-            spc_b16 part = {0, 0, 0, 0};
-            if (row >= 0)
-                part = input_part(in + (long long)row * $(in_pitch), at);
-            spc_store16((spc_u8 *)args->workspace + (long long)p * $(row_pitch) +
-                            k * $(pieces16 * 16) + at,
-                        part);
-        }
-    }
-}
-
+% write_gather(rows)
 SPC_DEVICE void load_next(int step, int stage, const int *row, const spc_conv_args *args)
 {
     if (step < $(steps)) {

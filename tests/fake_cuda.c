@@ -757,6 +757,7 @@ static const struct {
     {"spc_sum", sizeof(spc_conv_args)},
     {"spc_pack", sizeof(spc_pack_args)},
     {"spc_index", sizeof(spc_index_args)},
+    {"spc_pairs", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
     {"spc_empty", sizeof(spc_measure_args)},
     {"spc_read", sizeof(spc_measure_args)},
@@ -898,21 +899,40 @@ static bool is_words(const void *memory, long long count)
            find_memory((CUdeviceptr)(uintptr_t)memory, 4 * (size_t)count);
 }
 
-static bool view_is_sound(const spc_map_view *map)
+static bool table_is_sound(const spc_map_view *map)
 {
-    long long rows = map->rows_padded;
-
-    return is_words(map->index, map->offsets * rows) &&
-           is_words(map->order, rows) &&
-           is_words(map->mask, map->mask_words * rows) &&
+    return is_words(map->index, map->offsets * (long long)map->rows_padded) &&
            is_words(map->tile_order, map->tiles) &&
            is_words(map->tile_mask, (long long)map->tiles * map->mask_words) &&
            is_words(map->tile_begin, map->tile_rows ? map->offsets : 0);
 }
 
+static bool pairs_are_sound(const spc_pairs_view *pairs, long long rows)
+{
+    return is_words(pairs->in, pairs->capacity) &&
+           is_words(pairs->out, pairs->capacity) &&
+           is_words(pairs->place, pairs->capacity) &&
+           is_words(pairs->first, rows) &&
+           is_words(pairs->begin, pairs->offsets + 1);
+}
+
+/* Who reads pairs need not have a table. */
+static bool view_is_sound(const spc_conv_args *args)
+{
+    const spc_map_view *map = &args->map;
+    const spc_pairs_view *pairs = &args->pairs;
+    long long rows = map->rows_padded;
+
+    return is_words(map->order, rows) &&
+           is_words(map->mask, map->mask_words * rows) &&
+           (pairs->begin == NULL || pairs_are_sound(pairs, rows)) &&
+           ((pairs->begin != NULL && map->index == NULL) ||
+            table_is_sound(map));
+}
+
 static bool conv_is_sound(const spc_conv_args *args)
 {
-    return view_is_sound(&args->map) && is_words(args->in, 1) &&
+    return view_is_sound(args) && is_words(args->in, 1) &&
            is_words(args->out, 1) && is_words(args->weights, 1) &&
            (args->bias == NULL || is_words(args->bias, 1)) &&
            (args->workspace == NULL || is_words(args->workspace, 1));
@@ -967,6 +987,18 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
            (!(args->stages & ~SPC_INDEX_BUILD) || map_is_sound(args, grid));
 }
 
+static bool list_is_sound(const spc_index_args *args, unsigned grid)
+{
+    const spc_index_by_offset *pairs = &args->by_offset;
+    long long rows = args->set.rows_padded;
+
+    return set_is_sound(&args->set) && is_words(args->mask, rows) &&
+           is_words(args->first, 4 * rows) && is_words(pairs->in, rows) &&
+           is_words(pairs->out, rows) && is_words(pairs->place, rows) &&
+           is_words(pairs->first, rows) && is_words(pairs->begin, 2) &&
+           is_words(pairs->counts, grid);
+}
+
 static bool derive_is_sound(const spc_derive_args *args)
 {
     return set_is_sound(&args->in) && is_words(args->table, args->slots) &&
@@ -986,6 +1018,8 @@ static bool is_sound(const fake_launch *launch)
     if (strcmp(launch->kernel, "spc_pack") == 0)
         return is_words(launch->args.pack.weights, 1) &&
                is_words(launch->args.pack.packed, 1);
+    if (strcmp(launch->kernel, "spc_pairs") == 0)
+        return list_is_sound(&launch->args.index, launch->grid[0]);
     if (strcmp(launch->kernel, "spc_index") == 0)
         return index_is_sound(&launch->args.index, launch->grid[0]);
     return true;

@@ -16,6 +16,12 @@ target_compile_definitions(test_frames PRIVATE
 target_link_options(test_frames PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 
+# Products of matrices by a library, on a double of it.
+spc_suite(cublas)
+target_compile_definitions(test_cublas PRIVATE
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>"
+  SPC_TEST_CUBLASLT="$<TARGET_FILE:fake_cublaslt>")
+
 add_library(fake_cuda SHARED fake_cuda.c)
 target_include_directories(fake_cuda PRIVATE ../include ../base
   ../runtime/device ../templates)
@@ -24,11 +30,13 @@ set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${fake_cuda_dir})
 add_library(fake_nvrtc MODULE fake_nvrtc.c)
-foreach(double fake_cuda fake_nvrtc)
+add_library(fake_cublaslt MODULE fake_cublaslt.c)
+foreach(double fake_cuda fake_nvrtc fake_cublaslt)
   target_link_libraries(${double} PRIVATE spc_flags)
   add_dependencies(test_cuda_host ${double})
   add_dependencies(test_frames ${double})
+  add_dependencies(test_cublas ${double})
 endforeach()
 target_link_libraries(fake_cuda PRIVATE Threads::Threads)
-set_property(TEST cuda_host frames APPEND PROPERTY
+set_property(TEST cublas cuda_host frames APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})

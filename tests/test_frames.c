@@ -13,6 +13,7 @@
 #include "counted_allocations.h"
 #include "file.h"
 #include "map_rig.h"
+#include "plan.h"
 #include "random.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -279,6 +280,77 @@ START_TEST(a_thousand_frames_are_nothing_but_launches)
     ck_assert_mem_eq(&after, &stats, sizeof(stats));
     /* A set to build, one to derive and build, three maps, three layers. */
     ck_assert_int_ge(launches, 8);
+    api.StreamDestroy(stream);
+    api.CtxPopCurrent(&context);
+    close_network(&n);
+    api.DevicePrimaryCtxRelease(0);
+}
+END_TEST
+
+/* The first layer goes by pairs, and by tiles near the middle of its kernel. */
+static void go_by_pairs(network *n)
+{
+    spc_map *map = n->maps[0];
+    spc__attrs problem, config = {0};
+    spc__code code;
+
+    spc__conv_attrs(&problem, &n->layers[0]);
+    ck_assert_int_eq(spc__attrs_parse(&config,
+                                      "m=2,n=32,pieces=1,stages=2,weights=stay,"
+                                      "join=places,near=2",
+                                      NULL),
+                     SPC_OK);
+    spc_plan_free(n->plans[0]);
+    assert_ok(n->ctx, spc__ctx_code(&code, n->ctx, "pairs_mma", &problem,
+                                    &config, SPC_PLAN_JIT));
+    assert_ok(n->ctx, spc__plan_create_from(&n->plans[0], n->ctx, &n->layers[0],
+                                            &code, "pairs_mma", ""));
+    assert_ok(n->ctx, spc_map_prepare(map, n->plans[0], NULL));
+    n->buffers[0].weights = memory(n, spc_plan_weights_bytes(n->plans[0]));
+    n->buffers[0].workspace =
+        memory(n, spc_plan_workspace_bytes(n->plans[0], map));
+    assert_ok(n->ctx, spc_synchronize(n->ctx));
+}
+
+static int count_kernels(const char *name, int launches)
+{
+    int count = 0;
+
+    for (int i = fake->launches - launches; i < fake->launches; i++)
+        count += strcmp(fake->launch[i % FAKE_LAUNCHES].kernel, name) == 0;
+    return count;
+}
+
+START_TEST(frames_by_pairs_are_nothing_but_launches)
+{
+    int before[FAKE_CALLS];
+    CUcontext context;
+    CUstream stream;
+    network n;
+
+    open_on_double(&n);
+    go_by_pairs(&n);
+    ck_assert_int_eq(api.DevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(api.CtxPushCurrent(context), CUDA_SUCCESS);
+    ck_assert_int_eq(api.StreamCreate(&stream, 1), CUDA_SUCCESS);
+    atomic_store(&allocations, 0);
+    for (int f = 0; f < 10; f++) {
+        *n.count = LEAST + 1000 * f;
+        int launched = fake->launches;
+        memcpy(before, fake->count, sizeof(before));
+        atomic_store(&watching, 1);
+        spc_status updated = update(&n, stream);
+        spc_status executed = execute(&n, stream);
+        atomic_store(&watching, 0);
+        assert_ok(n.ctx, updated);
+        assert_ok(n.ctx, executed);
+        check_calls(before, f);
+        launched = fake->launches - launched;
+        check_launches(&n, launched, stream);
+        ck_assert_int_eq(count_kernels("spc_pairs", launched), 1);
+        ck_assert_int_eq(count_kernels("spc_sum", launched), 1);
+    }
+    ck_assert_int_eq(atomic_load(&allocations), 0);
     api.StreamDestroy(stream);
     api.CtxPopCurrent(&context);
     close_network(&n);
@@ -668,6 +740,7 @@ int main(int argc, char **argv)
     if (!suite_device) {
         TCase *tc = add(suite, "driver");
         tcase_add_test(tc, a_thousand_frames_are_nothing_but_launches);
+        tcase_add_test(tc, frames_by_pairs_are_nothing_but_launches);
         tcase_add_test(tc, a_frame_can_be_captured_into_a_graph);
         tcase_add_loop_test(
             tc, maps_of_any_extent_need_no_compiler_after_a_build, 0, LAYERS);

@@ -38,10 +38,14 @@ spc_status spc__candidates_open(spc__candidates *out,
 /* What no template's constraints know: a layer that must give the same sums
  * always takes no atomics, and the rows of a map are padded to a multiple of
  * SPC_ROW_PAD, which tiles must divide for every number of rows. */
-static const char *refuse(const spc_conv *conv, const spc__attrs *launch)
+static const char *refuse(const spc__request *request, const spc__attrs *launch)
 {
     int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
+    const spc_conv *conv = request->conv;
 
+    if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
+        !request->is_foreign && !spc__device_has_gemm(request->ctx->device))
+        return "there is no library for products of matrices";
     if (conv->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
         return "its sums depend on the order of arrival";
     if (tile_rows < 1 || SPC_ROW_PAD % tile_rows != 0)
@@ -77,9 +81,8 @@ static void refuse_all(spc__candidates *candidates, const spc__request *request)
 
     for (int i = 0; i < space->count; i++) {
         spc__candidate *candidate = &space->candidates[i];
-        const char *why = candidate->admitted
-                              ? refuse(request->conv, &candidate->launch)
-                              : NULL;
+        const char *why =
+            candidate->admitted ? refuse(request, &candidate->launch) : NULL;
         if (candidate->admitted && why == NULL &&
             !has_few_tiles(request, &candidates->target, &candidate->launch))
             why = "there are tiles enough for all multiprocessors";

@@ -4,6 +4,9 @@
 
 #include "cuda_driver.h"
 #include "device.h"
+#include <pthread.h>
+
+typedef struct spc__cublas spc__cublas;
 
 typedef struct spc__cuda_device {
     const spc__device_ops *ops;
@@ -18,6 +21,9 @@ typedef struct spc__cuda_device {
     size_t l2_bytes;
     spc_device_info info;
     spc__compiler *compiler; /* NULL until first used */
+    pthread_mutex_t gemm_lock;
+    spc__cublas *cublas; /* NULL until first asked for, and where it is not */
+    bool cublas_sought;
 } spc__cuda_device;
 
 /*
@@ -29,6 +35,12 @@ spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
 void spc__cuda_leave(const spc__cuda_device *device, bool pushed);
 
 extern const spc__device_ops spc__device_cuda;
+
+/* spc__device_ops.has_gemm and .gemm (cuda_gemm.c). */
+bool spc__cuda_has_gemm(spc__device *device);
+spc_status spc__cuda_gemm(spc__device *device, const spc__gemm *gemm,
+                          void *stream, spc_error *error);
+void spc__cublas_close(spc__cublas *cublas);
 
 /* spc__device_ops.measure (cuda_measure.c). */
 spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,

@@ -43,6 +43,16 @@ typedef struct spc__device_options {
     const spc__log *log;
 } spc__device_options;
 
+/* c[rows][columns] = a[rows][depth] times the transposition of
+ * b[columns][depth]; rows follow each other without gaps. */
+typedef struct spc__gemm {
+    const void *a, *b; /* f16, bf16 or f32 */
+    float *c;
+    int64_t rows;
+    int columns, depth;
+    spc_dtype dtype;
+} spc__gemm;
+
 typedef struct spc__device_ops {
     const char *name; /* "cuda" */
 
@@ -100,6 +110,12 @@ typedef struct spc__device_ops {
                          const spc__launch *launch, const void *args,
                          size_t args_bytes, void *stream, spc_error *error);
 
+    /* A library's product of matrices. has_gemm: is there one? It is opened
+     * when this is first asked. Both NULL: there never is. */
+    bool (*has_gemm)(spc__device *device);
+    spc_status (*gemm)(spc__device *device, const spc__gemm *gemm, void *stream,
+                       spc_error *error);
+
     /* Writes microseconds of one run into samples[0 .. *count). cuda: replays
      * a graph of many runs between events (warm), or one run between events
      * after a flush (cold). */
@@ -114,6 +130,14 @@ struct spc__device_head {
 static inline const spc__device_ops *spc__device_ops_of(const spc__device *d)
 {
     return ((const struct spc__device_head *)d)->ops;
+}
+
+/* Can it have matrices multiplied by a library? */
+static inline bool spc__device_has_gemm(spc__device *d)
+{
+    const spc__device_ops *ops = spc__device_ops_of(d);
+
+    return ops->has_gemm != NULL && ops->has_gemm(d);
 }
 
 /* All devices, best first; ends with NULL. */

@@ -161,6 +161,8 @@ static void cuda_close(spc__device *device)
     if (!d)
         return;
     spc__compiler_close(d->compiler);
+    spc__cublas_close(d->cublas);
+    pthread_mutex_destroy(&d->gemm_lock);
     if (d->retained)
         d->api.DevicePrimaryCtxRelease(d->handle);
     spc__cuda_close(&d->api);
@@ -269,6 +271,7 @@ static spc_status cuda_open(spc__device **out, int ordinal,
     if (!d)
         return spc__fail_memory(error, sizeof *d);
     d->ops = &spc__device_cuda;
+    pthread_mutex_init(&d->gemm_lock, NULL);
     if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
         goto done;
     if ((status = check_ordinal(d, ordinal, error)) != SPC_OK)
@@ -666,5 +669,7 @@ const spc__device_ops spc__device_cuda = {
     .kernel_get = cuda_kernel_get,
     .occupancy = cuda_occupancy,
     .launch = cuda_launch,
+    .has_gemm = spc__cuda_has_gemm,
+    .gemm = spc__cuda_gemm,
     .measure = spc__cuda_measure,
 };

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "sim.h"
+#include "sim_gemm.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -473,5 +474,7 @@ const spc__device_ops spc__device_sim = {
     .kernel_get = sim_kernel_get,
     .occupancy = sim_occupancy,
     .launch = sim_launch,
+    .has_gemm = spc__sim_has_gemm,
+    .gemm = spc__sim_gemm,
     .measure = sim_measure,
 };

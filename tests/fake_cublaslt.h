@@ -1,0 +1,20 @@
+/* fake_cublaslt.h - what the double of cuBLASLt is told, and what it notes. */
+#ifndef SPC_TESTS_FAKE_CUBLASLT_H
+#define SPC_TESTS_FAKE_CUBLASLT_H
+
+#include <stdint.h>
+
+typedef struct fake_cublaslt {
+    int fails_to_start, fails_with; /* statuses; 0: it works */
+    int handles, products;
+    /* Of the last product: */
+    int compute, type, result_type;
+    int64_t rows, columns, depth;
+    const void *matrix, *weights;
+    void *result, *stream;
+} fake_cublaslt;
+
+/* The only object of the library besides its functions:
+ *     extern fake_cublaslt the_fake_cublaslt; */
+
+#endif
