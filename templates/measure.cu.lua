@@ -173,15 +173,17 @@ SPC_KERNEL(spc_gather$(bytes), spc_measure_args, 256, 1)
 /* Operands are zero, though no compiler knows: they cost the least power, so the
  * clock stays as high as it ever is. A layer of a few microseconds runs at that
  * clock too. */
-% for _, kind in ipairs {"f16", "tf32"} do
-%   local k = kind == "f16" and 16 or 8
+% for _, kind in ipairs {"f16", "tf32", "i8"} do
+%   local k = ({f16 = 16, tf32 = 8, i8 = 32})[kind]
+%   local number, never = "float", "1.5f"
+%   if kind == "i8" then number, never = "int", "1" end
 %   for _, n in ipairs(wgmma and {256, 128} or {}) do
 /* One warpgroup a block; the second operand stays where it is. */
 SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
 {
     spc_u8 *shared = spc_shared();
     spc_u32 a[4];
-    float d[$(n // 2)], sum = 0;
+    $(number) d[$(n // 2)], sum = 0;
 
     for (int i = spc_thread(); i < 8192 / 4; i += 128)
         ((spc_u32 *)shared)[i] = (spc_u32)args->zero;
@@ -202,20 +204,20 @@ SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
     }
     for (int i = 0; i < $(n // 2); i++)
         sum += d[i];
-    if (sum == 1.5f)
-        ((float *)args->to)[0] = sum;
+    if (sum == $(never))
+        (($(number) *)args->to)[0] = sum;
     if (spc_thread() == 0)
         args->work[spc_block_x()] =
             (long long)args->repeat * $(16 * 2 * 64 * n * k);
 }
 
 %   end
-%   if kind == "f16" or mma_tf32 then
+%   if kind ~= "tf32" or mma_tf32 then
 /* Eight independent products a warp hide the latency of each. */
 SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
 {
     spc_u32 a[4], b[2];
-    float d[8][4], sum = 0;
+    $(number) d[8][4], sum = 0;
 
     for (int i = 0; i < 4; i++)
         a[i] = (spc_u32)args->zero;
@@ -230,8 +232,8 @@ SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
     }
     for (int i = 0; i < 32; i++)
         sum += d[i / 4][i % 4];
-    if (sum == 1.5f)
-        ((float *)args->to)[0] = sum;
+    if (sum == $(never))
+        (($(number) *)args->to)[0] = sum;
     if (spc_thread() == 0)
         args->work[spc_block_x()] =
             (long long)args->repeat * $(32 * 4 * 2 * 16 * 8 * k);
@@ -239,32 +241,6 @@ SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
 
 %   end
 % end
-/* The same of int8. */
-SPC_KERNEL(spc_i8_mma, spc_measure_args, 128, 1)
-{
-    spc_u32 a[4], b[2];
-    int d[8][4], sum = 0;
-
-    for (int i = 0; i < 4; i++)
-        a[i] = (spc_u32)args->zero;
-    for (int i = 0; i < 2; i++)
-        b[i] = (spc_u32)args->zero;
-    for (int i = 0; i < 32; i++)
-        d[i / 4][i % 4] = 0;
-    for (int pass = 0; pass < args->repeat; pass++) {
-%     for i = 0, 31 do
-        spc_mma_i8(d[$(i % 8)], a, b);
-%     end
-    }
-    for (int i = 0; i < 32; i++)
-        sum += d[i / 4][i % 4];
-    if (sum == 1)
-        ((int *)args->to)[0] = sum;
-    if (spc_thread() == 0)
-        args->work[spc_block_x()] =
-            (long long)args->repeat * $(32 * 4 * 2 * 16 * 8 * 32);
-}
-
 SPC_KERNEL(spc_f32_fma, spc_measure_args, 128, 1)
 {
     float d[16], sum = 0;

@@ -76,7 +76,6 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
-%    if has_whole(problem) then return false, "no int8" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
 %    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes: os_mma takes any" end
 %    return true
@@ -112,8 +111,8 @@
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32),
 %      consumers = config.groups * 128,
-%      pieces = config.pieces, half = element_bytes(problem) == 2,
-%      lane_channels = 16 // element_bytes(problem),
+%      pieces = config.pieces, half = element_bytes(problem) < 4,
+%      sum = sum_type(problem), lane_channels = channels_of_lane(problem),
 %      image = config.pieces * config.n * 64,
 %      stage_size = step_weights(problem, config),
 %      place_size = gather_bytes(config) // 2,
@@ -333,7 +332,7 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
 
 % write_activation("SPC_DEVICE")
 /* The epilogue; stores this lane's pieces of rows g and g + 8. */
-SPC_DEVICE void finish(const float *acc, const int *row,
+SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
@@ -373,7 +372,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)spc_base(
         (const spc_u8 *)args->in + (spc_lane() & 3) * 16);
-    float acc[$(config.n // 2)];
+    $(sum) acc[$(config.n // 2)];
     gatherer g;
     int stage = 0, parity = 0, place = 0, fresh = 1;
 % if config.gather == "shared" then

@@ -14,6 +14,9 @@
 %--     rows | . . . |   x   ci | . . vectors . |   +=  rows | . . . . . |
 %--
 %-- The order of the sum of an output is fixed: offset, then channel.
+%--
+%-- Whole numbers (i8) are converted, too: fp32 holds the sum over the channels of one
+%-- offset exactly, while there are no more than 1024 of them, and the buffer is int32.
 %
 %include "operands.lua"
 %
@@ -52,7 +55,9 @@
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
-%    if has_whole(problem) then return false, "no int8" end
+%    if whole_in(problem) and problem.cin > 1024 then
+%      return false, "sums of more than 1024 input channels are not exact in fp32"
+%    end
 %    return true
 %  end,
 %  constraints = {
@@ -92,7 +97,7 @@
 %      width = config.vectors * lanes, -- floats of a block
 %      blocks = blocks_of(problem, config, target),
 %      call_blocks = blocks_of_call(problem, config, target),
-%      half = element_bytes(problem) == 2, short = format_of(problem).host_short,
+%      half = element_bytes(problem) < 4, sum = sum_type(problem), short = format_of(problem).host_short,
 %      element = format_of(problem).host, result = out_format(problem).host,
 %      in_pitch = problem.in_pitch or "CIN",
 %    }
@@ -163,7 +168,7 @@ static void take_rows(float *restrict to, const element *in, const pairs *p,
 % for rows = 1, config.rows do
 %   if half then
 /* sums[to[r]] += weights * in[r] for $(rows) rows and one block. */
-static void add_$(rows)(float *restrict sums, const float *restrict weights,
+static void add_$(rows)($(sum) *restrict sums, const float *restrict weights,
                   const float *restrict in, const int *to)
 %   else
 /* sums[to[r]] += weights * in[from[r]] for $(rows) rows and one block. */
@@ -177,9 +182,9 @@ static void add_$(rows)(float *restrict sums, const float *restrict weights,
 %     else
     const float *in$(r) = in + (long)from[$(r)] * $(in_pitch);
 %     end
-    float *to$(r) = sums + (long)to[$(r)] * (CALL_BLOCKS * WIDTH);
+    $(sum) *to$(r) = sums + (long)to[$(r)] * (CALL_BLOCKS * WIDTH);
 %     for v = 0, config.vectors - 1 do
-    spc_vector s$(r)_$(v) = spc_load(to$(r) + $(v * lanes));
+    spc_vector s$(r)_$(v) = $(whole_in(problem) and "{0}" or "spc_load(to" .. r .. " + " .. v * lanes .. ")");
 %     end
 %   end
 #pragma GCC unroll $(config.unroll)
@@ -196,7 +201,7 @@ static void add_$(rows)(float *restrict sums, const float *restrict weights,
     }
 %   for r = 0, rows - 1 do
 %     for v = 0, config.vectors - 1 do
-    spc_store(to$(r) + $(v * lanes), s$(r)_$(v));
+    $(whole_in(problem) and "spc_add_whole" or "spc_store")(to$(r) + $(v * lanes), s$(r)_$(v));
 %     end
 %   end
 }
@@ -214,7 +219,7 @@ static void fetch_rows(const element *in, const pairs *p, int i)
 }
 
 /* All pairs of one offset, one block of channels. */
-static void add_pairs(float *sums, const float *weights, const element *in,
+static void add_pairs($(sum) *sums, const float *weights, const element *in,
                       const pairs *p)
 {
     int i = 0;
@@ -268,9 +273,11 @@ static void fetch_index(const spc_map_view *map, int k, int tile_row)
 }
 
 /* Sums start at the bias; the channels that pad a block do not matter. */
-static void start(float *sums, const float *bias, int first)
+static void start($(sum) *sums, const float *bias, int first)
 {
-% if problem.bias ~= 0 and not problem.scale then
+% if whole_in(problem) then
+    __builtin_memset(sums, 0, TILE * CALL_BLOCKS * WIDTH * sizeof(*sums));
+% elseif problem.bias ~= 0 and not problem.scale then
     for (int i = 0; i < CALL_BLOCKS * WIDTH; i++)
         sums[i] = first + i < COUT ? bias[first + i] : 0;
     for (int row = 1; row < TILE; row++)
@@ -284,9 +291,12 @@ static void start(float *sums, const float *bias, int first)
 }
 
 % write_finish_row("CALL_BLOCKS * WIDTH")
-static void finish(const spc_conv_args *args, float *sums, int tile_row,
+static void finish(const spc_conv_args *args, $(sum) *sums, int tile_row,
                    int first)
 {
+% if whole_in(problem) then
+    float from[CALL_BLOCKS * WIDTH];
+% end
     result *out = (result *)args->out;
     int channels = COUT - first;
     if (channels > CALL_BLOCKS * WIDTH)
@@ -294,9 +304,15 @@ static void finish(const spc_conv_args *args, float *sums, int tile_row,
     for (int row = 0; row < TILE; row++) {
         int p = tile_row + row;
         long to = args->map.order[p];
+% if not whole_in(problem) then
         float *from = sums + row * (CALL_BLOCKS * WIDTH);
+% end
         if (to < 0)
             continue;
+% if whole_in(problem) then
+        for (int i = 0; i < channels; i++)
+            from[i] = (float)sums[row * (CALL_BLOCKS * WIDTH) + i];
+% end
 % if has_epilogue(problem) then
         finish_row(from, args, to, first, channels);
 % end
@@ -311,7 +327,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     int tile = map->tile_order[x], tile_row = tile * TILE;
     int first_block = (int)y * CALL_BLOCKS;
     int last_block = first_block + CALL_BLOCKS;
-    float sums[TILE * CALL_BLOCKS * WIDTH] __attribute__((aligned(64)));
+    $(sum) sums[TILE * CALL_BLOCKS * WIDTH] __attribute__((aligned(64)));
     pairs p;
 
     if (tile < 0)

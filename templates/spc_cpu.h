@@ -113,6 +113,20 @@ SPC_INLINE signed char spc_i8_of_float(float value)
                          spc_bits_of_float(12582912.0f));
 }
 
+SPC_INLINE float spc_float_of_i8(signed char value)
+{
+    return value;
+}
+
+/* Adds a vector of whole numbers below 2^31. */
+typedef int spc_wholes
+    __attribute__((vector_size(4 * SPC_LANES), aligned(4), may_alias));
+
+SPC_INLINE void spc_add_whole(int *to, spc_vector value)
+{
+    *(spc_wholes *)to += __builtin_convertvector(value, spc_wholes);
+}
+
 SPC_INLINE void spc_row_from_i8(float *to, const signed char *from, int n)
 {
     for (int i = 0; i < n; i++)

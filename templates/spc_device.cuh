@@ -812,6 +812,38 @@ SPC_WGMMA_SIZES(16, f16)
 SPC_WGMMA_SIZES(16, bf16)
 SPC_WGMMA_SIZES(8, tf32)
 
+/* The same of int8, k 32 and int32 accumulate. */
+#define SPC_R8(o)                                                              \
+    "+r"(d[o]), "+r"(d[o + 1]), "+r"(d[o + 2]), "+r"(d[o + 3]),                \
+        "+r"(d[o + 4]), "+r"(d[o + 5]), "+r"(d[o + 6]), "+r"(d[o + 7])
+#define SPC_R16(o) SPC_R8(o), SPC_R8(o + 8)
+#define SPC_R32(o) SPC_R16(o), SPC_R16(o + 16)
+#define SPC_R64(o) SPC_R32(o), SPC_R32(o + 32)
+#define SPC_WGMMA_I8(n, text, A0, A1, A2, A3, B, P, ...)                       \
+    SPC_DEVICE void spc_wgmma_##n##_i8(int *d, const spc_u32 *a, spc_u64 b,    \
+                                       int accumulate)                         \
+    {                                                                          \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"            \
+                     "wgmma.mma_async.sync.aligned.m64n" #n                    \
+                     "k32.s32.s8.s8 {" text "}, {" A0 "," A1 "," A2 "," A3     \
+                     "}, " B ", p;\n}\n"                                       \
+                     : __VA_ARGS__                                             \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
+                       "r"(accumulate));                                       \
+    }
+SPC_WGMMA_I8(16, SPC_T8, "%8", "%9", "%10", "%11", "%12", "%13", SPC_R8(0))
+SPC_WGMMA_I8(32, SPC_T16, "%16", "%17", "%18", "%19", "%20", "%21", SPC_R16(0))
+SPC_WGMMA_I8(48, SPC_T24, "%24", "%25", "%26", "%27", "%28", "%29", SPC_R16(0),
+             SPC_R8(16))
+SPC_WGMMA_I8(64, SPC_T32, "%32", "%33", "%34", "%35", "%36", "%37", SPC_R32(0))
+SPC_WGMMA_I8(96, SPC_T48, "%48", "%49", "%50", "%51", "%52", "%53", SPC_R32(0),
+             SPC_R16(32))
+SPC_WGMMA_I8(128, SPC_T64, "%64", "%65", "%66", "%67", "%68", "%69", SPC_R64(0))
+SPC_WGMMA_I8(192, SPC_T96, "%96", "%97", "%98", "%99", "%100", "%101",
+             SPC_R64(0), SPC_R32(64))
+SPC_WGMMA_I8(256, SPC_T128, "%128", "%129", "%130", "%131", "%132", "%133",
+             SPC_R64(0), SPC_R64(64))
+
 #endif /* sm_90a */
 #endif /* __CUDACC__ */
 #endif

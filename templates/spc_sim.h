@@ -90,7 +90,8 @@ enum spc_sim_op {
     SPC_SIM_WGMMA_TF32,
     SPC_SIM_WGMMA_COMMIT,
     SPC_SIM_WGMMA_WAIT,
-    SPC_SIM_MMA_I8
+    SPC_SIM_MMA_I8,
+    SPC_SIM_WGMMA_I8
 };
 
 /*
@@ -118,7 +119,7 @@ typedef struct spc_sim_exchange {
         } mma_i8; /* b[k / 4][n] */
         struct {
             spc_u32 a[4][32];
-            float *d[32];
+            float *d[32]; /* of int8 it is int */
             spc_u64 b[32];
             int accumulate[32];
             int n[32];
@@ -1010,6 +1011,23 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
 #define spc_wgmma_128_tf32(d, a, b, c) SPC_SIM_WGMMA(128, TF32, d, a, b, c)
 #define spc_wgmma_192_tf32(d, a, b, c) SPC_SIM_WGMMA(192, TF32, d, a, b, c)
 #define spc_wgmma_256_tf32(d, a, b, c) SPC_SIM_WGMMA(256, TF32, d, a, b, c)
+/* Sums move between the lanes and the runtime as bytes alone. */
+#define spc_wgmma_16_i8(d, a, b, c)                                            \
+    SPC_SIM_WGMMA(16, I8, (float *)(d), a, b, c)
+#define spc_wgmma_32_i8(d, a, b, c)                                            \
+    SPC_SIM_WGMMA(32, I8, (float *)(d), a, b, c)
+#define spc_wgmma_48_i8(d, a, b, c)                                            \
+    SPC_SIM_WGMMA(48, I8, (float *)(d), a, b, c)
+#define spc_wgmma_64_i8(d, a, b, c)                                            \
+    SPC_SIM_WGMMA(64, I8, (float *)(d), a, b, c)
+#define spc_wgmma_96_i8(d, a, b, c)                                            \
+    SPC_SIM_WGMMA(96, I8, (float *)(d), a, b, c)
+#define spc_wgmma_128_i8(d, a, b, c)                                           \
+    SPC_SIM_WGMMA(128, I8, (float *)(d), a, b, c)
+#define spc_wgmma_192_i8(d, a, b, c)                                           \
+    SPC_SIM_WGMMA(192, I8, (float *)(d), a, b, c)
+#define spc_wgmma_256_i8(d, a, b, c)                                           \
+    SPC_SIM_WGMMA(256, I8, (float *)(d), a, b, c)
 
 #endif /* SPC_SIM_RUNTIME */
 #endif

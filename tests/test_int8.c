@@ -399,9 +399,13 @@ static const char *const compiled[] = {
     "subm,cin=64,cout=64,dtype=i8,epilogue=scale+bias+relu+add",
     "subm,cin=5,cout=9,dtype=i8,epilogue=scale+bias+silu,out=f16",
     "subm,cin=256,cout=256,dtype=i8,epilogue=scale+bias+relu",
+    "subm,cin=16,cout=32,dtype=i8,epilogue=scale+bias+silu+add",
     "subm,cin=64,cout=64,groups=4,dtype=i8,epilogue=scale+add,out=f32",
     "subm,cin=20,cout=41,dtype=f16,epilogue=scale+bias+relu+add,out=i8",
 };
+
+/* What takes some of the layers, on some of the GPUs. */
+static const char *const others[] = {"os_warp", "os_group", "os_wgmma"};
 
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 {
@@ -418,6 +422,9 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
                               &conv, gpu, layer));
     ck_assert(compile_default(library, spc__library_find(library, "os_generic"),
                               &conv, gpu, layer));
+    for (int i = 0; i < LENGTH(others); i++)
+        compile_default(library, spc__library_find(library, others[i]), &conv,
+                        gpu, layer);
     spc__library_close(library);
 }
 END_TEST

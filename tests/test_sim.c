@@ -268,16 +268,21 @@ static void expect_mma(const uint32_t *in, uint32_t *out, int f16)
 }
 
 /* B's image by the strides that primitives.cuh gives for each size. */
-static double image_element(const uint32_t *image, int f16, int size, int k,
-                            int n)
+static int image_byte(int tf32, int size, int per_core, int k, int n)
 {
     static const int by_n_first[] = {32, 64, 128, 256};
-    int per_core = f16 ? 8 : 4, packed = !f16;
+    int packed = tf32;
     for (int i = 0; i < 4; i++)
         packed ^= size == by_n_first[i];
     int leading = packed ? size * 16 : 128, stride = packed ? 128 : 256;
-    int byte = n / 8 * stride + k / per_core * leading + n % 8 * 16 +
-               k % per_core * (16 / per_core);
+    return n / 8 * stride + k / per_core * leading + n % 8 * 16 +
+           k % per_core * (16 / per_core);
+}
+
+static double image_element(const uint32_t *image, int f16, int size, int k,
+                            int n)
+{
+    int byte = image_byte(!f16, size, f16 ? 8 : 4, k, n);
     uint32_t word = image[byte / 4];
     if (!f16)
         return as_float(word);
@@ -299,6 +304,74 @@ static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16, int size)
         }
 }
 
+/* Fragments of mma.m16n8k32 (s8): a register has four neighbours along k. */
+static int64_t a_byte(const uint32_t *a, int m, int k)
+{
+    int lane = 4 * (m % 8) + k % 16 / 4;
+    return (int8_t)(a[4 * lane + m / 8 + 2 * (k / 16)] >> 8 * (k % 4));
+}
+
+static int64_t b_byte(const uint32_t *b, int k, int n)
+{
+    return (int8_t)(b[2 * (4 * n + k % 16 / 4) + k / 16] >> 8 * (k % 4));
+}
+
+static void expect_mma_i8(const uint32_t *in, uint32_t *out)
+{
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            int at = 4 * (4 * (m % 8) + n / 2) + 2 * (m / 8) + n % 2;
+            int64_t sum = (int32_t)in[192 + at];
+            for (int k = 0; k < 32; k++)
+                sum += a_byte(in, m, k) * b_byte(in + 128, k, n);
+            out[at] = (uint32_t)sum;
+        }
+}
+
+static void expect_wgmma_i8(const uint32_t *in, uint32_t *out, int size)
+{
+    const int8_t *image = (const int8_t *)(in + 512);
+    for (int m = 0; m < 64; m++)
+        for (int n = 0; n < size; n++) {
+            int lane = 4 * (m % 8) + n % 8 / 2, warp = m / 16;
+            int at = size / 2 * (32 * warp + lane) + 4 * (n / 8) +
+                     2 * (m / 8 % 2) + n % 2;
+            int64_t sum = 0;
+            for (int k = 0; k < 32; k++)
+                sum += a_byte(in + 128 * warp, m % 16, k) *
+                       image[image_byte(0, size, 16, k, n)];
+            out[at] = (uint32_t)(2 * sum);
+        }
+}
+
+/* cvt.rni.sat.s8.f32: NaN is 0. */
+static int byte_of(uint32_t bits)
+{
+    double v = nearbyint((double)as_float(bits));
+    return isnan(v) ? 0 : v < -128 ? -128 : v > 127 ? 127 : (int)v;
+}
+
+static void expect_bytes(const uint32_t *in, uint32_t *out)
+{
+    unsigned char *moved = (unsigned char *)(out + 1280);
+    for (int i = 0; i < 256; i++) {
+        uint32_t word = in[i] * 0xc2b2ae35u;
+        uint32_t normal = (word & 0x807fffffu) | (64 + (word >> 23 & 127))
+                                                     << 23;
+        int8_t byte = (int8_t)(in[i] * 0x9e3779b1u >> 8 * (i & 3));
+        out[i] = (uint32_t)byte_of(in[i]);
+        out[256 + i] = 0;
+        for (int j = 0; j < 4; j++)
+            out[256 + i] |= (uint32_t)(byte_of(in[(i + 61 * j) & 255]) & 0xff)
+                            << 8 * j;
+        out[512 + i] = golden_float(byte);
+        out[768 + i] = golden_float((float)(int32_t)(in[i] * 0x85ebca6bu));
+        out[1024 + i] = golden_float((float)(1 / (double)as_float(normal)));
+    }
+    for (int l = 0; l < 32; l++)
+        moved[31 - l] = ((const unsigned char *)in)[5 * l];
+}
+
 static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
 {
     static const struct {
@@ -308,15 +381,19 @@ static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
         {"lanes", expect_lanes},     {"bits", expect_bits},
         {"atomics", expect_atomics}, {"numbers", expect_numbers},
         {"moves", expect_moves},     {"copies", expect_copies},
-        {"bulk", expect_bulk},
+        {"bulk", expect_bulk},       {"bytes", expect_bytes},
+        {"mma_i8", expect_mma_i8},
     };
     int size = 0, f16 = strstr(c->kernel, "_f16") != NULL;
     for (int i = 0; i < LENGTH(plain); i++)
         if (strcmp(plain[i].kernel, c->kernel) == 0)
             plain[i].expect(in, out);
-    if (strncmp(c->kernel, "mma", 3) == 0)
+    bool i8 = strstr(c->kernel, "_i8") != NULL;
+    if (strncmp(c->kernel, "mma", 3) == 0 && !i8)
         expect_mma(in, out, f16);
-    if (sscanf(c->kernel, "wgmma_%d", &size) == 1)
+    if (sscanf(c->kernel, "wgmma_%d", &size) == 1 && i8)
+        expect_wgmma_i8(in, out, size);
+    else if (size > 0)
         expect_wgmma(in, out, f16, size);
 }
 

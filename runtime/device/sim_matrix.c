@@ -156,27 +156,37 @@ ALWAYS void unpack_bytes(int8_t to[4], uint32_t word)
     memcpy(to, &word, 4);
 }
 
-/* Rows of a are registers of four lanes: i / 2 is the half of k. Sums wrap
- * around like those of the device, which int would not be allowed to. */
-static void mma_i8(spc_sim_exchange *e)
+/* Rows of a are registers of four lanes: i / 2 is the half of k. */
+ALWAYS void unpack_a_i8(int8_t to[16][32], const uint32_t (*a)[32])
 {
-    int8_t a[16][32], b[8][32];
     for (int i = 0; i < 4; i++)
         for (int lane = 0; lane < 32; lane++)
             unpack_bytes(
-                &a[8 * (i & 1) + lane / 4][16 * (i >> 1) + lane % 4 * 4],
-                e->in.mma_i8.a[i][lane]);
-    for (int k = 0; k < 8; k++)
-        for (int n = 0; n < 8; n++)
-            unpack_bytes(&b[n][4 * k], e->in.mma_i8.b[k][n]);
+                &to[8 * (i & 1) + lane / 4][16 * (i >> 1) + lane % 4 * 4],
+                a[i][lane]);
+}
+
+/* Sums wrap around like those of the device, which int would not be allowed to.
+ */
+ALWAYS void multiply_i8(int32_t (*d)[8], int8_t (*a)[32], int8_t (*b)[32])
+{
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 8; n++) {
             int32_t sum = 0;
             for (int k = 0; k < 32; k++)
                 sum += a[m][k] * b[n][k];
-            e->in.mma_i8.d[m][n] =
-                (int)((uint32_t)e->in.mma_i8.d[m][n] + (uint32_t)sum);
+            d[m][n] = (int32_t)((uint32_t)d[m][n] + (uint32_t)sum);
         }
+}
+
+static void mma_i8(spc_sim_exchange *e)
+{
+    int8_t a[16][32], b[8][32];
+    unpack_a_i8(a, e->in.mma_i8.a);
+    for (int k = 0; k < 8; k++)
+        for (int n = 0; n < 8; n++)
+            unpack_bytes(&b[n][4 * k], e->in.mma_i8.b[k][n]);
+    multiply_i8(e->in.mma_i8.d, a, b);
 }
 
 /* ---- wgmma ----------------------------------------------------------- */
@@ -204,22 +214,25 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
     }
 }
 
-/* A lane's four accumulators are two pairs of neighbours, eight rows apart. */
-ALWAYS void load_tile(float (*tile)[8], const spc__sim_product *p, int j)
+/* A lane's four accumulators are two pairs of neighbours, eight rows apart; of
+ * four bytes each, whatever the type. */
+ALWAYS void load_tile(void *tile, const spc__sim_product *p, int j)
 {
-    memset(tile, 0, 16 * sizeof(*tile));
+    char *to = tile;
+    memset(to, 0, 16 * 8 * 4);
     for (int lane = 0; lane < 32 && p->accumulate; lane++)
         for (int i = 0; i < 2; i++)
-            memcpy(&tile[8 * i + lane / 4][2 * (lane % 4)],
-                   p->d[lane] + 4 * j + 2 * i, 2 * sizeof(float));
+            memcpy(to + ((8 * i + lane / 4) * 8 + 2 * (lane % 4)) * 4,
+                   p->d[lane] + 4 * j + 2 * i, 8);
 }
 
-ALWAYS void store_tile(const spc__sim_product *p, int j, float (*tile)[8])
+ALWAYS void store_tile(const spc__sim_product *p, int j, const void *tile)
 {
+    const char *from = tile;
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 2; i++)
             memcpy(p->d[lane] + 4 * j + 2 * i,
-                   &tile[8 * i + lane / 4][2 * (lane % 4)], 2 * sizeof(float));
+                   from + ((8 * i + lane / 4) * 8 + 2 * (lane % 4)) * 4, 8);
 }
 
 /* `b` is where the descriptor's address lies; the strides are in bytes. */
@@ -236,6 +249,24 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
         unpack_b(columns, b + (size_t)j * (size_t)stride, leading, p->op);
         load_tile(tile, p, j);
         multiply(tile, a, columns, tf32 ? 8 : 16);
+        store_tile(p, j, tile);
+    }
+}
+
+/* The same of bytes: a core matrix is 8 columns by 16 of k. */
+static void wgmma_i8(const spc__sim_product *p, const unsigned char *b,
+                     int leading, int stride)
+{
+    int8_t a[16][32], columns[8][32];
+    int32_t tile[16][8];
+    unpack_a_i8(a, p->a);
+    for (int j = 0; j < p->n / 8; j++, b += stride) {
+        for (int n = 0; n < 8; n++) {
+            memcpy(columns[n], b + 16 * n, 16);
+            memcpy(columns[n] + 16, b + leading + 16 * n, 16);
+        }
+        load_tile(tile, p, j);
+        multiply_i8(tile, a, columns);
         store_tile(p, j, tile);
     }
 }
@@ -308,7 +339,9 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
         spc__sim_reads(b + j * stride + leading, 128, caller);
     }
     spc__sim_release(&spc__sim_warp_of(self)->sync[2]);
-    if (HAVE_FAST)
+    if (p->op == SPC_SIM_WGMMA_I8)
+        wgmma_i8(p, b, leading, stride);
+    else if (HAVE_FAST)
         wgmma_fast(p, b, leading, stride);
     else
         wgmma_plain(p, b, leading, stride);
@@ -414,6 +447,7 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
     case SPC_SIM_WGMMA_F16:
     case SPC_SIM_WGMMA_BF16:
     case SPC_SIM_WGMMA_TF32:
+    case SPC_SIM_WGMMA_I8:
         issue_wgmma(self, e, op, caller);
         break;
     case SPC_SIM_WGMMA_COMMIT:

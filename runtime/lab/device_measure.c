@@ -259,6 +259,8 @@ static const struct {
     {"spc_f16_256", offsetof(spc_device_info, f16_tflops)},
     {"spc_f16_128", offsetof(spc_device_info, f16_tflops)},
     {"spc_f16_mma", offsetof(spc_device_info, f16_tflops)},
+    {"spc_i8_256", offsetof(spc_device_info, i8_tflops)},
+    {"spc_i8_128", offsetof(spc_device_info, i8_tflops)},
     {"spc_i8_mma", offsetof(spc_device_info, i8_tflops)},
 };
 
@@ -267,9 +269,9 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* What was not measured in the shape that is fastest is allowed for: four bytes
- * lie where one fp32 does (dp4a, vpdpbusd), and matrix units that have bytes
- * multiply at least two of them where they do one binary16. */
+/* What no kernel here measures is allowed for: four bytes lie where one fp32
+ * does (dp4a, vpdpbusd), and matrix units that have bytes multiply at least two
+ * of them where they do one binary16. */
 static void bound_bytes(spc_device_info *out)
 {
     out->i8_tflops = larger(out->i8_tflops,

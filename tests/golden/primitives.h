@@ -38,6 +38,8 @@ typedef struct golden_case {
      512 + 8 * (n),                                                            \
      64 * (n),                                                                 \
      1},                                                                       \
+        {"wgmma_" #n "_i8", "wgmma_" #n "_i8", GOLDEN_ANY, 128,                \
+         512 + 8 * (n),     64 * (n),          1},                             \
     {                                                                          \
         "wgmma_" #n "_tf32", "wgmma_" #n "_tf32", GOLDEN_SINGLES, 128,         \
             512 + 8 * (n), 64 * (n), 1                                         \

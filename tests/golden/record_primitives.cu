@@ -51,7 +51,7 @@ static const struct {
     {"mma_f16", mma_f16},
     {"mma_tf32", mma_tf32},
 #define ROW(n, type) {"wgmma_" #n "_" #type, wgmma_##n##_##type},
-#define ROWS(n) ROW(n, f16) ROW(n, tf32)
+#define ROWS(n) ROW(n, f16) ROW(n, i8) ROW(n, tf32)
     ROWS(16) ROWS(32) ROWS(48) ROWS(64) ROWS(96) ROWS(128) ROWS(192)
     ROWS(256)
 };

@@ -270,7 +270,41 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
             out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
     }
 
+/* The same of int8. */
+#define PRIMITIVE_WGMMA_I8(n, leading, stride)                                 \
+    SPC_KERNEL(wgmma_##n##_i8, primitive_args, 128, 1)                         \
+    {                                                                          \
+        const spc_u32 *in = args->in;                                          \
+        spc_u32 *out = args->out;                                              \
+        spc_u8 *shared = spc_shared();                                         \
+        int thread = spc_thread();                                             \
+        spc_u32 a[4];                                                          \
+        int d[(n) / 2];                                                        \
+        SPC_UNROLL for (int i = 0; i < 4; i++) a[i] = in[4 * thread + i];      \
+        for (int i = thread; i < 2 * (n); i += 128)                            \
+            spc_shared_store16(shared + 16 * i, spc_load16(in + 512 + 4 * i)); \
+        spc_fence_async();                                                     \
+        spc_sync_block();                                                      \
+        spc_u64 b = spc_wgmma_descriptor(shared, leading, stride);             \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++) d[i] = 3;                 \
+        spc_wgmma_fence();                                                     \
+        spc_wgmma_##n##_i8(d, a, b, 0);                                        \
+        spc_wgmma_##n##_i8(d, a, b, 1);                                        \
+        spc_wgmma_commit();                                                    \
+        spc_wgmma_wait(0);                                                     \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++)                           \
+            out[(n) / 2 * thread + i] = (spc_u32)d[i];                         \
+    }
+
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+PRIMITIVE_WGMMA_I8(16, 128, 256)
+PRIMITIVE_WGMMA_I8(32, 32 * 16, 128)
+PRIMITIVE_WGMMA_I8(48, 128, 256)
+PRIMITIVE_WGMMA_I8(64, 64 * 16, 128)
+PRIMITIVE_WGMMA_I8(96, 128, 256)
+PRIMITIVE_WGMMA_I8(128, 128 * 16, 128)
+PRIMITIVE_WGMMA_I8(192, 128, 256)
+PRIMITIVE_WGMMA_I8(256, 256 * 16, 128)
 PRIMITIVE_WGMMA(16, f16, 128, 256)
 PRIMITIVE_WGMMA(32, f16, 32 * 16, 128)
 PRIMITIVE_WGMMA(48, f16, 128, 256)
