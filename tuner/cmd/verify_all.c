@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 300, SCENES = 3, TALLIES = 128 };
+enum { CASES = 300, SCENES = 3, TALLIES = 512 };
 
 /* Weights of a layer: what an emulation does in a second or two, and what the
  * oracle does. */
