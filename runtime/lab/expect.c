@@ -78,8 +78,7 @@ static void finish_row(void *payload, int64_t row)
         spc__bounded result = spc__finish(f->conv, sum, f->values, c, i);
         f->sums[i] = (float)result.value;
         if (f->slack != NULL)
-            f->slack[i] = (float)(spc__stored_error(f->conv, result) +
-                                  spc__rounding(f->conv, result.value));
+            f->slack[i] = (float)spc__stored_slack(f->conv, result);
     }
 }
 

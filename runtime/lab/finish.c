@@ -160,8 +160,9 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
            type->least_half;
 }
 
-/* To fp32, and from there to the type. */
-double spc__rounding(const spc_conv *conv, double value)
+/* What storing costs a number that is rounded to fp32 first, as the oracle's
+ * exact results are. */
+static double rounding(const spc_conv *conv, double value)
 {
     const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
     double single = u * fabs(value) + 0x1p-150;
@@ -170,6 +171,12 @@ double spc__rounding(const spc_conv *conv, double value)
         return single;
     return single + ldexp(fabs(value) + single, -type->stored_bits) +
            type->least_half;
+}
+
+/* A kernel's, and the oracle's, which is rounded like it. */
+double spc__stored_slack(const spc_conv *conv, spc__bounded number)
+{
+    return spc__stored_error(conv, number) + rounding(conv, number.value);
 }
 
 /* ---- public -------------------------------------------------------------- */

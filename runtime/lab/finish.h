@@ -30,8 +30,7 @@ spc__bounded spc__finish(const spc_conv *conv, spc__bounded sum,
 /* The error of a number that is stored in the type of the outputs. */
 double spc__stored_error(const spc_conv *conv, spc__bounded number);
 
-/* How far a number is from what is stored of it, where it is rounded to fp32
- * first, as the oracle's exact results are. */
-double spc__rounding(const spc_conv *conv, double value);
+/* How far apart two right results may be that are stored. */
+double spc__stored_slack(const spc_conv *conv, spc__bounded number);
 
 #endif
