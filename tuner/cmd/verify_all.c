@@ -278,10 +278,8 @@ static spc_status verify_layer(walk *w, const char *text)
         return SPC_OK;
     }
     show_progress(w, text);
-    if ((status = choose_scenes(&scenes, w, text)) != SPC_OK)
-        return status;
-    status = corners_list(&list, w->ctx, &layer);
-    if (status == SPC_OK)
+    if ((status = choose_scenes(&scenes, w, text)) == SPC_OK &&
+        (status = corners_list(&list, w->ctx, &layer)) == SPC_OK)
         status = choose_candidates(&wanted, w, &list);
     if (status == SPC_OK)
         status = verify_candidates(w, &layer, text, &wanted, &scenes);
