@@ -231,20 +231,31 @@ END_TEST
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* What is known to spill, in bytes: it may become less. */
+/* What is known to spill, in bytes, by NVRTC 13.0; it may become less. The
+ * kernels of "index" have 1024 threads, and so 64 registers each. */
 static const struct {
-    const char *template_name, *text, *gpu;
+    const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;
 } spills[] = {
     {"index", "subm,cin=1,cout=1,k=7", "sm_75", 64},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 80},
+    {"index", NULL, "sm_80", 16},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_86", 88},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_89", 88},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 72},
+    {"os_warp", "subm,cin=32,cout=64,k=5,dtype=f16", "sm_90a", 16},
+    {"os_wgmma",
+     "subm,cin=128,cout=128,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
+     "sm_90a", 16},
 };
 
 static int known_spills(const char *name, int p, const char *gpu)
 {
     for (int i = 0; i < LENGTH(spills); i++)
         if (strcmp(spills[i].template_name, name) == 0 &&
-            strcmp(spills[i].text, problems[p].text) == 0 &&
-            strcmp(spills[i].gpu, gpu) == 0)
+            strcmp(spills[i].gpu, gpu) == 0 &&
+            (spills[i].text == NULL ||
+             strcmp(spills[i].text, problems[p].text) == 0))
             return spills[i].bytes;
     return 0;
 }

@@ -498,6 +498,39 @@ START_TEST(an_example_runs)
 }
 END_TEST
 
+START_TEST(bad_arguments_of_verifying_have_their_sentence)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    const spc_scene *none[] = {NULL};
+    spc_regrouping how = SPC_REGROUPING_INIT;
+    spc_feature feature = SPC_FEATURE_INIT;
+    double worst;
+
+    ck_assert_int_eq(spc_feature_verify(NULL, &feature, NULL, 0, 1, NULL),
+                     SPC_EINVAL);
+    ck_assert_int_eq(spc_feature_verify(ctx, NULL, NULL, 0, 1, &worst),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "`feature`");
+    ck_assert_int_eq(spc_feature_verify(ctx, &feature, NULL, 0, 1, NULL),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "c=0");
+    feature.channels = 3;
+    feature.activation = SPC_ACT_RELU;
+    ck_assert_int_eq(spc_feature_verify(ctx, &feature, none, 1, 1, NULL),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "scene 1 of 1 is NULL");
+    ck_assert_int_eq(spc_regrouping_verify(NULL, &how, NULL, 0, 1), SPC_EINVAL);
+    ck_assert_int_eq(spc_regrouping_verify(ctx, NULL, NULL, 0, 1), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "`how`");
+    ck_assert_int_eq(spc_regrouping_verify(ctx, &how, NULL, -1, 1), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "-1 scenes");
+    how.split[1] = 0;
+    ck_assert_int_eq(spc_regrouping_verify(ctx, &how, NULL, 0, 1), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "split 0 along y");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- the matrix of verify --all ------------------------------------------ */
 
 static matrix_kind matrix_of(const spc_operator_info *of)
@@ -613,6 +646,7 @@ int main(void)
     TCase *matrix = tcase_create("matrix");
     tcase_add_test(matrix, every_type_is_in_the_matrix);
     tcase_add_test(matrix, awkward_sizes_are_in_the_matrix);
+    tcase_add_test(matrix, bad_arguments_of_verifying_have_their_sentence);
     suite_add_tcase(suite, matrix);
     return run_suite(suite);
 }

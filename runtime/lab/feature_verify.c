@@ -10,6 +10,7 @@
 #include "awkward.h"
 #include "ctx.h"
 #include "error.h"
+#include "sample.h"
 
 static const struct {
     bool integers;
@@ -75,8 +76,9 @@ spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
         spc__need(failure, __func__, "ctx", ctx, "feature", feature, NULL);
 
     *worst = 0;
-    if (status == SPC_OK)
-        status = spc_feature_check(feature, failure);
+    if (status == SPC_OK &&
+        (status = spc_feature_check(feature, failure)) == SPC_OK)
+        status = spc__scenes_check(scenes, scene_count, failure);
     for (int s = 0; s < scene_count && status == SPC_OK; s++)
         status = verify_on(ctx, feature, scenes[s], seed, worst);
     for (int i = 0; i < SPC__AWKWARD && status == SPC_OK; i++)

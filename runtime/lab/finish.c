@@ -206,7 +206,8 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
            type->least_half;
 }
 
-/* To fp32, and from there to the type. */
+/* What storing costs a number that is rounded to fp32 first, as the oracle's
+ * exact results are. */
 static double rounding(const spc_conv *conv, double value)
 {
     const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));

@@ -12,6 +12,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "random.h"
+#include "sample.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -472,8 +473,9 @@ spc_status spc_regrouping_verify(spc_ctx *ctx, const spc_regrouping *how,
     int together = scene_count < SOURCES ? scene_count : SOURCES;
     spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
 
-    if (status == SPC_OK)
-        status = spc_regrouping_check(how, error);
+    if (status == SPC_OK &&
+        (status = spc_regrouping_check(how, error)) == SPC_OK)
+        status = spc__scenes_check(scenes, scene_count, error);
     for (int s = 0; s < scene_count && status == SPC_OK; s++)
         status = verify_on(ctx, how, &scenes[s], 1, seed);
     if (together > 1 && status == SPC_OK)

@@ -370,6 +370,19 @@ static spc_status fill_scene(maker *m, int s, const spc__sample_source *from)
 
 /* ---- life ---------------------------------------------------------------- */
 
+spc_status spc__scenes_check(const spc_scene *const *scenes, int count,
+                             spc_error *error)
+{
+    if (count < 0)
+        return spc__fail(error, SPC_EINVAL, "%d scenes: 0 or more are right",
+                         count);
+    for (int s = 0; s < count; s++)
+        if (scenes == NULL || scenes[s] == NULL)
+            return spc__fail(error, SPC_EINVAL, "scene %d of %d is NULL", s + 1,
+                             count);
+    return SPC_OK;
+}
+
 spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error)
 {
     if (spc_scene_rows(scene) > 0)

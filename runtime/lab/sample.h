@@ -74,6 +74,10 @@ typedef struct spc__sample_options {
 /* SPC_EINVAL for a scene without voxels: there is nothing to measure on it. */
 spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error);
 
+/* Are there so many scenes, which may be none? SPC_EINVAL. */
+spc_status spc__scenes_check(const spc_scene *const *scenes, int count,
+                             spc_error *error);
+
 /* Draws all data and asks the oracle. The caller releases *out also after a
  * failure. */
 spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,

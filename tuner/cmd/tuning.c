@@ -39,6 +39,8 @@ const cli_option verify_options[] = {
      "cases of every operator, type and kernel, on awkward sizes"},
     {'n', "cases", "N", CLI_TEXT, AT(cases),
      "how many of them, drawn by the seed; or all; default: 300"},
+    {0, "part", "I/N", CLI_TEXT, AT(part),
+     "of all N-ths of the layers the I-th, for runs that are divided"},
     {0, "minutes", "M", CLI_REAL, AT(minutes),
      "begin no further layer after so long"},
     COMMON,

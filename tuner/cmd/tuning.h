@@ -16,7 +16,7 @@ typedef struct tuning_args {
     bool maps, again, in_process, allow_spills, list;
     /* verify: the whole matrix, or a part of it; one candidate. */
     bool all;
-    const char *cases, *config;
+    const char *cases, *part, *config;
     double minutes;
 } tuning_args;
 

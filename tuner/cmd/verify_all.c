@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 300, SCENES = 3, TALLIES = 128 };
+enum { CASES = 300, SCENES = 3, TALLIES = 512 };
 
 /* Weights of a layer: what an emulation does in a second or two, and what the
  * oracle does. */
@@ -37,6 +37,7 @@ typedef struct walk {
     spc__random random;
     spc__json *json; /* an array of failures is open; NULL: print */
     int wanted;      /* cases; INT_MAX: all */
+    int part, parts; /* rows of the matrix: each `parts`-th, from `part` on */
     uint64_t start_ns;
     int passed, failed, large;
     tally tallies[TALLIES];
@@ -213,6 +214,14 @@ static void judge_trial(walk *w, const spc_trial *trial, const char *text,
     count_case(w, trial->template_name, type, !trial_is_failure(trial));
 }
 
+/* After an interrupt there is nothing to go on with, nor where this process has
+ * lost the device. */
+static bool ends_walk(const walk *w, spc_status status)
+{
+    return status == SPC_EINTERRUPTED ||
+           (status == SPC_EDEVICE && w->args->in_process);
+}
+
 /* What spc_tune says of the candidates; that it fails as a whole is a case that
  * failed, unless one of them did. */
 static spc_status verify_candidates(walk *w, const spc_conv *layer,
@@ -238,7 +247,7 @@ static spc_status verify_candidates(walk *w, const spc_conv *layer,
     }
     trials_release(&found);
     free_scenes(&job.scenes);
-    return status == SPC_EINTERRUPTED ? status : SPC_OK;
+    return ends_walk(w, status) ? status : SPC_OK;
 }
 
 /* So many of a layer's candidates that a small sample has several layers. */
@@ -269,10 +278,8 @@ static spc_status verify_layer(walk *w, const char *text)
         return SPC_OK;
     }
     show_progress(w, text);
-    if ((status = choose_scenes(&scenes, w, text)) != SPC_OK)
-        return status;
-    status = corners_list(&list, w->ctx, &layer);
-    if (status == SPC_OK)
+    if ((status = choose_scenes(&scenes, w, text)) == SPC_OK &&
+        (status = corners_list(&list, w->ctx, &layer)) == SPC_OK)
         status = choose_candidates(&wanted, w, &list);
     if (status == SPC_OK)
         status = verify_candidates(w, &layer, text, &wanted, &scenes);
@@ -319,7 +326,8 @@ static spc_status verify_other(walk *w, const char *text)
                                                 : spc_status_name(status),
                            spc_ctx_error(w->ctx), &specs);
         count_case(w, kernel, type_of(text), status == SPC_OK);
-        status = SPC_OK;
+        if (status != SPC_EDEVICE) /* which others run on, too */
+            status = SPC_OK;
     }
     free_scenes(&scenes);
     free(specs.at);
@@ -358,7 +366,8 @@ static spc_status walk_kind(walk *w, matrix_kind kind, int until)
             break;
         if (*cli_cancel_flag())
             status = cli_fail(SPC_EINTERRUPTED, "interrupted");
-        else if (matrix_row(text, sizeof(text), kind, order[i], NULL))
+        else if (order[i] % w->parts == w->part &&
+                 matrix_row(text, sizeof(text), kind, order[i], NULL))
             status = kind == MATRIX_LAYERS ? verify_layer(w, text)
                                            : verify_other(w, text);
     }
@@ -471,6 +480,21 @@ static spc_status read_cases(int *out, const char *text)
     return SPC_OK;
 }
 
+/* "2/8" is the second of eight parts. */
+static spc_status read_part(walk *w, const char *text)
+{
+    char end = '\0';
+
+    w->part = w->parts = 1;
+    if (text != NULL &&
+        (sscanf(text, "%4d/%4d%c", &w->part, &w->parts, &end) != 2 ||
+         w->part < 1 || w->part > w->parts))
+        return cli_fail(SPC_EINVAL, "--part: '%s' is not right: 1/8 is, to 8/8",
+                        text);
+    w->part--;
+    return SPC_OK;
+}
+
 static spc_status open_walk(walk *w)
 {
     spc_device_info info;
@@ -506,7 +530,7 @@ spc_status verify_all(cli *self, const tuning_args *args)
     spc__json json;
     spc_status status = read_cases(&w.wanted, args->cases);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = read_part(&w, args->part)) != SPC_OK)
         return status;
     if (self->operands.count > 0 || args->scenes.count > 0)
         return cli_fail(SPC_EINVAL,
