@@ -1,7 +1,7 @@
 /*
  * cache.h - the database: problem -> trial -> choice -> artefact.
  *
- * One SQLite file (schema v2), opened as layers: at most one read-write file
+ * One SQLite file (schema v3), opened as layers: at most one read-write file
  * above any number of read-only (shipped) ones. Reads see all layers, the best
  * valid record wins; writes go to the read-write one. The cache knows no
  * convolution: problems, configurations and targets are attrs, compared by
@@ -29,9 +29,9 @@ typedef struct spc__cache spc__cache;
  * altered by a failed open. A read-only `path` opens for reading, and puts
  * return SPC_EDB saying so.
  *
- * A file of schema v1 is brought to v2 where it may be written, in one
- * transaction: a process that is stopped leaves a file of v1 or of v2. Where
- * it may not, or that fails, it is read as it is.
+ * A file of schema v1 or v2 is brought to v3 where it may be written, in one
+ * transaction: a process that is stopped leaves a file of one version or the
+ * other. Where it may not, or that fails, it is read as it is.
  */
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
@@ -144,20 +144,30 @@ spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
                                  const spc__provenance *provenance,
                                  spc_error *error);
 
-/* Stores code under its key, once: an artefact that is there already and
- * sound is left alone. */
-spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
-                                   const char *target, const char *compiler,
-                                   const spc__attrs *launch,
-                                   const spc__attrs *resources,
-                                   const void *code, size_t bytes,
-                                   spc_error *error);
+/* Stores code under its key, once: an artefact that is there already, sound and
+ * of the same identity is left alone. The identity says in words what the code
+ * was compiled for; "": nobody knows. */
+spc_status
+spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
+                        const char *compiler, const char *identity,
+                        const spc__attrs *launch, const spc__attrs *resources,
+                        const void *code, size_t bytes, spc_error *error);
 
-/* SPC_OK, SPC_ENOTFOUND, or SPC_EDB if the only copy is damaged. *code is the
- * caller's (free()); launch and resources may be NULL. */
-spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
-                                   void **code, size_t *bytes,
-                                   spc__attrs *launch, spc__attrs *resources,
+/* Code, and what it must have been compiled for; what is NULL is not asked. */
+typedef struct spc__code_wanted {
+    const char *key;
+    const char *target;
+    const char *identity; /* fits also where nobody knows it */
+    const spc__attrs *launch;
+    bool own_only; /* only from the user's file, not from those below it */
+} spc__code_wanted;
+
+/* SPC_OK, SPC_ENOTFOUND, or, by the first copy if there are several, SPC_EDB:
+ * it is damaged, SPC_EWRONG: it is other code than is wanted. *code is the
+ * caller's (free()); resources may be NULL. */
+spc_status spc__cache_get_artefact(spc__cache *cache,
+                                   const spc__code_wanted *wanted, void **code,
+                                   size_t *bytes, spc__attrs *resources,
                                    spc_error *error);
 
 typedef enum spc__match {
@@ -202,6 +212,12 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error);
+
+/* Sets a choice that was found aside, with the reason: no lookup of its file
+ * finds it again until the problem is tuned anew. A file that may not be
+ * written stays as it is. */
+void spc__cache_refuse(spc__cache *cache, const spc__choice *choice,
+                       const char *reason);
 
 /* All trials of exactly this problem (same layer text, bucket, device, target).
  * A candidate tried in several layers is listed once, from the uppermost where

@@ -81,6 +81,8 @@ static int open_db(spc__layer *layer, open_way way)
     if (rc != SQLITE_OK)
         return rc;
     configure(layer->db);
+    if ((rc = spc__seal_open(layer->db)) != SQLITE_OK)
+        return rc;
     layer->writable = sqlite3_db_readonly(layer->db, "main") == 0;
     if (way == EXCLUSIVE)
         rc = sqlite3_exec(layer->db, "PRAGMA locking_mode = EXCLUSIVE", NULL,

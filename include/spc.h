@@ -78,11 +78,16 @@ typedef struct spc_ctx_options {
      * context (templates, maps, compiling, tuning, benchmarking) soon ends with
      * SPC_EINTERRUPTED. May be NULL. */
     const volatile int *cancel;
+    /* Whoever can write a database decides what runs. So one that others than
+     * the caller and root own, or may write, is SPC_EDB; and of `layers` code
+     * for the GPU is run, but code for the host is compiled anew. True: both
+     * are trusted. */
+    bool trust;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL                  \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false           \
     }
 
 /*

@@ -264,6 +264,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
     ctx->cancel = options->cancel;
+    ctx->trusts_layers = options->trust;
     ctx->threads = options->threads > 0 ? options->threads : spc__cpu_count();
     if (options->template_dir != NULL &&
         (ctx->template_dir = strdup(options->template_dir)) == NULL)

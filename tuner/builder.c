@@ -209,16 +209,30 @@ static void take_compiled(spc__builder *builder, spc__entry *entry,
 
 static bool take_stored(spc__builder *builder, spc__entry *entry)
 {
-    spc__cache *cache = builder->request->ctx->cache;
+    const spc__request *request = builder->request;
+    spc__cache *cache = request->ctx->cache;
+    spc__buf identity = SPC__BUF_INIT;
+    spc__code_wanted wanted = {
+        .key = entry->trial.artefact,
+        .target = request->target,
+        .own_only =
+            !request->is_foreign && spc__ctx_wants_own_code(request->ctx),
+    };
     spc_error error;
 
-    if (cache == NULL ||
-        spc__cache_get_artefact(cache, entry->trial.artefact, &entry->code,
-                                &entry->code_bytes, NULL,
-                                &entry->trial.resources, &error) != SPC_OK)
+    if (cache == NULL)
         return false;
-    judge(builder, entry);
-    return true;
+    spc__code_identity(&identity, entry->trial.template_name,
+                       &builder->candidates->problem,
+                       &entry->candidate->config);
+    wanted.identity = spc__buf_text(&identity);
+    spc_status status = spc__cache_get_artefact(
+        cache, &wanted, &entry->code, &entry->code_bytes,
+        &entry->trial.resources, &error);
+    spc__buf_release(&identity);
+    if (status == SPC_OK)
+        judge(builder, entry);
+    return status == SPC_OK;
 }
 
 /* Takes what the other one has: code, or its failure. */

@@ -54,6 +54,7 @@ void spc__record_init(spc__record *out, const spc__request *request)
     memset(out, 0, sizeof(*out));
     out->ctx = request->ctx;
     out->target = request->target;
+    spc__conv_attrs(&out->problem, request->conv);
     /* To verify is not about storing: it would only keep code in memory. */
     out->keeps_code = request->options.stage != SPC_STAGE_VERIFY;
     spc__ctx_provenance(&out->provenance, request->ctx);
@@ -244,11 +245,16 @@ static spc_status put_trial(const spc__record *record, spc__entry *entry,
 static spc_status put_code(const spc__record *record, spc__entry *entry,
                            spc_error *error)
 {
+    spc__buf identity = SPC__BUF_INIT;
+
+    spc__code_identity(&identity, entry->trial.template_name, &record->problem,
+                       &entry->candidate->config);
     spc_status status = spc__cache_put_artefact(
         record->ctx->cache, entry->trial.artefact, record->target,
-        record->provenance.compiler, &entry->trial.launch,
-        &entry->trial.resources, entry->code, entry->code_bytes, error);
-
+        record->provenance.compiler, spc__buf_text(&identity),
+        &entry->trial.launch, &entry->trial.resources, entry->code,
+        entry->code_bytes, error);
+    spc__buf_release(&identity);
     entry->code_pending = status != SPC_OK;
     return status;
 }
