@@ -185,7 +185,7 @@ static int ensure_folder(const char *path)
 {
     struct stat facts;
 
-    if (mkdir(path, 0755) == 0)
+    if (mkdir(path, 0700) == 0)
         return 0;
     int cause = errno;
     if (stat(path, &facts) == 0) {

@@ -19,7 +19,7 @@ spc_status spc__file_write(const char *path, const void *data, size_t bytes,
 spc_status spc__temp_dir_create(spc__buf *out, spc_error *error);
 void spc__temp_dir_remove(const char *path); /* flat folder; NULL is fine */
 
-/* Creates `path`'s parent folders (mode 0755). */
+/* Creates `path`'s parent folders (mode 0700). */
 spc_status spc__make_parents(const char *path, spc_error *error);
 
 #endif

@@ -71,10 +71,9 @@ static spc_status check_row(const spc__code_wanted *wanted,
     if (wanted->identity != NULL && identity[0] != '\0' &&
         strcmp(identity, wanted->identity) != 0)
         return fail_other(wanted, layer, identity, wanted->identity, error);
+    /* Code may be the same for devices that launch it in different ways. */
     if (wanted->launch != NULL && !is_text_of(stmt, 2, wanted->launch))
-        return fail_other(wanted, layer,
-                          (const char *)sqlite3_column_text(stmt, 2),
-                          "another launch", error);
+        return SPC_ENOTFOUND;
     return SPC_OK;
 }
 

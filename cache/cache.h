@@ -21,13 +21,13 @@
 typedef struct spc__cache spc__cache;
 
 /*
- * Opens `path` read-write (created with its parent folders if missing; NULL:
- * no writable layer) above `layers` (opened immutable, but for those that are
- * being written or have a journal left beside them: what it holds is read).
- * SPC_EDB: not a database, unreadable, ...; SPC_EDBVERSION: written by a newer
- * schema; SPC_ENOTFOUND: a layer that does not exist. An existing file is never
- * altered by a failed open. A read-only `path` opens for reading, and puts
- * return SPC_EDB saying so.
+ * Opens `path` read-write (created with its parent folders if missing, for the
+ * user alone; NULL: no writable layer) above `layers` (opened immutable, but
+ * for those that are being written or have a journal left beside them: what it
+ * holds is read). SPC_EDB: not a database, unreadable, ...; SPC_EDBVERSION:
+ * written by a newer schema; SPC_ENOTFOUND: a layer that does not exist. An
+ * existing file is never altered by a failed open. A read-only `path` opens for
+ * reading, and puts return SPC_EDB saying so.
  *
  * A file of schema v1 or v2 is brought to v3 where it may be written, in one
  * transaction: a process that is stopped leaves a file of one version or the
@@ -37,6 +37,11 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
                            spc_error *error);
 void spc__cache_close(spc__cache *cache);
+
+/* May what the file holds be run, because nobody but the user and root could
+ * have written it? SPC_EDB, and the sentence says who could. What is not there
+ * yet may. */
+spc_status spc__cache_check_owner(const char *path, spc_error *error);
 
 /* Trial states; the names are the SQL values. */
 #define SPC__TRIAL_STATUS_MAP(X)                                               \
@@ -153,7 +158,8 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
                         const spc__attrs *launch, const spc__attrs *resources,
                         const void *code, size_t bytes, spc_error *error);
 
-/* Code, and what it must have been compiled for; what is NULL is not asked. */
+/* Code, and what it must have been compiled for; what is NULL is not asked.
+ * Code that was stored with another launch is not found. */
 typedef struct spc__code_wanted {
     const char *key;
     const char *target;

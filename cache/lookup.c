@@ -189,7 +189,8 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
 }
 
 /* The seals of the choice in `stmt`'s row and of its trial; *kind and *record
- * name the one that does not fit. */
+ * name the one that does not fit. The choice first: it may name a trial that is
+ * sound, but not its own. */
 static spc_status check_seals(const char **kind, int64_t *record,
                               const spc__layer *layer, int64_t problem,
                               sqlite3_stmt *stmt, spc_error *error)
@@ -197,14 +198,14 @@ static spc_status check_seals(const char **kind, int64_t *record,
     int next = SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 1;
     spc_status status;
 
-    *kind = "trial";
-    *record = sqlite3_column_int64(stmt, next);
-    status = spc__seal_check(layer, stmt, next + 1, "trial", error);
-    if (status != SPC_OK)
-        return status;
     *kind = "choice";
     *record = problem;
-    return spc__seal_check(layer, stmt, next + 2, "choice", error);
+    status = spc__seal_check(layer, stmt, next + 2, "choice", error);
+    if (status != SPC_OK)
+        return status;
+    *kind = "trial";
+    *record = sqlite3_column_int64(stmt, next);
+    return spc__seal_check(layer, stmt, next + 1, "trial", error);
 }
 
 /* *got is false if the record went away since it was ranked. */

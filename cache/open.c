@@ -14,9 +14,11 @@
 #include "error.h"
 #include "file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum open_way {
     SHARED,    /* as usual */
@@ -246,6 +248,16 @@ static spc_status make_folders(const char *path, spc_error *error)
     return SPC_EDB;
 }
 
+/* An empty file for the user alone; SQLite gives its journals the same mode.
+ * What fails here fails again, with a better sentence, when it is opened. */
+static void make_private(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (file >= 0)
+        close(file);
+}
+
 static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
                              spc_error *error)
 {
@@ -264,6 +276,8 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
         return open_shipped(layer, error);
     if (!exists && (status = make_folders(path, error)) != SPC_OK)
         return status;
+    if (!exists)
+        make_private(path);
     return open_user(layer, error);
 }
 

@@ -33,7 +33,10 @@ const char *const spc__seal_everything[] = {
     " JOIN seal AS s ON s.kind = 'trial' AND s.record = c.trial"
     " LEFT JOIN provenance AS u ON u.id = c.provenance",
     "REPLACE INTO seal SELECT 'artefact', a.id, " SPC__DIGEST_ARTEFACT(
-        "''") ", '' FROM artefact AS a",
+        "coalesce(s.identity, '')") ", coalesce(s.identity, '') FROM artefact "
+                                    "AS a LEFT JOIN seal AS s"
+                                    " ON s.kind = 'artefact' AND s.record = "
+                                    "a.id",
     "REPLACE INTO seal SELECT 'fact', f.id, " SPC__DIGEST_FACT ", ''"
     " FROM fact AS f",
     NULL,
@@ -59,42 +62,46 @@ static void put_real(spc__sha256 *sha, double real)
     put_number(sha, bits);
 }
 
-static void put_value(spc__sha256 *sha, sqlite3_value *value)
+/* False: there was no memory for the value. */
+static bool put_value(spc__sha256 *sha, sqlite3_value *value)
 {
     unsigned char type = (unsigned char)sqlite3_value_type(value);
-    const void *text;
+    const void *bytes;
 
     spc__sha256_update(sha, &type, 1);
     switch (type) {
     case SQLITE_INTEGER:
         put_number(sha, (uint64_t)sqlite3_value_int64(value));
-        break;
+        return true;
     case SQLITE_FLOAT:
         put_real(sha, sqlite3_value_double(value));
-        break;
+        return true;
     case SQLITE_NULL:
-        break;
-    default:
-        text = type == SQLITE_TEXT ? (const void *)sqlite3_value_text(value)
-                                   : sqlite3_value_blob(value);
-        spc__sha256_field(sha, text != NULL ? text : "",
-                          text != NULL ? (size_t)sqlite3_value_bytes(value)
-                                       : 0);
+        return true;
     }
+    bytes =
+        sqlite3_value_blob(value); /* of texts as well, as they are stored */
+    size_t count = (size_t)sqlite3_value_bytes(value);
+    spc__sha256_field(sha, bytes != NULL ? bytes : "", bytes ? count : 0);
+    return bytes != NULL || count == 0;
 }
 
 static void digest(sqlite3_context *context, int count, sqlite3_value **values)
 {
     unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
+    bool whole = true;
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
     for (int i = 0; i < count; i++)
-        put_value(&sha, values[i]);
+        whole &= put_value(&sha, values[i]);
     spc__sha256_final(&sha, bytes);
     spc__sha256_hex(hex, bytes);
-    sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
+    if (whole)
+        sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
+    else
+        sqlite3_result_error_nomem(context);
 }
 
 int spc__seal_open(sqlite3 *db)

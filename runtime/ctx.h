@@ -27,7 +27,7 @@ struct spc_ctx {
     spc_device_info info;
     spc_stats stats;
     int threads;
-    bool trusts_layers; /* and runs the host code in them */
+    bool trusts_layers; /* runs their host code, and a file of others */
     char *template_dir;
     const volatile int *cancel;    /* the caller's; NULL: nobody cancels */
     pthread_mutex_t failures_lock; /* of the list, not of what it holds */

@@ -61,6 +61,9 @@ const cli_option cli_global_options[] = {
      "the same as --database"},
     {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
      "a read-only database below it (may be repeated, best first)"},
+    {0, "trust", NULL, CLI_FLAG, offsetof(cli_globals, trust),
+     "run host code of --layer-db files, and a database that others own or may "
+     "write"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
      "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
@@ -335,6 +338,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.layer_count = globals->layer_files.count;
     options.template_dir = globals->templates;
     options.threads = globals->threads;
+    options.trust = globals->trust;
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
@@ -370,6 +374,8 @@ const char *const *cli_worker_arguments(cli *self)
         self->worker[n++] = "--database";
         self->worker[n++] = globals->database;
     }
+    if (globals->trust)
+        self->worker[n++] = "--trust";
     if (globals->templates != NULL) {
         self->worker[n++] = "--templates";
         self->worker[n++] = globals->templates;
