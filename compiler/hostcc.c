@@ -9,6 +9,7 @@
 #include "error.h"
 #include "file.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,14 @@ static spc_status build(hostcc *cc, const spc__compile_job *job,
     hide_folder(log, start, folder);
     if (status != SPC_OK)
         spc__fail_prefix(error, "cannot compile '%s': ", job->name);
+    else if (code == 128 + SIGKILL || code == 128 + SIGXCPU)
+        status =
+            spc__fail(error, code == 128 + SIGKILL ? SPC_ENOMEM : SPC_ECOMPILE,
+                      "cannot compile '%s': '%s' was ended by signal %d, "
+                      "%s",
+                      job->name, cc->path, code - 128,
+                      code == 128 + SIGKILL ? "as where memory runs out"
+                                            : "after too long a time");
     else if (code != 0)
         status = spc__fail_compile(
             job, log->length > start ? log->data + start : "", error);

@@ -280,13 +280,21 @@ static void settle_sharing(spc__builder *builder, const spc__entry *model)
     sharing->count = kept;
 }
 
+/* A compiler that found no memory, or no room for its files, or was stopped,
+ * has said nothing about the candidate. */
+static bool is_trouble(spc_status status)
+{
+    return status == SPC_EINTERRUPTED || status == SPC_ENOMEM ||
+           status == SPC_EIO;
+}
+
 static void settle(spc__builder *builder, job *j)
 {
     spc__entry *entry = j->entry;
 
     if (j->status == SPC_OK)
         take_compiled(builder, entry, &j->artefact);
-    else if (j->status == SPC_EINTERRUPTED) /* which is not its fault */
+    else if (is_trouble(j->status)) /* which is not its fault */
         forget(builder, entry);
     else
         fail(builder, entry, SPC__TRIAL_COMPILE, j->error.text);
@@ -396,6 +404,18 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
 
 /* ---- giving back --------------------------------------------------------- */
 
+/* Trouble of the machine ends the run, which says so. */
+static bool note_trouble(const spc__builder *builder, const job *j)
+{
+    bool ends = !builder->is_closed && j->status != SPC_EINTERRUPTED &&
+                is_trouble(j->status);
+
+    if (ends)
+        spc__fail(builder->request->error, j->status,
+                  "the compiler fails, not the candidates: %s", j->error.text);
+    return ends;
+}
+
 spc_status spc__builder_next(spc__builder *builder, spc__entry **out)
 {
     entry_list *done = &builder->done;
@@ -403,6 +423,10 @@ spc_status spc__builder_next(spc__builder *builder, spc__entry **out)
 
     *out = NULL;
     while (done->first == done->count && (j = await_job(builder)) != NULL) {
+        if (note_trouble(builder, j)) {
+            settle(builder, j);
+            return builder->request->error->status;
+        }
         settle(builder, j);
         if (!builder->is_closed && spc__request_cancelled(builder->request))
             return spc__interrupted(builder->request->error);

@@ -54,7 +54,6 @@ void spc__record_init(spc__record *out, const spc__request *request)
     memset(out, 0, sizeof(*out));
     out->ctx = request->ctx;
     out->target = request->target;
-    spc__conv_attrs(&out->problem, request->conv);
     /* To verify is not about storing: it would only keep code in memory. */
     out->keeps_code = request->options.stage != SPC_STAGE_VERIFY;
     spc__ctx_provenance(&out->provenance, request->ctx);
@@ -140,11 +139,21 @@ static void settle(spc__entry *entry, int scenes)
 }
 
 /* A compiler that failed without naming a line of the template may have been
- * short of disk or memory, or killed: that is tried again. */
+ * short of disk or memory, or killed: that is tried again. So is what older
+ * versions noted of a process that was short of memory. */
 static bool is_lasting(const spc__trial *trial)
 {
-    return trial->status != SPC__TRIAL_COMPILE ||
-           strstr(trial->note, ".lua:") != NULL;
+    switch (trial->status) {
+    case SPC__TRIAL_COMPILE:
+        return strstr(trial->note, ".lua:") != NULL;
+    case SPC__TRIAL_FAULT:
+    case SPC__TRIAL_LAUNCH:
+        return strstr(trial->note, "out of memory") == NULL &&
+               strstr(trial->note, "OUT_OF_MEMORY") == NULL &&
+               strstr(trial->note, "signal 9 ") == NULL;
+    default:
+        return true;
+    }
 }
 
 /* What cannot be read is measured again. It says nothing about writing. */
