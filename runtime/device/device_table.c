@@ -65,21 +65,20 @@ static spc_status open_best(spc__device **out,
                             const spc__device_options *options,
                             spc_error *error)
 {
-    spc_device_info info;
+    spc_status status = SPC_ENODEVICE;
 
-    for (int i = 0; spc__device_table[i]; i++) {
+    for (int i = 0; spc__device_table[i] && status == SPC_ENODEVICE; i++) {
         const spc__device_ops *ops = spc__device_table[i];
-        if (ops->is_emulation || ops->list(&info, 1) == 0)
+        if (ops->is_emulation)
             continue;
-        spc_status status = ops->open(out, -1, options, error);
-        if (status != SPC_OK)
+        status = ops->open(out, -1, options, error);
+        if (status != SPC_OK && status != SPC_ENODEVICE)
             spc__fail_prefix(error,
                              "the device %s is there but cannot be used (name "
                              "\"cpu\" to do without): ",
                              ops->name);
-        return status;
     }
-    return SPC_ENODEVICE;
+    return status;
 }
 
 spc_status spc__device_open(spc__device **out, const char *id,
