@@ -451,6 +451,82 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
+/* Memory of an array: rows of `width` bytes, `pitch` apart. */
+typedef struct extent {
+    const char *name;
+    uintptr_t start;
+    size_t bytes, width, pitch;
+} extent;
+
+static extent extent_of(const spc__operand *operand, const void *memory)
+{
+    size_t element = operand->columns > 0 && operand->rows > 0
+                         ? operand->dense_bytes / (size_t)operand->rows /
+                               (size_t)operand->columns
+                         : 0;
+
+    return (extent){operand->name, (uintptr_t)memory, operand->bytes,
+                    (size_t)operand->columns * element,
+                    (size_t)operand->pitch * element};
+}
+
+/* Slices of one buffer, side by side, lie between each other's rows. */
+static bool overlap(const extent *a, const extent *b)
+{
+    if (a->bytes == 0 || b->bytes == 0 || a->start >= b->start + b->bytes ||
+        b->start >= a->start + a->bytes)
+        return false;
+    if (a->pitch != b->pitch || a->pitch == 0)
+        return true;
+    ptrdiff_t pitch = (ptrdiff_t)a->pitch;
+    ptrdiff_t between = (ptrdiff_t)(b->start - a->start) % pitch;
+    if (between < 0)
+        between += pitch;
+    return between < (ptrdiff_t)a->width ||
+           between + (ptrdiff_t)b->width > pitch;
+}
+
+/* The arrays of an execution: first those that are written. Returns how many.
+ */
+static int list_extents(extent out[SPC_OPERANDS + 1], const spc_plan *plan,
+                        const spc_map *map,
+                        const void *const given[SPC_OPERANDS],
+                        const void *workspace)
+{
+    spc__operand operands[SPC_OPERANDS];
+    int count = 2;
+
+    spc__operands(operands, &plan->conv, expected_rows(map->in),
+                  expected_rows(map->to));
+    operands[SPC_WEIGHTS].bytes = plan->geometry.packed_bytes;
+    operands[SPC_WEIGHTS].pitch = 0;
+    out[0] = extent_of(&operands[SPC_OUT], given[SPC_OUT]);
+    out[1] = (extent){"workspace", (uintptr_t)workspace,
+                      spc_plan_workspace_bytes(plan, map), 0, 0};
+    for (int i = 0; i < SPC_OPERANDS; i++)
+        if (i != SPC_OUT && operands[i].present)
+            out[count++] = extent_of(&operands[i], given[i]);
+    return count;
+}
+
+/* While one block writes, others still read. */
+static spc_status check_overlaps(const spc_plan *plan, const spc_map *map,
+                                 const void *const given[SPC_OPERANDS],
+                                 const void *workspace, spc_error *error)
+{
+    extent all[SPC_OPERANDS + 1];
+    int count = list_extents(all, plan, map, given, workspace);
+
+    for (int written = 0; written < 2; written++)
+        for (int i = written + 1; i < count; i++)
+            if (overlap(&all[written], &all[i]))
+                return spc__fail(error, SPC_EINVAL,
+                                 "buffers `%s` and `%s` overlap: what is "
+                                 "written must lie apart from all others",
+                                 all[written].name, all[i].name);
+    return SPC_OK;
+}
+
 static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
                                 const spc_buffers *buffers, spc_error *error)
 {
@@ -465,9 +541,10 @@ static spc_status check_buffers(const spc_plan *plan, const spc_map *map,
             check_buffer(operands[i].name, given[i], operands[i].alignment,
                          error) != SPC_OK)
             return error->status;
-    if (spc_plan_workspace_bytes(plan, map) > 0)
-        return check_buffer("workspace", buffers->workspace, 256, error);
-    return SPC_OK;
+    if (spc_plan_workspace_bytes(plan, map) > 0 &&
+        check_buffer("workspace", buffers->workspace, 256, error) != SPC_OK)
+        return error->status;
+    return check_overlaps(plan, map, given, buffers->workspace, error);
 }
 
 static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
