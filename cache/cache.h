@@ -198,8 +198,9 @@ typedef struct spc__choice {
     int64_t problem;  /* its row there: together they name the record */
 } spc__choice;
 
-/* How many files are open, all layers together. */
+/* How many files are open, all layers together; the user's; NULL: none is. */
 int spc__cache_files(const spc__cache *cache);
+const char *spc__cache_user_file(const spc__cache *cache);
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by

@@ -316,6 +316,11 @@ done:
     return status;
 }
 
+const char *spc__cache_user_file(const spc__cache *cache)
+{
+    return cache->has_user ? cache->layers[0].path : NULL;
+}
+
 void spc__cache_close(spc__cache *cache)
 {
     if (cache == NULL)

@@ -792,8 +792,9 @@ typedef struct spc_buffers {
  * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices
  * return when done). No allocation, no synchronisation, no file access; may be
  * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this
- * plan; SPC_EINVAL: a missing or misaligned buffer; SPC_EDEVICE: the launch
- * failed.
+ * plan; SPC_EINVAL: a missing or misaligned buffer, or one that is written and
+ * overlaps another (slices of one pitch, side by side, do not); SPC_EDEVICE: the
+ * launch failed.
  */
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);

@@ -439,6 +439,32 @@ static const struct {
     {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
 };
 
+/* A run that reads the file beside the database has nothing to measure. */
+static void assert_kept_beside(const char *database)
+{
+    spc_ctx_options with = SPC_CTX_OPTIONS_INIT;
+    spc_tune_report report;
+    spc_error error;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+    char kept[400];
+    const char *layer = kept;
+    spc_ctx *ctx;
+
+    snprintf(kept, sizeof(kept), "%s.kept-%ld", database, (long)getpid());
+    with.device = "cpu";
+    with.database = database;
+    with.layers = &layer;
+    with.layer_count = 1;
+    with.template_dir = TEMPLATES "plain";
+    assert_ok(spc_ctx_create(&ctx, &with, &error), error.text);
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, 12);
+    ck_assert_int_eq(report.timed, 0);
+    spc_ctx_free(ctx);
+}
+
 START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
 {
     char *database = make_database();
@@ -464,7 +490,10 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
         ck_assert_int_eq(report.timed, 12);
     }
     sqlite3_close(locker);
+    assert_says(spc_ctx_error(ctx), ".kept-");
     spc_ctx_free(ctx);
+    if (losses[_i].stage == SPC_STAGE_TIME)
+        assert_kept_beside(database);
     remove_database(database);
 }
 END_TEST
