@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -152,19 +153,86 @@ done:
     return status;
 }
 
-spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
+static const char *temp_root(void)
 {
     const char *root = getenv("TMPDIR");
-    if (root == NULL || root[0] == '\0')
-        root = "/tmp";
+
+    return root != NULL && root[0] != '\0' ? root : "/tmp";
+}
+
+static spc_status make_temp_dir(spc__buf *out, const char *prefix,
+                                spc_error *error)
+{
+    const char *root = temp_root();
 
     spc__buf_clear(out);
-    spc__buf_printf(out, "%s/spctune-XXXXXX", root);
+    spc__buf_printf(out, "%s/%sXXXXXX", root, prefix);
     if (out->failed)
         return spc__fail_memory(error, strlen(root) + 16);
     if (mkdtemp(out->data) == NULL)
         return fail_errno(error, "make a temporary folder in", root);
     return SPC_OK;
+}
+
+spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
+{
+    return make_temp_dir(out, "spctune-", error);
+}
+
+#define WORK_PREFIX "spctune-work-"
+
+static int open_folder(int parent, const char *name)
+{
+    return openat(parent, name,
+                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error)
+{
+    spc_status status = make_temp_dir(out, WORK_PREFIX, error);
+
+    *lock = status == SPC_OK ? open_folder(AT_FDCWD, out->data) : -1;
+    if (*lock >= 0)
+        flock(*lock, LOCK_EX | LOCK_NB);
+    return status;
+}
+
+/* Ours, and nobody holds its lock. One that is younger than a minute may be
+ * between its creation and its lock. */
+static bool is_orphan(int folder)
+{
+    enum { YOUNG_S = 60 };
+    struct stat facts;
+
+    return fstat(folder, &facts) == 0 && facts.st_uid == geteuid() &&
+           facts.st_mtime + YOUNG_S < (time_t)spc__unix_seconds() &&
+           flock(folder, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void sweep_one(DIR *root, const char *name)
+{
+    spc__buf path = SPC__BUF_INIT;
+    int folder = open_folder(dirfd(root), name);
+
+    if (folder < 0)
+        return;
+    spc__buf_printf(&path, "%s/%s", temp_root(), name);
+    if (is_orphan(folder) && !path.failed)
+        spc__temp_dir_remove(path.data);
+    spc__buf_release(&path);
+    close(folder);
+}
+
+void spc__work_dirs_sweep(void)
+{
+    DIR *root = opendir(temp_root());
+    const struct dirent *entry;
+
+    while (root != NULL && (entry = readdir(root)) != NULL)
+        if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) == 0)
+            sweep_one(root, entry->d_name);
+    if (root != NULL)
+        closedir(root);
 }
 
 void spc__temp_dir_remove(const char *path)
@@ -185,7 +253,7 @@ static int ensure_folder(const char *path)
 {
     struct stat facts;
 
-    if (mkdir(path, 0755) == 0)
+    if (mkdir(path, 0700) == 0)
         return 0;
     int cause = errno;
     if (stat(path, &facts) == 0) {

@@ -19,7 +19,14 @@ spc_status spc__file_write(const char *path, const void *data, size_t bytes,
 spc_status spc__temp_dir_create(spc__buf *out, spc_error *error);
 void spc__temp_dir_remove(const char *path); /* flat folder; NULL is fine */
 
-/* Creates `path`'s parent folders (mode 0755). */
+/* The same for a folder that must not outlive us: *lock is held as long as it
+ * is in use. Close it behind spc__temp_dir_remove. */
+spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error);
+
+/* Removes such folders whose processes were killed. */
+void spc__work_dirs_sweep(void);
+
+/* Creates `path`'s parent folders (mode 0700). */
 spc_status spc__make_parents(const char *path, spc_error *error);
 
 #endif

@@ -1,9 +1,12 @@
 /* sha256.c - SHA-256 as FIPS 180-4 writes it; the names are the standard's. */
 #include "sha256.h"
 
+#include "sha256_rounds.h"
+#include <stdatomic.h>
 #include <string.h>
 
-static const uint32_t K[64] = {
+#define K spc__sha256_constants
+const uint32_t spc__sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
     0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
     0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786,
@@ -35,7 +38,7 @@ static void schedule(uint32_t w[64], const unsigned char block[64])
     }
 }
 
-static void compress(uint32_t state[8], const unsigned char block[64])
+static void compress_plainly(uint32_t state[8], const unsigned char block[64])
 {
     uint32_t w[64];
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
@@ -65,6 +68,22 @@ static void compress(uint32_t state[8], const unsigned char block[64])
     state[5] += f;
     state[6] += g;
     state[7] += h;
+}
+
+/* The processor is asked once: several threads would find the same. */
+static void compress(uint32_t state[8], const unsigned char block[64])
+{
+    static atomic_int is_fast; /* 0: nobody has asked; 1: no; 2: yes */
+    int known = atomic_load_explicit(&is_fast, memory_order_relaxed);
+
+    if (known == 0) {
+        known = spc__sha256_is_fast() ? 2 : 1;
+        atomic_store_explicit(&is_fast, known, memory_order_relaxed);
+    }
+    if (known == 2)
+        spc__sha256_compress_fast(state, block);
+    else
+        compress_plainly(state, block);
 }
 
 void spc__sha256_init(spc__sha256 *sha)

@@ -33,10 +33,53 @@ static const void *sound_code(size_t *bytes, sqlite3_stmt *stmt)
     return strcmp(stored, actual) == 0 ? code : NULL;
 }
 
-static spc_status copy_row(void **code, size_t *bytes, spc__attrs *launch,
-                           spc__attrs *resources, const spc__layer *layer,
-                           sqlite3_stmt *stmt, const char *key,
-                           spc_error *error)
+/* Are two lists of attrs the same, as texts? */
+static bool is_text_of(sqlite3_stmt *stmt, int i, const spc__attrs *attrs)
+{
+    spc__attrs stored;
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+
+    return text != NULL && spc__attrs_parse(&stored, text, NULL) == SPC_OK &&
+           spc__attrs_equal(&stored, attrs);
+}
+
+static spc_status fail_other(const spc__code_wanted *wanted,
+                             const spc__layer *layer, const char *is,
+                             const char *wants, spc_error *error)
+{
+    return spc__fail(error, SPC_EWRONG,
+                     "cannot use artefact %.12s of '%s': it is the code of "
+                     "'%.300s', not of '%.300s'",
+                     wanted->key, layer->path, is, wants);
+}
+
+/* Is the row what was stored, and the code that is wanted? */
+static spc_status check_row(const spc__code_wanted *wanted,
+                            const spc__layer *layer, sqlite3_stmt *stmt,
+                            spc_error *error)
+{
+    const char *target = (const char *)sqlite3_column_text(stmt, 4);
+    const char *identity = (const char *)sqlite3_column_text(stmt, 5);
+    spc_status status = spc__seal_check(layer, stmt, 6, "artefact", error);
+
+    if (status != SPC_OK)
+        return status;
+    if (target == NULL || identity == NULL)
+        return spc__layer_fail(layer, SQLITE_CORRUPT, "read", error);
+    if (wanted->target != NULL && strcmp(target, wanted->target) != 0)
+        return fail_other(wanted, layer, target, wanted->target, error);
+    if (wanted->identity != NULL && identity[0] != '\0' &&
+        strcmp(identity, wanted->identity) != 0)
+        return fail_other(wanted, layer, identity, wanted->identity, error);
+    /* Code may be the same for devices that launch it in different ways. */
+    if (wanted->launch != NULL && !is_text_of(stmt, 2, wanted->launch))
+        return SPC_ENOTFOUND;
+    return SPC_OK;
+}
+
+static spc_status copy_row(void **code, size_t *bytes, spc__attrs *resources,
+                           const spc__layer *layer, sqlite3_stmt *stmt,
+                           const char *key, spc_error *error)
 {
     spc_status status = SPC_OK;
     const void *stored = sound_code(bytes, stmt);
@@ -47,9 +90,7 @@ static spc_status copy_row(void **code, size_t *bytes, spc__attrs *launch,
                          "damaged; compile it again, or restore a copy of the "
                          "file",
                          key, layer->path);
-    if (launch != NULL)
-        status = spc__column_attrs(launch, layer, stmt, 2, error);
-    if (status == SPC_OK && resources != NULL)
+    if (resources != NULL)
         status = spc__column_attrs(resources, layer, stmt, 3, error);
     if (status != SPC_OK)
         return status;
@@ -61,9 +102,9 @@ static spc_status copy_row(void **code, size_t *bytes, spc__attrs *launch,
 }
 
 /* SPC_ENOTFOUND without a sentence if this layer has no such key. */
-static spc_status get_from(void **code, size_t *bytes, spc__attrs *launch,
-                           spc__attrs *resources, spc__layer *layer,
-                           const char *key, spc_error *error)
+static spc_status get_from(void **code, size_t *bytes, spc__attrs *resources,
+                           spc__layer *layer, const spc__code_wanted *wanted,
+                           spc_error *error)
 {
     sqlite3_stmt *stmt;
     bool row;
@@ -72,29 +113,33 @@ static spc_status get_from(void **code, size_t *bytes, spc__attrs *launch,
 
     if (status != SPC_OK)
         return status;
-    spc__bind_text(stmt, 1, key);
+    spc__bind_text(stmt, 1, wanted->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
+    if (status == SPC_OK && !row)
+        status = SPC_ENOTFOUND;
     if (status == SPC_OK)
-        status = row ? copy_row(code, bytes, launch, resources, layer, stmt,
-                                key, error)
-                     : SPC_ENOTFOUND;
+        status = check_row(wanted, layer, stmt, error);
+    if (status == SPC_OK)
+        status =
+            copy_row(code, bytes, resources, layer, stmt, wanted->key, error);
     spc__sql_done(stmt);
     return status;
 }
 
 /* Any sound copy will do; trouble counts only if there is none. */
-spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
-                                   void **code, size_t *bytes,
-                                   spc__attrs *launch, spc__attrs *resources,
+spc_status spc__cache_get_artefact(spc__cache *cache,
+                                   const spc__code_wanted *wanted, void **code,
+                                   size_t *bytes, spc__attrs *resources,
                                    spc_error *error)
 {
+    int count = wanted->own_only ? cache->has_user : cache->count;
     spc_status trouble = SPC_ENOTFOUND;
 
     *code = NULL;
     *bytes = 0;
-    for (int i = 0; i < cache->count; i++) {
+    for (int i = 0; i < count; i++) {
         spc_status status =
-            get_from(code, bytes, launch, resources, &cache->layers[i], key,
+            get_from(code, bytes, resources, &cache->layers[i], wanted,
                      trouble == SPC_ENOTFOUND ? error : NULL);
         if (status == SPC_OK)
             return SPC_OK;
@@ -105,12 +150,12 @@ spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
     if (trouble != SPC_ENOTFOUND)
         return trouble;
     return spc__fail(error, SPC_ENOTFOUND, "no artefact %.12s in the database",
-                     key);
+                     wanted->key);
 }
 
-/* Is the key there, and its code sound? */
-static spc_status is_stored(bool *stored, spc__layer *layer, const char *key,
-                            spc_error *error)
+/* Is the key there, and its code sound and the one that is meant? */
+static spc_status is_stored(bool *stored, spc__layer *layer,
+                            const spc__code_wanted *meant, spc_error *error)
 {
     sqlite3_stmt *stmt;
     bool row;
@@ -121,21 +166,37 @@ static spc_status is_stored(bool *stored, spc__layer *layer, const char *key,
     *stored = false;
     if (status != SPC_OK)
         return status;
-    spc__bind_text(stmt, 1, key);
+    spc__bind_text(stmt, 1, meant->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (status == SPC_OK && row)
-        *stored = sound_code(&bytes, stmt) != NULL;
+        *stored = check_row(meant, layer, stmt, NULL) == SPC_OK &&
+                  sound_code(&bytes, stmt) != NULL;
     spc__sql_done(stmt);
     return status;
 }
 
-spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
-                                   const char *target, const char *compiler,
-                                   const spc__attrs *launch,
-                                   const spc__attrs *resources,
-                                   const void *code, size_t bytes,
-                                   spc_error *error)
+static spc_status seal(spc__layer *layer, const char *key, const char *identity,
+                       spc_error *error)
 {
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_SEAL_ARTEFACT, error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, key);
+    spc__bind_text(stmt, 2, identity);
+    return spc__layer_run(layer, stmt, error);
+}
+
+spc_status
+spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
+                        const char *compiler, const char *identity,
+                        const spc__attrs *launch, const spc__attrs *resources,
+                        const void *code, size_t bytes, spc_error *error)
+{
+    spc__code_wanted meant = {
+        .key = key, .target = target, .identity = identity};
     char digest[SPC__SHA256_HEX];
     sqlite3_stmt *stmt;
     spc__layer *layer;
@@ -143,12 +204,13 @@ spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
     spc_status status;
 
     if ((status = spc__cache_writer(&layer, cache, error)) != SPC_OK ||
-        (status = is_stored(&stored, layer, key, error)) != SPC_OK || stored)
+        (status = is_stored(&stored, layer, &meant, error)) != SPC_OK || stored)
         return status;
     if ((status = spc__cache_code_text(cache, launch, resources, error)) !=
             SPC_OK ||
         (status = spc__layer_statement(&stmt, layer, SPC__SQL_PUT_ARTEFACT,
-                                       error)) != SPC_OK)
+                                       error)) != SPC_OK ||
+        (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
 
     digest_of(digest, code, bytes);
@@ -159,5 +221,8 @@ spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
     spc__bind_text(stmt, 5, spc__buf_text(&cache->resources_text));
     spc__bind_text(stmt, 6, digest);
     sqlite3_bind_blob64(stmt, 7, bytes > 0 ? code : "", bytes, SQLITE_STATIC);
-    return spc__layer_run(layer, stmt, error);
+    status = spc__layer_run(layer, stmt, error);
+    if (status == SPC_OK)
+        status = seal(layer, key, identity, error);
+    return spc__layer_end(layer, status, error);
 }

@@ -1,7 +1,7 @@
 /*
  * cache.h - the database: problem -> trial -> choice -> artefact.
  *
- * One SQLite file (schema v2), opened as layers: at most one read-write file
+ * One SQLite file (schema v3), opened as layers: at most one read-write file
  * above any number of read-only (shipped) ones. Reads see all layers, the best
  * valid record wins; writes go to the read-write one. The cache knows no
  * convolution: problems, configurations and targets are attrs, compared by
@@ -21,22 +21,27 @@
 typedef struct spc__cache spc__cache;
 
 /*
- * Opens `path` read-write (created with its parent folders if missing; NULL:
- * no writable layer) above `layers` (opened immutable, but for those that are
- * being written or have a journal left beside them: what it holds is read).
- * SPC_EDB: not a database, unreadable, ...; SPC_EDBVERSION: written by a newer
- * schema; SPC_ENOTFOUND: a layer that does not exist. An existing file is never
- * altered by a failed open. A read-only `path` opens for reading, and puts
- * return SPC_EDB saying so.
+ * Opens `path` read-write (created with its parent folders if missing, for the
+ * user alone; NULL: no writable layer) above `layers` (opened immutable, but
+ * for those that are being written or have a journal left beside them: what it
+ * holds is read). SPC_EDB: not a database, unreadable, ...; SPC_EDBVERSION:
+ * written by a newer schema; SPC_ENOTFOUND: a layer that does not exist. An
+ * existing file is never altered by a failed open. A read-only `path` opens for
+ * reading, and puts return SPC_EDB saying so.
  *
- * A file of schema v1 is brought to v2 where it may be written, in one
- * transaction: a process that is stopped leaves a file of v1 or of v2. Where
- * it may not, or that fails, it is read as it is.
+ * A file of schema v1 or v2 is brought to v3 where it may be written, in one
+ * transaction: a process that is stopped leaves a file of one version or the
+ * other. Where it may not, or that fails, it is read as it is.
  */
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
                            spc_error *error);
 void spc__cache_close(spc__cache *cache);
+
+/* May what the file holds be run, because nobody but the user and root could
+ * have written it? SPC_EDB, and the sentence says who could. What is not there
+ * yet may. */
+spc_status spc__cache_check_owner(const char *path, spc_error *error);
 
 /* Trial states; the names are the SQL values. */
 #define SPC__TRIAL_STATUS_MAP(X)                                               \
@@ -144,20 +149,31 @@ spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
                                  const spc__provenance *provenance,
                                  spc_error *error);
 
-/* Stores code under its key, once: an artefact that is there already and
- * sound is left alone. */
-spc_status spc__cache_put_artefact(spc__cache *cache, const char *key,
-                                   const char *target, const char *compiler,
-                                   const spc__attrs *launch,
-                                   const spc__attrs *resources,
-                                   const void *code, size_t bytes,
-                                   spc_error *error);
+/* Stores code under its key, once: an artefact that is there already, sound and
+ * of the same identity is left alone. The identity says in words what the code
+ * was compiled for; "": nobody knows. */
+spc_status
+spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
+                        const char *compiler, const char *identity,
+                        const spc__attrs *launch, const spc__attrs *resources,
+                        const void *code, size_t bytes, spc_error *error);
 
-/* SPC_OK, SPC_ENOTFOUND, or SPC_EDB if the only copy is damaged. *code is the
- * caller's (free()); launch and resources may be NULL. */
-spc_status spc__cache_get_artefact(spc__cache *cache, const char *key,
-                                   void **code, size_t *bytes,
-                                   spc__attrs *launch, spc__attrs *resources,
+/* Code, and what it must have been compiled for; what is NULL is not asked.
+ * Code that was stored with another launch is not found. */
+typedef struct spc__code_wanted {
+    const char *key;
+    const char *target;
+    const char *identity; /* fits also where nobody knows it */
+    const spc__attrs *launch;
+    bool own_only; /* only from the user's file, not from those below it */
+} spc__code_wanted;
+
+/* SPC_OK, SPC_ENOTFOUND, or, by the first copy if there are several, SPC_EDB:
+ * it is damaged, SPC_EWRONG: it is other code than is wanted. *code is the
+ * caller's (free()); resources may be NULL. */
+spc_status spc__cache_get_artefact(spc__cache *cache,
+                                   const spc__code_wanted *wanted, void **code,
+                                   size_t *bytes, spc__attrs *resources,
                                    spc_error *error);
 
 typedef enum spc__match {
@@ -182,8 +198,9 @@ typedef struct spc__choice {
     int64_t problem;  /* its row there: together they name the record */
 } spc__choice;
 
-/* How many files are open, all layers together. */
+/* How many files are open, all layers together; the user's; NULL: none is. */
 int spc__cache_files(const spc__cache *cache);
+const char *spc__cache_user_file(const spc__cache *cache);
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by
@@ -202,6 +219,12 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error);
+
+/* Sets a choice that was found aside, with the reason: no lookup of its file
+ * finds it again until the problem is tuned anew. A file that may not be
+ * written stays as it is. */
+void spc__cache_refuse(spc__cache *cache, const spc__choice *choice,
+                       const char *reason);
 
 /* All trials of exactly this problem (same layer text, bucket, device, target).
  * A candidate tried in several layers is listed once, from the uppermost where

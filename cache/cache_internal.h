@@ -11,7 +11,8 @@
 
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
-    SPC__SCHEMA_VERSION = 2,
+    SPC__SCHEMA_VERSION = 3,
+    SPC__SEALED_VERSION = 3, /* from which on records have seals */
     SPC__BUSY_MS = 5000
 };
 
@@ -35,6 +36,13 @@ typedef enum spc__sql {
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
     SPC__SQL_ALL_FACTS,
+    SPC__SQL_SEAL_TRIAL,
+    SPC__SQL_SEAL_CHOICE,
+    SPC__SQL_SEAL_ARTEFACT,
+    SPC__SQL_SEAL_FACT,
+    SPC__SQL_QUARANTINE,
+    SPC__SQL_FREE_TRIAL,
+    SPC__SQL_FREE_CHOICE,
     SPC__SQL_COUNT
 } spc__sql;
 
@@ -43,7 +51,7 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
-    int64_t version;   /* of its schema; tables of v1 are read through views */
+    int64_t version;   /* of its schema; older tables are read through views */
     spc_error refused; /* why it could not be brought to ours */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
 } spc__layer;
@@ -117,6 +125,59 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " unix_seconds INTEGER NOT NULL,"                                          \
     " UNIQUE (problem, template, template_hash, config))"
 
+/* What came with v3. A seal is the digest of the row `record` of the table
+ * `kind`, and, of code, what it was compiled for; no seal may be missing. */
+#define SPC__TABLE_SEAL                                                        \
+    "CREATE TABLE seal ("                                                      \
+    " kind TEXT NOT NULL,"                                                     \
+    " record INTEGER NOT NULL,"                                                \
+    " digest TEXT NOT NULL,"                                                   \
+    " identity TEXT NOT NULL,"                                                 \
+    " PRIMARY KEY (kind, record)) WITHOUT ROWID"
+#define SPC__TABLE_QUARANTINE                                                  \
+    "CREATE TABLE quarantine ("                                                \
+    " kind TEXT NOT NULL,"                                                     \
+    " record INTEGER NOT NULL,"                                                \
+    " reason TEXT NOT NULL,"                                                   \
+    " unix_seconds INTEGER NOT NULL,"                                          \
+    " PRIMARY KEY (kind, record)) WITHOUT ROWID"
+
+/* seal.c */
+
+/* The digests, of rows named p (problem), t (trial), v (its provenance),
+ * c (choice), u (its provenance), a (artefact), f (fact); a choice's is chained
+ * to that of its trial, whose seal is s. */
+#define SPC__PROBLEM_WORDS "p.device, p.layer, p.target, p.buckets, p.family"
+#define SPC__DIGEST_TRIAL                                                      \
+    "spc_digest('trial', " SPC__PROBLEM_WORDS ", t.template, t.template_hash," \
+    " t.config, t.status, t.median_us, t.spread_us, t.cold_us, t.samples,"     \
+    " t.error, t.verified, t.compile_ms, t.features, t.artefact, t.launch,"    \
+    " t.resources, t.note, t.unix_seconds, v.version, v.compiler, v.driver,"   \
+    " v.host, v.scenes, v.seed)"
+#define SPC__DIGEST_CHOICE                                                     \
+    "spc_digest('choice', s.digest, c.reason, c.unix_seconds, u.version,"      \
+    " u.compiler, u.driver, u.host, u.scenes, u.seed)"
+#define SPC__DIGEST_ARTEFACT(identity)                                         \
+    "spc_digest('artefact', a.key, a.target, a.compiler, a.launch,"            \
+    " a.resources, a.digest, " identity ")"
+#define SPC__DIGEST_FACT                                                       \
+    "spc_digest('fact', f.device, f.name, f.value, f.unix_seconds)"
+
+/* Makes the function spc_digest known; SQLite's result. */
+int spc__seal_open(sqlite3 *db);
+
+/* Statements that seal all records of a file as they are, up to a NULL. */
+extern const char *const spc__seal_everything[];
+
+/* Column i says whether the seal fits the record (`what`, for the sentence);
+ * NULL: there is none. */
+spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
+                           const char *what, spc_error *error);
+
+/* Sets a record aside, if the file may be written now. */
+void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
+                     const char *reason);
+
 /* list.c */
 
 /* The collation spc_buckets, by which a listing is ordered. */
@@ -125,9 +186,9 @@ int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
 
 /* upgrade.c */
 
-/* Makes a checked file of v1 serve the statements for v2: brings it to v2, or,
- * where it may not be written or that fails, lays views over it, and it is no
- * longer writable. A file of v2 is left alone. */
+/* Makes a checked file of an older version serve the statements for v3: brings
+ * it to v3, or, where it may not be written or that fails, lays views over it,
+ * and it is no longer writable. A file of v3 is left alone. */
 spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */

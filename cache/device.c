@@ -7,6 +7,20 @@
 #include "error.h"
 #include <stdio.h>
 
+static spc_status seal_fact(spc__layer *layer, const char *device,
+                            const char *name, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_SEAL_FACT, error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, device);
+    spc__bind_text(stmt, 2, name);
+    return spc__layer_run(layer, stmt, error);
+}
+
 spc_status spc__cache_put_device(spc__cache *cache, const char *device,
                                  const spc__attrs *facts, spc_error *error)
 {
@@ -27,6 +41,8 @@ spc_status spc__cache_put_device(spc__cache *cache, const char *device,
         spc__bind_text(stmt, 3, facts->at[i].text);
         sqlite3_bind_int64(stmt, 4, now);
         status = spc__layer_run(layer, stmt, error);
+        if (status == SPC_OK)
+            status = seal_fact(layer, device, facts->at[i].name, error);
     }
     return spc__layer_end(layer, status, error);
 }
@@ -39,7 +55,10 @@ static spc_status take_fact(spc__attrs *facts, const spc__layer *layer,
     char name[SPC__ATTR_NAME], value[SPC__ATTR_TEXT];
     char text[sizeof(name) + sizeof(value)];
     spc__attrs one;
+    spc_status status = spc__seal_check(layer, stmt, 2, "fact", error);
 
+    if (status != SPC_OK)
+        return status;
     spc__column_text(name, sizeof(name), stmt, 0);
     spc__column_text(value, sizeof(value), stmt, 1);
     snprintf(text, sizeof(text), "%s=%s", name, value);

@@ -188,11 +188,34 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
     return status;
 }
 
+/* The seals of the choice in `stmt`'s row and of its trial; *kind and *record
+ * name the one that does not fit. The choice first: it may name a trial that is
+ * sound, but not its own. */
+static spc_status check_seals(const char **kind, int64_t *record,
+                              const spc__layer *layer, int64_t problem,
+                              sqlite3_stmt *stmt, spc_error *error)
+{
+    int next = SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 1;
+    spc_status status;
+
+    *kind = "choice";
+    *record = problem;
+    status = spc__seal_check(layer, stmt, next + 2, "choice", error);
+    if (status != SPC_OK)
+        return status;
+    *kind = "trial";
+    *record = sqlite3_column_int64(stmt, next);
+    return spc__seal_check(layer, stmt, next + 1, "trial", error);
+}
+
 /* *got is false if the record went away since it was ranked. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                         const found *from, spc_error *error)
 {
     spc__layer *layer = &cache->layers[from->record.layer];
+    const char *kind = NULL;
+    int64_t record = 0;
+    spc_error why = {0};
     sqlite3_stmt *stmt;
     spc_status status =
         spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_OF, error);
@@ -202,7 +225,9 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
         return status;
     sqlite3_bind_int64(stmt, 1, from->record.problem);
     status = spc__layer_step(got, layer, stmt, "read", error);
-    if (*got) {
+    if (*got &&
+        (status = check_seals(&kind, &record, layer, from->record.problem, stmt,
+                              &why)) == SPC_OK) {
         out->match = from->match;
         out->distance = from->distance;
         out->file = layer->path;
@@ -215,6 +240,10 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                                      error);
     }
     spc__sql_done(stmt);
+    if (why.status != SPC_OK) {
+        spc__quarantine(layer, kind, record, why.text);
+        return spc__fail(error, why.status, "%s", why.text);
+    }
     return status;
 }
 

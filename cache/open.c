@@ -14,9 +14,11 @@
 #include "error.h"
 #include "file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum open_way {
     SHARED,    /* as usual */
@@ -81,6 +83,8 @@ static int open_db(spc__layer *layer, open_way way)
     if (rc != SQLITE_OK)
         return rc;
     configure(layer->db);
+    if ((rc = spc__seal_open(layer->db)) != SQLITE_OK)
+        return rc;
     layer->writable = sqlite3_db_readonly(layer->db, "main") == 0;
     if (way == EXCLUSIVE)
         rc = sqlite3_exec(layer->db, "PRAGMA locking_mode = EXCLUSIVE", NULL,
@@ -244,6 +248,16 @@ static spc_status make_folders(const char *path, spc_error *error)
     return SPC_EDB;
 }
 
+/* An empty file for the user alone; SQLite gives its journals the same mode.
+ * What fails here fails again, with a better sentence, when it is opened. */
+static void make_private(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (file >= 0)
+        close(file);
+}
+
 static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
                              spc_error *error)
 {
@@ -262,6 +276,8 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
         return open_shipped(layer, error);
     if (!exists && (status = make_folders(path, error)) != SPC_OK)
         return status;
+    if (!exists)
+        make_private(path);
     return open_user(layer, error);
 }
 
@@ -298,6 +314,11 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
 done:
     spc__cache_close(cache);
     return status;
+}
+
+const char *spc__cache_user_file(const spc__cache *cache)
+{
+    return cache->has_user ? cache->layers[0].path : NULL;
 }
 
 void spc__cache_close(spc__cache *cache)

@@ -15,10 +15,12 @@
  *   artefact    compiled code by content key; `digest` finds bit rot before
  *               a driver does
  *   fact        what was measured of a device
+ *   seal        the digest of a trial, choice, artefact or fact (seal.c)
+ *   quarantine  records that are not used any more, and why
  *   meta        facts about the file itself
  *
- * Numbers that may be NaN are NULL then. These are the tables of version 2; how
- * those of version 1 are read and brought here is in upgrade.c.
+ * Numbers that may be NaN are NULL then. These are the tables of version 3; how
+ * those of older ones are read and brought here is in upgrade.c.
  */
 #include "cache_internal.h"
 
@@ -74,6 +76,9 @@ static const char *const creation[] = {
     " value TEXT NOT NULL,"
     " unix_seconds INTEGER NOT NULL,"
     " UNIQUE (device, name))",
+
+    SPC__TABLE_SEAL,
+    SPC__TABLE_QUARANTINE,
 
     "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
     NULL,

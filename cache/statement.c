@@ -5,6 +5,7 @@
 #include "cache_internal.h"
 
 #include "error.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,20 @@
 #define FROM_CHOICE                                                            \
     " FROM problem AS p JOIN choice AS c ON c.problem = p.id"                  \
     " JOIN trial AS t ON t.id = c.trial"
+
+#define NOT_IN_QUARANTINE(kind_is, row)                                        \
+    " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = '" kind_is         \
+    "' AND record = " row ")"
+
+/* A choice that may serve. */
+#define IS_USABLE                                                              \
+    " AND t.status = 'ok'" NOT_IN_QUARANTINE("trial", "t.id")                  \
+        NOT_IN_QUARANTINE("choice", "p.id")
+
+/* The trial of the candidate ?2, ?3, ?4 of the problem ?1. */
+#define CANDIDATE_IS                                                           \
+    " WHERE t.problem = ?1 AND t.template = ?2 AND t.template_hash = ?3"       \
+    " AND t.config = ?4"
 
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
@@ -45,31 +60,44 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " error = ?14, verified = ?15, compile_ms = ?16, features = ?17,"
         " provenance = ?18, unix_seconds = ?19",
     [SPC__SQL_FIND_TRIAL] =
-        "SELECT id, status FROM trial WHERE problem = ?1 AND template = ?2"
-        " AND template_hash = ?3 AND config = ?4",
+        "SELECT t.id, t.status FROM trial AS t" CANDIDATE_IS NOT_IN_QUARANTINE(
+            "trial", "t.id"),
     [SPC__SQL_ALL_TRIALS] =
-        "SELECT " SPC__TRIAL_COLUMNS ", t.id FROM trial AS t"
-        " WHERE t.problem = ?1"
-        " ORDER BY t.id",
+        "SELECT " SPC__TRIAL_COLUMNS ", t.id, s.digest = " SPC__DIGEST_TRIAL
+        " FROM trial AS t LEFT JOIN problem AS p ON p.id = t.problem"
+        " LEFT JOIN provenance AS v ON v.id = t.provenance"
+        " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+        " WHERE t.problem = ?1" NOT_IN_QUARANTINE("trial",
+                                                  "t.id") " ORDER BY t.id",
 
     [SPC__SQL_PUT_CHOICE] =
         "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"
         " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (problem) DO UPDATE SET"
         " trial = ?2, reason = ?3, provenance = ?4, unix_seconds = ?5",
     [SPC__SQL_EXACT_CHOICE] =
-        "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS
-        " AND t.status = 'ok'",
+        "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS IS_USABLE,
     [SPC__SQL_SIMILAR_CHOICES] =
         "SELECT p.id, t.median_us, t.samples, p.layer, p.target,"
         " t.features" FROM_CHOICE
-        " WHERE p.device = ?1 AND p.family = ?2 AND t.status = 'ok'",
+        " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
     [SPC__SQL_CHOICE_OF] =
-        "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS
-        ", c.reason" FROM_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
+        "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"
+        " s.digest = " SPC__DIGEST_TRIAL
+        ", w.digest = " SPC__DIGEST_CHOICE FROM_CHOICE
+        " LEFT JOIN provenance AS v ON v.id = t.provenance"
+        " LEFT JOIN provenance AS u ON u.id = c.provenance"
+        " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+        " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
+        " WHERE p.id = ?1 AND t.status = 'ok'",
 
     [SPC__SQL_GET_ARTEFACT] =
-        "SELECT code, digest, launch, resources FROM artefact WHERE key = ?1",
+        "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
+        " coalesce(s.identity, ''),"
+        " s.digest = " SPC__DIGEST_ARTEFACT(
+            "s.identity") " FROM artefact AS a LEFT JOIN seal AS s"
+                          " ON s.kind = 'artefact' AND s.record = a.id WHERE "
+                          "a.key = ?1",
     [SPC__SQL_PUT_ARTEFACT] =
         "INSERT INTO artefact (key, target, compiler, launch, resources,"
         " digest, code) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
@@ -81,7 +109,33 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (device, name) DO UPDATE SET"
         " value = ?3, unix_seconds = ?4",
     [SPC__SQL_ALL_FACTS] =
-        "SELECT name, value FROM fact WHERE device = ?1 ORDER BY id",
+        "SELECT f.name, f.value, s.digest = " SPC__DIGEST_FACT
+        " FROM fact AS f LEFT JOIN seal AS s"
+        " ON s.kind = 'fact' AND s.record = f.id"
+        " WHERE f.device = ?1 ORDER BY f.id",
+
+    [SPC__SQL_SEAL_TRIAL] =
+        "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
+        " FROM trial AS t JOIN problem AS p ON p.id = t.problem"
+        " JOIN provenance AS v ON v.id = t.provenance" CANDIDATE_IS,
+    [SPC__SQL_SEAL_CHOICE] =
+        "REPLACE INTO seal SELECT 'choice', p.id, " SPC__DIGEST_CHOICE
+        ", ''" FROM_CHOICE " JOIN seal AS s ON s.kind = 'trial'"
+        " AND s.record = t.id JOIN provenance AS u ON u.id = c.provenance"
+        " WHERE p.id = ?1",
+    [SPC__SQL_SEAL_ARTEFACT] =
+        "REPLACE INTO seal SELECT 'artefact', a.id, " SPC__DIGEST_ARTEFACT(
+            "?2") ", ?2 FROM artefact AS a WHERE a.key = ?1",
+    [SPC__SQL_SEAL_FACT] =
+        "REPLACE INTO seal SELECT 'fact', f.id, " SPC__DIGEST_FACT
+        ", '' FROM fact AS f WHERE f.device = ?1 AND f.name = ?2",
+
+    [SPC__SQL_QUARANTINE] = "REPLACE INTO quarantine VALUES (?1, ?2, ?3, ?4)",
+    [SPC__SQL_FREE_TRIAL] =
+        "DELETE FROM quarantine WHERE kind = 'trial' AND record IN"
+        " (SELECT t.id FROM trial AS t" CANDIDATE_IS ")",
+    [SPC__SQL_FREE_CHOICE] =
+        "DELETE FROM quarantine WHERE kind = 'choice' AND record = ?1",
 };
 
 /* What a result means, and what would be right. */
@@ -127,11 +181,14 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
     for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
         if (causes[i].rc == primary || causes[i].rc == rc)
             says = causes[i].says;
-    if (primary == SQLITE_ERROR && layer->version == 1)
-        says = "its tables are not those of version 1; if another process has "
-               "upgraded it since, open it again, else restore a copy";
+    if (primary == SQLITE_ERROR && layer->version < SPC__SCHEMA_VERSION)
+        says =
+            "its tables are not those of its version; if another process has "
+            "upgraded it since, open it again, else restore a copy";
 
     int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;
+    if (primary == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT))
+        says = causes[0].says;
     bool has_cause =
         cause != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN);
     return spc__fail(error, SPC_EDB, "cannot %s '%s': %s [SQLite %d: %s%s%s]",

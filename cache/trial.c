@@ -41,6 +41,34 @@ static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
     return spc__layer_run(layer, stmt, error);
 }
 
+static spc_status run_for_candidate(spc__sql sql, spc__layer *layer,
+                                    const spc__cache *cache, int64_t problem,
+                                    const spc__trial *trial, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    spc__bind_text(stmt, 2, trial->template_name);
+    spc__bind_text(stmt, 3, trial->template_hash);
+    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+    return spc__layer_run(layer, stmt, error);
+}
+
+static spc_status run_for_problem(spc__sql sql, spc__layer *layer,
+                                  int64_t problem, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    return spc__layer_run(layer, stmt, error);
+}
+
 spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
                                 const spc__trial *trial,
                                 const spc__provenance *provenance,
@@ -65,6 +93,14 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
         goto done;
     status = insert_trial(layer, cache, trial, problem, from,
                           provenance->unix_seconds, error);
+    if (status == SPC_OK)
+        status = run_for_candidate(SPC__SQL_SEAL_TRIAL, layer, cache, problem,
+                                   trial, error);
+    if (status == SPC_OK) /* what is written anew may be used again */
+        status = run_for_candidate(SPC__SQL_FREE_TRIAL, layer, cache, problem,
+                                   trial, error);
+    if (status == SPC_OK) /* it may be the chosen one */
+        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, problem, error);
 done:
     return spc__layer_end(layer, status, error);
 }
@@ -140,6 +176,10 @@ spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
         goto done;
     status = insert_choice(layer, problem, winner, reason, from,
                            provenance->unix_seconds, error);
+    if (status == SPC_OK)
+        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, problem, error);
+    if (status == SPC_OK)
+        status = run_for_problem(SPC__SQL_FREE_CHOICE, layer, problem, error);
 done:
     return spc__layer_end(layer, status, error);
 }
@@ -236,6 +276,16 @@ static spc_status leave_out(gathering *all, int layer, int64_t trial)
     return SPC_OK;
 }
 
+static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
+                              sqlite3_stmt *stmt, spc_error *error)
+{
+    spc_status status =
+        spc__seal_check(layer, stmt, SPC__TRIAL_WIDTH + 1, "trial", error);
+
+    return status == SPC_OK ? spc__read_trial(out, layer, stmt, 0, error)
+                            : status;
+}
+
 static spc_status gather_row(gathering *all, spc__cache *cache, int at,
                              sqlite3_stmt *stmt)
 {
@@ -248,8 +298,8 @@ static spc_status gather_row(gathering *all, spc__cache *cache, int at,
     all->trials = trials;
     spc__trial *next = &all->trials[all->count];
     memset(next, 0, sizeof(*next));
-    spc_status status = note(all, spc__read_trial(next, &cache->layers[at],
-                                                  stmt, 0, first_error(all)));
+    spc_status status = note(
+        all, read_sealed(next, &cache->layers[at], stmt, first_error(all)));
     all->count += status == SPC_OK;
     if (status == SPC_EDB)
         status =

@@ -1,6 +1,6 @@
 /*
- * upgrade.c - files of schema v1: bringing them to v2, or reading them as they
- * are.
+ * upgrade.c - files of schema v1 and v2: bringing them to v3, or reading them
+ * as they are.
  *
  * Version 1 knew only submanifold layers. A problem had columns for what is
  * features now: the classes of rows and of density, the channels, and as
@@ -9,6 +9,9 @@
  * They fill its tables in one transaction; or, where nothing can be written,
  * they are temporary views, which hide the tables that they read: so the
  * statements are the same for both.
+ *
+ * Version 2 knew no seals. What it holds is sealed as it is; where nothing can
+ * be written it is believed without, as it was then, by an empty view.
  */
 #include "cache_internal.h"
 
@@ -37,15 +40,22 @@
     " AS features, artefact, launch, resources, note, provenance,"             \
     " unix_seconds FROM main.trial AS t"
 
-static const char *const views[] = {
-    "PRAGMA temp_store = MEMORY", /* no file for what is temporary */
+static const char *const views_v1[] = {
     "CREATE TEMP VIEW problem AS " PROBLEMS,
     "CREATE TEMP VIEW trial AS " TRIALS,
     NULL,
 };
 
+static const char *const views_v2[] = {
+    "CREATE TEMP VIEW seal AS SELECT '' AS kind, 0 AS record, '' AS digest,"
+    " '' AS identity WHERE 0",
+    "CREATE TEMP VIEW quarantine AS SELECT '' AS kind, 0 AS record,"
+    " '' AS reason, 0 AS unix_seconds WHERE 0",
+    NULL,
+};
+
 /* The rows keep their numbers, by which the other tables name them. */
-static const char *const steps[] = {
+static const char *const steps_v1[] = {
     SPC__TABLE_PROBLEM("problem_v2"),
     SPC__TABLE_TRIAL("trial_v2"),
     "INSERT INTO problem_v2 " PROBLEMS,
@@ -55,8 +65,18 @@ static const char *const steps[] = {
     "ALTER TABLE problem_v2 RENAME TO problem",
     "ALTER TABLE trial_v2 RENAME TO trial",
     SPC__INDEX_FAMILY,
+    NULL,
+};
+
+static const char *const steps_v2[] = {
+    SPC__TABLE_SEAL,
+    SPC__TABLE_QUARANTINE,
+    NULL,
+};
+
+static const char *const last_steps[] = {
     "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION "')",
-    "PRAGMA user_version = 2",
+    "PRAGMA user_version = 3",
     NULL,
 };
 
@@ -109,11 +129,15 @@ static void make_features(sqlite3_context *context, int count,
 /* Another process may have been faster: the lock shows it. */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
+    const char *const *const all[] = {steps_v1, steps_v2, spc__seal_everything,
+                                      last_steps};
     bool empty;
     spc_status status = spc__schema_check(&empty, layer, NULL, error);
 
-    if (status == SPC_OK && layer->version < SPC__SCHEMA_VERSION)
-        status = spc__layer_execute(layer, steps, "upgrade", error);
+    if (layer->version >= SPC__SCHEMA_VERSION)
+        return status;
+    for (int i = layer->version > 1; i < 4 && status == SPC_OK; i++)
+        status = spc__layer_execute(layer, all[i], "upgrade", error);
     return status;
 }
 
@@ -145,6 +169,21 @@ static bool try_upgrade(spc__layer *layer)
     return upgraded;
 }
 
+static spc_status lay_views(spc__layer *layer, spc_error *error)
+{
+    static const char *const in_memory[] = {
+        "PRAGMA temp_store = MEMORY", /* no file for what is temporary */
+        NULL,
+    };
+    spc_status status = spc__layer_execute(layer, in_memory, "open", error);
+
+    if (status == SPC_OK && layer->version == 1)
+        status = spc__layer_execute(layer, views_v1, "open", error);
+    if (status == SPC_OK)
+        status = spc__layer_execute(layer, views_v2, "open", error);
+    return status;
+}
+
 spc_status spc__upgrade(spc__layer *layer, spc_error *error)
 {
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
@@ -160,5 +199,5 @@ spc_status spc__upgrade(spc__layer *layer, spc_error *error)
     if (layer->refused.status == SPC_ENOMEM)
         return spc__fail(error, SPC_ENOMEM, "%s", layer->refused.text);
     layer->writable = false;
-    return spc__layer_execute(layer, views, "open", error);
+    return lay_views(layer, error);
 }

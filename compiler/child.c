@@ -1,9 +1,10 @@
 /*
  * child.c - a killable child process.
  *
- * posix_spawn, because the process that calls may have threads. The child leads
+ * posix_spawn, because the process that calls may have threads. The child is of
  * a process group of its own, since a compiler driver starts the real work in
- * children of its own, and all of them must go.
+ * children of its own, and all of them must go: when time is up, and when we
+ * are killed.
  */
 #include "child.h"
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,10 +56,49 @@ static char **make_environment(char *temp_dir, const char *folder)
 
 /* ---- starting ------------------------------------------------------------ */
 
-static const struct rlimit most_memory = {(rlim_t)8 << 30, (rlim_t)8 << 30};
+/*
+ * A shell leads the group: its limits are those of all that is started in it,
+ * and it watches us. A compiler driver starts the real work in processes of its
+ * own, which no signal at our death would reach; but of the pipe on descriptor
+ * 3 we alone hold the other end, so that its end is ours. Descriptor 4 is
+ * what the program prints to, while the shell itself says nothing.
+ *
+ * $1 seconds of processor, $2 KiB of memory, then the program.
+ */
+static const char keeper[] =
+    "exec 4>&2 2>/dev/null; ulimit -t $1; ulimit -v $2; shift 2\n"
+    "{ read -r nothing <&3; kill -9 0; } 4>&- >&- &\n"
+    "\"$@\" 2>&4 3<&- 4>&-\n"
+    "code=$?; kill -9 $!; exit $code\n";
 
-static int start(pid_t *out, const char *path, const char *const *arguments,
-                 char **environment, int write_end)
+enum { NOT_FOUND = 127 }; /* the shell's exit status */
+
+static char **make_arguments(const char *path, const char *const *arguments,
+                             char seconds[16])
+{
+    static char memory[] = "4194304"; /* KiB: 4 GiB */
+    size_t count = 0, n = 0;
+
+    while (arguments[count] != NULL)
+        count++;
+    char **list = malloc((count + 8) * sizeof(*list));
+    if (list == NULL)
+        return NULL;
+    list[n++] = (char *)"sh";
+    list[n++] = (char *)"-c";
+    list[n++] = (char *)keeper;
+    list[n++] = (char *)"sh";
+    list[n++] = seconds;
+    list[n++] = memory;
+    list[n++] = (char *)path;
+    for (size_t i = 1; i < count; i++)
+        list[n++] = (char *)arguments[i];
+    list[n] = NULL;
+    return list;
+}
+
+static int start(pid_t *out, char *const *arguments, char **environment,
+                 int write_end, int lifeline)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -76,19 +115,17 @@ static int start(pid_t *out, const char *path, const char *const *arguments,
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, write_end, 1);
     posix_spawn_file_actions_adddup2(&files, write_end, 2);
+    posix_spawn_file_actions_adddup2(&files, lifeline, 3);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
                                               POSIX_SPAWN_SETSIGMASK |
                                               POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    /* The prototype lacks a const; the arguments are not written to. */
-    int failure = posix_spawnp(out, path, &files, &attributes,
-                               (char *const *)arguments, environment);
+    int failure = posix_spawn(out, "/bin/sh", &files, &attributes, arguments,
+                              environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
-    if (failure == 0) /* a source that never ends must not take all memory */
-        prlimit(*out, RLIMIT_AS, &most_memory, NULL);
     return failure;
 }
 
@@ -176,33 +213,69 @@ static spc_status follow(spc__buf *to, process *child, uint64_t deadline,
     return SPC_OK;
 }
 
+static void close_all(int one, int two)
+{
+    if (one >= 0)
+        close(one);
+    if (two >= 0)
+        close(two);
+}
+
+/* Starts the program; *lifeline is ours to close when it has ended. */
+static int start_kept(process *child, int *lifeline, const char *path,
+                      const char *const *arguments, const char *folder,
+                      int limit_seconds)
+{
+    spc__buf temp_dir = SPC__BUF_INIT;
+    char seconds[16], **environment = NULL, **words = NULL;
+    int output[2] = {-1, -1}, life[2] = {-1, -1}, failure = ENOMEM;
+
+    /* A little more: our own clock is to strike first. */
+    snprintf(seconds, sizeof(seconds), "%d", limit_seconds + 5);
+    spc__buf_printf(&temp_dir, "TMPDIR=%s", folder != NULL ? folder : "");
+    if (!temp_dir.failed)
+        environment = make_environment(temp_dir.data, folder);
+    words = make_arguments(path, arguments, seconds);
+    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0)
+        failure = errno;
+    else if (environment != NULL && words != NULL)
+        failure = start(&child->id, words, environment, output[1], life[0]);
+    free(environment);
+    free(words);
+    spc__buf_release(&temp_dir);
+    close_all(output[1], life[0]);
+    if (failure != 0)
+        close_all(output[0], life[1]);
+    child->output = output[0];
+    *lifeline = life[1];
+    return failure;
+}
+
+/* Before a shell hides why. */
+static int find_obstacle(const char *path)
+{
+    return strchr(path, '/') != NULL && access(path, X_OK) != 0 ? errno : 0;
+}
+
+static spc_status fail_start(const char *path, int cause, spc_error *error)
+{
+    return spc__fail(error, SPC_EUNSUPPORTED, "cannot run '%s': %s", path,
+                     strerror(cause));
+}
+
 spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
                           const char *const *arguments, const char *folder,
                           int limit_seconds, const volatile int *cancel,
                           spc_error *error)
 {
-    spc__buf temp_dir = SPC__BUF_INIT;
     process child = {0};
-    int pipe_ends[2];
+    int lifeline, failure = find_obstacle(path);
 
-    if (pipe2(pipe_ends, O_CLOEXEC) != 0)
-        return spc__fail(error, SPC_EIO, "cannot make a pipe: %s",
-                         strerror(errno));
-    spc__buf_printf(&temp_dir, "TMPDIR=%s", folder != NULL ? folder : "");
-    char **environment =
-        temp_dir.failed ? NULL : make_environment(temp_dir.data, folder);
-    int failure = environment == NULL ? ENOMEM
-                                      : start(&child.id, path, arguments,
-                                              environment, pipe_ends[1]);
-    free(environment);
-    spc__buf_release(&temp_dir);
-    close(pipe_ends[1]);
-    if (failure != 0) {
-        close(pipe_ends[0]);
-        return spc__fail(error, SPC_EUNSUPPORTED, "cannot run '%s': %s", path,
-                         strerror(failure));
-    }
-    child.output = pipe_ends[0];
+    if (failure == 0)
+        failure = start_kept(&child, &lifeline, path, arguments, folder,
+                             limit_seconds);
+    if (failure != 0)
+        return fail_start(path, failure, error);
     spc_status status =
         follow(output, &child,
                spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
@@ -211,7 +284,11 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
     close_output(&child);
     if (!child.ended)
         reap(&child, 0);
+    close(lifeline);
     *exit_code = child.exit_code;
+    if (status == SPC_OK && child.exit_code == NOT_FOUND &&
+        strchr(path, '/') == NULL)
+        status = fail_start(path, ENOENT, error);
     if (status == SPC_ETIMEOUT)
         spc__fail(error, status, "'%s' was killed after %d seconds", path,
                   limit_seconds);

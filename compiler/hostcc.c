@@ -9,6 +9,7 @@
 #include "error.h"
 #include "file.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,15 @@ static spc_status run(hostcc *cc, const spc__compile_job *job,
     return status;
 }
 
+/* The compiler, or the program that did the work for it, whose end gcc reports.
+ */
+static bool was_killed(int code, const spc__buf *log, size_t start)
+{
+    return code == 128 + SIGKILL ||
+           (code != 0 && log->length > start &&
+            strstr(log->data + start, "Killed signal terminated") != NULL);
+}
+
 static spc_status build(hostcc *cc, const spc__compile_job *job,
                         const char *folder, const char *source,
                         const char *object, spc__buf *log, spc_error *error)
@@ -129,6 +139,11 @@ static spc_status build(hostcc *cc, const spc__compile_job *job,
     hide_folder(log, start, folder);
     if (status != SPC_OK)
         spc__fail_prefix(error, "cannot compile '%s': ", job->name);
+    else if (was_killed(code, log, start))
+        status = spc__fail(error, SPC_ENOMEM,
+                           "cannot compile '%s': '%s' was killed, as where "
+                           "memory runs out",
+                           job->name, cc->path);
     else if (code != 0)
         status = spc__fail_compile(
             job, log->length > start ? log->data + start : "", error);
@@ -166,8 +181,9 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     spc__buf folder = SPC__BUF_INIT, object = SPC__BUF_INIT,
              source = SPC__BUF_INIT;
     char name[64];
+    int lock;
 
-    spc_status status = spc__temp_dir_create(&folder, error);
+    spc_status status = spc__work_dir_create(&folder, &lock, error);
     if (status != SPC_OK)
         goto done;
     name_source(name, job->name);
@@ -183,6 +199,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     if (status == SPC_OK)
         status = take_object(out, (hostcc *)compiler, job, object.data, error);
     spc__temp_dir_remove(folder.data);
+    close(lock);
 done:
     spc__buf_release(&folder);
     spc__buf_release(&object);
@@ -270,6 +287,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
         free(cc);
         return status;
     }
+    spc__work_dirs_sweep();
     cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC";
     cc->base.limit_seconds = LIMIT_SECONDS;
     cc->base.compile = compile;

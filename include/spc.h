@@ -78,11 +78,16 @@ typedef struct spc_ctx_options {
      * context (templates, maps, compiling, tuning, benchmarking) soon ends with
      * SPC_EINTERRUPTED. May be NULL. */
     const volatile int *cancel;
+    /* Whoever can write a database decides what runs. So one that others than
+     * the caller and root own, or may write, is SPC_EDB; and of `layers` code
+     * for the GPU is run, but code for the host is compiled anew. True: both
+     * are trusted. */
+    bool trust;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL                  \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false           \
     }
 
 /*
@@ -869,8 +874,9 @@ typedef struct spc_buffers {
  * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices
  * return when done). No allocation, no synchronisation, no file access; may be
  * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this
- * plan; SPC_EINVAL: a missing or misaligned buffer; SPC_EDEVICE: the launch
- * failed.
+ * plan; SPC_EINVAL: a missing or misaligned buffer, or one that is written and
+ * overlaps another (slices of one pitch, side by side, do not); SPC_EDEVICE: the
+ * launch failed.
  */
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);

@@ -223,15 +223,21 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
 
 /* ---- names of modules ---------------------------------------------------- */
 
-static void write_name(spc__buf *out, const request *want)
+void spc__code_identity(spc__buf *out, const char *template_name,
+                        const spc__attrs *problem, const spc__attrs *config)
 {
-    spc__buf_printf(out, "%s|", want->template_name);
-    spc__attrs_format(out, want->problem);
+    spc__buf_printf(out, "%s|", template_name);
+    spc__attrs_format(out, problem);
     spc__buf_puts(out, "|");
-    if (want->config != NULL)
-        spc__attrs_format(out, want->config);
+    if (config != NULL)
+        spc__attrs_format(out, config);
     else
         spc__buf_puts(out, "default");
+}
+
+static void write_name(spc__buf *out, const request *want)
+{
+    spc__code_identity(out, want->template_name, want->problem, want->config);
 }
 
 static bool find_name(spc__code *out, const request *want, const char *name)
@@ -366,47 +372,76 @@ static bool find_record(spc__trial *out, const request *want)
     return found;
 }
 
-/* Takes the artefact from memory or the database. SPC_ENOTFOUND is no
- * trouble, anything else is, and both mean: have it made. */
-static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
-                                const char *artefact, const spc__attrs *launch)
+bool spc__ctx_wants_own_code(const spc_ctx *ctx)
 {
-    loaded *entry = find_loaded(ctx->modules, artefact);
+    return !ctx->trusts_layers &&
+           spc__device_ops_of(ctx->device)->runs_on_host_cores;
+}
+
+/* From the database; counts one use. */
+static spc_status load_artefact(loaded **out, spc_ctx *ctx,
+                                const spc__code_wanted *wanted,
+                                spc_error *error)
+{
     spc__attrs resources = {0};
     void *code = NULL;
     size_t bytes = 0;
+    spc_status status = spc__cache_get_artefact(ctx->cache, wanted, &code,
+                                                &bytes, &resources, error);
+
+    if (status == SPC_OK)
+        status = load(out, ctx, wanted->key, code, bytes, &resources, error);
+    ctx->stats.artefacts_loaded += status == SPC_OK;
+    free(code);
+    return status;
+}
+
+/* Takes the artefact from memory or the database. SPC_ENOTFOUND is no
+ * trouble, anything else is, and all mean: have it made. Believed is what the
+ * code says of itself; `launch`, which a record says, must be the same. */
+static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
+                                const char *artefact, const char *identity,
+                                const spc__attrs *launch, bool is_recorded)
+{
+    spc__code_wanted wanted = {artefact, ctx->info.target, identity,
+                               is_recorded ? launch : NULL,
+                               spc__ctx_wants_own_code(ctx)};
+    loaded *entry = find_loaded(ctx->modules, artefact);
     spc_error error;
     spc_status status = SPC_OK;
 
     if (entry == NULL && ctx->cache == NULL)
         return SPC_ENOTFOUND;
-    if (entry != NULL) {
+    if (entry != NULL)
         entry->uses++;
-    } else if ((status = spc__cache_get_artefact(ctx->cache, artefact, &code,
-                                                 &bytes, NULL, &resources,
-                                                 &error)) == SPC_OK &&
-               (status = load(&entry, ctx, artefact, code, bytes, &resources,
-                              &error)) == SPC_OK) {
-        ctx->stats.artefacts_loaded++;
-    }
-    free(code);
+    else
+        status = load_artefact(&entry, ctx, &wanted, &error);
     if (status == SPC_OK)
         code_of(out, entry, launch);
+    else if (status == SPC_EWRONG)
+        spc__ctx_fail(ctx, &error);
     else if (status != SPC_ENOTFOUND)
         database_trouble(ctx, &error);
     return status;
 }
 
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
-                             const spc__trial *trial)
+                             const spc__attrs *problem, const spc__trial *trial)
 {
+    spc__buf identity = SPC__BUF_INIT;
     char hex[SPC__SHA256_HEX];
 
     if (trial->artefact[0] == '\0' ||
         !spc__ctx_template_hash(hex, ctx, trial->template_name) ||
         strcmp(hex, trial->template_hash) != 0)
         return SPC_ENOTFOUND;
-    return take_artefact(out, ctx, trial->artefact, &trial->launch);
+    spc__code_identity(&identity, trial->template_name, problem,
+                       &trial->config);
+    spc_status status =
+        take_artefact(out, ctx, trial->artefact, spc__buf_text(&identity),
+                      &trial->launch, true);
+    spc__buf_release(&identity);
+    return status;
 }
 
 static spc_status from_record(spc__code *out, const request *want)
@@ -417,14 +452,14 @@ static spc_status from_record(spc__code *out, const request *want)
     if (want->ctx->cache == NULL || (trial = malloc(sizeof(*trial))) == NULL)
         return SPC_ENOTFOUND;
     if (find_record(trial, want))
-        status = spc__ctx_recorded(out, want->ctx, trial);
+        status = spc__ctx_recorded(out, want->ctx, want->problem, trial);
     free(trial);
     return status;
 }
 
 /* Stores compiled code with its record; trouble is logged, never returned. */
 static void store(const request *want, const spc__artefact *artefact,
-                  const char *target)
+                  const char *identity, const char *target)
 {
     spc_ctx *ctx = want->ctx;
     spc__problem_key key;
@@ -436,10 +471,10 @@ static void store(const request *want, const spc__artefact *artefact,
     if (trial == NULL)
         return;
     if (artefact != NULL)
-        status = spc__cache_put_artefact(ctx->cache, want->artefact, target,
-                                         artefact->compiler, &want->launch,
-                                         &artefact->resources, artefact->code,
-                                         artefact->code_bytes, &error);
+        status = spc__cache_put_artefact(
+            ctx->cache, want->artefact, target, artefact->compiler, identity,
+            &want->launch, &artefact->resources, artefact->code,
+            artefact->code_bytes, &error);
     record_key(&key, want);
     spc__ctx_provenance(&provenance, ctx);
     snprintf(trial->template_name, sizeof(trial->template_name), "%s",
@@ -524,7 +559,8 @@ static spc_status question_template(request *want)
 }
 
 static spc_status compile(spc__code *out, request *want,
-                          spc__compiler *compiler, const spc__compile_job *job)
+                          spc__compiler *compiler, const spc__compile_job *job,
+                          const char *identity)
 {
     spc_ctx *ctx = want->ctx;
     spc__artefact artefact = {0};
@@ -544,9 +580,43 @@ static spc_status compile(spc__code *out, request *want,
     if (status == SPC_OK) {
         code_of(out, entry, &want->launch);
         if (ctx->cache != NULL)
-            store(want, &artefact, ctx->info.target);
+            store(want, &artefact, identity, ctx->info.target);
     }
     spc__artefact_release(&artefact);
+    return status;
+}
+
+static spc_status fail_uncompiled(const request *want)
+{
+    const spc_ctx *ctx = want->ctx;
+    bool skips = ctx->cache != NULL &&
+                 spc__cache_files(ctx->cache) > ctx->stores &&
+                 spc__ctx_wants_own_code(ctx);
+
+    return spc__fail(spc__error_of(want->ctx), SPC_ENOTFOUND,
+                     "the database has no code of '%s' for this problem on "
+                     "%s%s, and compiling was not permitted",
+                     want->template_name, ctx->info.target,
+                     skips ? " (what is in layers runs only if they are "
+                             "trusted)"
+                           : "");
+}
+
+/* The code of a source that is rendered: the artefact, or compiled. */
+static spc_status make_code(spc__code *out, request *want,
+                            spc__compiler *compiler,
+                            const spc__compile_job *job, const char *identity)
+{
+    spc_ctx *ctx = want->ctx;
+    spc_status status =
+        take_artefact(out, ctx, want->artefact, identity, &want->launch, false);
+
+    if (status == SPC_OK && ctx->cache != NULL)
+        store(want, NULL, identity, ctx->info.target);
+    else if (status != SPC_OK && want->flags & SPC_PLAN_CACHED_ONLY)
+        status = fail_uncompiled(want);
+    else if (status != SPC_OK)
+        status = compile(out, want, compiler, job, identity);
     return status;
 }
 
@@ -556,7 +626,7 @@ static spc_status make(spc__code *out, request *want)
     spc_ctx *ctx = want->ctx;
     spc__compiler *compiler;
     spc__compile_job job;
-    spc__buf source = SPC__BUF_INIT;
+    spc__buf source = SPC__BUF_INIT, identity = SPC__BUF_INIT;
     spc_status status;
 
     if ((status = question_template(want)) != SPC_OK ||
@@ -568,20 +638,12 @@ static spc_status make(spc__code *out, request *want)
     job.name = want->template_name;
     job.source = spc__buf_text(&source);
     spc__artefact_key(want->artefact, compiler, &job);
-    if ((status = take_artefact(out, ctx, want->artefact, &want->launch)) ==
-        SPC_OK) {
-        if (ctx->cache != NULL)
-            store(want, NULL, ctx->info.target);
-    } else if (want->flags & SPC_PLAN_CACHED_ONLY) {
-        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                           "the database has no code of '%s' for this "
-                           "problem on %s, and compiling was not permitted",
-                           want->template_name, ctx->info.target);
-    } else {
-        status = compile(out, want, compiler, &job);
-    }
+    spc__code_identity(&identity, want->template_name, want->problem,
+                       &want->chosen);
+    status = make_code(out, want, compiler, &job, spc__buf_text(&identity));
 done:
     spc__buf_release(&source);
+    spc__buf_release(&identity);
     return status;
 }
 

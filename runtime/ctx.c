@@ -28,6 +28,15 @@ static void default_database(spc__buf *out)
         spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
 }
 
+/* The user's file, if what it holds may be run. */
+static spc_status check_owner(const spc_ctx *ctx, const char *path,
+                              spc_error *error)
+{
+    return path == NULL || ctx->trusts_layers
+               ? SPC_OK
+               : spc__cache_check_owner(path, error);
+}
+
 /* Opens what can be opened: each file alone decides whether it takes part. */
 static void open_what_works(spc_ctx *ctx, const char *path,
                             const spc_ctx_options *options)
@@ -48,7 +57,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
         probe = NULL;
     }
     if (path != NULL &&
-        spc__cache_open(&probe, path, NULL, 0, &error) != SPC_OK) {
+        (check_owner(ctx, path, &error) != SPC_OK ||
+         spc__cache_open(&probe, path, NULL, 0, &error) != SPC_OK)) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without this database: %s", error.text);
         ctx->no_store = error;
@@ -93,8 +103,10 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
 {
     if (path == NULL && options->layer_count == 0)
         return SPC_OK;
-    spc_status status = spc__cache_open(&ctx->cache, path, options->layers,
-                                        options->layer_count, error);
+    spc_status status = check_owner(ctx, path, error);
+    if (status == SPC_OK)
+        status = spc__cache_open(&ctx->cache, path, options->layers,
+                                 options->layer_count, error);
     if (status == SPC_OK) {
         ctx->stores = path != NULL;
     } else if (!options->need_database) {
@@ -264,6 +276,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
     ctx->cancel = options->cancel;
+    ctx->trusts_layers = options->trust;
     ctx->threads = options->threads > 0 ? options->threads : spc__cpu_count();
     if (options->template_dir != NULL &&
         (ctx->template_dir = strdup(options->template_dir)) == NULL)

@@ -27,6 +27,7 @@ struct spc_ctx {
     spc_device_info info;
     spc_stats stats;
     int threads;
+    bool trusts_layers; /* runs their host code, and a file of others */
     char *template_dir;
     const volatile int *cancel;    /* the caller's; NULL: nobody cancels */
     pthread_mutex_t failures_lock; /* of the list, not of what it holds */
@@ -67,9 +68,20 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
                          const spc__attrs *config, unsigned flags);
 
 /* The module that a trial of the database names, without Lua or a compiler:
- * SPC_ENOTFOUND if its template has changed since or its code is not there. */
+ * SPC_ENOTFOUND if its template has changed since or its code is not there;
+ * SPC_EWRONG if what it names is the code of something else. */
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
+                             const spc__attrs *problem,
                              const spc__trial *trial);
+
+/* What code is compiled for, in words: it is stored with the code, and compared
+ * when that is loaded. */
+void spc__code_identity(spc__buf *out, const char *template_name,
+                        const spc__attrs *problem, const spc__attrs *config);
+
+/* Code of the host runs with all that its user may do: must it come from the
+ * user's own file? */
+bool spc__ctx_wants_own_code(const spc_ctx *ctx);
 
 /* Loads a module whose artefact is already there (the tuner's way in). */
 spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,

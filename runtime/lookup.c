@@ -165,7 +165,8 @@ static spc_status admit(const lookup *look, const spc__attrs *launch,
 static spc_status take_recorded(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
-    spc_status status = spc__ctx_recorded(&look->out->code, ctx, trial);
+    spc_status status =
+        spc__ctx_recorded(&look->out->code, ctx, &look->problem, trial);
 
     if (status != SPC_OK)
         return status;
@@ -190,7 +191,9 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
 
     if (same_layer(look, choice))
         status = take_recorded(look, trial);
-    if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
+    if (status == SPC_EWRONG) /* nor is the rest to be believed then */
+        spc__cache_refuse(ctx->cache, choice, spc__error_of(ctx)->text);
+    else if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
                                &trial->config, look->flags);
     if (status == SPC_OK)

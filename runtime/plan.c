@@ -629,7 +629,88 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-static spc_status check_buffers(const spc_plan *plan, size_t workspace_bytes,
+/* Memory of an array: rows of `width` bytes, `pitch` apart. */
+typedef struct extent {
+    const char *name;
+    uintptr_t start;
+    size_t bytes, width, pitch;
+} extent;
+
+static extent extent_of(const spc__operand *operand, const void *memory)
+{
+    size_t element = operand->columns > 0 && operand->rows > 0
+                         ? operand->dense_bytes / (size_t)operand->rows /
+                               (size_t)operand->columns
+                         : 0;
+
+    return (extent){operand->name, (uintptr_t)memory, operand->bytes,
+                    (size_t)operand->columns * element,
+                    (size_t)operand->pitch * element};
+}
+
+/* Slices of one buffer, side by side, lie between each other's rows. */
+static bool overlap(const extent *a, const extent *b)
+{
+    if (a->bytes == 0 || b->bytes == 0 || a->start >= b->start + b->bytes ||
+        b->start >= a->start + a->bytes)
+        return false;
+    if (a->pitch != b->pitch || a->pitch == 0)
+        return true;
+    ptrdiff_t pitch = (ptrdiff_t)a->pitch;
+    ptrdiff_t between = (ptrdiff_t)(b->start - a->start) % pitch;
+    if (between < 0)
+        between += pitch;
+    return between < (ptrdiff_t)a->width ||
+           between + (ptrdiff_t)b->width > pitch;
+}
+
+/* What an execution runs on. */
+typedef struct execution {
+    int64_t rows_in, rows_out;
+    size_t workspace_bytes;
+} execution;
+
+/* Its arrays: first those that are written. Returns how many.
+ */
+static int list_extents(extent out[SPC_OPERANDS + 1], const spc_plan *plan,
+                        const execution *e,
+                        const void *const given[SPC_OPERANDS],
+                        const void *workspace)
+{
+    spc__operand operands[SPC_OPERANDS];
+    int count = 2;
+
+    spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
+    operands[SPC_WEIGHTS].bytes = plan->geometry.packed_bytes;
+    operands[SPC_WEIGHTS].pitch = 0;
+    out[0] = extent_of(&operands[SPC_OUT], given[SPC_OUT]);
+    out[1] = (extent){"workspace", (uintptr_t)workspace,
+                      e->workspace_bytes, 0, 0};
+    for (int i = 0; i < SPC_OPERANDS; i++)
+        if (i != SPC_OUT && operands[i].present)
+            out[count++] = extent_of(&operands[i], given[i]);
+    return count;
+}
+
+/* While one block writes, others still read. */
+static spc_status check_overlaps(const spc_plan *plan, const execution *e,
+                                 const void *const given[SPC_OPERANDS],
+                                 const void *workspace, spc_error *error)
+{
+    extent all[SPC_OPERANDS + 1];
+    int count = list_extents(all, plan, e, given, workspace);
+
+    for (int written = 0; written < 2; written++)
+        for (int i = written + 1; i < count; i++)
+            if (overlap(&all[written], &all[i]))
+                return spc__fail(error, SPC_EINVAL,
+                                 "buffers `%s` and `%s` overlap: what is "
+                                 "written must lie apart from all others",
+                                 all[written].name, all[i].name);
+    return SPC_OK;
+}
+
+static spc_status check_buffers(const spc_plan *plan, const execution *e,
                                 const spc_buffers *buffers, spc_error *error)
 {
     const void *const given[SPC_OPERANDS] = {
@@ -644,9 +725,10 @@ static spc_status check_buffers(const spc_plan *plan, size_t workspace_bytes,
             check_buffer(operands[i].name, given[i], operands[i].alignment,
                          error) != SPC_OK)
             return error->status;
-    if (workspace_bytes > 0)
-        return check_buffer("workspace", buffers->workspace, 256, error);
-    return SPC_OK;
+    if (e->workspace_bytes > 0 &&
+        check_buffer("workspace", buffers->workspace, 256, error) != SPC_OK)
+        return error->status;
+    return check_overlaps(plan, e, given, buffers->workspace, error);
 }
 
 static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
@@ -802,6 +884,16 @@ static void set_buffers(spc_conv_args *args, const spc_plan *plan,
     args->workspace = buffers->workspace;
 }
 
+static spc_status check_map_buffers(const spc_plan *plan, const spc_map *map,
+                                    const spc_buffers *buffers,
+                                    spc_error *error)
+{
+    execution e = {expected_rows(map->in), expected_rows(map->to),
+                   spc_plan_workspace_bytes(plan, map)};
+
+    return check_buffers(plan, &e, buffers, error);
+}
+
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
@@ -824,8 +916,8 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         return SPC_OK;
     else if (buffers == NULL)
         status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
-    else if ((status = check_buffers(plan, spc_plan_workspace_bytes(plan, map),
-                                     buffers, &error)) == SPC_OK) {
+    else if ((status = check_map_buffers(plan, map, buffers, &error)) ==
+             SPC_OK) {
         set_buffers(&args, plan, buffers);
         status = enqueue(plan, map, &args, stream, &error);
     }
@@ -845,8 +937,9 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
         return status;
     if (buffers == NULL)
         return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
-    return check_buffers(plan, spc_plan_workspace_rows(plan, rows->rows),
-                         buffers, error);
+    execution e = {rows->rows, rows->rows,
+                   spc_plan_workspace_rows(plan, rows->rows)};
+    return check_buffers(plan, &e, buffers, error);
 }
 
 spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,

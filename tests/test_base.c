@@ -15,6 +15,7 @@
 #include "sha256.h"
 #include "suite.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -874,6 +875,32 @@ START_TEST(parents_are_made_once_and_a_file_in_the_way_is_named)
 }
 END_TEST
 
+/* Swept is what is of some age and nobody's any more. */
+START_TEST(a_work_folder_lives_as_long_as_its_lock)
+{
+    const struct timespec old[] = {{1000, 0}, {1000, 0}};
+    spc__buf work = SPC__BUF_INIT, young = SPC__BUF_INIT;
+    struct stat facts;
+    int lock, other;
+
+    setenv("TMPDIR", spc__buf_text(&folder), 1);
+    assert_ok(spc__work_dir_create(&work, &lock, &error));
+    assert_ok(spc__work_dir_create(&young, &other, &error));
+    close(other);
+    ck_assert_int_eq(utimensat(AT_FDCWD, work.data, old, 0), 0);
+    spc__work_dirs_sweep();
+    ck_assert_int_eq(stat(work.data, &facts), 0);
+    close(lock);
+    spc__work_dirs_sweep();
+    ck_assert_int_ne(stat(work.data, &facts), 0);
+    ck_assert_int_eq(stat(young.data, &facts), 0);
+    unsetenv("TMPDIR");
+    spc__temp_dir_remove(young.data);
+    spc__buf_release(&work);
+    spc__buf_release(&young);
+}
+END_TEST
+
 START_TEST(a_temporary_folder_is_private_and_goes_with_its_files)
 {
     struct stat facts;
@@ -1018,6 +1045,7 @@ static TCase *world(void)
     tcase_add_test(tc, a_write_that_fails_leaves_the_old_file);
     tcase_add_test(tc, parents_are_made_once_and_a_file_in_the_way_is_named);
     tcase_add_test(tc, a_temporary_folder_is_private_and_goes_with_its_files);
+    tcase_add_test(tc, a_work_folder_lives_as_long_as_its_lock);
     return tc;
 }
 

@@ -15,6 +15,8 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1646,6 +1649,81 @@ START_TEST(a_compiler_that_hangs_is_killed)
 }
 END_TEST
 
+/* Runs, and is no corpse that nobody has collected. */
+static bool is_alive(pid_t id)
+{
+    char path[40], state = 'X';
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)id);
+    FILE *file = fopen(path, "r");
+    if (file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        state = 'X';
+    if (file != NULL)
+        fclose(file);
+    return state != 'X' && state != 'Z';
+}
+
+/* The number in a file, once it is there. */
+static pid_t await_number(const char *path)
+{
+    int number = 0;
+
+    for (int i = 0; number == 0 && i < 1000; i++) {
+        FILE *file = fopen(path, "r");
+        if (file == NULL || fscanf(file, "%d", &number) != 1)
+            poll(NULL, 0, 10);
+        if (file != NULL)
+            fclose(file);
+    }
+    return number;
+}
+
+/* Neither the compiler nor what it has started outlives a host that is killed;
+ * what it leaves on the disk goes when another looks. */
+START_TEST(a_compiler_ends_with_a_host_that_is_killed)
+{
+    spc__buf folder = SPC__BUF_INIT, note = SPC__BUF_INIT,
+             script = SPC__BUF_INIT;
+    spc__compile_job job = {.source = "int x;\n", .name = "orphan"};
+
+    assert_ok(spc__temp_dir_create(&folder, &error));
+    spc__buf_printf(&note, "%s/pid", folder.data);
+    spc__buf_printf(&script, "sleep 1000 &\necho $! >%s\nsleep 1000",
+                    note.data);
+    spc__compiler *cc = open_script(&folder, script.data);
+    pid_t host = fork();
+    if (host == 0) {
+        spc__artefact artefact;
+        setenv("TMPDIR", folder.data, 1);
+        spc__compile(&artefact, cc, &job, NULL, &error);
+        _exit(0);
+    }
+    pid_t started = await_number(note.data);
+    ck_assert_int_gt(started, 0);
+    ck_assert(is_alive(started));
+    kill(host, SIGKILL);
+    waitpid(host, NULL, 0);
+    for (int i = 0; i < 1000 && is_alive(started); i++)
+        poll(NULL, 0, 10);
+    ck_assert(!is_alive(started));
+    spc__compiler_close(cc);
+    ck_assert_int_eq(count_entries(folder.data), 5); /* ., .., cc, pid, work */
+    DIR *entries = opendir(folder.data);
+    for (struct dirent *e = readdir(entries); e != NULL; e = readdir(entries))
+        utimensat(dirfd(entries), e->d_name,
+                  (struct timespec[]){{1000, 0}, {1000, 0}}, 0);
+    closedir(entries);
+    replace("TMPDIR", folder.data);
+    spc__work_dirs_sweep();
+    restore("TMPDIR");
+    ck_assert_int_eq(count_entries(folder.data), 4);
+    spc__temp_dir_remove(folder.data);
+    spc__buf_release(&folder);
+    spc__buf_release(&note);
+    spc__buf_release(&script);
+}
+END_TEST
+
 START_TEST(a_compiler_may_leave_a_process_behind)
 {
     spc__buf folder = SPC__BUF_INIT, log = SPC__BUF_INIT;
@@ -1869,6 +1947,7 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, a_c_compile_error_points_to_the_template);
     tcase_add_loop_test(t, a_compiler_that_hangs_is_killed, 0, LENGTH(deaths));
     tcase_add_test(t, a_compiler_may_leave_a_process_behind);
+    tcase_add_test(t, a_compiler_ends_with_a_host_that_is_killed);
     tcase_add_test(t, the_c_compiler_serves_several_threads);
     tcase_add_test(t, a_key_depends_on_everything_that_decides_the_code);
     tcase_add_test(t, headers_are_followed_transitively_and_once);

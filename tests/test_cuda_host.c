@@ -374,6 +374,32 @@ START_TEST(a_driver_without_devices_is_no_device)
 END_TEST
 
 static const struct {
+    int call;
+    CUresult with;
+} unusable[] = {
+    {FAKE_DevicePrimaryCtxRetain, CUDA_ERROR_OUT_OF_MEMORY},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_LAUNCH_FAILED},
+    {FAKE_Init, FAKE_LAUNCH_FAILED},
+};
+
+/* Its memory may be another's: then the processor is no silent substitute. */
+START_TEST(a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for)
+{
+    spc_ctx *ctx;
+
+    fake->fail_call = unusable[_i].call;
+    fake->fail_with = unusable[_i].with;
+    ck_assert_int_ne(try_open(&ctx, NULL), SPC_OK);
+    ck_assert_ptr_null(ctx);
+    assert_says(error.text, "is there but cannot be used");
+    assert_says(error.text, "CUDA_ERROR_");
+    assert_ok(try_open(&ctx, "cpu"), error.text);
+    spc_ctx_free(ctx);
+    assert_all_freed();
+}
+END_TEST
+
+static const struct {
     int devices;
     const char *id, *says;
 } ordinals[] = {
@@ -1405,6 +1431,9 @@ static void add_devices(Suite *suite)
     tcase_add_loop_test(t, a_driver_that_lacks_a_symbol_is_too_old, 0,
                         FAKE_CALLS);
     tcase_add_test(t, a_driver_without_devices_is_no_device);
+    tcase_add_loop_test(
+        t, a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for, 0,
+        LENGTH(unusable));
     tcase_add_loop_test(t, an_ordinal_beyond_the_count_is_no_device, 0,
                         LENGTH(ordinals));
     tcase_add_test(t, what_a_device_is_comes_from_its_attributes);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static spc_error error;
@@ -378,7 +379,7 @@ END_TEST
 
 /* ---- records that cannot serve ------------------------------------------- */
 
-/* A read-only layer under a database to write ("": none). */
+/* A read-only layer, which is trusted, under a database to write ("": none). */
 static spc_ctx *open_layered(const char *file, const char *layer,
                              const char *template_dir)
 {
@@ -389,6 +390,7 @@ static spc_ctx *open_layered(const char *file, const char *layer,
     options.database = file;
     options.layers = &layer;
     options.layer_count = 1;
+    options.trust = true;
     options.template_dir = template_dir;
     assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
     return ctx;
@@ -412,8 +414,17 @@ static void harm(const char *file, const char *text)
     sqlite3 *db = NULL;
 
     ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+    ck_assert_int_eq(spc__seal_open(db), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
+}
+
+/* Likewise by somebody who seals what he writes. */
+static void forge(const char *file, const char *text)
+{
+    harm(file, text);
+    for (int i = 0; spc__seal_everything[i] != NULL; i++)
+        harm(file, spc__seal_everything[i]);
 }
 
 #define DAMAGE "UPDATE trial SET config = '!!' WHERE id = 1"
@@ -467,7 +478,10 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
 
     fill(database, c->own, LENGTH(c->own));
     fill(shipped, &c->shipped, 1);
-    harm(database, c->harm);
+    if (strcmp(c->harm, DAMAGE) == 0)
+        harm(database, c->harm);
+    else
+        forge(database, c->harm);
     rig_open(&r, open_layered(database, shipped, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
@@ -583,40 +597,184 @@ START_TEST(cached_only_never_compiles)
 }
 END_TEST
 
-/* Stores the choice with its code, as the tuner does. */
-static void choose_compiled(const char *template_name)
+/* Stores a choice with its code, as the tuner does; config NULL: the template's
+ * default. */
+static void choose_as(rig *r, const char *template_name, const char *config,
+                      double octaves)
 {
     spc__problem_key key;
     spc__provenance provenance;
     spc__trial trial;
     spc__attrs problem;
+    spc__library *library;
     spc__code code;
-    rig r;
 
     memset(&trial, 0, sizeof(trial));
-    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
-    spc__conv_attrs(&problem, &r.conv);
-    assert_ok(spc__ctx_code(&code, r.ctx, template_name, &problem, NULL, 0),
-              spc_ctx_error(r.ctx));
-    spc__conv_key(&key, r.ctx, &r.conv, spc_map_rows(r.map),
-                  spc_map_rows(r.map), spc_map_density(r.map));
+    spc__conv_attrs(&problem, &r->conv);
+    assert_ok(spc__ctx_library(&library, r->ctx), spc_ctx_error(r->ctx));
+    if (config == NULL)
+        assert_ok(spc__template_default(
+                      &trial.config, spc__library_find(library, template_name),
+                      &problem, &r->ctx->target, &error),
+                  error.text);
+    else
+        assert_ok(spc__attrs_parse(&trial.config, config, &error), error.text);
+    assert_ok(
+        spc__ctx_code(&code, r->ctx, template_name, &problem, &trial.config, 0),
+        spc_ctx_error(r->ctx));
+    spc__conv_key(&key, r->ctx, &r->conv, spc_map_rows(r->map),
+                  spc_map_rows(r->map), spc_map_density(r->map));
+    key.features[0].value += octaves;
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              template_name);
     ck_assert(
-        spc__ctx_template_hash(trial.template_hash, r.ctx, template_name));
+        spc__ctx_template_hash(trial.template_hash, r->ctx, template_name));
     memcpy(trial.artefact, code.artefact, sizeof(trial.artefact));
+    snprintf(trial.note, sizeof(trial.note), "chosen");
     trial.launch = code.launch;
-    assert_ok(spc__attrs_parse(&trial.config, "tile=64", &error), error.text);
-    spc__ctx_provenance(&provenance, r.ctx);
+    trial.median_us = 12.5;
+    trial.samples = 9;
+    spc__ctx_provenance(&provenance, r->ctx);
     assert_ok(
-        spc__cache_put_trial(r.ctx->cache, &key, &trial, &provenance, &error),
+        spc__cache_put_trial(r->ctx->cache, &key, &trial, &provenance, &error),
         error.text);
-    assert_ok(spc__cache_put_choice(r.ctx->cache, &key, &trial, "for a test",
+    assert_ok(spc__cache_put_choice(r->ctx->cache, &key, &trial, "for a test",
                                     &provenance, &error),
               error.text);
+}
+
+static void choose_compiled(const char *template_name)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
+    choose_as(&r, template_name, NULL, 0);
     rig_close(&r);
 }
+
+/* Two of one layer, for scenes of two sizes. */
+static void choose_two(const char *file)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", file, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    choose_as(&r, "probe", "tile=32,order=gray,arrival=0", 0);
+    choose_as(&r, "probe", "tile=64,order=gray,arrival=0", 1);
+    rig_close(&r);
+}
+
+#define FIRST "note = 'chosen' AND config LIKE 'tile=32%'"
+#define EXCHANGE_CODE                                                          \
+    "UPDATE trial SET artefact = (SELECT a.key FROM artefact AS a"             \
+    " WHERE a.key <> trial.artefact) WHERE note = 'chosen'"
+
+static const struct {
+    const char *harm;
+    bool sealed; /* by whoever did it */
+    spc_origin origin;
+    const char *says;
+} lies[] = {
+    /* One number in the text of a launch, of a configuration. */
+    {"UPDATE trial SET launch = replace(launch, 'packed_bytes=',"
+     " 'packed_bytes=1,was=') WHERE " FIRST,
+     false, SPC_ORIGIN_BUCKET, "digest"},
+    {"UPDATE trial SET config = replace(config, '32', '16') WHERE " FIRST,
+     false, SPC_ORIGIN_BUCKET, "digest"},
+    {"UPDATE choice SET trial = (SELECT max(trial) FROM choice)", false,
+     SPC_ORIGIN_BUCKET, "digest"},
+    {"UPDATE artefact SET launch = 'block=1' WHERE id = 1", false,
+     SPC_ORIGIN_EXACT, ""},
+    /* Two files were merged, and their rows mixed up. */
+    {EXCHANGE_CODE, false, SPC_ORIGIN_DEFAULT, "digest"},
+    {EXCHANGE_CODE, true, SPC_ORIGIN_DEFAULT, "it is the code of 'probe|"},
+    {"UPDATE artefact SET id = -id; UPDATE artefact SET id = 3 + id", false,
+     SPC_ORIGIN_EXACT, ""},
+};
+
+/* What is not what was stored is set aside, and the next best serves. */
+START_TEST(a_record_that_lies_is_set_aside)
+{
+    rig r;
+
+    choose_two(database);
+    (lies[_i].sealed ? forge : harm)(database, lies[_i].harm);
+    for (int again = 0; again < 2; again++) {
+        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+                 "gen:uniform,n=300,extent=9");
+        assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+                  spc_ctx_error(r.ctx));
+        ck_assert_msg(spc_plan_origin(r.plan) == lies[_i].origin, "%s",
+                      spc_plan_reason(r.plan));
+        if (again == 0)
+            assert_says(spc_plan_reason(r.plan), lies[_i].says);
+        else /* nobody looks at it a second time */
+            ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "digest"));
+        rig_prepare(&r, SPC_KRSC);
+        rig_check(&r);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+/* A compiler whose objects leave a mark where they are loaded. */
+static void use_marking_compiler(const char *mark)
+{
+    static char compiler[400];
+    char text[1400];
+
+    snprintf(text, sizeof(text),
+             "#include <fcntl.h>\n__attribute__((constructor)) static void "
+             "leave(void)\n{\n    open(\"%s\", O_CREAT | O_WRONLY, 0600);\n}\n",
+             mark);
+    write_file(templates, "mark.inc", text);
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\ncase \"$1\" in --version) exec cc --version;; esac\n"
+             "exec cc -include %s/mark.inc \"$@\"\n",
+             templates);
+    write_file(templates, "cc.sh", text);
+    snprintf(compiler, sizeof(compiler), "%s/cc.sh", templates);
+    chmod(compiler, 0700);
+    setenv("SPC_CC", compiler, 1);
+}
+
+/* An object is code that runs as soon as it is loaded. */
+START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    const char *layer = shipped;
+    char mark[400];
+    rig r;
+
+    snprintf(mark, sizeof(mark), "%s/mark", folder);
+    use_marking_compiler(mark);
+    choose_two(shipped);
+    unsetenv("SPC_CC");
+    ck_assert_int_eq(unlink(mark), 0);
+    options.device = "cpu";
+    options.database = "";
+    options.layers = &layer;
+    options.layer_count = 1;
+    options.template_dir = templates;
+    options.trust = _i == 1;
+    spc_ctx *ctx;
+    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
+    rig_open(&r, ctx, LAYER, "gen:uniform,n=300,extent=9");
+    spc_status status =
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY);
+    ck_assert_int_eq(status, _i == 1 ? SPC_OK : SPC_ENOTFOUND);
+    ck_assert_int_eq(access(mark, F_OK) == 0, _i == 1);
+    if (_i == 0) { /* what was measured serves all the same, compiled here */
+        assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+                  spc_ctx_error(r.ctx));
+        ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+        ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
+        ck_assert_int_ne(access(mark, F_OK), 0);
+    }
+    rig_close(&r);
+}
+END_TEST
 
 START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
 {
@@ -649,7 +807,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
 
     compile_once(templates, &other);
     fill(shipped, &own, 1); /* here it is the one above */
-    harm(shipped, FASTER);
+    forge(shipped, FASTER);
     rig_open(&r, open_layered(shipped, database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
@@ -667,9 +825,9 @@ START_TEST(a_record_that_cannot_be_launched_is_made_anew)
     rig r;
 
     choose_compiled("generic");
-    harm(database, "UPDATE trial SET launch = replace(launch, 'pack_threads=',"
-                   " 'pack_threads=1099511627776,was=')"
-                   " WHERE note <> 'default'");
+    forge(database, "UPDATE trial SET launch = replace(launch, 'pack_threads=',"
+                    " 'pack_threads=1099511627776,was=')"
+                    " WHERE note <> 'default'");
     rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
@@ -907,6 +1065,9 @@ int main(void)
                         2 * LENGTH(old_cases));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
+    tcase_add_loop_test(code, a_record_that_lies_is_set_aside, 0, LENGTH(lies));
+    tcase_add_loop_test(code, host_code_of_a_layer_runs_only_if_it_is_trusted,
+                        0, 2);
     tcase_add_test(code, a_choice_without_code_does_not_hide_one_that_has_it);
     tcase_add_test(code, a_record_that_cannot_be_launched_is_made_anew);
     tcase_add_test(code, a_shipped_layer_serves_alone);

@@ -402,7 +402,8 @@ static void check_case(const char *device, int i)
 {
     rig r;
 
-    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer, cases[i].scene);
+    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer,
+             cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
@@ -557,6 +558,62 @@ START_TEST(a_bad_buffer_is_named)
     }
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &bad, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(r.ctx), names[_i]);
+    rig_close(&r);
+}
+END_TEST
+
+/* What is written must be read by nobody. */
+START_TEST(buffers_that_overlap_are_refused)
+{
+    rig r;
+
+    open_probe(&r);
+    size_t rows = (size_t)spc_map_rows(r.map);
+    spc_buffers bad = r.buffers;
+    switch (_i) {
+    case 0:
+        bad.out = (void *)(uintptr_t)bad.in;
+        break;
+    case 1: /* the last row of one, the first of the other */
+        bad.out = (char *)(uintptr_t)bad.in +
+                  (rows - 1) * (size_t)r.conv.cin * sizeof(float);
+        break;
+    case 2:
+        bad.out = (void *)(uintptr_t)bad.weights;
+        break;
+    default:
+        bad.out = (void *)(uintptr_t)bad.bias;
+        break;
+    }
+    ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &bad, NULL), SPC_EINVAL);
+    assert_says(spc_ctx_error(r.ctx), "overlap");
+    assert_says(spc_ctx_error(r.ctx), "`out`");
+    assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
+              spc_ctx_error(r.ctx));
+    rig_close(&r);
+}
+END_TEST
+
+/* As where layers write and read their slices of a concatenation. */
+START_TEST(slices_of_one_buffer_do_not_overlap)
+{
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", "", NULL),
+             _i == 0 ? "subm,cin=8,cout=8,dtype=f32,in_pitch=16,out_pitch=16"
+                     : "subm,cin=8,cout=8,dtype=f32,in_pitch=12,out_pitch=12",
+             "gen:uniform,n=50,extent=6");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    rig_prepare(&r, SPC_KRSC);
+    size_t rows = (size_t)spc_map_rows(r.map);
+    float *both = calloc(rows + 1, 16 * sizeof(float));
+    spc_buffers slices = r.buffers;
+    slices.in = both + 8 * (size_t)(_i == 0);
+    slices.out = both + 8 * (size_t)(_i == 1);
+    ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &slices, NULL),
+                     _i == 0 ? SPC_OK : SPC_EINVAL);
+    free(both);
     rig_close(&r);
 }
 END_TEST
@@ -1033,6 +1090,8 @@ static void add_execution(TCase *tcase)
 {
     tcase_add_test(tcase, executing_allocates_nothing);
     tcase_add_loop_test(tcase, a_bad_buffer_is_named, 0, 6);
+    tcase_add_loop_test(tcase, buffers_that_overlap_are_refused, 0, 4);
+    tcase_add_loop_test(tcase, slices_of_one_buffer_do_not_overlap, 0, 2);
     tcase_add_test(tcase, another_map_must_be_prepared_first);
     tcase_add_test(tcase, a_plan_refuses_what_makes_no_sense);
     tcase_add_loop_test(tcase,

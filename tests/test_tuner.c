@@ -439,6 +439,32 @@ static const struct {
     {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
 };
 
+/* A run that reads the file beside the database has nothing to measure. */
+static void assert_kept_beside(const char *database)
+{
+    spc_ctx_options with = SPC_CTX_OPTIONS_INIT;
+    spc_tune_report report;
+    spc_error error;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+    char kept[400];
+    const char *layer = kept;
+    spc_ctx *ctx;
+
+    snprintf(kept, sizeof(kept), "%s.kept-%ld", database, (long)getpid());
+    with.device = "cpu";
+    with.database = database;
+    with.layers = &layer;
+    with.layer_count = 1;
+    with.template_dir = TEMPLATES "plain";
+    assert_ok(spc_ctx_create(&ctx, &with, &error), error.text);
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, 12);
+    ck_assert_int_eq(report.timed, 0);
+    spc_ctx_free(ctx);
+}
+
 START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
 {
     char *database = make_database();
@@ -464,7 +490,10 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
         ck_assert_int_eq(report.timed, 12);
     }
     sqlite3_close(locker);
+    assert_says(spc_ctx_error(ctx), ".kept-");
     spc_ctx_free(ctx);
+    if (losses[_i].stage == SPC_STAGE_TIME)
+        assert_kept_beside(database);
     remove_database(database);
 }
 END_TEST
@@ -498,8 +527,16 @@ static void sql(const char *path, const char *text)
     sqlite3 *db = NULL;
 
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(spc__seal_open(db), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
+}
+
+/* As if it had been measured so. */
+static void reseal(const char *path)
+{
+    for (int i = 0; spc__seal_everything[i] != NULL; i++)
+        sql(path, spc__seal_everything[i]);
 }
 
 /* As if all were slow, and had been measured as often as can be: what is
@@ -520,9 +557,11 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
     options.effort = SPC_EFFORT_EXHAUSTIVE;
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.timed, 12);
-    sql(database, SETTLED "UPDATE trial SET config = '!!' WHERE id IN "
-                          "(SELECT trial FROM choice JOIN trial AS t"
-                          " ON t.id = trial WHERE t.samples > 0)");
+    sql(database, SETTLED);
+    reseal(database);
+    sql(database, "UPDATE trial SET config = '!!' WHERE id IN "
+                  "(SELECT trial FROM choice JOIN trial AS t"
+                  " ON t.id = trial WHERE t.samples > 0)");
     for (int round = 0; round < 2; round++) {
         warnings = 0;
         assert_ok(tune(ctx, LAYER, SCENE, &options, &report),
@@ -563,6 +602,7 @@ START_TEST(a_compiler_that_failed_without_a_line_is_tried_again)
     ck_assert_int_eq(report.timed, 12);
     sql(database, SETTLED);
     sql(database, failures[_i].harm);
+    reseal(database);
     memset(&t, 0, sizeof(t));
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.known, failures[_i].known);
@@ -609,6 +649,7 @@ START_TEST(among_equals_the_documented_one_wins)
     sql(database, "UPDATE trial SET median_us = 50, spread_us = 1,"
                   " cold_us = 70, samples = 99 WHERE samples > 0");
     sql(database, ties[_i].harm);
+    reseal(database);
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.known, 12);
     ck_assert_int_eq(report.timed, 0);
@@ -712,7 +753,7 @@ static const struct {
 } moods[] = {
     {"unruly tile=64,mood=good", "ok", ""},
     {"unruly tile=64,mood=crash", "fault", "signal 11"},
-    {"unruly tile=64,mood=hang", "timeout", "the limit of 1 s"},
+    {"unruly tile=64,mood=hang", "timeout", "the limit of 0.5 s"},
     {"unruly tile=64,mood=wrong", "wrong", "row 1, channel 1"},
     {"unruly tile=64,mood=lazy", "wrong", "nan"},
     {"unruly tile=64,mood=broken", "compile", "unruly.c.lua:30"},
@@ -729,7 +770,7 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
     spc_tune_options options = options_for(&t);
 
     options.worker = worker;
-    options.limit_s = 1;
+    options.limit_s = 0.5;
     options.stage = stages[_i];
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.failed, LENGTH(moods) - 1);
@@ -745,24 +786,112 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
 }
 END_TEST
 
+/* What one candidate does to its process, or somebody else does to it, is not
+ * the next one's fault. */
+static const struct {
+    const char *candidate, *status, *note;
+} spoilers[] = {
+    {"nasty tile=64,mood=good", "ok", ""},
+    {"nasty tile=64,mood=careful", "ok", ""},
+    {"nasty tile=64,mood=babble", "fault", "descriptor"},
+    {"nasty tile=64,mood=next", "ok", ""},
+    {"nasty tile=64,mood=flaky", "ok", ""},
+    {"nasty tile=64,mood=starved", "ok", ""},
+};
+
+static const char *const nasty_worker[] = {
+    SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+
+static void set_mark(char mark[400], const char *database)
+{
+    snprintf(mark, 400, "%s.mark", database);
+    setenv("SPC_TEST_MARK", mark, 1);
+}
+
+START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
+{
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    set_mark(mark, database);
+    options.worker = nasty_worker;
+    options.stage = SPC_STAGE_VERIFY;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    for (int m = 0; m < LENGTH(spoilers); m++) {
+        int i = find(&t, spoilers[m].candidate);
+        ck_assert_msg(strcmp(t.at[i].status, spoilers[m].status) == 0,
+                      "%s: %s: %s", t.at[i].candidate, t.at[i].status,
+                      t.at[i].note);
+        assert_says(t.at[i].note, spoilers[m].note);
+    }
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+static int faults_in(const char *path)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    sqlite3_open(path, &db);
+    sqlite3_prepare_v2(db,
+                       "SELECT count(*) FROM trial WHERE status NOT IN"
+                       " ('ok', 'constraint')",
+                       -1, &stmt, NULL);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+    int count = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return count;
+}
+
+/* As where the kernel ends processes because memory runs out. */
+START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
+{
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    set_mark(mark, database);
+    setenv("SPC_TEST_DOOM", "1", 1);
+    options.worker = nasty_worker;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_ENOMEM);
+    assert_says(spc_ctx_error(ctx), "not the candidates");
+    assert_says(spc_ctx_error(ctx), "signal 9");
+    unsetenv("SPC_TEST_DOOM");
+    spc_ctx_free(ctx);
+    ck_assert_int_le(faults_in(database), 1); /* the babbler's */
+    remove_database(database);
+}
+END_TEST
+
 START_TEST(failures_are_known_the_second_time)
 {
     static const char *const worker[] = {
         SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
-    char *database = make_database();
-    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "unruly");
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
     spc_tune_report report;
     recorded t;
     spc_tune_options options = options_for(&t);
 
     options.worker = worker;
-    options.limit_s = 1;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    set_mark(mark, database);
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     memset(&t, 0, sizeof(t));
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
-    ck_assert_int_eq(report.known, LENGTH(moods));
+    ck_assert_int_eq(report.known, 7);
     ck_assert_int_eq(report.compiled, 0);
-    ck_assert_str_eq(t.at[find(&t, moods[1].candidate)].status, "fault");
+    ck_assert_str_eq(t.at[find(&t, spoilers[2].candidate)].status, "fault");
     spc_ctx_free(ctx);
     remove_database(database);
 }
@@ -1544,10 +1673,12 @@ int main(void)
     TCase *work = tcase_create("work");
     TCase *meanwhile = tcase_create("meanwhile");
     TCase *trouble = tcase_create("trouble");
+    TCase *workers = tcase_create("workers");
 
     tcase_set_timeout(work, 240);
     tcase_set_timeout(meanwhile, 240);
     tcase_set_timeout(trouble, 240);
+    tcase_set_timeout(workers, 240);
     tcase_add_loop_test(
         work, a_second_tune_measures_nothing_and_a_plan_runs_the_winner, 0,
         LENGTH(jobs));
@@ -1595,13 +1726,18 @@ int main(void)
     suite_add_tcase(suite, meanwhile);
     suite_add_tcase(suite, work);
     suite_add_tcase(suite, trouble);
+    suite_add_tcase(suite, workers);
 
     tcase_add_loop_test(trouble, candidates_compile_for_gpus_that_are_not_here,
                         0, LENGTH(elsewhere));
     tcase_add_loop_test(
-        trouble, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
+        workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
-    tcase_add_test(trouble, failures_are_known_the_second_time);
+    tcase_add_test(workers, failures_are_known_the_second_time);
+    tcase_add_test(workers,
+                   a_spoiled_process_is_no_verdict_on_the_next_candidate);
+    tcase_add_test(workers,
+                   a_rig_that_fails_ends_the_run_and_leaves_no_verdict);
     tcase_add_loop_test(trouble, a_worker_that_is_no_worker_is_said_to_be_none,
                         0, 2);
     tcase_add_loop_test(trouble, what_spills_is_refused_before_any_launch, 0,

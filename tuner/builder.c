@@ -209,16 +209,30 @@ static void take_compiled(spc__builder *builder, spc__entry *entry,
 
 static bool take_stored(spc__builder *builder, spc__entry *entry)
 {
-    spc__cache *cache = builder->request->ctx->cache;
+    const spc__request *request = builder->request;
+    spc__cache *cache = request->ctx->cache;
+    spc__buf identity = SPC__BUF_INIT;
+    spc__code_wanted wanted = {
+        .key = entry->trial.artefact,
+        .target = request->target,
+        .own_only =
+            !request->is_foreign && spc__ctx_wants_own_code(request->ctx),
+    };
     spc_error error;
 
-    if (cache == NULL ||
-        spc__cache_get_artefact(cache, entry->trial.artefact, &entry->code,
-                                &entry->code_bytes, NULL,
-                                &entry->trial.resources, &error) != SPC_OK)
+    if (cache == NULL)
         return false;
-    judge(builder, entry);
-    return true;
+    spc__code_identity(&identity, entry->trial.template_name,
+                       &builder->candidates->problem,
+                       &entry->candidate->config);
+    wanted.identity = spc__buf_text(&identity);
+    spc_status status = spc__cache_get_artefact(
+        cache, &wanted, &entry->code, &entry->code_bytes,
+        &entry->trial.resources, &error);
+    spc__buf_release(&identity);
+    if (status == SPC_OK)
+        judge(builder, entry);
+    return status == SPC_OK;
 }
 
 /* Takes what the other one has: code, or its failure. */
@@ -266,13 +280,21 @@ static void settle_sharing(spc__builder *builder, const spc__entry *model)
     sharing->count = kept;
 }
 
+/* A compiler that found no memory, or no room for its files, or was stopped,
+ * has said nothing about the candidate. */
+static bool is_trouble(spc_status status)
+{
+    return status == SPC_EINTERRUPTED || status == SPC_ENOMEM ||
+           status == SPC_EIO;
+}
+
 static void settle(spc__builder *builder, job *j)
 {
     spc__entry *entry = j->entry;
 
     if (j->status == SPC_OK)
         take_compiled(builder, entry, &j->artefact);
-    else if (j->status == SPC_EINTERRUPTED) /* which is not its fault */
+    else if (is_trouble(j->status)) /* which is not its fault */
         forget(builder, entry);
     else
         fail(builder, entry, SPC__TRIAL_COMPILE, j->error.text);
@@ -382,6 +404,18 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
 
 /* ---- giving back --------------------------------------------------------- */
 
+/* Trouble of the machine ends the run, which says so. */
+static bool note_trouble(const spc__builder *builder, const job *j)
+{
+    bool ends = !builder->is_closed && j->status != SPC_EINTERRUPTED &&
+                is_trouble(j->status);
+
+    if (ends)
+        spc__fail(builder->request->error, j->status,
+                  "the compiler fails, not the candidates: %s", j->error.text);
+    return ends;
+}
+
 spc_status spc__builder_next(spc__builder *builder, spc__entry **out)
 {
     entry_list *done = &builder->done;
@@ -389,6 +423,10 @@ spc_status spc__builder_next(spc__builder *builder, spc__entry **out)
 
     *out = NULL;
     while (done->first == done->count && (j = await_job(builder)) != NULL) {
+        if (note_trouble(builder, j)) {
+            settle(builder, j);
+            return builder->request->error->status;
+        }
         settle(builder, j);
         if (!builder->is_closed && spc__request_cancelled(builder->request))
             return spc__interrupted(builder->request->error);

@@ -18,7 +18,7 @@ typedef struct rung {
     const spc__index_code *code;
     spc__template *tpl;
     char key[SPC__SHA256_HEX];
-    char *source;
+    char *source, *identity;
     bool needs_compiler;
     spc__artefact artefact;
     spc_error error;
@@ -77,16 +77,30 @@ static void find_missing(ladder *l, bool apart)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-static bool is_stored(const ladder *l, const char *key)
+static bool is_stored(const ladder *l, const rung *r)
 {
+    spc__code_wanted wanted = {
+        .key = r->key, .target = l->request->target, .identity = r->identity};
     void *code = NULL;
     size_t bytes;
     spc_error error;
-    bool stored = spc__cache_get_artefact(l->request->ctx->cache, key, &code,
-                                          &bytes, NULL, NULL, &error) == SPC_OK;
+    bool stored =
+        spc__cache_get_artefact(l->request->ctx->cache, &wanted, &code, &bytes,
+                                NULL, &error) == SPC_OK;
 
     free(code);
     return stored;
+}
+
+static void identify(rung *r, const spc__attrs *config)
+{
+    spc__buf identity = SPC__BUF_INIT;
+
+    spc__code_identity(&identity, r->code->template_name, &r->code->problem,
+                       config);
+    if ((r->identity = spc__buf_detach(&identity)) == NULL)
+        spc__fail_memory(&r->error, 1);
+    spc__buf_release(&identity);
 }
 
 static spc__compile_job job_of(const ladder *l, const rung *r)
@@ -112,11 +126,13 @@ static void render(ladder *l, rung *r)
     if (status == SPC_OK && (r->source = spc__buf_detach(&source)) == NULL)
         spc__fail_memory(&r->error, 1);
     spc__buf_release(&source);
-    if (r->source == NULL)
+    if (r->source != NULL)
+        identify(r, &config);
+    if (r->identity == NULL)
         return;
     spc__compile_job job = job_of(l, r);
     spc__artefact_key(r->key, l->compiler, &job);
-    r->needs_compiler = !is_stored(l, r->key);
+    r->needs_compiler = !is_stored(l, r);
 }
 
 static void compile(void *payload, int64_t i)
@@ -149,10 +165,10 @@ static spc_status store(const ladder *l, rung *r)
     if (!r->needs_compiler)
         return SPC_OK;
     ctx->stats.compiles++;
-    status = spc__cache_put_artefact(ctx->cache, r->key, l->request->target,
-                                     r->artefact.compiler, &no_launch,
-                                     &r->artefact.resources, r->artefact.code,
-                                     r->artefact.code_bytes, l->request->error);
+    status = spc__cache_put_artefact(
+        ctx->cache, r->key, l->request->target, r->artefact.compiler,
+        r->identity, &no_launch, &r->artefact.resources, r->artefact.code,
+        r->artefact.code_bytes, l->request->error);
     if (status == SPC_OK)
         is_recorded(l, r->code); /* from now on */
     return status;
@@ -181,6 +197,7 @@ static spc_status compile_missing(ladder *l)
     for (int i = 0; i < l->count; i++) {
         spc__artefact_release(&l->missing[i].artefact);
         free(l->missing[i].source);
+        free(l->missing[i].identity);
     }
     if (l->request->is_foreign)
         spc__compiler_close(l->compiler);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A lock takes seconds to notice: after trouble the database is left alone for
  * so long. */
@@ -139,11 +140,21 @@ static void settle(spc__entry *entry, int scenes)
 }
 
 /* A compiler that failed without naming a line of the template may have been
- * short of disk or memory, or killed: that is tried again. */
+ * short of disk or memory, or killed: that is tried again. So is what older
+ * versions noted of a process that was short of memory. */
 static bool is_lasting(const spc__trial *trial)
 {
-    return trial->status != SPC__TRIAL_COMPILE ||
-           strstr(trial->note, ".lua:") != NULL;
+    switch (trial->status) {
+    case SPC__TRIAL_COMPILE:
+        return strstr(trial->note, ".lua:") != NULL;
+    case SPC__TRIAL_FAULT:
+    case SPC__TRIAL_LAUNCH:
+        return strstr(trial->note, "out of memory") == NULL &&
+               strstr(trial->note, "OUT_OF_MEMORY") == NULL &&
+               strstr(trial->note, "signal 9 ") == NULL;
+    default:
+        return true;
+    }
 }
 
 /* What cannot be read is measured again. It says nothing about writing. */
@@ -244,11 +255,16 @@ static spc_status put_trial(const spc__record *record, spc__entry *entry,
 static spc_status put_code(const spc__record *record, spc__entry *entry,
                            spc_error *error)
 {
+    spc__buf identity = SPC__BUF_INIT;
+
+    spc__code_identity(&identity, entry->trial.template_name, &record->problem,
+                       &entry->candidate->config);
     spc_status status = spc__cache_put_artefact(
         record->ctx->cache, entry->trial.artefact, record->target,
-        record->provenance.compiler, &entry->trial.launch,
-        &entry->trial.resources, entry->code, entry->code_bytes, error);
-
+        record->provenance.compiler, spc__buf_text(&identity),
+        &entry->trial.launch, &entry->trial.resources, entry->code,
+        entry->code_bytes, error);
+    spc__buf_release(&identity);
     entry->code_pending = status != SPC_OK;
     return status;
 }
@@ -378,24 +394,88 @@ static void list_lost(spc__buf *out, const spc__candidates *candidates,
         add_count(out, codes, "compiled candidate");
 }
 
+/* A choice needs its trial in the same file. */
+static spc_status put_winner(const spc__record *record,
+                             const spc__winner *winner, spc_error *error)
+{
+    spc__entry *copy = malloc(sizeof(*copy));
+    spc_status status = SPC_OK;
+
+    if (copy == NULL)
+        return spc__fail_memory(error, sizeof(*copy));
+    if (winner->entry != NULL) {
+        *copy = *winner->entry;
+        status = put_trial(record, copy, error);
+    }
+    free(copy);
+    return status;
+}
+
+/* All that is pending, and the choice. */
+static spc_status put_rest(const spc__record *record,
+                           const spc__candidates *candidates,
+                           const spc__winner *winner, spc_error *error)
+{
+    spc_status status = put_pending(record, candidates, error);
+
+    if (status == SPC_OK && winner->entry != NULL)
+        status = put_choice(record, winner, error);
+    return status;
+}
+
+/* A night's measurements are not lost to a lock: they go into a file beside the
+ * one that does not take them. */
+static spc_status keep_beside(spc__buf *name, const spc__record *record,
+                              const spc__candidates *candidates,
+                              const spc__winner *winner)
+{
+    spc_ctx *ctx = record->ctx;
+    spc__cache *own = ctx->cache, *beside = NULL;
+    spc_error error;
+
+    if (!ctx->stores || spc__cache_user_file(own) == NULL)
+        return SPC_EDB;
+    spc__buf_printf(name, "%s.kept-%ld", spc__cache_user_file(own),
+                    (long)getpid());
+    if (name->failed ||
+        spc__cache_open(&beside, name->data, NULL, 0, &error) != SPC_OK)
+        return SPC_EDB;
+    ctx->cache = beside;
+    spc_status status = put_winner(record, winner, &error);
+    if (status == SPC_OK)
+        status = put_rest(record, candidates, winner, &error);
+    ctx->cache = own;
+    spc__cache_close(beside);
+    return status;
+}
+
+/* What is lost, or at least not where it should be. */
+static void report_lost(spc_error *lost, const spc__record *record,
+                        const spc__candidates *candidates,
+                        const spc__winner *winner, const spc_error *why)
+{
+    spc__buf what = SPC__BUF_INIT, name = SPC__BUF_INIT;
+
+    list_lost(&what, candidates, winner->entry != NULL);
+    bool kept = keep_beside(&name, record, candidates, winner) == SPC_OK;
+    spc__fail(lost, why->status, "%s could not be stored: %s%s%s%s",
+              spc__buf_text(&what), why->text, kept ? "; kept in '" : "",
+              kept ? spc__buf_text(&name) : "",
+              kept ? "', which --layer-db reads" : "");
+    spc__buf_release(&what);
+    spc__buf_release(&name);
+}
+
 spc_status spc__record_finish(const spc__record *record,
                               const spc__candidates *candidates,
                               const spc__winner *winner, spc_error *lost)
 {
-    bool choose = winner->entry != NULL && spc__record_keeps(record);
-    spc__buf what = SPC__BUF_INIT;
     spc_error error;
 
     if (!spc__record_keeps(record))
         return SPC_OK;
-    spc_status status = put_pending(record, candidates, &error);
-    if (status == SPC_OK && choose)
-        status = put_choice(record, winner, &error);
-    if (status == SPC_OK)
-        return SPC_OK;
-    list_lost(&what, candidates, choose);
-    spc__fail(lost, status, "%s could not be stored: %s", spc__buf_text(&what),
-              error.text);
-    spc__buf_release(&what);
+    spc_status status = put_rest(record, candidates, winner, &error);
+    if (status != SPC_OK)
+        report_lost(lost, record, candidates, winner, &error);
     return status;
 }

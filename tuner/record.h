@@ -10,6 +10,7 @@
 typedef struct spc__record {
     spc_ctx *ctx;
     const char *target;
+    spc__attrs problem; /* what code is compiled for */
     bool keeps_code; /* compiled code that cannot be stored is stored later */
     int scene_count;
     /* By scene, the keys of the database; scenes may share one. */

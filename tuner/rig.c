@@ -2,7 +2,9 @@
 #include "rig.h"
 
 #include "error.h"
+#include "measure_code.h"
 #include "plan.h"
+#include "spc_measure.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,31 +113,55 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
 
 /* ---- running ------------------------------------------------------------- */
 
-/* Notes a failure, and whether the device survived it. */
+/* Failures that no candidate can bring about: a kernel allocates nothing, opens
+ * nothing, and cannot take the device away. */
+static spc_status trouble_of(spc_status status)
+{
+    return status == SPC_ENOMEM || status == SPC_EIO ||
+                   status == SPC_ENODEVICE || status == SPC_EINTERRUPTED
+               ? status
+               : SPC_OK;
+}
+
+/* Notes a failure, and whether the device survived it. Of a run that does not
+ * end there is nothing to wait for. */
 static void note_failure(spc__outcome *out, spc__rig *rig,
                          spc__trial_status status)
 {
+    spc_status cause = spc__error_of(rig->ctx)->status;
+
     snprintf(out->note, sizeof(out->note), "%.190s",
              spc__error_of(rig->ctx)->text);
-    out->status = status;
-    out->dead = spc_synchronize(rig->ctx) != SPC_OK;
+    out->status = cause == SPC_ETIMEOUT ? SPC__TRIAL_TIMEOUT : status;
+    out->trouble = trouble_of(cause);
+    out->dead = cause == SPC_ETIMEOUT || spc_synchronize(rig->ctx) != SPC_OK;
 }
 
-/* What the gate says becomes the outcome; false for a failure. */
-static bool takes(spc__outcome *out, const spc__verdict *verdict)
+/* What the gate says becomes the outcome; false for a failure. A launch that
+ * failed has left its cause with the context. */
+static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
 {
     out->status = verdict->status;
     out->dead = verdict->dead;
     if (verdict->error > out->error)
         out->error = verdict->error;
     memcpy(out->note, verdict->note, sizeof(out->note));
+    if (verdict->status == SPC__TRIAL_LAUNCH ||
+        verdict->status == SPC__TRIAL_FAULT)
+        out->trouble = trouble_of(spc__error_of(rig->ctx)->status);
     return verdict->status == SPC__TRIAL_OK;
+}
+
+static void begin(spc__outcome *out, spc__rig *rig)
+{
+    memset(out, 0, sizeof(*out));
+    spc__error_clear(spc__error_of(rig->ctx));
 }
 
 void spc__rig_load(spc__outcome *out, spc__rig *rig, int number,
                    const spc__rig_code *code)
 {
-    memset(out, 0, sizeof(*out));
+    begin(out, rig);
     if (spc__rig_has(rig, number))
         return;
     if (!reserve_slot(rig, number)) {
@@ -156,7 +182,7 @@ void spc__rig_verify(spc__outcome *out, spc__rig *rig, int number,
     if (out->status != SPC__TRIAL_OK)
         return;
     spc__gate_verify(&verdict, rig->bed, &rig->slots[number].tested);
-    if (!takes(out, &verdict))
+    if (!takes(out, rig, &verdict))
         spc__rig_unload(rig, number);
 }
 
@@ -164,10 +190,10 @@ void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int number)
 {
     spc__verdict verdict;
 
-    memset(out, 0, sizeof(*out));
+    begin(out, rig);
     spc__gate_confirm(&verdict, rig->bed, &rig->slots[number].tested,
                       confirm_s);
-    if (!takes(out, &verdict))
+    if (!takes(out, rig, &verdict))
         spc__rig_unload(rig, number);
 }
 
@@ -205,11 +231,11 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
                             order->samples, order->limit_s, order->cold};
     spc__verdict verdict;
 
-    memset(out, 0, sizeof(*out));
+    begin(out, rig);
     if (measure.samples > SPC__SAMPLES_MAX)
         measure.samples = SPC__SAMPLES_MAX;
     spc__gate_before_timing(&verdict, rig->bed, tested, order->scene);
-    if (!takes(out, &verdict))
+    if (!takes(out, rig, &verdict))
         return;
     if (rig->bed->ops->measure(rig->ctx->device, &measure, out->samples,
                                &out->count,
@@ -220,5 +246,41 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
     if (out->count == 0 || order->layout) /* it was not run */
         return;
     spc__gate_after_timing(&verdict, rig->bed, tested, order->scene);
-    takes(out, &verdict);
+    takes(out, rig, &verdict);
+}
+
+/* ---- is the device there? ------------------------------------------------ */
+
+/* The kernel with which the cost of a launch is measured; where somebody's
+ * folder of templates has none, clearing some memory must do. */
+static spc_status run_empty(spc__rig *rig)
+{
+    spc_ctx *ctx = rig->ctx;
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+    spc__launch launch = {.grid_x = 1, .grid_y = 1, .block = 32};
+    const spc_measure_args nothing = {0}; /* it reads none of them */
+    spc__kernel *kernel;
+    spc__code code;
+    void *some;
+    spc_status status = spc__measure_code(&code, ctx);
+
+    if (status == SPC_OK &&
+        (status = spc__ctx_kernel(&kernel, ctx, &code, "spc_empty", 0)) ==
+            SPC_OK)
+        return ops->launch(ctx->device, kernel, &launch, &nothing,
+                           sizeof(nothing), NULL, spc__error_of(ctx));
+    if ((status = spc_alloc(&some, ctx, 256)) != SPC_OK)
+        return status;
+    status = ops->fill(ctx->device, some, 0, 256, NULL, spc__error_of(ctx));
+    if (status == SPC_OK)
+        status = spc_synchronize(ctx);
+    spc_dealloc(ctx, some);
+    return status;
+}
+
+void spc__rig_probe(spc__outcome *out, spc__rig *rig)
+{
+    begin(out, rig);
+    if (run_empty(rig) != SPC_OK || spc_synchronize(rig->ctx) != SPC_OK)
+        note_failure(out, rig, SPC__TRIAL_FAULT);
 }

@@ -36,7 +36,10 @@ typedef struct spc__outcome {
     double error;             /* of verify */
     int count;                /* of samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
-    bool dead; /* the device does not answer any more */
+    bool dead; /* the device, or this process, is of no more use */
+    /* SPC_OK, or what failed that is no candidate's doing: memory ran out, the
+     * device was taken away. Then status says nothing. */
+    spc_status trouble;
 } spc__outcome;
 
 typedef struct spc__rig spc__rig;
@@ -64,5 +67,8 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int slot,
 void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int slot);
 
 void spc__rig_unload(spc__rig *rig, int slot);
+
+/* Does the device run an empty kernel, and soon? Else `dead`. */
+void spc__rig_probe(spc__outcome *out, spc__rig *rig);
 
 #endif

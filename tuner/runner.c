@@ -20,10 +20,16 @@ extern char **environ;
 
 /* A worker opens a device and may have to compile the kernels of its maps. */
 static const double start_limit_s = 180;
-/* Room beyond the limit for what is not the candidate's: transfers, loading,
- * and when timing, flushing the cache before each cold run. */
+/* Room beyond the limit for what is not the candidate's: transfers, loading. A
+ * finalist is repeated as often as its layer's promises want. */
 static const double grace_s = 2;
-static const double timing_grace_s = 20;
+static const double confirming_grace_s = 20;
+
+enum {
+    TRIES = 3, /* of one request, where it is not the candidate's fault */
+    PROBE_LIMIT_S = 1, /* an empty kernel takes microseconds */
+    PROBES = 60        /* until the device must answer */
+};
 
 struct spc__runner {
     spc_ctx *ctx;
@@ -32,8 +38,11 @@ struct spc__runner {
     spc__rig *rig; /* in this process */
     pid_t pid;     /* 0: no worker runs */
     int socket;
-    bool *loaded; /* by slot, in the worker that runs now */
+    unsigned number; /* of the last request */
+    bool *loaded;    /* by slot, in the worker that runs now */
     int loaded_count;
+    bool was_killed; /* the last one ended so, and not by us */
+    bool must_probe; /* a worker was killed: is the device free again? */
 };
 
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
@@ -97,9 +106,13 @@ static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
             nanosleep(&pause, NULL);
     if (gone == 0) {
         kill(runner->pid, SIGKILL);
+        runner->must_probe = true;
         while (waitpid(runner->pid, &code, 0) < 0 && errno == EINTR)
             ;
     }
+    runner->was_killed =
+        gone != 0 && WIFSIGNALED(code) && WTERMSIG(code) == SIGKILL;
+    runner->must_probe |= WIFSIGNALED(code);
     if (how != NULL && WIFSIGNALED(code))
         snprintf(how, bytes, "signal %d (%s)", WTERMSIG(code),
                  strsignal(WTERMSIG(code)));
@@ -138,13 +151,11 @@ static spc_status greet(spc__runner *runner, spc_error *error)
     return error->status;
 }
 
-static spc_status start_worker(spc__runner *runner, spc_error *error)
+static spc_status start_process(spc__runner *runner, spc_error *error)
 {
     int ends[2] = {-1, -1};
     int code;
 
-    if (runner->pid != 0)
-        return SPC_OK;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return spc__fail(error, SPC_EIO, "cannot make a socket pair: %s",
                          strerror(errno));
@@ -169,7 +180,75 @@ static spc_status start_worker(spc__runner *runner, spc_error *error)
     return greet(runner, error);
 }
 
-/* One exchange with a running worker. */
+static spc_status exchange(spc__runner *runner, spc__wire_request *request,
+                           spc__wire_reply *reply);
+
+/* Does the worker that runs now get an empty kernel through? It ends if not. */
+static bool is_free(spc__runner *runner)
+{
+    spc__wire_request probe = {.op = SPC__WIRE_PROBE};
+    spc__wire_reply reply;
+    bool answers = exchange(runner, &probe, &reply) == SPC_OK &&
+                   !reply.outcome.dead && reply.outcome.trouble == SPC_OK &&
+                   reply.outcome.status == SPC__TRIAL_OK;
+
+    if (!answers)
+        reap(runner, false, NULL, 0);
+    return answers;
+}
+
+/*
+ * A worker that runs, on a device that answers. What a killed one has left
+ * running there would make others wait, who would be taken to hang; processors
+ * of the host have nobody to wait for.
+ */
+static spc_status start_worker(spc__runner *runner, spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(runner->ctx->device);
+    spc_status status;
+
+    if (runner->pid != 0)
+        return SPC_OK;
+    for (int i = 0; i < PROBES; i++) {
+        if ((status = start_process(runner, error)) != SPC_OK)
+            return status;
+        if (!runner->must_probe || ops->runs_on_host_cores || is_free(runner)) {
+            runner->must_probe = false;
+            return SPC_OK;
+        }
+        if (spc__cancelled(runner->ctx->cancel))
+            return spc__interrupted(error);
+    }
+    return spc__fail(error, SPC_EDEVICE,
+                     "%s does not run an empty kernel any more since a worker "
+                     "was killed: reset it, or restart the machine",
+                     runner->ctx->info.id);
+}
+
+/*
+ * How long a worker may take. While one is timed it may hang, and then again in
+ * a fresh worker: both together cost no more than the limit, besides the time
+ * that its samples were given.
+ */
+static double limit_of(const spc__runner *runner,
+                       const spc__wire_request *request)
+{
+    double limit = runner->options.limit_s;
+
+    switch (request->op) {
+    case SPC__WIRE_TIME:
+        return limit / 2 + request->order.limit_s;
+    case SPC__WIRE_CONFIRM:
+        return limit + confirming_grace_s;
+    case SPC__WIRE_PROBE:
+        return PROBE_LIMIT_S;
+    default:
+        return limit + grace_s;
+    }
+}
+
+/* One exchange with a running worker. SPC_EFORMAT: what came is no reply to
+ * this request. */
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                            spc__wire_reply *reply)
 {
@@ -177,19 +256,21 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     spc_status status;
 
     request->magic = SPC__WIRE_MAGIC;
+    request->number = ++runner->number;
+    if (!spc__wire_is_silent(runner->socket))
+        return SPC_EFORMAT;
     if ((status = spc__wire_send(runner->socket, request, sizeof(*request))) !=
         SPC_OK)
         return status;
     if (bytes > 0 && (status = spc__wire_send(
                           runner->socket, request->code.code, bytes)) != SPC_OK)
         return status;
-    double grace =
-        request->op == SPC__WIRE_TIME || request->op == SPC__WIRE_CONFIRM
-            ? timing_grace_s
-            : grace_s;
-    return spc__wire_receive(runner->socket, reply, sizeof(*reply),
-                             runner->options.limit_s + grace,
-                             runner->ctx->cancel);
+    status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
+                               limit_of(runner, request), runner->ctx->cancel);
+    if (status == SPC_OK &&
+        (reply->magic != SPC__WIRE_MAGIC || reply->number != request->number))
+        status = SPC_EFORMAT;
+    return status;
 }
 
 /* Turns the end of a worker into the outcome of the candidate it ran. */
@@ -208,13 +289,29 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
         snprintf(out->note, sizeof(out->note),
                  "did not end within the limit of %g s",
                  runner->options.limit_s);
+    } else if (status == SPC_EFORMAT) {
+        out->status = SPC__TRIAL_FAULT;
+        snprintf(out->note, sizeof(out->note),
+                 "wrote to a descriptor that is not its own: its worker's "
+                 "replies are no replies");
     } else {
         out->status = SPC__TRIAL_FAULT;
+        /* No candidate ends itself so; who is out of memory is ended so. */
+        out->trouble = runner->was_killed ? SPC_ENOMEM : SPC_OK;
         snprintf(out->note, sizeof(out->note), "its process ended by %s", how);
     }
     return SPC_OK;
 }
 
+/* The words of gate.h. */
+static bool is_out_of_bounds(const spc__outcome *out)
+{
+    return out->status == SPC__TRIAL_WRONG &&
+           (strncmp(out->note, "canary:", 7) == 0 ||
+            strncmp(out->note, "read-only:", 10) == 0);
+}
+
+/* One try, of the worker that runs or of a new one. */
 static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
                              spc__wire_request *request, spc_error *error)
 {
@@ -226,7 +323,8 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
     if ((status = exchange(runner, request, &reply)) != SPC_OK)
         return blame(out, runner, status, error);
     *out = reply.outcome;
-    if (out->dead)
+    /* What has written where it must not may have hit more than was found. */
+    if (out->dead || out->trouble != SPC_OK || is_out_of_bounds(out))
         reap(runner, false, NULL, 0);
     return SPC_OK;
 }
@@ -246,6 +344,15 @@ spc_status spc__runner_start(spc__runner *runner, spc_error *error)
                                      : start_rig(runner, error);
 }
 
+static spc_status fail_troubled(const spc__outcome *out,
+                                const spc__rig_code *code, spc_error *error)
+{
+    return spc__fail(error, out->trouble,
+                     "the measuring process fails, not the candidates: %s; "
+                     "'%s' was the last one that was tried",
+                     out->note, code->template_name);
+}
+
 static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
                           const spc__wire_request *request, spc_error *error)
 {
@@ -263,6 +370,8 @@ static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
         spc__rig_confirm(out, runner->rig, request->slot);
     if (spc__cancelled(runner->ctx->cancel)) /* not the candidate's doing */
         return spc__interrupted(error);
+    if (out->trouble != SPC_OK)
+        return fail_troubled(out, &request->code, error);
     if (out->dead)
         return spc__fail(error, SPC_EDEVICE,
                          "the device is lost to this process after '%s': %s; "
@@ -279,6 +388,54 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
         return spc__interrupted(error);
     return runner->options.in_worker ? ask_worker(out, runner, request, error)
                                      : ask_rig(out, runner, request, error);
+}
+
+static void nap(int turn)
+{
+    const struct timespec pause = {turn, 100 * 1000 * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
+/* A request with all that must come before it. */
+typedef spc_status (*attempt)(spc__outcome *out, spc__runner *runner,
+                              const spc__rig_code *code,
+                              spc__wire_request *request, spc_error *error);
+
+/* Is it a verdict that the worker may have brought about? */
+static bool is_doubtful(const spc__outcome *out)
+{
+    return out->status == SPC__TRIAL_TIMEOUT || out->status == SPC__TRIAL_FAULT;
+}
+
+/*
+ * Trouble of the rig is no outcome: it is tried again, in a fresh worker and a
+ * while later, and if it stays it ends the run. A timeout or a fault may come
+ * from what another candidate did to the worker: it is believed when a fresh
+ * one repeats it.
+ */
+static spc_status ask_firmly(attempt try_once, spc__outcome *out,
+                             spc__runner *runner, const spc__rig_code *code,
+                             spc__wire_request *request, spc_error *error)
+{
+    bool repeated = false;
+    spc_status status;
+
+    for (int troubles = 0; troubles < TRIES;) {
+        status = try_once(out, runner, code, request, error);
+        if (status != SPC_OK || !runner->options.in_worker)
+            break;
+        if (out->trouble != SPC_OK)
+            nap(troubles++);
+        else if (is_doubtful(out) && !repeated)
+            repeated = true;
+        else
+            break;
+        reap(runner, false, NULL, 0);
+    }
+    if (status == SPC_OK && out->trouble != SPC_OK)
+        status = fail_troubled(out, code, error);
+    return status;
 }
 
 /* Which slots the worker of now has loaded. */
@@ -298,14 +455,23 @@ static bool remember(spc__runner *runner, int slot, bool is_loaded)
     return true;
 }
 
+static spc_status verify(spc__outcome *out, spc__runner *runner,
+                         const spc__rig_code *code, spc__wire_request *request,
+                         spc_error *error)
+{
+    (void)code;
+    return ask(out, runner, request, error);
+}
+
 spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
                               const spc__rig_code *code, spc_error *error)
 {
-    spc__wire_request request = {0, SPC__WIRE_VERIFY, slot, {0}, *code};
+    spc__wire_request request = {
+        .op = SPC__WIRE_VERIFY, .slot = slot, .code = *code};
 
     if (!remember(runner, slot, false))
         return spc__fail_memory(error, (size_t)slot);
-    spc_status status = ask(out, runner, &request, error);
+    spc_status status = ask_firmly(verify, out, runner, code, &request, error);
     runner->loaded[slot] =
         status == SPC_OK && out->status == SPC__TRIAL_OK && !out->dead;
     return status;
@@ -317,16 +483,17 @@ static spc_status ask_loaded(spc__outcome *out, spc__runner *runner,
                              spc__wire_request *request, spc_error *error)
 {
     int slot = request->slot;
-    spc__wire_request load = {0, SPC__WIRE_LOAD, slot, {0}, *code};
+    spc__wire_request load = {
+        .op = SPC__WIRE_LOAD, .slot = slot, .code = *code};
     spc_status status;
 
     if (slot >= runner->loaded_count && !remember(runner, slot, false))
         return spc__fail_memory(error, (size_t)slot);
     if (!runner->loaded[slot]) {
         if ((status = ask(out, runner, &load, error)) != SPC_OK ||
-            out->status != SPC__TRIAL_OK)
+            out->status != SPC__TRIAL_OK || out->trouble != SPC_OK)
             return status;
-        runner->loaded[slot] = true;
+        runner->loaded[slot] = !out->dead;
     }
     return ask(out, runner, request, error);
 }
@@ -338,14 +505,15 @@ spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
     spc__wire_request time = {
         .op = SPC__WIRE_TIME, .slot = slot, .order = *order};
 
-    return ask_loaded(out, runner, code, &time, error);
+    return ask_firmly(ask_loaded, out, runner, code, &time, error);
 }
 
 spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
                                const spc__rig_code *code, spc_error *error)
 {
     spc__wire_request confirm = {.op = SPC__WIRE_CONFIRM, .slot = slot};
-    spc_status status = ask_loaded(out, runner, code, &confirm, error);
+    spc_status status =
+        ask_firmly(ask_loaded, out, runner, code, &confirm, error);
 
     if (status == SPC_OK && out->status != SPC__TRIAL_OK)
         runner->loaded[slot] = false; /* the rig has dropped it */

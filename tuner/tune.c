@@ -100,6 +100,7 @@ static spc_status go(run *r)
         (status = spc__request_check_keys(request)) != SPC_OK ||
         (status = spc__candidates_admit(&r->candidates, request)) != SPC_OK)
         return status;
+    r->record.problem = r->candidates.problem;
     if (request->options.stage == SPC_STAGE_LIST) {
         spc__report_space(request, &r->candidates);
         return SPC_OK;

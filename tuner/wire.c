@@ -62,3 +62,10 @@ spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
     }
     return SPC_OK;
 }
+
+bool spc__wire_is_silent(int fd)
+{
+    struct pollfd one = {fd, POLLIN, 0};
+
+    return poll(&one, 1, 0) == 0;
+}

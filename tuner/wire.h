@@ -18,21 +18,26 @@ typedef enum spc__wire_op {
     SPC__WIRE_VERIFY,
     SPC__WIRE_TIME,
     SPC__WIRE_CONFIRM,
-    SPC__WIRE_UNLOAD
+    SPC__WIRE_UNLOAD,
+    SPC__WIRE_PROBE /* does the device run an empty kernel? */
 } spc__wire_op;
 
 typedef struct spc__wire_request {
     unsigned magic;
+    unsigned number; /* counts the requests to all workers of a run */
     spc__wire_op op;
     int slot;
     spc__rig_order order;
     spc__rig_code code; /* code_bytes bytes follow */
 } spc__wire_request;
 
-/* The first reply comes unasked and says whether the rig stands. */
+/* The first reply comes unasked and says whether the rig stands. A candidate
+ * may write to any descriptor: what is not the reply to this very request shows
+ * by its number. */
 typedef struct spc__wire_reply {
     unsigned magic;
-    spc_error run; /* a failure that is not the candidate's */
+    unsigned number; /* of the request; 0: the first reply */
+    spc_error run;   /* a failure that is not the candidate's */
     spc__outcome outcome;
 } spc__wire_reply;
 
@@ -47,5 +52,8 @@ typedef struct spc__wire_reply {
 spc_status spc__wire_send(int fd, const void *data, size_t bytes);
 spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
                              const volatile int *cancel);
+
+/* Has the other side nothing to say that nobody asked for? */
+bool spc__wire_is_silent(int fd);
 
 #endif

@@ -7,10 +7,12 @@
 #include "error.h"
 #include "runner.h"
 #include "wire.h"
+#include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 static spc_status answer(const spc__wire_reply *reply)
 {
@@ -37,11 +39,25 @@ static void carry_out(spc__outcome *out, spc__rig *rig,
     case SPC__WIRE_UNLOAD:
         spc__rig_unload(rig, request->slot);
         break;
+    case SPC__WIRE_PROBE:
+        spc__rig_probe(out, rig);
+        break;
     }
 }
 
+/* Rounding and the like are the thread's: a candidate that changes them would
+ * change the sums of the next one, so it has this process for itself. */
+static void restore_arithmetic(spc__outcome *out, const fenv_t *before)
+{
+    int rounding = fegetround();
+
+    fesetenv(before);
+    if (fegetround() != rounding)
+        out->dead = true;
+}
+
 /* One request; SPC_EIO when the tuner has hung up. */
-static spc_status serve_one(spc__rig *rig)
+static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
 {
     spc__wire_request request;
     spc__wire_reply reply;
@@ -60,12 +76,24 @@ static spc_status serve_one(spc__rig *rig)
     if (status == SPC_OK) {
         memset(&reply, 0, sizeof(reply));
         reply.magic = SPC__WIRE_MAGIC;
+        reply.number = request.number;
         request.code.code = code;
         carry_out(&reply.outcome, rig, &request);
+        restore_arithmetic(&reply.outcome, arithmetic);
         status = answer(&reply);
     }
     free(code);
     return status;
+}
+
+/* It ends with its tuner, also where that one was killed and a candidate hangs;
+ * and what crashes leaves no core, which on a GPU's host has many gigabytes. */
+static void limit_process(void)
+{
+    const struct rlimit no_core = {0, 0};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CORE, &no_core);
 }
 
 spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
@@ -73,10 +101,12 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
     spc__sample sample;
     spc__rig *rig = NULL;
     spc__wire_reply hello;
+    fenv_t arithmetic;
 
     memset(&hello, 0, sizeof(hello));
     hello.magic = SPC__WIRE_MAGIC;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fegetenv(&arithmetic);
+    limit_process();
     if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
         spc__rig_create(&rig, ctx, &sample, &hello.run);
     spc_status status = hello.run.status;
@@ -86,7 +116,7 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
                            "started by a tuner, not by hand",
                            SPC__WIRE_SOCKET);
     if (status == SPC_OK)
-        while ((status = serve_one(rig)) == SPC_OK)
+        while ((status = serve_one(rig, &arithmetic)) == SPC_OK)
             ;
     spc__rig_free(rig);
     spc__sample_release(&sample);

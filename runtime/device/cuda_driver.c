@@ -2,6 +2,7 @@
 #include "cuda_driver.h"
 #include "error.h"
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,16 @@ spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
         result, text ? text : "no description");
 }
 
+/* Says the driver that there is no GPU, or not one that it can know? Whatever
+ * else it says, there is one that does not work. */
+static bool is_absent(CUresult result)
+{
+    enum { STUB_LIBRARY = 34, INSUFFICIENT_DRIVER = 35, NO_DEVICE = 100 };
+
+    return (int)result == NO_DEVICE || (int)result == STUB_LIBRARY ||
+           (int)result == INSUFFICIENT_DRIVER;
+}
+
 spc_status spc__cuda_open(spc__cuda *out, spc_error *error)
 {
     spc_status status;
@@ -62,8 +73,10 @@ spc_status spc__cuda_open(spc__cuda *out, spc_error *error)
         goto failed;
     if ((result = out->Init(0)) != CUDA_SUCCESS ||
         (result = out->DeviceGetCount(&count)) != CUDA_SUCCESS) {
-        spc__cuda_check(out, result, error, "initialise the CUDA driver");
-        status = SPC_ENODEVICE;
+        status =
+            spc__cuda_check(out, result, error, "initialise the CUDA driver");
+        if (is_absent(result))
+            status = SPC_ENODEVICE;
         if (error)
             error->status = status;
         goto failed;

@@ -19,6 +19,9 @@
 #include "pool.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <xmmintrin.h>
+#else
+#include <fenv.h>
 #endif
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,14 +277,37 @@ typedef struct run {
     const spc__launch *launch;
 } run;
 
+/* Rounding, and whether small numbers count as 0, are the thread's, and it may
+ * be the caller's: a kernel must not change them for whoever comes next. */
+static unsigned read_arithmetic(void)
+{
+#if defined(__x86_64__)
+    return _mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK;
+#else
+    return (unsigned)fegetround();
+#endif
+}
+
+static void write_arithmetic(unsigned mode)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(mode);
+#else
+    fesetround((int)mode);
+#endif
+}
+
 static void run_block(void *payload, int64_t i)
 {
     const run *r = payload;
     unsigned first = (unsigned)(i % r->launch->grid_x) * r->launch->block;
     unsigned y = (unsigned)(i / r->launch->grid_x);
+    unsigned arithmetic = read_arithmetic();
 
     for (unsigned t = 0; t < r->launch->block; t++)
         r->kernel(r->args, first + t, y);
+    if (read_arithmetic() != arithmetic)
+        write_arithmetic(arithmetic);
 }
 
 static spc_status cpu_launch(spc__device *device, spc__kernel *kernel,

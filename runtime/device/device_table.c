@@ -59,25 +59,24 @@ static spc_status fail_unknown(const char *id, spc_error *error)
                      id, words);
 }
 
+/* The first that is there. One that is there and cannot be used, as a GPU whose
+ * memory is another's, is a failure: whoever meant the next one can say so. */
 static spc_status open_best(spc__device **out,
                             const spc__device_options *options,
                             spc_error *error)
 {
-    spc_device_info info;
     spc_status status = SPC_ENODEVICE;
-    const char *failed = NULL;
 
-    for (int i = 0; spc__device_table[i]; i++) {
+    for (int i = 0; spc__device_table[i] && status == SPC_ENODEVICE; i++) {
         const spc__device_ops *ops = spc__device_table[i];
-        if (ops->is_emulation || ops->list(&info, 1) == 0)
+        if (ops->is_emulation)
             continue;
-        if (failed) /* and not the last, whose error is the answer */
-            spc__log_printf(options ? options->log : NULL, SPC_LOG_WARNING,
-                            "device %s is present but cannot be opened: %s",
-                            failed, error->text);
-        if ((status = ops->open(out, -1, options, error)) == SPC_OK)
-            return SPC_OK;
-        failed = ops->name;
+        status = ops->open(out, -1, options, error);
+        if (status != SPC_OK && status != SPC_ENODEVICE)
+            spc__fail_prefix(error,
+                             "the device %s is there but cannot be used (name "
+                             "\"cpu\" to do without): ",
+                             ops->name);
     }
     return status;
 }

@@ -7,6 +7,8 @@
  * knows how fast the device is, or which kernels its template has: repetitions
  * grow until a run takes long enough to be measured well.
  */
+#include "measure_code.h"
+
 #include "ctx.h"
 
 #include "ceilings.h"
@@ -318,9 +320,8 @@ static spc_status measure_all(bed *b, spc_device_info *out)
 
 /* ---- preparation --------------------------------------------------------- */
 
-static spc_status find_code(bed *b)
+spc_status spc__measure_code(spc__code *out, spc_ctx *ctx)
 {
-    spc_ctx *ctx = b->ctx;
     spc__library *library;
     spc__attrs problem = {0};
     spc_status status = spc__ctx_library(&library, ctx);
@@ -330,8 +331,8 @@ static spc_status find_code(bed *b)
         spc__template *tpl = spc__library_at(library, i);
         if (strcmp(spc__template_role(tpl), "measure") == 0 &&
             spc__ctx_serves(ctx, tpl))
-            return spc__ctx_code(&b->code, ctx, spc__template_name(tpl),
-                                 &problem, NULL, SPC_PLAN_JIT);
+            return spc__ctx_code(out, ctx, spc__template_name(tpl), &problem,
+                                 NULL, SPC_PLAN_JIT);
     }
     if (status != SPC_OK)
         return status;
@@ -412,7 +413,7 @@ spc_status spc_device_measure(spc_ctx *ctx)
     const spc__attrs nothing = {0};
 
     spc__ceilings_read(&info, &nothing); /* what was measured before is over */
-    if ((status = find_code(&b)) == SPC_OK &&
+    if ((status = spc__measure_code(&b.code, b.ctx)) == SPC_OK &&
         (status = allocate(&b)) == SPC_OK &&
         (status = measure_all(&b, &info)) == SPC_OK) {
         ctx->info = info;

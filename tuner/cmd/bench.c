@@ -39,7 +39,11 @@ static void defaults(void *to)
     struct args *args = to;
 
     args->seed = 1;
-    args->folder = ".";
+}
+
+static const char *folder_of(const struct args *args)
+{
+    return args->folder != NULL ? args->folder : ".";
 }
 
 /* ---- one row ------------------------------------------------------------- */
@@ -342,7 +346,8 @@ static spc_status load(struct show *show, const char *spec)
     show->scene = NULL;
     show->loaded = spec;
     snprintf(path, sizeof(path), "%s%s%s",
-             is_file ? show->sheet.args->folder : "", is_file ? "/" : "", spec);
+             is_file ? folder_of(show->sheet.args) : "", is_file ? "/" : "",
+             spec);
     spc_status status = load_scene(&show->scene, path, &error);
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
@@ -397,7 +402,7 @@ static void print_suite(const struct show *show)
     if (show->skipped > 0)
         printf("%d rows skipped: their scene files are not in '%s' (--scenes "
                "DIR)\n",
-               show->skipped, show->sheet.args->folder);
+               show->skipped, folder_of(show->sheet.args));
 }
 
 static spc_status run_suite(cli *self, const struct args *args,
@@ -435,6 +440,10 @@ static spc_status run_suite(cli *self, const struct args *args,
 
 static spc_status run_checked(cli *self, struct args *args)
 {
+    if (args->suite == NULL && args->folder != NULL)
+        return cli_fail(SPC_EINVAL, "--scenes says where the files of a "
+                                    "--suite are: without one, --scene names "
+                                    "a scene");
     if (args->suite == NULL)
         return job_run(self, args, &args->scenes, bench_layer);
     const cli_suite *suite = suite_find(args->suite);

@@ -61,6 +61,9 @@ const cli_option cli_global_options[] = {
      "the same as --database"},
     {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
      "a read-only database below it (may be repeated, best first)"},
+    {0, "trust", NULL, CLI_FLAG, offsetof(cli_globals, trust),
+     "run host code of --layer-db files, and a database that others own or may "
+     "write"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
      "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
@@ -253,16 +256,71 @@ const cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
+enum { MOST_LETTERS = 15 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* How many letters must be put in, left out or exchanged to make `to` of it:
+ * row by row of the table of all beginnings. */
+static int edits(const char *from, const char *to)
+{
+    int columns = (int)strlen(to), row[MOST_LETTERS + 1];
+
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 0; from[i] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = i + 1;
+        for (int j = 0; j < columns; j++) {
+            int above = row[j + 1];
+            row[j + 1] =
+                least(diagonal + (from[i] != to[j]), 1 + least(above, row[j]));
+            diagonal = above;
+        }
+    }
+    return row[columns];
+}
+
+/* The command that was meant; NULL: none is so near. */
+static const char *find_near(const char *word)
+{
+    const char *nearest = NULL;
+    int fewest = 3;
+
+    for (int i = 0; cli_commands[i] != NULL; i++) {
+        const cli_command *command = cli_commands[i];
+        if (command->summary == NULL || strlen(command->name) > MOST_LETTERS ||
+            edits(word, command->name) >= fewest)
+            continue;
+        nearest = command->name;
+        fewest = edits(word, nearest);
+    }
+    return nearest;
+}
+
+static spc_status unknown_command(const char *word)
+{
+    const char *near = find_near(word);
+
+    if (near != NULL)
+        return cli_fail(SPC_EINVAL, "unknown command '%s': did you mean '%s'?",
+                        word, near);
+    return cli_fail(SPC_EINVAL,
+                    "unknown command '%s': 'spctune help' lists those that "
+                    "are known",
+                    word);
+}
+
 /* The first operand is the command; its arguments are zero until then. */
 static spc_status read_command(struct reader *reader, const char *word)
 {
     const cli_command *command = cli_find_command(word);
 
     if (command == NULL)
-        return cli_fail(SPC_EINVAL,
-                        "unknown command '%s': 'spctune help' lists those "
-                        "that are known",
-                        word);
+        return unknown_command(word);
     reader->self->command = command;
     if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
@@ -335,6 +393,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.layer_count = globals->layer_files.count;
     options.template_dir = globals->templates;
     options.threads = globals->threads;
+    options.trust = globals->trust;
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
@@ -370,6 +429,8 @@ const char *const *cli_worker_arguments(cli *self)
         self->worker[n++] = "--database";
         self->worker[n++] = globals->database;
     }
+    if (globals->trust)
+        self->worker[n++] = "--trust";
     if (globals->templates != NULL) {
         self->worker[n++] = "--templates";
         self->worker[n++] = globals->templates;

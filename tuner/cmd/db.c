@@ -42,8 +42,8 @@ static void write_row(spc__json *json, const spc_db_row *row)
     spc__json_text(json, "layer", row->layer);
     spc__json_text(json, "device", row->device);
     spc__json_text(json, "target", row->target);
-    spc__json_real(json, "rows", row->rows);
-    spc__json_real(json, "rows_in", row->rows_in);
+    spc__json_int(json, "rows", (int64_t)row->rows);
+    spc__json_int(json, "rows_in", (int64_t)row->rows_in);
     spc__json_real(json, "density", row->density);
     spc__json_int(json, "trials", row->trials);
     spc__json_int(json, "trials_ok", row->trials_ok);

@@ -1,0 +1,17 @@
+/* sha256_rounds.h - one block of SHA-256, where the processor has instructions
+ * for it. */
+#ifndef SPC_BASE_SHA256_ROUNDS_H
+#define SPC_BASE_SHA256_ROUNDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+extern const uint32_t spc__sha256_constants[64];
+
+/* Has it? */
+bool spc__sha256_is_fast(void);
+
+/* Adds a block of 64 bytes to the state; only if so. */
+void spc__sha256_compress_fast(uint32_t state[8], const void *block);
+
+#endif

@@ -1,0 +1,58 @@
+%-- Candidates that spoil their process for the next one, and processes that end
+%-- without a candidate's doing. $SPC_TEST_MARK is a file that counts them.
+%include "loops.lua"
+%
+%template = loop_template {
+%  summary = "spoils its process",
+%  params = {
+%    {"tile", {64}, "output rows of a tile"},
+%    {"mood", {"good", "round", "careful", "babble", "next", "flaky", "starved"}, "what it does"},
+%  },
+%  default = function() return {tile = 64, mood = "good"} end,
+%}
+#include "spc_abi.h"
+#include <fcntl.h>
+#include <fenv.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+% write_loops()
+% local mood = config.mood
+
+/* The how-manieth process this is in which the candidate runs. */
+static long turn(void)
+{
+    static long number;
+
+    if (number == 0) {
+        int file = open(getenv("SPC_TEST_MARK"), O_CREAT | O_RDWR | O_APPEND, 0600);
+        number = write(file, "$(mood)\n", 1) == 1 ? lseek(file, 0, SEEK_END) : -1;
+        close(file);
+    }
+    return number;
+}
+
+void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
+{
+    int first = args->map.tile_order[x] * TILE;
+
+    (void)turn;
+% if mood == "round" then
+    fesetround(FE_UPWARD);
+% elseif mood == "careful" then
+    if (fegetround() != FE_TONEAREST)
+        return;
+% elseif mood == "babble" then
+    if (write(3, "how do you do", 13) != 13)
+        return;
+% elseif mood == "flaky" then
+    if (turn() == 1)
+        raise(SIGSEGV);
+% elseif mood == "starved" then
+    if (getenv("SPC_TEST_DOOM") != NULL || turn() <= 4)
+        raise(SIGKILL);
+% end
+    for (int p = first; p < first + TILE; p++)
+        convolve(args, p);
+}
