@@ -1015,7 +1015,7 @@ SPC_API spc_status spc_net_create(spc_net **out, const char *name,
  * SPC_ETEMPLATE: a mistake in the file, with its line. */
 SPC_API spc_status spc_net_load(spc_net **out, const char *path,
                                 spc_dtype dtype, spc_error *error);
-SPC_API void spc_net_free(spc_net *net); /* plans go first */
+SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
 
 /* What comes in: features [rows][channels] of the rows of a scene. */
 typedef struct spc_net_input {
@@ -1158,17 +1158,20 @@ typedef struct spc_net_options {
      * [sample_rows][4] on the host. NULL: capacities choose them. */
     const int32_t *sample;
     int64_t sample_rows;
+    /* Every tensor has memory of its own until the next run, to be looked at
+     * (spc_net_verify). */
+    bool keep;
 } spc_net_options;
 
 #define SPC_NET_OPTIONS_INIT                                                   \
     {                                                                          \
         0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
-            NULL, 0                                                            \
+            NULL, 0, false                                                     \
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
- * and loads its kernels, packs its weights. Weights must be there. Waits. The
- * network may be freed after. */
+ * and loads its kernels, packs its weights. Weights must be there; no layer may be
+ * added any more. Waits. */
 SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_net_options *options);
@@ -1231,11 +1234,11 @@ typedef enum spc_net_step_kind {
 
 typedef struct spc_net_step {
     spc_net_step_kind kind;
-    const char *name;   /* of the layer; "set 2", "map 3" */
-    const char *text;   /* the layer as text; of a map its geometry */
+    const char *name;   /* of the layer; else "set" or "map" */
+    char text[256];     /* the layer as text; of a map its geometry */
     const char *kernel; /* "os_mma rows=64,..." or "" */
     spc_origin origin;  /* of a convolution's plan */
-    int set;            /* where its outputs lie */
+    int set;            /* that is filled, or where its outputs lie */
     /* As of the last check. */
     int64_t rows_in, rows_out, pairs;
     double density;

@@ -667,4 +667,7 @@ const spc__device_ops spc__device_cuda = {
     .occupancy = cuda_occupancy,
     .launch = cuda_launch,
     .measure = spc__cuda_measure,
+    .graph_create = spc__cuda_graph_create,
+    .graph_launch = spc__cuda_graph_launch,
+    .graph_free = spc__cuda_graph_free,
 };

@@ -474,4 +474,7 @@ const spc__device_ops spc__device_sim = {
     .occupancy = sim_occupancy,
     .launch = sim_launch,
     .measure = sim_measure,
+    .graph_create = spc__host_graph_create,
+    .graph_launch = spc__host_graph_launch,
+    .graph_free = spc__host_graph_free,
 };
