@@ -1249,6 +1249,20 @@ SPC_API int spc_net_steps(const spc_net_plan *plan);
 SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
                                    int i);
 
+typedef struct spc_net_verdict {
+    int layers;     /* that were compared */
+    double error;   /* the largest difference over its tolerance; <= 1 passes */
+    char worst[96]; /* the layer that has it */
+} spc_net_verdict;
+
+/* Compares the last run, which spc_net_check has found well, with the oracle:
+ * the voxels of every set, and each layer on what it read. The plan was made
+ * with `keep`; `scene` has the rows that were run. SPC_EWRONG names what is
+ * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
+SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers,
+                                  const spc_scene *scene);
+
 /* The time of each step alone, again and again with what the last run left,
  * and the least that it could need; floors of maps are 0. */
 typedef struct spc_net_time {

@@ -34,10 +34,11 @@ function blocks.residual(x, cout, name, parts, eps)
                 residual = short, eps = eps})
 end
 
--- `count` of them, the first of which may change the channels.
-function blocks.stage(x, cout, count, name, parts, eps)
-  for i = 1, count do
-    x = blocks.residual(x, cout, sub(name, i - 1), parts, eps)
+-- `count` of them, numbered from `first` (0), which may change the channels.
+function blocks.stage(x, cout, count, name, parts, eps, first)
+  first = first or 0
+  for i = first, first + count - 1 do
+    x = blocks.residual(x, cout, sub(name, i), parts, eps)
   end
   return x
 end

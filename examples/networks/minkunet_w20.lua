@@ -11,7 +11,8 @@ x = blocks.relu(x, "subm,k=3,cout=20", "conv_input.1.0", "conv_input.1.1")
 local names = {
   down = function(i) return "encoder." .. i - 1 .. ".0.0",
                             "encoder." .. i - 1 .. ".0.1" end,
-  encode = function(i) return "encoder." .. i - 1 .. ".blocks" end,
+  encode = function(i) return "encoder." .. i - 1 end,
+  first = 1, -- after the convolution down
   up = function(i) return "decoder." .. i - 1 .. ".0.0",
                           "decoder." .. i - 1 .. ".0.1" end,
   decode = function(i) return "decoder." .. i - 1 .. ".1" end,

@@ -2,7 +2,8 @@
 -- again by convolutions of size 2, stride 2. Each says its widths.
 local blocks = include "blocks.lua"
 
--- n:      how the layers are named, a table of functions
+-- n:      how the layers are named, a table of functions; blocks of an encoder's
+--         stage count from n.first
 -- x:      the stem's result
 -- down:   widths of the four convolutions down
 -- encode, decode: widths of the stages, and
@@ -15,7 +16,7 @@ local function unet(n, x, down, encode, decode, depth)
     x = blocks.relu(x, "conv,k=2,stride=2,rule=floor,cout=" .. down[level],
                     conv_name, norm_name, {eps = n.eps})
     x = blocks.stage(x, encode[level], depth[level], n.encode(level), n.parts,
-                     n.eps)
+                     n.eps, n.first)
   end
   for level = 4, 1, -1 do
     local width = decode[5 - level]

@@ -14,6 +14,7 @@ local names = {
   encode = function(i) return "stage" .. i end,
   up = function(i) return "up" .. i .. ".0.net.0", "up" .. i .. ".0.net.1" end,
   decode = function(i) return "up" .. i .. ".1" end,
+  first = 1, -- after the convolution down
   parts = {"net.0", "net.1", "net.3", "net.4", "downsample.0",
            "downsample.1"},
 }
