@@ -1093,6 +1093,11 @@ SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
 SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
                                       const char *name, spc_error *error);
 
+/* A scene for the network: of a file of points without @VOXEL its voxels in the
+ * network's grid, points outside it left out; else as spc_scene_load. */
+SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
+                                 const char *spec, spc_error *error);
+
 /* What a network is made of. */
 typedef struct spc_net_info {
     const char *name;

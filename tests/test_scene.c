@@ -550,7 +550,7 @@ static void fuzz(spc__scene_reader read, const char *seed_data,
     memcpy(copy, data, bytes);
     copy[bytes] = '\0';
     spc__scene_file file = {"mutated", copy, bytes,
-                            spc__random_below(&random, 4) ? 0.1 : 0};
+                            spc__random_below(&random, 4) ? 0.1 : 0, false};
     spc__voxels voxels = {0};
     memset(&error, 0, sizeof(error));
     spc_status status = read(&voxels, &file, &error);
