@@ -175,13 +175,13 @@ static bool has_word(const char *text, const char *word)
 }
 
 /* The text with what its input says: "," WORD "=" channels and the type. */
-static const char *complete(lua_State *L, const reader *r, int tensor,
+static const char *complete(lua_State *L, reader *r, int tensor,
                             const char *text, const char *word)
 {
     spc_tensor_info info;
 
-    if (spc_net_tensor(&info, r->net, tensor, NULL) != SPC_OK)
-        return text; /* adding the layer says what is wrong */
+    if (spc_net_tensor(&info, r->net, tensor, &r->error) != SPC_OK)
+        raise(L, r);
     if (!has_word(text, word))
         text = lua_pushfstring(L, "%s,%s=%d", text, word, info.channels);
     if (!has_word(text, "dtype"))

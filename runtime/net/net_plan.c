@@ -178,7 +178,9 @@ static spc_status make_sets(spc_net_plan *plan)
 
 /* ---- the sample ---------------------------------------------------------- */
 
-/* Sets and maps of the sample, so that kernels are chosen by its levels. */
+/* Sets and maps of the sample, so that kernels are chosen by its levels; or of
+ * no voxels at all, which nobody checks: then capacities choose. They must have
+ * been filled before layouts of them are prepared. */
 static spc_status index_sample(spc_net_plan *plan)
 {
     size_t bytes = 16 * (size_t)plan->options.sample_rows;
@@ -186,9 +188,7 @@ static spc_status index_sample(spc_net_plan *plan)
     void *coords = NULL;
     spc_status status;
 
-    if (plan->options.sample_rows == 0)
-        return SPC_OK;
-    if ((status = spc_alloc(&coords, plan->ctx, bytes)) != SPC_OK ||
+    if ((status = spc_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
         (status = spc_copy_to_device(plan->ctx, coords, plan->options.sample,
                                      bytes)) != SPC_OK)
         goto done;
@@ -198,7 +198,8 @@ static spc_status index_sample(spc_net_plan *plan)
             plan->works[i].kind == SPC_NET_MAP)
             status = spc__net_work_run(plan, i, &buffers, NULL);
     if (status == SPC_OK)
-        status = spc_net_check(plan, NULL);
+        status = plan->options.sample_rows > 0 ? spc_net_check(plan, NULL)
+                                               : spc_synchronize(plan->ctx);
     if (status != SPC_OK)
         spc__fail_prefix(spc__error_of(plan->ctx), "the sample: ");
 done:
