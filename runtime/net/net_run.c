@@ -335,6 +335,15 @@ static void describe_map(spc_net_step *out, const spc_map *map)
     out->density = spc_map_density(map);
 }
 
+/* Without the comma that it has behind a layer's other words. */
+static void write_geometry(char *out, size_t bytes, const spc_geometry *g)
+{
+    char text[256];
+
+    spc__geometry_format(text, sizeof(text), g);
+    snprintf(out, bytes, "%s", text + (text[0] == ','));
+}
+
 /* The layer as text, or the geometry of a map as that of a layer. */
 static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
                        const spc__net_work *work)
@@ -345,7 +354,7 @@ static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
     else if (work->kind == SPC_NET_FEATURE)
         spc_feature_format(out, bytes, &work->feature);
     else if (work->kind == SPC_NET_MAP)
-        spc__geometry_format(out, bytes, &plan->net->maps[work->map].geometry);
+        write_geometry(out, bytes, &plan->net->maps[work->map].geometry);
 }
 
 spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)

@@ -186,9 +186,10 @@ static int write_header(char *out, size_t bytes, const char *type,
         out, bytes, "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
 
     for (int i = 0; i < dimensions; i++)
-        at += snprintf(out + at, bytes - (size_t)at, "%lld,%s",
-                       (long long)shape[i], i + 1 < dimensions ? " " : "");
-    at += snprintf(out + at, bytes - (size_t)at, "), }");
+        at += snprintf(out + at, bytes - (size_t)at, "%s%lld",
+                       i > 0 ? ", " : "", (long long)shape[i]);
+    at += snprintf(out + at, bytes - (size_t)at,
+                   dimensions == 1 ? ",), }" : "), }");
     while ((START + at + 1) % 64 != 0)
         out[at++] = ' ';
     out[at++] = '\n';

@@ -71,8 +71,6 @@ static double ratio(double part, double whole)
 static void add_step(table *t, const spc_net_step *step,
                      const spc_net_time *time)
 {
-    const char *text = step->text[0] == ',' ? step->text + 1 : step->text;
-
     table_cell(t, "%s", step->name);
     table_cell(t, "%d", step->set);
     table_cell(t, "%lld", (long long)step->rows_out);
@@ -86,7 +84,7 @@ static void add_step(table *t, const spc_net_step *step,
         table_cell(t, "%.2f", ratio(time->warm_us, time->floor_us));
     else
         table_blank(t);
-    table_cell(t, "%s", text);
+    table_cell(t, "%s", step->text);
     table_cell(t, "%s", step->kernel);
     table_cell(t, "%s",
                step->kind == SPC_NET_CONV ? origin_name(step->origin) : "");
