@@ -1244,6 +1244,7 @@ typedef struct spc_net_step {
     const char *kernel; /* "os_mma rows=64,..." or "" */
     spc_origin origin;  /* of a convolution's plan */
     int set;            /* that is filled, or where its outputs lie */
+    int set_in;         /* of a layer: where its inputs lie */
     /* As of the last check. */
     int64_t rows_in, rows_out, pairs;
     double density;
@@ -1253,6 +1254,11 @@ typedef struct spc_net_step {
 SPC_API int spc_net_steps(const spc_net_plan *plan);
 SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
                                    int i);
+
+/* The voxels of a set as of the last check, to tune the layers of its level on;
+ * the input's set, whose rows are the caller's, has none: SPC_EINVAL. */
+SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
+                                     int set);
 
 typedef struct spc_net_verdict {
     int layers;     /* that were compared */

@@ -318,6 +318,7 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     int from = plan->net->tensors[work->in].set;
 
     out->name = plan->net->nodes[work->node].name;
+    out->set_in = from;
     out->rows_in = spc_coords_rows(plan->sets[from]);
     out->rows_out = t->dense ? spc_coords_batches(plan->sets[work->set])
                              : spc_coords_rows(plan->sets[work->set]);

@@ -114,7 +114,7 @@ static void widen(spc_net_options *o, const spc_scene *scene, bool first)
         }
 }
 
-static spc_status make_plan(network *n)
+static spc_status make_plan(network *n, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
     const spc_scene *sample = largest(n);
@@ -128,6 +128,7 @@ static spc_status make_plan(network *n)
     o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
     o.growth = n->args->growth;
     o.keep = n->args->keep;
+    o.flags = flags;
     if (o.capacity < rows)
         return cli_fail(SPC_ECAPACITY,
                         "--capacity %lld: a scene has %lld voxels",
@@ -254,12 +255,12 @@ spc_status network_open(network *out, cli *self, const network_args *args)
         (status = load_scenes_of(out)) != SPC_OK ||
         (status = read_features(out)) != SPC_OK ||
         (status = cli_open(&out->ctx, self)) != SPC_OK ||
-        (status = make_plan(out)) != SPC_OK)
+        (status = make_plan(out, SPC_PLAN_JIT)) != SPC_OK)
         return status;
     return take_memory(out);
 }
 
-void network_close(network *n)
+static void release_plan(network *n)
 {
     if (n->ctx != NULL) {
         spc_dealloc(n->ctx, n->coords);
@@ -268,6 +269,23 @@ void network_close(network *n)
         spc_dealloc(n->ctx, n->buffers.memory);
     }
     spc_net_plan_free(n->plan);
+    n->plan = NULL;
+    n->coords = n->values = n->count = NULL;
+    n->buffers = (spc_net_buffers){0};
+}
+
+spc_status network_replan(network *n, unsigned flags)
+{
+    spc_status status;
+
+    release_plan(n);
+    status = make_plan(n, flags);
+    return status == SPC_OK ? take_memory(n) : status;
+}
+
+void network_close(network *n)
+{
+    release_plan(n);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
         spc_scene_free(n->scenes[i]);

@@ -57,6 +57,9 @@ typedef struct network {
 spc_status network_open(network *out, cli *self, const network_args *args);
 void network_close(network *n);
 
+/* Plans it anew with these SPC_PLAN_* flags. */
+spc_status network_replan(network *n, unsigned flags);
+
 /* Puts scene i on the device. */
 spc_status network_upload(network *n, int i);
 

@@ -14,14 +14,21 @@ typedef struct tuning_args {
     double limit_s;
     const char *only;
     bool maps, again, in_process, allow_spills, all;
+    const char *network, *dtype; /* NULL: layers */
 } tuning_args;
 
-/* The options of tune; those of verify are all but the first two. */
+/* The options of tune; those of verify are all but the first four. */
 extern const cli_option tuning_options[];
 
 /* Runs spc_tune up to `stage` as the job's tuning_args say; *found, which the
  * caller releases, has what it reported. A failure is the caller's to print. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage);
+
+/* Tunes one layer and prints what came of it. */
+spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text);
+
+/* spctune tune --network */
+spc_status network_tune(cli *self, tuning_args *args);
 
 #endif

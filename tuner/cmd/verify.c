@@ -107,7 +107,7 @@ const cli_command cli_verify = {
             "workspace. All data is drawn from the seed. Nothing is timed. "
             "Exit\nstatus 17 if any candidate fails; its line begins with the "
             "test that it failed.",
-    .options = tuning_options + 2,
+    .options = tuning_options + 4,
     .args_bytes = sizeof(tuning_args),
     .run = run,
     .defaults = defaults,
