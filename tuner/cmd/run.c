@@ -227,6 +227,7 @@ static spc_status write_trace(const sheet *s)
         at += s->times[i].warm_us;
     }
     spc__json_end_array(&json);
+    spc__buf_puts(&text, "\n");
     bool good =
         !text.failed && fwrite(text.data, 1, text.length, file) == text.length;
     good &= fclose(file) == 0;
