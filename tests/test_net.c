@@ -216,7 +216,8 @@ static const struct {
     {"minkunet18a.lua", 49, 5, 19, 1},  {"minkunet34c.lua", 63, 5, 19, 1},
     {"spunet.lua", 60, 5, 18, 1},       {"second.lua", 12, 5, 8, 1},
     {"centerpoint.lua", 21, 5, 8, 1},   {"unetv2.lua", 28, 5, 11, 2},
-    {"voxelnext.lua", 104, 10, 14, 36},
+    {"voxelnext.lua", 104, 10, 14, 36}, {"largekernel3d.lua", 25, 5, 10, 1},
+    {"ptv3.lua", 57, 5, 19, 1},         {"trellis_mesh.lua", 7, 3, 4, 1},
 };
 
 START_TEST(known_networks_share_what_they_can)
