@@ -10,5 +10,6 @@ endfunction()
 
 spc_import_suite(weights)
 spc_import_suite(kernel_form)
+spc_import_suite(net_weights)
 # Mutations of the files of tests/corpus; with an argument, for so many seconds.
 spc_import_suite(fuzz_import)
