@@ -247,6 +247,77 @@ SPC_API spc_status spc_weights_fill_net(spc_net *net,
                                         const spc_weights_use *use,
                                         spc_error *error);
 
+/* ---- ONNX ---------------------------------------------------------------- */
+
+/*
+ * Networks of sparse convolutions in ONNX files of the form that libspconv's
+ * exporter writes (NVIDIA, Lidar_AI_Solution), with nodes
+ *
+ *   SparseConvolution  x, kernel [cout][k][k][k][cin], bias; geometry, rulebook
+ *                      and activation as attributes
+ *   Add, QuantAdd      a, b
+ *   Relu               x
+ *   Concat             of channels (axis 1)
+ *   ScatterDense       x; format says which axes the whole file has: zyx or xyz
+ *   Reshape, Transpose of what is dense, to N, C*Z, and the plane
+ *   Reshape, ReduceSum of rows: sums of neighbouring channels
+ *
+ * Any other node, and any attribute that these do not have, is SPC_EUNSUPPORTED
+ * and a sentence. Which layers share a map follows from the layers; the
+ * rulebook is the key that a network may note as wrong, and says which layer an
+ * inverse one goes back over.
+ */
+typedef struct spc_onnx spc_onnx; /* a file, as it is */
+
+/* Reads a file. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
+ * SPC_EUNSUPPORTED: weights in another file or of another type, or a library
+ * that was built without protobuf-c. */
+SPC_API spc_status spc_onnx_open(spc_onnx **out, const char *path,
+                                 spc_error *error);
+SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
+
+typedef struct spc_onnx_options {
+    spc_dtype dtype; /* of features and weights */
+    /* As in spc_kernel_form, for files without a ScatterDense, which says it;
+     * NULL: zyx. */
+    const char *axes;
+    /* Kernels of one offset are [cout][cin], as BEVFusion's exporter writes
+     * them; else as spconv 2 multiplies by them. */
+    bool plain_matrices;
+    /* How points become voxels, which the file does not say; as in
+     * spc_net_input. */
+    double voxel[3], low[3], high[3];
+} spc_onnx_options;
+
+#define SPC_ONNX_OPTIONS_INIT                                                  \
+    {                                                                          \
+        SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0},                            \
+        {                                                                      \
+            0, 0, 0                                                            \
+        }                                                                      \
+    }
+
+/* Makes a network of it, with its weights. Layers have the names of the nodes.
+ * The file may be freed after. */
+SPC_API spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
+                                  const spc_onnx_options *options,
+                                  spc_error *error);
+
+/* The greatest magnitudes by which a layer is quantised to int8: one step is
+ * amax / 127. */
+typedef struct spc_onnx_range {
+    const char *layer;    /* the name of its node */
+    float inputs[2];      /* 0: none */
+    const float *weights; /* by output channel */
+    int weight_count;
+    bool int8, int8_out; /* else f16 */
+} spc_onnx_range;
+
+/* The ranges of the file, in the order of its nodes. SPC_EINVAL: there is none
+ * with this number. */
+SPC_API spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx,
+                                     int i);
+
 #ifdef __cplusplus
 }
 #endif
