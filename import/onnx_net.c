@@ -193,8 +193,8 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
                               spc__onnx_value *value)
 {
     char name[64];
-    spc_feature feature;
-    spc_tensor_info info;
+    spc_feature feature = SPC_FEATURE_INIT;
+    spc_tensor_info info = {0};
     spc_status status = spc_net_tensor(&info, b->net, in, b->error);
 
     if (status == SPC_OK)
