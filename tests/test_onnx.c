@@ -169,25 +169,21 @@ END_TEST
 
 /* ---- equal results ------------------------------------------------------- */
 
-/* All that a file can have, small: 4 channels on a grid of 24x20x16. */
+/* What a file can have, in four layers of 4 channels on a grid of 24x20x16. The
+ * kernels are the same for both networks, as nothing is folded. */
 static const char small_lua[] =
     "network 'small'\n"
     "local x = input {channels = 4, shape = {24, 20, 16}}\n"
-    "local words = ',cout=4,epilogue=scale+bias'\n"
-    "x = conv(x, 'subm,k=3' .. words .. '+relu', {name = 'a'})\n"
-    "local y = conv(x, 'subm,k=3' .. words .. '+add+relu',\n"
-    "               {name = 'b', residual = x})\n"
-    "local down = ',k=3,stride=2,rule=footprint,padding=1x0x1'\n"
-    "local z = conv(y, 'conv' .. down .. words .. '+relu', {name = 'c'})\n"
-    "z = conv(z, 'subm,k=1,cout=8,epilogue=bias', {name = 'd'})\n"
-    "local up = conv(z, 'inverse' .. down .. words, {name = 'e'})\n"
+    "local y = conv(x, 'subm,k=3,cout=4,epilogue=bias+add+relu',\n"
+    "               {residual = x})\n"
+    "local down = ',k=3,stride=2,rule=footprint,padding=1x0x1,cout=4'\n"
+    "local z = conv(y, 'conv' .. down .. ',epilogue=bias+relu', {})\n"
+    "output(feature(z, 'bev,order=ORDER'), 'bev')\n"
+    "local up = conv(z, 'inverse' .. down .. ',epilogue=bias', {})\n"
     "local both = cat(up, y)\n"
     "local sums = feature(both, 'groupsum,by=2')\n"
-    "x = conv(both, 'subm,k=3,epilogue=relu+add,cout=4',\n"
-    "         {name = 'f', residual = sums})\n"
-    "output(x, 'rows')\n"
-    "x = conv(z, 'conv,k=1x1x3,stride=1x1x2,rule=footprint,cout=8', {})\n"
-    "output(feature(x, 'bev,order=ORDER'), 'bev')\n";
+    "output(conv(both, 'subm,k=3,epilogue=relu+add,cout=4',\n"
+    "            {residual = sums}), 'rows')\n";
 
 enum { ROWS = 300, CAPACITY = 512 };
 
@@ -402,19 +398,20 @@ START_TEST(what_has_two_readers_is_not_folded_away)
 
     add_value(&g, 11, 0);
     int x = put_conv(&g, 0, "first", 3);
-    int relu = add_plain(&g, "Relu", &x, 1);
-    int y = put_conv(&g, relu, "second", 3);
-    int sum = add_plain(&g, "Add", (int[]){x, y}, 2); /* x is read twice */
+    int y = put_conv(&g, x, "second", 3);
+    int relu = add_plain(&g, "Relu", &x, 1); /* the second reader of x */
+    int third = put_conv(&g, relu, "third", 3);
+    int sum = add_plain(&g, "Add", (int[]){third, y}, 2);
     int twice = add_plain(&g, "Add", (int[]){sum, sum}, 2);
     add_value(&g, 12, twice);
     onnx_finish(&file, &g);
     spc_net *net = import(&file, NULL);
 
-    ck_assert_int_eq(net->node_count, 4); /* conv, relu, conv + sum, sum */
+    ck_assert_int_eq(net->node_count, 5);
     ck_assert_int_eq(conv_at(net, 0)->conv.activation, SPC_ACT_NONE);
-    ck_assert_int_eq(net->nodes[1].feature.op, SPC_FEATURE_ACT);
-    ck_assert_int_eq(conv_at(net, 1)->conv.add, SPC_ADD_AFTER);
-    ck_assert_int_eq(net->nodes[3].feature.op, SPC_FEATURE_ADD);
+    ck_assert_int_eq(net->nodes[2].feature.op, SPC_FEATURE_ACT);
+    ck_assert_int_eq(conv_at(net, 2)->conv.add, SPC_ADD_AFTER);
+    ck_assert_int_eq(net->nodes[4].feature.op, SPC_FEATURE_ADD);
     spc_net_free(net);
     spc__buf_release(&file);
 }
