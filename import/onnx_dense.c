@@ -135,11 +135,14 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
     spc__onnx_value *in = NULL;
     int count = 0;
     const int64_t *dims = spc__onnx_list(node, &count, "dims");
-    spc_status status = spc__onnx_input(&in, b, node, 0, SPC__ONNX_DENSE);
+    spc__onnx_node silent = *node;
+    spc_status status;
 
+    silent.error = NULL;
     if (dims == NULL)
-        return spc__onnx_fail(node, SPC_EFORMAT, "has no attribute 'dims'");
-    if (status == SPC_OK)
+        return spc__onnx_fail(node, SPC_EFORMAT,
+                              "has no attribute 'dims' of 1 to 8 numbers");
+    if (spc__onnx_input(&in, b, &silent, 0, SPC__ONNX_DENSE) == SPC_OK)
         return merge(b, node, in, dims, count);
     status = spc__onnx_input(&in, b, node, 0, SPC__ONNX_ROWS);
     return status == SPC_OK ? split(b, node, in, dims, count) : status;
