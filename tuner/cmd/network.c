@@ -38,9 +38,10 @@ static spc_status read_network(network *n)
         return cli_fail(SPC_EINVAL,
                         "a network is needed: --network FILE, such as "
                         "examples/networks/unet42.lua");
-    if ((status = spc_net_load(&n->net, n->args->file, dtype, &error)) !=
-            SPC_OK ||
-        (status = spc_net_draw_params(n->net, n->args->seed, &error)) != SPC_OK)
+    if ((status = network_read(&n->net, n->args, dtype)) != SPC_OK)
+        return status;
+    status = spc_net_draw_params(n->net, n->args->seed, &error);
+    if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
     spc_net_describe(&n->info, n->net);
     for (int i = 0; spc_net_note(n->net, i) != NULL; i++)

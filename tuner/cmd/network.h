@@ -10,6 +10,8 @@
 typedef struct network_args {
     const char *file; /* NULL: no network was asked for */
     const char *dtype;
+    cli_list weights;                 /* files; none: they are drawn */
+    const char *from, *axes, *prefix; /* how those keep them */
     cli_list scenes;
     const char *coords;   /* NULL: scenes */
     const char *features; /* NULL: they are drawn */
@@ -21,8 +23,23 @@ typedef struct network_args {
 
 /* Rows of a command's options; AT gives the place of a network_args' member. */
 #define NETWORK_OPTIONS(AT)                                                    \
-    {'n',      "network", "FILE",                                              \
-     CLI_TEXT, AT(file),  "a network in Lua, as in examples/networks"},        \
+    {                                                                          \
+        'n',      "network",                                                   \
+        "FILE",   CLI_TEXT,                                                    \
+        AT(file), "a network: Lua, as in examples/networks, or .onnx"},        \
+        {'w',                                                                  \
+         "weights",                                                            \
+         "FILE",                                                               \
+         CLI_LIST,                                                             \
+         AT(weights),                                                          \
+         ".safetensors, .npz or .npy (may be repeated); default: drawn"},      \
+        {0,        "from",                                                     \
+         "ENGINE", CLI_TEXT,                                                   \
+         AT(from), "whose layout the weights have, as for spctune weights"},   \
+        {0,        "axes",   "AXES",                                           \
+         CLI_TEXT, AT(axes), "our names of that engine's axes: xyz, zyx"},     \
+        {0,        "prefix",   "TEXT",                                         \
+         CLI_TEXT, AT(prefix), "of the names of all arrays"},                  \
         {0,         "dtype",                                                   \
          "TYPE",    CLI_TEXT,                                                  \
          AT(dtype), "of features and weights: f16 (default), bf16 or f32"},    \
@@ -52,6 +69,11 @@ typedef struct network {
     void *coords, *values; /* on the device */
     int32_t *count;
 } network;
+
+/* The network of args->file, Lua or ONNX, with the weights of files if there
+ * are any (network_file.c). */
+spc_status network_read(spc_net **out, const network_args *args,
+                        spc_dtype dtype);
 
 /* All of it. network_close in any case. */
 spc_status network_open(network *out, cli *self, const network_args *args);
