@@ -19,3 +19,21 @@ get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
 if("SPC_WITH_PROTOBUF" IN_LIST formats)
   spc_import_suite(onnx)
 endif()
+
+# The converter of .pth files, on a double of PyTorch.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND)
+  add_test(NAME pth2safetensors COMMAND ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/test_pth2safetensors.py
+    $<TARGET_FILE:spctune>)
+endif()
+
+# The second header alone, as the first.
+add_test(NAME header_import_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall
+  -Wextra -Wpedantic -Werror -fsyntax-only -x c
+  ${PROJECT_SOURCE_DIR}/include/spc_import.h)
+if(SPC_CXX)
+  add_test(NAME header_import_cxx17 COMMAND ${SPC_CXX} -std=c++17 -Wall -Wextra
+    -Wpedantic -Werror -fsyntax-only -x c++
+    ${PROJECT_SOURCE_DIR}/include/spc_import.h)
+endif()
