@@ -87,6 +87,17 @@ static int read_axes(int out[3], const char *axes)
     return count >= 2 ? count : 0;
 }
 
+spc_status spc_axes_check(const char *axes, spc_error *error)
+{
+    int unused[3];
+
+    if (read_axes(unused, axes) > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' is no order of axes: write xyz, zyx or, in 2D, yx",
+                     axes);
+}
+
 static spc_status check_form(int axes[3], int *count,
                              const spc_kernel_form *form, spc_error *error)
 {
@@ -95,11 +106,8 @@ static spc_status check_form(int axes[3], int *count,
                          "engine %d of a kernel's form is "
                          "none",
                          (int)form->engine);
-    if ((*count = read_axes(axes, form->axes)) > 0)
-        return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "'%s' is no order of axes: write xyz, zyx or, in 2D, yx",
-                     form->axes);
+    *count = read_axes(axes, form->axes);
+    return spc_axes_check(form->axes, error);
 }
 
 /* ---- shapes -------------------------------------------------------------- */

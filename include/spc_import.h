@@ -152,6 +152,9 @@ typedef struct spc_kernel_form {
         SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false                             \
     }
 
+/* SPC_EINVAL: a text that is no order of axes as above. */
+SPC_API spc_status spc_axes_check(const char *axes, spc_error *error);
+
 /* The canonical shape of a kernel: [cout][kx][ky][kz][cin]. */
 typedef struct spc_kernel_shape {
     int cout, cin; /* cin: of one group */

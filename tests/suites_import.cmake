@@ -37,3 +37,8 @@ if(SPC_CXX)
     -Wpedantic -Werror -fsyntax-only -x c++
     ${PROJECT_SOURCE_DIR}/include/spc_import.h)
 endif()
+
+if(NOT "SPC_WITH_JANSSON" IN_LIST formats OR NOT "SPC_WITH_LIBZIP" IN_LIST formats
+    OR NOT "SPC_WITH_PROTOBUF" IN_LIST formats)
+  set_tests_properties(cli_weights PROPERTIES DISABLED ON)
+endif()

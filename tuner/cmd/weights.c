@@ -297,8 +297,9 @@ static spc_status check_args(struct job *job, const cli *self)
         return cli_fail(SPC_EINVAL,
                         "whose layout do the kernels have? --from spconv2, "
                         "spconv1, minkowski, torchsparse, flexgemm or spctune");
-    if (args->from != NULL &&
-        spc_engine_parse(&job->engine, args->from, &error) != SPC_OK)
+    if ((args->from != NULL &&
+         spc_engine_parse(&job->engine, args->from, &error) != SPC_OK) ||
+        spc_axes_check(args->axes, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     return SPC_OK;
 }
