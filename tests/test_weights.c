@@ -84,6 +84,8 @@ static void assert_array(const spc_array *got, const spc_array *want)
 
 /* ---- safetensors --------------------------------------------------------- */
 
+#ifdef SPC_WITH_JANSSON
+
 /* u64 length, header, data. */
 static const char *write_safetensors(const char *name, const char *header,
                                      const void *data, size_t bytes)
@@ -101,8 +103,6 @@ static const char *write_safetensors(const char *name, const char *header,
     spc__buf_release(&file);
     return path;
 }
-
-#ifdef SPC_WITH_JANSSON
 
 START_TEST(what_was_saved_is_read_back)
 {
