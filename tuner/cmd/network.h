@@ -12,6 +12,7 @@ typedef struct network_args {
     const char *dtype;
     cli_list weights;                 /* files; none: they are drawn */
     const char *from, *axes, *prefix; /* how those keep them */
+    const char *voxel, *range; /* of an ONNX file, which does not say them */
     cli_list scenes;
     const char *coords;   /* NULL: scenes */
     const char *features; /* NULL: they are drawn */
@@ -40,6 +41,10 @@ typedef struct network_args {
          CLI_TEXT, AT(axes), "our names of that engine's axes: xyz, zyx"},     \
         {0,        "prefix",   "TEXT",                                         \
          CLI_TEXT, AT(prefix), "of the names of all arrays"},                  \
+        {0,        "voxel",   "X,Y,Z",                                         \
+         CLI_TEXT, AT(voxel), "of an ONNX file: the size of its voxels"},      \
+        {0,        "range",   "LOW,HIGH",                                      \
+         CLI_TEXT, AT(range), "and X,Y,Z of both corners of its grid"},        \
         {0,         "dtype",                                                   \
          "TYPE",    CLI_TEXT,                                                  \
          AT(dtype), "of features and weights: f16 (default), bf16 or f32"},    \
