@@ -37,13 +37,30 @@ static spc_status fail_missing(const struct filling *f, const char *name,
 
 /* ---- one array ----------------------------------------------------------- */
 
+/* A bias that the network would leave out is another network's. */
+static spc_status check_bias(const struct filling *f,
+                             const spc_net_param *param)
+{
+    const spc_array *bias = find(f, param->layer, ".bias");
+
+    if (bias == NULL || param->conv->bias)
+        return SPC_OK;
+    return spc__fail(f->error, SPC_EINVAL,
+                     "there is an array '%s', but the layer '%s' has no bias: "
+                     "is it another network's?",
+                     bias->name, param->layer);
+}
+
 static spc_status load_kernel(float *out, const struct filling *f,
                               const spc_net_param *param)
 {
     static const char *const suffixes[] = {".weight", ".kernel",
                                            ".linear.weight"};
     spc_kernel_form form = {f->use->engine, f->use->axes, {0, 0, 0}, false};
+    spc_status status = check_bias(f, param);
 
+    if (status != SPC_OK)
+        return status;
     for (int i = 0; i < 3; i++) {
         const spc_array *array = find(f, param->layer, suffixes[i]);
         if (array != NULL)

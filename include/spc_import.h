@@ -242,7 +242,8 @@ typedef struct spc_weights_use {
  * "conv1.kernel" or "conv1.linear.weight" and the bias "conv1.bias"; its
  * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
  * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
- * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; the network
+ * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
+ * one has another shape, or a bias is there that the layer has not. The network
  * may then be filled in part.
  */
 SPC_API spc_status spc_weights_fill_net(spc_net *net,

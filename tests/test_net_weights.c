@@ -240,6 +240,8 @@ static const struct {
      "not what the layer subm,cin=4,cout=8"},
     {"subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv1.0", "bn7",
      SPC_ENOTFOUND, "'backbone.bn7.running_mean'"},
+    {"linear,cin=4,cout=2", "head", NULL, SPC_EINVAL,
+     "an array 'backbone.head.bias', but the layer 'head' has no bias"},
     {"subm,cin=4,cout=6,k=3,bias=1", "conv1.0", NULL, SPC_ENOTFOUND,
      "'backbone.conv1.0' with .bias"},
 };
