@@ -270,10 +270,10 @@ bool spc_engine_owns(spc_engine engine, const spc_array *array,
                      const char *axes)
 {
     int order[3], count = read_axes(order, axes);
-    const char *last = last_word(array);
 
-    if ((unsigned)engine >= SPC_ENGINES || count == 0)
+    if (array == NULL || (unsigned)engine >= SPC_ENGINES || count == 0)
         return false;
+    const char *last = last_word(array);
     if (layouts[engine].flat)
         return strcmp(last, "kernel") == 0 &&
                (array->rank == 2 || array->rank == 3);

@@ -228,20 +228,46 @@ static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
+/* protobuf-c says only that it did not work; this tells why. */
+static void *allocate(void *failed, size_t bytes)
+{
+    void *memory = malloc(bytes);
+
+    *(bool *)failed |= memory == NULL;
+    return memory;
+}
+
+static void release(void *failed, void *memory)
+{
+    (void)failed;
+    free(memory);
+}
+
+static spc_status unpack(spc_onnx *onnx, const void *data, size_t bytes,
+                         spc_error *error)
+{
+    bool failed = false;
+    ProtobufCAllocator allocator = {allocate, release, &failed};
+
+    onnx->model = spc__pb__model__unpack(&allocator, bytes, data);
+    if (onnx->model != NULL)
+        return SPC_OK;
+    return failed ? spc__fail_memory(error, bytes)
+                  : bad(onnx, error, "it is no ONNX model, or it is cut short");
+}
+
 spc_status spc__onnx_read(spc_onnx **out, const char *path, const void *data,
                           size_t bytes, spc_error *error)
 {
     spc_onnx *onnx = calloc(1, sizeof(*onnx));
-    spc_status status = SPC_OK;
+    spc_status status;
 
     *out = NULL;
     if (onnx == NULL || (onnx->path = strdup(path)) == NULL) {
         free(onnx);
         return spc__fail_memory(error, sizeof(*onnx));
     }
-    onnx->model = spc__pb__model__unpack(NULL, bytes, data);
-    if (onnx->model == NULL)
-        status = bad(onnx, error, "it is no ONNX model, or it is cut short");
+    status = unpack(onnx, data, bytes, error);
     if (status == SPC_OK)
         status = check_graph(onnx, error);
     if (status == SPC_OK)

@@ -14,6 +14,8 @@ spc_import_suite(kernel_form)
 spc_import_suite(net_weights)
 # Mutations of the files of tests/corpus; with an argument, for so many seconds.
 spc_import_suite(fuzz_import)
+target_link_options(test_fuzz_import PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 
 get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
 if("SPC_WITH_PROTOBUF" IN_LIST formats)

@@ -480,6 +480,21 @@ START_TEST(what_is_no_file_of_weights_is_refused)
 }
 END_TEST
 
+START_TEST(questions_about_null_have_an_answer)
+{
+    spc_weights_free(NULL);
+    spc_onnx_free(NULL);
+    ck_assert_int_eq(spc_weights_count(NULL), 0);
+    ck_assert_ptr_null(spc_weights_at(NULL, 0));
+    ck_assert_ptr_null(spc_weights_find(NULL, "a"));
+    ck_assert_int_eq(spc_array_elements(NULL), 0);
+    ck_assert(!spc_engine_owns(SPC_ENGINE_SPCONV2, NULL, NULL));
+    ck_assert_str_eq(spc_engine_name(SPC_ENGINES), "?");
+    ck_assert_str_eq(spc_element_name(SPC_ELEMENTS), "?");
+    ck_assert_uint_eq(spc_element_bytes(SPC_ELEMENTS), 0);
+}
+END_TEST
+
 /* ---- elements ------------------------------------------------------------ */
 
 START_TEST(elements_become_floats)
@@ -697,6 +712,7 @@ static void add_files(Suite *suite)
                    a_size_that_cannot_be_is_refused_before_memory_is_asked_for);
 #endif
     tcase_add_test(files, what_is_no_file_of_weights_is_refused);
+    tcase_add_test(files, questions_about_null_have_an_answer);
 }
 
 int main(void)
