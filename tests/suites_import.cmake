@@ -20,6 +20,14 @@ target_link_options(test_fuzz_import PRIVATE
 get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
 if("SPC_WITH_PROTOBUF" IN_LIST formats)
   spc_import_suite(onnx)
+  # Sixty points at the corner of the example's grid, twice.
+  set(scan ${CMAKE_CURRENT_SOURCE_DIR}/golden/corner.bin)
+  add_test(NAME centerpoint_example COMMAND centerpoint
+    ${CMAKE_CURRENT_SOURCE_DIR}/corpus/small.onnx cpu ${shared_code} ${scan}
+    ${scan})
+  set_tests_properties(centerpoint_example PROPERTIES
+    PASS_REGULAR_EXPRESSION "(53 voxels, a plane of 6912 bytes.*)(53 voxels)"
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
 endif()
 
 # The converter of .pth files, on a double of PyTorch.
