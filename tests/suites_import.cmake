@@ -27,7 +27,8 @@ if("SPC_WITH_PROTOBUF" IN_LIST formats)
     ${scan})
   set_tests_properties(centerpoint_example PROPERTIES
     PASS_REGULAR_EXPRESSION "(53 voxels, a plane of 6912 bytes.*)(53 voxels)"
-    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+    DEPENDS onnx)
+  spc_slow(centerpoint_example)
 endif()
 
 # The converter of .pth files, on a double of PyTorch.

@@ -417,6 +417,45 @@ START_TEST(what_has_two_readers_is_not_folded_away)
 }
 END_TEST
 
+/* A kernel of one offset: spconv 2 multiplies by its memory as if it were
+ * [in][out], other exporters have written [out][in]. */
+START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    uint16_t halves[16];
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+    int in = 0, out;
+
+    for (int i = 0; i < 16; i++)
+        halves[i] = spc__half_from_float((float)i);
+    add_value(&g, 11, 0);
+    add_halves(&g, "w", (int[]){4, 1, 1, 1, 4}, 5, halves, true);
+    node_begin(&node, &g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(&node, 1, "w");
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_ints(&node, "kernel_size", (int[]){1, 1, 1}, 3, true);
+    node_end(&node, &g, out);
+    add_value(&g, 12, out);
+    onnx_finish(&file, &g);
+    spc_onnx *onnx = read_onnx(&file);
+    for (int plain = 0; plain < 2; plain++) {
+        spc_net *net;
+        options.plain_matrices = plain == 1;
+        assert_ok(spc_onnx_build(&net, onnx, &options, &error));
+        const float *got = conv_at(net, 0)->params[0];
+        for (int co = 0; co < 4; co++)
+            for (int ci = 0; ci < 4; ci++)
+                ck_assert(got[co * 4 + ci] ==
+                          (float)(plain ? co * 4 + ci : ci * 4 + co));
+        spc_net_free(net);
+    }
+    spc_onnx_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
 START_TEST(ranges_for_int8_are_kept)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -704,6 +743,7 @@ int main(void)
                         COUNT(small_files));
     tcase_add_test(files, a_shortcut_that_comes_last_takes_the_sum);
     tcase_add_test(files, what_has_two_readers_is_not_folded_away);
+    tcase_add_test(files, a_matrix_is_read_as_its_exporter_wrote_it);
     tcase_add_test(files, ranges_for_int8_are_kept);
     tcase_set_timeout(files, 120);
     suite_add_tcase(suite, files);
