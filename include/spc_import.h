@@ -107,14 +107,14 @@ SPC_API spc_status spc_weights_save(const char *path, const spc_array *arrays,
  * channel; a, b, c: place along the first, second and third axis of the
  * engine's coordinates; the last index is the fastest.
  *
- *   word         shape                one offset            K
- *   spctune      [o][a][b][c][i]      the same              Cout x K x Cin
- *   spconv2      [o][a][b][c][i]      memory is [i][o]      spconv 2.2 and
- * later spconv1      [a][b][c][i][o]      the same              spconv 1.x,
- * mmcv minkowski    [K][i][o]            [i][o]                a is the fastest
- *   torchsparse  [K][i][o]            [i][o]                a is the fastest if
- *                                                           K is odd, else c
- *   flexgemm     [o][a][b][c][i]      the same
+ *   word         shape            one offset      made by
+ *   spctune      [o][a][b][c][i]  the same        'spctune weights'
+ *   spconv2      [o][a][b][c][i]  memory: [i][o]  spconv 2.2 and later
+ *   spconv1      [a][b][c][i][o]  the same        spconv 1.x, mmcv
+ *   minkowski    [K][i][o]        [i][o]          K counts with a fastest
+ *   torchsparse  [K][i][o]        [i][o]          the same if K is odd, else
+ *                                                 with c fastest
+ *   flexgemm     [o][a][b][c][i]  the same        FlexGEMM, TRELLIS.2
  *
  * A matrix [o][i] by the name of "....weight" is that of a linear layer, in all
  * of them. spconv 2 multiplies by the memory of a kernel of one offset,
@@ -179,8 +179,9 @@ SPC_API spc_status spc_kernel_restore(void *out, const void *canonical,
                                       const spc_kernel_shape *shape,
                                       const spc_kernel_form *form,
                                       spc_error *error);
-/* The same for a layer, as fp32: spc_net_set_param takes them. The shape must
- * be the layer's. SPC_EINVAL, SPC_ERANGE, SPC_EUNSUPPORTED as spc_array_floats.
+/* As spc_kernel_convert for a layer, as fp32: spc_net_set_param takes them. The
+ * shape must be the layer's. SPC_EINVAL, SPC_ERANGE, SPC_EUNSUPPORTED as
+ * spc_array_floats.
  */
 SPC_API spc_status spc_kernel_load(float *out, const spc_conv *conv,
                                    const spc_array *array,
