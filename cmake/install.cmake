@@ -1,7 +1,7 @@
 include(GNUInstallDirs)
-install(TARGETS spc spctune
+install(TARGETS spc spc_import spctune
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/spc.h include/spc_status.h
+install(FILES include/spc.h include/spc_import.h include/spc_status.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1115,6 +1115,307 @@ typedef struct spc_operator_info {
 /* Operator `i` from 0; NULL past the last. */
 SPC_API const spc_operator_info *spc_operators(int i);
 
+/* ---- networks ------------------------------------------------------------ */
+
+/*
+ * A network is a graph of layers over coordinate sets, with weights: a value on
+ * the host, made once, layer by layer or from a file. Planned for a device it
+ * has its sets, maps, kernels and packed weights there, and runs with one call
+ * that a CUDA graph may capture, indexing included.
+ *
+ * Tensors are named by handles that count from 0, in the order in which they
+ * were made. Each lies over a coordinate set. Which layers share a set, or a
+ * map, follows from the sets and the geometry alone: a key that a file gives to
+ * a map is a hint, and spc_net_note says so where it is wrong.
+ *
+ * A network is built and read by one thread at a time. What is wrong with a
+ * layer is a sentence in *error (may be NULL), and the network stays as it was.
+ */
+typedef struct spc_net spc_net;
+typedef struct spc_net_plan spc_net_plan; /* it, on a context's device */
+typedef int spc_tensor;
+
+#define SPC_NO_TENSOR (-1)
+
+/* An empty network. The name is copied, as all texts here are. */
+SPC_API spc_status spc_net_create(spc_net **out, const char *name,
+                                  spc_error *error);
+/* Reads a network from a file in Lua (examples/networks). Its features and
+ * weights have the type `dtype` unless it says otherwise. SPC_ENOTFOUND;
+ * SPC_ETEMPLATE: a mistake in the file, with its line. */
+SPC_API spc_status spc_net_load(spc_net **out, const char *path,
+                                spc_dtype dtype, spc_error *error);
+SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
+
+/* What comes in: features [rows][channels] of the rows of a scene. */
+typedef struct spc_net_input {
+    const char *name; /* "x" */
+    int channels;
+    spc_dtype dtype;
+    int shape[3]; /* voxels along x, y, z, from 0; 0: any, also below 0 */
+    /* How points become voxels: floor((p - low) / voxel), points outside low to
+     * high left out. 0: the network does not say. */
+    double voxel[3], low[3], high[3];
+} spc_net_input;
+
+#define SPC_NET_INPUT_INIT                                                     \
+    {                                                                          \
+        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},                      \
+        {                                                                      \
+            0, 0, 0                                                            \
+        }                                                                      \
+    }
+
+/* The one input, and the first of the tensors. */
+SPC_API spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
+                                     const spc_net_input *input,
+                                     spc_error *error);
+
+typedef struct spc_net_layer {
+    const char *name; /* of its weights: "conv1.0"; NULL: "layer7" */
+    spc_conv conv;    /* pitches stay 0. The shape of a FOOTPRINT may be left
+                         out where the network knows it */
+    spc_tensor in;
+    spc_tensor residual; /* of epilogues that add one */
+    spc_tensor at;    /* inverse, transposed and given layers: the tensor whose
+                         rows the outputs have. Of inverse ones it may be left
+                         out: then it is what the inputs were derived from */
+    const char *key;  /* of its map, as files have it; may be NULL */
+    const char *norm; /* of the batch normalisation that is folded into scale
+                         and bias; may be NULL */
+    double eps;       /* of that; 0: 1e-5 */
+} spc_net_layer;
+
+#define SPC_NET_LAYER_INIT                                                     \
+    {                                                                          \
+        NULL, SPC_CONV_INIT, SPC_NO_TENSOR, SPC_NO_TENSOR, SPC_NO_TENSOR,      \
+            NULL, NULL, 0                                                      \
+    }
+
+SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
+                                    const spc_net_layer *layer,
+                                    spc_error *error);
+
+/* An operator on features. `add` is what ADD adds; `at` the tensor whose rows
+ * an UNPOOL has, left out as above. Those with an index are not for networks.
+ * An ADD behind a convolution that nobody else reads becomes its residual. */
+SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
+                                       const char *name,
+                                       const spc_feature *feature,
+                                       spc_tensor in, spc_tensor add,
+                                       spc_tensor at, spc_error *error);
+
+/* The channels of several tensors over one set, side by side. They are written
+ * in place where each begins at a multiple of 16 bytes. */
+SPC_API spc_status spc_net_add_concat(spc_net *net, spc_tensor *out,
+                                      const spc_tensor *parts, int count,
+                                      spc_error *error);
+
+/* A set made of those of 1 to 8 tensors, with their features as
+ * spc_coords_gather has them. `slices`: children have slices of the channels.
+ */
+SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
+                                       const spc_tensor *sources, int count,
+                                       const spc_regrouping *how, bool slices,
+                                       spc_error *error);
+
+/* Outputs count from 0. */
+SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
+                                      const char *name, spc_error *error);
+
+/* A scene for the network: of a file of points without @VOXEL its voxels in the
+ * network's grid, points outside it left out; else as spc_scene_load. */
+SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
+                                 const char *spec, spc_error *error);
+
+/* What a network is made of. */
+typedef struct spc_net_info {
+    const char *name;
+    int layers; /* convolutions; all that were added count for the names */
+    int tensors, sets, maps, outputs, params;
+    spc_net_input input;
+} spc_net_info;
+
+SPC_API void spc_net_describe(spc_net_info *out, const spc_net *net);
+/* Something that is no mistake but should be known, as a sentence; NULL past
+ * the last. */
+SPC_API const char *spc_net_note(const spc_net *net, int i);
+
+typedef struct spc_tensor_info {
+    int set; /* sets count from 0, the input's */
+    int channels;
+    spc_dtype dtype;
+    bool dense;       /* [batches][elements], by GLOBAL and BEV */
+    int64_t elements; /* of a row */
+    int shape[3];     /* of the set; 0: not known */
+} spc_tensor_info;
+
+SPC_API spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
+                                  spc_tensor tensor, spc_error *error);
+
+/* Weights (canonical, KRSC), scale and bias of convolutions, scale and bias of
+ * normalisations, as fp32; counted in the order of the layers. */
+typedef struct spc_net_param {
+    const char *layer; /* its name */
+    spc_operand which; /* SPC_WEIGHTS, SPC_SCALE or SPC_BIAS */
+    int64_t count;
+    const float *values;  /* the network's; NULL: not set yet */
+    const spc_conv *conv; /* NULL: of a normalisation */
+    const char *norm;     /* as in spc_net_layer; "" */
+    double eps;
+} spc_net_param;
+
+/* SPC_EINVAL: there is none with this number. */
+SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
+                                    int i);
+/* Copies the values in. SPC_ENOTFOUND: there is no such layer or array; did you
+ * mean another one? SPC_EINVAL: another count than it has. */
+SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
+                                     spc_operand which, const float *values,
+                                     int64_t count, spc_error *error);
+/* Draws all that was not set: weights uniform with the variance 2 / (K cin /
+ * groups) (He, Zhang, Ren, Sun, ICCV 2015), scales about 1, biases about 0. */
+SPC_API spc_status spc_net_draw_params(spc_net *net, uint64_t seed,
+                                       spc_error *error);
+
+typedef struct spc_net_options {
+    int64_t capacity; /* most rows of a scene */
+    /* The extent of scenes: batch, x, y, z, both ends included. Of a network
+     * with a shape the batch alone. */
+    int32_t low[4], high[4];
+    unsigned flags; /* SPC_PLAN_* */
+    /* FOOTPRINT sets have room for so many times the capacity, or for the
+     * rule's bound if that is less. Single sweeps have up to 1.7 times as many
+     * voxels on their second level. 0: the rule's bound. */
+    double growth;
+    spc_duplicates duplicates; /* SPC_DUPLICATES_ERROR or _FIRST */
+    /* A scene whose rows and densities by level choose the kernels, as
+     * [sample_rows][4] on the host. NULL: capacities choose them. */
+    const int32_t *sample;
+    int64_t sample_rows;
+    /* Every tensor has memory of its own until the next run, to be looked at
+     * (spc_net_verify). */
+    bool keep;
+} spc_net_options;
+
+#define SPC_NET_OPTIONS_INIT                                                   \
+    {                                                                          \
+        0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
+            NULL, 0, false                                                     \
+    }
+
+/* Plans a network on a context's device: allocates its sets and maps, chooses
+ * and loads its kernels, packs its weights. Weights must be there; no layer may be
+ * added any more. Waits. */
+SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
+                                       const spc_net *net,
+                                       const spc_net_options *options);
+SPC_API void spc_net_plan_free(spc_net_plan *plan);
+/* What one run needs for tensors and workspace. */
+SPC_API size_t spc_net_memory_bytes(const spc_net_plan *plan);
+/* What the plan itself keeps on the device for packed weights. */
+SPC_API size_t spc_net_weights_bytes(const spc_net_plan *plan);
+
+typedef struct spc_net_buffers {
+    const int32_t *coords; /* [rows][4], as spc_coords_update takes them */
+    const int32_t *count;  /* device; or NULL, and `rows` counts */
+    int64_t rows;
+    const void *features; /* [capacity][channels], 16-byte aligned */
+    void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
+} spc_net_buffers;
+
+/*
+ * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
+ * without allocation, synchronisation, compiling or copies to or from the host,
+ * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
+ * its own. What is wrong with a scene says spc_net_check.
+ */
+SPC_API spc_status spc_net_execute(spc_net_plan *plan,
+                                   const spc_net_buffers *buffers,
+                                   void *stream);
+/* Waits for `stream`. SPC_ECAPACITY names the level, and the capacity that
+ * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check. */
+SPC_API spc_status spc_net_check(spc_net_plan *plan, void *stream);
+
+/* Keeps what spc_net_execute would do with these buffers as one graph, which
+ * spc_net_replay launches. Where a device has no graphs that is executing. */
+SPC_API spc_status spc_net_capture(spc_net_plan *plan,
+                                   const spc_net_buffers *buffers);
+/* SPC_ESTATE: nothing was captured. */
+SPC_API spc_status spc_net_replay(spc_net_plan *plan, void *stream);
+
+typedef struct spc_net_output {
+    const char *name;
+    size_t offset; /* in spc_net_buffers.memory */
+    spc_dtype dtype;
+    bool dense; /* [batches][elements], else [rows of the set][elements] */
+    int64_t elements;
+    int64_t batches;       /* of a dense one */
+    const spc_coords *set; /* the plan's */
+} spc_net_output;
+
+/* SPC_EINVAL: there is none with this number. */
+SPC_API spc_status spc_net_output_at(spc_net_output *out,
+                                     const spc_net_plan *plan, int i);
+
+/* What a run consists of, in its order. */
+typedef enum spc_net_step_kind {
+    SPC_NET_SET,     /* a coordinate set is filled */
+    SPC_NET_MAP,     /* a map and the layouts that its layers read */
+    SPC_NET_CONV,    /* a convolution */
+    SPC_NET_FEATURE, /* an operator on features, a copy */
+    SPC_NET_GATHER   /* features of a regrouped set */
+} spc_net_step_kind;
+
+typedef struct spc_net_step {
+    spc_net_step_kind kind;
+    const char *name;   /* of the layer; else "set" or "map" */
+    char text[256];     /* the layer as text; of a map its geometry */
+    const char *kernel; /* "os_mma rows=64,..." or "" */
+    spc_origin origin;  /* of a convolution's plan */
+    int set;            /* that is filled, or where its outputs lie */
+    int set_in;         /* of a layer: where its inputs lie */
+    /* As of the last check. */
+    int64_t rows_in, rows_out, pairs;
+    double density;
+    size_t bytes; /* of a set or map: unknown, 0; of a layer: its outputs */
+} spc_net_step;
+
+SPC_API int spc_net_steps(const spc_net_plan *plan);
+SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
+                                   int i);
+
+/* The voxels of a set as of the last check, to tune the layers of its level on;
+ * the input's set, whose rows are the caller's, has none: SPC_EINVAL. */
+SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
+                                     int set);
+
+typedef struct spc_net_verdict {
+    int layers;     /* that were compared */
+    double error;   /* the largest difference over its tolerance; <= 1 passes */
+    char worst[96]; /* the layer that has it */
+} spc_net_verdict;
+
+/* Compares the last run, which spc_net_check has found well, with the oracle:
+ * the voxels of every set, and each layer on what it read. The plan was made
+ * with `keep`; `scene` has the rows that were run. SPC_EWRONG names what is
+ * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
+SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers,
+                                  const spc_scene *scene);
+
+/* The time of each step alone, again and again with what the last run left,
+ * and the least that it could need; floors of maps are 0. */
+typedef struct spc_net_time {
+    double warm_us, floor_us;
+    const char *floor_by;
+} spc_net_time;
+
+/* Times every step: `out` has room for spc_net_steps. SPC_ESTATE: nothing was
+ * run and checked. */
+SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
+                                   const spc_net_buffers *buffers);
+
 /* ---- the oracle ---------------------------------------------------------- */
 
 /*

@@ -15,11 +15,12 @@ presets=${*:-dev asan tsan}
 # The package of every command, header and library that the build asks for.
 missing() {
     for pair in gcc:gcc g++:g++ cmake:cmake ninja:ninja-build \
-        pkg-config:pkg-config; do
+        pkg-config:pkg-config protoc-c:protobuf-c-compiler; do
         command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
     for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
-        stdlib.h:libc6-dev check.h:check; do
+        stdlib.h:libc6-dev check.h:check jansson.h:libjansson-dev \
+        zip.h:libzip-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev; do
         [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
     done
 }

@@ -2,6 +2,7 @@
 #include "comma_locale.h"
 #include "error.h"
 #include "file.h"
+#include "mutate.h"
 #include "random.h"
 #include "scene.h"
 #include "sha256.h"
@@ -501,41 +502,6 @@ END_TEST
 
 /* ---- mutations ----------------------------------------------------------- */
 
-/* Applies a few changes: bytes, cuts, repetitions. */
-static size_t mutate(char *data, size_t bytes, size_t capacity,
-                     spc__random *random)
-{
-    int changes = 1 + (int)spc__random_below(random, 6);
-    for (int i = 0; i < changes && bytes > 0; i++) {
-        size_t at = spc__random_below(random, (uint32_t)bytes);
-        static const char telling[] = "\0\xff\x7f\x80 \n09-.e(,)'";
-        switch (spc__random_below(random, 5)) {
-        case 0:
-            data[at] = (char)spc__random_u64(random);
-            break;
-        case 1:
-            data[at] = telling[spc__random_below(random, sizeof(telling) - 1)];
-            break;
-        case 2:
-            data[at] ^= (char)(1 << spc__random_below(random, 8));
-            break;
-        case 3:
-            bytes = at;
-            break;
-        default: {
-            size_t length = spc__random_below(random, 16);
-            if (at + length > bytes)
-                length = bytes - at;
-            if (bytes + length > capacity)
-                break;
-            memmove(data + at + length, data + at, bytes - at);
-            bytes += length;
-        }
-        }
-    }
-    return bytes;
-}
-
 static void fuzz(spc__scene_reader read, const char *seed_data,
                  size_t seed_bytes, uint64_t seed)
 {
@@ -550,7 +516,7 @@ static void fuzz(spc__scene_reader read, const char *seed_data,
     memcpy(copy, data, bytes);
     copy[bytes] = '\0';
     spc__scene_file file = {"mutated", copy, bytes,
-                            spc__random_below(&random, 4) ? 0.1 : 0};
+                            spc__random_below(&random, 4) ? 0.1 : 0, false};
     spc__voxels voxels = {0};
     memset(&error, 0, sizeof(error));
     spc_status status = read(&voxels, &file, &error);

@@ -46,4 +46,13 @@ void spc__cublas_close(spc__cublas *cublas);
 spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,
                              double *samples, int *count, spc_error *error);
 
+/* Graphs (cuda_graph.c). */
+spc_status spc__cuda_graph_create(spc__device *device, spc__graph **out,
+                                  spc_status (*enqueue)(void *payload,
+                                                        void *stream),
+                                  void *payload, spc_error *error);
+spc_status spc__cuda_graph_launch(spc__device *device, spc__graph *graph,
+                                  void *stream, spc_error *error);
+void spc__cuda_graph_free(spc__device *device, spc__graph *graph);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct spc__device
                     with: const spc__device_ops *ops; */
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
+typedef struct spc__graph spc__graph; /* runs that are launched as one */
 
 typedef struct spc__launch {
     unsigned grid_x, grid_y;
@@ -121,6 +122,17 @@ typedef struct spc__device_ops {
      * after a flush (cold). */
     spc_status (*measure)(spc__device *device, const spc__measure *measure,
                           double *samples, int *count, spc_error *error);
+
+    /* Keeps what `enqueue` puts on a stream, to be put on others as often as
+     * wanted by one launch; where a device has no streams, calling it is that.
+     * Freeing accepts NULL. */
+    spc_status (*graph_create)(spc__device *device, spc__graph **out,
+                               spc_status (*enqueue)(void *payload,
+                                                     void *stream),
+                               void *payload, spc_error *error);
+    spc_status (*graph_launch)(spc__device *device, spc__graph *graph,
+                               void *stream, spc_error *error);
+    void (*graph_free)(spc__device *device, spc__graph *graph);
 } spc__device_ops;
 
 struct spc__device_head {

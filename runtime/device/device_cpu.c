@@ -424,4 +424,7 @@ const spc__device_ops spc__device_cpu = {
     .occupancy = cpu_occupancy,
     .launch = cpu_launch,
     .measure = cpu_measure,
+    .graph_create = spc__host_graph_create,
+    .graph_launch = spc__host_graph_launch,
+    .graph_free = spc__host_graph_free,
 };

@@ -672,4 +672,7 @@ const spc__device_ops spc__device_cuda = {
     .has_gemm = spc__cuda_has_gemm,
     .gemm = spc__cuda_gemm,
     .measure = spc__cuda_measure,
+    .graph_create = spc__cuda_graph_create,
+    .graph_launch = spc__cuda_graph_launch,
+    .graph_free = spc__cuda_graph_free,
 };

@@ -477,4 +477,7 @@ const spc__device_ops spc__device_sim = {
     .has_gemm = spc__sim_has_gemm,
     .gemm = spc__sim_gemm,
     .measure = sim_measure,
+    .graph_create = spc__host_graph_create,
+    .graph_launch = spc__host_graph_launch,
+    .graph_free = spc__host_graph_free,
 };

@@ -54,6 +54,15 @@ spc_status spc__host_module_load(spc__device *device, spc__module **out,
                                  spc_error *error);
 void spc__host_module_unload(spc__device *device, spc__module *module);
 
+/* A graph is the function itself. */
+spc_status spc__host_graph_create(spc__device *device, spc__graph **out,
+                                  spc_status (*enqueue)(void *payload,
+                                                        void *stream),
+                                  void *payload, spc_error *error);
+spc_status spc__host_graph_launch(spc__device *device, spc__graph *graph,
+                                  void *stream, spc_error *error);
+void spc__host_graph_free(spc__device *device, spc__graph *graph);
+
 /* SPC_ENOTFOUND: the module has no kernel `name`. */
 spc_status spc__host_fail_kernel(const char *name, spc_error *error);
 

@@ -73,13 +73,33 @@ static spc_status fail_point(const double point[3], double voxel,
     return spc__fail(error, SPC_EINTERNAL, "a good point was refused");
 }
 
+/* In float, and in this order, as the networks were trained. */
+static bool cell_of(int32_t out[3], const double point[3],
+                    const spc__grid *grid)
+{
+    for (int axis = 0; axis < 3; axis++) {
+        float cell =
+            floorf(((float)point[axis] - grid->low[axis]) / grid->size[axis]);
+        if (!(cell >= 0 && cell < (float)grid->cells[axis]))
+            return false;
+        out[axis] = (int32_t)cell;
+    }
+    return true;
+}
+
 spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
                                  double voxel, const spc__place *place,
                                  spc_error *error)
 {
     double cell[3];
+    int32_t at[3];
     bool good = true;
 
+    if (voxels->grid != NULL) {
+        if (cell_of(at, point, voxels->grid))
+            spc__voxels_push(voxels, 0, at[0], at[1], at[2]);
+        return SPC_OK;
+    }
     /* NaN and infinities fail the comparison too. */
     for (int axis = 0; axis < 3; axis++) {
         cell[axis] = floor(point[axis] / voxel);
@@ -415,6 +435,20 @@ static spc_status collect_level(spc__voxels *out, const char *spec,
     free(whole);
     if (status == SPC_OK)
         descend(out, level);
+    return status;
+}
+
+spc_status spc__scene_load_grid(spc_scene **out, const char *path,
+                                const spc__grid *grid, spc_error *error)
+{
+    spc__voxels voxels = {.grid = grid};
+    spc_status status = spc__scene_read(&voxels, path, 0, error);
+
+    *out = NULL;
+    if (status == SPC_OK &&
+        (status = spc__voxels_sort(&voxels, error)) == SPC_OK)
+        status = make_scene(out, &voxels, path, error);
+    spc__voxels_release(&voxels);
     return status;
 }
 

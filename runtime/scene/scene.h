@@ -18,11 +18,19 @@ struct spc_scene {
     char *name;
 };
 
+/* How a network turns points into voxels: floor((p - low) / size) in float, as
+ * detectors have it; of those outside 0 to cells - 1 there is none. */
+typedef struct spc__grid {
+    float low[3], size[3];
+    int cells[3];
+} spc__grid;
+
 /* Rows batch, x, y, z in the order of arrival. */
 typedef struct spc__voxels {
     int32_t *at;
     int64_t count;
     int64_t capacity;
+    const spc__grid *grid; /* of points; NULL: the voxel size says all */
 } spc__voxels;
 
 enum { SPC__SCENE_MAX_POINTS = INT32_MAX };
@@ -55,6 +63,11 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
 /* Orders the rows by (batch, x, y, z) and merges equal ones. */
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error);
 
+/* A scene of a file whose points become voxels of a grid; a file of voxels is
+ * taken as it is. */
+spc_status spc__scene_load_grid(spc_scene **out, const char *path,
+                                const spc__grid *grid, spc_error *error);
+
 /* ---- files --------------------------------------------------------------- */
 
 /* What a reader gets: the whole file, terminated. */
@@ -63,6 +76,7 @@ typedef struct spc__scene_file {
     const char *data;
     size_t bytes;
     double voxel; /* 0: the specification has none */
+    bool gridded; /* the voxels have a grid instead */
 } spc__scene_file;
 
 typedef spc_status (*spc__scene_reader)(spc__voxels *out,

@@ -77,7 +77,7 @@ bool spc__scene_is_file(const char *path)
 
 spc_status spc__scene_need_voxel(const spc__scene_file *file, spc_error *error)
 {
-    if (file->voxel > 0)
+    if (file->voxel > 0 || file->gridded)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "'%s' holds points and needs a voxel size in its unit: "
@@ -132,7 +132,8 @@ spc_status spc__scene_read(spc__voxels *out, const char *path, double voxel,
             spc__fail(error, SPC_EFORMAT,
                       "cannot read '%s': the file is empty (0 bytes)", path);
     if (status == SPC_OK) {
-        spc__scene_file file = {path, data.data, data.length, voxel};
+        spc__scene_file file = {path, data.data, data.length, voxel,
+                                out->grid != NULL};
         status = format->read(out, &file, error);
     }
     spc__buf_release(&data);

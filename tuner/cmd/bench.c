@@ -1,5 +1,6 @@
 /* bench.c - spctune bench: times plans, and says how far from the floor. */
 #include "layers.h"
+#include "network.h"
 #include "output.h"
 #include "peers.h"
 #include "suites.h"
@@ -16,10 +17,13 @@ struct args {
     const char *folder;
     const char *against;
     uint64_t seed;
+    network_args net; /* of --network */
+    int runs;
     peers *peers; /* of --against; NULL: nobody asked */
 };
 
 #define AT(member) offsetof(struct args, member)
+#define AT_NET(member) offsetof(struct args, net.member)
 
 static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
@@ -31,6 +35,9 @@ static const cli_option options[] = {
     {0, "against", "FILE", CLI_TEXT, AT(against),
      "figures of other engines, as in docs/peers: print the best of them"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and row order"},
+    NETWORK_OPTIONS(AT_NET),
+    {0, "runs", "N", CLI_INT, AT(runs),
+     "of a network on each scene; default 100"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -39,6 +46,8 @@ static void defaults(void *to)
     struct args *args = to;
 
     args->seed = 1;
+    args->runs = 100;
+    args->net.growth = 2;
 }
 
 static const char *folder_of(const struct args *args)
@@ -438,8 +447,21 @@ static spc_status run_suite(cli *self, const struct args *args,
     return status;
 }
 
+static spc_status bench_network(cli *self, struct args *args)
+{
+    if (self->operands.count > 0 || args->suite != NULL ||
+        args->against != NULL)
+        return cli_fail(SPC_EINVAL, "--network takes scenes, and neither "
+                                    "layers, a suite nor figures of others");
+    args->net.scenes = args->scenes;
+    args->net.seed = args->seed;
+    return network_bench(self, &args->net, args->runs);
+}
+
 static spc_status run_checked(cli *self, struct args *args)
 {
+    if (args->net.file != NULL)
+        return bench_network(self, args);
     if (args->suite == NULL && args->folder != NULL)
         return cli_fail(SPC_EINVAL, "--scenes says where the files of a "
                                     "--suite are: without one, --scene names "
@@ -471,7 +493,7 @@ static spc_status run(cli *self, void *to)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .operands = "LAYER... --scene SPEC... | --suite NAME",
+    .operands = "LAYER... --scene SPEC... | --suite NAME | --network FILE ...",
     .summary = "time layers as a program would run them",
     .more = "Makes the plan that a program would get, holds its result "
             "against the oracle before\nand after timing, and times the "
@@ -480,7 +502,10 @@ const cli_command cli_bench = {
             "least time\nthat the device could need for the same work "
             "(spctune devices --measure), with warm\nand with flushed caches; "
             "the ratio to it is the score. A time below its floor is\n"
-            "reported, and fails.",
+            "reported, and fails.\n\nWith --network one graph of it, indexing "
+            "included, is replayed on each scene; a\ntime runs from the launch, "
+            "with coordinates and features on the device, till the\nlast "
+            "output is there.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

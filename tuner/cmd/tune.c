@@ -68,8 +68,7 @@ static void print_templates(const trials *found)
             trial_print_failure(&found->at[i]);
 }
 
-static spc_status tune_layer(cli_job *job, const spc_conv *layer,
-                             const char *text)
+spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
 {
     const tuning_args *args = job->args;
     spc_tune_report report;
@@ -92,14 +91,18 @@ static spc_status tune_layer(cli_job *job, const spc_conv *layer,
     return status;
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status run(cli *self, void *to)
 {
-    return job_run(self, args, &((tuning_args *)args)->scenes, tune_layer);
+    tuning_args *args = to;
+
+    return args->network != NULL
+               ? network_tune(self, args)
+               : job_run(self, args, &args->scenes, tune_layer);
 }
 
 const cli_command cli_tune = {
     .name = "tune",
-    .operands = "LAYER... --scene SPEC...",
+    .operands = "LAYER... --scene SPEC... | --network FILE --scene SPEC...",
     .summary = "find the fastest kernel of a layer and store it",
     .more =
         "Compiles the candidates of each LAYER, compares every one with the\n"
@@ -119,6 +122,10 @@ const cli_command cli_tune = {
         "fastest\n"
         "is what maps with the same kernel, stride and so on use from then "
         "on.\n\n"
+        "With --network it is each layer of it that is tuned, once for each\n"
+        "level that it is on, as the network has it (pitches and all), on the\n"
+        "voxels that this level has in the scenes. What the network takes for "
+        "a\nreplay is then compared with what it would take untuned.\n\n"
         "Efforts: quick times of every template its default, then climbs from\n"
         "the best of them, a parameter at a time, or two where one alone is\n"
         "refused; normal adds an even sample of the space; exhaustive times "

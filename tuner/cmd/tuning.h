@@ -18,6 +18,7 @@ typedef struct tuning_args {
     bool all;
     const char *cases, *part, *config;
     double minutes;
+    const char *network, *dtype; /* tune; NULL: layers */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];
@@ -29,5 +30,11 @@ extern const cli_option tune_options[], verify_options[];
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted);
+
+/* Tunes one layer and prints what came of it. */
+spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text);
+
+/* spctune tune --network */
+spc_status network_tune(cli *self, tuning_args *args);
 
 #endif

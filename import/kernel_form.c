@@ -1,0 +1,482 @@
+/*
+ * kernel_form.c - the layouts in which engines keep the weights of a
+ * convolution, as strides; converting one into another.
+ *
+ * A weight has five coordinates: output channel, place along x, y and z, input
+ * channel. In every layout its position is a sum of five products, so that a
+ * layout is five strides, and those follow from the order of the indices.
+ */
+#include "spc_import.h"
+
+#include "array.h"
+#include "error.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Orders of indices, the last the fastest: o and i are channels; a, b, c the
+ * engine's own axes. `flat`: the shape has K where the orders have a, b, c.
+ * `dense`: the order where K = 1 and no stride is.
+ */
+struct layout {
+    const char *name;
+    const char *odd, *even; /* K */
+    const char *dense;
+    bool flat;
+};
+
+static const struct layout layouts[SPC_ENGINES] = {
+    [SPC_ENGINE_SPCTUNE] = {"spctune", "oabci", "oabci", "oabci", false},
+    [SPC_ENGINE_SPCONV2] = {"spconv2", "oabci", "oabci", "abcio", false},
+    [SPC_ENGINE_SPCONV1] = {"spconv1", "abcio", "abcio", "abcio", false},
+    [SPC_ENGINE_MINKOWSKI] = {"minkowski", "cbaio", "cbaio", "abcio", true},
+    [SPC_ENGINE_TORCHSPARSE] = {"torchsparse", "cbaio", "abcio", "abcio", true},
+    [SPC_ENGINE_FLEXGEMM] = {"flexgemm", "oabci", "oabci", "oabci", false},
+};
+
+const char *spc_engine_name(spc_engine engine)
+{
+    return (unsigned)engine < SPC_ENGINES ? layouts[engine].name : "?";
+}
+
+spc_status spc_engine_parse(spc_engine *out, const char *word, spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "out", out, "word", word, NULL);
+
+    for (int i = 0; i < SPC_ENGINES && status == SPC_OK; i++)
+        if (strcmp(word, layouts[i].name) == 0) {
+            *out = (spc_engine)i;
+            return SPC_OK;
+        }
+    return status != SPC_OK
+               ? status
+               : spc__fail(error, SPC_EINVAL,
+                           "unknown engine '%s': known are spctune, spconv2, "
+                           "spconv1, minkowski, torchsparse, flexgemm",
+                           word);
+}
+
+int spc_engine_origin(spc_engine engine, int kernel, int dilation)
+{
+    /* TorchSparse centres even kernels too. */
+    if (engine == SPC_ENGINE_TORCHSPARSE && kernel % 2 == 0)
+        return -dilation * ((kernel - 1) / 2);
+    return SPC_ORIGIN_AUTO;
+}
+
+/* ---- axes ---------------------------------------------------------------- */
+
+/* Fills which of our axes the engine's are; returns how many, or 0. */
+static int read_axes(int out[3], const char *axes)
+{
+    int count = 0;
+    bool used[3] = {false, false, false};
+
+    if (axes == NULL)
+        axes = "xyz";
+    for (; axes[count] != '\0'; count++) {
+        int axis = axes[count] - 'x';
+        if (count == 3 || axis < 0 || axis > 2 || used[axis])
+            return 0;
+        used[axis] = true;
+        out[count] = axis;
+    }
+    return count >= 2 ? count : 0;
+}
+
+spc_status spc_axes_check(const char *axes, spc_error *error)
+{
+    int unused[3];
+
+    if (read_axes(unused, axes) > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' is no order of axes: write xyz, zyx or, in 2D, yx",
+                     axes);
+}
+
+static spc_status check_form(int axes[3], int *count,
+                             const spc_kernel_form *form, spc_error *error)
+{
+    if ((unsigned)form->engine >= SPC_ENGINES)
+        return spc__fail(error, SPC_EINVAL,
+                         "engine %d of a kernel's form is "
+                         "none",
+                         (int)form->engine);
+    *count = read_axes(axes, form->axes);
+    return spc_axes_check(form->axes, error);
+}
+
+/* ---- shapes -------------------------------------------------------------- */
+
+/* The number of an axis of the shape, whatever the file says. */
+static bool read_size(int *out, const spc_array *array, int index)
+{
+    int64_t size = array->shape[index];
+
+    *out = size > INT_MAX ? INT_MAX : (int)size;
+    return size >= 1 && size <= INT_MAX;
+}
+
+static int64_t volume(const int kernel[3])
+{
+    return (int64_t)kernel[0] * kernel[1] * kernel[2];
+}
+
+/* The side of the cube or square of `offsets` places, or 0. */
+static int side_of(int64_t offsets, int axes)
+{
+    for (int side = 1; side <= SPC_MAX_OFFSETS; side++) {
+        int64_t power =
+            axes == 3 ? (int64_t)side * side * side : (int64_t)side * side;
+        if (power == offsets)
+            return side;
+    }
+    return 0;
+}
+
+static spc_status fail_shape(const spc_array *array,
+                             const spc_kernel_form *form, const char *right,
+                             spc_error *error)
+{
+    char shape[256];
+
+    spc__array_print_shape(shape, sizeof(shape), array);
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' of shape %s is no kernel of %s: %s", array->name,
+                     shape, spc_engine_name(form->engine), right);
+}
+
+/* The word behind the last point of a name. */
+static const char *last_word(const spc_array *array)
+{
+    const char *dot = strrchr(array->name, '.');
+    return dot != NULL ? dot + 1 : array->name;
+}
+
+/* A matrix [o][i], as linear layers of every engine have it. */
+static bool is_linear(const spc_array *array, const spc_kernel_form *form)
+{
+    return array->rank == 2 && (!layouts[form->engine].flat ||
+                                strcmp(last_word(array), "weight") == 0);
+}
+
+static spc_status look_linear(spc_kernel_shape *out, const spc_array *array,
+                              const spc_kernel_form *form, spc_error *error)
+{
+    if (read_size(&out->cout, array, 0) && read_size(&out->cin, array, 1))
+        return SPC_OK;
+    return fail_shape(array, form, "[cout][cin] is right", error);
+}
+
+/* [K][i][o], or [i][o] of one offset. */
+static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
+                            const spc_kernel_form *form, const int axes[3],
+                            int count, spc_error *error)
+{
+    int offsets = 1;
+    int channels = array->rank == 3 ? 1 : 0;
+
+    if ((array->rank != 2 && array->rank != 3) ||
+        (array->rank == 3 && !read_size(&offsets, array, 0)) ||
+        !read_size(&out->cin, array, channels) ||
+        !read_size(&out->cout, array, channels + 1))
+        return fail_shape(array, form, "[K][cin][cout] or [cin][cout] is right",
+                          error);
+    if (form->kernel[0] != 0)
+        return SPC_OK; /* sizes that the caller knows are compared later */
+    int side = side_of(offsets, count);
+    if (side == 0)
+        return fail_shape(array, form,
+                          "its offsets are no cube; say what the kernel is, "
+                          "such as 3x3x1",
+                          error);
+    for (int i = 0; i < count; i++)
+        out->kernel[axes[i]] = side;
+    return SPC_OK;
+}
+
+/* Shapes with a size for each index, in the order of the layout. */
+static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
+                              const spc_kernel_form *form, const int axes[3],
+                              int count, spc_error *error)
+{
+    bool is_first = layouts[form->engine].odd[0] == 'o';
+    const char *right = is_first ? "[cout][size along each axis][cin] is right"
+                                 : "[size along each axis][cin][cout] is right";
+
+    if (array->rank != count + 2)
+        return fail_shape(array, form, right, error);
+    bool is_right = read_size(&out->cout, array, is_first ? 0 : count + 1) &&
+                    read_size(&out->cin, array, is_first ? count + 1 : count);
+    for (int i = 0; i < count && is_right; i++)
+        is_right = read_size(&out->kernel[axes[i]], array, i + is_first);
+    return is_right ? SPC_OK : fail_shape(array, form, right, error);
+}
+
+/* Is what the caller knows of the sizes what the array has? */
+static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
+                              const spc_kernel_form *form, spc_error *error)
+{
+    bool is_flat = layouts[form->engine].flat && !is_linear(array, form);
+
+    for (int axis = 0; axis < 3 && form->kernel[0] != 0; axis++) {
+        if (form->kernel[axis] < 1 || form->kernel[axis] > SPC_MAX_OFFSETS)
+            return spc__fail(error, SPC_EINVAL,
+                             "a kernel of %d along an axis: 1 to %d is right",
+                             form->kernel[axis], SPC_MAX_OFFSETS);
+        if (!is_flat && out->kernel[axis] != form->kernel[axis])
+            return fail_shape(array, form, "the kernel has other sizes", error);
+        out->kernel[axis] = form->kernel[axis];
+    }
+    for (int axis = 0; axis < 3; axis++)
+        if (out->kernel[axis] > SPC_MAX_OFFSETS)
+            return fail_shape(array, form, "it has more than 343 offsets",
+                              error);
+    int64_t offsets = volume(out->kernel);
+    if (offsets > SPC_MAX_OFFSETS)
+        return fail_shape(array, form, "it has more than 343 offsets", error);
+    if (is_flat && offsets != (array->rank == 3 ? array->shape[0] : 1))
+        return fail_shape(array, form,
+                          "the kernel has another number of "
+                          "offsets",
+                          error);
+    return SPC_OK;
+}
+
+spc_status spc_kernel_look(spc_kernel_shape *out, const spc_array *array,
+                           const spc_kernel_form *form, spc_error *error)
+{
+    int axes[3], count = 0;
+    spc_status status = spc__need(error, __func__, "out", out, "array", array,
+                                  "form", form, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    *out = (spc_kernel_shape){0, 0, {1, 1, 1}};
+    if ((status = check_form(axes, &count, form, error)) != SPC_OK)
+        return status;
+    status = is_linear(array, form) ? look_linear(out, array, form, error)
+             : layouts[form->engine].flat
+                 ? look_flat(out, array, form, axes, count, error)
+                 : look_spread(out, array, form, axes, count, error);
+    return status == SPC_OK ? check_sizes(out, array, form, error) : status;
+}
+
+bool spc_engine_owns(spc_engine engine, const spc_array *array,
+                     const char *axes)
+{
+    int order[3], count = read_axes(order, axes);
+
+    if (array == NULL || (unsigned)engine >= SPC_ENGINES || count == 0)
+        return false;
+    const char *last = last_word(array);
+    if (layouts[engine].flat)
+        return strcmp(last, "kernel") == 0 &&
+               (array->rank == 2 || array->rank == 3);
+    return strcmp(last, "weight") == 0 && array->rank == count + 2;
+}
+
+/* ---- strides ------------------------------------------------------------- */
+
+/* In elements: of the output channel, of x, y and z, of the input channel. */
+struct strides {
+    int64_t out, axis[3], in;
+};
+
+static const char *order_of(const spc_kernel_form *form,
+                            const spc_kernel_shape *shape)
+{
+    const struct layout *layout = &layouts[form->engine];
+    int64_t offsets = volume(shape->kernel);
+
+    if (offsets == 1 && !form->strided)
+        return layout->dense;
+    return offsets % 2 == 1 ? layout->odd : layout->even;
+}
+
+/* Walks the order from the fastest index on. In 2D the axis that is not there
+ * has one place, so it does not matter where it stands. */
+static struct strides strides_of(const char *order, const int axes[3],
+                                 const spc_kernel_shape *shape)
+{
+    struct strides out = {0};
+    int64_t step = 1;
+
+    for (int at = 4; at >= 0; at--) {
+        if (order[at] == 'o') {
+            out.out = step;
+            step *= shape->cout;
+        } else if (order[at] == 'i') {
+            out.in = step;
+            step *= shape->cin;
+        } else {
+            int axis = axes[order[at] - 'a'];
+            out.axis[axis] = step;
+            step *= shape->kernel[axis];
+        }
+    }
+    return out;
+}
+
+static struct strides canonical(const spc_kernel_shape *shape)
+{
+    static const int axes[3] = {0, 1, 2};
+    return strides_of(layouts[SPC_ENGINE_SPCTUNE].odd, axes, shape);
+}
+
+static struct strides of_form(const spc_kernel_form *form,
+                              const spc_kernel_shape *shape)
+{
+    int axes[3] = {0, 1, 2};
+    int count = read_axes(axes, form->axes);
+
+    if (count == 2)
+        axes[2] = 3 - axes[0] - axes[1];
+    return strides_of(order_of(form, shape), axes, shape);
+}
+
+/* ---- copying ------------------------------------------------------------- */
+
+struct copy {
+    char *to;
+    const char *from;
+    struct strides to_strides, from_strides;
+    size_t bytes; /* of an element */
+};
+
+static int64_t position(const struct strides *s, int co, const int place[3],
+                        int ci)
+{
+    return co * s->out + place[0] * s->axis[0] + place[1] * s->axis[1] +
+           place[2] * s->axis[2] + ci * s->in;
+}
+
+/* All channels of one place. */
+static void copy_place(const struct copy *c, const spc_kernel_shape *shape,
+                       const int place[3])
+{
+    for (int co = 0; co < shape->cout; co++)
+        for (int ci = 0; ci < shape->cin; ci++)
+            memcpy(c->to + (size_t)position(&c->to_strides, co, place, ci) *
+                               c->bytes,
+                   c->from + (size_t)position(&c->from_strides, co, place, ci) *
+                                 c->bytes,
+                   c->bytes);
+}
+
+static void copy_all(const struct copy *c, const spc_kernel_shape *shape)
+{
+    const int *kernel = shape->kernel;
+
+    for (int x = 0; x < kernel[0]; x++)
+        for (int y = 0; y < kernel[1]; y++)
+            for (int z = 0; z < kernel[2]; z++)
+                copy_place(c, shape, (const int[3]){x, y, z});
+}
+
+spc_status spc_kernel_convert(void *out, const spc_array *array,
+                              const spc_kernel_form *form, spc_error *error)
+{
+    spc_kernel_shape shape;
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status == SPC_OK)
+        status = spc_kernel_look(&shape, array, form, error);
+    if (status != SPC_OK)
+        return status;
+    struct strides own = canonical(&shape);
+    copy_all(
+        &(struct copy){out, array->data, own,
+                       is_linear(array, form) ? own : of_form(form, &shape),
+                       spc_element_bytes(array->type)},
+        &shape);
+    return SPC_OK;
+}
+
+spc_status spc_kernel_restore(void *out, const void *weights,
+                              size_t element_bytes,
+                              const spc_kernel_shape *shape,
+                              const spc_kernel_form *form, spc_error *error)
+{
+    int axes[3], count = 0;
+    spc_status status = spc__need(error, __func__, "out", out, "canonical",
+                                  weights, "shape", shape, "form", form, NULL);
+
+    if (status == SPC_OK)
+        status = check_form(axes, &count, form, error);
+    if (status != SPC_OK)
+        return status;
+    copy_all(&(struct copy){out, weights, of_form(form, shape),
+                            canonical(shape), element_bytes},
+             shape);
+    return SPC_OK;
+}
+
+/* ---- for a layer --------------------------------------------------------- */
+
+static spc_status check_layer(const spc_kernel_shape *shape,
+                              const spc_conv *conv, const spc_array *array,
+                              spc_error *error)
+{
+    char text[512];
+
+    if (shape->cout == conv->cout && conv->groups > 0 &&
+        shape->cin == conv->cin / conv->groups &&
+        volume(shape->kernel) == spc_geometry_offsets(&conv->geometry))
+        return SPC_OK;
+    spc_conv_format(text, sizeof(text), conv);
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' holds %d x %dx%dx%d x %d weights (cout, kernel, "
+                     "cin), which is not what the layer %s has",
+                     array->name, shape->cout, shape->kernel[0],
+                     shape->kernel[1], shape->kernel[2], shape->cin, text);
+}
+
+/* Does it move the outputs to another grid, so that spconv 2 does not take its
+ * kernel of one offset as a matrix? */
+static bool is_strided(const spc_conv *conv)
+{
+    const int *stride = conv->geometry.stride;
+    return conv->op == SPC_CONV &&
+           (stride[0] != 1 || stride[1] != 1 || stride[2] != 1);
+}
+
+static spc_status load_converted(float *out, const spc_array *array,
+                                 const spc_kernel_form *form, spc_error *error)
+{
+    spc_array converted = *array;
+    void *data = malloc(array->bytes + 1);
+    spc_status status;
+
+    if (data == NULL)
+        return spc__fail_memory(error, array->bytes);
+    converted.data = data;
+    status = spc_kernel_convert(data, array, form, error);
+    if (status == SPC_OK)
+        status = spc_array_floats(out, &converted, error);
+    free(data);
+    return status;
+}
+
+spc_status spc_kernel_load(float *out, const spc_conv *conv,
+                           const spc_array *array, const spc_kernel_form *form,
+                           spc_error *error)
+{
+    spc_kernel_shape shape;
+    spc_status status = spc__need(error, __func__, "out", out, "conv", conv,
+                                  "array", array, "form", form, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    spc_kernel_form own = *form;
+    memcpy(own.kernel, conv->geometry.kernel, sizeof(own.kernel));
+    own.strided = is_strided(conv);
+    if ((status = spc_kernel_look(&shape, array, &own, error)) != SPC_OK ||
+        (status = check_layer(&shape, conv, array, error)) != SPC_OK)
+        return status;
+    return load_converted(out, array, &own, error);
+}

@@ -1,0 +1,177 @@
+/* net_weights.c - sets the weights of a network from arrays, by their names. */
+#include "spc_import.h"
+
+#include "array.h"
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct filling {
+    spc_net *net;
+    const spc_weights *weights;
+    const spc_weights_use *use;
+    spc_error *error;
+};
+
+/* ---- names --------------------------------------------------------------- */
+
+/* "PREFIX" "NAME" "SUFFIX", or NULL. */
+static const spc_array *find(const struct filling *f, const char *name,
+                             const char *suffix)
+{
+    char full[512];
+    const char *prefix = f->use->prefix != NULL ? f->use->prefix : "";
+
+    snprintf(full, sizeof(full), "%s%s%s", prefix, name, suffix);
+    return spc_weights_find(f->weights, full);
+}
+
+static spc_status fail_missing(const struct filling *f, const char *name,
+                               const char *suffixes)
+{
+    return spc__fail(
+        f->error, SPC_ENOTFOUND, "there is no array '%s%s' with %s",
+        f->use->prefix != NULL ? f->use->prefix : "", name, suffixes);
+}
+
+/* ---- one array ----------------------------------------------------------- */
+
+/* A bias that the network would leave out is another network's. */
+static spc_status check_bias(const struct filling *f,
+                             const spc_net_param *param)
+{
+    const spc_array *bias = find(f, param->layer, ".bias");
+
+    if (bias == NULL || param->conv->bias)
+        return SPC_OK;
+    return spc__fail(f->error, SPC_EINVAL,
+                     "there is an array '%s', but the layer '%s' has no bias: "
+                     "is it another network's?",
+                     bias->name, param->layer);
+}
+
+static spc_status load_kernel(float *out, const struct filling *f,
+                              const spc_net_param *param)
+{
+    static const char *const suffixes[] = {".weight", ".kernel",
+                                           ".linear.weight"};
+    spc_kernel_form form = {f->use->engine, f->use->axes, {0, 0, 0}, false};
+    spc_status status = check_bias(f, param);
+
+    if (status != SPC_OK)
+        return status;
+    for (int i = 0; i < 3; i++) {
+        const spc_array *array = find(f, param->layer, suffixes[i]);
+        if (array != NULL)
+            return spc_kernel_load(out, param->conv, array, &form, f->error);
+    }
+    return fail_missing(f, param->layer,
+                        "the ending .weight, .kernel or .linear.weight");
+}
+
+static spc_status load_vector(float *out, const struct filling *f,
+                              const spc_net_param *param, const char *suffix)
+{
+    const spc_array *array = find(f, param->layer, suffix);
+
+    if (array == NULL)
+        return fail_missing(f, param->layer, suffix);
+    if (spc_array_elements(array) == param->count)
+        return spc_array_floats(out, array, f->error);
+    return spc__fail(f->error, SPC_EINVAL,
+                     "'%s' has %lld numbers, the layer '%s' takes %lld",
+                     array->name, (long long)spc_array_elements(array),
+                     param->layer, (long long)param->count);
+}
+
+/* ---- normalisations ------------------------------------------------------ */
+
+/* Where the arrays of a normalisation are: MinkowskiEngine wraps them. */
+static void name_norm(char *out, size_t bytes, const struct filling *f,
+                      const char *norm)
+{
+    bool is_wrapped = find(f, norm, ".bn.running_mean") != NULL;
+
+    snprintf(out, bytes, "%s%s%s", f->use->prefix != NULL ? f->use->prefix : "",
+             norm, is_wrapped ? ".bn" : "");
+}
+
+/* `room` has three times as many numbers as the param: scale, bias, and the
+ * convolution's own bias, which may be missing. */
+static spc_status fold(float *room, const struct filling *f,
+                       const spc_net_param *param)
+{
+    char name[512];
+    float *conv_bias = room + 2 * param->count;
+    spc_net_param own = *param;
+    spc_status status = SPC_OK;
+
+    if (find(f, own.layer, ".bias") != NULL)
+        status = load_vector(conv_bias, f, &own, ".bias");
+    else
+        conv_bias = NULL;
+    name_norm(name, sizeof(name), f, param->norm);
+    if (status == SPC_OK)
+        status = spc_batch_norm_load(room, room + param->count,
+                                     (int)param->count, f->weights, name,
+                                     param->eps, conv_bias, f->error);
+    return status;
+}
+
+static spc_status load_scale_or_bias(float *room, const struct filling *f,
+                                     const spc_net_param *param)
+{
+    bool is_scale = param->which == SPC_SCALE;
+    spc_status status;
+
+    if (param->conv == NULL)
+        return load_vector(room, f, param, is_scale ? ".weight" : ".bias");
+    if (param->norm == NULL || param->norm[0] == '\0')
+        return load_vector(room, f, param, is_scale ? ".scale" : ".bias");
+    status = fold(room, f, param);
+    if (status == SPC_OK && !is_scale)
+        memmove(room, room + param->count,
+                (size_t)param->count * sizeof(*room));
+    return status;
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+static spc_status fill_param(const struct filling *f,
+                             const spc_net_param *param)
+{
+    size_t count = (size_t)(param->count > 0 ? param->count : 0);
+    float *room = calloc(3 * count + 1, sizeof(*room));
+    spc_status status;
+
+    if (room == NULL)
+        return spc__fail_memory(f->error, 3 * count * sizeof(*room));
+    status = param->which == SPC_WEIGHTS ? load_kernel(room, f, param)
+                                         : load_scale_or_bias(room, f, param);
+    if (status == SPC_OK)
+        status = spc_net_set_param(f->net, param->layer, param->which, room,
+                                   param->count, f->error);
+    free(room);
+    return status;
+}
+
+spc_status spc_weights_fill_net(spc_net *net, const spc_weights *weights,
+                                const spc_weights_use *use, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "net", net, "weights",
+                                  weights, "use", use, NULL);
+    struct filling f = {net, weights, use, error};
+    spc_net_info info;
+
+    if (status != SPC_OK)
+        return status;
+    spc_net_describe(&info, net);
+    for (int i = 0; i < info.params && status == SPC_OK; i++) {
+        spc_net_param param;
+        status = spc_net_param_at(&param, net, i);
+        if (status == SPC_OK)
+            status = fill_param(&f, &param);
+    }
+    return status;
+}

@@ -1,0 +1,371 @@
+/* onnx_conv.c - SparseConvolution nodes: geometry, weights, what follows. */
+#include "onnx_net.h"
+
+#include "error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A node while it is read. */
+struct reading {
+    spc__onnx_builder *b;
+    const spc__onnx_node *node;
+    spc__onnx_value *in;
+    spc__onnx_value
+        *out; /* where the layer's outputs go: maybe behind others */
+    char name[64], rulebook[64];
+    int subm, inverse;
+    spc_net_layer layer;
+};
+
+/* ---- geometry ------------------------------------------------------------ */
+
+/* What other layers than ours would need. */
+static spc_status check_kind(const struct reading *r)
+{
+    int ndim = 3, transposed = 0, groups = 1, out_padding[3] = {0, 0, 0};
+    spc_status status;
+
+    if ((status = spc__onnx_int(r->node, &ndim, "ndim")) != SPC_OK ||
+        (status = spc__onnx_int(r->node, &transposed, "transposed")) !=
+            SPC_OK ||
+        (status = spc__onnx_int(r->node, &groups, "groups")) != SPC_OK ||
+        (status = spc__onnx_axes(r->b, r->node, out_padding,
+                                 "output_padding")) != SPC_OK)
+        return status;
+    if (ndim == 3 && transposed == 0 && groups == 1 &&
+        out_padding[0] + out_padding[1] + out_padding[2] == 0)
+        return SPC_OK;
+    return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                          "has ndim %d, transposed %d, groups %d or an "
+                          "output_padding: 3, 0, 1 and none are possible",
+                          ndim, transposed, groups);
+}
+
+static bool is_one(const int sizes[3])
+{
+    return sizes[0] == 1 && sizes[1] == 1 && sizes[2] == 1;
+}
+
+static bool is_zero(const int sizes[3])
+{
+    return sizes[0] == 0 && sizes[1] == 0 && sizes[2] == 0;
+}
+
+static spc_status read_sizes(struct reading *r, spc_geometry *g)
+{
+    const struct {
+        const char *name;
+        int *sizes;
+    } words[] = {
+        {"kernel_size", g->kernel},
+        {"stride", g->stride},
+        {"padding", g->padding},
+        {"dilation", g->dilation},
+    };
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < 4 && status == SPC_OK; i++)
+        status = spc__onnx_axes(r->b, r->node, words[i].sizes, words[i].name);
+    if (status == SPC_OK && !spc__onnx_has(r->node, "kernel_size"))
+        status = spc__onnx_fail(r->node, SPC_EFORMAT,
+                                "has no attribute 'kernel_size'");
+    return status;
+}
+
+/* spconv ignores stride and padding of a submanifold layer, and knows none of
+ * even size. */
+static spc_status make_subm(struct reading *r, spc_geometry *g)
+{
+    for (int i = 0; i < 3; i++) {
+        if (g->kernel[i] % 2 == 0)
+            return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                                  "is submanifold with a kernel of %dx%dx%d: "
+                                  "spconv knows odd sizes only",
+                                  g->kernel[0], g->kernel[1], g->kernel[2]);
+        g->stride[i] = 1;
+        g->padding[i] = 0;
+    }
+    r->layer.conv.op = SPC_SUBM;
+    g->rule = SPC_RULE_SUBM;
+    return SPC_OK;
+}
+
+static spc_status make_strided(struct reading *r, spc_geometry *g)
+{
+    spc__onnx_rulebook *book;
+
+    r->layer.conv.op = SPC_CONV;
+    g->rule = SPC_RULE_FOOTPRINT;
+    if (r->rulebook[0] == '\0')
+        return SPC_OK;
+    book = &r->b->rulebooks[r->b->rulebook_count++];
+    memcpy(book->name, r->rulebook, sizeof(book->name));
+    book->geometry = *g;
+    book->in = r->in->tensor;
+    return SPC_OK;
+}
+
+/* The last strided layer with this rulebook is the one that is inverted. */
+static spc_status make_inverse(struct reading *r, spc_geometry *g)
+{
+    const spc__onnx_rulebook *book = NULL;
+
+    for (int i = 0; i < r->b->rulebook_count; i++)
+        if (strcmp(r->b->rulebooks[i].name, r->rulebook) == 0)
+            book = &r->b->rulebooks[i];
+    if (book == NULL)
+        return spc__onnx_fail(r->node, SPC_EFORMAT,
+                              "is inverse, but no strided layer before it has "
+                              "the rulebook '%s'",
+                              r->rulebook);
+    if (memcmp(book->geometry.kernel, g->kernel, sizeof(g->kernel)) != 0)
+        return spc__onnx_fail(r->node, SPC_EFORMAT,
+                              "has another kernel than the layer with the "
+                              "rulebook '%s' that it inverts",
+                              r->rulebook);
+    r->layer.conv.op = SPC_INVERSE;
+    *g = book->geometry;
+    r->layer.at = book->in;
+    return SPC_OK;
+}
+
+/* A kernel of one offset that moves nothing works on each row by itself. */
+static spc_status read_geometry(struct reading *r)
+{
+    spc_geometry *g = &r->layer.conv.geometry;
+    spc_status status = read_sizes(r, g);
+
+    if (status != SPC_OK)
+        return status;
+    if (r->inverse != 0)
+        return make_inverse(r, g);
+    if (r->subm != 0 ||
+        (is_one(g->kernel) && is_one(g->stride) && is_zero(g->padding)))
+        return make_subm(r, g);
+    return make_strided(r, g);
+}
+
+/* ---- what follows: Relu, Add --------------------------------------------- */
+
+static spc_status read_activation(struct reading *r)
+{
+    static const struct {
+        const char *name;
+        spc_activation activation;
+    } names[] = {
+        {"None", SPC_ACT_NONE},
+        {"ReLU", SPC_ACT_RELU},
+        {"Sigmoid", SPC_ACT_SIGMOID},
+        {"LeakyReLU", SPC_ACT_LEAKY},
+    };
+    char text[32] = "None";
+    spc_status status =
+        spc__onnx_text(r->node, text, sizeof(text), "activation");
+
+    for (int i = 0; i < 4 && status == SPC_OK; i++)
+        if (strcmp(text, names[i].name) == 0) {
+            r->layer.conv.activation = names[i].activation;
+            return SPC_OK;
+        }
+    return status != SPC_OK
+               ? status
+               : spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                                "has the activation '%s': None, ReLU, Sigmoid "
+                                "and LeakyReLU are known",
+                                text);
+}
+
+/* The other input of the Add that is the value's only user, if it is there and
+ * lies over the same rows as ours will. */
+static spc__onnx_value *find_other(struct reading *r, int adder)
+{
+    const Spc__Pb__Node *add = r->b->onnx->model->graph->node[adder];
+    spc__onnx_node node =
+        spc__onnx_node_at(r->b->onnx, adder, NULL); /* says nothing */
+    spc__onnx_value *other = NULL;
+
+    if (add->n_input != 2)
+        return NULL;
+    int which = strcmp(add->input[0], r->out->name) == 0 ? 1 : 0;
+    if (spc__onnx_input(&other, r->b, &node, which, SPC__ONNX_ROWS) != SPC_OK)
+        return NULL;
+    return other;
+}
+
+static bool is_add(const struct reading *r, int consumer)
+{
+    const char *type =
+        consumer >= 0 ? r->b->onnx->model->graph->node[consumer]->op_type : "";
+    return strcmp(type, "Add") == 0 || strcmp(type, "QuantAdd") == 0;
+}
+
+/* Sets that follow from each other are found when the layer is added; before,
+ * only layers that stay on their rows are sure of theirs. */
+static bool lies_over_ours(const struct reading *r, spc_tensor other)
+{
+    spc_tensor base = r->layer.conv.op == SPC_SUBM      ? r->layer.in
+                      : r->layer.conv.op == SPC_INVERSE ? r->layer.at
+                                                        : SPC_NO_TENSOR;
+    spc_tensor_info ours, theirs;
+
+    return base != SPC_NO_TENSOR &&
+           spc_net_tensor(&ours, r->b->net, base, NULL) == SPC_OK &&
+           spc_net_tensor(&theirs, r->b->net, other, NULL) == SPC_OK &&
+           ours.set == theirs.set && theirs.channels == r->layer.conv.cout;
+}
+
+static void take_relu(struct reading *r)
+{
+    if (r->layer.conv.activation == SPC_ACT_NONE &&
+        spc__onnx_take_relu(r->b, &r->out))
+        r->layer.conv.activation = SPC_ACT_RELU;
+}
+
+/* An Add behind the layer becomes its residual, and the Relu behind that its
+ * activation. */
+static void take_add(struct reading *r)
+{
+    int consumer = r->out->consumer;
+    spc__onnx_value *other =
+        is_add(r, consumer) ? find_other(r, consumer) : NULL;
+
+    if (other == NULL || !lies_over_ours(r, other->tensor))
+        return;
+    r->b->done[consumer] = true;
+    r->out = &r->b->values[r->b->input_count + consumer];
+    r->layer.residual = other->tensor;
+    bool is_last = r->layer.conv.activation == SPC_ACT_NONE;
+    take_relu(r);
+    r->layer.conv.add = is_last && r->layer.conv.activation != SPC_ACT_NONE
+                            ? SPC_ADD_BEFORE
+                            : SPC_ADD_AFTER;
+}
+
+/* ---- weights ------------------------------------------------------------- */
+
+static const spc_array *array_of(const struct reading *r, size_t input)
+{
+    return r->node->pb->n_input > input
+               ? spc__onnx_array(r->b->onnx, r->node->pb->input[input])
+               : NULL;
+}
+
+static spc_status set_param(struct reading *r, spc_operand which,
+                            const spc_array *array)
+{
+    spc_kernel_form form = {r->b->options->plain_matrices ? SPC_ENGINE_SPCTUNE
+                                                          : SPC_ENGINE_SPCONV2,
+                            r->b->axes,
+                            {0, 0, 0},
+                            false};
+    int64_t count = spc_array_elements(array);
+    float *values = calloc((size_t)count + 1, sizeof(*values));
+    spc_status status;
+
+    if (values == NULL)
+        return spc__fail_memory(r->b->error, (size_t)count * sizeof(*values));
+    status =
+        which == SPC_WEIGHTS
+            ? spc_kernel_load(values, &r->layer.conv, array, &form, r->b->error)
+            : spc_array_floats(values, array, r->b->error);
+    if (status == SPC_OK)
+        status = spc_net_set_param(r->b->net, r->name, which, values, count,
+                                   r->b->error);
+    free(values);
+    return status;
+}
+
+static spc_status set_params(struct reading *r)
+{
+    spc_status status = set_param(r, SPC_WEIGHTS, array_of(r, 1));
+
+    return status == SPC_OK && r->layer.conv.bias
+               ? set_param(r, SPC_BIAS, array_of(r, 2))
+               : status;
+}
+
+static spc_status check_inputs(const struct reading *r)
+{
+    size_t count = r->node->pb->n_input;
+
+    if (count != 2 && count != 3)
+        return spc__onnx_fail(r->node, SPC_EFORMAT,
+                              "has %zu inputs: features, weights and maybe a "
+                              "bias are right",
+                              count);
+    for (size_t i = 1; i < count; i++)
+        if (array_of(r, i) == NULL)
+            return spc__onnx_fail(r->node, SPC_EFORMAT,
+                                  "reads '%.60s', which is no array of the "
+                                  "file",
+                                  r->node->pb->input[i]);
+    return SPC_OK;
+}
+
+/* ---- the node ------------------------------------------------------------ */
+
+static spc_status read_words(struct reading *r)
+{
+    spc_conv *conv = &r->layer.conv;
+    spc_status status;
+
+    if ((status = spc__onnx_int(r->node, &conv->cin, "in_channels")) !=
+            SPC_OK ||
+        (status = spc__onnx_int(r->node, &conv->cout, "out_channels")) !=
+            SPC_OK ||
+        (status = spc__onnx_int(r->node, &r->subm, "subm")) != SPC_OK ||
+        (status = spc__onnx_int(r->node, &r->inverse, "inverse")) != SPC_OK ||
+        (status = spc__onnx_text(r->node, r->rulebook, sizeof(r->rulebook),
+                                 "rulebook")) != SPC_OK)
+        return status;
+    conv->dtype = r->b->options->dtype;
+    conv->bias = r->node->pb->n_input == 3;
+    return SPC_OK;
+}
+
+static spc_status add_layer(struct reading *r)
+{
+    spc_status status;
+
+    r->layer.name = r->name;
+    r->layer.key = r->rulebook;
+    status =
+        spc_net_add_conv(r->b->net, &r->out->tensor, &r->layer, r->b->error);
+    r->out->kind = SPC__ONNX_ROWS;
+    if (status == SPC_OK)
+        status = set_params(r);
+    if (status != SPC_OK && r->b->error != NULL)
+        spc__onnx_fail(r->node, status, "cannot be added: %.300s",
+                       r->b->error->text);
+    return status;
+}
+
+spc_status spc__onnx_convolution(spc__onnx_builder *b,
+                                 const spc__onnx_node *node)
+{
+    struct reading r = {.b = b,
+                        .node = node,
+                        .out = spc__onnx_output(b, node),
+                        .layer = SPC_NET_LAYER_INIT};
+    spc_status status;
+
+    spc__onnx_name(r.name, node);
+    if ((status = spc__onnx_input(&r.in, b, node, 0, SPC__ONNX_ROWS)) !=
+            SPC_OK ||
+        (status = check_inputs(&r)) != SPC_OK ||
+        (status = check_kind(&r)) != SPC_OK ||
+        (status = read_words(&r)) != SPC_OK)
+        return status;
+    r.layer.in = r.in->tensor;
+    if ((status = spc__onnx_check_shape(b, node, r.layer.in,
+                                        "input_spatial_shape")) != SPC_OK ||
+        (status = read_geometry(&r)) != SPC_OK ||
+        (status = read_activation(&r)) != SPC_OK)
+        return status;
+    take_relu(&r);
+    take_add(&r);
+    if ((status = add_layer(&r)) != SPC_OK)
+        return status;
+    return spc__onnx_check_shape(b, node, r.out->tensor,
+                                 "output_spatial_shape");
+}

@@ -1,0 +1,560 @@
+/*
+ * onnx_net.c - makes a network of an ONNX file: its values, the table of nodes,
+ * and those nodes that have no weights.
+ */
+#include "onnx_net.h"
+
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values -------------------------------------------------------------- */
+
+static spc__onnx_value *find_value(const spc__onnx_builder *b, const char *name)
+{
+    for (int i = 0; i < b->value_count; i++)
+        if (strcmp(b->values[i].name, name) == 0)
+            return &b->values[i];
+    return NULL;
+}
+
+spc__onnx_value *spc__onnx_output(spc__onnx_builder *b,
+                                  const spc__onnx_node *node)
+{
+    return &b->values[b->input_count + node->number];
+}
+
+spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
+                           const spc__onnx_node *node, int i,
+                           spc__onnx_kind kind)
+{
+    static const char *const kinds[] = {"made by a node before it",
+                                        "rows of features",
+                                        "groups of channels", "dense"};
+
+    if ((size_t)i >= node->pb->n_input)
+        return spc__onnx_fail(node, SPC_EFORMAT, "has no input %d", i);
+    *out = find_value(b, node->pb->input[i]);
+    if (*out == NULL || (*out)->kind == SPC__ONNX_PENDING)
+        return spc__onnx_fail(node, SPC_EFORMAT,
+                              "reads '%.60s', which no node before it makes",
+                              node->pb->input[i]);
+    if ((*out)->kind != kind)
+        return spc__onnx_fail(
+            node, SPC_EUNSUPPORTED, "reads '%.60s', which is %s, not %s",
+            node->pb->input[i], kinds[(*out)->kind], kinds[kind]);
+    return SPC_OK;
+}
+
+static spc_status add_value(spc__onnx_builder *b, const char *name)
+{
+    if (find_value(b, name) != NULL)
+        return spc__fail(b->error, SPC_EFORMAT,
+                         "cannot read '%s': two nodes make '%.60s'",
+                         b->onnx->path, name);
+    b->values[b->value_count++] =
+        (spc__onnx_value){.name = name, .consumer = -1};
+    return SPC_OK;
+}
+
+/* Inputs of the graph that are initializers are no features. */
+static spc_status add_inputs(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < graph->n_input && status == SPC_OK; i++)
+        if (spc__onnx_array(b->onnx, graph->input[i]->name) == NULL)
+            status = add_value(b, graph->input[i]->name);
+    b->input_count = b->value_count;
+    if (status == SPC_OK && b->input_count != 1)
+        status = spc__fail(b->error, SPC_EUNSUPPORTED,
+                           "cannot read '%s': its graph has %d inputs: one, of "
+                           "features, is right",
+                           b->onnx->path, b->input_count);
+    return status;
+}
+
+static void add_user(spc__onnx_value *value, int node)
+{
+    if (value == NULL)
+        return;
+    value->consumer = value->users == 0 ? node : -1;
+    value->users++;
+}
+
+static void count_users(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t j = 0; j < graph->node[i]->n_input; j++)
+            add_user(find_value(b, graph->node[i]->input[j]), (int)i);
+    for (size_t i = 0; i < graph->n_output; i++)
+        add_user(find_value(b, graph->output[i]->name), -1);
+}
+
+static spc_status list_values(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    size_t most = graph->n_input + graph->n_node + 1;
+    spc_status status;
+
+    b->values = calloc(most, sizeof(*b->values));
+    b->rulebooks = calloc(most, sizeof(*b->rulebooks));
+    b->done = calloc(most, sizeof(*b->done));
+    if (b->values == NULL || b->rulebooks == NULL || b->done == NULL)
+        return spc__fail_memory(b->error, most * sizeof(*b->values));
+    status = add_inputs(b);
+    for (size_t i = 0; i < graph->n_node && status == SPC_OK; i++)
+        status = add_value(b, graph->node[i]->output[0]);
+    count_users(b);
+    return status;
+}
+
+bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value)
+{
+    int consumer = (*value)->consumer;
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+
+    if (consumer < 0 || strcmp(graph->node[consumer]->op_type, "Relu") != 0)
+        return false;
+    b->done[consumer] = true;
+    *value = &b->values[b->input_count + consumer];
+    return true;
+}
+
+/* ---- what nodes have in common ------------------------------------------- */
+
+void spc__onnx_name(char out[64], const spc__onnx_node *node)
+{
+    const Spc__Pb__Graph *graph = node->onnx->model->graph;
+    const char *name = node->pb->name;
+    bool is_own = name != NULL && name[0] != '\0' && strlen(name) < 48;
+
+    for (size_t i = 0; i < graph->n_node && is_own; i++)
+        is_own = graph->node[i] == node->pb || graph->node[i]->name == NULL ||
+                 strcmp(graph->node[i]->name, name) != 0;
+    if (is_own)
+        snprintf(out, 64, "%s", name);
+    else
+        snprintf(out, 64, "%.40s#%d", name != NULL ? name : "", node->number);
+}
+
+spc_status spc__onnx_axes(const spc__onnx_builder *b,
+                          const spc__onnx_node *node, int out[3],
+                          const char *name)
+{
+    int theirs[3] = {0, 0, 0};
+    spc_status status;
+
+    if (!spc__onnx_has(node, name))
+        return SPC_OK;
+    status = spc__onnx_ints(node, theirs, 3, name);
+    for (int i = 0; i < 3 && status == SPC_OK; i++)
+        out[b->axes[i] - 'x'] = theirs[i];
+    return status;
+}
+
+spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
+                                 const spc__onnx_node *node, spc_tensor tensor,
+                                 const char *attribute)
+{
+    spc_tensor_info info;
+    spc_status status = spc_net_tensor(&info, b->net, tensor, b->error);
+    int said[3] = {0, 0, 0};
+
+    if (status == SPC_OK)
+        status = spc__onnx_axes(b, node, said, attribute);
+    if (status != SPC_OK || !spc__onnx_has(node, attribute) ||
+        memcmp(said, info.shape, sizeof(said)) == 0)
+        return status;
+    return spc__onnx_fail(node, SPC_EFORMAT,
+                          "says %s is %dx%dx%d (x, y, z); by the layers before "
+                          "it it is %dx%dx%d",
+                          attribute, said[0], said[1], said[2], info.shape[0],
+                          info.shape[1], info.shape[2]);
+}
+
+/* What the network says of a layer, with the node's name. */
+static spc_status pass_on(const spc__onnx_node *node, spc_status status)
+{
+    return status == SPC_OK || node->error == NULL
+               ? status
+               : spc__onnx_fail(node, status, "cannot be added: %.300s",
+                                node->error->text);
+}
+
+/* ---- nodes without weights ----------------------------------------------- */
+
+static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
+                              const char *text, spc_tensor in, spc_tensor add,
+                              spc__onnx_value *value)
+{
+    char name[64];
+    spc_feature feature = SPC_FEATURE_INIT;
+    spc_tensor_info info = {0};
+    spc_status status = spc_net_tensor(&info, b->net, in, b->error);
+
+    if (status == SPC_OK)
+        status = spc_feature_parse(&feature, text, b->error);
+    feature.channels = info.channels;
+    feature.dtype = info.dtype;
+    spc__onnx_name(name, node);
+    if (status == SPC_OK)
+        status = spc_net_add_feature(b->net, &value->tensor, name, &feature, in,
+                                     add, SPC_NO_TENSOR, b->error);
+    value->kind = SPC__ONNX_ROWS;
+    return pass_on(node, status);
+}
+
+/* A sum that no convolution took as its residual. */
+static spc_status add_sum(spc__onnx_builder *b, const spc__onnx_node *node)
+{
+    spc__onnx_value *first = NULL, *second = NULL;
+    spc__onnx_value *out = spc__onnx_output(b, node);
+    spc_status status;
+
+    if ((status = spc__onnx_input(&first, b, node, 0, SPC__ONNX_ROWS)) !=
+            SPC_OK ||
+        (status = spc__onnx_input(&second, b, node, 1, SPC__ONNX_ROWS)) !=
+            SPC_OK)
+        return status;
+    bool relu = spc__onnx_take_relu(b, &out);
+    return add_feature(b, node, relu ? "add,c=1,act=relu" : "add,c=1",
+                       first->tensor, second->tensor, out);
+}
+
+static spc_status add_relu(spc__onnx_builder *b, const spc__onnx_node *node)
+{
+    spc__onnx_value *in = NULL;
+    spc_status status = spc__onnx_input(&in, b, node, 0, SPC__ONNX_ROWS);
+
+    return status == SPC_OK
+               ? add_feature(b, node, "act=relu,c=1", in->tensor, SPC_NO_TENSOR,
+                             spc__onnx_output(b, node))
+               : status;
+}
+
+static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
+{
+    enum { MOST = 8 };
+    spc_tensor parts[MOST];
+    spc__onnx_value *in = NULL, *out = spc__onnx_output(b, node);
+    int axis = 1;
+    spc_status status = spc__onnx_int(node, &axis, "axis");
+
+    if (status == SPC_OK && (axis != 1 || node->pb->n_input > MOST))
+        status = spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                                "joins %zu values along axis %d: up to 8 along "
+                                "1, the channels, are possible",
+                                node->pb->n_input, axis);
+    for (int i = 0; status == SPC_OK && i < (int)node->pb->n_input; i++) {
+        status = spc__onnx_input(&in, b, node, i, SPC__ONNX_ROWS);
+        parts[i] = status == SPC_OK ? in->tensor : SPC_NO_TENSOR;
+    }
+    if (status != SPC_OK)
+        return status;
+    out->kind = SPC__ONNX_ROWS;
+    return pass_on(node, spc_net_add_concat(b->net, &out->tensor, parts,
+                                            (int)node->pb->n_input, b->error));
+}
+
+/* Of rows that a Reshape has split. */
+static spc_status add_group_sum(spc__onnx_builder *b,
+                                const spc__onnx_node *node)
+{
+    char text[64];
+    spc__onnx_value *in = NULL;
+    int axes[1] = {2}, keep = 1;
+    spc_status status = spc__onnx_input(&in, b, node, 0, SPC__ONNX_GROUPED);
+
+    if (status == SPC_OK)
+        status = spc__onnx_ints(node, axes, 1, "axes");
+    if (status == SPC_OK)
+        status = spc__onnx_int(node, &keep, "keepdims");
+    if (status != SPC_OK)
+        return status;
+    if ((axes[0] != 2 && axes[0] != -1) || keep != 0)
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                              "sums axis %d with keepdims %d: 2 with 0 are "
+                              "right after a Reshape of rows",
+                              axes[0], keep);
+    snprintf(text, sizeof(text), "groupsum,c=%d,by=%d", in->by, in->by);
+    return add_feature(b, node, text, in->tensor, SPC_NO_TENSOR,
+                       spc__onnx_output(b, node));
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+/* Attributes, each between commas. Those of the second list only tell what the
+ * exporter saw, or how int8 is made of it. */
+static const struct op {
+    const char *type, *attributes, *others;
+    spc_status (*add)(spc__onnx_builder *b, const spc__onnx_node *node);
+} ops[] = {
+    {"SparseConvolution",
+     ",ndim,input_spatial_shape,output_spatial_shape,in_channels,out_channels,"
+     "kernel_size,stride,dilation,padding,transposed,inverse,output_padding,"
+     "groups,subm,rulebook,activation,",
+     ",output_bound,input_shape,output_shape,fixed_launch_points,"
+     "input_dynamic_range,weight_dynamic_ranges,precision,output_precision,",
+     spc__onnx_convolution},
+    {"Add", "",
+     ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
+     add_sum},
+    {"QuantAdd", "",
+     ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
+     add_sum},
+    {"Relu", "", "", add_relu},
+    {"Concat", ",axis,", "", add_concat},
+    {"ReduceSum", ",axes,keepdims,", "", add_group_sum},
+    {"ScatterDense", ",input_spatial_shape,format,output_layout,",
+     ",output_shape,input_dynamic_range,", spc__onnx_scatter},
+    {"Reshape", ",dims,", "", spc__onnx_reshape},
+    {"Transpose", ",dims,", "", spc__onnx_transpose},
+};
+
+static bool lists(const char *list, const char *name)
+{
+    char word[64];
+
+    snprintf(word, sizeof(word), ",%.60s,", name);
+    return strlen(name) <= 60 && strchr(name, ',') == NULL &&
+           strstr(list, word) != NULL;
+}
+
+static spc_status check_attributes(const spc__onnx_node *node,
+                                   const struct op *op)
+{
+    for (size_t i = 0; i < node->pb->n_attribute; i++) {
+        const char *name = node->pb->attribute[i]->name;
+        if (!lists(op->attributes, name) && !lists(op->others, name))
+            return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                                  "has an attribute '%.60s', which is not "
+                                  "known: what it means would be lost",
+                                  name);
+    }
+    return SPC_OK;
+}
+
+static spc_status add_node(spc__onnx_builder *b, const spc__onnx_node *node)
+{
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+        if (strcmp(ops[i].type, node->pb->op_type) != 0)
+            continue;
+        spc_status status = check_attributes(node, &ops[i]);
+        return status == SPC_OK ? ops[i].add(b, node) : status;
+    }
+    return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                          "is of a type that is not known: SparseConvolution, "
+                          "Add, QuantAdd, Relu, Concat, ReduceSum, "
+                          "ScatterDense, Reshape and Transpose are");
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+/* The axes of the file: as its dense outputs say. */
+static spc_status find_axes(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < graph->n_node; i++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        char format[8] = "zyx";
+        if (strcmp(node.pb->op_type, "ScatterDense") != 0)
+            continue;
+        spc_status status =
+            spc__onnx_text(&node, format, sizeof(format), "format");
+        if (status != SPC_OK)
+            return status;
+        const char *own = strcmp(format, "zyx") == 0   ? "zyx"
+                          : strcmp(format, "xyz") == 0 ? "xyz"
+                                                       : NULL;
+        if (own == NULL || (found != NULL && found != own))
+            return spc__onnx_fail(
+                &node, SPC_EUNSUPPORTED,
+                "has the format '%s': zyx or xyz, and one for "
+                "the whole file, are right",
+                format);
+        found = own;
+    }
+    if (found != NULL)
+        b->axes = found;
+    return SPC_OK;
+}
+
+/* The first convolution of the input says how wide it is, and its grid. */
+static spc_status add_input(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    spc__onnx_value *value = &b->values[0];
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_status status = SPC_OK;
+
+    input.name = value->name;
+    input.dtype = b->options->dtype;
+    memcpy(input.voxel, b->options->voxel, sizeof(input.voxel));
+    memcpy(input.low, b->options->low, sizeof(input.low));
+    memcpy(input.high, b->options->high, sizeof(input.high));
+    for (size_t i = 0; i < graph->n_node && input.channels == 0; i++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        if (strcmp(node.pb->op_type, "SparseConvolution") != 0 ||
+            node.pb->n_input == 0 ||
+            strcmp(node.pb->input[0], value->name) != 0)
+            continue;
+        if ((status = spc__onnx_int(&node, &input.channels, "in_channels")) !=
+                SPC_OK ||
+            (status = spc__onnx_axes(b, &node, input.shape,
+                                     "input_spatial_shape")) != SPC_OK)
+            return status;
+    }
+    if (input.channels == 0)
+        return spc__fail(
+            b->error, SPC_EFORMAT,
+            "cannot read '%s': no convolution of its input '%.60s' "
+            "says how many channels that has",
+            b->onnx->path, value->name);
+    value->kind = SPC__ONNX_ROWS;
+    return spc_net_add_input(b->net, &value->tensor, &input, b->error);
+}
+
+static spc_status add_nodes(spc__onnx_builder *b)
+{
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < b->onnx->model->graph->n_node && status == SPC_OK;
+         i++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        if (!b->done[i])
+            status = add_node(b, &node);
+    }
+    return status;
+}
+
+static spc_status add_outputs(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    spc_status status = SPC_OK;
+
+    if (graph->n_output == 0)
+        return spc__fail(b->error, SPC_EFORMAT,
+                         "cannot read '%s': its graph has no output",
+                         b->onnx->path);
+    for (size_t i = 0; i < graph->n_output && status == SPC_OK; i++) {
+        const char *name = graph->output[i]->name;
+        const spc__onnx_value *value = find_value(b, name);
+        spc_tensor tensor = SPC_NO_TENSOR;
+        if (value == NULL)
+            return spc__fail(b->error, SPC_EFORMAT,
+                             "cannot read '%s': no node makes its output "
+                             "'%.60s'",
+                             b->onnx->path, name);
+        status = spc__onnx_put_out(&tensor, b, value);
+        if (status == SPC_OK)
+            status = spc_net_add_output(b->net, tensor, name, b->error);
+    }
+    return status;
+}
+
+static spc_status build(spc__onnx_builder *b)
+{
+    spc_status status;
+
+    if ((status = list_values(b)) != SPC_OK ||
+        (status = find_axes(b)) != SPC_OK ||
+        (status = add_input(b)) != SPC_OK || (status = add_nodes(b)) != SPC_OK)
+        return status;
+    return add_outputs(b);
+}
+
+static spc_status check_options(const spc_onnx_options *options,
+                                spc_error *error)
+{
+    const char *axes = options->axes;
+
+    if (axes == NULL || strcmp(axes, "zyx") == 0 || strcmp(axes, "xyz") == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' is no order of axes of such files: zyx and xyz are",
+                     axes);
+}
+
+spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
+                          const spc_onnx_options *options, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "out", out, "onnx", onnx,
+                                  "options", options, NULL);
+
+    if (status == SPC_OK)
+        status = check_options(options, error);
+    if (status != SPC_OK)
+        return status;
+    *out = NULL;
+    const char *name = onnx->model->graph->name;
+    spc__onnx_builder b = {.onnx = onnx,
+                           .options = options,
+                           .axes =
+                               options->axes != NULL ? options->axes : "zyx",
+                           .error = error};
+    status = spc_net_create(&b.net, name != NULL ? name : "", error);
+    if (status == SPC_OK)
+        status = build(&b);
+    if (status == SPC_OK) {
+        *out = b.net;
+        b.net = NULL;
+    }
+    spc_net_free(b.net);
+    free(b.values);
+    free(b.rulebooks);
+    free(b.done);
+    return status;
+}
+
+/* ---- ranges -------------------------------------------------------------- */
+
+static bool is_int8(const spc__onnx_node *node, const char *name)
+{
+    char text[16] = "";
+
+    return spc__onnx_text(node, text, sizeof(text), name) == SPC_OK &&
+           strcmp(text, "int8") == 0;
+}
+
+static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
+{
+    const char *const inputs[] = {"input_dynamic_range", "input0_dynamic_range",
+                                  "input1_dynamic_range"};
+
+    *out =
+        (spc_onnx_range){.layer = node->pb->name != NULL ? node->pb->name : ""};
+    for (int i = 0; i < 3; i++)
+        spc__onnx_float(node, &out->inputs[i / 2], inputs[i]);
+    for (size_t i = 0; i < node->pb->n_attribute; i++) {
+        const Spc__Pb__Attribute *a = node->pb->attribute[i];
+        if (strcmp(a->name, "weight_dynamic_ranges") == 0) {
+            out->weights = a->floats;
+            out->weight_count = (int)a->n_floats;
+        }
+    }
+    out->int8 = is_int8(node, "precision");
+    out->int8_out = is_int8(node, "output_precision");
+}
+
+spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
+{
+    if (out == NULL || onnx == NULL || i < 0)
+        return SPC_EINVAL;
+    for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
+        spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
+        bool has = spc__onnx_has(&node, "input_dynamic_range") ||
+                   spc__onnx_has(&node, "input0_dynamic_range");
+        if (has && i-- == 0) {
+            read_range(out, &node);
+            return SPC_OK;
+        }
+    }
+    return SPC_EINVAL;
+}

@@ -1,0 +1,41 @@
+/* onnx_none.c - a build without protobuf-c reads no ONNX files, and says so. */
+#include "spc_import.h"
+
+#include "error.h"
+
+spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "out", out, "path", path, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    *out = NULL;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "cannot read '%s': spctune was built without protobuf-c",
+                     path);
+}
+
+void spc_onnx_free(spc_onnx *onnx)
+{
+    (void)onnx; /* there is none */
+}
+
+spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
+                          const spc_onnx_options *options, spc_error *error)
+{
+    (void)onnx;
+    (void)options;
+    if (out != NULL)
+        *out = NULL;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "spctune was built without protobuf-c");
+}
+
+spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
+{
+    (void)out;
+    (void)onnx;
+    (void)i;
+    return SPC_EINVAL;
+}

@@ -1,0 +1,101 @@
+/* safetensors_write.c - writes arrays as a .safetensors file. */
+#include "spc_import.h"
+
+#include "error.h"
+#include "file.h"
+#include "json.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void write_entry(spc__json *json, const spc_array *array, size_t at)
+{
+    spc__json_object(json, array->name);
+    spc__json_text(json, "dtype", spc_element_name(array->type));
+    spc__json_array(json, "shape");
+    for (int i = 0; i < array->rank; i++)
+        spc__json_int(json, NULL, array->shape[i]);
+    spc__json_end_array(json);
+    spc__json_array(json, "data_offsets");
+    spc__json_int(json, NULL, (int64_t)at);
+    spc__json_int(json, NULL, (int64_t)(at + array->bytes));
+    spc__json_end_array(json);
+    spc__json_end_object(json);
+}
+
+/* Elements of 8 bytes come first, so that all lie at multiples of their size.
+ */
+static int by_element(const void *a, const void *b)
+{
+    const spc_array *x = *(const spc_array *const *)a;
+    const spc_array *y = *(const spc_array *const *)b;
+    size_t wide = spc_element_bytes(x->type),
+           narrow = spc_element_bytes(y->type);
+
+    return wide != narrow ? (wide > narrow ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static void write_header(spc__buf *out, const spc_array *const *arrays,
+                         int count, const char *note)
+{
+    spc__json json;
+    size_t at = 0;
+
+    spc__json_init(&json, out);
+    spc__json_object(&json, NULL);
+    if (note != NULL) {
+        spc__json_object(&json, "__metadata__");
+        spc__json_text(&json, "spctune", note);
+        spc__json_end_object(&json);
+    }
+    for (int i = 0; i < count; i++) {
+        write_entry(&json, arrays[i], at);
+        at += arrays[i]->bytes;
+    }
+    spc__json_end_object(&json);
+    while (out->length % 8 != 0) /* spaces, so that the data is aligned */
+        spc__buf_append(out, " ", 1);
+}
+
+static spc_status write_all(const char *path, const spc_array *const *arrays,
+                            int count, const char *note, spc_error *error)
+{
+    spc__buf header = SPC__BUF_INIT, file = SPC__BUF_INIT;
+    unsigned char length[8];
+    spc_status status;
+
+    write_header(&header, arrays, count, note);
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)(header.length >> 8 * i);
+    spc__buf_append(&file, length, sizeof(length));
+    spc__buf_append(&file, header.data, header.length);
+    for (int i = 0; i < count; i++)
+        spc__buf_append(&file, arrays[i]->data, arrays[i]->bytes);
+    if (header.failed || file.failed)
+        status = spc__fail_memory(error, file.length);
+    else
+        status = spc__file_write(path, file.data, file.length, error);
+    spc__buf_release(&header);
+    spc__buf_release(&file);
+    return status;
+}
+
+spc_status spc_weights_save(const char *path, const spc_array *arrays,
+                            int count, const char *note, spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "path", path, "arrays", arrays, NULL);
+    const spc_array **order =
+        calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*order));
+
+    if (status == SPC_OK && order == NULL)
+        status = spc__fail_memory(error, (size_t)count * sizeof(*order));
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        order[i] = &arrays[i];
+    if (status == SPC_OK) {
+        qsort(order, (size_t)(count > 0 ? count : 0), sizeof(*order),
+              by_element);
+        status = write_all(path, order, count, note, error);
+    }
+    free(order);
+    return status;
+}

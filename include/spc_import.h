@@ -1,0 +1,329 @@
+/*
+ * spc_import.h - what comes from files of other programs: named arrays of
+ * weights, and the layouts in which engines keep the weights of convolutions.
+ *
+ * Part of libspc_import, which needs libraries that libspc does not: a program
+ * that runs what was imported is built without it. The order of this file is
+ * that of a caller: open the files, find the arrays, bring kernels into the
+ * canonical layout, fold normalisations.
+ *
+ * Conventions are those of spc.h. All that a file says is checked before it is
+ * used; what is wrong with it is SPC_EFORMAT and a sentence with its name.
+ */
+#ifndef SPC_IMPORT_H
+#define SPC_IMPORT_H
+
+#include "spc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- arrays -------------------------------------------------------------- */
+
+/* The types of elements, named as in safetensors, with their bytes. */
+#define SPC_ELEMENT_MAP(X)                                                     \
+    X(BOOL, 1)                                                                 \
+    X(U8, 1)                                                                   \
+    X(I8, 1)                                                                   \
+    X(F8_E5M2, 1)                                                              \
+    X(F8_E4M3, 1)                                                              \
+    X(U16, 2)                                                                  \
+    X(I16, 2)                                                                  \
+    X(F16, 2)                                                                  \
+    X(BF16, 2)                                                                 \
+    X(U32, 4)                                                                  \
+    X(I32, 4)                                                                  \
+    X(F32, 4)                                                                  \
+    X(U64, 8)                                                                  \
+    X(I64, 8)                                                                  \
+    X(F64, 8)
+
+typedef enum spc_element {
+#define X(name, bytes) SPC_ELEMENT_##name,
+    SPC_ELEMENT_MAP(X)
+#undef X
+        SPC_ELEMENTS
+} spc_element;
+
+SPC_API const char *spc_element_name(spc_element type); /* "F16"; "?" */
+SPC_API size_t spc_element_bytes(spc_element type);     /* 0: no type */
+
+enum { SPC_ARRAY_RANK = 8 };
+
+/* A dense array, the last index fastest, little endian. `data` may lie at any
+ * address, odd ones too. */
+typedef struct spc_array {
+    const char *name;
+    const char *file; /* that it came from; NULL: from none */
+    spc_element type;
+    int rank; /* 0: one number */
+    int64_t shape[SPC_ARRAY_RANK];
+    const void *data;
+    size_t bytes;
+} spc_array;
+
+SPC_API int64_t spc_array_elements(const spc_array *array);
+
+/* Its elements as fp32, rounded to nearest even: F16, BF16, F32 and F64.
+ * SPC_EUNSUPPORTED: another type; SPC_ERANGE: a finite number of an F64 array
+ * is too large. */
+SPC_API spc_status spc_array_floats(float *out, const spc_array *array,
+                                    spc_error *error);
+
+/* ---- files of arrays ----------------------------------------------------- */
+
+typedef struct spc_weights spc_weights; /* the arrays of some files */
+
+/*
+ * Opens files of arrays: .safetensors, .npz (each member of it is one array)
+ * and .npy (whose array has the file's name without folder and suffix). Plain
+ * ones are mapped into memory, so that opening reads no elements; who cuts such
+ * a file short meanwhile ends the program. An array that two files have is
+ * SPC_EDUPLICATE. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
+ * SPC_EUNSUPPORTED: the library was built without the format.
+ */
+SPC_API spc_status spc_weights_open(spc_weights **out, const char *const *paths,
+                                    int count, spc_error *error);
+SPC_API void spc_weights_free(spc_weights *weights); /* NULL is fine */
+
+SPC_API int spc_weights_count(const spc_weights *weights);
+/* Array `i` by name, in ascending order; NULL past the last. */
+SPC_API const spc_array *spc_weights_at(const spc_weights *weights, int i);
+/* NULL: there is none. */
+SPC_API const spc_array *spc_weights_find(const spc_weights *weights,
+                                          const char *name);
+
+/* Writes arrays as a .safetensors file: whole, or not at all. Their names must
+ * differ. `note` (may be NULL) is kept as its metadata "spctune". */
+SPC_API spc_status spc_weights_save(const char *path, const spc_array *arrays,
+                                    int count, const char *note,
+                                    spc_error *error);
+
+/* ---- kernels of engines -------------------------------------------------- */
+
+/*
+ * How engines keep the weights of a convolution. o: output channel; i: input
+ * channel; a, b, c: place along the first, second and third axis of the
+ * engine's coordinates; the last index is the fastest.
+ *
+ *   word         shape            one offset      made by
+ *   spctune      [o][a][b][c][i]  the same        'spctune weights'
+ *   spconv2      [o][a][b][c][i]  memory: [i][o]  spconv 2.2 and later
+ *   spconv1      [a][b][c][i][o]  the same        spconv 1.x, mmcv
+ *   minkowski    [K][i][o]        [i][o]          K counts with a fastest
+ *   torchsparse  [K][i][o]        [i][o]          the same if K is odd, else
+ *                                                 with c fastest
+ *   flexgemm     [o][a][b][c][i]  the same        FlexGEMM, TRELLIS.2
+ *
+ * A matrix [o][i] by the name of "....weight" is that of a linear layer, in all
+ * of them. spconv 2 multiplies by the memory of a kernel of one offset,
+ * whatever its shape says, as if it were [i][o]; unless the layer has a stride.
+ */
+typedef enum spc_engine {
+    SPC_ENGINE_SPCTUNE = 0,
+    SPC_ENGINE_SPCONV2 = 1,
+    SPC_ENGINE_SPCONV1 = 2,
+    SPC_ENGINE_MINKOWSKI = 3,
+    SPC_ENGINE_TORCHSPARSE = 4,
+    SPC_ENGINE_FLEXGEMM = 5,
+    SPC_ENGINES = 6
+} spc_engine;
+
+SPC_API const char *spc_engine_name(spc_engine engine); /* its word; "?" */
+/* SPC_EINVAL names the words that are known. */
+SPC_API spc_status spc_engine_parse(spc_engine *out, const char *word,
+                                    spc_error *error);
+
+/* One convolution of such an engine. */
+typedef struct spc_kernel_form {
+    spc_engine engine;
+    /* Our names of the engine's axes, in its order: "xyz" (NULL), "zyx" for
+     * detectors, whose coordinates are batch, z, y, x; "yx" in 2D. */
+    const char *axes;
+    /* Sizes along x, y, z. 0: as the shape says, or, where it has only K, the
+     * cube (or square) of K offsets. */
+    int kernel[3];
+    bool strided; /* some stride is not 1 */
+} spc_kernel_form;
+
+#define SPC_KERNEL_FORM_INIT                                                   \
+    {                                                                          \
+        SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false                             \
+    }
+
+/* SPC_EINVAL: a text that is no order of axes as above. */
+SPC_API spc_status spc_axes_check(const char *axes, spc_error *error);
+
+/* The canonical shape of a kernel: [cout][kx][ky][kz][cin]. */
+typedef struct spc_kernel_shape {
+    int cout, cin; /* cin: of one group */
+    int kernel[3]; /* x, y, z */
+} spc_kernel_shape;
+
+/* SPC_EINVAL: the array has not the shape of a kernel of this form, or the form
+ * itself is none; the sentence says what would be right. */
+SPC_API spc_status spc_kernel_look(spc_kernel_shape *out,
+                                   const spc_array *array,
+                                   const spc_kernel_form *form,
+                                   spc_error *error);
+/* Writes the kernel (as many bytes as the array has) in the canonical layout of
+ * spc.h: [cout][K][cin], offsets with z fastest. Elements keep their type. */
+SPC_API spc_status spc_kernel_convert(void *out, const spc_array *array,
+                                      const spc_kernel_form *form,
+                                      spc_error *error);
+/* The other way: from canonical weights of such a shape and elements of so many
+ * bytes to the engine's layout. */
+SPC_API spc_status spc_kernel_restore(void *out, const void *canonical,
+                                      size_t element_bytes,
+                                      const spc_kernel_shape *shape,
+                                      const spc_kernel_form *form,
+                                      spc_error *error);
+/* As spc_kernel_convert for a layer, as fp32: spc_net_set_param takes them. The
+ * shape must be the layer's. SPC_EINVAL, SPC_ERANGE, SPC_EUNSUPPORTED as
+ * spc_array_floats.
+ */
+SPC_API spc_status spc_kernel_load(float *out, const spc_conv *conv,
+                                   const spc_array *array,
+                                   const spc_kernel_form *form,
+                                   spc_error *error);
+/* The origin of a layer of the rule FLOOR or GENERATIVE on an axis, as the
+ * engine has it: SPC_ORIGIN_AUTO where that is the rule's own. */
+SPC_API int spc_engine_origin(spc_engine engine, int kernel, int dilation);
+/* Is this array the kernel of a convolution, by its name and shape? `axes` as
+ * in spc_kernel_form. */
+SPC_API bool spc_engine_owns(spc_engine engine, const spc_array *array,
+                             const char *axes);
+
+/* ---- normalisations ------------------------------------------------------ */
+
+/* A batch normalisation at inference, [channels] each. gamma and beta may be
+ * NULL: 1 and 0. */
+typedef struct spc_batch_norm {
+    const float *gamma, *beta, *mean, *variance;
+    double epsilon; /* its own: 1e-3 and 1e-5 are both in use */
+} spc_batch_norm;
+
+/*
+ * What an epilogue needs for it: scale = gamma / sqrt(variance + epsilon) and
+ * bias = beta + (conv_bias - mean) * scale, computed in double precision and
+ * rounded once. `conv_bias` (may be NULL) is that of the convolution before it.
+ * SPC_EINVAL: variance + epsilon is not positive in some channel; SPC_ERANGE: a
+ * result does not fit fp32.
+ */
+SPC_API spc_status spc_batch_norm_fold(float *scale, float *bias, int channels,
+                                       const spc_batch_norm *norm,
+                                       const float *conv_bias,
+                                       spc_error *error);
+/* Finds "NAME.weight", "NAME.bias", "NAME.running_mean" and
+ * "NAME.running_var" and folds them; scale and bias have `channels` numbers.
+ * SPC_ENOTFOUND: mean or variance are missing. */
+SPC_API spc_status spc_batch_norm_load(float *scale, float *bias, int channels,
+                                       const spc_weights *weights,
+                                       const char *name, double epsilon,
+                                       const float *conv_bias,
+                                       spc_error *error);
+
+/* ---- networks ------------------------------------------------------------ */
+
+/* How the arrays of a network's file are named and laid out. */
+typedef struct spc_weights_use {
+    spc_engine engine;
+    const char *axes;   /* as in spc_kernel_form */
+    const char *prefix; /* of all names: "module.backbone_3d."; NULL: none */
+} spc_weights_use;
+
+#define SPC_WEIGHTS_USE_INIT                                                   \
+    {                                                                          \
+        SPC_ENGINE_SPCTUNE, NULL, NULL                                         \
+    }
+
+/*
+ * Sets all weights of a network. A layer "conv1" has the kernel "conv1.weight",
+ * "conv1.kernel" or "conv1.linear.weight" and the bias "conv1.bias"; its
+ * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
+ * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
+ * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
+ * one has another shape, or a bias is there that the layer has not. The network
+ * may then be filled in part.
+ */
+SPC_API spc_status spc_weights_fill_net(spc_net *net,
+                                        const spc_weights *weights,
+                                        const spc_weights_use *use,
+                                        spc_error *error);
+
+/* ---- ONNX ---------------------------------------------------------------- */
+
+/*
+ * Networks of sparse convolutions in ONNX files of the form that libspconv's
+ * exporter writes (NVIDIA, Lidar_AI_Solution), with nodes
+ *
+ *   SparseConvolution  x, kernel [cout][k][k][k][cin], bias; geometry, rulebook
+ *                      and activation as attributes
+ *   Add, QuantAdd      a, b
+ *   Relu               x
+ *   Concat             of channels (axis 1)
+ *   ScatterDense       x; format says which axes the whole file has: zyx or xyz
+ *   Reshape, Transpose of what is dense, to N, C*Z, and the plane
+ *   Reshape, ReduceSum of rows: sums of neighbouring channels
+ *
+ * Any other node, and any attribute that these do not have, is SPC_EUNSUPPORTED
+ * and a sentence. Which layers share a map follows from the layers; the
+ * rulebook is the key that a network may note as wrong, and says which layer an
+ * inverse one goes back over.
+ */
+typedef struct spc_onnx spc_onnx; /* a file, as it is */
+
+/* Reads a file. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
+ * SPC_EUNSUPPORTED: weights in another file or of another type, or a library
+ * that was built without protobuf-c. */
+SPC_API spc_status spc_onnx_open(spc_onnx **out, const char *path,
+                                 spc_error *error);
+SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
+
+typedef struct spc_onnx_options {
+    spc_dtype dtype; /* of features and weights */
+    /* As in spc_kernel_form, for files without a ScatterDense, which says it;
+     * NULL: zyx. */
+    const char *axes;
+    /* Kernels of one offset are [cout][cin], as BEVFusion's exporter writes
+     * them; else as spconv 2 multiplies by them. */
+    bool plain_matrices;
+    /* How points become voxels, which the file does not say; as in
+     * spc_net_input. */
+    double voxel[3], low[3], high[3];
+} spc_onnx_options;
+
+#define SPC_ONNX_OPTIONS_INIT                                                  \
+    {                                                                          \
+        SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0},                            \
+        {                                                                      \
+            0, 0, 0                                                            \
+        }                                                                      \
+    }
+
+/* Makes a network of it, with its weights. Layers have the names of the nodes.
+ * The file may be freed after. */
+SPC_API spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
+                                  const spc_onnx_options *options,
+                                  spc_error *error);
+
+/* The greatest magnitudes by which a layer is quantised to int8: one step is
+ * amax / 127. */
+typedef struct spc_onnx_range {
+    const char *layer;    /* the name of its node */
+    float inputs[2];      /* 0: none */
+    const float *weights; /* by output channel */
+    int weight_count;
+    bool int8, int8_out; /* else f16 */
+} spc_onnx_range;
+
+/* The ranges of the file, in the order of its nodes. SPC_EINVAL: there is none
+ * with this number. */
+SPC_API spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx,
+                                     int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,113 @@
+/*
+ * cuda_graph.c - many launches kept as one: captured on a stream of our own,
+ * launched on the caller's.
+ */
+#include "cuda_device.h"
+#include "error.h"
+#include <stdlib.h>
+
+struct spc__graph {
+    CUgraphExec exec;
+};
+
+static spc_status instantiate(const spc__cuda *api, spc__graph *out,
+                              CUgraph graph, spc_error *error)
+{
+    return spc__cuda_check(api, api->GraphInstantiate(&out->exec, graph, 0),
+                           error, "instantiate a graph");
+}
+
+/* Capturing ends even after a failure, whose sentence goes first. */
+static spc_status capture(const spc__cuda *api, spc__graph *out,
+                          CUstream stream,
+                          spc_status (*enqueue)(void *payload, void *stream),
+                          void *payload, spc_error *error)
+{
+    CUgraph graph = NULL;
+    spc_status status = spc__cuda_check(
+        api,
+        api->StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        error, "begin to capture a graph");
+
+    if (status != SPC_OK)
+        return status;
+    status = enqueue(payload, stream);
+    CUresult ended = api->StreamEndCapture(stream, &graph);
+    if (status == SPC_OK)
+        status = spc__cuda_check(api, ended, error, "capture a graph");
+    if (status == SPC_OK)
+        status = instantiate(api, out, graph, error);
+    if (graph)
+        api->GraphDestroy(graph);
+    return status;
+}
+
+/* What was enqueued elsewhere need not be done: capturing runs nothing. */
+static spc_status create(const spc__cuda *api, spc__graph *out,
+                         spc_status (*enqueue)(void *payload, void *stream),
+                         void *payload, spc_error *error)
+{
+    CUstream stream = NULL;
+    spc_status status =
+        spc__cuda_check(api, api->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                        error, "create a stream");
+
+    if (status != SPC_OK)
+        return status;
+    status = capture(api, out, stream, enqueue, payload, error);
+    api->StreamDestroy(stream);
+    return status;
+}
+
+spc_status spc__cuda_graph_create(spc__device *device, spc__graph **out,
+                                  spc_status (*enqueue)(void *payload,
+                                                        void *stream),
+                                  void *payload, spc_error *error)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    spc__graph *graph = calloc(1, sizeof *graph);
+    bool pushed;
+    spc_status status;
+
+    *out = NULL;
+    if (!graph)
+        return spc__fail_memory(error, sizeof *graph);
+    if ((status = spc__cuda_enter(d, &pushed, error)) == SPC_OK) {
+        status = create(&d->api, graph, enqueue, payload, error);
+        spc__cuda_leave(d, pushed);
+    }
+    if (status == SPC_OK)
+        *out = graph;
+    else
+        free(graph);
+    return status;
+}
+
+spc_status spc__cuda_graph_launch(spc__device *device, spc__graph *graph,
+                                  void *stream, spc_error *error)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__cuda_check(&d->api, d->api.GraphLaunch(graph->exec, stream),
+                             error, "launch a graph");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+void spc__cuda_graph_free(spc__device *device, spc__graph *graph)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    bool pushed;
+
+    if (!graph)
+        return;
+    if (spc__cuda_enter(d, &pushed, NULL) == SPC_OK) {
+        d->api.GraphExecDestroy(graph->exec);
+        spc__cuda_leave(d, pushed);
+    }
+    free(graph);
+}

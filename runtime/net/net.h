@@ -1,0 +1,118 @@
+/*
+ * net.h - a network inside the library: its sets, maps, tensors and layers.
+ *
+ * Public part: the section "networks" of spc.h. A network is a value without a
+ * device. All arrays are in the order in which things were added, so whatever
+ * something is made of comes before it; all references are indices.
+ */
+#ifndef SPC_RUNTIME_NET_H
+#define SPC_RUNTIME_NET_H
+
+#include "spc.h"
+
+enum { SPC__NET_SOURCES = 8, SPC__NET_PARAMS = 3 };
+
+typedef enum spc__net_set_kind {
+    SPC__NET_INPUT,    /* the caller's rows */
+    SPC__NET_OUTPUTS,  /* derived from one set by a rule */
+    SPC__NET_REGROUPED /* made of the voxels of others */
+} spc__net_set_kind;
+
+typedef struct spc__net_set {
+    spc__net_set_kind kind;
+    int from[SPC__NET_SOURCES];
+    int sources;
+    spc_geometry rule;  /* OUTPUTS */
+    spc_regrouping how; /* REGROUPED */
+    int shape[3];       /* voxels along x, y, z, from 0; 0: not known */
+} spc__net_set;
+
+typedef struct spc__net_map {
+    int in, to; /* sets */
+    spc_geometry geometry;
+    bool inverse;
+} spc__net_map;
+
+/* A name that files give to a map, and the first layer that has it. */
+typedef struct spc__net_key {
+    char *name;
+    int map, node;
+} spc__net_key;
+
+typedef struct spc__net_tensor {
+    int set;
+    int channels;
+    spc_dtype dtype; /* F16, F32 or BF16: how it lies in memory */
+    bool dense;      /* a row for each batch element */
+    int64_t elements;
+    int node; /* that makes it; -1: the input */
+} spc__net_tensor;
+
+typedef enum spc__net_node_kind {
+    SPC__NODE_CONV,
+    SPC__NODE_FEATURE,
+    SPC__NODE_CONCAT,
+    SPC__NODE_REGROUP
+} spc__net_node_kind;
+
+typedef struct spc__net_node {
+    spc__net_node_kind kind;
+    char *name, *norm;
+    double eps;
+    spc_conv conv;       /* CONV, as it was completed */
+    spc_feature feature; /* FEATURE */
+    bool slices;         /* REGROUP */
+    int map;             /* -1: it has none */
+    int in[SPC__NET_SOURCES], ins;
+    int add; /* the residual, or what ADD adds; SPC_NO_TENSOR */
+    int out;
+    float *params[SPC__NET_PARAMS];  /* weights, scale, bias; NULL: not set */
+    int64_t counts[SPC__NET_PARAMS]; /* 0: it has none */
+} spc__net_node;
+
+typedef struct spc__net_out {
+    char *name;
+    int tensor;
+} spc__net_out;
+
+struct spc_net {
+    int users; /* whoever made it, and plans */
+    char *name;
+    char *input_name;
+    spc_net_input input;
+    spc__net_set *sets;
+    spc__net_map *maps;
+    spc__net_key *keys;
+    spc__net_tensor *tensors;
+    spc__net_node *nodes;
+    spc__net_out *outs;
+    char **notes;
+    int set_count, map_count, key_count, tensor_count, node_count, out_count,
+        note_count;
+};
+
+/* The operand of parameter i of a node. */
+extern const spc_operand spc__net_operands[SPC__NET_PARAMS];
+
+/* Room for one more element of `bytes` in an array of `count`: its new place,
+ * cleared, or NULL. */
+void *spc__net_grow(void *array, int count, size_t bytes);
+
+/* The index of an equal set or map, which is added if there is none; -1: no
+ * memory, which *error says. */
+int spc__net_find_set(spc_net *net, const spc__net_set *set, spc_error *error);
+int spc__net_find_map(spc_net *net, const spc__net_map *map, spc_error *error);
+
+/* The set of outputs of `geometry` over the set `from`. */
+void spc__net_outputs_of(spc__net_set *out, const spc_net *net, int from,
+                         const spc_geometry *geometry);
+/* Do the two sets have the same voxels in the same order? */
+bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b);
+
+/* One more user of the network; spc_net_free takes one away. */
+const spc_net *spc__net_share(const spc_net *net);
+
+/* Copies a text; NULL stays NULL. */
+spc_status spc__net_text(char **out, const char *text, spc_error *error);
+
+#endif

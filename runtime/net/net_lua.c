@@ -1,0 +1,531 @@
+/*
+ * net_lua.c - networks described in Lua.
+ *
+ * A file runs once, in the compiler's sandbox, and calls
+ *
+ *   network "NAME"
+ *   input {channels = 4, shape = {X, Y, Z}, voxel = {..}, low = {..},
+ *          high = {..}, dtype = "f16"}               a tensor
+ *   conv(x, "subm,cout=16,k=3", {name =, residual =, at =, key =, norm =,
+ *          eps =})                                   a tensor
+ *   feature(x, "add,act=relu", {name =, add =, at =})
+ *   cat(a, b, ...)
+ *   regroup({a, b}, {scale = {..}, split = {..}, slices = true})
+ *   output(x, "NAME")
+ *   channels(x)   shape(x)                           what a tensor is
+ *   include "FILE.lua"                               of the same folder
+ *
+ * Tensors are numbers. The words cin (c) and dtype of a layer's text may be
+ * left out: they are those of its input.
+ */
+#include "net.h"
+
+#include "buf.h"
+#include "dtype.h"
+#include "error.h"
+#include "file.h"
+#include "sandbox.h"
+#include <lauxlib.h>
+#include <limits.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MOST = 1 << 20, FILES_MOST = 16 };
+
+typedef struct reader {
+    spc_net *net;
+    const char *folder; /* of the file, with its '/'; "" */
+    int folder_length;
+    const char *file; /* its name in there */
+    spc_dtype dtype;
+    spc__buf texts[FILES_MOST]; /* of files, while Lua may raise errors */
+    int text_count;
+    spc_error error; /* of what C was asked to do */
+} reader;
+
+static reader *self(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* Raises the reader's error where Lua called. */
+static int raise(lua_State *L, const reader *r)
+{
+    return luaL_error(L, "%s", r->error.text);
+}
+
+/* ---- arguments ----------------------------------------------------------- */
+
+/* The table at `index`, or an empty one in its place. */
+static void need_table(lua_State *L, int index)
+{
+    if (lua_isnoneornil(L, index)) {
+        lua_settop(L, index - 1);
+        lua_newtable(L);
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_settop(L, index);
+}
+
+/* A misspelt name would else be silently without effect. */
+static void check_names(lua_State *L, int index, const char *const *known)
+{
+    for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
+        const char *name =
+            lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        int i = 0;
+        while (known[i] != NULL && strcmp(known[i], name) != 0)
+            i++;
+        if (known[i] == NULL)
+            luaL_error(L, "'%s' is no name that belongs here", name);
+    }
+}
+
+/* Lives as long as the table. */
+static const char *text_field(lua_State *L, int index, const char *name,
+                              const char *otherwise)
+{
+    const char *text = otherwise;
+
+    if (lua_getfield(L, index, name) != LUA_TNIL) {
+        if (lua_type(L, -1) != LUA_TSTRING)
+            luaL_error(L, "%s must be a text", name);
+        text = lua_tostring(L, -1);
+    }
+    lua_pop(L, 1);
+    return text;
+}
+
+static double number_field(lua_State *L, int index, const char *name,
+                           double otherwise)
+{
+    double number = otherwise;
+
+    if (lua_getfield(L, index, name) != LUA_TNIL) {
+        if (lua_type(L, -1) != LUA_TNUMBER)
+            luaL_error(L, "%s must be a number", name);
+        number = lua_tonumber(L, -1);
+    }
+    lua_pop(L, 1);
+    return number;
+}
+
+static int whole(lua_State *L, double number, const char *name)
+{
+    if (!(number >= INT_MIN && number <= INT_MAX) ||
+        number != (double)(int)number)
+        luaL_error(L, "%s must be a whole number", name);
+    return (int)number;
+}
+
+static int tensor_field(lua_State *L, int index, const char *name)
+{
+    return whole(L, number_field(L, index, name, SPC_NO_TENSOR), name);
+}
+
+/* Three numbers; false where there is no such field. */
+static bool three_field(lua_State *L, int index, const char *name,
+                        double out[3])
+{
+    bool there = lua_getfield(L, index, name) != LUA_TNIL;
+
+    if (there && (lua_type(L, -1) != LUA_TTABLE || lua_rawlen(L, -1) != 3))
+        luaL_error(L, "%s must be three numbers, {x, y, z}", name);
+    for (int i = 0; there && i < 3; i++) {
+        if (lua_rawgeti(L, -1, i + 1) != LUA_TNUMBER)
+            luaL_error(L, "%s must be three numbers, {x, y, z}", name);
+        out[i] = lua_tonumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return there;
+}
+
+static void three_whole(lua_State *L, int index, const char *name, int out[3])
+{
+    double numbers[3];
+
+    if (three_field(L, index, name, numbers))
+        for (int i = 0; i < 3; i++)
+            out[i] = whole(L, numbers[i], name);
+}
+
+static int tensor_argument(lua_State *L, int index)
+{
+    int is_whole;
+    lua_Integer tensor = lua_tointegerx(L, index, &is_whole);
+
+    if (!is_whole || tensor < 0 || tensor > INT_MAX)
+        luaL_error(L, "argument %d must be a tensor", index);
+    return (int)tensor;
+}
+
+/* ---- texts of layers ----------------------------------------------------- */
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = strchr(text, ','); at != NULL;
+         at = strchr(at + 1, ','))
+        if (strncmp(at + 1, word, length) == 0 && at[1 + length] == '=')
+            return true;
+    return false;
+}
+
+/* The text with what its input says: "," WORD "=" channels and the type. */
+static const char *complete(lua_State *L, reader *r, int tensor,
+                            const char *text, const char *word)
+{
+    spc_tensor_info info;
+
+    if (spc_net_tensor(&info, r->net, tensor, &r->error) != SPC_OK)
+        raise(L, r);
+    if (!has_word(text, word))
+        text = lua_pushfstring(L, "%s,%s=%d", text, word, info.channels);
+    if (!has_word(text, "dtype"))
+        text = lua_pushfstring(L, "%s,dtype=%s", text,
+                               spc__dtype_names[info.dtype]);
+    if (strncmp(text, "bev", 3) == 0 && !has_word(text, "shape"))
+        text = lua_pushfstring(L, "%s,shape=%dx%dx%d", text, info.shape[0],
+                               info.shape[1], info.shape[2]);
+    return text;
+}
+
+/* ---- what a file may call ------------------------------------------------ */
+
+static int do_network(lua_State *L)
+{
+    reader *r = self(L);
+    char *name;
+
+    if (spc__net_text(&name, luaL_checkstring(L, 1), &r->error) != SPC_OK)
+        return raise(L, r);
+    free(r->net->name);
+    r->net->name = name;
+    return 0;
+}
+
+static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
+{
+    const char *name =
+        text_field(L, index, "dtype", spc__dtype_names[otherwise]);
+
+    for (int i = 0; spc__dtype_names[i] != NULL; i++)
+        if (strcmp(spc__dtype_names[i], name) == 0)
+            return (spc_dtype)i;
+    luaL_error(L, "unknown dtype '%s'", name);
+    return otherwise;
+}
+
+static int do_input(lua_State *L)
+{
+    static const char *const names[] = {"name",  "channels", "dtype", "shape",
+                                        "voxel", "low",      "high",  NULL};
+    reader *r = self(L);
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_tensor out;
+
+    need_table(L, 1);
+    check_names(L, 1, names);
+    input.name = text_field(L, 1, "name", "x");
+    input.channels = whole(L, number_field(L, 1, "channels", 0), "channels");
+    input.dtype = dtype_field(L, 1, r->dtype);
+    three_whole(L, 1, "shape", input.shape);
+    three_field(L, 1, "voxel", input.voxel);
+    three_field(L, 1, "low", input.low);
+    three_field(L, 1, "high", input.high);
+    if (spc_net_add_input(r->net, &out, &input, &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+static int do_conv(lua_State *L)
+{
+    static const char *const names[] = {"name", "residual", "at", "key",
+                                        "norm", "eps",      NULL};
+    reader *r = self(L);
+    spc_net_layer layer = SPC_NET_LAYER_INIT;
+    spc_tensor out;
+
+    layer.in = tensor_argument(L, 1);
+    const char *text = luaL_checkstring(L, 2);
+    need_table(L, 3);
+    check_names(L, 3, names);
+    layer.name = text_field(L, 3, "name", NULL);
+    layer.key = text_field(L, 3, "key", NULL);
+    layer.norm = text_field(L, 3, "norm", NULL);
+    layer.eps = number_field(L, 3, "eps", 0);
+    layer.residual = tensor_field(L, 3, "residual");
+    layer.at = tensor_field(L, 3, "at");
+    text = complete(L, r, layer.in, text, "cin");
+    if (spc_conv_parse(&layer.conv, text, &r->error) != SPC_OK ||
+        spc_net_add_conv(r->net, &out, &layer, &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+static int do_feature(lua_State *L)
+{
+    static const char *const names[] = {"name", "add", "at", NULL};
+    reader *r = self(L);
+    spc_feature feature;
+    spc_tensor out, in = tensor_argument(L, 1);
+    const char *text = luaL_checkstring(L, 2);
+
+    need_table(L, 3);
+    check_names(L, 3, names);
+    const char *name = text_field(L, 3, "name", NULL);
+    int add = tensor_field(L, 3, "add"), at = tensor_field(L, 3, "at");
+    text = complete(L, r, in, text, "c");
+    if (spc_feature_parse(&feature, text, &r->error) != SPC_OK ||
+        spc_net_add_feature(r->net, &out, name, &feature, in, add, at,
+                            &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+static int do_cat(lua_State *L)
+{
+    reader *r = self(L);
+    spc_tensor out, parts[SPC__NET_SOURCES];
+    int count = lua_gettop(L);
+
+    if (count > SPC__NET_SOURCES)
+        return luaL_error(L, "%d tensors: 1 to %d are right", count,
+                          SPC__NET_SOURCES);
+    for (int i = 0; i < count; i++)
+        parts[i] = tensor_argument(L, i + 1);
+    if (spc_net_add_concat(r->net, &out, parts, count, &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+static int do_regroup(lua_State *L)
+{
+    static const char *const names[] = {"scale", "split", "slices", NULL};
+    reader *r = self(L);
+    spc_regrouping how = SPC_REGROUPING_INIT;
+    spc_tensor out, sources[SPC__NET_SOURCES];
+
+    luaL_checktype(L, 1, LUA_TTABLE);
+    int count = (int)lua_rawlen(L, 1);
+    need_table(L, 2);
+    check_names(L, 2, names);
+    if (count > SPC__NET_SOURCES)
+        return luaL_error(L, "%d tensors: 1 to %d are right", count,
+                          SPC__NET_SOURCES);
+    for (int i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, i + 1);
+        sources[i] = tensor_argument(L, -1);
+        lua_pop(L, 1);
+    }
+    three_whole(L, 2, "scale", how.scale);
+    three_whole(L, 2, "split", how.split);
+    lua_getfield(L, 2, "slices");
+    bool slices = lua_toboolean(L, -1);
+    if (spc_net_add_regroup(r->net, &out, sources, count, &how, slices,
+                            &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+static int do_output(lua_State *L)
+{
+    reader *r = self(L);
+
+    if (spc_net_add_output(r->net, tensor_argument(L, 1),
+                           luaL_optstring(L, 2, "out"), &r->error) != SPC_OK)
+        return raise(L, r);
+    return 0;
+}
+
+static int do_channels(lua_State *L)
+{
+    reader *r = self(L);
+    spc_tensor_info info;
+
+    if (spc_net_tensor(&info, r->net, tensor_argument(L, 1), &r->error) !=
+        SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, info.channels);
+    return 1;
+}
+
+static int do_shape(lua_State *L)
+{
+    reader *r = self(L);
+    spc_tensor_info info;
+
+    if (spc_net_tensor(&info, r->net, tensor_argument(L, 1), &r->error) !=
+        SPC_OK)
+        return raise(L, r);
+    for (int i = 0; i < 3; i++)
+        lua_pushinteger(L, info.shape[i]);
+    return 3;
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* Reads a file of the folder into a buffer of the reader's. */
+static spc_status read_text(spc__buf **out, reader *r, const char *name)
+{
+    spc__buf path = SPC__BUF_INIT;
+    spc_status status;
+
+    if (r->text_count == FILES_MOST)
+        return spc__fail(&r->error, SPC_EINVAL,
+                         "more than %d files: does one include itself?",
+                         FILES_MOST);
+    *out = &r->texts[r->text_count++];
+    spc__buf_printf(&path, "%.*s%s", r->folder_length, r->folder, name);
+    status = path.failed ? spc__fail_memory(&r->error, strlen(name))
+                         : spc__file_read(*out, spc__buf_text(&path),
+                                          FILE_BYTES_MOST, &r->error);
+    spc__buf_release(&path);
+    return status;
+}
+
+/* Runs a file with the globals in upvalue 2; leaves what it returns. */
+static int run_file(lua_State *L, reader *r, const char *name)
+{
+    spc__buf *text = NULL;
+
+    if (read_text(&text, r, name) != SPC_OK)
+        return raise(L, r);
+    lua_pushfstring(L, "@%s", name);
+    if (luaL_loadbufferx(L, spc__buf_text(text), text->length,
+                         lua_tostring(L, -1), "t") != LUA_OK)
+        return lua_error(L);
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 1);
+    return 1;
+}
+
+static int do_include(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+
+    if (strchr(name, '/') != NULL || name[0] == '.')
+        return luaL_error(L,
+                          "'%s': files of the same folder can be included, by "
+                          "their names",
+                          name);
+    return run_file(L, self(L), name);
+}
+
+static int do_main(lua_State *L)
+{
+    return run_file(L, self(L), self(L)->file);
+}
+
+static const luaL_Reg functions[] = {
+    {"network", do_network},
+    {"input", do_input},
+    {"conv", do_conv},
+    {"feature", do_feature},
+    {"cat", do_cat},
+    {"regroup", do_regroup},
+    {"output", do_output},
+    {"channels", do_channels},
+    {"shape", do_shape},
+    {"include", do_include},
+    {NULL, NULL},
+};
+
+static int body(lua_State *L)
+{
+    reader *r = lua_touserdata(L, 1);
+
+    spc__sandbox_push_globals(L);
+    int globals = lua_gettop(L);
+    for (const luaL_Reg *f = functions; f->name != NULL; f++) {
+        lua_pushlightuserdata(L, r);
+        lua_pushvalue(L, globals);
+        lua_pushcclosure(L, f->func, 2);
+        lua_setfield(L, globals, f->name);
+    }
+    lua_pushstring(L, spc__dtype_names[r->dtype]);
+    lua_setfield(L, globals, "dtype");
+    lua_pushlightuserdata(L, r);
+    lua_pushvalue(L, globals);
+    lua_pushcclosure(L, do_main, 2);
+    lua_call(L, 0, 0);
+    return 0;
+}
+
+/* Numbers must not follow the host's locale. */
+static spc_status run_sandbox(reader *r, spc_error *error)
+{
+    spc__sandbox box;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before;
+    spc_status status;
+
+    if (plain == (locale_t)0)
+        return spc__fail_memory(error, 1);
+    before = uselocale(plain);
+    if ((status = spc__sandbox_open(&box, NULL, error)) == SPC_OK)
+        status = spc__sandbox_call(&box, r->file, body, r, error);
+    spc__sandbox_close(&box);
+    uselocale(before);
+    freelocale(plain);
+    return status;
+}
+
+/* A file that is not there is no mistake in it. */
+static spc_status check_file(const char *path, spc_error *error)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc_status status = spc__file_read(&text, path, FILE_BYTES_MOST, error);
+
+    spc__buf_release(&text);
+    return status;
+}
+
+static spc_status check_result(const spc_net *net, const char *file,
+                               spc_error *error)
+{
+    if (net->tensor_count == 0 || net->out_count == 0)
+        return spc__fail(error, SPC_ETEMPLATE,
+                         "%s: it describes a network without %s", file,
+                         net->tensor_count == 0 ? "an input" : "an output");
+    return SPC_OK;
+}
+
+spc_status spc_net_load(spc_net **out, const char *path, spc_dtype dtype,
+                        spc_error *error)
+{
+    reader r = {.dtype = dtype};
+    spc_status status =
+        spc__need(error, __func__, "out", out, "path", path, NULL);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (spc__dtype_of(dtype) == NULL)
+        return spc__fail(error, SPC_EINVAL, "type %d is unknown", (int)dtype);
+    const char *slash = strrchr(path, '/');
+    r.folder = path;
+    r.folder_length = slash != NULL ? (int)(slash + 1 - path) : 0;
+    r.file = slash != NULL ? slash + 1 : path;
+    if ((status = check_file(path, error)) == SPC_OK &&
+        (status = spc_net_create(&r.net, r.file, error)) == SPC_OK &&
+        (status = run_sandbox(&r, error)) == SPC_OK)
+        status = check_result(r.net, r.file, error);
+    for (int i = 0; i < r.text_count; i++)
+        spc__buf_release(&r.texts[i]);
+    if (status == SPC_OK) {
+        *out = r.net;
+        r.net = NULL;
+    }
+    spc_net_free(r.net);
+    return status;
+}

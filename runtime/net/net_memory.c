@@ -1,0 +1,107 @@
+/*
+ * net_memory.c - where tensors lie: pieces that are not needed at the same time
+ * share their place.
+ *
+ * Largest first, each at the lowest place where it meets none that lives at the
+ * same time (greedy by size; Pisarchyk, Lee, "Efficient Memory Management for
+ * Deep Neural Net Inference", 2020, section 5.1).
+ */
+#include "net_plan.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 256 };
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static bool meet_in_time(const spc__net_piece *a, const spc__net_piece *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static bool meet_in_place(const spc__net_piece *a, const spc__net_piece *b)
+{
+    return a->offset < b->offset + padded(b->bytes) &&
+           b->offset < a->offset + padded(a->bytes);
+}
+
+/* One of those placed that is in the way, or NULL. */
+static const spc__net_piece *obstacle(const spc__net_piece *piece,
+                                      spc__net_piece *const *placed, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (meet_in_time(piece, placed[i]) && meet_in_place(piece, placed[i]))
+            return placed[i];
+    return NULL;
+}
+
+static bool fits_at(spc__net_piece *piece, size_t offset,
+                    spc__net_piece *const *placed, int count)
+{
+    piece->offset = offset;
+    return obstacle(piece, placed, count) == NULL;
+}
+
+/* The lowest place is 0 or behind one that is placed. */
+static void place(spc__net_piece *piece, spc__net_piece *const *placed,
+                  int count)
+{
+    size_t best = 0;
+    bool found = fits_at(piece, 0, placed, count);
+
+    for (int i = 0; i < count; i++) {
+        size_t end = placed[i]->offset + padded(placed[i]->bytes);
+        if (meet_in_time(piece, placed[i]) && (!found || end < best) &&
+            fits_at(piece, end, placed, count)) {
+            best = end;
+            found = true;
+        }
+    }
+    piece->offset = best;
+}
+
+/* Ties by the order of their making: the same plan on every machine. */
+static int larger_first(const void *a, const void *b)
+{
+    const spc__net_piece *x = *(spc__net_piece *const *)a;
+    const spc__net_piece *y = *(spc__net_piece *const *)b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+/* Without memory to sort in, each gets a place of its own. */
+static size_t arrange_apart(spc__net_piece *pieces, int count)
+{
+    size_t total = 0;
+
+    for (int i = 0; i < count; i++) {
+        pieces[i].offset = total;
+        total += padded(pieces[i].bytes);
+    }
+    return total;
+}
+
+size_t spc__net_arrange(spc__net_piece *pieces, int count)
+{
+    spc__net_piece **sorted =
+        malloc(((size_t)count + 1) * sizeof(spc__net_piece *));
+    size_t total = 0;
+
+    if (sorted == NULL)
+        return arrange_apart(pieces, count);
+    for (int i = 0; i < count; i++)
+        sorted[i] = &pieces[i];
+    qsort(sorted, (size_t)count, sizeof(spc__net_piece *), larger_first);
+    for (int i = 0; i < count; i++) {
+        place(sorted[i], sorted, i);
+        size_t end = sorted[i]->offset + padded(sorted[i]->bytes);
+        total = end > total ? end : total;
+    }
+    free(sorted);
+    return total;
+}

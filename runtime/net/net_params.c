@@ -1,0 +1,170 @@
+/*
+ * net_params.c - the weights of a network: setting, drawing, looking at them.
+ */
+#include "net.h"
+
+#include "conv.h"
+#include "error.h"
+#include "random.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[SPC__NET_PARAMS] = {"weights", "scale", "bias"};
+
+/* ---- looking ------------------------------------------------------------- */
+
+static void describe(spc_net_param *out, const spc__net_node *node, int j)
+{
+    *out = (spc_net_param){
+        .layer = node->name,
+        .which = spc__net_operands[j],
+        .count = node->counts[j],
+        .values = node->params[j],
+        .conv = node->kind == SPC__NODE_CONV ? &node->conv : NULL,
+        .norm = node->norm != NULL ? node->norm : "",
+        .eps = node->eps,
+    };
+}
+
+spc_status spc_net_param_at(spc_net_param *out, const spc_net *net, int i)
+{
+    int left = i;
+
+    if (out == NULL || net == NULL || i < 0)
+        return SPC_EINVAL;
+    memset(out, 0, sizeof(*out));
+    for (int n = 0; n < net->node_count; n++)
+        for (int j = 0; j < SPC__NET_PARAMS; j++)
+            if (net->nodes[n].counts[j] > 0 && left-- == 0) {
+                describe(out, &net->nodes[n], j);
+                return SPC_OK;
+            }
+    return SPC_EINVAL;
+}
+
+/* ---- setting ------------------------------------------------------------- */
+
+static spc__net_node *find_node(const spc_net *net, const char *name)
+{
+    for (int i = 0; i < net->node_count; i++)
+        if (strcmp(net->nodes[i].name, name) == 0)
+            return &net->nodes[i];
+    return NULL;
+}
+
+/* "did you mean ...?", of the layers that have something to set. */
+static spc_status fail_unknown(const spc_net *net, const char *layer,
+                               spc_error *error)
+{
+    const char **known = calloc((size_t)net->node_count + 1, sizeof(*known));
+    int count = 0;
+
+    if (known == NULL)
+        return spc__fail_memory(error, (size_t)net->node_count);
+    for (int i = 0; i < net->node_count; i++)
+        if (net->nodes[i].counts[0] + net->nodes[i].counts[1] > 0)
+            known[count++] = net->nodes[i].name;
+    spc__fail_unknown(error, "layer", layer, known);
+    free(known);
+    if (error != NULL)
+        error->status = SPC_ENOTFOUND;
+    return SPC_ENOTFOUND;
+}
+
+static int param_of(spc_operand which)
+{
+    for (int j = 0; j < SPC__NET_PARAMS; j++)
+        if (spc__net_operands[j] == which)
+            return j;
+    return -1;
+}
+
+/* Where a layer keeps them, made on first use. */
+static spc_status room(float **out, spc__net_node *node, int j,
+                       spc_error *error)
+{
+    size_t bytes = (size_t)node->counts[j] * sizeof(float);
+
+    if (node->params[j] == NULL && (node->params[j] = malloc(bytes)) == NULL)
+        return spc__fail_memory(error, bytes);
+    *out = node->params[j];
+    return SPC_OK;
+}
+
+spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
+                             const float *values, int64_t count,
+                             spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "net", net, "layer", layer,
+                                  "values", values, NULL);
+    spc__net_node *node;
+    float *to = NULL;
+    int j = param_of(which);
+
+    if (status != SPC_OK)
+        return status;
+    if ((node = find_node(net, layer)) == NULL)
+        return fail_unknown(net, layer, error);
+    if (j < 0 || node->counts[j] == 0)
+        return spc__fail(error, SPC_ENOTFOUND, "layer '%s' has no %s", layer,
+                         j < 0 ? "such array" : names[j]);
+    if (count != node->counts[j])
+        return spc__fail(
+            error, SPC_EINVAL, "layer '%s' has %lld %s, these are %lld", layer,
+            (long long)node->counts[j], names[j], (long long)count);
+    if ((status = room(&to, node, j, error)) == SPC_OK)
+        memcpy(to, values, (size_t)count * sizeof(*to));
+    return status;
+}
+
+/* ---- drawing ------------------------------------------------------------- */
+
+/* Uniform in [-width, width) about `mean`. */
+static void draw(float *out, int64_t count, double mean, double width,
+                 spc__random *random)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)(mean + width * (2 * spc__random_unit(random) - 1));
+}
+
+/* A uniform draw of width w has the variance w^2 / 3. */
+static double weights_width(const spc_conv *conv)
+{
+    double terms = (double)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+
+    return sqrt(6 / terms);
+}
+
+static void draw_param(float *out, const spc__net_node *node, int j,
+                       spc__random *random)
+{
+    int64_t count = node->counts[j];
+
+    if (spc__net_operands[j] == SPC_WEIGHTS)
+        draw(out, count, 0, weights_width(&node->conv), random);
+    else if (spc__net_operands[j] == SPC_SCALE)
+        draw(out, count, 1, 0.25, random);
+    else
+        draw(out, count, 0, 0.25, random);
+}
+
+spc_status spc_net_draw_params(spc_net *net, uint64_t seed, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "net", net, NULL);
+    spc__random random;
+    float *to = NULL;
+
+    for (int i = 0; status == SPC_OK && i < net->node_count; i++)
+        for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++) {
+            spc__net_node *node = &net->nodes[i];
+            if (node->counts[j] == 0 || node->params[j] != NULL)
+                continue;
+            /* Each array by itself: what was set elsewhere changes no draw. */
+            spc__random_init(&random, seed * 1000003 +
+                                          (uint64_t)(i * SPC__NET_PARAMS + j));
+            if ((status = room(&to, node, j, error)) == SPC_OK)
+                draw_param(to, node, j, &random);
+        }
+    return status;
+}

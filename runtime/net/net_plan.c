@@ -1,0 +1,488 @@
+/*
+ * net_plan.c - planning a network: sets, maps, kernels, weights and room for
+ * tensors, all made once.
+ */
+#include "net_plan.h"
+
+#include "ctx.h"
+#include "dtype.h"
+#include "error.h"
+#include "feature.h"
+#include "geometry.h"
+#include "map.h"
+#include "operands.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what was asked for -------------------------------------------------- */
+
+static spc_status check_params(const spc_net *net, spc_error *error)
+{
+    for (int i = 0; i < net->node_count; i++)
+        for (int j = 0; j < SPC__NET_PARAMS; j++)
+            if (net->nodes[i].counts[j] > 0 && net->nodes[i].params[j] == NULL)
+                return spc__fail(error, SPC_EINVAL,
+                                 "layer '%s' has no %s yet: "
+                                 "spc_net_set_param, or "
+                                 "spc_net_draw_params",
+                                 net->nodes[i].name,
+                                 spc__net_operands[j] == SPC_WEIGHTS ? "weights"
+                                 : spc__net_operands[j] == SPC_SCALE ? "scale"
+                                                                     : "bias");
+    return SPC_OK;
+}
+
+static spc_status check_options(const spc_net_options *o, spc_error *error)
+{
+    if (o->capacity < 1)
+        return spc__fail(error, SPC_EINVAL,
+                         "a network for %lld rows: at least 1 is right",
+                         (long long)o->capacity);
+    if (o->duplicates != SPC_DUPLICATES_ERROR &&
+        o->duplicates != SPC_DUPLICATES_FIRST)
+        return spc__fail(error, SPC_EINVAL,
+                         "the input of a network is only read: of equal rows "
+                         "the first counts (SPC_DUPLICATES_FIRST), or they are "
+                         "an error (SPC_DUPLICATES_ERROR)");
+    if (!(o->growth >= 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "a growth of %g: a positive number is right, or 0",
+                         o->growth);
+    if (o->sample_rows < 0 || o->sample_rows > o->capacity ||
+        (o->sample_rows > 0 && o->sample == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "a sample of %lld rows, of a network for %lld",
+                         (long long)o->sample_rows, (long long)o->capacity);
+    return SPC_OK;
+}
+
+/* ---- sets ---------------------------------------------------------------- */
+
+/* How far maps look past the voxels of a set. */
+static int widest(const spc_net_plan *plan)
+{
+    int64_t most = 1;
+
+    for (int i = 0; i < plan->net->map_count; i++) {
+        const spc__net_map *map = &plan->net->maps[i];
+        spc__guard guard;
+        spc__guard_for(&guard, &map->geometry, map->inverse);
+        for (int a = 1; a < 4; a++) {
+            most = guard.before[a] > most ? guard.before[a] : most;
+            most = guard.after[a] > most ? guard.after[a] : most;
+        }
+    }
+    return (int)most;
+}
+
+static spc_status reserve_input(spc_net_plan *plan)
+{
+    const spc__net_set *set = &plan->net->sets[0];
+    spc_coords_options o = {
+        .capacity = plan->options.capacity,
+        .reach = widest(plan),
+        .duplicates = plan->options.duplicates,
+    };
+
+    memcpy(o.low, plan->options.low, sizeof(o.low));
+    memcpy(o.high, plan->options.high, sizeof(o.high));
+    for (int a = 0; a < 3 && set->shape[0] > 0; a++) {
+        o.low[1 + a] = 0;
+        o.high[1 + a] = set->shape[a] - 1;
+    }
+    return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
+}
+
+/* 0: the rule's bound. Rules that make no more voxels than they find, or that
+ * are there to make more, have room for all. */
+static int64_t outputs_capacity(const spc_net_plan *plan,
+                                const spc__net_set *set)
+{
+    const spc_net_options *o = &plan->options;
+    int64_t bound = spc_coords_capacity(plan->sets[set->from[0]]) *
+                    spc__geometry_fan_out(&set->rule);
+    int64_t most = (int64_t)(o->growth * (double)o->capacity);
+    int64_t places = (int64_t)o->high[0] - o->low[0] + 1;
+
+    if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)
+        return 0;
+    for (int a = 0; a < 3; a++)
+        places = places < bound ? places * set->shape[a] : places;
+    return most >= bound || (places > 0 && most >= places) ? 0 : most;
+}
+
+static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
+                                    const spc__net_set *set)
+{
+    spc_coords *sources[SPC__NET_SOURCES];
+
+    for (int i = 0; i < set->sources; i++)
+        sources[i] = plan->sets[set->from[i]];
+    return spc_coords_reserve_regrouped(out, sources, set->sources, &set->how,
+                                        0);
+}
+
+static spc_status reserve_set(spc_net_plan *plan, int i)
+{
+    const spc__net_set *set = &plan->net->sets[i];
+    spc_status status;
+
+    if (set->kind == SPC__NET_INPUT)
+        status = reserve_input(plan);
+    else if (set->kind == SPC__NET_REGROUPED)
+        status = reserve_regrouped(plan, &plan->sets[i], set);
+    else
+        status =
+            spc_coords_reserve_outputs(&plan->sets[i], plan->sets[set->from[0]],
+                                       &set->rule, outputs_capacity(plan, set));
+    return status == SPC_OK
+               ? status
+               : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);
+}
+
+static spc_status make_map(spc_net_plan *plan, int i)
+{
+    const spc__net_map *map = &plan->net->maps[i];
+    spc_coords *in = plan->sets[map->in], *to = plan->sets[map->to];
+    spc_status status =
+        map->inverse
+            ? spc_map_create_inverse(&plan->maps[i], in, to, &map->geometry)
+            : spc_map_create(&plan->maps[i], in, to, &map->geometry);
+
+    return status == SPC_OK
+               ? status
+               : spc__fail_prefix(spc__error_of(plan->ctx), "map %d: ", i);
+}
+
+/* A set that is filled within a map has no work of its own; what neither names
+ * is not needed. */
+static spc_status make_sets(spc_net_plan *plan)
+{
+    spc_error *error = spc__error_of(plan->ctx);
+    spc_status status = SPC_OK;
+
+    plan->sets = calloc((size_t)plan->net->set_count + 1, sizeof(spc_coords *));
+    plan->maps = calloc((size_t)plan->net->map_count + 1, sizeof(spc_map *));
+    if (plan->sets == NULL || plan->maps == NULL)
+        return spc__fail_memory(error, sizeof(spc_map *));
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++) {
+        const spc__net_work *work = &plan->works[i];
+        if (work->kind == SPC_NET_SET || work->fills)
+            status = reserve_set(plan, work->set);
+        if (work->kind == SPC_NET_MAP && status == SPC_OK)
+            status = make_map(plan, work->map);
+    }
+    return status;
+}
+
+/* ---- the sample ---------------------------------------------------------- */
+
+/* Sets and maps of the sample, so that kernels are chosen by its levels; or of
+ * no voxels at all, which nobody checks: then capacities choose. They must have
+ * been filled before layouts of them are prepared. */
+static spc_status index_sample(spc_net_plan *plan)
+{
+    size_t bytes = 16 * (size_t)plan->options.sample_rows;
+    spc_net_buffers buffers = {.rows = plan->options.sample_rows};
+    void *coords = NULL;
+    spc_status status;
+
+    if ((status = spc_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
+        (status = spc_copy_to_device(plan->ctx, coords, plan->options.sample,
+                                     bytes)) != SPC_OK)
+        goto done;
+    buffers.coords = coords;
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
+        if (plan->works[i].kind == SPC_NET_SET ||
+            plan->works[i].kind == SPC_NET_MAP)
+            status = spc__net_work_run(plan, i, &buffers, NULL);
+    if (status == SPC_OK)
+        status = plan->options.sample_rows > 0 ? spc_net_check(plan, NULL)
+                                               : spc_synchronize(plan->ctx);
+    if (status != SPC_OK)
+        spc__fail_prefix(spc__error_of(plan->ctx), "the sample: ");
+done:
+    spc_dealloc(plan->ctx, coords);
+    return status;
+}
+
+/* ---- weights ------------------------------------------------------------- */
+
+static spc_status put_floats(float **out, spc_net_plan *plan,
+                             spc__net_work *work, int j)
+{
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    size_t bytes = (size_t)node->counts[j] * sizeof(float);
+    void *memory = NULL;
+    spc_status status;
+
+    if (bytes == 0)
+        return SPC_OK;
+    if ((status = spc_alloc(&memory, plan->ctx, bytes)) != SPC_OK)
+        return status;
+    *out = memory;
+    work->weights_bytes += bytes;
+    return spc_copy_to_device(plan->ctx, memory, node->params[j], bytes);
+}
+
+/* Weights as the layer's type has them, on the device, canonical. */
+static spc_status put_canonical(void **out, spc_net_plan *plan,
+                                const spc__net_node *node)
+{
+    size_t bytes = spc_conv_bytes(&node->conv, SPC_WEIGHTS, 0);
+    void *host = malloc(bytes);
+    spc_status status;
+
+    if (host == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), bytes);
+    spc__dtype_of(node->conv.dtype)
+        ->encode(host, node->params[0], (size_t)node->counts[0]);
+    if ((status = spc_alloc(out, plan->ctx, bytes)) == SPC_OK)
+        status = spc_copy_to_device(plan->ctx, *out, host, bytes);
+    free(host);
+    return status;
+}
+
+static spc_status pack(spc_net_plan *plan, spc__net_work *work)
+{
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    size_t bytes = spc_plan_weights_bytes(work->conv_plan);
+    void *canonical = NULL;
+    spc_status status = put_canonical(&canonical, plan, node);
+
+    if (status == SPC_OK)
+        status = spc_alloc(&work->packed, plan->ctx, bytes);
+    work->weights_bytes += bytes;
+    if (status == SPC_OK)
+        status = spc_plan_pack_weights(work->conv_plan, work->packed, canonical,
+                                       SPC_KRSC, NULL);
+    if (status == SPC_OK)
+        status = spc_synchronize(plan->ctx); /* before canonical goes */
+    spc_dealloc(plan->ctx, canonical);
+    return status;
+}
+
+static spc_status put_params(spc_net_plan *plan, spc__net_work *work)
+{
+    spc_status status = put_floats(&work->scale, plan, work, 1);
+
+    return status == SPC_OK ? put_floats(&work->bias, plan, work, 2) : status;
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+
+static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
+{
+    spc_map *map = plan->maps[work->map];
+    spc_status status = spc_plan_create(&work->conv_plan, plan->ctx,
+                                        &work->conv, map, plan->options.flags);
+
+    if (status != SPC_OK || (status = pack(plan, work)) != SPC_OK)
+        return status;
+    work->bytes = spc_plan_workspace_bytes(work->conv_plan, map);
+    snprintf(work->kernel, sizeof(work->kernel), "%s %.220s",
+             spc_plan_template(work->conv_plan),
+             spc_plan_config(work->conv_plan));
+    return SPC_OK;
+}
+
+static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
+{
+    unsigned flags = plan->options.flags & SPC_PLAN_CACHED_ONLY;
+    spc_status status = spc_feature_plan_create(&work->feature_plan, plan->ctx,
+                                                &work->feature, flags);
+
+    if (status == SPC_OK && spc__feature_takes_map(&work->feature) &&
+        (status = spc_feature_prepare(work->feature_plan, plan->maps[work->map],
+                                      NULL)) == SPC_OK)
+        status = spc_synchronize(plan->ctx);
+    if (status != SPC_OK)
+        return status;
+    work->bytes =
+        spc_feature_workspace_bytes(work->feature_plan, plan->sets[work->set]);
+    snprintf(work->kernel, sizeof(work->kernel), "%s",
+             spc__feature_plan_template(work->feature_plan));
+    return SPC_OK;
+}
+
+static spc_status make_kernels(spc_net_plan *plan)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < plan->work_count; i++) {
+        spc__net_work *work = &plan->works[i];
+        if (work->kind == SPC_NET_CONV)
+            status = make_conv(plan, work);
+        else if (work->kind == SPC_NET_FEATURE)
+            status = make_feature(plan, work);
+        if (status == SPC_OK && work->node >= 0 &&
+            (work->kind == SPC_NET_CONV ||
+             plan->net->nodes[work->node].kind == SPC__NODE_FEATURE))
+            status = put_params(plan, work);
+        if (status != SPC_OK)
+            return spc__fail_prefix(spc__error_of(plan->ctx), "layer '%s': ",
+                                    plan->net->nodes[work->node].name);
+        plan->weights_bytes += work->weights_bytes;
+    }
+    return SPC_OK;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
+{
+    const spc__net_tensor *t = &plan->net->tensors[tensor];
+    const spc_coords *set = plan->sets[t->set];
+    int64_t rows = t->dense ? spc_coords_batches(set) : set->capacity;
+
+    return (size_t)rows * (size_t)t->elements * spc__net_element(t);
+}
+
+static void use(spc_net_plan *plan, int tensor, int work)
+{
+    int p = tensor != SPC_NO_TENSOR ? plan->places[tensor].piece : -1;
+    spc__net_piece *piece = p >= 0 ? &plan->pieces[p] : NULL;
+
+    if (piece == NULL)
+        return;
+    piece->first = work < piece->first ? work : piece->first;
+    piece->last = work > piece->last ? work : piece->last;
+}
+
+static void use_all(spc_net_plan *plan, int i)
+{
+    const spc__net_work *work = &plan->works[i];
+    const spc__net_node *node =
+        work->kind == SPC_NET_GATHER ? &plan->net->nodes[work->node] : NULL;
+
+    use(plan, work->in, i);
+    use(plan, work->add, i);
+    use(plan, work->out, i);
+    for (int j = 0; node != NULL && j < node->ins; j++)
+        use(plan, node->in[j], i);
+}
+
+/* A piece is as large as the widest tensor in it: the concatenation. */
+static void measure_pieces(spc_net_plan *plan)
+{
+    for (int i = 0; i < plan->net->tensor_count; i++) {
+        const spc__net_place *place = &plan->places[i];
+        size_t bytes = place->piece >= 0 ? tensor_bytes(plan, i) : 0;
+        if (bytes > 0 && bytes > plan->pieces[place->piece].bytes)
+            plan->pieces[place->piece].bytes = bytes;
+    }
+}
+
+/* Outputs stay until the next run; with `keep` all tensors do. */
+static void set_lives(spc_net_plan *plan, int tensors)
+{
+    for (int i = 0; i < tensors; i++)
+        plan->pieces[i].first = plan->work_count, plan->pieces[i].last = -1;
+    for (int i = 0; i < plan->work_count; i++)
+        use_all(plan, i);
+    for (int i = 0; i < plan->net->out_count; i++)
+        use(plan, plan->net->outs[i].tensor, plan->work_count);
+    for (int i = 0; i < tensors && plan->options.keep; i++) {
+        plan->pieces[i].first = 0;
+        plan->pieces[i].last = plan->work_count;
+    }
+}
+
+static spc_status arrange(spc_net_plan *plan)
+{
+    int tensors = plan->piece_count;
+    size_t room = (size_t)(tensors + plan->work_count + 1);
+
+    plan->pieces = calloc(room, sizeof(*plan->pieces));
+    if (plan->pieces == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx),
+                                room * sizeof(*plan->pieces));
+    measure_pieces(plan);
+    set_lives(plan, tensors);
+    for (int i = 0; i < plan->work_count; i++)
+        plan->pieces[plan->piece_count++] =
+            (spc__net_piece){plan->works[i].bytes, 0, i, i};
+    plan->memory_bytes = spc__net_arrange(plan->pieces, plan->piece_count);
+    for (int i = 0; i < plan->work_count; i++)
+        plan->works[i].workspace = plan->pieces[tensors + i].offset;
+    return SPC_OK;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc_status make(spc_net_plan *plan)
+{
+    spc_status status;
+
+    if ((status = make_sets(plan)) != SPC_OK ||
+        (status = index_sample(plan)) != SPC_OK ||
+        (status = make_kernels(plan)) != SPC_OK)
+        return status;
+    return arrange(plan);
+}
+
+spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
+                               const spc_net *net,
+                               const spc_net_options *options)
+{
+    spc_error error = {0};
+    spc_net_plan *plan;
+    spc_status status =
+        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, "net",
+                  net, "options", options, NULL);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_options(options, &error)) != SPC_OK ||
+        (status = check_params(net, &error)) != SPC_OK)
+        return spc__ctx_fail(ctx, &error);
+    if ((plan = calloc(1, sizeof(*plan))) == NULL)
+        return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
+    plan->ctx = ctx;
+    plan->net = spc__net_share(net);
+    plan->options = *options;
+    if ((status = spc__net_works(plan, &error)) != SPC_OK)
+        spc__ctx_fail(ctx, &error);
+    else
+        status = make(plan);
+    plan->options.sample = NULL; /* the caller's */
+    if (status == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_net_plan_free(plan);
+    return status;
+}
+
+static void release_work(spc_net_plan *plan, spc__net_work *work)
+{
+    spc_plan_free(work->conv_plan);
+    spc_feature_plan_free(work->feature_plan);
+    spc_dealloc(plan->ctx, work->packed);
+    spc_dealloc(plan->ctx, work->scale);
+    spc_dealloc(plan->ctx, work->bias);
+}
+
+void spc_net_plan_free(spc_net_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    spc__device_ops_of(plan->ctx->device)
+        ->graph_free(plan->ctx->device, plan->graph);
+    for (int i = 0; i < plan->work_count; i++)
+        release_work(plan, &plan->works[i]);
+    for (int i = 0; plan->maps != NULL && i < plan->net->map_count; i++)
+        spc_map_free(plan->maps[i]);
+    for (int i = 0; plan->sets != NULL && i < plan->net->set_count; i++)
+        spc_coords_free(plan->sets[i]);
+    free(plan->sets);
+    free(plan->maps);
+    free(plan->works);
+    free(plan->places);
+    free(plan->pieces);
+    spc_net_free((spc_net *)(uintptr_t)plan->net);
+    free(plan);
+}

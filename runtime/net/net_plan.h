@@ -1,0 +1,81 @@
+/*
+ * net_plan.h - a network on a device: what it consists of, and where its
+ * tensors lie.
+ *
+ * A plan is a list of works, one after the other: all sets and maps, then the
+ * layers. net_works.c makes the list, net_memory.c finds room for tensors,
+ * net_plan.c makes what works need, net_run.c runs them.
+ */
+#ifndef SPC_RUNTIME_NET_PLAN_H
+#define SPC_RUNTIME_NET_PLAN_H
+
+#include "net.h"
+
+/* One thing that is done on the stream. */
+typedef struct spc__net_work {
+    spc_net_step_kind kind;
+    int node; /* of a layer; the convolution, where an ADD became part of it */
+    int set;  /* that is filled, or in which the outputs of a layer lie */
+    int map;  /* that is filled, or read; -1 */
+    bool fills;          /* a map that fills the input's set too */
+    int in, add, out;    /* tensors */
+    int64_t channel;     /* of `out` that the outputs begin at */
+    spc_conv conv;       /* with pitches, and with the ADD */
+    spc_feature feature; /* with those of its tensors */
+    spc_plan *conv_plan;
+    spc_feature_plan *feature_plan;
+    void *packed;         /* weights on the device, and */
+    float *scale, *bias;  /* both of these */
+    size_t weights_bytes; /* of the three */
+    size_t workspace,
+        bytes; /* where it lies in the memory of a run, its size */
+    char kernel[256];
+} spc__net_work;
+
+/* A piece of memory that one tensor has, or several side by side. */
+typedef struct spc__net_piece {
+    size_t bytes, offset;
+    int first, last; /* works that write or read it */
+} spc__net_piece;
+
+typedef struct spc__net_place {
+    int piece;       /* -1: the caller's, or nobody's */
+    int64_t channel; /* of the piece's rows */
+    int64_t pitch;   /* elements from row to row */
+} spc__net_place;
+
+struct spc_net_plan {
+    spc_ctx *ctx;
+    const spc_net *net;
+    spc_net_options options;
+    spc_coords **sets; /* by set and map of the network; NULL: not used */
+    spc_map **maps;
+    spc__net_work *works;
+    int work_count;
+    spc__net_place *places; /* by tensor */
+    spc__net_piece *pieces; /* those of tensors first, then of workspaces */
+    int piece_count;
+    size_t memory_bytes, weights_bytes;
+    bool checked;
+    struct spc__graph *graph; /* NULL: nothing was captured */
+    spc_net_buffers captured;
+};
+
+/* Fills works and places. SPC_EINVAL: there is no output. */
+spc_status spc__net_works(spc_net_plan *plan, spc_error *error);
+
+/* The pieces' offsets, once their bytes are known; returns all bytes. */
+size_t spc__net_arrange(spc__net_piece *pieces, int count);
+
+/* Bytes of an element of a tensor. */
+size_t spc__net_element(const spc__net_tensor *tensor);
+
+/* Puts one work on the stream. */
+spc_status spc__net_work_run(spc_net_plan *plan, int i,
+                             const spc_net_buffers *buffers, void *stream);
+
+/* Where a tensor lies in a run with these buffers. */
+void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
+                    int tensor);
+
+#endif

@@ -1,0 +1,382 @@
+/*
+ * net_run.c - running a planned network, and looking at what it consists of.
+ *
+ * What a run does is the same from scene to scene: only the numbers on the
+ * device differ. So it can be captured once and replayed.
+ */
+#include "net_plan.h"
+
+#include "ctx.h"
+#include "error.h"
+#include "feature.h"
+#include "map.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- where things lie ---------------------------------------------------- */
+
+void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
+                    int tensor)
+{
+    const spc__net_place *place;
+
+    if (tensor == SPC_NO_TENSOR)
+        return NULL;
+    if (plan->net->tensors[tensor].node < 0)
+        return (void *)(uintptr_t)buffers->features; /* which is only read */
+    place = &plan->places[tensor];
+    return (char *)buffers->memory + plan->pieces[place->piece].offset +
+           (size_t)place->channel *
+               spc__net_element(&plan->net->tensors[tensor]);
+}
+
+static int64_t pitch_of(const spc_net_plan *plan, int tensor)
+{
+    if (tensor == SPC_NO_TENSOR || plan->places[tensor].piece < 0)
+        return 0;
+    return plan->net->tensors[tensor].dense ? 0 : plan->places[tensor].pitch;
+}
+
+static void *workspace(const spc__net_work *work, const spc_net_buffers *b)
+{
+    return work->bytes > 0 ? (char *)b->memory + work->workspace : NULL;
+}
+
+/* ---- works --------------------------------------------------------------- */
+
+static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
+                          const spc_net_buffers *b, void *stream)
+{
+    return work->set == 0 ? spc_coords_update(plan->sets[0], b->coords,
+                                              b->count, b->rows, stream)
+                          : spc_coords_update(plan->sets[work->set], NULL, NULL,
+                                              0, stream);
+}
+
+static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
+                          const spc_net_buffers *b, void *stream)
+{
+    return work->fills
+               ? spc_map_update(plan->maps[work->map], b->coords, b->count,
+                                b->rows, stream)
+               : spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
+}
+
+static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
+                           const spc_net_buffers *b, void *stream)
+{
+    spc_buffers buffers = {
+        .in = spc__net_data(plan, b, work->in),
+        .out = spc__net_data(plan, b, work->out),
+        .weights = work->packed,
+        .bias = work->bias,
+        .workspace = workspace(work, b),
+        .scale = work->scale,
+        .residual = spc__net_data(plan, b, work->add),
+    };
+
+    return spc_plan_execute(work->conv_plan, plan->maps[work->map], &buffers,
+                            stream);
+}
+
+static spc_status run_feature(const spc_net_plan *plan,
+                              const spc__net_work *work,
+                              const spc_net_buffers *b, void *stream)
+{
+    bool mapped = spc__feature_takes_map(&work->feature);
+    size_t element = spc__net_element(&plan->net->tensors[work->out]);
+    spc_feature_buffers buffers = {
+        .in = spc__net_data(plan, b, work->in),
+        .in_pitch = pitch_of(plan, work->in),
+        .add = spc__net_data(plan, b, work->add),
+        .add_pitch = pitch_of(plan, work->add),
+        .out = (char *)spc__net_data(plan, b, work->out) +
+               (size_t)work->channel * element,
+        .out_pitch = pitch_of(plan, work->out),
+        .scale = work->scale,
+        .shift = work->bias,
+        .workspace = workspace(work, b),
+    };
+
+    return spc_feature_execute(
+        work->feature_plan, mapped ? NULL : plan->sets[work->set],
+        mapped ? plan->maps[work->map] : NULL, &buffers, stream);
+}
+
+static spc_status run_gather(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_net_buffers *b, void *stream)
+{
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    const spc__net_tensor *out = &plan->net->tensors[work->out];
+    spc_gather how = {out->dtype, out->channels, node->slices};
+    const void *in[SPC__NET_SOURCES] = {NULL};
+
+    for (int i = 0; i < node->ins; i++)
+        in[i] = spc__net_data(plan, b, node->in[i]);
+    return spc_coords_gather(plan->sets[work->set],
+                             spc__net_data(plan, b, work->out), in, &how,
+                             stream);
+}
+
+typedef spc_status (*runner)(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_net_buffers *b, void *stream);
+
+/* By spc_net_step_kind. */
+static const runner runners[] = {run_set, run_map, run_conv, run_feature,
+                                 run_gather};
+
+/* "layer 'conv1'", "set 2", "map 3" */
+static void name_work(char *out, size_t bytes, const spc_net_plan *plan,
+                      const spc__net_work *work)
+{
+    if (work->node >= 0)
+        snprintf(out, bytes, "layer '%.80s'",
+                 plan->net->nodes[work->node].name);
+    else if (work->kind == SPC_NET_MAP)
+        snprintf(out, bytes, "map %d", work->map);
+    else
+        snprintf(out, bytes, "set %d", work->set);
+}
+
+spc_status spc__net_work_run(spc_net_plan *plan, int i,
+                             const spc_net_buffers *buffers, void *stream)
+{
+    const spc__net_work *work = &plan->works[i];
+    spc_status status = runners[work->kind](plan, work, buffers, stream);
+    char name[104];
+
+    if (status == SPC_OK)
+        return status;
+    name_work(name, sizeof(name), plan, work);
+    return spc__fail_prefix(spc__error_of(plan->ctx), "%s: ", name);
+}
+
+/* ---- a whole run --------------------------------------------------------- */
+
+static spc_status check_buffers(const spc_net_plan *plan,
+                                const spc_net_buffers *b, spc_error *error)
+{
+    if (b->features == NULL && (b->rows > 0 || b->count != NULL))
+        return spc__fail(error, SPC_EINVAL, "buffer `features` is NULL");
+    if (plan->memory_bytes > 0 && b->memory == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "buffer `memory` is NULL: %zu bytes are needed",
+                         plan->memory_bytes);
+    if ((uintptr_t)b->memory % 256 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "buffer `memory` is at %p: it must be 256-byte "
+                         "aligned",
+                         b->memory);
+    return SPC_OK;
+}
+
+static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
+                          void *stream)
+{
+    spc_error error = {0};
+    spc_status status = check_buffers(plan, buffers, &error);
+
+    if (status != SPC_OK)
+        return spc__ctx_fail(plan->ctx, &error);
+    plan->checked = false;
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
+        status = spc__net_work_run(plan, i, buffers, stream);
+    return status;
+}
+
+spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
+                           void *stream)
+{
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, "buffers", buffers, NULL);
+
+    return status == SPC_OK ? run_all(plan, buffers, stream) : status;
+}
+
+/* "set 2, outputs of layer 'conv2'": that of the first layer which has it. */
+static spc_status fail_set(spc_net_plan *plan, int set)
+{
+    spc_error *error = spc__error_of(plan->ctx);
+
+    if (set == 0)
+        return spc__fail_prefix(error, "the input: ");
+    for (int i = 0; i < plan->net->node_count; i++) {
+        const spc__net_node *node = &plan->net->nodes[i];
+        if (plan->net->tensors[node->out].set == set)
+            return spc__fail_prefix(error, "set %d, of layer '%s': ", set,
+                                    node->name);
+    }
+    return spc__fail_prefix(error, "set %d: ", set);
+}
+
+spc_status spc_net_check(spc_net_plan *plan, void *stream)
+{
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    for (int i = 0; i < plan->net->set_count; i++)
+        if (plan->sets[i] != NULL &&
+            spc_coords_check(plan->sets[i], stream) != SPC_OK)
+            return fail_set(plan, i);
+    for (int i = 0; i < plan->net->map_count && status == SPC_OK; i++)
+        if (plan->maps[i] != NULL)
+            status = spc_map_check(plan->maps[i], stream);
+    plan->checked = status == SPC_OK;
+    return status;
+}
+
+/* ---- capturing ----------------------------------------------------------- */
+
+static spc_status enqueue(void *payload, void *stream)
+{
+    spc_net_plan *plan = payload;
+
+    return run_all(plan, &plan->captured, stream);
+}
+
+spc_status spc_net_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
+{
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, "buffers", buffers, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    ops->graph_free(plan->ctx->device, plan->graph);
+    plan->graph = NULL;
+    plan->captured = *buffers;
+    return ops->graph_create(plan->ctx->device, &plan->graph, enqueue, plan,
+                             spc__error_of(plan->ctx));
+}
+
+spc_status spc_net_replay(spc_net_plan *plan, void *stream)
+{
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (plan->graph == NULL)
+        return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
+                         "nothing was captured: spc_net_capture comes first");
+    plan->checked = false;
+    return spc__device_ops_of(plan->ctx->device)
+        ->graph_launch(plan->ctx->device, plan->graph, stream,
+                       spc__error_of(plan->ctx));
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+size_t spc_net_memory_bytes(const spc_net_plan *plan)
+{
+    return plan != NULL ? plan->memory_bytes : 0;
+}
+
+size_t spc_net_weights_bytes(const spc_net_plan *plan)
+{
+    return plan != NULL ? plan->weights_bytes : 0;
+}
+
+spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
+                             int i)
+{
+    if (out == NULL || plan == NULL || i < 0 || i >= plan->net->out_count)
+        return SPC_EINVAL;
+    const spc__net_out *output = &plan->net->outs[i];
+    const spc__net_tensor *t = &plan->net->tensors[output->tensor];
+    const spc_coords *set = plan->sets[t->set];
+
+    *out = (spc_net_output){
+        .name = output->name,
+        .offset = plan->pieces[plan->places[output->tensor].piece].offset,
+        .dtype = t->dtype,
+        .dense = t->dense,
+        .elements = t->elements,
+        .batches = t->dense ? spc_coords_batches(set) : 0,
+        .set = set,
+    };
+    return SPC_OK;
+}
+
+int spc_net_steps(const spc_net_plan *plan)
+{
+    return plan != NULL ? plan->work_count : 0;
+}
+
+static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
+                           const spc__net_work *work)
+{
+    const spc__net_tensor *t = &plan->net->tensors[work->out];
+    int from = plan->net->tensors[work->in].set;
+
+    out->name = plan->net->nodes[work->node].name;
+    out->set_in = from;
+    out->rows_in = spc_coords_rows(plan->sets[from]);
+    out->rows_out = t->dense ? spc_coords_batches(plan->sets[work->set])
+                             : spc_coords_rows(plan->sets[work->set]);
+    out->bytes =
+        (size_t)out->rows_out * (size_t)t->elements * spc__net_element(t);
+    if (work->kind == SPC_NET_CONV)
+        out->origin = spc_plan_origin(work->conv_plan);
+}
+
+static void describe_map(spc_net_step *out, const spc_map *map)
+{
+    out->rows_in = spc_map_rows_in(map);
+    out->rows_out = spc_map_rows(map);
+    out->pairs = spc_map_pairs(map);
+    out->density = spc_map_density(map);
+}
+
+/* Without the comma that it has behind a layer's other words. */
+static void write_geometry(char *out, size_t bytes, const spc_geometry *g)
+{
+    char text[256];
+
+    spc__geometry_format(text, sizeof(text), g);
+    snprintf(out, bytes, "%s", text + (text[0] == ','));
+}
+
+/* The layer as text, or the geometry of a map as that of a layer. */
+static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
+                       const spc__net_work *work)
+{
+    out[0] = '\0';
+    if (work->kind == SPC_NET_CONV)
+        spc_conv_format(out, bytes, &work->conv);
+    else if (work->kind == SPC_NET_FEATURE)
+        spc_feature_format(out, bytes, &work->feature);
+    else if (work->kind == SPC_NET_MAP)
+        write_geometry(out, bytes, &plan->net->maps[work->map].geometry);
+}
+
+spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
+{
+    const spc__net_work *work;
+
+    if (out == NULL || plan == NULL || i < 0 || i >= plan->work_count)
+        return SPC_EINVAL;
+    work = &plan->works[i];
+    memset(out, 0, sizeof(*out));
+    out->kind = work->kind;
+    out->kernel = work->kernel;
+    out->set = work->set;
+    if (work->map >= 0)
+        describe_map(out, plan->maps[work->map]);
+    if (work->node >= 0) {
+        describe_layer(out, plan, work);
+    } else {
+        out->name = work->kind == SPC_NET_MAP ? "map" : "set";
+        out->rows_out = spc_coords_rows(plan->sets[work->set]);
+    }
+    write_text(out->text, sizeof(out->text), plan, work);
+    return SPC_OK;
+}

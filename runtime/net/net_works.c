@@ -1,0 +1,430 @@
+/*
+ * net_works.c - from layers to a list of works: what is needed at all, what is
+ * done in one, in which order, and which tensors lie side by side.
+ */
+#include "net_plan.h"
+
+#include "conv.h"
+#include "dtype.h"
+#include "error.h"
+#include "feature.h"
+#include <stdlib.h>
+#include <string.h>
+
+size_t spc__net_element(const spc__net_tensor *tensor)
+{
+    return spc__dtype_of(tensor->dtype)->bytes;
+}
+
+/* What is found out on the way. */
+typedef struct draft {
+    spc_net_plan *plan;
+    const spc_net *net;
+    bool *node_used;
+    bool *set_used;
+    bool *map_used;
+    int *readers;   /* by tensor: layers that read it, and outputs */
+    int *fused;     /* by node: the convolution that does this ADD, or -1 */
+    bool *absorbed; /* by node: a convolution that is done with an ADD */
+    bool *plain;    /* by tensor: its rows must follow each other */
+} draft;
+
+static void draft_release(draft *d)
+{
+    free(d->node_used);
+    free(d->set_used);
+    free(d->map_used);
+    free(d->readers);
+    free(d->fused);
+    free(d->absorbed);
+    free(d->plain);
+}
+
+static void *zeros(int count, size_t bytes)
+{
+    return calloc((size_t)count + 1, bytes);
+}
+
+static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
+{
+    const spc_net *net = plan->net;
+    size_t all = (size_t)net->node_count + (size_t)net->tensor_count;
+
+    *d = (draft){.plan = plan, .net = net};
+    d->node_used = zeros(net->node_count, sizeof(bool));
+    d->set_used = zeros(net->set_count, sizeof(bool));
+    d->map_used = zeros(net->map_count, sizeof(bool));
+    d->readers = zeros(net->tensor_count, sizeof(int));
+    d->fused = zeros(net->node_count, sizeof(int));
+    d->absorbed = zeros(net->node_count, sizeof(bool));
+    d->plain = zeros(net->tensor_count, sizeof(bool));
+    if (d->node_used && d->set_used && d->map_used && d->readers && d->fused &&
+        d->absorbed && d->plain)
+        return SPC_OK;
+    return spc__fail_memory(error, all * sizeof(int));
+}
+
+/* ---- what is needed ------------------------------------------------------ */
+
+/* Backwards: who reads a tensor comes after who makes it. */
+static void mark_nodes(draft *d)
+{
+    const spc_net *net = d->net;
+
+    for (int i = 0; i < net->out_count; i++) {
+        d->readers[net->outs[i].tensor]++;
+        d->plain[net->outs[i].tensor] = true;
+    }
+    for (int i = net->node_count - 1; i >= 0; i--) {
+        const spc__net_node *node = &net->nodes[i];
+        d->fused[i] = -1;
+        if (!(d->node_used[i] = d->readers[node->out] > 0))
+            continue;
+        for (int j = 0; j < node->ins; j++) {
+            d->readers[node->in[j]]++;
+            d->plain[node->in[j]] |= node->kind == SPC__NODE_REGROUP;
+        }
+        if (node->add != SPC_NO_TENSOR)
+            d->readers[node->add]++;
+        d->plain[node->out] |=
+            node->kind == SPC__NODE_REGROUP || net->tensors[node->out].dense;
+    }
+}
+
+static void mark_sets(draft *d)
+{
+    const spc_net *net = d->net;
+
+    d->set_used[0] = true;
+    for (int i = 0; i < net->node_count; i++) {
+        if (!d->node_used[i])
+            continue;
+        d->set_used[net->tensors[net->nodes[i].out].set] = true;
+        if (net->nodes[i].map >= 0)
+            d->map_used[net->nodes[i].map] = true;
+    }
+    for (int i = net->set_count - 1; i >= 0; i--)
+        for (int j = 0; j < net->sets[i].sources && d->set_used[i]; j++)
+            d->set_used[net->sets[i].from[j]] = true;
+}
+
+/* ---- additions that become residuals ------------------------------------- */
+
+/* Can the convolution that makes `tensor`, and nobody else reads, add? */
+static bool can_add(const draft *d, int tensor)
+{
+    int n = d->net->tensors[tensor].node;
+    const spc__net_node *node = n >= 0 ? &d->net->nodes[n] : NULL;
+
+    return node != NULL && node->kind == SPC__NODE_CONV &&
+           d->readers[tensor] == 1 && node->conv.add == SPC_ADD_NONE &&
+           node->conv.activation == SPC_ACT_NONE;
+}
+
+static bool has_slope(const spc_feature *f)
+{
+    return f->activation == SPC_ACT_LEAKY || f->activation == SPC_ACT_ELU;
+}
+
+/* Slopes of epilogues are above 0, and 16 at most. */
+static bool is_epilogue(const spc_feature *f)
+{
+    return !has_slope(f) || (f->slope > 0 && f->slope <= 16);
+}
+
+/* The later of two convolutions: the other's result is there by then. */
+static void fuse(draft *d, int add)
+{
+    const spc__net_node *node = &d->net->nodes[add];
+    int a = node->in[0], b = node->add;
+
+    if (a == b || !is_epilogue(&node->feature))
+        return;
+    bool first = can_add(d, a), second = can_add(d, b);
+    if (first && second)
+        first = d->net->tensors[a].node > d->net->tensors[b].node;
+    if (!first && !second)
+        return;
+    d->fused[add] = d->net->tensors[first ? a : b].node;
+    d->absorbed[d->fused[add]] = true;
+}
+
+static void fuse_all(draft *d)
+{
+    for (int i = 0; i < d->net->node_count; i++) {
+        const spc__net_node *node = &d->net->nodes[i];
+        if (d->node_used[i] && node->kind == SPC__NODE_FEATURE &&
+            node->feature.op == SPC_FEATURE_ADD)
+            fuse(d, i);
+    }
+}
+
+/* ---- tensors side by side ------------------------------------------------ */
+
+/* May part `tensor` be written where it lies in a row of a concatenation? */
+static bool in_place(const draft *d, int tensor, int64_t channel)
+{
+    const spc__net_tensor *t = &d->net->tensors[tensor];
+    const spc__net_place *place = &d->plan->places[tensor];
+
+    return t->node >= 0 && d->net->nodes[t->node].kind != SPC__NODE_CONCAT &&
+           !d->plain[tensor] && place->piece < 0 &&
+           (size_t)channel * spc__net_element(t) % 16 == 0;
+}
+
+static void place_parts(draft *d, const spc__net_node *node, int piece)
+{
+    const spc__net_tensor *whole = &d->net->tensors[node->out];
+    int64_t channel = 0;
+
+    for (int i = 0; i < node->ins; i++) {
+        spc__net_place *place = &d->plan->places[node->in[i]];
+        if (in_place(d, node->in[i], channel))
+            *place = (spc__net_place){piece, channel, whole->elements};
+        channel += d->net->tensors[node->in[i]].channels;
+    }
+}
+
+/* Last ones first: of two concatenations that want a tensor, the one that comes
+ * later is made of more. */
+static void place_tensors(draft *d)
+{
+    spc_net_plan *plan = d->plan;
+
+    for (int i = 0; i < d->net->tensor_count; i++)
+        plan->places[i].piece = -1;
+    for (int i = d->net->node_count - 1; i >= 0; i--) {
+        const spc__net_node *node = &d->net->nodes[i];
+        spc__net_place *place = &plan->places[node->out];
+        if (!d->node_used[i] || d->absorbed[i])
+            continue;
+        if (place->piece < 0)
+            *place = (spc__net_place){plan->piece_count++, 0,
+                                      d->net->tensors[node->out].elements};
+        if (node->kind == SPC__NODE_CONCAT)
+            place_parts(d, node, place->piece);
+    }
+}
+
+/* ---- works --------------------------------------------------------------- */
+
+static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
+                               spc_error *error)
+{
+    void *works =
+        spc__net_grow(plan->works, plan->work_count, sizeof(*plan->works));
+
+    if (works == NULL) {
+        spc__fail_memory(error, sizeof(*plan->works));
+        return NULL;
+    }
+    plan->works = works;
+    spc__net_work *work = &plan->works[plan->work_count++];
+    work->kind = kind;
+    work->node = work->map = -1;
+    work->in = work->add = work->out = SPC_NO_TENSOR;
+    return work;
+}
+
+/* A submanifold map of the input's set fills that too, faster than the two
+ * apart. */
+static int map_that_fills(const draft *d)
+{
+    for (int i = 0; i < d->net->map_count; i++)
+        if (d->map_used[i] && d->net->maps[i].to == 0 &&
+            d->net->maps[i].geometry.rule == SPC_RULE_SUBM)
+            return i;
+    return -1;
+}
+
+static spc_status add_map(draft *d, int i, bool fills, spc_error *error)
+{
+    spc__net_work *work = add_work(d->plan, SPC_NET_MAP, error);
+
+    if (work == NULL)
+        return SPC_ENOMEM;
+    work->map = i;
+    work->set = d->net->maps[i].to;
+    work->fills = fills;
+    return SPC_OK;
+}
+
+static spc_status add_indexing(draft *d, spc_error *error)
+{
+    int filling = map_that_fills(d);
+    spc_status status = SPC_OK;
+
+    if (filling >= 0)
+        status = add_map(d, filling, true, error);
+    for (int i = filling >= 0; i < d->net->set_count && status == SPC_OK; i++) {
+        spc__net_work *work =
+            d->set_used[i] ? add_work(d->plan, SPC_NET_SET, error) : NULL;
+        if (work != NULL)
+            work->set = i;
+        else if (d->set_used[i])
+            status = SPC_ENOMEM;
+    }
+    for (int i = 0; i < d->net->map_count && status == SPC_OK; i++)
+        if (d->map_used[i] && i != filling)
+            status = add_map(d, i, false, error);
+    return status;
+}
+
+/* The convolution of an ADD in its place. */
+static void take_add(draft *d, spc__net_work *work, int add)
+{
+    const spc__net_node *node = &d->net->nodes[add];
+    const spc__net_node *conv = &d->net->nodes[work->node];
+
+    work->conv.add = SPC_ADD_BEFORE;
+    work->conv.activation = node->feature.activation;
+    work->conv.slope = has_slope(&node->feature) ? node->feature.slope : 0;
+    if (work->conv.activation == SPC_ACT_NONE)
+        work->conv.add = SPC_ADD_AFTER;
+    work->add = node->in[0] == conv->out ? node->add : node->in[0];
+    work->out = node->out;
+}
+
+/* 0 where rows follow each other, as layers without a pitch have it. */
+static int pitch_of(const draft *d, int tensor)
+{
+    const spc__net_place *place = &d->plan->places[tensor];
+
+    if (tensor == SPC_NO_TENSOR || place->piece < 0 ||
+        place->pitch == d->net->tensors[tensor].elements)
+        return 0;
+    return (int)place->pitch;
+}
+
+static spc_status add_conv(draft *d, int i, spc_error *error)
+{
+    bool fused = d->fused[i] >= 0;
+    const spc__net_node *node = &d->net->nodes[fused ? d->fused[i] : i];
+    spc__net_work *work = add_work(d->plan, SPC_NET_CONV, error);
+
+    if (work == NULL)
+        return SPC_ENOMEM;
+    work->node = fused ? d->fused[i] : i;
+    work->map = node->map;
+    work->conv = node->conv;
+    work->in = node->in[0];
+    work->add = node->add;
+    work->out = node->out;
+    if (fused)
+        take_add(d, work, i);
+    work->set = d->net->tensors[work->out].set;
+    work->conv.in_pitch = pitch_of(d, work->in);
+    work->conv.out_pitch = pitch_of(d, work->out);
+    work->conv.add_pitch =
+        work->add != SPC_NO_TENSOR ? pitch_of(d, work->add) : 0;
+    return SPC_OK;
+}
+
+static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
+                            spc_error *error)
+{
+    const spc__net_node *node = &d->net->nodes[i];
+    spc__net_work *work = add_work(d->plan, kind, error);
+
+    if (work == NULL)
+        return SPC_ENOMEM;
+    work->node = i;
+    work->map = node->map;
+    work->feature = node->feature;
+    work->in = node->in[0];
+    work->add = node->add;
+    work->out = node->out;
+    work->set = d->net->tensors[node->out].set;
+    return SPC_OK;
+}
+
+/* Copies a part that could not be written in place. */
+static spc_status add_copy(draft *d, int i, int part, int64_t channel,
+                           spc_error *error)
+{
+    const spc__net_tensor *t = &d->net->tensors[part];
+    spc__net_work *work;
+
+    if (t->dtype == SPC_BF16)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "layer '%s': a part that begins at channel %lld "
+                         "cannot be written in place, and bf16 is not copied",
+                         d->net->nodes[i].name, (long long)channel);
+    if ((work = add_work(d->plan, SPC_NET_FEATURE, error)) == NULL)
+        return SPC_ENOMEM;
+    work->node = i;
+    work->feature = (spc_feature)SPC_FEATURE_INIT;
+    work->feature.op = SPC_FEATURE_REPEAT;
+    work->feature.channels = t->channels;
+    work->feature.dtype = t->dtype;
+    work->in = part;
+    work->out = d->net->nodes[i].out;
+    work->channel = channel;
+    work->set = t->set;
+    return SPC_OK;
+}
+
+static spc_status add_concat(draft *d, int i, spc_error *error)
+{
+    const spc__net_node *node = &d->net->nodes[i];
+    const spc__net_place *places = d->plan->places;
+    int64_t channel = 0;
+    spc_status status = SPC_OK;
+
+    for (int j = 0; j < node->ins && status == SPC_OK; j++) {
+        const spc__net_place *at = &places[node->in[j]];
+        if (at->piece != places[node->out].piece || at->channel != channel)
+            status = add_copy(d, i, node->in[j], channel, error);
+        channel += d->net->tensors[node->in[j]].channels;
+    }
+    return status;
+}
+
+static spc_status add_node_work(draft *d, int i, spc_error *error)
+{
+    const spc__net_node *node = &d->net->nodes[i];
+
+    if (!d->node_used[i] || d->absorbed[i])
+        return SPC_OK;
+    if (node->kind == SPC__NODE_CONCAT)
+        return add_concat(d, i, error);
+    if (node->kind == SPC__NODE_CONV || d->fused[i] >= 0)
+        return add_conv(d, i, error);
+    return add_layer(d, i,
+                     node->kind == SPC__NODE_REGROUP ? SPC_NET_GATHER
+                                                     : SPC_NET_FEATURE,
+                     error);
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc_status alloc_places(spc_net_plan *plan, spc_error *error)
+{
+    size_t bytes = (size_t)plan->net->tensor_count * sizeof(*plan->places);
+
+    plan->places = calloc(1, bytes + 1);
+    return plan->places != NULL ? SPC_OK : spc__fail_memory(error, bytes);
+}
+
+spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
+{
+    draft d;
+    spc_status status;
+
+    if (plan->net->out_count == 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "network '%s' has no output: nothing is to be done",
+                         plan->net->name);
+    if ((status = draft_init(&d, plan, error)) == SPC_OK &&
+        (status = alloc_places(plan, error)) == SPC_OK) {
+        mark_nodes(&d);
+        mark_sets(&d);
+        fuse_all(&d);
+        place_tensors(&d);
+        status = add_indexing(&d, error);
+        for (int i = 0; i < plan->net->node_count && status == SPC_OK; i++)
+            status = add_node_work(&d, i, error);
+    }
+    draft_release(&d);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* mutate.h - small changes to a file, for tests of what reads it. */
+#ifndef SPC_TESTS_MUTATE_H
+#define SPC_TESTS_MUTATE_H
+
+#include "random.h"
+
+#include <string.h>
+
+/* Applies a few changes: bytes, cuts, repetitions. Returns the new size. */
+static inline size_t mutate(char *data, size_t bytes, size_t capacity,
+                            spc__random *random)
+{
+    int changes = 1 + (int)spc__random_below(random, 6);
+    for (int i = 0; i < changes && bytes > 0; i++) {
+        size_t at = spc__random_below(random, (uint32_t)bytes);
+        static const char telling[] = "\0\xff\x7f\x80 \n09-.e(,)'";
+        switch (spc__random_below(random, 5)) {
+        case 0:
+            data[at] = (char)spc__random_u64(random);
+            break;
+        case 1:
+            data[at] = telling[spc__random_below(random, sizeof(telling) - 1)];
+            break;
+        case 2:
+            data[at] ^= (char)(1 << spc__random_below(random, 8));
+            break;
+        case 3:
+            bytes = at;
+            break;
+        default: {
+            size_t length = spc__random_below(random, 16);
+            if (at + length > bytes)
+                length = bytes - at;
+            if (bytes + length > capacity)
+                break;
+            memmove(data + at + length, data + at, bytes - at);
+            bytes += length;
+        }
+        }
+    }
+    return bytes;
+}
+
+#endif

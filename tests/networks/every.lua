@@ -1,0 +1,38 @@
+-- A network with a node of every kind, small enough for the emulation: one width
+-- wherever it can be.
+network "every"
+local x = input {channels = 8, shape = {24, 24, 16}, voxel = {0.5, 0.5, 0.5},
+                 low = {-6, -6, -4}, high = {6, 6, 4}}
+local same = "subm,cout=8,k=3"
+local down = ",cout=8,rule=footprint,k=3,stride=2,padding=1"
+
+local a = conv(x, same .. ",epilogue=scale+bias+relu", {name = "a", key = "s0"})
+-- An addition that becomes a residual, and one that cannot.
+local b = conv(a, same, {name = "b", key = "s0"})
+b = feature(b, "add,act=relu", {add = a, name = "b.add"})
+b = feature(b, "add", {add = feature(b, "act=leaky,slope=0.25"),
+                       name = "b.other"})
+
+local c = conv(b, "conv" .. down, {name = "c", key = "d1"})
+local d = conv(c, same .. ",epilogue=bias", {name = "d"})
+local e = conv(d, "inverse" .. down, {name = "e", key = "d1"})
+-- In place, and again where it cannot be: e lies in the first one, and three
+-- channels end at no round address.
+local f = cat(e, b)
+local thin = conv(a, "subm,cout=3,k=1", {name = "thin"})
+local g = cat(thin, e)
+output(feature(f, "groupsum,by=2"), "sums")
+output(feature(g, "norm=layer", {name = "g.norm"}), "normed")
+
+local pooled = feature(b, "pool=max,rule=floor,k=2,stride=2")
+output(feature(pooled, "unpool=nearest,rule=floor,k=2,stride=2"), "unpooled")
+-- The levels of two rules meet; z is dropped; children have slices.
+local flat = regroup({pooled, d}, {scale = {1, 1, 0}})
+output(conv(flat, "subm,cout=8,k=3x3x1", {name = "flat"}), "flat")
+local fine = regroup({d}, {scale = {2, 2, 2}, split = {2, 2, 1},
+                           slices = true})
+output(fine, "fine")
+output(conv(d, "transposed,cout=8,k=2,stride=2", {name = "t", at = x}),
+       "transposed")
+output(feature(d, "global=mean"), "mean")
+output(feature(c, "bev,order=zyx"), "bev")

@@ -1,0 +1,55 @@
+# What comes from files of other programs.
+function(spc_import_suite name)
+  spc_suite(${name})
+  target_link_libraries(test_${name} PRIVATE $<TARGET_OBJECTS:spc_import_objects>
+    spc_import_needs)
+  foreach(what INCLUDE_DIRECTORIES COMPILE_DEFINITIONS)
+    set_property(TARGET test_${name} APPEND PROPERTY ${what}
+      $<TARGET_PROPERTY:spc_import_objects,INTERFACE_${what}>)
+  endforeach()
+endfunction()
+
+spc_import_suite(weights)
+spc_import_suite(kernel_form)
+spc_import_suite(net_weights)
+# Mutations of the files of tests/corpus; with an argument, for so many seconds.
+spc_import_suite(fuzz_import)
+target_link_options(test_fuzz_import PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
+if("SPC_WITH_PROTOBUF" IN_LIST formats)
+  spc_import_suite(onnx)
+  # Sixty points at the corner of the example's grid, twice.
+  set(scan ${CMAKE_CURRENT_SOURCE_DIR}/golden/corner.bin)
+  add_test(NAME centerpoint_example COMMAND centerpoint
+    ${CMAKE_CURRENT_SOURCE_DIR}/corpus/small.onnx cpu ${shared_code} ${scan}
+    ${scan})
+  set_tests_properties(centerpoint_example PROPERTIES
+    PASS_REGULAR_EXPRESSION "(53 voxels, a plane of 6912 bytes.*)(53 voxels)"
+    DEPENDS onnx)
+  spc_slow(centerpoint_example)
+endif()
+
+# The converter of .pth files, on a double of PyTorch.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND)
+  add_test(NAME pth2safetensors COMMAND ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/test_pth2safetensors.py
+    $<TARGET_FILE:spctune>)
+endif()
+
+# The second header alone, as the first.
+add_test(NAME header_import_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall
+  -Wextra -Wpedantic -Werror -fsyntax-only -x c
+  ${PROJECT_SOURCE_DIR}/include/spc_import.h)
+if(SPC_CXX)
+  add_test(NAME header_import_cxx17 COMMAND ${SPC_CXX} -std=c++17 -Wall -Wextra
+    -Wpedantic -Werror -fsyntax-only -x c++
+    ${PROJECT_SOURCE_DIR}/include/spc_import.h)
+endif()
+
+if(NOT "SPC_WITH_JANSSON" IN_LIST formats OR NOT "SPC_WITH_LIBZIP" IN_LIST formats
+    OR NOT "SPC_WITH_PROTOBUF" IN_LIST formats)
+  set_tests_properties(cli_weights PROPERTIES DISABLED ON)
+endif()

@@ -1,0 +1,862 @@
+/*
+ * test_net.c - networks: what they share, what is refused, what they compute,
+ * and what a run asks of the driver.
+ *
+ * Without an argument on "cpu" and "sim", small, and on the double of the
+ * driver (ctest sets LD_LIBRARY_PATH for it); `test_net scenes` on recorded
+ * scans; given a device, on that one.
+ */
+#include "fake_cuda.h"
+
+#include "counted_allocations.h"
+#include "ctx.h"
+#include "dtype.h"
+#include "file.h"
+#include "map_rig.h"
+#include "net_plan.h"
+#include "random.h"
+#include <dlfcn.h>
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+static spc_error error;
+
+#define assert_net(call)                                                       \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+/* ---- a network on a device ----------------------------------------------- */
+
+typedef struct rig {
+    spc_ctx *ctx;
+    spc_net *net;
+    spc_net_plan *plan;
+    spc_net_info info;
+    int64_t capacity;
+    spc_net_buffers buffers;
+    void *coords, *count, *features;
+} rig;
+
+/* "every.lua" is in the tests' own folder. */
+static const char *network_path(const char *name)
+{
+    static char path[4200];
+    const char *folder =
+        strcmp(name, "every.lua") == 0 || strcmp(name, "chain.lua") == 0
+            ? "networks"
+            : "../examples/networks";
+
+    snprintf(path, sizeof(path), "%s/%s", suite_path(folder), name);
+    return path;
+}
+
+static void open_context(rig *r, const char *device)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+
+    options.device = device;
+    options.database = suite_database();
+    options.threads = 2;
+    assert_net(spc_ctx_create(&r->ctx, &options, &error));
+}
+
+/* Of -1, 0 and 1: sums of a few layers are integers that fp32 holds exactly. */
+static void set_integers(spc_net *net, uint64_t seed)
+{
+    spc_net_param p;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++) {
+        float *values = malloc(sizeof(float) * (size_t)p.count);
+        for (int64_t j = 0; j < p.count; j++)
+            values[j] = p.which == SPC_SCALE
+                            ? 1
+                            : (float)spc__random_below(&random, 3) - 1;
+        assert_net(
+            spc_net_set_param(net, p.layer, p.which, values, p.count, &error));
+        free(values);
+    }
+}
+
+static void load(rig *r, const char *name, spc_dtype dtype)
+{
+    memset(r, 0, sizeof(*r));
+    assert_net(spc_net_load(&r->net, network_path(name), dtype, &error));
+    assert_net(spc_net_draw_params(r->net, 3, &error));
+    spc_net_describe(&r->info, r->net);
+}
+
+/* Room for `capacity` voxels of -64 to 63, or of the network's shape, in two
+ * batch elements. */
+static spc_net_options room_for(int64_t capacity)
+{
+    spc_net_options o = SPC_NET_OPTIONS_INIT;
+
+    o.capacity = capacity;
+    for (int a = 1; a < 4; a++) {
+        o.low[a] = -64;
+        o.high[a] = 63;
+    }
+    o.high[0] = 1;
+    return o;
+}
+
+static void *take(rig *r, size_t bytes)
+{
+    void *memory;
+
+    assert_ok(r->ctx, spc_alloc(&memory, r->ctx, bytes + 16));
+    return memory;
+}
+
+static void plan_net(rig *r, const spc_net_options *o)
+{
+    size_t element = spc__dtype_of(r->info.input.dtype)->bytes;
+
+    r->capacity = o->capacity;
+    assert_ok(r->ctx, spc_net_plan_create(&r->plan, r->ctx, r->net, o));
+    r->coords = take(r, 16 * (size_t)o->capacity);
+    r->count = take(r, 4);
+    r->features =
+        take(r, (size_t)o->capacity * (size_t)r->info.input.channels * element);
+    r->buffers = (spc_net_buffers){
+        .coords = r->coords,
+        .count = r->count,
+        .features = r->features,
+        .memory = take(r, spc_net_memory_bytes(r->plan)),
+    };
+}
+
+static void close_plan(rig *r)
+{
+    spc_dealloc(r->ctx, r->coords);
+    spc_dealloc(r->ctx, r->count);
+    spc_dealloc(r->ctx, r->features);
+    spc_dealloc(r->ctx, r->buffers.memory);
+    spc_net_plan_free(r->plan);
+}
+
+static void close_rig(rig *r)
+{
+    close_plan(r);
+    spc_net_free(r->net);
+    spc_ctx_free(r->ctx);
+}
+
+/* Integers of -2 to 2, another draw for each scene. */
+static void upload(rig *r, const spc_scene *scene, uint64_t seed)
+{
+    const spc__dtype *type = spc__dtype_of(r->info.input.dtype);
+    int32_t rows = (int32_t)spc_scene_rows(scene);
+    size_t count = (size_t)rows * (size_t)r->info.input.channels;
+    float *values = malloc((count + 1) * sizeof(*values));
+    void *stored = malloc((count + 1) * type->bytes);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)spc__random_below(&random, 5) - 2;
+    type->encode(stored, values, count);
+    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->features, stored,
+                                         count * type->bytes));
+    assert_ok(r->ctx,
+              spc_copy_to_device(r->ctx, r->coords, spc_scene_coords(scene),
+                                 16 * (size_t)rows));
+    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &rows, 4));
+    free(values);
+    free(stored);
+}
+
+/* No result of an earlier run passes for one of this. */
+static void poison(rig *r)
+{
+    size_t bytes = spc_net_memory_bytes(r->plan);
+    void *nonsense = malloc(bytes);
+
+    memset(nonsense, 0xff, bytes);
+    assert_ok(r->ctx,
+              spc_copy_to_device(r->ctx, r->buffers.memory, nonsense, bytes));
+    free(nonsense);
+}
+
+/* `rows` voxels of 0 to 23 (z: to 15), `batches` elements, in no order. */
+static spc_scene *draw_scene(int rows, int batches, uint64_t seed)
+{
+    char *there = calloc(2 * 24 * 24 * 16, 1);
+    int32_t *coords = malloc(16 * (size_t)rows + 16);
+    spc_scene *scene;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < rows;) {
+        int b = (int)spc__random_below(&random, (uint32_t)batches);
+        int x = (int)spc__random_below(&random, 24);
+        int y = (int)spc__random_below(&random, 24);
+        int z = (int)spc__random_below(&random, 16);
+        if (there[((b * 24 + x) * 24 + y) * 16 + z]++)
+            continue;
+        int32_t row[4] = {b, x, y, z};
+        memcpy(coords + 4 * i++, row, sizeof(row));
+    }
+    assert_net(spc_scene_create(&scene, coords, rows, "drawn", &error));
+    free(coords);
+    free(there);
+    return scene;
+}
+
+/* ---- what networks are made of ------------------------------------------- */
+
+/* Of inverse maps each counts, and those of size 1. */
+static const struct {
+    const char *file;
+    int layers, sets, maps, outputs;
+} known[] = {
+    {"resn21.lua", 21, 5, 8, 1},        {"resnl.lua", 20, 4, 7, 1},
+    {"unet42.lua", 49, 5, 18, 1},       {"minkunet_w20.lua", 49, 5, 18, 1},
+    {"minkunet18a.lua", 49, 5, 19, 1},  {"minkunet34c.lua", 63, 5, 19, 1},
+    {"spunet.lua", 60, 5, 18, 1},       {"second.lua", 12, 5, 8, 1},
+    {"centerpoint.lua", 21, 5, 8, 1},   {"unetv2.lua", 28, 5, 11, 2},
+    {"voxelnext.lua", 104, 10, 14, 36}, {"largekernel3d.lua", 25, 5, 10, 1},
+    {"ptv3.lua", 57, 5, 19, 1},         {"trellis_mesh.lua", 7, 3, 4, 1},
+};
+
+START_TEST(known_networks_share_what_they_can)
+{
+    for (int i = 0; i < LENGTH(known); i++) {
+        spc_net_info info;
+        spc_net *net;
+        assert_net(
+            spc_net_load(&net, network_path(known[i].file), SPC_F16, &error));
+        spc_net_describe(&info, net);
+        ck_assert_msg(
+            info.layers == known[i].layers && info.sets == known[i].sets &&
+                info.maps == known[i].maps && info.outputs == known[i].outputs,
+            "%s: %d layers, %d sets, %d maps, %d outputs", known[i].file,
+            info.layers, info.sets, info.maps, info.outputs);
+        ck_assert_ptr_null(spc_net_note(net, 0));
+        spc_net_free(net);
+    }
+}
+END_TEST
+
+/* A file in a folder of its own. */
+static spc_status load_text(spc_net **out, const char *text)
+{
+    spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
+    spc_status status;
+
+    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    spc__buf_printf(&path, "%s/net.lua", spc__buf_text(&folder));
+    assert_net(
+        spc__file_write(spc__buf_text(&path), text, strlen(text), &error));
+    status = spc_net_load(out, spc__buf_text(&path), SPC_F32, &error);
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+    spc__buf_release(&path);
+    return status;
+}
+
+START_TEST(a_key_that_disagrees_is_reported)
+{
+    spc_net *net;
+    const char *note;
+
+    ck_assert_int_eq(load_text(&net, "local x = input {channels = 4}\n"
+                                     "local y = conv(x, 'subm,cout=4,k=1x3x3', "
+                                     "{name = 'one', key = 'k'})\n"
+                                     "y = conv(y, 'subm,cout=4,k=3', "
+                                     "{name = 'two', key = 'k'})\n"
+                                     "output(y)\n"),
+                     SPC_OK);
+    note = spc_net_note(net, 0);
+    ck_assert_ptr_nonnull(note);
+    ck_assert_str_eq(note, "layers 'one' and 'two' have the key 'k', but their "
+                           "maps differ: the key is not followed");
+    ck_assert_ptr_null(spc_net_note(net, 1));
+    spc_net_free(net);
+}
+END_TEST
+
+/* Files behind "local x = input {channels = 4, shape = {9, 8, 7}}". */
+static const struct {
+    const char *text, *says;
+} refused[] = {
+    {"conv(x, 'subm,cout=8,k=3')", "network without an output"},
+    {"y = 1 + ]", "net.lua:2: unexpected symbol"},
+    {"conv(x, 'subm,cout=8,kk=3')", "unknown word 'kk': did you mean 'k'?"},
+    {"conv(x, 'subm,cin=5,cout=8,k=3')",
+     "it takes 5 channels, the tensor has 4"},
+    {"conv(x, 'subm,cout=8,k=3,dtype=f16')",
+     "it takes f16, the tensor has f32"},
+    {"conv(x, 'subm,cout=8,k=3', {nam = 'a'})", "'nam' is no name"},
+    {"conv(7, 'subm,cout=8,k=3')",
+     "net.lua:2: there is no tensor 7: the network has 1"},
+    {"conv('a', 'subm,cout=8,k=3')", "argument 1 must be a tensor"},
+    {"conv(x, 'subm,cout=4,k=3', {residual = x})",
+     "which its epilogue does not add"},
+    {"conv(x, 'subm,cout=4,k=3,epilogue=add')", "its `residual` is missing"},
+    {"conv(x, 'subm,cout=5,k=3,epilogue=add', {residual = x})",
+     "its residual must have 5 channels"},
+    {"conv(x, 'conv,cout=4,k=2,stride=2,rule=floor,epilogue=add', "
+     "{residual = x})",
+     "lies over another coordinate set"},
+    {"conv(x, 'inverse,cout=4,k=2,stride=2,rule=floor')",
+     "nothing to go back to"},
+    {"y = conv(x, 'conv,cout=4,k=2,stride=2,rule=floor')"
+     " conv(y, 'inverse,cout=4,k=3,stride=3,rule=floor')",
+     "not what its geometry derives"},
+    {"conv(x, 'conv,cout=4,k=3,stride=2,rule=footprint,shape=9x9x9')",
+     "shape=9x9x9: its inputs have 9x8x7"},
+    {"conv(x, 'transposed,cout=4,k=2,stride=2')", "its `at` is missing"},
+    {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
+     " conv(x, 'subm,cout=4,k=3', {name = 'a'})",
+     "layer 'a': there is a layer of this name"},
+    {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
+     "parts 0 and 1 lie over two coordinate sets"},
+    {"feature(x, 'add')", "its `add` is missing"},
+    {"feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')",
+     "operators with an index are not for networks"},
+    {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
+    {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
+    {"regroup({x}, {split = {3, 1, 1}, slices = true})",
+     "4 channels cannot be cut into slices for 3 children"},
+    {"regroup({x}, {split = {1.5, 1, 1}})", "split must be a whole number"},
+    {"output(x)", "is the network's input"},
+    {"input {channels = 4}", "the network has an input already"},
+    {"include '../x.lua'", "files of the same folder"},
+    {"include 'net.lua'", "does one include itself"},
+    {"while true do end", "an endless loop?"},
+};
+
+START_TEST(a_mistake_is_named_with_its_line)
+{
+    static const char start[] =
+        "local x = input {channels = 4, shape = {9, 8, 7}} local y\n";
+    char text[600];
+    spc_net *net;
+
+    /* Of the file that includes itself the input comes twice. */
+    snprintf(text, sizeof(text), "%s%s\n",
+             strstr(refused[_i].text, "'net.lua'") ? "" : start,
+             refused[_i].text);
+    ck_assert_int_eq(load_text(&net, text), SPC_ETEMPLATE);
+    ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "'%s' says: %s",
+                  refused[_i].text, error.text);
+    ck_assert_ptr_null(net);
+}
+END_TEST
+
+START_TEST(weights_are_set_by_name)
+{
+    float values[4 * 4] = {0};
+    spc_net_param p;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    ck_assert_int_eq(
+        spc_net_set_param(r.net, "aa", SPC_WEIGHTS, values, 16, &error),
+        SPC_ENOTFOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "did you mean 'a'?"));
+    ck_assert_int_eq(spc_net_set_param(r.net, "f", SPC_BIAS, values, 8, &error),
+                     SPC_ENOTFOUND);
+    ck_assert_str_eq(error.text, "layer 'f' has no bias");
+    ck_assert_int_eq(spc_net_set_param(r.net, "a", SPC_BIAS, values, 7, &error),
+                     SPC_EINVAL);
+    ck_assert_str_eq(error.text, "layer 'a' has 8 bias, these are 7");
+    ck_assert_int_eq(spc_net_param_at(&p, r.net, 0), SPC_OK);
+    ck_assert_str_eq(p.layer, "a");
+    ck_assert_int_eq(p.count, 8 * 27 * 8);
+    ck_assert_int_eq(spc_net_param_at(&p, r.net, r.info.params), SPC_EINVAL);
+    spc_net_free(r.net);
+}
+END_TEST
+
+/* ---- memory -------------------------------------------------------------- */
+
+START_TEST(pieces_that_live_together_lie_apart)
+{
+    enum { MOST = 40 };
+    spc__net_piece pieces[MOST];
+    spc__random random;
+
+    spc__random_init(&random, (uint64_t)_i);
+    int count = 2 + (int)spc__random_below(&random, MOST - 2);
+    size_t all = 0;
+    for (int i = 0; i < count; i++) {
+        int first = (int)spc__random_below(&random, 20);
+        pieces[i] =
+            (spc__net_piece){spc__random_below(&random, 5000), 0, first,
+                             first + (int)spc__random_below(&random, 6)};
+        all += (pieces[i].bytes + 255) / 256 * 256;
+    }
+    size_t total = spc__net_arrange(pieces, count);
+    ck_assert_uint_le(total, all);
+    for (int i = 0; i < count; i++) {
+        const spc__net_piece *a = &pieces[i];
+        ck_assert_uint_eq(a->offset % 256, 0);
+        ck_assert_uint_le(a->offset + a->bytes, total);
+        for (int j = 0; j < i; j++) {
+            const spc__net_piece *b = &pieces[j];
+            bool in_time = a->first <= b->last && b->first <= a->last;
+            bool in_place = a->offset < b->offset + b->bytes &&
+                            b->offset < a->offset + a->bytes;
+            require(!in_time || !in_place || !a->bytes || !b->bytes,
+                    "pieces %d and %d", i, j);
+        }
+    }
+}
+END_TEST
+
+/* ---- what comes out ------------------------------------------------------ */
+
+static const char *device_of(int turn)
+{
+    return suite_device != NULL ? suite_device : turn == 0 ? "cpu" : "sim";
+}
+
+static spc_scene *scene_of(int i)
+{
+    static const int rows[] = {90, 300, 1, 0, 220, 17};
+
+    return draw_scene(rows[i % LENGTH(rows)], 1 + i % 2, (uint64_t)i + 1);
+}
+
+/* The run as the oracle says; of integers exactly. */
+static void check_run(rig *r, const spc_scene *scene, bool exact)
+{
+    spc_net_verdict verdict;
+
+    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
+    assert_ok(r->ctx, spc_net_verify(&verdict, r->plan, &r->buffers, scene));
+    ck_assert_int_gt(verdict.layers, 0);
+    ck_assert_msg(!exact || verdict.error == 0, "layer '%s' is not exact",
+                  verdict.worst);
+}
+
+/* By type and device, a part of them each day: they compile much. */
+START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
+{
+    spc_net_options o = room_for(300);
+    rig r;
+
+    if (!suite_takes(_i))
+        return;
+    spc_scene *sample = scene_of(0);
+    load(&r, "every.lua", _i % 2 ? SPC_F16 : SPC_F32);
+    open_context(&r, device_of(_i / 2));
+    o.keep = true;
+    o.growth = 0; /* voxels that are strewn have more outputs than scans */
+    o.sample = spc_scene_coords(sample);
+    o.sample_rows = spc_scene_rows(sample);
+    plan_net(&r, &o);
+    for (int i = 0; i < 6; i++) {
+        spc_scene *scene = scene_of(i);
+        upload(&r, scene, (uint64_t)i);
+        poison(&r);
+        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        check_run(&r, scene, false);
+        spc_scene_free(scene);
+    }
+    spc_scene_free(sample);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(integers_come_out_exactly)
+{
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(1);
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    set_integers(r.net, 5);
+    open_context(&r, device_of(_i));
+    o.keep = true;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, true);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+/* Bytes of all outputs, one after the other; the caller's. */
+static char *outputs_of(rig *r, size_t *bytes)
+{
+    char *out = NULL;
+    spc_net_output o;
+
+    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
+    *bytes = 0;
+    for (int i = 0; spc_net_output_at(&o, r->plan, i) == SPC_OK; i++) {
+        int64_t rows = o.dense ? o.batches : spc_coords_rows(o.set);
+        size_t more =
+            (size_t)(rows * o.elements) * spc__dtype_of(o.dtype)->bytes;
+        out = realloc(out, *bytes + more + 1);
+        assert_ok(r->ctx,
+                  spc_copy_to_host(r->ctx, out + *bytes,
+                                   (char *)r->buffers.memory + o.offset, more));
+        *bytes += more;
+    }
+    return out;
+}
+
+/* Results must not depend on the order in which blocks arrive. */
+static void make_deterministic(spc_net *net)
+{
+    for (int i = 0; i < net->node_count; i++)
+        if (net->nodes[i].kind == SPC__NODE_CONV)
+            net->nodes[i].conv.deterministic = true;
+}
+
+/* Planned with and without memory that is shared, run and replayed: the same
+ * bits. A GPU replays a hundred scenes. */
+static void compare_replays(rig *r, const spc_net_options *o, int scenes)
+{
+    rig other = *r;
+    spc__random random;
+    size_t want_bytes, bytes;
+
+    plan_net(&other,
+             &(spc_net_options){
+                 .capacity = o->capacity,
+                 .low = {o->low[0], o->low[1], o->low[2], o->low[3]},
+                 .high = {o->high[0], o->high[1], o->high[2], o->high[3]},
+                 .growth = o->growth,
+                 .keep = true});
+    plan_net(r, o);
+    ck_assert_uint_lt(spc_net_memory_bytes(r->plan),
+                      spc_net_memory_bytes(other.plan));
+    ck_assert_int_eq(spc_net_replay(r->plan, NULL), SPC_ESTATE);
+    assert_ok(r->ctx, spc_net_capture(r->plan, &r->buffers));
+    spc__random_init(&random, 11);
+    for (int i = 0; i < scenes; i++) {
+        spc_scene *scene = scene_of((int)spc__random_below(&random, 60));
+        upload(&other, scene, (uint64_t)i);
+        upload(r, scene, (uint64_t)i);
+        poison(r);
+        assert_ok(r->ctx, spc_net_execute(other.plan, &other.buffers, NULL));
+        assert_ok(r->ctx, spc_net_replay(r->plan, NULL));
+        char *want = outputs_of(&other, &want_bytes);
+        char *got = outputs_of(r, &bytes);
+        ck_assert_uint_eq(bytes, want_bytes);
+        require(memcmp(got, want, bytes) == 0, "scene %d differs", i);
+        free(want);
+        free(got);
+        spc_scene_free(scene);
+    }
+    close_plan(&other);
+}
+
+START_TEST(a_replay_gives_the_bits_of_a_run)
+{
+    spc_net_options o = room_for(300);
+    rig r;
+
+    o.growth = 0;
+    load(&r, suite_is_gpu() ? "every.lua" : "chain.lua", SPC_F32);
+    make_deterministic(r.net);
+    open_context(&r, device_of(_i));
+    compare_replays(&r, &o, suite_is_gpu() ? 100 : 3);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- trouble ------------------------------------------------------------- */
+
+/* Each voxel has eight outputs of its own. */
+static spc_scene *scattered(void)
+{
+    int32_t coords[30][4];
+    spc_scene *scene;
+
+    for (int i = 0; i < 30; i++) {
+        int32_t row[4] = {0, 1 + 4 * (i % 5), 1 + 4 * (i / 5 % 3), 1};
+        row[3] += 4 * (i / 15);
+        memcpy(coords[i], row, sizeof(row));
+    }
+    assert_net(spc_scene_create(&scene, &coords[0][0], 30, "s", &error));
+    return scene;
+}
+
+START_TEST(a_level_that_overflows_says_what_would_have_fitted)
+{
+    spc_net_options o = room_for(60);
+    spc_scene *good = draw_scene(60, 2, 9), *bad = scattered();
+    rig r;
+
+    load(&r, "every.lua", SPC_F32);
+    open_context(&r, suite_device != NULL ? suite_device : "cpu");
+    o.keep = true;
+    o.growth = 3.5;
+    plan_net(&r, &o);
+    upload(&r, bad, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    ck_assert_msg(strstr(spc_ctx_error(r.ctx), "layer 'c'") != NULL &&
+                      strstr(spc_ctx_error(r.ctx),
+                             "a capacity of 240 would have fitted") != NULL,
+                  "%s", spc_ctx_error(r.ctx));
+    r.buffers.rows = 61;
+    r.buffers.count = NULL;
+    ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
+    r.buffers.count = r.count;
+    /* The next scene is not harmed; it fits by the rule's bound. */
+    close_plan(&r);
+    o.growth = 0;
+    plan_net(&r, &o);
+    for (int i = 0; i < 2; i++) {
+        upload(&r, i ? good : bad, 2);
+        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        check_run(&r, i ? good : bad, false);
+    }
+    spc_scene_free(good);
+    spc_scene_free(bad);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(what_cannot_be_planned_is_refused)
+{
+    spc_net_options o = room_for(0);
+    spc_net *empty;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    open_context(&r, "cpu");
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
+                     SPC_EINVAL);
+    ck_assert_str_eq(spc_ctx_error(r.ctx),
+                     "a network for 0 rows: at least 1 is right");
+    o.capacity = 10;
+    o.duplicates = SPC_DUPLICATES_SUM;
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
+                     SPC_EINVAL);
+    o.duplicates = SPC_DUPLICATES_FIRST;
+    assert_net(
+        spc_net_load(&empty, network_path("chain.lua"), SPC_F32, &error));
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, empty, &o),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(
+        strstr(spc_ctx_error(r.ctx), "layer 'a' has no weights yet"));
+    spc_net_free(empty);
+    assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
+    ck_assert_int_eq(
+        spc_net_execute(r.plan, &(spc_net_buffers){.rows = 1}, NULL),
+        SPC_EINVAL);
+    spc_net_free(r.net); /* the plan keeps it alive */
+    r.net = NULL;
+    ck_assert_int_gt(spc_net_steps(r.plan), 0);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- what a run asks of the driver --------------------------------------- */
+
+static fake_cuda *fake;
+static spc__cuda api; /* the driver, as a host application has it */
+
+static void open_doubles(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+    ck_assert_msg(driver != NULL, "%s", dlerror());
+    fake = dlsym(driver, "the_fake_cuda");
+    ck_assert_msg(fake != NULL, "this driver is no double: run by ctest");
+    setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
+    assert_net(spc__cuda_open(&api, &error));
+}
+
+static bool is_about_contexts(int call)
+{
+    return call == FAKE_CtxGetCurrent || call == FAKE_CtxPushCurrent ||
+           call == FAKE_CtxPopCurrent;
+}
+
+/* The calls since `before` are of these kinds alone. */
+static void check_calls(const int before[FAKE_CALLS], int one, int other)
+{
+    for (int call = 0; call < FAKE_CALLS; call++)
+        require(call == one || call == other || is_about_contexts(call) ||
+                    fake->count[call] == before[call],
+                "%s is called %d times", fake_symbols[call],
+                fake->count[call] - before[call]);
+}
+
+START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
+{
+    spc_net_options o = room_for(20000);
+    int before[FAKE_CALLS], launches = 0;
+    rig r;
+
+    open_doubles();
+    load(&r, _i ? "unet42.lua" : "resn21.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    atomic_store(&allocations, 0);
+    for (int i = 0; i < 20; i++) {
+        int launched = fake->launches;
+        memcpy(before, fake->count, sizeof(before));
+        atomic_store(&watching, 1);
+        spc_status status = spc_net_execute(r.plan, &r.buffers, NULL);
+        atomic_store(&watching, 0);
+        assert_ok(r.ctx, status);
+        check_calls(before, FAKE_LaunchKernelEx, FAKE_MemsetD8Async);
+        launches = i == 0 ? fake->launches - launched : launches;
+        ck_assert_int_eq(fake->launches - launched, launches);
+    }
+    ck_assert_int_ge(launches, 21);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    ck_assert_int_eq(fake->live.graphs, 0);
+    ck_assert_int_eq(fake->live.graph_execs, 1);
+    for (int i = 0; i < 20; i++) {
+        memcpy(before, fake->count, sizeof(before));
+        atomic_store(&watching, 1);
+        spc_status status = spc_net_replay(r.plan, NULL);
+        atomic_store(&watching, 0);
+        assert_ok(r.ctx, status);
+        check_calls(before, FAKE_GraphLaunch, -1);
+        ck_assert_int_eq(fake->count[FAKE_GraphLaunch],
+                         before[FAKE_GraphLaunch] + 1);
+    }
+    ck_assert_int_eq(atomic_load(&allocations), 0);
+    close_rig(&r);
+    ck_assert_int_eq(fake->live.graph_execs, 0);
+    ck_assert_int_eq(fake->live.memory, 0);
+}
+END_TEST
+
+static void drop_graph(rig *r)
+{
+    spc__device_ops_of(r->ctx->device)
+        ->graph_free(r->ctx->device, r->plan->graph);
+    r->plan->graph = NULL;
+}
+
+/* Capturing fails at every call in turn, and leaves nothing behind. */
+START_TEST(a_capture_that_fails_leaves_nothing)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    int calls = fake->calls, failures = 0;
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    calls = fake->calls - calls;
+    drop_graph(&r);
+    fake->fail_with = FAKE_LAUNCH_FAILED;
+    for (int i = 1; i <= calls; i++) {
+        fake->fail_at = fake->calls + i;
+        spc_status status = spc_net_capture(r.plan, &r.buffers);
+        fake->fail_at = 0;
+        ck_assert_int_eq(fake->live.streams, 0);
+        ck_assert_int_eq(fake->live.graphs, 0);
+        ck_assert_int_eq(fake->live.graph_execs, status == SPC_OK);
+        ck_assert(status == SPC_OK || status == SPC_EDEVICE);
+        failures += status != SPC_OK;
+        drop_graph(&r);
+    }
+    ck_assert_int_gt(failures, 15); /* not those about contexts */
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- recorded scans ------------------------------------------------------ */
+
+/* Rows of the sets, by set: the levels, and behind the last convolution. */
+static const struct {
+    const char *network, *file;
+    int64_t rows[5];
+} scans[] = {
+    {"second.lua", "kitti_hdl64_full.bin", {40836, 53319, 28850, 10989, 8432}},
+    {"centerpoint.lua",
+     "nuscenes_sweep1.bin",
+     {17509, 29374, 21571, 11174, 9204}},
+};
+
+START_TEST(recorded_scans_have_the_published_levels)
+{
+    spc_net_options o = room_for(0);
+    char path[4200];
+    spc_scene *scene;
+    rig r;
+
+    load(&r, scans[_i].network, SPC_F16);
+    snprintf(path, sizeof(path), "%s/%s", suite_scenes(), scans[_i].file);
+    assert_net(spc_net_scene(&scene, r.net, path, &error));
+    open_context(&r, "cpu");
+    o.capacity = o.sample_rows = spc_scene_rows(scene);
+    o.sample = spc_scene_coords(scene);
+    assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(spc_coords_rows(r.plan->sets[i]), scans[_i].rows[i]);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+static TCase *add(Suite *suite, const char *name)
+{
+    TCase *tc = tcase_create(name);
+
+    tcase_set_timeout(tc, 300);
+    suite_add_tcase(suite, tc);
+    return tc;
+}
+
+static void add_host_tests(Suite *suite)
+{
+    TCase *tc = add(suite, "graph");
+
+    tcase_add_test(tc, known_networks_share_what_they_can);
+    tcase_add_test(tc, a_key_that_disagrees_is_reported);
+    tcase_add_loop_test(tc, a_mistake_is_named_with_its_line, 0,
+                        LENGTH(refused));
+    tcase_add_test(tc, weights_are_set_by_name);
+    tcase_add_loop_test(tc, pieces_that_live_together_lie_apart, 0, 20);
+    tcase_add_test(tc, what_cannot_be_planned_is_refused);
+    tc = add(suite, "driver");
+    tcase_add_loop_test(tc, a_run_is_nothing_but_launches_and_a_replay_is_one,
+                        0, 2);
+    tcase_add_test(tc, a_capture_that_fails_leaves_nothing);
+}
+
+static void add_device_tests(Suite *suite)
+{
+    TCase *tc = add(suite, "results");
+    int devices = suite_device != NULL ? 1 : 2;
+
+    tcase_add_loop_test(tc,
+                        a_network_of_every_kind_of_node_is_as_the_oracle_says,
+                        0, 2 * devices);
+    tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
+    tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
+    tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
+}
+
+int main(int argc, char **argv)
+{
+    bool recorded = suite_is_part(argc, argv, "scenes");
+    int status = recorded ? 0 : suite_open(argc, argv);
+
+    if (status != 0)
+        return status;
+    if (recorded && suite_scenes() == NULL)
+        return suite_skip("no folder of recorded scans; SPC_SCENES names it");
+    Suite *suite = suite_create("net");
+    if (recorded) {
+        tcase_add_loop_test(add(suite, "scans"),
+                            recorded_scans_have_the_published_levels, 0,
+                            LENGTH(scans));
+    } else {
+        suite_sample(2);
+        if (suite_device == NULL)
+            add_host_tests(suite);
+        add_device_tests(suite);
+    }
+    return run_suite(suite);
+}

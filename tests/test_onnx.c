@@ -1,0 +1,756 @@
+/*
+ * test_onnx.c - networks from ONNX files: the same as those in Lua from which
+ * the files were written, and sentences for what is not known.
+ */
+#include "conv.h"
+#include "file.h"
+#include "geometry.h"
+#include "onnx_file.h"
+#include "onnx_rig.h"
+#include "random.h"
+#include "suite.h"
+
+static spc_error error;
+
+#define assert_ok(call) ck_assert_msg((call) == SPC_OK, "%s", error.text)
+
+/* ---- networks ------------------------------------------------------------ */
+
+/* Weights that halves hold, and scales of 1: what is folded and rounded for a
+ * file is then what it was. */
+static void draw_halves(spc_net *net)
+{
+    spc__random random;
+
+    spc__random_init(&random, 11);
+    for (int i = 0; i < net->node_count; i++)
+        for (int j = 0; j < SPC__NET_PARAMS; j++) {
+            spc__net_node *n = &net->nodes[i];
+            float *values = malloc((size_t)n->counts[j] * sizeof(float) + 1);
+            for (int64_t k = 0; k < n->counts[j]; k++)
+                values[k] =
+                    j == 1
+                        ? 1
+                        : (float)((int)spc__random_below(&random, 17) - 8) / 64;
+            if (n->counts[j] > 0)
+                assert_ok(spc_net_set_param(net, n->name, spc__net_operands[j],
+                                            values, n->counts[j], &error));
+            free(values);
+        }
+}
+
+static spc_net *load_lua(const char *path)
+{
+    spc_net *net;
+
+    assert_ok(spc_net_load(&net, path, SPC_F16, &error));
+    draw_halves(net);
+    return net;
+}
+
+static spc_onnx *read_onnx(const spc__buf *file)
+{
+    spc_onnx *onnx;
+
+    assert_ok(
+        spc__onnx_read(&onnx, "scn.onnx", file->data, file->length, &error));
+    return onnx;
+}
+
+/* `axes`: NULL, or those of a file that does not say them. */
+static spc_net *import(const spc__buf *file, const char *axes)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    spc_onnx *onnx = read_onnx(file);
+    spc_net *net;
+
+    options.axes = axes;
+    assert_ok(spc_onnx_build(&net, onnx, &options, &error));
+    spc_onnx_free(onnx);
+    return net;
+}
+
+/* ---- equal networks ------------------------------------------------------ */
+
+/* Convolution number `i`, or NULL. */
+static const spc__net_node *conv_at(const spc_net *net, int i)
+{
+    for (int n = 0; n < net->node_count; n++)
+        if (net->nodes[n].kind == SPC__NODE_CONV && i-- == 0)
+            return &net->nodes[n];
+    return NULL;
+}
+
+static bool same_geometry(const spc_geometry *lua, const spc_geometry *onnx)
+{
+    /* Where shapes are even, as here, a kernel of 2 with a stride of 2 is the
+     * same by both rules. */
+    if (lua->rule == SPC_RULE_FLOOR)
+        return onnx->rule == SPC_RULE_FOOTPRINT &&
+               memcmp(lua->kernel, onnx->kernel, sizeof(lua->kernel)) == 0 &&
+               memcmp(lua->stride, onnx->stride, sizeof(lua->stride)) == 0;
+    return spc__geometry_equal(lua, onnx);
+}
+
+static void assert_same_conv(const spc__net_node *lua,
+                             const spc__net_node *onnx)
+{
+    char text[2][512];
+
+    spc_conv_format(text[0], sizeof(text[0]), &lua->conv);
+    spc_conv_format(text[1], sizeof(text[1]), &onnx->conv);
+    bool is_same = lua->conv.op == onnx->conv.op &&
+                   lua->conv.cin == onnx->conv.cin &&
+                   lua->conv.cout == onnx->conv.cout &&
+                   lua->conv.activation == onnx->conv.activation &&
+                   lua->conv.add == onnx->conv.add &&
+                   lua->conv.bias == onnx->conv.bias && !onnx->conv.scale &&
+                   same_geometry(&lua->conv.geometry, &onnx->conv.geometry);
+    ck_assert_msg(is_same, "%s is\n  %s, not\n  %s", lua->name, text[1],
+                  text[0]);
+    ck_assert_int_eq(lua->counts[0], onnx->counts[0]);
+    for (int j = 0; j < SPC__NET_PARAMS; j += 2)
+        ck_assert_msg(memcmp(lua->params[j], onnx->params[j],
+                             (size_t)lua->counts[j] * sizeof(float)) == 0,
+                      "%s (%s): other numbers", lua->name, text[1]);
+}
+
+static void assert_same_net(const spc_net *lua, const spc_net *onnx)
+{
+    spc_net_info a, b;
+
+    spc_net_describe(&a, lua);
+    spc_net_describe(&b, onnx);
+    ck_assert_int_eq(a.layers, b.layers);
+    ck_assert_int_eq(a.sets, b.sets);
+    ck_assert_int_eq(a.maps, b.maps);
+    ck_assert_int_eq(a.outputs, b.outputs);
+    ck_assert_int_eq(lua->node_count, onnx->node_count);
+    for (int i = 0; i < a.layers; i++)
+        assert_same_conv(conv_at(lua, i), conv_at(onnx, i));
+    for (int i = 0; i < a.outputs; i++) {
+        const spc__net_tensor *x = &lua->tensors[lua->outs[i].tensor];
+        const spc__net_tensor *y = &onnx->tensors[onnx->outs[i].tensor];
+        ck_assert_int_eq(x->dense, y->dense);
+        ck_assert_int_eq(x->elements, y->elements);
+        if (x->dense)
+            ck_assert_int_eq(lua->nodes[x->node].feature.order,
+                             onnx->nodes[y->node].feature.order);
+    }
+    ck_assert_ptr_null(spc_net_note(onnx, 0)); /* its rulebooks are right */
+}
+
+static const struct {
+    const char *file, *axes;
+    int shape[3];
+} networks[] = {
+    {"second.lua", "zyx", {1408, 1600, 41}},
+    {"second.lua", "xyz", {1408, 1600, 41}},
+    {"centerpoint.lua", "zyx", {1440, 1440, 41}},
+    {"unetv2.lua", "zyx", {1408, 1600, 41}},
+    {"minkunet18a.lua", "xyz", {96, 64, 32}},
+};
+
+START_TEST(a_file_is_the_network_that_it_was_written_from)
+{
+    char path[512];
+    spc__buf file = SPC__BUF_INIT;
+
+    snprintf(path, sizeof(path), "../examples/networks/%s", networks[_i].file);
+    spc_net *lua = load_lua(suite_path(path));
+    onnx_write(&file, lua, networks[_i].axes, networks[_i].shape, false);
+    spc_net *onnx = import(&file, networks[_i].axes);
+    assert_same_net(lua, onnx);
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- equal results ------------------------------------------------------- */
+
+/* What a file can have, in four layers of 4 channels on a grid of 24x20x16. The
+ * kernels are the same for both networks, as nothing is folded. */
+static const char small_lua[] =
+    "network 'small'\n"
+    "local x = input {channels = 4, shape = {24, 20, 16}}\n"
+    "local y = conv(x, 'subm,k=3,cout=4,epilogue=bias+add+relu',\n"
+    "               {residual = x})\n"
+    "local down = ',k=3,stride=2,rule=footprint,padding=1x0x1,cout=4'\n"
+    "local z = conv(y, 'conv' .. down .. ',epilogue=bias+relu', {})\n"
+    "output(feature(z, 'bev,order=ORDER'), 'bev')\n"
+    "local up = conv(z, 'inverse' .. down .. ',epilogue=bias', {})\n"
+    "local both = cat(up, y)\n"
+    "local sums = feature(both, 'groupsum,by=2')\n"
+    "output(conv(both, 'subm,k=3,epilogue=relu+add,cout=4',\n"
+    "            {residual = sums}), 'rows')\n";
+
+enum { ROWS = 300, CAPACITY = 512 };
+
+/* Rows at random, no two equal. */
+static void draw_scene(int32_t *coords, uint16_t *features)
+{
+    static bool taken[24][20][16];
+    spc__random random;
+
+    memset(taken, 0, sizeof(taken));
+    spc__random_init(&random, 5);
+    for (int row = 0; row < ROWS;) {
+        int x = (int)spc__random_below(&random, 24);
+        int y = (int)spc__random_below(&random, 20);
+        int z = (int)spc__random_below(&random, 16);
+        if (taken[x][y][z])
+            continue;
+        taken[x][y][z] = true;
+        memcpy(coords + 4 * row++, (int32_t[]){0, x, y, z}, 16);
+    }
+    for (int i = 0; i < 4 * CAPACITY; i++)
+        features[i] = spc__half_from_float(
+            (float)((int)spc__random_below(&random, 9) - 4) / 4);
+}
+
+typedef struct run_result {
+    size_t bytes[4];
+    uint16_t *values[4];
+    int count;
+} run_result;
+
+static void take_output(run_result *out, const spc_net_plan *plan, int i,
+                        const char *memory)
+{
+    spc_net_output o;
+
+    ck_assert_int_eq(spc_net_output_at(&o, plan, i), SPC_OK);
+    int64_t rows = o.dense ? o.batches : spc_coords_rows(o.set);
+    out->bytes[i] = (size_t)(rows * o.elements) * sizeof(uint16_t);
+    out->values[i] = malloc(out->bytes[i] + 1);
+    memcpy(out->values[i], memory + o.offset, out->bytes[i]);
+}
+
+/* On the processor, where device memory is the host's. */
+static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
+{
+    static int32_t coords[4 * CAPACITY];
+    static uint16_t features[4 * CAPACITY];
+    spc_net_options options = SPC_NET_OPTIONS_INIT;
+    spc_net_plan *plan;
+    spc_net_info info;
+    void *memory;
+
+    draw_scene(coords, features);
+    options.capacity = CAPACITY;
+    options.growth = 0;
+    ck_assert_msg(spc_net_plan_create(&plan, ctx, net, &options) == SPC_OK,
+                  "%s", spc_ctx_error(ctx));
+    ck_assert_int_eq(spc_alloc(&memory, ctx, spc_net_memory_bytes(plan)),
+                     SPC_OK);
+    spc_net_buffers buffers = {coords, NULL, ROWS, features, memory};
+    ck_assert_msg(spc_net_execute(plan, &buffers, NULL) == SPC_OK &&
+                      spc_net_check(plan, NULL) == SPC_OK,
+                  "%s", spc_ctx_error(ctx));
+    spc_net_describe(&info, net);
+    out->count = info.outputs;
+    for (int i = 0; i < info.outputs; i++)
+        take_output(out, plan, i, memory);
+    spc_dealloc(ctx, memory);
+    spc_net_plan_free(plan);
+}
+
+static void release_result(run_result *result)
+{
+    for (int i = 0; i < result->count; i++)
+        free(result->values[i]);
+}
+
+/* Is there something else than zeros in it? */
+static bool has_values(const run_result *result, int i)
+{
+    size_t other = 0;
+
+    for (size_t k = 0; k < result->bytes[i] / sizeof(uint16_t); k++)
+        other += result->values[i][k] != 0;
+    return other > 50;
+}
+
+static void assert_same_results(const spc_net *lua, const spc_net *onnx)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    run_result a, b;
+    spc_ctx *ctx;
+
+    options.device = "cpu";
+    options.database = suite_database();
+    assert_ok(spc_ctx_create(&ctx, &options, &error));
+    run(&a, lua, ctx);
+    run(&b, onnx, ctx);
+    ck_assert_int_eq(a.count, b.count);
+    for (int i = 0; i < a.count; i++) {
+        ck_assert(has_values(&a, i));
+        ck_assert_uint_eq(a.bytes[i], b.bytes[i]);
+        ck_assert_mem_eq(a.values[i], b.values[i], a.bytes[i]);
+    }
+    release_result(&a);
+    release_result(&b);
+    spc_ctx_free(ctx);
+}
+
+/* Writes the small network in Lua with this order of its plane, and loads it.
+ */
+static spc_net *load_small(const char *order)
+{
+    spc__buf folder = SPC__BUF_INIT, text = SPC__BUF_INIT;
+    char path[512];
+    const char *at = strstr(small_lua, "ORDER");
+
+    assert_ok(spc__temp_dir_create(&folder, &error));
+    snprintf(path, sizeof(path), "%s/small.lua", spc__buf_text(&folder));
+    spc__buf_printf(&text, "%.*s%s%s", (int)(at - small_lua), small_lua, order,
+                    at + strlen("ORDER"));
+    assert_ok(spc__file_write(path, text.data, text.length, &error));
+    spc_net *net = load_lua(path);
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+    spc__buf_release(&text);
+    return net;
+}
+
+static const int small_shape[3] = {24, 20, 16};
+
+static const struct {
+    const char *axes, *order;
+} small_files[] = {
+    {"zyx", "zyx"}, {"zyx", "xyz"}, {"xyz", "xyz"}, {"xyz", "zyx"}};
+
+START_TEST(a_file_computes_what_its_network_does)
+{
+    spc__buf file = SPC__BUF_INIT;
+    spc_net *lua = load_small(small_files[_i].order);
+
+    onnx_write(&file, lua, small_files[_i].axes, small_shape, false);
+    spc_net *onnx = import(&file, NULL);
+    assert_same_net(lua, onnx);
+    assert_same_results(lua, onnx);
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- files by hand ------------------------------------------------------- */
+
+/* A submanifold layer of size 3 from tensor `in`, 4 to 4 channels. */
+static int put_conv(onnx_graph *g, int in, const char *name, int kernel)
+{
+    const int shape[3] = {16, 20, 24}, sizes[3] = {kernel, kernel, kernel};
+    const uint16_t zeros[4 * 27 * 4] = {0};
+    char weight[64];
+    spc__buf node;
+    int out;
+
+    snprintf(weight, sizeof(weight), "%s.weight", name);
+    add_halves(g, weight, (int[]){4, kernel, kernel, kernel, 4}, 5, zeros,
+               true);
+    node_begin(&node, g, "SparseConvolution", name, &in, 1, &out);
+    pb_text(&node, 1, weight);
+    attr_ints(&node, "input_spatial_shape", shape, 3, false);
+    attr_ints(&node, "kernel_size", sizes, 3, true);
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_int(&node, "subm", 1);
+    node_end(&node, g, out);
+    return out;
+}
+
+/* PyTorch computes the shortcut last: its layer then takes the sum. */
+START_TEST(a_shortcut_that_comes_last_takes_the_sum)
+{
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT;
+    spc_net_info info;
+
+    add_value(&g, 11, 0);
+    int x = put_conv(&g, 0, "first", 3);
+    int y = put_conv(&g, x, "main", 3);
+    int s = put_conv(&g, x, "short", 1);
+    int sum = add_plain(&g, "Add", (int[]){y, s}, 2);
+    int out = add_plain(&g, "Relu", &sum, 1);
+    add_value(&g, 12, out);
+    onnx_finish(&file, &g);
+    spc_net *net = import(&file, NULL);
+
+    spc_net_describe(&info, net);
+    ck_assert_int_eq(info.layers, 3);
+    ck_assert_int_eq(net->node_count, 3);
+    ck_assert_int_eq(conv_at(net, 2)->conv.add, SPC_ADD_BEFORE);
+    ck_assert_int_eq(conv_at(net, 2)->conv.activation, SPC_ACT_RELU);
+    ck_assert_int_eq(conv_at(net, 2)->add, conv_at(net, 1)->out);
+    ck_assert_int_eq(conv_at(net, 1)->conv.add, SPC_ADD_NONE);
+    spc_net_free(net);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* What others read too must stay. */
+START_TEST(what_has_two_readers_is_not_folded_away)
+{
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT;
+
+    add_value(&g, 11, 0);
+    int x = put_conv(&g, 0, "first", 3);
+    int y = put_conv(&g, x, "second", 3);
+    int relu = add_plain(&g, "Relu", &x, 1); /* the second reader of x */
+    int third = put_conv(&g, relu, "third", 3);
+    int sum = add_plain(&g, "Add", (int[]){third, y}, 2);
+    int twice = add_plain(&g, "Add", (int[]){sum, sum}, 2);
+    add_value(&g, 12, twice);
+    onnx_finish(&file, &g);
+    spc_net *net = import(&file, NULL);
+
+    ck_assert_int_eq(net->node_count, 5);
+    ck_assert_int_eq(conv_at(net, 0)->conv.activation, SPC_ACT_NONE);
+    ck_assert_int_eq(net->nodes[2].feature.op, SPC_FEATURE_ACT);
+    ck_assert_int_eq(conv_at(net, 2)->conv.add, SPC_ADD_AFTER);
+    ck_assert_int_eq(net->nodes[4].feature.op, SPC_FEATURE_ADD);
+    spc_net_free(net);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* A kernel of one offset: spconv 2 multiplies by its memory as if it were
+ * [in][out], other exporters have written [out][in]. */
+START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    uint16_t halves[16];
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+    int in = 0, out;
+
+    for (int i = 0; i < 16; i++)
+        halves[i] = spc__half_from_float((float)i);
+    add_value(&g, 11, 0);
+    add_halves(&g, "w", (int[]){4, 1, 1, 1, 4}, 5, halves, true);
+    node_begin(&node, &g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(&node, 1, "w");
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_ints(&node, "kernel_size", (int[]){1, 1, 1}, 3, true);
+    node_end(&node, &g, out);
+    add_value(&g, 12, out);
+    onnx_finish(&file, &g);
+    spc_onnx *onnx = read_onnx(&file);
+    for (int plain = 0; plain < 2; plain++) {
+        spc_net *net;
+        options.plain_matrices = plain == 1;
+        assert_ok(spc_onnx_build(&net, onnx, &options, &error));
+        const float *got = conv_at(net, 0)->params[0];
+        for (int co = 0; co < 4; co++)
+            for (int ci = 0; ci < 4; ci++)
+                ck_assert(got[co * 4 + ci] ==
+                          (float)(plain ? co * 4 + ci : ci * 4 + co));
+        spc_net_free(net);
+    }
+    spc_onnx_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+START_TEST(ranges_for_int8_are_kept)
+{
+    spc__buf file = SPC__BUF_INIT;
+    spc_net *lua = load_small("zyx");
+    spc_onnx_range range;
+    int count = 0;
+
+    onnx_write(&file, lua, "zyx", small_shape, true);
+    spc_onnx *onnx = read_onnx(&file);
+    while (spc_onnx_range_at(&range, onnx, count) == SPC_OK) {
+        const spc__net_node *n = conv_at(lua, count++);
+        ck_assert_int_eq(strncmp(range.layer, "conv", 4), 0);
+        ck_assert(range.inputs[0] == 1.5f + (float)atoi(range.layer + 4));
+        ck_assert(range.int8 && !range.int8_out);
+        ck_assert_int_eq(range.weight_count, n->conv.cout);
+        ck_assert(range.weights[n->conv.cout - 1] ==
+                  0.5f + (float)(n->conv.cout - 1));
+    }
+    ck_assert_ptr_null(conv_at(lua, count));
+    spc_onnx_free(onnx);
+    spc_net_free(lua);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- sentences ----------------------------------------------------------- */
+
+/* Ways to spoil a file of one convolution and its dense output. */
+typedef struct spoiled {
+    const char *name;
+    void (*write)(onnx_graph *g);
+    spc_status status;
+    const char *said;
+} spoiled;
+
+static int begin_conv(spc__buf *node, onnx_graph *g, const char *weight)
+{
+    const uint16_t zeros[4 * 27 * 4] = {0};
+    int in = 0, out;
+
+    add_value(g, 11, 0);
+    add_halves(g, "w", (int[]){4, 3, 3, 3, 4}, 5, zeros, true);
+    node_begin(node, g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(node, 1, weight);
+    attr_int(node, "in_channels", 4);
+    attr_int(node, "out_channels", 4);
+    return out;
+}
+
+static void end_conv(spc__buf *node, onnx_graph *g, int out)
+{
+    attr_ints(node, "kernel_size", (int[]){3, 3, 3}, 3, true);
+    node_end(node, g, out);
+    add_value(g, 12, out);
+}
+
+#define SPOILED(name, line)                                                    \
+    static void name(onnx_graph *g)                                            \
+    {                                                                          \
+        spc__buf node;                                                         \
+        int out = begin_conv(&node, g, "w");                                   \
+        line;                                                                  \
+        end_conv(&node, g, out);                                               \
+    }
+
+SPOILED(unknown_attribute, attr_int(&node, "spatial_groups", 2))
+SPOILED(groups_of_two, attr_int(&node, "groups", 2))
+SPOILED(transposed, attr_int(&node, "transposed", 1))
+SPOILED(text_for_number, attr_text(&node, "subm", "yes"))
+SPOILED(huge_number, attr_int(&node, "subm", (int64_t)1 << 40))
+SPOILED(two_strides, attr_ints(&node, "stride", (int[]){2, 2}, 2, false))
+SPOILED(zero_stride, attr_ints(&node, "stride", (int[]){0, 1, 1}, 3, false))
+SPOILED(strange_activation, attr_text(&node, "activation", "Swish"))
+SPOILED(no_such_rulebook,
+        (attr_int(&node, "inverse", 1), attr_text(&node, "rulebook", "r")))
+SPOILED(long_rulebook,
+        attr_text(&node, "rulebook",
+                  "a text of more than sixty-three letters, which is more than "
+                  "any name of a rulebook has"))
+SPOILED(even_subm, (attr_int(&node, "subm", 1),
+                    attr_ints(&node, "kernel_size", (int[]){2, 2, 2}, 3, true)))
+SPOILED(other_shape,
+        (attr_ints(&node, "input_spatial_shape", (int[]){8, 8, 8}, 3, false),
+         attr_int(&node, "subm", 1),
+         attr_ints(&node, "output_spatial_shape", (int[]){8, 8, 9}, 3, false)))
+
+static void no_array(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "v");
+    end_conv(&node, g, out);
+}
+
+static void other_channels(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    attr_ints(&node, "kernel_size", (int[]){1, 3, 3}, 3, true);
+    node_end(&node, g, out);
+    add_value(g, 12, out);
+}
+
+static void unknown_node(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    end_conv(&node, g, out);
+    add_plain(g, "MaxPool", &out, 1);
+}
+
+static void before_its_time(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w"), later = 3;
+    end_conv(&node, g, out);
+    add_plain(g, "Relu", &later, 1);
+    add_plain(g, "Relu", &out, 1);
+}
+
+static void no_output(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    end_conv(&node, g, out);
+    add_value(g, 12, 77);
+}
+
+static void two_inputs(onnx_graph *g)
+{
+    add_value(g, 11, 40);
+    unknown_node(g);
+}
+
+static void made_twice(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    end_conv(&node, g, out);
+    g->tensors = 0;
+    add_plain(g, "Relu", &out, 1);
+}
+
+static void steering_name(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    end_conv(&node, g, out);
+    add_plain(g, "\033[2J", &out, 1);
+}
+
+static void planes_of_x(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w"), dense;
+
+    attr_ints(&node, "input_spatial_shape", (int[]){8, 8, 8}, 3, false);
+    attr_int(&node, "subm", 1);
+    attr_ints(&node, "kernel_size", (int[]){3, 3, 3}, 3, true);
+    node_end(&node, g, out);
+    node_begin(&node, g, "ScatterDense", "scatter", &out, 1, &dense);
+    attr_text(&node, "format", "xyz");
+    node_end(&node, g, dense);
+    add_value(g, 12, dense);
+}
+
+static const spoiled spoiled_files[] = {
+    {"unknown attribute", unknown_attribute, SPC_EUNSUPPORTED,
+     "node 0 ('conv0', SparseConvolution) has an attribute 'spatial_groups'"},
+    {"groups", groups_of_two, SPC_EUNSUPPORTED, "groups 2"},
+    {"transposed", transposed, SPC_EUNSUPPORTED, "transposed 1"},
+    {"text", text_for_number, SPC_EFORMAT, "'subm' that is not a whole number"},
+    {"huge", huge_number, SPC_EFORMAT, "'subm' that is not a whole number"},
+    {"two strides", two_strides, SPC_EFORMAT, "'stride' that is not 3 whole"},
+    {"zero stride", zero_stride, SPC_EINVAL, "cannot be added"},
+    {"activation", strange_activation, SPC_EUNSUPPORTED, "'Swish'"},
+    {"inverse of none", no_such_rulebook, SPC_EFORMAT, "the rulebook 'r'"},
+    {"long rulebook", long_rulebook, SPC_EFORMAT, "not a short text"},
+    {"even subm", even_subm, SPC_EUNSUPPORTED, "odd sizes only"},
+    {"other shape", other_shape, SPC_EFORMAT,
+     "output_spatial_shape is 9x8x8 (x, y, z); by the layers before it it is "
+     "8x8x8"},
+    {"no array", no_array, SPC_EFORMAT, "reads 'v', which is no array"},
+    {"other kernel", other_channels, SPC_EINVAL, "the kernel has other sizes"},
+    {"unknown node", unknown_node, SPC_EUNSUPPORTED, "MaxPool) is of a type"},
+    {"order", before_its_time, SPC_EFORMAT,
+     "reads '3', which no node before it makes"},
+    {"no output", no_output, SPC_EFORMAT, "no node makes its output '77'"},
+    {"two inputs", two_inputs, SPC_EUNSUPPORTED, "2 inputs"},
+    {"made twice", made_twice, SPC_EFORMAT, "two nodes make '1'"},
+    {"control characters", steering_name, SPC_EFORMAT, "control characters"},
+    {"planes of x", planes_of_x, SPC_EUNSUPPORTED, "neither rows nor"},
+};
+
+static spc_status try_import(const spc__buf *file)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    spc_onnx *onnx = NULL;
+    spc_net *net = NULL;
+    spc_status status =
+        spc__onnx_read(&onnx, "scn.onnx", file->data, file->length, &error);
+
+    if (status == SPC_OK)
+        status = spc_onnx_build(&net, onnx, &options, &error);
+    ck_assert(status == SPC_OK || net == NULL);
+    spc_onnx_free(onnx);
+    spc_net_free(net);
+    return status;
+}
+
+START_TEST(what_is_not_known_is_refused_in_one_sentence)
+{
+    const spoiled *c = &spoiled_files[_i];
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT;
+
+    c->write(&g);
+    onnx_finish(&file, &g);
+    spc_status status = try_import(&file);
+    ck_assert_msg(status == c->status, "%s: %s, not %s: %s", c->name,
+                  spc_status_name(status), spc_status_name(c->status),
+                  status == SPC_OK ? "" : error.text);
+    ck_assert_msg(strstr(error.text, c->said) != NULL, "'%s' lacks '%s'",
+                  error.text, c->said);
+    spc__buf_release(&file);
+}
+END_TEST
+
+START_TEST(what_is_no_model_is_refused)
+{
+    const spc__buf nonsense = {(char *)"no model at all", 15, 0, false};
+    spc_onnx *onnx = (spc_onnx *)&error;
+
+    ck_assert_int_eq(try_import(&nonsense), SPC_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(error.text, "no ONNX model"));
+    ck_assert_int_eq(spc_onnx_open(&onnx, "/nonexistent.onnx", &error),
+                     SPC_ENOTFOUND);
+    ck_assert_ptr_null(onnx);
+}
+END_TEST
+
+/* Arrays that cannot be: a type, a place, a number of bytes. */
+static void put_array(spc__buf *file, int type, int location, int bytes)
+{
+    spc__buf graph = SPC__BUF_INIT, t = SPC__BUF_INIT;
+
+    pb_int(&t, 1, 3);
+    pb_int(&t, 2, type);
+    pb_text(&t, 8, "w");
+    pb_bytes(&t, 9, "0123456789", (size_t)bytes);
+    pb_int(&t, 14, location);
+    pb_message(&graph, 5, &t);
+    pb_message(file, 7, &graph);
+}
+
+START_TEST(an_array_that_cannot_be_is_refused)
+{
+    static const struct {
+        int type, location, bytes;
+        const char *said;
+    } arrays[] = {
+        {10, 0, 5, "'w' has 5 bytes of data; its shape (3) takes 6"},
+        {7, 0, 6, "elements of type 7"},
+        {10, 1, 6, "lies in another file"},
+    };
+    spc__buf file = SPC__BUF_INIT;
+
+    put_array(&file, arrays[_i].type, arrays[_i].location, arrays[_i].bytes);
+    ck_assert_int_ne(try_import(&file), SPC_OK);
+    ck_assert_msg(strstr(error.text, arrays[_i].said) != NULL,
+                  "'%s' lacks '%s'", error.text, arrays[_i].said);
+    spc__buf_release(&file);
+}
+END_TEST
+
+#define COUNT(array) (int)(sizeof(array) / sizeof(*(array)))
+
+int main(void)
+{
+    Suite *suite = suite_create("onnx");
+    TCase *files = tcase_create("files"), *bad = tcase_create("sentences");
+
+    tcase_add_loop_test(files, a_file_is_the_network_that_it_was_written_from,
+                        0, COUNT(networks));
+    tcase_add_loop_test(files, a_file_computes_what_its_network_does, 0,
+                        COUNT(small_files));
+    tcase_add_test(files, a_shortcut_that_comes_last_takes_the_sum);
+    tcase_add_test(files, what_has_two_readers_is_not_folded_away);
+    tcase_add_test(files, a_matrix_is_read_as_its_exporter_wrote_it);
+    tcase_add_test(files, ranges_for_int8_are_kept);
+    tcase_set_timeout(files, 120);
+    suite_add_tcase(suite, files);
+    tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
+                        COUNT(spoiled_files));
+    tcase_add_test(bad, what_is_no_model_is_refused);
+    tcase_add_loop_test(bad, an_array_that_cannot_be_is_refused, 0, 3);
+    suite_add_tcase(suite, bad);
+    return run_suite(suite);
+}

@@ -1,0 +1,315 @@
+/* network.c - networks for commands: reading, planning, feeding them. */
+#include "network.h"
+
+#include "dtype.h"
+#include "npy.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the network --------------------------------------------------------- */
+
+static spc_status read_dtype(spc_dtype *out, const char *name)
+{
+    static const struct {
+        const char *name;
+        spc_dtype dtype;
+    } known[] = {{"f16", SPC_F16}, {"bf16", SPC_BF16}, {"f32", SPC_F32}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(known[i].name, name != NULL ? name : "f16") == 0) {
+            *out = known[i].dtype;
+            return SPC_OK;
+        }
+    return cli_fail(SPC_EINVAL, "--dtype: '%s' is not right: f16, bf16 or f32",
+                    name);
+}
+
+static spc_status read_network(network *n)
+{
+    spc_error error = {0};
+    spc_dtype dtype = SPC_F16;
+    spc_status status = read_dtype(&dtype, n->args->dtype);
+
+    if (status != SPC_OK)
+        return status;
+    if (n->args->file == NULL)
+        return cli_fail(SPC_EINVAL,
+                        "a network is needed: --network FILE, such as "
+                        "examples/networks/unet42.lua");
+    if ((status = network_read(&n->net, n->args, dtype)) != SPC_OK)
+        return status;
+    status = spc_net_draw_params(n->net, n->args->seed, &error);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    spc_net_describe(&n->info, n->net);
+    for (int i = 0; spc_net_note(n->net, i) != NULL; i++)
+        cli_say(n->self, "%s: %s", n->args->file, spc_net_note(n->net, i));
+    return SPC_OK;
+}
+
+/* ---- scenes -------------------------------------------------------------- */
+
+/* --coords in the place of scenes: rows stay in their order. */
+static spc_status read_coords(network *n)
+{
+    spc_error error = {0};
+    npy_ints rows;
+    spc_status status = npy_read_ints(&rows, n->args->coords);
+
+    if (status == SPC_OK && rows.columns != 4)
+        status = cli_fail(SPC_EFORMAT,
+                          "'%s' has %lld columns; 4 are right: batch, x, y, z",
+                          n->args->coords, (long long)rows.columns);
+    if (status == SPC_OK &&
+        (status = spc_scene_create(&n->scenes[0], rows.values, rows.rows,
+                                   n->args->coords, &error)) != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    free(rows.values);
+    return status;
+}
+
+static spc_status load_scenes_of(network *n)
+{
+    spc_error error = {0};
+    int count = n->args->coords != NULL ? 1 : n->args->scenes.count;
+    spc_status status = SPC_OK;
+
+    if (count == 0)
+        return cli_fail(SPC_EINVAL, "a scene is needed: --scene SPEC, such as "
+                                    "scan.bin@0.05 or gen:lidar@0.1");
+    n->scenes = calloc((size_t)count, sizeof(spc_scene *));
+    if (n->scenes == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    n->scene_count = count;
+    if (n->args->coords != NULL)
+        return read_coords(n);
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if ((status = spc_net_scene(&n->scenes[i], n->net,
+                                    n->args->scenes.at[i], &error)) != SPC_OK)
+            cli_fail(status, "%s", error.text);
+    return status;
+}
+
+static const spc_scene *largest(const network *n)
+{
+    const spc_scene *most = n->scenes[0];
+
+    for (int i = 1; i < n->scene_count; i++)
+        if (spc_scene_rows(n->scenes[i]) > spc_scene_rows(most))
+            most = n->scenes[i];
+    return most;
+}
+
+static void widen(spc_net_options *o, const spc_scene *scene, bool first)
+{
+    const int32_t *coords = spc_scene_coords(scene);
+
+    for (int64_t row = 0; row < spc_scene_rows(scene); row++)
+        for (int a = 0; a < 4; a++) {
+            int32_t at = coords[4 * row + a];
+            bool begins = first && row == 0;
+            o->low[a] = begins || at < o->low[a] ? at : o->low[a];
+            o->high[a] = begins || at > o->high[a] ? at : o->high[a];
+        }
+}
+
+static spc_status make_plan(network *n, unsigned flags)
+{
+    spc_net_options o = SPC_NET_OPTIONS_INIT;
+    const spc_scene *sample = largest(n);
+    int64_t rows = spc_scene_rows(sample);
+
+    if (rows == 0)
+        return cli_fail(SPC_EINVAL, "no scene has a voxel");
+    for (int i = 0; i < n->scene_count; i++)
+        widen(&o, n->scenes[i], i == 0);
+    o.low[0] = 0;
+    o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
+    o.growth = n->args->growth;
+    o.keep = n->args->keep;
+    o.flags = flags;
+    if (o.capacity < rows)
+        return cli_fail(SPC_ECAPACITY,
+                        "--capacity %lld: a scene has %lld voxels",
+                        (long long)o.capacity, (long long)rows);
+    o.sample = spc_scene_coords(sample);
+    o.sample_rows = rows;
+    spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}
+
+/* ---- features ------------------------------------------------------------ */
+
+static spc_status read_features(network *n)
+{
+    npy_floats values;
+    int64_t rows = spc_scene_rows(n->scenes[0]);
+    spc_status status;
+
+    if (n->args->features == NULL)
+        return SPC_OK;
+    if (n->scene_count != 1)
+        return cli_fail(SPC_EINVAL, "--features are those of one scene");
+    if ((status = npy_read_floats(&values, n->args->features)) != SPC_OK)
+        return status;
+    n->features = values.values;
+    if (values.rows != rows || values.columns != n->info.input.channels)
+        return cli_fail(SPC_EINVAL, "'%s' is [%lld][%lld]; [%lld][%d] is right",
+                        n->args->features, (long long)values.rows,
+                        (long long)values.columns, (long long)rows,
+                        n->info.input.channels);
+    return SPC_OK;
+}
+
+/* Uniform in [-1, 1); a number of its own for every seed and element. */
+static float drawn(uint64_t seed, uint64_t i)
+{
+    uint64_t bits = (seed * 0x9e3779b97f4a7c15u) ^ (i + 0x632be59bd9b4e019u);
+
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
+    bits ^= bits >> 31;
+    return (float)(bits >> 40) * 0x1p-23f - 1;
+}
+
+static spc_status upload_features(network *n, int i)
+{
+    const spc__dtype *type = spc__dtype_of(n->info.input.dtype);
+    size_t count =
+        (size_t)spc_scene_rows(n->scenes[i]) * (size_t)n->info.input.channels;
+    float *values = malloc((count + 1) * sizeof(*values));
+    void *stored = malloc((count + 1) * type->bytes);
+    spc_status status = SPC_OK;
+
+    if (values == NULL || stored == NULL) {
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    } else {
+        for (size_t j = 0; j < count; j++)
+            values[j] =
+                n->features != NULL ? n->features[j] : drawn(n->args->seed, j);
+        type->encode(stored, values, count);
+        status =
+            spc_copy_to_device(n->ctx, n->values, stored, count * type->bytes);
+        if (status != SPC_OK)
+            cli_fail_ctx(status, n->ctx);
+    }
+    free(values);
+    free(stored);
+    return status;
+}
+
+/* ---- the device ---------------------------------------------------------- */
+
+static spc_status take(void **out, network *n, size_t bytes)
+{
+    spc_status status = spc_alloc(out, n->ctx, bytes + 1);
+
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}
+
+static spc_status take_memory(network *n)
+{
+    size_t rows = (size_t)(n->args->capacity > 0 ? n->args->capacity
+                                                 : spc_scene_rows(largest(n)));
+    size_t element = spc__dtype_of(n->info.input.dtype)->bytes;
+    void *count = NULL;
+    spc_status status;
+
+    if ((status = take(&n->coords, n, 16 * rows)) != SPC_OK ||
+        (status = take(&n->values, n,
+                       rows * (size_t)n->info.input.channels * element)) !=
+            SPC_OK ||
+        (status = take(&count, n, sizeof(int32_t))) != SPC_OK)
+        return status;
+    n->count = count;
+    n->buffers.coords = n->coords;
+    n->buffers.count = n->count;
+    n->buffers.features = n->values;
+    return take(&n->buffers.memory, n, spc_net_memory_bytes(n->plan));
+}
+
+spc_status network_upload(network *n, int i)
+{
+    int32_t rows = (int32_t)spc_scene_rows(n->scenes[i]);
+    spc_status status;
+
+    if ((status = spc_copy_to_device(n->ctx, n->coords,
+                                     spc_scene_coords(n->scenes[i]),
+                                     16 * (size_t)rows)) != SPC_OK ||
+        (status = spc_copy_to_device(n->ctx, n->count, &rows, sizeof(rows))) !=
+            SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    return upload_features(n, i);
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+spc_status network_open(network *out, cli *self, const network_args *args)
+{
+    spc_status status;
+
+    *out = (network){.self = self, .args = args};
+    cli_catch_signals(self); /* loading takes long too */
+    if ((status = read_network(out)) != SPC_OK ||
+        (status = load_scenes_of(out)) != SPC_OK ||
+        (status = read_features(out)) != SPC_OK ||
+        (status = cli_open(&out->ctx, self)) != SPC_OK ||
+        (status = make_plan(out, SPC_PLAN_JIT)) != SPC_OK)
+        return status;
+    return take_memory(out);
+}
+
+static void release_plan(network *n)
+{
+    if (n->ctx != NULL) {
+        spc_dealloc(n->ctx, n->coords);
+        spc_dealloc(n->ctx, n->values);
+        spc_dealloc(n->ctx, n->count);
+        spc_dealloc(n->ctx, n->buffers.memory);
+    }
+    spc_net_plan_free(n->plan);
+    n->plan = NULL;
+    n->coords = n->values = n->count = NULL;
+    n->buffers = (spc_net_buffers){0};
+}
+
+spc_status network_replan(network *n, unsigned flags)
+{
+    spc_status status;
+
+    release_plan(n);
+    status = make_plan(n, flags);
+    return status == SPC_OK ? take_memory(n) : status;
+}
+
+void network_close(network *n)
+{
+    release_plan(n);
+    spc_net_free(n->net);
+    for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
+        spc_scene_free(n->scenes[i]);
+    free(n->scenes);
+    free(n->features);
+    spc_ctx_free(n->ctx);
+}
+
+static double now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+spc_status network_replay(network *n, double *us)
+{
+    double start = now_us();
+    spc_status status = spc_net_replay(n->plan, NULL);
+
+    if (status == SPC_OK)
+        status = spc_synchronize(n->ctx);
+    *us = now_us() - start;
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}

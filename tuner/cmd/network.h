@@ -1,0 +1,99 @@
+/*
+ * network.h - what the commands on networks have in common: read the network,
+ * load its scenes, plan it, put a scene on the device.
+ */
+#ifndef SPC_CMD_NETWORK_H
+#define SPC_CMD_NETWORK_H
+
+#include "cli.h"
+
+typedef struct network_args {
+    const char *file; /* NULL: no network was asked for */
+    const char *dtype;
+    cli_list weights;                 /* files; none: they are drawn */
+    const char *from, *axes, *prefix; /* how those keep them */
+    const char *voxel, *range; /* of an ONNX file, which does not say them */
+    cli_list scenes;
+    const char *coords;   /* NULL: scenes */
+    const char *features; /* NULL: they are drawn */
+    uint64_t seed;
+    int capacity; /* 0: as many as the largest scene has */
+    double growth;
+    bool keep; /* tensors, to be compared */
+} network_args;
+
+/* Rows of a command's options; AT gives the place of a network_args' member. */
+#define NETWORK_OPTIONS(AT)                                                    \
+    {                                                                          \
+        'n',      "network",                                                   \
+        "FILE",   CLI_TEXT,                                                    \
+        AT(file), "a network: Lua, as in examples/networks, or .onnx"},        \
+        {'w',                                                                  \
+         "weights",                                                            \
+         "FILE",                                                               \
+         CLI_LIST,                                                             \
+         AT(weights),                                                          \
+         ".safetensors, .npz or .npy (may be repeated); default: drawn"},      \
+        {0,        "from",                                                     \
+         "ENGINE", CLI_TEXT,                                                   \
+         AT(from), "whose layout the weights have, as for spctune weights"},   \
+        {0,        "axes",   "AXES",                                           \
+         CLI_TEXT, AT(axes), "our names of that engine's axes: xyz, zyx"},     \
+        {0,        "prefix",   "TEXT",                                         \
+         CLI_TEXT, AT(prefix), "of the names of all arrays"},                  \
+        {0,        "voxel",   "X,Y,Z",                                         \
+         CLI_TEXT, AT(voxel), "of an ONNX file: the size of its voxels"},      \
+        {0,        "range",   "LOW,HIGH",                                      \
+         CLI_TEXT, AT(range), "and X,Y,Z of both corners of its grid"},        \
+        {0,         "dtype",                                                   \
+         "TYPE",    CLI_TEXT,                                                  \
+         AT(dtype), "of features and weights: f16 (default), bf16 or f32"},    \
+        {0,                                                                    \
+         "capacity",                                                           \
+         "N",                                                                  \
+         CLI_INT,                                                              \
+         AT(capacity),                                                         \
+         "most voxels of a scene; default: those of the largest"},             \
+    {                                                                          \
+        0, "growth", "X", CLI_REAL, AT(growth),                                \
+            "room of levels that may have more voxels, times the capacity; "   \
+            "default 2"                                                        \
+    }
+
+typedef struct network {
+    cli *self;
+    const network_args *args;
+    spc_ctx *ctx;
+    spc_net *net;
+    spc_net_info info;
+    spc_net_plan *plan;
+    spc_scene **scenes;
+    int scene_count;
+    float *features; /* of --features; else NULL */
+    spc_net_buffers buffers;
+    void *coords, *values; /* on the device */
+    int32_t *count;
+} network;
+
+/* The network of args->file, Lua or ONNX, with the weights of files if there
+ * are any (network_file.c). */
+spc_status network_read(spc_net **out, const network_args *args,
+                        spc_dtype dtype);
+
+/* All of it. network_close in any case. */
+spc_status network_open(network *out, cli *self, const network_args *args);
+void network_close(network *n);
+
+/* Plans it anew with these SPC_PLAN_* flags. */
+spc_status network_replan(network *n, unsigned flags);
+
+/* Puts scene i on the device. */
+spc_status network_upload(network *n, int i);
+
+/* Microseconds of one replay, from when it is launched till it is done. */
+spc_status network_replay(network *n, double *us);
+
+/* spctune bench --network */
+spc_status network_bench(cli *self, const network_args *args, int runs);
+
+#endif

@@ -1,0 +1,120 @@
+/* network_file.c - a network from its file, and its weights from theirs. */
+#include "network.h"
+
+#include "number.h"
+#include "spc_import.h"
+#include <stdio.h>
+#include <string.h>
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), tail = strlen(suffix);
+    return length >= tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+/* "0.1,0.1,0.2", exactly `count` numbers. */
+static bool read_numbers(double *out, int count, const char *text)
+{
+    char copy[256];
+    int found = 0;
+
+    if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
+        return false;
+    for (char *rest = copy; rest != NULL && found < count; found++) {
+        const char *word = strsep(&rest, ",");
+        if (!spc__number_read(&out[found], word))
+            return false;
+        if (found == count - 1 && rest != NULL)
+            return false;
+    }
+    return found == count;
+}
+
+/* The grid, from which points become voxels. */
+static spc_status read_grid(spc_onnx_options *out, const network_args *args)
+{
+    double range[6];
+
+    if (args->voxel == NULL && args->range == NULL)
+        return SPC_OK;
+    if (args->voxel == NULL || args->range == NULL ||
+        !read_numbers(out->voxel, 3, args->voxel) ||
+        !read_numbers(range, 6, args->range))
+        return cli_fail(SPC_EINVAL, "a grid is --voxel X,Y,Z and --range "
+                                    "X,Y,Z,X,Y,Z, such as --voxel "
+                                    "0.075,0.075,0.2 --range "
+                                    "-54,-54,-5,54,54,3");
+    memcpy(out->low, range, sizeof(out->low));
+    memcpy(out->high, range + 3, sizeof(out->high));
+    return SPC_OK;
+}
+
+static spc_status read_onnx(spc_net **out, const network_args *args,
+                            spc_dtype dtype, spc_error *error)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    spc_onnx *onnx = NULL;
+    spc_status status;
+
+    if (args->weights.count > 0)
+        return cli_fail(SPC_EINVAL, "'%s' holds its weights: drop --weights",
+                        args->file);
+    options.dtype = dtype;
+    options.axes = args->axes;
+    if ((status = read_grid(&options, args)) != SPC_OK)
+        return status;
+    status = spc_onnx_open(&onnx, args->file, error);
+    if (status == SPC_OK)
+        status = spc_onnx_build(out, onnx, &options, error);
+    spc_onnx_free(onnx);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
+}
+
+static spc_status read_weights(spc_net *net, const network_args *args,
+                               spc_error *error)
+{
+    spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    spc_weights *weights = NULL;
+    spc_status status = SPC_OK;
+
+    use.axes = args->axes;
+    use.prefix = args->prefix;
+    if (args->from != NULL)
+        status = spc_engine_parse(&use.engine, args->from, error);
+    if (status == SPC_OK)
+        status = spc_weights_open(&weights, args->weights.at,
+                                  args->weights.count, error);
+    if (status == SPC_OK)
+        status = spc_weights_fill_net(net, weights, &use, error);
+    spc_weights_free(weights);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
+}
+
+spc_status network_read(spc_net **out, const network_args *args,
+                        spc_dtype dtype)
+{
+    spc_error error = {0};
+    spc_status status;
+
+    if (ends_with(args->file, ".onnx"))
+        return read_onnx(out, args, dtype, &error);
+    if (args->weights.count == 0 &&
+        (args->from != NULL || args->axes != NULL || args->prefix != NULL))
+        return cli_fail(SPC_EINVAL,
+                        "--from, --axes and --prefix say how weights are kept: "
+                        "--weights FILE is missing");
+    if (args->voxel != NULL || args->range != NULL)
+        return cli_fail(SPC_EINVAL,
+                        "'%s' states its own grid: drop --voxel and "
+                        "--range, which are for ONNX files",
+                        args->file);
+    if (spc_net_load(out, args->file, dtype, &error) != SPC_OK)
+        return cli_fail(error.status, "%s", error.text);
+    status =
+        args->weights.count > 0 ? read_weights(*out, args, &error) : SPC_OK;
+    if (status != SPC_OK) {
+        spc_net_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
