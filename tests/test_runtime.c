@@ -402,7 +402,8 @@ static void check_case(const char *device, int i)
 {
     rig r;
 
-    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer, cases[i].scene);
+    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer,
+             cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
@@ -614,6 +615,8 @@ static const struct {
      "order=random"},
     {"grid=some,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "grid=some"},
+    {"layout=heap,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
+     "layout=heap: table, pairs or both is right"},
     {"cluster=9,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "cluster=9: 1 to 8 is right"},
     {"block=1,tile_rows=1536,packed_bytes=4,pack_threads=1", "1 to 768"},
