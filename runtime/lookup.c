@@ -146,14 +146,21 @@ static bool same_layer(const lookup *look, const spc__choice *choice)
            spc__attrs_equal(&choice->key.layer, &look->key.layer);
 }
 
-/* What no template's constraints know: a layer that must give the same sums
- * always takes no atomics, and not every machine has every library. */
-static spc_status admit(const lookup *look, const spc__attrs *launch,
-                        spc_error *error)
+/* A layer that must give the same sums always takes no atomics. */
+static spc_status check_order(const lookup *look, const spc__attrs *launch,
+                              spc_error *error)
 {
     if (look->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
         return spc__fail(error, SPC_EUNSUPPORTED,
                          "its sums depend on the order of arrival");
+    return SPC_OK;
+}
+
+/* Not every machine has the library that this asks for; to find out, it is
+ * opened, which takes a while: the last question of all. */
+static spc_status check_library(const lookup *look, const spc__attrs *launch,
+                                spc_error *error)
+{
     if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
         !spc__device_has_gemm(look->ctx->device))
         return spc__fail(error, SPC_EUNSUPPORTED,
@@ -197,7 +204,9 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
                                &trial->config, look->flags);
     if (status == SPC_OK)
-        status = admit(look, &code->launch, spc__error_of(ctx));
+        status = check_order(look, &code->launch, spc__error_of(ctx));
+    if (status == SPC_OK)
+        status = check_library(look, &code->launch, spc__error_of(ctx));
     if (status != SPC_OK) {
         refuse(look, choice, spc__error_of(ctx)->text);
         return status;
@@ -278,7 +287,7 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
         (status = spc__template_launch(&launch, tpl, &look->problem, target,
                                        &out->config, error)) != SPC_OK)
         return status;
-    if ((status = admit(look, &launch, error)) != SPC_OK)
+    if ((status = check_order(look, &launch, error)) != SPC_OK)
         return spc__fail_prefix(error, "'%s': ", spc__template_name(tpl));
     out->preference = spc__attrs_number(&launch, "preference", 0);
     return SPC_OK;
@@ -337,6 +346,9 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
         const char *name = spc__template_name(all[i].tpl);
         status = spc__ctx_code(&look->out->code, ctx, name, &look->problem,
                                NULL, look->flags);
+        if (status == SPC_OK)
+            status = check_library(look, &look->out->code.launch,
+                                   spc__error_of(ctx));
         if (status == SPC_OK) {
             look->out->origin = SPC_ORIGIN_DEFAULT;
             set_config(look->out, name, &all[i].config);

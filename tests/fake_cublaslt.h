@@ -1,4 +1,4 @@
-/* fake_cublaslt.h - what the double of cuBLASLt is told, and what it notes. */
+/* fake_cublaslt.h - how the double of cuBLASLt behaves, and what it notes. */
 #ifndef SPC_TESTS_FAKE_CUBLASLT_H
 #define SPC_TESTS_FAKE_CUBLASLT_H
 

@@ -38,5 +38,8 @@ foreach(double fake_cuda fake_nvrtc fake_cublaslt)
   add_dependencies(test_cublas ${double})
 endforeach()
 target_link_libraries(fake_cuda PRIVATE Threads::Threads)
+# The library of this machine is none of the double's.
+set_property(TEST cuda_host frames APPEND PROPERTY
+  ENVIRONMENT "SPC_CUBLASLT=/nonexistent")
 set_property(TEST cublas cuda_host frames APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})

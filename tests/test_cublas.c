@@ -146,6 +146,27 @@ START_TEST(a_product_that_fails_fails_the_plan)
 }
 END_TEST
 
+/* It takes long to open, so nobody does who has better. */
+START_TEST(a_default_asks_for_no_library)
+{
+    spc_plan *plan;
+    spc_map *map;
+    run r;
+
+    run_open(&r, products[0].layer);
+    spc_ctx *ctx = open_cuda(SPC_TEST_CUBLASLT);
+    assert_ok(spc_map_create_from_scene(&map, ctx, &r.conv, r.scene),
+              spc_ctx_error(ctx));
+    assert_ok(spc_plan_create(&plan, ctx, &r.conv, map, SPC_PLAN_JIT),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(fake->handles, 1); /* that of the other plan */
+    spc_plan_free(plan);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    run_close(&r);
+}
+END_TEST
+
 /* ---- where it is not
  * --------------------------------------------------------- */
 
@@ -197,6 +218,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_plan_multiplies_its_matrix_by_all_weights, 0,
                         LENGTH(products));
     tcase_add_test(tcase, a_product_that_fails_fails_the_plan);
+    tcase_add_test(tcase, a_default_asks_for_no_library);
     tcase_add_loop_test(tcase, without_the_library_its_candidate_is_not_offered,
                         0, 3);
     suite_add_tcase(suite, tcase);

@@ -364,6 +364,35 @@ START_TEST(a_map_without_pairs_is_not_prepared)
 }
 END_TEST
 
+/* Nothing is launched, and nothing need be there. */
+START_TEST(a_map_without_rows_has_nothing_to_run)
+{
+    static const char *const values[] = {"", "near=2", "join=atomic"};
+    spc_ctx *ctx = open_ctx(device(), suite_database(), NULL);
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+    spc_map *map;
+
+    assert_ok(
+        spc_conv_parse(&conv, "subm,cin=32,cout=32,k=3,dtype=f32", &error),
+        error.text);
+    assert_ok(spc_scene_create(&scene, NULL, 0, "none", &error), error.text);
+    assert_ok(spc_map_create_from_scene(&map, ctx, &conv, scene),
+              spc_ctx_error(ctx));
+    for (int i = 0; i < LENGTH(values); i++) {
+        spc_plan *plan = plan_of(ctx, &conv, "pairs_mma", values[i]);
+        assert_ok(spc_map_prepare(map, plan, NULL), spc_ctx_error(ctx));
+        ck_assert_uint_eq(spc_plan_workspace_bytes(plan, map), 0);
+        assert_ok(spc_plan_execute(plan, map, NULL, NULL), spc_ctx_error(ctx));
+        spc_plan_free(plan);
+    }
+    spc_map_free(map);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- frames
  * ---------------------------------------------------------------------- */
 
@@ -634,6 +663,7 @@ int main(int argc, char **argv)
     add(suite, "deterministic",
         a_deterministic_layer_takes_places_and_no_atomics, 1);
     add(suite, "workspace", the_workspace_holds_all_pairs_that_can_come, 1);
+    add(suite, "empty", a_map_without_rows_has_nothing_to_run, 1);
     add(suite, "prepared", a_map_without_pairs_is_not_prepared, 1);
     add(suite, "frames", frames_of_any_size_run_on_the_pairs_that_they_have, 3);
     return run_suite(suite);
