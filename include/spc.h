@@ -894,8 +894,9 @@ SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
 /* The workspace for `rows` rows. */
 SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
 /* As spc_plan_execute, for at most `rows` rows: how many there are says *count
- * (device), or `rows` if that is NULL; none, if *count is more. Rows behind them
- * remain as they were. SPC_ESTATE: the plan was made for maps. */
+ * (device), or `rows` if that is NULL; none, if *count is more. What lies behind
+ * `rows` rows of the outputs remains as it was. SPC_ESTATE: the plan was made
+ * for maps. */
 SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
                                          const int32_t *count,
                                          const spc_buffers *buffers,
