@@ -36,6 +36,10 @@ static const struct {
     {"cpu", "subm,cin=32,cout=32,k=3,dtype=f16", "gen:shell,r=14", true},
     {"cpu", "subm,cin=24,cout=40,k=3,dtype=f32,bias=1",
      "gen:uniform,n=500,extent=14", true},
+    {"sim", "subm,cin=64,cout=64,k=3,dtype=i8,epilogue=scale+bias+relu+add",
+     "gen:shell,r=10", true},
+    {"cpu", "subm,cin=37,cout=41,k=3,dtype=i8,epilogue=scale+bias+relu+add",
+     "gen:uniform,n=300,extent=12", true},
     /* Rows in pieces of 16 and of 4 bytes, and of 4 alone; more offsets than a
      * mask word; rows that end inside a block of input channels. */
     {"sim", "subm,cin=36,cout=40,k=5,dtype=f16", "gen:uniform,n=120,extent=8",

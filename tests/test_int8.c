@@ -323,6 +323,7 @@ START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
     rig_poison(&r);
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
+    assert_ok(spc_synchronize(r.ctx), spc_ctx_error(r.ctx));
     assert_ok(spc__bed_fetch(r.bed), spc_ctx_error(r.ctx));
     assert_ok(spc_oracle_relation(&relation, &r.conv, r.scene, 2, &error),
               error.text);
