@@ -268,4 +268,19 @@ spc_status spc__cache_each(spc__cache *cache,
                                               void *payload),
                            void *payload, spc_error *error);
 
+/* A record that is not what was stored, or was set aside; the texts live during
+ * the call. `kind` is its table, or "code": that of an artefact. */
+typedef struct spc__fault {
+    const char *file, *kind;
+    int64_t record; /* its row; of a choice, that of its problem */
+    const char *reason;
+} spc__fault;
+
+/* Looks at every record of every file, and at the quarantine; alters nothing.
+ */
+spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
+                             spc_status (*each)(const spc__fault *fault,
+                                                void *payload),
+                             void *payload, spc_error *error);
+
 #endif

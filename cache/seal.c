@@ -104,12 +104,34 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
         sqlite3_result_error_nomem(context);
 }
 
+/* spc_sha256(code): of the bytes alone, as artefacts have it. */
+static void sha256_of(sqlite3_context *context, int count,
+                      sqlite3_value **values)
+{
+    const void *code = sqlite3_value_blob(values[0]);
+    unsigned char bytes[SPC__SHA256_BYTES];
+    char hex[SPC__SHA256_HEX];
+    spc__sha256 sha;
+
+    (void)count;
+    spc__sha256_init(&sha);
+    if (code != NULL)
+        spc__sha256_update(&sha, code, (size_t)sqlite3_value_bytes(values[0]));
+    spc__sha256_final(&sha, bytes);
+    spc__sha256_hex(hex, bytes);
+    sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
+}
+
 int spc__seal_open(sqlite3 *db)
 {
-    return sqlite3_create_function(db, "spc_digest", -1,
-                                   SQLITE_UTF8 | SQLITE_DETERMINISTIC |
-                                       SQLITE_INNOCUOUS,
-                                   NULL, digest, NULL, NULL);
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
+    int rc = sqlite3_create_function(db, "spc_digest", -1, flags, NULL, digest,
+                                     NULL, NULL);
+
+    return rc != SQLITE_OK
+               ? rc
+               : sqlite3_create_function(db, "spc_sha256", 1, flags, NULL,
+                                         sha256_of, NULL, NULL);
 }
 
 /* ---- reading ------------------------------------------------------------- */

@@ -1728,6 +1728,23 @@ SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
                                               void *payload),
                                  void *payload);
 
+/* A record that is not what was stored, or was set aside; strings live during
+ * the call. */
+typedef struct spc_db_fault {
+    const char *file;
+    const char *kind; /* "trial", "choice", "artefact", "code" (of an artefact),
+                         "fact" */
+    int64_t id;       /* its row; of a choice, that of its problem */
+    const char *reason;
+} spc_db_fault;
+
+/* Compares every record of the database's files with its digest; *checked (may
+ * be NULL) is how many there are. What is wrong is reported, and no failure. */
+SPC_API spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
+                                 spc_status (*each)(const spc_db_fault *fault,
+                                                    void *payload),
+                                 void *payload);
+
 #ifdef __cplusplus
 }
 #endif

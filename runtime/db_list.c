@@ -168,3 +168,33 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
     free(trials);
     return status;
 }
+
+typedef struct verification {
+    spc_status (*each)(const spc_db_fault *fault, void *payload);
+    void *payload;
+} verification;
+
+static spc_status report_fault(const spc__fault *fault, void *payload)
+{
+    const verification *v = payload;
+    spc_db_fault out = {fault->file, fault->kind, fault->record, fault->reason};
+
+    return v->each(&out, v->payload);
+}
+
+spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
+                         spc_status (*each)(const spc_db_fault *fault,
+                                            void *payload),
+                         void *payload)
+{
+    verification v = {each, payload};
+    int64_t count = 0;
+    spc_status status = check_call(ctx, __func__, each != NULL);
+
+    if (status == SPC_OK)
+        status = spc__cache_verify(ctx->cache, &count, report_fault, &v,
+                                   spc__error_of(ctx));
+    if (checked != NULL)
+        *checked = count;
+    return status;
+}

@@ -1489,6 +1489,48 @@ START_TEST(what_was_altered_in_any_column_is_refused_or_does_not_matter)
 }
 END_TEST
 
+static spc_status add_fault(const spc__fault *fault, void *payload)
+{
+    spc__buf_printf(payload, "%s %d ", fault->kind, (int)fault->record);
+    ck_assert(strstr(fault->reason, "digest") != NULL);
+    return SPC_OK;
+}
+
+/* "trial 1 code 3 ": what is not as it was stored, and what is set aside. */
+static const char *faults_of(spc__cache *cache)
+{
+    static char text[200];
+    spc__buf all = SPC__BUF_INIT;
+    int64_t checked;
+
+    assert_ok(spc__cache_verify(cache, &checked, add_fault, &all, &error));
+    ck_assert_int_ge(checked, 4);
+    snprintf(text, sizeof(text), "%s", spc__buf_text(&all));
+    spc__buf_release(&all);
+    return text;
+}
+
+START_TEST(each_kind_of_record_is_verified)
+{
+    static const char *const harm[][2] = {
+        {"UPDATE trial SET note = 'x' WHERE id = 3", "trial 3 "},
+        {"UPDATE choice SET reason = 'x' WHERE problem = 2", "choice 2 "},
+        {"UPDATE artefact SET compiler = 'x'", "artefact 1 "},
+        {"UPDATE artefact SET code = x'00'", "code 1 "},
+        {"UPDATE fact SET value = 1", "fact 1 "},
+        {"DELETE FROM seal WHERE kind = 'fact'", "fact 1 "},
+        {"UPDATE meta SET value = 'x'", ""},
+    };
+    spc__cache *cache;
+
+    make_full_file("user.db");
+    sql("user.db", harm[_i][0]);
+    cache = open_user("user.db");
+    ck_assert_str_eq(faults_of(cache), harm[_i][1]);
+    spc__cache_close(cache);
+}
+END_TEST
+
 /* A record that was altered is met once; the next best serves, and what is put
  * again is as good as new. */
 START_TEST(an_altered_record_is_set_aside_until_it_is_put_again)
@@ -1510,7 +1552,9 @@ START_TEST(an_altered_record_is_set_aside_until_it_is_put_again)
     ck_assert_int_eq(find(cache, &key, found, 4), 1);
     assert_trial_eq(&found[0].trial, &other);
     ck_assert_int_eq(rows_of(cache, "quarantine"), 1);
+    ck_assert_str_eq(faults_of(cache), "trial 1 trial 1 ");
     put(cache, &key, &trial);
+    ck_assert_str_eq(faults_of(cache), "");
     ck_assert_int_eq(find(cache, &key, found, 1), 1);
     ck_assert_int_eq(found[0].match, SPC__MATCH_EXACT);
     assert_trial_eq(&found[0].trial, &trial);
@@ -2985,6 +3029,7 @@ static TCase *conditions(void)
     tcase_add_test(
         tc, what_was_altered_in_any_column_is_refused_or_does_not_matter);
     tcase_add_test(tc, an_altered_record_is_set_aside_until_it_is_put_again);
+    tcase_add_loop_test(tc, each_kind_of_record_is_verified, 0, 7);
     tcase_add_test(tc, code_is_what_it_says_that_it_is_or_is_not_had);
     tcase_add_test(tc, what_is_created_is_its_users_alone);
     tcase_add_loop_test(tc, a_file_that_others_may_write_is_not_trusted, 0,

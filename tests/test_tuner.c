@@ -6,6 +6,8 @@
 #include "clock.h"
 #include "file.h"
 #include "lookup.h"
+#include "relation.h"
+#include "rig.h"
 #include "suite.h"
 #include "targets.h"
 #include <stdio.h>
@@ -830,6 +832,41 @@ START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
     }
     spc_ctx_free(ctx);
     remove_database(database);
+}
+END_TEST
+
+/* What must come through before anyone is judged after a killed worker. */
+START_TEST(a_device_that_answers_runs_an_empty_kernel)
+{
+    spc_ctx *ctx = open_ctx("sim", suite_database(), NULL);
+    spc__sample_options options = {1, false, 1, NULL};
+    spc_error error = {0};
+    spc__sample_source source;
+    spc_relation relation;
+    spc__outcome outcome;
+    spc__sample sample;
+    spc_scene *scene;
+    spc_conv conv;
+    spc__rig *measuring;
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=20,extent=4", &error),
+              error.text);
+    assert_ok(spc__relation_init(&relation, &conv, scene, 1, NULL, &error),
+              error.text);
+    source = (spc__sample_source){scene, &relation};
+    assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
+              error.text);
+    assert_ok(spc__rig_create(&measuring, ctx, &sample, &error), error.text);
+    spc__rig_probe(&outcome, measuring);
+    ck_assert_msg(outcome.status == SPC__TRIAL_OK && !outcome.dead, "%s",
+                  outcome.note);
+    ck_assert_int_eq(outcome.trouble, SPC_OK);
+    spc__rig_free(measuring);
+    spc__sample_release(&sample);
+    spc__relation_release(&relation);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
 }
 END_TEST
 
@@ -1734,6 +1771,7 @@ int main(void)
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
     tcase_add_test(workers, failures_are_known_the_second_time);
+    tcase_add_test(workers, a_device_that_answers_runs_an_empty_kernel);
     tcase_add_test(workers,
                    a_spoiled_process_is_no_verdict_on_the_next_candidate);
     tcase_add_test(workers,

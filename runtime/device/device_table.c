@@ -72,7 +72,8 @@ static spc_status open_best(spc__device **out,
         if (ops->is_emulation)
             continue;
         status = ops->open(out, -1, options, error);
-        if (status != SPC_OK && status != SPC_ENODEVICE)
+        if (status != SPC_OK && status != SPC_ENODEVICE &&
+            !ops->runs_on_host_cores)
             spc__fail_prefix(error,
                              "the device %s is there but cannot be used (name "
                              "\"cpu\" to do without): ",

@@ -140,6 +140,79 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     return status;
 }
 
+/* ---- verify -------------------------------------------------------------- */
+
+static const char *const fault_titles[] = {"kind", ">id", "reason", "file",
+                                           NULL};
+
+static spc_status list_fault(const spc_db_fault *fault, void *payload)
+{
+    struct listing *listing = payload;
+    table *t = &listing->table;
+
+    listing->found++;
+    table_cell(t, "%s", fault->kind);
+    table_cell(t, "%lld", (long long)fault->id);
+    table_cell(t, "%s", fault->reason);
+    table_cell(t, "%s", fault->file);
+    if (listing->json == NULL)
+        return SPC_OK;
+    spc__json_object(listing->json, NULL);
+    spc__json_text(listing->json, "kind", fault->kind);
+    spc__json_int(listing->json, "id", fault->id);
+    spc__json_text(listing->json, "reason", fault->reason);
+    spc__json_text(listing->json, "file", fault->file);
+    spc__json_end_object(listing->json);
+    return SPC_OK;
+}
+
+static spc_status print_faults(struct listing *listing, spc__json *json,
+                               spc__buf *text, int64_t checked)
+{
+    spc_status status = SPC_OK;
+
+    spc__json_end_array(json);
+    spc__json_int(json, "checked", checked);
+    spc__json_end_object(json);
+    if (listing->json != NULL)
+        status = output_json(text);
+    else if (listing->found > 0)
+        table_print(&listing->table, stdout);
+    else
+        printf("%lld records, all of them as they were stored\n",
+               (long long)checked);
+    if (status == SPC_OK && listing->found > 0)
+        status = cli_fail(SPC_EDB,
+                          "%d of %lld records cannot be used: tune their "
+                          "layers again, or restore a copy",
+                          listing->found, (long long)checked);
+    return status;
+}
+
+static spc_status verify(spc_ctx *ctx, const cli *self)
+{
+    struct listing listing = {0};
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+    int64_t checked = 0;
+
+    table_init(&listing.table, fault_titles);
+    spc__json_init(&json, &text);
+    spc__json_object(&json, NULL);
+    spc__json_array(&json, "faults");
+    listing.json = self->globals.json ? &json : NULL;
+    spc_status status = spc_db_verify(ctx, &checked, list_fault, &listing);
+    if (status != SPC_OK)
+        cli_fail_ctx(status, ctx);
+    else
+        status = print_faults(&listing, &json, &text, checked);
+    spc__buf_release(&text);
+    table_release(&listing.table);
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------- */
+
 /* The path of the database as spc.h describes it; "" if there is none. */
 static void find_file(spc__buf *out, const cli *self)
 {
@@ -184,7 +257,9 @@ static int64_t read_id(const char *text)
     return errno == 0 ? id : 0;
 }
 
-static spc_status look(cli *self, int64_t id)
+typedef enum work { LIST, SHOW, VERIFY } work;
+
+static spc_status look(cli *self, work what, int64_t id)
 {
     const char *named = self->globals.database;
     spc__buf file = SPC__BUF_INIT;
@@ -200,7 +275,9 @@ static spc_status look(cli *self, int64_t id)
     if (self->globals.device == NULL)
         self->globals.device = "cpu";
     if ((status = cli_open(&ctx, self)) == SPC_OK)
-        status = id == 0 ? list_all(ctx, self) : show(ctx, self, id);
+        status = what == LIST     ? list_all(ctx, self)
+                 : what == VERIFY ? verify(ctx, self)
+                                  : show(ctx, self, id);
 done:
     spc_ctx_free(ctx);
     self->globals.database = named;
@@ -212,27 +289,30 @@ static spc_status run(cli *self, void *args)
 {
     const cli_list *words = &self->operands;
     bool ls = words->count == 1 && strcmp(words->at[0], "ls") == 0;
+    bool all = words->count == 1 && strcmp(words->at[0], "verify") == 0;
     int64_t id = 0;
 
     (void)args;
     if (words->count == 2 && strcmp(words->at[0], "show") == 0)
         id = read_id(words->at[1]);
-    if (!ls && id == 0)
+    if (!ls && !all && id == 0)
         return cli_fail(SPC_EINVAL,
-                        "'db ls' and 'db show ID' are right, with the ID of a "
-                        "problem that 'db ls' lists");
-    return look(self, ls ? 0 : id);
+                        "'db ls', 'db verify' and 'db show ID' are right, with "
+                        "the ID of a problem that 'db ls' lists");
+    return look(self, ls ? LIST : all ? VERIFY : SHOW, id);
 }
 
 const cli_command cli_db = {
     .name = "db",
-    .operands = "ls | show ID",
+    .operands = "ls | show ID | verify",
     .summary = "list the problems of the database, or the trials of one",
     .more = "'db ls' lists every problem that was measured: its layer, device, "
             "number of\nrows (in->out where they differ) and density, how many "
             "trials were right, and\nthe choice. 'db show ID' lists the trials "
             "of one; where several files have that\nID, of the first of them "
-            "that 'db ls' lists.",
+            "that 'db ls' lists. 'db verify' compares every record with "
+            "its digest and lists\nthose that are not what was stored, or are "
+            "set aside.",
     .options = options,
     .run = run,
 };

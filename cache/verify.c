@@ -1,0 +1,111 @@
+/*
+ * verify.c - every record of every file, against its seal.
+ *
+ * What can be opened and is of an older version has no seals: there only the
+ * code has a digest.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+
+/* Kind, row, and whether it is what was stored: NULL where nobody can say. */
+static const char *const questions[] = {
+    "SELECT 'trial', t.id, s.digest = " SPC__DIGEST_TRIAL " FROM trial AS t"
+    " LEFT JOIN problem AS p ON p.id = t.problem"
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id",
+    "SELECT 'choice', c.problem, w.digest = " SPC__DIGEST_CHOICE
+    " FROM choice AS c LEFT JOIN provenance AS u ON u.id = c.provenance"
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = c.trial"
+    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = c.problem",
+    "SELECT 'artefact', a.id, s.digest = " SPC__DIGEST_ARTEFACT(
+        "s.identity") " FROM artefact AS a LEFT JOIN seal AS s"
+                      " ON s.kind = 'artefact' AND s.record = a.id",
+    "SELECT 'code', a.id, a.digest = spc_sha256(a.code) FROM artefact AS a",
+    "SELECT 'fact', f.id, s.digest = " SPC__DIGEST_FACT " FROM fact AS f"
+    " LEFT JOIN seal AS s ON s.kind = 'fact' AND s.record = f.id",
+};
+
+typedef struct verification {
+    spc_status (*each)(const spc__fault *fault, void *payload);
+    void *payload;
+    int64_t checked;
+} verification;
+
+static spc_status report(verification *v, const spc__layer *layer,
+                         sqlite3_stmt *stmt, const char *reason)
+{
+    spc__fault fault = {
+        .file = layer->path,
+        .kind = (const char *)sqlite3_column_text(stmt, 0),
+        .record = sqlite3_column_int64(stmt, 1),
+        .reason = reason,
+    };
+
+    return fault.kind != NULL && reason != NULL ? v->each(&fault, v->payload)
+                                                : SPC_ENOMEM;
+}
+
+static spc_status verify_row(verification *v, const spc__layer *layer,
+                             sqlite3_stmt *stmt)
+{
+    bool sealed = sqlite3_column_type(stmt, 2) != SQLITE_NULL;
+
+    v->checked++;
+    if (sealed ? sqlite3_column_int(stmt, 2) != 0
+               : layer->version < SPC__SEALED_VERSION)
+        return SPC_OK;
+    return report(v, layer, stmt,
+                  sealed ? "it is not what its digest was made of"
+                         : "it has no digest");
+}
+
+static spc_status quarantine_row(verification *v, const spc__layer *layer,
+                                 sqlite3_stmt *stmt)
+{
+    return report(v, layer, stmt, (const char *)sqlite3_column_text(stmt, 2));
+}
+
+static spc_status ask(verification *v, spc__layer *layer, const char *question,
+                      spc_status (*row)(verification *v,
+                                        const spc__layer *layer,
+                                        sqlite3_stmt *stmt),
+                      spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool more = true;
+    spc_status status = SPC_OK;
+    int rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "verify", error);
+    while (status == SPC_OK && more) {
+        status = spc__layer_step(&more, layer, stmt, "verify", error);
+        if (status == SPC_OK && more)
+            status = row(v, layer, stmt);
+    }
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
+                             spc_status (*each)(const spc__fault *fault,
+                                                void *payload),
+                             void *payload, spc_error *error)
+{
+    enum { QUESTIONS = sizeof(questions) / sizeof(*questions) };
+    verification v = {each, payload, 0};
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < cache->count; i++) {
+        for (int q = 0; q < QUESTIONS && status == SPC_OK; q++)
+            status =
+                ask(&v, &cache->layers[i], questions[q], verify_row, error);
+        if (status == SPC_OK)
+            status = ask(&v, &cache->layers[i],
+                         "SELECT kind, record, reason FROM quarantine",
+                         quarantine_row, error);
+    }
+    *checked = v.checked;
+    return status;
+}
