@@ -1306,8 +1306,8 @@ typedef struct spc_net_options {
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
- * and loads its kernels, packs its weights. Weights must be there; no layer may be
- * added any more. Waits. */
+ * and loads its kernels, packs its weights. Weights must be there; no layer may
+ * be added any more. Waits. */
 SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_net_options *options);

@@ -1,5 +1,5 @@
--- CenterPoint's backbone: VoxelResBackBone8x of OpenPCDet, SpMiddleResNetFHD of
--- det3d, on nuScenes with voxels of 7.5 cm.
+-- CenterPoint's backbone: VoxelResBackBone8x of OpenPCDet, SpMiddleResNetFHD
+-- of det3d, on nuScenes with voxels of 7.5 cm.
 local blocks = include "blocks.lua"
 
 network "CenterPoint"

@@ -1,5 +1,5 @@
--- LargeKernel3D's backbone on nuScenes: CenterPoint's with kernels of 7, 5, 5 and
--- 3. The first stage's are a kernel of 7 and one of 3 spread out over it
+-- LargeKernel3D's backbone on nuScenes: CenterPoint's with kernels of 7, 5, 5
+-- and 3. The first stage's are a kernel of 7 and one of 3 spread out over it
 -- (dilation 2), added before the batch normalisation: its scale is folded into
 -- both, its bias into one.
 local blocks = include "blocks.lua"
@@ -20,8 +20,8 @@ local function large(x, k, width, name, norm, residual)
   local tail = residual and "+add+relu" or "+relu"
   local spread
   if k == 7 then
-    spread = conv(x, "subm,k=3,dilation=2,cout=" .. width .. ",epilogue=scale" ..
-                     (residual and "+add" or ""),
+    spread = conv(x, "subm,k=3,dilation=2,epilogue=scale" ..
+                     (residual and "+add" or "") .. ",cout=" .. width,
                   {name = name .. ".spread", norm = norm, eps = 1e-3,
                    residual = residual})
     tail = "+add+relu"

@@ -1,5 +1,5 @@
--- MinkowskiEngine's MinkUNet (examples/minkunet.py): a stem of size 5, blocks by
--- `depth`, widths by `planes`, and a class for each voxel.
+-- MinkowskiEngine's MinkUNet (examples/minkunet.py): a stem of size 5, blocks
+-- by `depth`, widths by `planes`, and a class for each voxel.
 local blocks = include "blocks.lua"
 local unet = include "unet.lua"
 

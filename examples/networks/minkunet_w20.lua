@@ -1,5 +1,5 @@
--- mmdetection3d's MinkUNet of width 20: 20, 40, 81 and 163 channels, whose rows
--- begin at no round address.
+-- mmdetection3d's MinkUNet of width 20: 20, 40, 81 and 163 channels, whose
+-- rows begin at no round address.
 local blocks = include "blocks.lua"
 local unet = include "unet.lua"
 

@@ -1,6 +1,7 @@
--- The sparse convolutions of PointTransformerV3: the stem of size 5, one of size
--- 3 in each block, which tells attention where a voxel is, pooling by maxima and
--- the way back. Attention itself is not here, and what it would add neither.
+-- The sparse convolutions of PointTransformerV3: the stem of size 5, one of
+-- size 3 in each block, which tells attention where a voxel is, pooling by
+-- maxima and the way back. Attention itself is not here, and what it would add
+-- neither.
 network "PTv3 convolutions"
 local x = input {channels = 6}
 

@@ -1,5 +1,5 @@
--- ResN21: 21 convolutions of size 3, four levels by the floor rule (the network
--- that Spira and TorchSparse++ are compared on).
+-- ResN21: 21 convolutions of size 3, four levels by the floor rule (the
+-- network that Spira and TorchSparse++ are compared on).
 local blocks = include "blocks.lua"
 
 network "ResN21"

@@ -1,5 +1,5 @@
--- SECOND: VoxelBackBone8x of OpenPCDet on KITTI. Axes are x, y, z; the files of
--- weights have z first.
+-- SECOND: VoxelBackBone8x of OpenPCDet on KITTI. Axes are x, y, z; the files
+-- of weights have z first.
 local blocks = include "blocks.lua"
 
 network "SECOND"

@@ -1,5 +1,6 @@
--- TRELLIS' mesh decoder, behind its transformer: 768 channels on a grid of 64^3,
--- two blocks that turn each voxel into eight, and what a mesh is extracted from.
+-- TRELLIS' mesh decoder, behind its transformer: 768 channels on a grid of
+-- 64^3, two blocks that turn each voxel into eight, and what a mesh is
+-- extracted from.
 network "TRELLIS mesh decoder"
 local x = input {channels = 768, shape = {64, 64, 64}}
 

@@ -2,8 +2,8 @@
 -- again by convolutions of size 2, stride 2. Each says its widths.
 local blocks = include "blocks.lua"
 
--- n:      how the layers are named, a table of functions; blocks of an encoder's
---         stage count from n.first
+-- n:      how the layers are named, a table of functions; blocks of the encoder
+--         count from n.first
 -- x:      the stem's result
 -- down:   widths of the four convolutions down
 -- encode, decode: widths of the stages, and

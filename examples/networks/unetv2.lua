@@ -1,5 +1,5 @@
--- UNetV2 of OpenPCDet (Part-A2, PV-RCNN++) on KITTI: the encoder of SECOND, and
--- back up by the inverse convolutions of its own.
+-- UNetV2 of OpenPCDet (Part-A2, PV-RCNN++) on KITTI: the encoder of SECOND,
+-- and back up by the inverse convolutions of its own.
 local blocks = include "blocks.lua"
 
 network "UNetV2"

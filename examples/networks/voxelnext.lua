@@ -1,5 +1,5 @@
--- VoxelNeXt on nuScenes: six levels, the last three in one plane, and heads that
--- stay sparse.
+-- VoxelNeXt on nuScenes: six levels, the last three in one plane, and heads
+-- that stay sparse.
 local blocks = include "blocks.lua"
 
 network "VoxelNeXt"

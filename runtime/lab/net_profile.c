@@ -56,8 +56,9 @@ typedef struct work_seen {
     int offsets;
 } work_seen;
 
-static void count_seen(work_seen *out, const int32_t *index, unsigned char *read,
-                       int offsets, int64_t capacity, int64_t rows)
+static void count_seen(work_seen *out, const int32_t *index,
+                       unsigned char *read, int offsets, int64_t capacity,
+                       int64_t rows)
 {
     for (int k = 0; k < offsets; k++) {
         bool any = false;

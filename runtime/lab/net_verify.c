@@ -318,39 +318,50 @@ static spc_status stored_weights(float **out, const verifier *v,
     return SPC_OK;
 }
 
-/* Rows without gaps are what the oracle has. */
-static spc_conv plain_conv(const spc__net_work *work)
+/* What a work must compute, by the layers as they were added: not by what the
+ * plan made of them. */
+static void expected_conv(spc_conv *out, int *residual, const verifier *v,
+                          const spc__net_work *work)
 {
-    spc_conv conv = work->conv;
+    const spc__net_node *node = &v->net->nodes[work->node];
+    const spc__net_node *add = &v->net->nodes[v->net->tensors[work->out].node];
+    const spc_feature *f = &add->feature;
 
-    conv.in_pitch = conv.out_pitch = conv.add_pitch = 0;
-    return conv;
+    *out = node->conv;
+    *residual = node->add;
+    if (add == node)
+        return;
+    *residual = add->in[0] == node->out ? add->add : add->in[0];
+    out->activation = f->activation;
+    out->add = f->activation == SPC_ACT_NONE ? SPC_ADD_AFTER : SPC_ADD_BEFORE;
+    if (f->activation == SPC_ACT_LEAKY || f->activation == SPC_ACT_ELU)
+        out->slope = f->slope;
 }
 
 static spc_status compare_conv(verifier *v, const spc__net_work *work,
-                               const spc__values *values, const float *got)
+                               const spc_conv *conv, const spc__values *values,
+                               const float *got)
 {
     const spc__relation *relation;
-    spc_conv conv = plain_conv(work);
     spc_status status = relation_of(&relation, v, work->map);
 
     if (status != SPC_OK)
         return status;
-    size_t count = (size_t)relation->rows_out * (size_t)conv.cout;
+    size_t count = (size_t)relation->rows_out * (size_t)conv->cout;
     double *reference = malloc((count + 1) * sizeof(*reference));
     float *tolerance = malloc((count + 1) * sizeof(*tolerance));
     double *wide = malloc((count + 1) * sizeof(*wide));
     if (reference == NULL || tolerance == NULL || wide == NULL)
         status = spc__fail_memory(v->error, count * sizeof(*reference));
     else
-        status = spc__expect(reference, tolerance, &conv, relation->index,
+        status = spc__expect(reference, tolerance, conv, relation->index,
                              relation->rows_out, values, v->plan->ctx->threads,
                              v->plan->ctx->cancel, v->error);
     for (size_t i = 0; i < count && status == SPC_OK; i++)
         wide[i] = (double)tolerance[i];
     if (status == SPC_OK)
-        status = compare(v, work, got, conv.cout, reference, wide,
-                         relation->rows_out, conv.cout);
+        status = compare(v, work, got, conv->cout, reference, wide,
+                         relation->rows_out, conv->cout);
     free(reference);
     free(tolerance);
     free(wide);
@@ -363,15 +374,18 @@ static spc_status verify_conv(verifier *v, const spc__net_work *work)
     spc__values values = {.scale = node->params[1], .bias = node->params[2]};
     const float *got;
     float *weights = NULL;
+    spc_conv conv;
+    int residual;
     spc_status status = stored_weights(&weights, v, node);
 
     values.weights = weights;
+    expected_conv(&conv, &residual, v, work);
     if (status == SPC_OK)
-        status = fetch(&values.in, v, work->in);
-    if (status == SPC_OK && work->add != SPC_NO_TENSOR)
-        status = fetch(&values.residual, v, work->add);
+        status = fetch(&values.in, v, node->in[0]);
+    if (status == SPC_OK && residual != SPC_NO_TENSOR)
+        status = fetch(&values.residual, v, residual);
     if (status == SPC_OK && (status = fetch(&got, v, work->out)) == SPC_OK)
-        status = compare_conv(v, work, &values, got);
+        status = compare_conv(v, work, &conv, &values, got);
     free(weights);
     return status;
 }
@@ -379,10 +393,9 @@ static spc_status verify_conv(verifier *v, const spc__net_work *work)
 static spc_status compare_feature(verifier *v, const spc__net_work *work,
                                   const spc__feature_case *of, const float *got)
 {
-    const spc_feature *f = &work->feature;
+    const spc_feature *f = &v->net->nodes[work->node].feature;
     int64_t columns = spc_feature_row_out(f);
     int64_t rows = spc_feature_rows_out(f, of->rows_out, of->batches);
-    int64_t pitch = v->net->tensors[work->out].elements;
     size_t count = (size_t)rows * (size_t)columns;
     double *reference = malloc((count + 1) * sizeof(*reference));
     double *tolerance = malloc((count + 1) * sizeof(*tolerance));
@@ -395,8 +408,8 @@ static spc_status compare_feature(verifier *v, const spc__net_work *work,
         for (size_t i = 0; i < count; i++)
             tolerance[i] =
                 spc__feature_tolerance(f, reference[i], tolerance[i]);
-        status = compare(v, work, got + work->channel, pitch, reference,
-                         tolerance, rows, columns);
+        status =
+            compare(v, work, got, columns, reference, tolerance, rows, columns);
     }
     free(reference);
     free(tolerance);
@@ -406,7 +419,7 @@ static spc_status compare_feature(verifier *v, const spc__net_work *work,
 static spc_status verify_feature(verifier *v, const spc__net_work *work)
 {
     const spc__net_node *node = &v->net->nodes[work->node];
-    int set = v->net->tensors[work->in].set;
+    int set = v->net->tensors[node->in[0]].set;
     const spc__relation *relation = NULL;
     spc__feature_case of = {
         .rows_in = spc_scene_rows(v->sets[set]),
@@ -417,11 +430,11 @@ static spc_status verify_feature(verifier *v, const spc__net_work *work)
         .coords = spc_scene_coords(v->sets[set]),
     };
     const float *got;
-    spc_status status = fetch(&of.in, v, work->in);
+    spc_status status = fetch(&of.in, v, node->in[0]);
 
-    if (status == SPC_OK && work->add != SPC_NO_TENSOR)
-        status = fetch(&of.add, v, work->add);
-    if (status == SPC_OK && spc__feature_takes_map(&work->feature) &&
+    if (status == SPC_OK && node->add != SPC_NO_TENSOR)
+        status = fetch(&of.add, v, node->add);
+    if (status == SPC_OK && spc__feature_takes_map(&node->feature) &&
         (status = relation_of(&relation, v, work->map)) == SPC_OK)
         of.map = relation->index;
     if (status == SPC_OK && (status = fetch(&got, v, work->out)) == SPC_OK)
@@ -521,6 +534,59 @@ static spc_status verify_gather(verifier *v, const spc__net_work *work)
     return status;
 }
 
+/* Parts lie side by side in their order, each as it is by itself. */
+static spc_status verify_part(verifier *v, const spc__net_node *node,
+                              const float *whole, int part, int64_t channel)
+{
+    int64_t rows = rows_of(v, part), all = v->net->tensors[node->out].elements;
+    size_t columns = (size_t)v->net->tensors[part].elements;
+    const float *own;
+    spc_status status = fetch(&own, v, part);
+
+    for (int64_t row = 0; row < rows && status == SPC_OK; row++)
+        if (memcmp(whole + row * all + channel, own + row * (int64_t)columns,
+                   columns * sizeof(*own)) != 0)
+            status = spc__fail(v->error, SPC_EWRONG,
+                               "layer '%s': row %lld of what begins at channel "
+                               "%lld is not that of its part",
+                               node->name, (long long)row, (long long)channel);
+    return status;
+}
+
+static spc_status verify_concat(verifier *v, const spc__net_node *node)
+{
+    const float *whole;
+    int64_t channel = 0;
+    spc_status status = fetch(&whole, v, node->out);
+
+    for (int i = 0; i < node->ins && status == SPC_OK; i++) {
+        status = verify_part(v, node, whole, node->in[i], channel);
+        channel += v->net->tensors[node->in[i]].elements;
+    }
+    v->out->layers++;
+    return status;
+}
+
+/* Those that no output needs have no place. */
+static spc_status verify_concats(verifier *v)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < v->net->node_count && status == SPC_OK; i++) {
+        const spc__net_node *node = &v->net->nodes[i];
+        if (node->kind == SPC__NODE_CONCAT &&
+            v->plan->places[node->out].piece >= 0)
+            status = verify_concat(v, node);
+    }
+    return status;
+}
+
+/* Of a part of a concatenation, which is compared with the part. */
+static bool is_copy(const verifier *v, const spc__net_work *work)
+{
+    return v->net->nodes[work->node].kind == SPC__NODE_CONCAT;
+}
+
 static spc_status verify_layers(verifier *v)
 {
     spc_status status = SPC_OK;
@@ -529,12 +595,12 @@ static spc_status verify_layers(verifier *v)
         const spc__net_work *work = &v->plan->works[i];
         if (work->kind == SPC_NET_CONV)
             status = verify_conv(v, work);
-        else if (work->kind == SPC_NET_FEATURE)
+        else if (work->kind == SPC_NET_FEATURE && !is_copy(v, work))
             status = verify_feature(v, work);
         else if (work->kind == SPC_NET_GATHER)
             status = verify_gather(v, work);
     }
-    return status;
+    return status == SPC_OK ? verify_concats(v) : status;
 }
 
 /* ---- entry --------------------------------------------------------------- */

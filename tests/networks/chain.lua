@@ -1,4 +1,4 @@
--- Two levels down and up again.
+-- A level down and up again; what is added at the end lies in a slice.
 network "chain"
 local x = input {channels = 8}
 local same = "subm,cout=8,k=3,epilogue=scale+bias+relu"
@@ -8,4 +8,5 @@ local a = conv(x, same, {name = "a"})
 local b = conv(a, "conv" .. two, {name = "b"})
 b = conv(b, same, {name = "c"})
 local e = conv(b, "inverse" .. two, {name = "e"})
-output(conv(cat(e, a), "subm,cout=8,k=3", {name = "f"}), "out")
+output(conv(cat(e, a), "subm,cout=8,k=3,epilogue=add",
+            {name = "f", residual = a}), "out")

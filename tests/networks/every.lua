@@ -1,5 +1,5 @@
--- A network with a node of every kind, small enough for the emulation: one width
--- wherever it can be.
+-- A network with a node of every kind, small enough for the emulation: one
+-- width wherever it can be.
 network "every"
 local x = input {channels = 8, shape = {24, 24, 16}, voxel = {0.5, 0.5, 0.5},
                  low = {-6, -6, -4}, high = {6, 6, 4}}
