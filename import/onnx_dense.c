@@ -171,15 +171,15 @@ static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
 spc_status spc__onnx_put_out(spc_tensor *out, spc__onnx_builder *b,
                              const spc__onnx_value *value)
 {
-    spc__onnx_node node = spc__onnx_node_at(
-        b->onnx, (int)(value - b->values) - b->input_count, b->error);
-
     *out = value->tensor;
     if (value->kind == SPC__ONNX_ROWS)
         return SPC_OK;
     if (value->kind == SPC__ONNX_DENSE && (strcmp(value->order, "czyx") == 0 ||
                                            strcmp(value->order, "czxy") == 0))
         return scatter(out, b, value);
+    /* Not the graph's input, whose values are rows: it has a node. */
+    spc__onnx_node node = spc__onnx_node_at(
+        b->onnx, (int)(value - b->values) - b->input_count, b->error);
     return spc__onnx_fail(&node, SPC_EUNSUPPORTED,
                           "makes an output that is neither rows nor N, C*Z, Y, "
                           "X nor N, C*Z, X, Y");

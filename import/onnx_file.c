@@ -4,6 +4,7 @@
 #include "array.h"
 #include "error.h"
 #include "file.h"
+#include <assert.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -317,6 +318,7 @@ void spc_onnx_free(spc_onnx *onnx)
 
 spc__onnx_node spc__onnx_node_at(const spc_onnx *onnx, int i, spc_error *error)
 {
+    assert(i >= 0 && (size_t)i < onnx->model->graph->n_node);
     return (spc__onnx_node){onnx, onnx->model->graph->node[i], i, error};
 }
 

@@ -4,7 +4,8 @@
  * Each file of tests/corpus is read as it is, and then again and again with
  * some bytes changed. Whatever comes, a reader says either a sentence or arrays
  * whose bytes are all there. A file that ever did harm stays in the corpus.
- * With an argument it goes on for so many seconds: test_fuzz_import 60.
+ * With an argument it goes on for so many seconds, with a second one on the
+ * files that have it in their names: test_fuzz_import 60 onnx.
  */
 #include "clock.h"
 #include "error.h"
@@ -248,7 +249,8 @@ START_TEST(each_allocation_fails_once)
         fail_allocation(0);
         ck_assert_int_eq(status, error.status);
     }
-    ck_assert_msg(status == SPC_OK, "allocation %d: %s", nth, error.text);
+    ck_assert_msg((status != SPC_OK) == (strncmp(names[_i], "bad", 3) == 0),
+                  "allocation %d: %s", nth, error.text);
     ck_assert_int_gt(nth, 2);
     spc__buf_release(&file);
 }
@@ -259,13 +261,14 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void list_corpus(void)
+static void list_corpus(const char *part)
 {
     DIR *folder = opendir(suite_path("corpus"));
     const struct dirent *entry;
 
     while (folder != NULL && (entry = readdir(folder)) != NULL)
-        if (entry->d_name[0] != '.' && name_count < MOST_FILES)
+        if (entry->d_name[0] != '.' && name_count < MOST_FILES &&
+            strstr(entry->d_name, part) != NULL)
             names[name_count++] = strdup(entry->d_name);
     if (folder != NULL)
         closedir(folder);
@@ -278,7 +281,7 @@ int main(int argc, char **argv)
     TCase *tcase = tcase_create("corpus");
 
     seconds = argc > 1 ? atof(argv[1]) : 0;
-    list_corpus();
+    list_corpus(argc > 2 ? argv[2] : "");
     if (name_count == 0)
         return suite_skip("no corpus");
     tcase_set_timeout(tcase, 60 + 2 * seconds);

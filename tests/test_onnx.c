@@ -583,6 +583,14 @@ static void no_output(onnx_graph *g)
     add_value(g, 12, 77);
 }
 
+static void input_put_out(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    add_value(g, 12, 0);
+    end_conv(&node, g, out);
+}
+
 static void two_inputs(onnx_graph *g)
 {
     add_value(g, 11, 40);
@@ -643,6 +651,7 @@ static const spoiled spoiled_files[] = {
     {"order", before_its_time, SPC_EFORMAT,
      "reads '3', which no node before it makes"},
     {"no output", no_output, SPC_EFORMAT, "no node makes its output '77'"},
+    {"the input", input_put_out, SPC_EINVAL, "is the network's input"},
     {"two inputs", two_inputs, SPC_EUNSUPPORTED, "2 inputs"},
     {"made twice", made_twice, SPC_EFORMAT, "two nodes make '1'"},
     {"control characters", steering_name, SPC_EFORMAT, "control characters"},
