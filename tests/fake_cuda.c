@@ -759,6 +759,7 @@ static const struct {
     {"spc_index", sizeof(spc_index_args)},
     {"spc_pairs", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
+    {"spc_rows", sizeof(spc_rows_args)},
     {"spc_empty", sizeof(spc_measure_args)},
     {"spc_read", sizeof(spc_measure_args)},
     {"spc_read2", sizeof(spc_measure_args)},

@@ -95,6 +95,22 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
     return status;
 }
 
+/* Each row reads itself. */
+static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
+                            const spc__net_work *work)
+{
+    int64_t rows = spc_coords_rows(plan->sets[work->set]);
+    spc__work needed = {
+        .conv = &work->conv,
+        .rows_in = rows,
+        .rows_out = rows,
+        .pairs = rows,
+        .offsets = rows > 0,
+    };
+
+    spc__floor_compute(out, &needed, &plan->ctx->info);
+}
+
 static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
                                 const spc__net_work *work)
 {
@@ -145,7 +161,9 @@ static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
     spc__floor floor = {.warm_by = ""};
     spc_status status = SPC_OK;
 
-    if (work->kind == SPC_NET_CONV)
+    if (work->kind == SPC_NET_CONV && work->map < 0)
+        floor_of_linear(&floor, plan, work);
+    else if (work->kind == SPC_NET_CONV)
         status = floor_of_conv(&floor, plan, work);
     else if (work->kind == SPC_NET_FEATURE)
         floor_of_feature(&floor, plan, work);

@@ -338,15 +338,13 @@ static void expected_conv(spc_conv *out, int *residual, const verifier *v,
         out->slope = f->slope;
 }
 
-static spc_status compare_conv(verifier *v, const spc__net_work *work,
-                               const spc_conv *conv, const spc__values *values,
-                               const float *got)
+static spc_status compare_sums(verifier *v, const spc__net_work *work,
+                               const spc_conv *conv,
+                               const spc__relation *relation,
+                               const spc__values *values, const float *got)
 {
-    const spc__relation *relation;
-    spc_status status = relation_of(&relation, v, work->map);
+    spc_status status = SPC_OK;
 
-    if (status != SPC_OK)
-        return status;
     size_t count = (size_t)relation->rows_out * (size_t)conv->cout;
     double *reference = malloc((count + 1) * sizeof(*reference));
     float *tolerance = malloc((count + 1) * sizeof(*tolerance));
@@ -365,6 +363,31 @@ static spc_status compare_conv(verifier *v, const spc__net_work *work,
     free(reference);
     free(tolerance);
     free(wide);
+    return status;
+}
+
+/* A linear layer's relation is its own: that of the set's rows to themselves.
+ */
+static spc_status compare_conv(verifier *v, const spc__net_work *work,
+                               const spc_conv *conv, const spc__values *values,
+                               const float *got)
+{
+    const spc__relation *shared;
+    spc__relation own = {0};
+    spc_status status;
+
+    if (work->map >= 0) {
+        status = relation_of(&shared, v, work->map);
+        return status == SPC_OK
+                   ? compare_sums(v, work, conv, shared, values, got)
+                   : status;
+    }
+    status = spc__relation_init(&own, conv, v->sets[work->set],
+                                v->plan->ctx->threads, v->plan->ctx->cancel,
+                                v->error);
+    if (status == SPC_OK)
+        status = compare_sums(v, work, conv, &own, values, got);
+    spc__relation_release(&own);
     return status;
 }
 

@@ -314,6 +314,20 @@ static spc_status place(int *to, int *map, spc_net *net, spc_geometry *g,
     return *map < 0 ? SPC_ENOMEM : SPC_OK;
 }
 
+/* A linear layer needs no map: each row by itself. */
+static spc_status place_conv(int *to, int *map, spc_net *net, spc_conv *conv,
+                             const spc_net_layer *layer, spc_error *error)
+{
+    int in = net->tensors[layer->in].set;
+
+    if (!spc_conv_is_linear(conv))
+        return place(to, map, net, &conv->geometry, spc__conv_is_inverse(conv),
+                     in, layer->at, error);
+    *to = in;
+    *map = -1;
+    return SPC_OK;
+}
+
 /* ---- keys ---------------------------------------------------------------- */
 
 /* An inverse layer has the key of the layer that it inverts. */
@@ -459,9 +473,8 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
     if (conv->cin == 0)
         conv->cin = net->tensors[layer->in].channels;
     if ((status = spc__operator_check(conv, error)) != SPC_OK ||
-        (status = place(&tensor.set, &node->map, net, &conv->geometry,
-                        spc__conv_is_inverse(conv), net->tensors[layer->in].set,
-                        layer->at, error)) != SPC_OK ||
+        (status = place_conv(&tensor.set, &node->map, net, conv, layer,
+                             error)) != SPC_OK ||
         (status = check_conv(net, conv, layer, error)) != SPC_OK ||
         (status = check_residual(net, conv, layer->residual, tensor.set,
                                  error)) != SPC_OK ||
@@ -472,7 +485,7 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
     tensor.dtype = out_type(conv);
     count_conv_params(node);
     status = spc__net_text(&node->norm, layer->norm, error);
-    if (status == SPC_OK)
+    if (status == SPC_OK && node->map >= 0)
         status = check_key(net, layer->key, node->map, node->name, error);
     if (status != SPC_OK) {
         free(node->name);

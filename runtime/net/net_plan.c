@@ -272,15 +272,30 @@ static spc_status put_params(spc_net_plan *plan, spc__net_work *work)
 
 /* ---- kernels ------------------------------------------------------------- */
 
+/* Of a set that was never checked the capacity is all that is known. */
+static spc_status make_linear(spc_net_plan *plan, spc__net_work *work)
+{
+    const spc_coords *set = plan->sets[work->set];
+
+    return spc_plan_create_rows(&work->conv_plan, plan->ctx, &work->conv,
+                                set->checked ? set->rows : set->capacity,
+                                plan->options.flags);
+}
+
 static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
 {
-    spc_map *map = plan->maps[work->map];
-    spc_status status = spc_plan_create(&work->conv_plan, plan->ctx,
-                                        &work->conv, map, plan->options.flags);
+    spc_map *map = work->map >= 0 ? plan->maps[work->map] : NULL;
+    spc_status status =
+        map != NULL ? spc_plan_create(&work->conv_plan, plan->ctx, &work->conv,
+                                      map, plan->options.flags)
+                    : make_linear(plan, work);
 
     if (status != SPC_OK || (status = pack(plan, work)) != SPC_OK)
         return status;
-    work->bytes = spc_plan_workspace_bytes(work->conv_plan, map);
+    work->bytes =
+        map != NULL ? spc_plan_workspace_bytes(work->conv_plan, map)
+                    : spc_plan_workspace_rows(work->conv_plan,
+                                              plan->sets[work->set]->capacity);
     snprintf(work->kernel, sizeof(work->kernel), "%s %.220s",
              spc_plan_template(work->conv_plan),
              spc_plan_config(work->conv_plan));

@@ -16,7 +16,7 @@ typedef struct spc__net_work {
     spc_net_step_kind kind;
     int node; /* of a layer; the convolution, where an ADD became part of it */
     int set;  /* that is filled, or in which the outputs of a layer lie */
-    int map;  /* that is filled, or read; -1 */
+    int map;  /* that is filled, or read; -1: linear layers have none */
     bool fills;          /* a map that fills the input's set too */
     int in, add, out;    /* tensors */
     int64_t channel;     /* of `out` that the outputs begin at */

@@ -62,6 +62,19 @@ static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                : spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
 }
 
+/* The rows that the caller gave are counted with those that are no voxels. */
+static spc_status run_linear(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_buffers *buffers, void *stream)
+{
+    const spc_coords *set = plan->sets[work->set];
+    const int32_t *count =
+        spc__coords_is_derived(set) ? set->count : set->stats + SPC_INDEX_ROWS;
+
+    return spc_plan_execute_rows(work->conv_plan, set->capacity, count, buffers,
+                                 stream);
+}
+
 static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
                            const spc_net_buffers *b, void *stream)
 {
@@ -75,6 +88,8 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
         .residual = spc__net_data(plan, b, work->add),
     };
 
+    if (work->map < 0)
+        return run_linear(plan, work, &buffers, stream);
     return spc_plan_execute(work->conv_plan, plan->maps[work->map], &buffers,
                             stream);
 }
@@ -319,6 +334,10 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
 
     out->name = plan->net->nodes[work->node].name;
     out->set_in = from;
+    if (work->kind == SPC_NET_CONV && work->map < 0) {
+        out->pairs = spc_coords_rows(plan->sets[from]); /* each its own */
+        out->density = 1;
+    }
     out->rows_in = spc_coords_rows(plan->sets[from]);
     out->rows_out = t->dense ? spc_coords_batches(plan->sets[work->set])
                              : spc_coords_rows(plan->sets[work->set]);
