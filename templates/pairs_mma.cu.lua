@@ -71,6 +71,8 @@
 %  accepts = function(problem, target)
 %    local ok, why = ring_accepts(problem, target)
 %    if not ok then return false, why end
+%    -- One offset has nothing to be joined, and its layer may have no map.
+%    if problem.offsets == 1 then return false, "needs several offsets" end
 %    if input_alignment(problem) == 2 then
 %      return false, "rows must be multiples of 4 bytes"
 %    end
