@@ -257,11 +257,10 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     index_range r = range_of(&e);
     packed_row first;
     bad_rows bad;
-    int most, duplicates, rows = e.rows;
+    int crowded, rows;
 
     pack(args, r.begin, r.end, &bad);
-    grid_arrive_noting(barrier, bad.count);
-    grid_wait(barrier);
+    grid_sync(barrier);
 
     report_rows(args, &bad);
     sum_bins(args, s);
@@ -269,27 +268,27 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     first = packed_at(args, r.begin + spc_thread(), r.end);
     grid_wait(barrier);
 
-    most = args->stats[SPC_INDEX_MOST_KEYS]; /* on its way */
     sum_shares(&args->set, s, e.rows);
-    if (most > SPC_INDEX_CROWDED)
+    crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
+    if (crowded)
         radix_sort(args, s, barrier, r.begin, r.end, r.per_block);
     else
         scatter_to_bins(args, s, first, r.begin, r.end);
     grid_sync(barrier);
 
-    if (most > SPC_INDEX_CROWDED) {
+    if (crowded) {
         sort_clear(args->tables, 3);
-        duplicates = note_duplicates(args, r.begin, r.end);
+        note_duplicates(args, r.begin, r.end);
     } else {
-        duplicates = rank_in_bins(args, s, r.begin, r.end);
+        rank_in_bins(args, s, r.begin, r.end);
     }
-    grid_arrive_noting(barrier, duplicates);
+    grid_arrive(barrier);
     open_search(args, s);
-    if (grid_wait(barrier)) { /* rows out of range, or of one voxel */
-        rows -= args->stats[SPC_INDEX_BAD_ROWS];
-        if (args->stats[SPC_INDEX_DUPLICATES])
-            rows = merge_rows(args, s, barrier, rows);
-    }
+    grid_wait(barrier);
+
+    rows = e.rows - args->stats[SPC_INDEX_BAD_ROWS];
+    if (args->stats[SPC_INDEX_DUPLICATES])
+        rows = merge_rows(args, s, barrier, rows);
     close_set(args, rows);
     return rows;
 }

@@ -316,12 +316,10 @@ SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
  * Each key finds its place in its bin: the sum of its ranks in the runs that
  * the bin overlaps. Keys of other bins in those runs are all smaller or all
  * larger. The result does not depend on the order in which the keys came in.
- * True if this thread came upon duplicates.
  */
-SPC_DEVICE int rank_chunk(const spc_index_args *args, index_shared *s,
-                          int begin, int end)
+SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
+                           int begin, int end)
 {
-    int duplicates = 0;
     const spc_index_set *set = &args->set;
     const map_key *from = (const map_key *)args->keys_b;
     map_key *to = (map_key *)set->keys, none = (map_key)set->key.none;
@@ -339,31 +337,24 @@ SPC_DEVICE int rank_chunk(const spc_index_args *args, index_shared *s,
             place += rank_in_run(s->u.keys + (run - base), key, &equal);
         if (equal > 1) {
             int before = rank_among_equals(args, key, row, first, last);
-            if (before > 0 && key != none) {
+            if (before > 0 && key != none)
                 note_duplicate(args, row);
-                duplicates = 1;
-            }
             place += before;
         }
         to[place] = key;
         set->order[place] = row;
     }
-    return duplicates;
 }
 
-SPC_DEVICE int rank_in_bins(const spc_index_args *args, index_shared *s,
-                            int begin, int end)
+SPC_DEVICE void rank_in_bins(const spc_index_args *args, index_shared *s,
+                             int begin, int end)
 {
-    int duplicates = 0;
-
     for (; begin < end; begin += SPC_INDEX_CHUNK) {
         int rest = end - begin;
         spc_sync_block();
-        duplicates |= rank_chunk(
-            args, s, begin,
-            begin + (rest < SPC_INDEX_CHUNK ? rest : SPC_INDEX_CHUNK));
+        rank_chunk(args, s, begin,
+                   begin + (rest < SPC_INDEX_CHUNK ? rest : SPC_INDEX_CHUNK));
     }
-    return duplicates;
 }
 
 /* ---- the sort for crowded bins ---------------------------------------- */
@@ -442,20 +433,15 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
     }
 }
 
-/* Of keys that were sorted without being compared with their equals. True if this
- * thread came upon any. */
-SPC_DEVICE int note_duplicates(const spc_index_args *args, int begin, int end)
+/* Of keys that were sorted without being compared with their equals. */
+SPC_DEVICE void note_duplicates(const spc_index_args *args, int begin, int end)
 {
     const map_key *keys = (const map_key *)args->set.keys;
-    int duplicates = 0;
 
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS)
         if (p > 0 && keys[p] == keys[p - 1] &&
-            keys[p] != (map_key)args->set.key.none) {
+            keys[p] != (map_key)args->set.key.none)
             note_duplicate(args, args->set.order[p]);
-            duplicates = 1;
-        }
-    return duplicates;
 }
 
 #endif

@@ -320,22 +320,15 @@ SPC_DEVICE void grid_arrive(const grid_barrier *barrier)
     spc_arrive_grid(&barrier->words->counter[barrier->turn]);
 }
 
-/* True if any thread of the grid has had something to note. */
-SPC_DEVICE int grid_wait(grid_barrier *barrier)
+SPC_DEVICE void grid_wait(grid_barrier *barrier)
 {
-    return spc_wait_grid(&barrier->words->counter[barrier->turn],
-                         &barrier->round);
+    spc_wait_grid(&barrier->words->counter[barrier->turn], &barrier->round);
 }
 
 SPC_DEVICE void grid_sync(grid_barrier *barrier)
 {
     grid_arrive(barrier);
     grid_wait(barrier);
-}
-
-SPC_DEVICE void grid_arrive_noting(const grid_barrier *barrier, int note)
-{
-    spc_arrive_grid_noting(&barrier->words->counter[barrier->turn], note);
 }
 
 /* After the launch's last barrier, if it had any: the next launch takes the

@@ -99,14 +99,8 @@ SPC_DEVICE void spc_arrive_grid(spc_u32 *counter)
                      : "memory");
 }
 
-/* Besides, what all would otherwise load behind the barrier: whether any thread of
- * the grid had something to note, at this barrier or an earlier one of the launch.
- * The word keeps it in its highest bit; nobody notes anything behind the barrier
- * at which that is asked. */
-SPC_DEVICE int spc_wait_grid(spc_u32 *counter, spc_u32 *round)
+SPC_DEVICE void spc_wait_grid(spc_u32 *counter, spc_u32 *round)
 {
-    int noted = 0;
-
     if (threadIdx.x == 0) {
         spc_u32 want = (*round + 1) * gridDim.x, seen;
         do {
@@ -114,22 +108,10 @@ SPC_DEVICE int spc_wait_grid(spc_u32 *counter, spc_u32 *round)
                          : "=r"(seen)
                          : "l"(counter)
                          : "memory");
-        } while ((seen & 0x7fffffffu) < want);
-        noted = (int)(seen >> 31);
+        } while (seen < want);
     }
     *round += 1;
-    return __syncthreads_or(noted);
-}
-
-SPC_DEVICE void spc_arrive_grid_noting(spc_u32 *counter, int note)
-{
-    note = __syncthreads_or(note);
-    if (threadIdx.x == 0) {
-        if (note)
-            atomicOr(counter, 0x80000000u);
-        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter)
-                     : "memory");
-    }
+    __syncthreads();
 }
 
 /* ---- warp collectives (all 32 lanes take part) ---------------------------- */

@@ -321,32 +321,20 @@ SPC_DEVICE void spc_sim_arrive_grid(spc_u32 *counter,
 #define spc_arrive_grid(counter)                                               \
     spc_sim_arrive_grid(counter, SPC_SIM_HERE("spc_arrive_grid"))
 
-SPC_DEVICE int spc_sim_wait_grid(spc_u32 *counter, spc_u32 *round,
-                                 const spc_sim_place *place)
+SPC_DEVICE void spc_sim_wait_grid(spc_u32 *counter, spc_u32 *round,
+                                  const spc_sim_place *place)
 {
     spc_sim_thread *self = spc_sim_self();
     if (self->thread == 0) {
         spc_u32 want = (*round + 1) * (spc_u32)self->grid_x;
-        while ((spc_sim_acquire(counter, place) & 0x7fffffffu) < want) {
+        while (spc_sim_acquire(counter, place) < want) {
         }
     }
     *round += 1;
     spc_sim_barrier(0, self->threads, place);
-    return (int)(__atomic_load_n(counter, __ATOMIC_ACQUIRE) >> 31);
 }
 #define spc_wait_grid(counter, round)                                          \
     spc_sim_wait_grid(counter, round, SPC_SIM_HERE("spc_wait_grid"))
-
-SPC_DEVICE void spc_sim_arrive_grid_noting(spc_u32 *counter, int note,
-                                           const spc_sim_place *place)
-{
-    if (note)
-        __atomic_fetch_or(counter, 0x80000000u, __ATOMIC_RELEASE);
-    spc_sim_arrive_grid(counter, place);
-}
-#define spc_arrive_grid_noting(counter, note)                                  \
-    spc_sim_arrive_grid_noting(counter, note,                                  \
-                               SPC_SIM_HERE("spc_arrive_grid_noting"))
 
 SPC_DEVICE void spc_sim_cluster_sync(const spc_sim_place *place)
 {
