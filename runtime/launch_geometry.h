@@ -1,0 +1,53 @@
+/* launch_geometry.h - how the kernels of a template are launched. */
+#ifndef SPC_RUNTIME_LAUNCH_GEOMETRY_H
+#define SPC_RUNTIME_LAUNCH_GEOMETRY_H
+
+#include "attrs.h"
+#include "spc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Launch geometry (templates/README.md), read once. */
+typedef struct spc__launch_geometry {
+    char order[8]; /* row order (map.h) */
+    unsigned block;
+    unsigned grid_y;
+    unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
+    int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
+    bool shares_tiles;   /* it has them all, however few tiles there are */
+    unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
+    unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
+    unsigned sum_grid_y;
+    size_t sum_shared_bytes;
+    bool reads_table; /* of the map: row order, index and tile table */
+    bool reads_pairs; /* of the map: pairs by offset */
+    int tile_rows;
+    int tiles_per_block;
+    size_t shared_bytes;
+    size_t packed_bytes;
+    int64_t pack_threads;
+    size_t workspace_bytes;
+    size_t workspace_row_bytes;
+    size_t workspace_block_bytes; /* of a persistent grid */
+    size_t workspace_pair_bytes;
+    int gemm_depth; /* of a library's product between the kernels; 0: none */
+    bool clear;
+    bool clear_workspace;
+    bool pdl;
+    bool atomics; /* results depend on the order of arrival */
+} spc__launch_geometry;
+
+/* The words of templates/README.md. SPC_ETEMPLATE: what is wrong in them. */
+spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
+                            spc_error *error);
+
+/* Can a plan be made with this launch geometry? SPC_ETEMPLATE: what is wrong in
+ * it, as a damaged record may have it. */
+spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
+
+/* Groups of offsets, each with a launch; 1: they are all one. */
+int spc__launch_groups(const spc__launch_geometry *geometry);
+
+#endif
