@@ -61,11 +61,6 @@ static spc_status read_layout(spc__launch_geometry *out,
                      layout);
 }
 
-int spc__launch_groups(const spc__launch_geometry *geometry)
-{
-    return spc__row_order_groups(spc__row_order_find(geometry->order));
-}
-
 /* The words of templates/README.md. Kernels number threads in 32 bits, and a
  * grid has at most 65535 rows of blocks. */
 spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
@@ -120,7 +115,8 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
                          "its launch geometry has tile_rows=%lld: a divisor of "
                          "%d is right",
                          (long long)tile_rows, SPC_ROW_PAD);
-    if (spc__launch_groups(out) > 1 && (sum_block == 0 || row_work == 0))
+    out->groups = spc__row_order_groups(spc__row_order_find(out->order));
+    if (out->groups > 1 && (sum_block == 0 || row_work == 0))
         return spc__fail(error, SPC_ETEMPLATE,
                          "its launch geometry has order=%s, but no kernel "
                          "spc_sum or no workspace for the sums of each group",

@@ -12,6 +12,7 @@
 /* Launch geometry (templates/README.md), read once. */
 typedef struct spc__launch_geometry {
     char order[8]; /* row order (map.h) */
+    int groups;    /* of offsets, each with a launch; 1: they are all one */
     unsigned block;
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
@@ -46,8 +47,5 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
 /* Can a plan be made with this launch geometry? SPC_ETEMPLATE: what is wrong in
  * it, as a damaged record may have it. */
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
-
-/* Groups of offsets, each with a launch; 1: they are all one. */
-int spc__launch_groups(const spc__launch_geometry *geometry);
 
 #endif

@@ -4,6 +4,7 @@
 #include "ctx.h"
 #include "dtype.h"
 #include "epilogue.h"
+#include "error.h"
 
 static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,
                            int64_t columns, int pitch)
@@ -79,4 +80,16 @@ size_t spc_conv_bytes(const spc_conv *conv, spc_operand which, int64_t rows)
         (unsigned)which >= SPC_OPERANDS)
         return 0;
     return spc__operand_of(conv, which, rows).bytes;
+}
+
+spc_status spc__check_buffer(const char *name, const void *memory,
+                             size_t alignment, spc_error *error)
+{
+    if (memory == NULL)
+        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
+    if ((uintptr_t)memory % alignment != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "buffer `%s` is at %p: it must be %d-byte aligned",
+                         name, memory, (int)alignment);
+    return SPC_OK;
 }

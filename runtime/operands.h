@@ -30,4 +30,8 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
 spc__operand spc__operand_of(const spc_conv *conv, spc_operand which,
                              int64_t rows);
 
+/* Is there memory for the array `name`, and aligned? */
+spc_status spc__check_buffer(const char *name, const void *memory,
+                             size_t alignment, spc_error *error);
+
 #endif

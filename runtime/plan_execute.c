@@ -22,18 +22,6 @@ static spc_status fail(const spc_plan *plan, spc_error *error)
     return spc__ctx_fail(plan->ctx, error);
 }
 
-static spc_status check_buffer(const char *name, const void *memory,
-                               size_t alignment, spc_error *error)
-{
-    if (memory == NULL)
-        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
-    if ((uintptr_t)memory % alignment != 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "buffer `%s` is at %p: it must be %d-byte aligned",
-                         name, memory, (int)alignment);
-    return SPC_OK;
-}
-
 spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                  const void *weights, spc_weights_layout layout,
                                  void *stream)
@@ -61,8 +49,10 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                            "weights layout %d is unknown: SPC_KRSC or "
                            "SPC_RSCK is right",
                            (int)layout);
-    else if ((status = check_buffer("weights", weights, 1, &error)) == SPC_OK &&
-             (status = check_buffer("packed", packed, 256, &error)) == SPC_OK)
+    else if ((status = spc__check_buffer("weights", weights, 1, &error)) ==
+                 SPC_OK &&
+             (status = spc__check_buffer("packed", packed, 256, &error)) ==
+                 SPC_OK)
         status = ops->launch(plan->ctx->device, plan->pack, &launch, &args,
                              sizeof(args), stream, &error);
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
@@ -109,19 +99,15 @@ typedef struct execution {
     size_t workspace_bytes;
 } execution;
 
-/* Its arrays: first those that are written. Returns how many.
- */
-static int list_extents(extent out[SPC_OPERANDS + 1], const spc_plan *plan,
+/* Its arrays: first those that are written. Returns how many. */
+static int list_extents(extent out[SPC_OPERANDS + 1],
+                        const spc__operand operands[SPC_OPERANDS],
                         const execution *e,
                         const void *const given[SPC_OPERANDS],
                         const void *workspace)
 {
-    spc__operand operands[SPC_OPERANDS];
     int count = 2;
 
-    spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
-    operands[SPC_WEIGHTS].bytes = plan->geometry.packed_bytes;
-    operands[SPC_WEIGHTS].pitch = 0;
     out[0] = extent_of(&operands[SPC_OUT], given[SPC_OUT]);
     out[1] =
         (extent){"workspace", (uintptr_t)workspace, e->workspace_bytes, 0, 0};
@@ -132,12 +118,13 @@ static int list_extents(extent out[SPC_OPERANDS + 1], const spc_plan *plan,
 }
 
 /* While one block writes, others still read. */
-static spc_status check_overlaps(const spc_plan *plan, const execution *e,
+static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
+                                 const execution *e,
                                  const void *const given[SPC_OPERANDS],
                                  const void *workspace, spc_error *error)
 {
     extent all[SPC_OPERANDS + 1];
-    int count = list_extents(all, plan, e, given, workspace);
+    int count = list_extents(all, operands, e, given, workspace);
 
     for (int written = 0; written < 2; written++)
         for (int i = written + 1; i < count; i++)
@@ -158,16 +145,19 @@ static spc_status check_buffers(const spc_plan *plan, const execution *e,
         buffers->in_scale, buffers->out_scale, buffers->residual_scale};
     spc__operand operands[SPC_OPERANDS];
 
-    spc__operands(operands, &plan->conv, 0, 0);
+    spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
+    operands[SPC_WEIGHTS].bytes = plan->geometry.packed_bytes;
+    operands[SPC_WEIGHTS].pitch = 0;
     for (int i = 0; i < SPC_OPERANDS; i++)
         if (operands[i].present &&
-            check_buffer(operands[i].name, given[i], operands[i].alignment,
-                         error) != SPC_OK)
+            spc__check_buffer(operands[i].name, given[i], operands[i].alignment,
+                              error) != SPC_OK)
             return error->status;
     if (e->workspace_bytes > 0 &&
-        check_buffer("workspace", buffers->workspace, 256, error) != SPC_OK)
+        spc__check_buffer("workspace", buffers->workspace, 256, error) !=
+            SPC_OK)
         return error->status;
-    return check_overlaps(plan, e, given, buffers->workspace, error);
+    return check_overlaps(operands, e, given, buffers->workspace, error);
 }
 
 static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
@@ -271,7 +261,7 @@ static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
                                  spc_error *error)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
-    int groups = spc__launch_groups(geometry);
+    int groups = geometry->groups;
     size_t part = (size_t)all->map.rows_padded *
                   (geometry->workspace_row_bytes / (size_t)groups);
     spc_conv_args args = *all;
@@ -296,7 +286,7 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
 
     if (status != SPC_OK)
         return status;
-    if (spc__launch_groups(&plan->geometry) > 1)
+    if (plan->geometry.groups > 1)
         return enqueue_groups(plan, map, args, stream, error);
     status = enqueue_conv(plan, args, stream, error);
     if (status == SPC_OK && plan->geometry.gemm_depth > 0)

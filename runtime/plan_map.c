@@ -56,8 +56,7 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
     if (!geometry->reads_table)
         spc__map_view_rows(&args->map, map, geometry->tile_rows);
     else if (!spc__map_view_group(&args->map, map, geometry->order,
-                                  geometry->tile_rows,
-                                  spc__launch_groups(geometry) - 1))
+                                  geometry->tile_rows, geometry->groups - 1))
         return false;
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }

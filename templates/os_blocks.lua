@@ -57,6 +57,42 @@
     int offset = (int)(stage / $(n_blocks * k_blocks));
 %end
 %
+%-- Of a warp's 16-row tiles: acc += a k-step of their rows, in the operands `rows` (of tile m;
+%-- c[m] for f32), times k-step `step` of the weights, which `load` brings in the order of
+%-- second operands.
+%function write_step_products(load, step, rows)
+        SPC_UNROLL
+        for (int j = 0; j < $(config.n // 16); j++) {
+            spc_b16 v = $(load)(weights + (($(step)) * $(config.n // 16) + j) * 512);
+            spc_u32 b[2][2];
+            b[0][0] = v.x;
+            b[0][1] = v.y;
+            b[1][0] = v.z;
+            b[1][1] = v.w;
+% if problem.dtype == "f32" then
+            spc_u32 d[2][2];
+            SPC_UNROLL
+            for (int i = 0; i < 4; i++)
+                split(&b[i / 2][i % 2], &d[i / 2][i % 2], b[i / 2][i % 2]);
+% end
+            SPC_UNROLL
+            for (int t = 0; t < 2; t++)
+                SPC_UNROLL
+                for (int m = 0; m < $(config.m); m++) {
+                    $(sum_type(problem)) *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
+% if element_bytes(problem) < 4 then
+                    spc_mma_$(problem.dtype)(to, $(rows), b[t]);
+% else
+%   if problem.dtype == "f32" then
+                    spc_mma_tf32(to, c[m], b[t]);
+                    spc_mma_tf32(to, $(rows), d[t]);
+%   end
+                    spc_mma_tf32(to, $(rows), b[t]);
+% end
+                }
+        }
+%end
+%
 %-- Of a warp's 16-row tiles: acc += piece p of their rows, in the operands a[m][s], times that
 %-- of the weights, which lie at `weights` in the order of second operands.
 %function write_tile_products()
@@ -72,36 +108,6 @@
 %   write_operand("                ", "a[i / 4][s][i % 4]", "c[i / 4][i % 4]", "v")
             }
 % end
-            SPC_UNROLL
-            for (int j = 0; j < $(config.n // 16); j++) {
-                spc_b16 v = spc_shared_load16(
-                    weights + ((p * 2 + s) * $(config.n // 16) + j) * 512);
-                spc_u32 b[2][2];
-                b[0][0] = v.x;
-                b[0][1] = v.y;
-                b[1][0] = v.z;
-                b[1][1] = v.w;
-% if problem.dtype == "f32" then
-                spc_u32 d[2][2];
-                SPC_UNROLL
-                for (int i = 0; i < 4; i++)
-                    split(&b[i / 2][i % 2], &d[i / 2][i % 2], b[i / 2][i % 2]);
-% end
-                SPC_UNROLL
-                for (int t = 0; t < 2; t++)
-                    SPC_UNROLL
-                    for (int m = 0; m < $(config.m); m++) {
-                        $(sum_type(problem)) *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
-% if element_bytes(problem) < 4 then
-                        spc_mma_$(problem.dtype)(to, a[m][s], b[t]);
-% else
-%   if problem.dtype == "f32" then
-                        spc_mma_tf32(to, c[m], b[t]);
-                        spc_mma_tf32(to, a[m][s], d[t]);
-%   end
-                        spc_mma_tf32(to, a[m][s], b[t]);
-% end
-                    }
-            }
+% write_step_products("spc_shared_load16", "p * 2 + s", "a[m][s]")
         }
 %end

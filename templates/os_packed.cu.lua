@@ -204,36 +204,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const spc_u8 *weights)
 %   write_operand("            ", "a[i / 4][i % 4]", "c[i / 4][i % 4]", "v")
 % end
         }
-        SPC_UNROLL
-        for (int j = 0; j < $(config.n // 16); j++) {
-            spc_b16 v = $(config.weights == "shared" and "spc_shared_load16" or "spc_load16")(weights + s * $(step_bytes) + j * 512);
-            spc_u32 b[2][2];
-            b[0][0] = v.x;
-            b[0][1] = v.y;
-            b[1][0] = v.z;
-            b[1][1] = v.w;
-% if problem.dtype == "f32" then
-            spc_u32 d[2][2];
-            SPC_UNROLL
-            for (int i = 0; i < 4; i++)
-                split(&b[i / 2][i % 2], &d[i / 2][i % 2], b[i / 2][i % 2]);
-% end
-            SPC_UNROLL
-            for (int t = 0; t < 2; t++)
-                SPC_UNROLL
-                for (int m = 0; m < $(config.m); m++) {
-                    float *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
-% if half then
-                    spc_mma_$(problem.dtype)(to, a[m], b[t]);
-% else
-%   if problem.dtype == "f32" then
-                    spc_mma_tf32(to, c[m], b[t]);
-                    spc_mma_tf32(to, a[m], d[t]);
-%   end
-                    spc_mma_tf32(to, a[m], b[t]);
-% end
-                }
-        }
+% write_step_products(config.weights == "shared" and "spc_shared_load16" or "spc_load16", "s", "a[m]")
     }
 }
 

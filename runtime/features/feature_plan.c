@@ -12,6 +12,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "map.h"
+#include "operands.h"
 #include "space.h"
 
 #include "feature_abi.h"
@@ -391,18 +392,6 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     return SPC_OK;
 }
 
-static spc_status need(const char *name, const void *memory, size_t alignment,
-                       spc_error *error)
-{
-    if (memory == NULL)
-        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
-    if ((uintptr_t)memory % alignment != 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "buffer `%s` is at %p: it must be %d-byte aligned",
-                         name, memory, (int)alignment);
-    return SPC_OK;
-}
-
 static bool has_index(const spc_feature *f)
 {
     return f->index && spc__feature_takes_map(f);
@@ -432,11 +421,11 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
                             f->channels, f->channels, error)))
         return status;
-    if ((has_index(f) && (status = need("index", b->index, 16, error))) ||
-        (is_affine(f) && ((status = need("scale", b->scale, 4, error)) ||
-                          (status = need("shift", b->shift, 4, error)))) ||
+    if ((has_index(f) && (status = spc__check_buffer("index", b->index, 16, error))) ||
+        (is_affine(f) && ((status = spc__check_buffer("scale", b->scale, 4, error)) ||
+                          (status = spc__check_buffer("shift", b->shift, 4, error)))) ||
         (workspace_bytes(f, r->sizes.batches) > 0 &&
-         (status = need("workspace", b->workspace, 256, error))))
+         (status = spc__check_buffer("workspace", b->workspace, 256, error))))
         return status;
     a->in = b->in;
     a->add = b->add;

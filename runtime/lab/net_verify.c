@@ -17,6 +17,7 @@
 #include "feature.h"
 #include "feature_oracle.h"
 #include "relation.h"
+#include "row_set.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,16 +71,6 @@ static spc_status derive_set(verifier *v, int i)
     return status;
 }
 
-static int compare_rows(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-
-    for (int i = 0; i < 4; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
-}
-
 /* What child j of a voxel becomes. */
 static void child_of(int32_t out[4], const int32_t *voxel,
                      const spc_regrouping *how, int j)
@@ -110,9 +101,10 @@ static int64_t sort_unique(int32_t *rows, int64_t count)
 {
     int64_t kept = 0;
 
-    qsort(rows, (size_t)count, 4 * sizeof(*rows), compare_rows);
+    qsort(rows, (size_t)count, 4 * sizeof(*rows), spc__compare_rows);
     for (int64_t i = 0; i < count; i++)
-        if (i == 0 || compare_rows(rows + 4 * i, rows + 4 * (kept - 1)) != 0)
+        if (i == 0 ||
+            spc__compare_rows(rows + 4 * i, rows + 4 * (kept - 1)) != 0)
             memmove(rows + 4 * kept++, rows + 4 * i, 4 * sizeof(*rows));
     return kept;
 }
@@ -470,7 +462,7 @@ static int64_t find_row(const spc_scene *set, const int32_t voxel[4])
 {
     const int32_t *found =
         bsearch(voxel, spc_scene_coords(set), (size_t)spc_scene_rows(set),
-                4 * sizeof(*voxel), compare_rows);
+                4 * sizeof(*voxel), spc__compare_rows);
 
     return (found - spc_scene_coords(set)) / 4;
 }

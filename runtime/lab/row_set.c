@@ -118,7 +118,7 @@ spc_status spc__row_set_add(int64_t *row, spc__row_set *set,
     return SPC_OK;
 }
 
-static int compare_rows(const void *a, const void *b)
+int spc__compare_rows(const void *a, const void *b)
 {
     const int32_t *x = a, *y = b;
     for (int i = 0; i < 4; i++)
@@ -129,6 +129,6 @@ static int compare_rows(const void *a, const void *b)
 
 void spc__row_set_sort(spc__row_set *set)
 {
-    qsort(set->coords, (size_t)set->rows, ROW_BYTES, compare_rows);
+    qsort(set->coords, (size_t)set->rows, ROW_BYTES, spc__compare_rows);
     fill_slots(set);
 }

@@ -31,7 +31,10 @@ int64_t spc__row_set_find(const spc__row_set *set, const int32_t coord[4]);
 spc_status spc__row_set_add(int64_t *row, spc__row_set *set,
                             const int32_t coord[4], spc_error *error);
 
-/* Puts the rows into ascending order of (batch, x, y, z). */
+/* Coordinates by (batch, x, y, z), for qsort and bsearch. */
+int spc__compare_rows(const void *a, const void *b);
+
+/* Puts the rows into ascending order of these. */
 void spc__row_set_sort(spc__row_set *set);
 
 #endif
