@@ -1,5 +1,5 @@
 /*
- * coords.c - coordinate sets: creating, filling, looking at them.
+ * coords.c - coordinate sets: creating them.
  *
  * A set owns its memory; filling it in is the work of an indexer: templates on
  * cuda and sim (index_device.c), threaded C on the cpu device (index_host.c).
@@ -25,7 +25,7 @@ static const spc__indexer *const indexers[] = {
  * options say so. */
 enum { REACH = 8 };
 
-static const char *const field_names[4] = {"batch", "x", "y", "z"};
+const char *const spc__field_names[4] = {"batch", "x", "y", "z"};
 
 const spc__indexer *spc__indexer_for(const spc_ctx *ctx)
 {
@@ -174,7 +174,8 @@ static spc_status check_plan(const plan *p, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "the extent of %s runs from %d to %d: the larger "
                              "end comes last",
-                             field_names[i], (int)p->low[i], (int)p->high[i]);
+                             spc__field_names[i], (int)p->low[i],
+                             (int)p->high[i]);
     return SPC_OK;
 }
 
@@ -432,7 +433,7 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
         return spc__fail(error, SPC_ERANGE,
                          "inputs at %d to %d along %s have outputs at %lld to "
                          "%lld, which do not fit 32 bits",
-                         (int)*low, (int)*high, field_names[1 + axis],
+                         (int)*low, (int)*high, spc__field_names[1 + axis],
                          (long long)first, (long long)last);
     *low = (int32_t)first;
     *high = (int32_t)last;
@@ -553,215 +554,4 @@ spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
     }
     spc_coords_free(fit);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
-}
-
-/* ---- filling ---------------------------------------------------------- */
-
-static spc_status check_update(const spc_coords *c, const int32_t *coords,
-                               const int32_t *count, int64_t rows,
-                               spc_error *error)
-{
-    if (spc__coords_is_derived(c))
-        return coords ? spc__fail(error, SPC_EINVAL,
-                                  "a set of outputs is derived from its "
-                                  "inputs: its coordinates must be NULL")
-                      : SPC_OK;
-    if (count == NULL && (rows < 0 || rows > c->capacity))
-        return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
-                         "cannot fill a set with %lld rows: its capacity is %d",
-                         (long long)rows, c->capacity);
-    if (coords == NULL && (count || rows > 0))
-        return spc__fail(error, SPC_EINVAL,
-                         "cannot fill a set without coordinates");
-    return SPC_OK;
-}
-
-spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
-                             const int32_t *count, int64_t rows, void *stream)
-{
-    spc_error error = {0};
-    spc_status status = spc__need(NULL, __func__, "set", c, NULL);
-
-    if (status != SPC_OK)
-        return status;
-    status = check_update(c, coords, count, rows, &error);
-    c->checked = false;
-    if (status == SPC_OK && c->from) {
-        status = c->indexer->set_derive(c, stream, &error);
-    } else if (status == SPC_OK && c->regroup) {
-        status = spc__regroup_fill(c, NULL, stream, &error);
-    } else if (status == SPC_OK) {
-        spc__source source = {coords, count, (int)rows};
-        status = c->indexer->set_build(c, &source, stream, &error);
-    }
-    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
-}
-
-spc_status spc__coords_build_checked(spc_coords *c, const int32_t *coords,
-                                     const int32_t *host, void *stream,
-                                     spc_error *error)
-{
-    spc__source source = {coords, NULL, c->capacity};
-    spc_status status = c->indexer->set_build(c, &source, stream, error);
-
-    return status == SPC_OK ? spc__coords_inspect(c, host, stream, error)
-                            : status;
-}
-
-spc_status spc_coords_merge(const spc_coords *c, void *features,
-                            spc_dtype dtype, int channels, void *stream)
-{
-    spc_error error = {0};
-    spc_status status = spc__need(c ? spc__error_of(c->ctx) : NULL, __func__,
-                                  "coords", c, "features", features, NULL);
-
-    if (status != SPC_OK || c->duplicates < SPC_DUPLICATES_SUM)
-        return status;
-    if (c->regroup)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "a set made of others has no rows of the caller to "
-                           "merge: spc_coords_gather adds up theirs");
-    else if (spc__dtype_is_whole(dtype))
-        status = spc__fail(&error, SPC_EUNSUPPORTED,
-                           "sums of quantised features (i8) are no i8: merge "
-                           "them before they are quantised");
-    else if (channels < 1 || spc__dtype_of(dtype) == NULL)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "cannot merge features of %d channels, type %d",
-                           channels, (int)dtype);
-    else
-        status =
-            c->indexer->set_merge(c, features, dtype, channels, stream, &error);
-    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
-}
-
-/* ---- trouble ---------------------------------------------------------- */
-
-static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
-                             spc_error *error)
-{
-    int at = 0;
-
-    for (int i = 1; i < 4; i++)
-        if (bad_row[i] < bad_row[at])
-            at = i;
-    return spc__fail(error, SPC_ERANGE,
-                     "row %d: its %s lies outside the set's extent, %d to %d; "
-                     "reserve a set for the whole range of the sensor, or drop "
-                     "such rows first",
-                     (int)bad_row[at], field_names[at], (int)c->key.low[at],
-                     (int)spc__key_high(&c->key, at));
-}
-
-static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
-                                 const int32_t *host, spc_error *error)
-{
-    int second = stats[SPC_INDEX_DUPLICATE_ROW], first = 0;
-    int count = stats[SPC_INDEX_DUPLICATES];
-
-    if (!host || second < 0 || second >= set->capacity)
-        return spc__fail(error, SPC_EDUPLICATE,
-                         "%d rows have the coordinate of an earlier row, the "
-                         "first of them is row %d; merge duplicates first, or "
-                         "choose another policy than SPC_DUPLICATES_ERROR",
-                         count, second);
-    const int32_t *c = host + 4 * (size_t)second;
-    while (memcmp(host + 4 * (size_t)first, c, 16) != 0)
-        first++;
-    return spc__fail(error, SPC_EDUPLICATE,
-                     "rows %d and %d have the same coordinate (batch %d, x %d, "
-                     "y %d, z %d); merge duplicates first",
-                     first, second, (int)c[0], (int)c[1], (int)c[2], (int)c[3]);
-}
-
-static spc_status judge(const spc_coords *c, const int32_t *stats,
-                        const int32_t *host, spc_error *error)
-{
-    if (stats[SPC_INDEX_ROWS] > c->capacity || stats[SPC_INDEX_ROWS] < 0)
-        return spc__fail(error, SPC_ECAPACITY,
-                         "%d rows for a set of %d: it holds none of them; a "
-                         "capacity of %d would have fitted",
-                         stats[SPC_INDEX_ROWS], c->capacity,
-                         stats[SPC_INDEX_ROWS]);
-    if (stats[SPC_INDEX_BAD_ROWS] != 0)
-        return fail_range(c, stats + SPC_INDEX_BAD_ROW, error);
-    if (stats[SPC_INDEX_DUPLICATES] != 0 &&
-        c->duplicates == SPC_DUPLICATES_ERROR)
-        return fail_duplicate(c, stats, host, error);
-    return SPC_OK;
-}
-
-spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
-                               spc_error *error)
-{
-    spc__device *device = c->ctx->device;
-    int32_t stats[SPC_INDEX_STATS], count;
-    spc_status status;
-
-    if ((status = ops_of(c)->copy_out(device, stats, c->stats, sizeof stats,
-                                      stream, error)) != SPC_OK ||
-        (status = ops_of(c)->copy_out(device, &count, c->count, sizeof count,
-                                      stream, error)) != SPC_OK ||
-        (status = ops_of(c)->sync(device, stream, error)) != SPC_OK)
-        return status;
-    c->rows = count;
-    c->asked = stats[SPC_INDEX_ROWS];
-    c->checked = true;
-    return judge(c, stats, host, error);
-}
-
-spc_status spc_coords_check(spc_coords *c, void *stream)
-{
-    spc_error error = {0};
-    spc_status status = spc__need(NULL, __func__, "coords", c, NULL);
-
-    if (status == SPC_OK)
-        status = spc__coords_inspect(c, NULL, stream, &error);
-    return status == SPC_OK || !c ? status : spc__ctx_fail(c->ctx, &error);
-}
-
-/* ---- questions -------------------------------------------------------- */
-
-int64_t spc_coords_rows(const spc_coords *c)
-{
-    return c ? c->rows : 0;
-}
-
-int64_t spc_coords_capacity(const spc_coords *c)
-{
-    return c ? c->capacity : 0;
-}
-
-int spc_coords_key_bits(const spc_coords *c)
-{
-    return c ? spc__key_bits(&c->key) : 0;
-}
-
-const int32_t *spc_coords_count(const spc_coords *c)
-{
-    return c ? c->count : NULL;
-}
-
-const int32_t *spc_coords_data(const spc_coords *c)
-{
-    return c && spc__coords_is_derived(c) ? c->data : NULL;
-}
-
-void spc__coords_args(spc_index_set *out, const spc_coords *c, int bin_bits,
-                      int *begins, int *shares)
-{
-    enum { SHARE_BITS = 7 }; /* SPC_INDEX_SHARES */
-
-    *out = (spc_index_set){
-        .keys = c->keys,
-        .order = c->order,
-        .begins = begins,
-        .shares = shares,
-        .count = c->count,
-        .rows = c->capacity,
-        .rows_padded = c->rows_padded,
-        .bin_shift = c->key.bits > bin_bits ? c->key.bits - bin_bits : 0,
-        .share_shift = bin_bits - SHARE_BITS,
-        .key = c->key,
-    };
 }

@@ -111,6 +111,9 @@ void spc__guard_widen(spc__guard *guard, const spc__guard *by);
 void spc__coords_args(spc_index_set *out, const spc_coords *coords,
                       int bin_bits, int *begins, int *shares);
 
+/* "batch", "x", "y", "z". */
+extern const char *const spc__field_names[4];
+
 /* Device memory of the set's context. */
 spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
                              spc_error *error);

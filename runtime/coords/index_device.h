@@ -50,4 +50,102 @@ spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
                                      const char *name, unsigned block,
                                      size_t shared, spc_error *error);
 
+/* What a launch of the indexing kernel works with. */
+typedef struct spc__index_scratch {
+    char *keys; /* two orders of keys; then digests, and tile masks */
+    size_t key_bytes;
+    int *rows[2];
+    int *tables;
+    spc_index_sync *sync;
+    unsigned grid, block;
+    size_t shared;
+    spc__kernel *kernel;
+} spc__index_scratch;
+
+/* Of a coordinate set. */
+typedef struct spc__index_set_work {
+    spc__index_scratch s;
+    unsigned *bins;
+    int *begins, *shares;
+    int bin_bits;
+    /* Of one that is derived. */
+    void *table;
+    unsigned slots;
+    int32_t *list; /* outputs in no order */
+    int *listed;   /* how many */
+    spc__kernel *derive;
+    spc__kernel *merge;
+} spc__index_set_work;
+
+/* ---- what sets and maps share --------------------------------------------
+ */
+
+/* Memory whose words are zero when the first kernel runs. */
+spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
+                                  spc_error *error);
+
+/* Sizes for a set's capacity. */
+void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
+                             int key_bits, int offsets);
+spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
+                                    int mask_words, spc_error *error);
+void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s);
+
+spc__index_width spc__index_width_of(const spc__index_scratch *s,
+                                     const spc_coords *other);
+
+/* The kernel of the template "index" that searches by `config`. */
+spc_status spc__index_load_search(spc__kernel **out,
+                                  const spc__index_scratch *s,
+                                  const spc_coords *to, const spc_geometry *g,
+                                  bool inverse, const spc__attrs *config,
+                                  spc_error *error);
+
+spc_index_set spc__index_set_args(const spc_coords *c);
+void spc__index_add_scratch(spc_index_args *args, const spc__index_scratch *s,
+                            int rows_padded);
+
+/* The stage that builds a set. */
+spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
+                                const spc__source *source, spc_error *error);
+
+spc_status spc__index_launch(const spc_ctx *ctx, spc__kernel *kernel,
+                             const spc__index_scratch *s,
+                             const spc_index_args *args, void *stream,
+                             spc_error *error);
+
+/* ---- what spc__indexer_device is made of --------------------------------- */
+
+spc_status spc__device_set_create(spc_coords *c, spc_error *error);
+void spc__device_set_destroy(spc_coords *c);
+spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
+                                 void *stream, spc_error *error);
+spc_status spc__device_set_derive(spc_coords *c, void *stream,
+                                  spc_error *error);
+spc_status spc__device_set_merge(const spc_coords *c, void *features,
+                                 spc_dtype dtype, int channels, void *stream,
+                                 spc_error *error);
+spc_status spc__device_map_create(spc_map *map, spc_error *error);
+void spc__device_map_destroy(spc_map *map);
+spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
+                                     spc_error *error);
+spc_status spc__device_map_build(spc_map *map, const spc__source *source,
+                                 const spc__map_layout *sorted, void *stream,
+                                 spc_error *error);
+spc_status spc__device_map_order_create(spc_map *map,
+                                        const spc__map_layout *layout,
+                                        spc_error *error);
+spc_status spc__device_map_fill(const spc_map *map,
+                                const spc__map_layout *layout, void *stream,
+                                spc_error *error);
+spc_status spc__device_map_tile(const spc_map *map,
+                                const spc__map_layout *layout,
+                                const spc__map_tiles *tiles, void *stream,
+                                spc_error *error);
+spc_status spc__device_map_list_create(spc_map *map, spc_error *error);
+spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
+                                void *stream, spc_error *error);
+spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
+                                 spc_error *error);
+
 #endif

@@ -1,0 +1,407 @@
+/*
+ * index_device_map.c - kernel maps on cuda and sim: searching, row orders,
+ * tiles and pairs launched.
+ */
+#include "error.h"
+#include "index_device.h"
+#include "map_choice.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a map. */
+typedef struct map_work {
+    spc__index_scratch s;
+    spc__attrs config; /* by which it is searched */
+    bool configured;   /* false: by the template's default */
+    int *first;        /* the short form of the map (index_runs.cuh) */
+    int *pairs;        /* [grid * warps] */
+    int32_t *list;     /* displacements of a kernel that is no box */
+    void *table;       /* of the hash searcher */
+    int *places;
+    int *counts; /* [offsets][grid], for listing pairs */
+    spc__kernel *list_pairs;
+    spc__kernel *layout; /* for what s.kernel does not make */
+} map_work;
+static const spc__device_ops *ops_of(const spc_ctx *ctx)
+{
+    return spc__device_ops_of(ctx->device);
+}
+
+static spc_status launch(const spc_ctx *ctx, const spc__index_scratch *s,
+                         const spc_index_args *args, void *stream,
+                         spc_error *error)
+{
+    return spc__index_launch(ctx, s->kernel, s, args, stream, error);
+}
+
+/* ---- maps ------------------------------------------------------------- */
+
+void spc__device_map_destroy(spc_map *map)
+{
+    map_work *w = map->work;
+
+    if (!w)
+        return;
+    spc__index_scratch_release(map->to, &w->s);
+    spc__coords_dealloc(map->to, w->first);
+    spc__coords_dealloc(map->to, w->pairs);
+    spc__coords_dealloc(map->to, w->list);
+    spc__coords_dealloc(map->to, w->table);
+    spc__coords_dealloc(map->to, w->places);
+    spc__coords_dealloc(map->to, w->counts);
+    free(w);
+    map->work = NULL;
+}
+
+static size_t pair_words(const spc__index_scratch *s)
+{
+    return (size_t)s->grid * (s->block / 32);
+}
+
+static spc_status upload_list(map_work *w, const spc_map *map, spc_error *error)
+{
+    const spc_geometry *g = &map->geometry;
+    int32_t list[SPC_MAX_OFFSETS][3];
+    size_t bytes = (size_t)g->offset_count * sizeof list[0];
+    spc_status status;
+
+    if (g->offset_count == 0)
+        return SPC_OK;
+    for (int k = 0; k < g->offset_count; k++)
+        for (int i = 0; i < 3; i++)
+            list[k][i] = g->offsets[k][i];
+    status = spc__coords_alloc(&w->list, map->to, bytes, error);
+    return status == SPC_OK
+               ? ops_of(map->ctx)->copy_in(map->ctx->device, w->list, list,
+                                           bytes, NULL, error)
+               : status;
+}
+
+/* ---- choosing a searcher ---------------------------------------------- */
+
+/* As many slots as the kernel takes of a full set (index_hash.cuh). */
+static size_t table_slots(const spc_coords *in)
+{
+    size_t slots = SPC_INDEX_TABLE_LEAST;
+
+    while (slots < 2 * (size_t)in->capacity)
+        slots *= 2;
+    return slots;
+}
+
+static spc_status alloc_table(map_work *w, const spc_map *map, spc_error *error)
+{
+    size_t slots = table_slots(map->in);
+    spc_status status;
+
+    if (w->places)
+        return SPC_OK;
+    if (!w->table &&
+        (status = spc__coords_alloc(&w->table, map->to, w->s.key_bytes * slots,
+                                    error)) != SPC_OK)
+        return status;
+    return spc__coords_alloc(&w->places, map->to, 4 * slots, error);
+}
+
+static bool is_hash(const spc__attrs *config)
+{
+    const char *search = config ? spc__attrs_text(config, "search", "") : "";
+
+    return strcmp(search, "hash") == 0;
+}
+
+spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
+                                     spc_error *error)
+{
+    map_work *w = map->work;
+    spc__kernel *kernel;
+    spc_status status = SPC_OK;
+
+    if (is_hash(config))
+        status = alloc_table(w, map, error);
+    if (status == SPC_OK)
+        status = spc__index_load_search(&kernel, &w->s, map->to, &map->geometry,
+                                        map->inverse, config, error);
+    if (status != SPC_OK)
+        return status;
+    w->s.kernel = kernel;
+    w->configured = config != NULL;
+    if (config)
+        w->config = *config;
+    return SPC_OK;
+}
+
+/* What was measured to be fastest; where that cannot be had, the default. */
+static spc_status configure_chosen(spc_map *map, spc_error *error)
+{
+    spc__attrs config;
+
+    if (spc__map_choice(&config, map->ctx, &map->geometry, map->inverse)) {
+        if (spc__device_map_configure(map, &config, error) == SPC_OK)
+            return SPC_OK;
+        spc__log_printf(&map->ctx->log, SPC_LOG_INFO,
+                        "the recorded choice for this map cannot serve: %s",
+                        error->text);
+    }
+    return spc__device_map_configure(map, NULL, error);
+}
+
+static size_t pairs_shared(const spc_map *map)
+{
+    const map_work *w = map->work;
+
+    return (size_t)SPC_PAIRS_SHARED((int)w->s.block, map->offsets);
+}
+
+/* ---- creating and filling --------------------------------------------- */
+
+spc_status spc__device_map_create(spc_map *map, spc_error *error)
+{
+    const spc_coords *to = map->to;
+    map_work *w = map->work = calloc(1, sizeof *w);
+    spc__index_runs r = spc__index_choose_runs(&map->geometry, map->inverse);
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    spc__index_scratch_init(&w->s, to, spc__key_bits(&map->in->key),
+                            map->offsets);
+    if ((status = spc__index_scratch_alloc(&w->s, to, map->mask_words,
+                                           error)) != SPC_OK ||
+        (status = spc__coords_alloc(
+             &w->first, to, 16 * (size_t)to->rows_padded * (size_t)r.batches,
+             error)) != SPC_OK ||
+        (status = spc__index_alloc_clear(&w->pairs, to, 4 * pair_words(&w->s),
+                                         error)) != SPC_OK ||
+        (status = upload_list(w, map, error)) != SPC_OK ||
+        (status = configure_chosen(map, error)) != SPC_OK)
+        return status;
+    return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);
+}
+
+/* What every launch for a map gets; the caller adds its stages. */
+static spc_index_args map_args(const spc_map *map)
+{
+    const map_work *w = map->work;
+    spc_index_args args = {
+        .set = spc__index_set_args(map->to),
+        .in = spc__index_set_args(map->in),
+        .first = w->first,
+        .mask = map->plain.mask,
+        .pairs = w->pairs,
+        .list = w->list,
+        .table = w->table,
+        .table_places = w->places,
+    };
+
+    spc__index_add_scratch(&args, &w->s, map->to->rows_padded);
+    return args;
+}
+
+static void add_tiles(spc_index_args *args, const spc__map_layout *layout,
+                      const spc__map_tiles *tiles)
+{
+    args->stages |= SPC_INDEX_TILE;
+    args->tile = (spc_index_tiles){
+        .of = layout->mask,
+        .rows = tiles->rows,
+        .capacity = tiles->capacity,
+        .order = tiles->order,
+        .mask = tiles->mask,
+        .begin = tiles->begin,
+    };
+}
+
+static void add_sorted(spc_index_args *args, const spc_map *map,
+                       const spc__map_layout *layout)
+{
+    args->stages |= SPC_INDEX_SORT;
+    args->sorted.order = layout->order;
+    args->sorted.index = layout->index;
+    args->sorted.mask = layout->mask;
+    args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
+    if (args->sorted.passes == 0) /* a kernel of one offset */
+        args->sorted.passes = 1;
+    size_t entries =
+        layout->by == SPC_INDEX_BY_KEY ? SPC__KEY_BITS : (size_t)map->offsets;
+    memcpy(args->sorted.bit_of, layout->bit_of,
+           entries * sizeof *layout->bit_of);
+    if (layout->tiles)
+        add_tiles(args, layout, layout->tiles);
+}
+
+/* ---- sorted orders that the indexing kernel does not make -------------- */
+
+static bool is_by_another_way(const spc__map_layout *layout)
+{
+    return layout->sorted &&
+           (layout->by != SPC_INDEX_BY_GRAY || layout->groups > 1);
+}
+
+spc_status spc__device_map_order_create(spc_map *map,
+                                        const spc__map_layout *layout,
+                                        spc_error *error)
+{
+    map_work *w = map->work;
+    spc__index_width bits = spc__index_width_of(&w->s, map->to);
+    spc__attrs problem;
+    spc_status status;
+
+    if (w->layout || !is_by_another_way(layout))
+        return SPC_OK;
+    spc__layout_problem(&problem, &bits, &map->geometry, map->inverse);
+    status = spc__index_load(&w->layout, map->ctx, "index", &problem, NULL,
+                             "spc_layout", w->s.shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(map->ctx, w->layout, "spc_layout",
+                                           w->s.block, w->s.shared, error)
+               : status;
+}
+
+static spc_status launch_layout(const spc_map *map, spc_index_args *args,
+                                const spc__map_layout *layout, void *stream,
+                                spc_error *error)
+{
+    const map_work *w = map->work;
+
+    args->way = (spc_index_way){
+        .by = layout->by,
+        .is_group = layout->groups > 1,
+        .begin = layout->begin,
+        .end = layout->end,
+    };
+    return spc__index_launch(map->ctx, w->layout, &w->s, args, stream, error);
+}
+
+/* ---- filling ----------------------------------------------------------- */
+
+spc_status spc__device_map_fill(const spc_map *map,
+                                const spc__map_layout *layout, void *stream,
+                                spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+
+    if (layout->sorted) {
+        add_sorted(&args, map, layout);
+    } else {
+        args.stages = SPC_INDEX_PLAIN;
+        args.index = layout->index;
+    }
+    return is_by_another_way(layout)
+               ? launch_layout(map, &args, layout, stream, error)
+               : launch(map->ctx, &w->s, &args, stream, error);
+}
+
+spc_status spc__device_map_build(spc_map *map, const spc__source *source,
+                                 const spc__map_layout *sorted, void *stream,
+                                 spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+    spc_status status = SPC_OK;
+
+    if (source)
+        status = spc__index_add_build(&args, map->to, source, error);
+    if (status != SPC_OK)
+        return status;
+    args.stages |= SPC_INDEX_SEARCH;
+    args.index = map->plain.index;
+    bool apart = sorted && is_by_another_way(sorted);
+    if (sorted && !apart)
+        add_sorted(&args, map, sorted);
+    status = launch(map->ctx, &w->s, &args, stream, error);
+    return status == SPC_OK && apart
+               ? spc__device_map_fill(map, sorted, stream, error)
+               : status;
+}
+
+spc_status spc__device_map_tile(const spc_map *map,
+                                const spc__map_layout *layout,
+                                const spc__map_tiles *tiles, void *stream,
+                                spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+
+    add_tiles(&args, layout, tiles);
+    return is_by_another_way(layout)
+               ? launch_layout(map, &args, layout, stream, error)
+               : launch(map->ctx, &w->s, &args, stream, error);
+}
+
+/* ---- pairs by offset -------------------------------------------------- */
+
+/* The kernel is the same in the code of every configuration: that of the one at
+ * hand is taken. */
+spc_status spc__device_map_list_create(spc_map *map, spc_error *error)
+{
+    map_work *w = map->work;
+    spc_ctx *ctx = map->ctx;
+    size_t shared = pairs_shared(map);
+    spc__index_width bits = spc__index_width_of(&w->s, map->to);
+    spc__attrs problem;
+    spc_status status = SPC_OK;
+
+    spc__index_problem(&problem, &bits, &map->geometry, map->inverse);
+    if (!w->counts)
+        status = spc__coords_alloc(&w->counts, map->to,
+                                   4 * (size_t)map->offsets * w->s.grid, error);
+    if (status == SPC_OK)
+        status = spc__index_load(&w->list_pairs, ctx, "index", &problem,
+                                 w->configured ? &w->config : NULL, "spc_pairs",
+                                 shared, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(ctx, w->list_pairs, "spc_pairs",
+                                           w->s.block, shared, error)
+               : status;
+}
+
+spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
+                                void *stream, spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+    spc__launch how = {
+        .grid_x = w->s.grid,
+        .grid_y = 1,
+        .block = w->s.block,
+        .shared_bytes = pairs_shared(map),
+        .cooperative = true,
+    };
+
+    args.by_offset = (spc_index_by_offset){
+        .in = pairs->in,
+        .out = pairs->out,
+        .place = pairs->place,
+        .first = pairs->first,
+        .begin = pairs->begin,
+        .counts = w->counts,
+    };
+    return ops_of(map->ctx)->launch(map->ctx->device, w->list_pairs, &how,
+                                    &args, sizeof args, stream, error);
+}
+
+/* ---- counting --------------------------------------------------------- */
+
+spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
+                                 spc_error *error)
+{
+    const map_work *w = map->work;
+    spc__device *device = map->ctx->device;
+    size_t words = pair_words(&w->s);
+    int *counts = malloc(4 * words);
+    spc_status status;
+
+    if (!counts)
+        return spc__fail_memory(error, 4 * words);
+    status = ops_of(map->ctx)->copy_out(device, counts, w->pairs, 4 * words,
+                                        stream, error);
+    if (status == SPC_OK)
+        status = ops_of(map->ctx)->sync(device, stream, error);
+    *out = 0;
+    for (size_t i = 0; status == SPC_OK && i < words; i++)
+        *out += counts[i];
+    free(counts);
+    return status;
+}

@@ -1,0 +1,245 @@
+/*
+ * index_device_set.c - coordinate sets on cuda and sim: sorting, deriving and
+ * merging launched.
+ */
+#include "error.h"
+#include "index_device.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* SPC_INDEX_SHARES in bits, and the largest number of bins. */
+enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+
+static const spc__device_ops *ops_of(const spc_ctx *ctx)
+{
+    return spc__device_ops_of(ctx->device);
+}
+
+/* About as many bins as rows, so that most hold few keys. */
+static int choose_bin_bits(const spc_coords *c)
+{
+    int bits = SHARE_BITS;
+
+    while (bits < BIN_BITS_MAX && bits < c->key.bits && 1 << bits < c->capacity)
+        bits++;
+    return bits;
+}
+
+/* ---- sets ------------------------------------------------------------- */
+
+void spc__device_set_destroy(spc_coords *c)
+{
+    spc__index_set_work *w = c->work;
+
+    if (!w)
+        return;
+    spc__index_scratch_release(c, &w->s);
+    spc__coords_dealloc(c, w->bins);
+    spc__coords_dealloc(c, w->begins);
+    spc__coords_dealloc(c, w->shares);
+    spc__coords_dealloc(c, w->table);
+    spc__coords_dealloc(c, w->list);
+    spc__coords_dealloc(c, w->listed);
+    free(w);
+    c->work = NULL;
+}
+
+/* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
+static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
+                                 spc_error *error)
+{
+    spc__index_width bits = spc__index_width_of(&w->s, c->from);
+    spc__attrs problem;
+    spc_status status;
+
+    w->slots = 64;
+    while (w->slots < 2u * (unsigned)c->capacity && w->slots < 1u << 31)
+        w->slots *= 2;
+    if ((status =
+             spc__coords_alloc(&w->table, c, w->s.key_bytes * (size_t)w->slots,
+                               error)) != SPC_OK ||
+        (status = spc__coords_alloc(&w->list, c, 16 * (size_t)c->capacity,
+                                    error)) != SPC_OK ||
+        (status = spc__index_alloc_clear(&w->listed, c, sizeof *w->listed,
+                                         error)) != SPC_OK)
+        return status;
+    spc__coords_problem(&problem, &bits, &c->rule);
+    status = spc__index_load(&w->derive, c->ctx, "coords", &problem, NULL,
+                             "spc_derive", 0, error);
+    return status == SPC_OK
+               ? spc__index_check_resident(c->ctx, w->derive, "spc_derive",
+                                           w->s.block, 0, error)
+               : status;
+}
+
+static spc_status load_merge(spc_coords *c, spc__index_set_work *w,
+                             spc_error *error)
+{
+    spc__index_width bits = spc__index_width_of(&w->s, c->from ? c->from : c);
+    spc__attrs problem;
+
+    spc__coords_problem(&problem, &bits, &c->rule);
+    return spc__index_load(&w->merge, c->ctx, "coords", &problem, NULL,
+                           "spc_merge", 0, error);
+}
+
+static spc_status load_sorting(spc_coords *c, spc_error *error)
+{
+    spc__index_set_work *w = c->work;
+    spc_geometry sorting = spc__index_sorting_only();
+
+    return w->s.kernel ? SPC_OK
+                       : spc__index_load_search(&w->s.kernel, &w->s, c,
+                                                &sorting, false, NULL, error);
+}
+
+static spc_status alloc_bins(spc_coords *c, spc__index_set_work *w,
+                             spc_error *error)
+{
+    size_t bytes = (size_t)4 << w->bin_bits;
+    spc_status status = spc__index_alloc_clear(&w->bins, c, bytes, error);
+
+    if (status == SPC_OK)
+        status = spc__index_alloc_clear(&w->begins, c, bytes + 4, error);
+    if (status == SPC_OK)
+        status =
+            spc__index_alloc_clear(&w->shares, c, 4 * SPC_INDEX_SHARES, error);
+    return status;
+}
+
+spc_status spc__device_set_create(spc_coords *c, spc_error *error)
+{
+    spc__index_set_work *w = c->work = calloc(1, sizeof *w);
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    spc__index_scratch_init(&w->s, c, spc__key_bits(&c->key), 1);
+    w->bin_bits = choose_bin_bits(c);
+    if ((status = spc__index_scratch_alloc(&w->s, c, 1, error)) != SPC_OK ||
+        (status = alloc_bins(c, w, error)) != SPC_OK)
+        return status;
+    if (c->by_itself && (status = load_sorting(c, error)) != SPC_OK)
+        return status;
+    if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
+        return status;
+    if (c->twins && !c->regroup && (status = load_merge(c, w, error)) != SPC_OK)
+        return status;
+    /* The first build may run on another stream than the clearing. */
+    return ops_of(c->ctx)->sync(c->ctx->device, NULL, error);
+}
+
+spc_index_set spc__index_set_args(const spc_coords *c)
+{
+    const spc__index_set_work *w = c->work;
+    spc_index_set args;
+
+    spc__coords_args(&args, c, w->bin_bits, w->begins, w->shares);
+    return args;
+}
+
+/* The stage that builds a set. */
+spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
+                                const spc__source *source, spc_error *error)
+{
+    const spc__index_set_work *w = c->work;
+
+    if ((uintptr_t)source->coords % 16 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the coordinates must start at a multiple of 16 "
+                         "bytes, as device allocations do");
+    args->stages |= SPC_INDEX_BUILD;
+    args->coords = source->coords;
+    args->source = source->count;
+    args->source_rows = source->rows;
+    args->stats = c->stats;
+    args->data = c->from ? c->data : NULL;
+    args->twins = c->twins;
+    args->twin_begin = c->twin_begin;
+    args->bins = w->bins;
+    args->set = spc__index_set_args(c);
+    return SPC_OK;
+}
+
+spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
+                                 void *stream, spc_error *error)
+{
+    const spc__index_set_work *w = c->work;
+    spc_index_args args = {0};
+    spc_status status = load_sorting(c, error);
+
+    if (status == SPC_OK)
+        status = spc__index_add_build(&args, c, source, error);
+    if (status != SPC_OK)
+        return status;
+    spc__index_add_scratch(&args, &w->s, c->rows_padded);
+    args.in = args.set;
+    return spc__index_launch(c->ctx, w->s.kernel, &w->s, &args, stream, error);
+}
+
+static spc_derive_args derive_args(const spc_coords *c)
+{
+    const spc__index_set_work *w = c->work;
+    const spc_geometry *g = &c->rule;
+    spc_derive_args args = {
+        .in = spc__index_set_args(c->from),
+        .key = c->key,
+        .rule = g->rule == SPC_RULE_FOOTPRINT,
+        .table = w->table,
+        .slots = w->slots,
+        .capacity = c->capacity,
+        .coords = w->list,
+        .count = w->listed,
+        .sync = w->s.sync,
+    };
+
+    for (int i = 0; i < 3; i++) {
+        args.kernel[i] = g->kernel[i];
+        args.stride[i] = g->stride[i];
+        args.dilation[i] = g->dilation[i];
+        args.padding[i] = -spc__geometry_origin(g, i);
+        args.bound[i] = (int)spc__geometry_out_shape(g, i);
+    }
+    return args;
+}
+
+spc_status spc__device_set_derive(spc_coords *c, void *stream, spc_error *error)
+{
+    const spc__index_set_work *w = c->work;
+    spc_derive_args args = derive_args(c);
+    spc__source source = {w->list, w->listed, 0};
+    spc__launch how = {
+        .grid_x = w->s.grid,
+        .grid_y = 1,
+        .block = w->s.block,
+        .cooperative = true,
+    };
+    spc_status status = ops_of(c->ctx)->launch(
+        c->ctx->device, w->derive, &how, &args, sizeof args, stream, error);
+
+    return status == SPC_OK ? spc__device_set_build(c, &source, stream, error)
+                            : status;
+}
+
+spc_status spc__device_set_merge(const spc_coords *c, void *features,
+                                 spc_dtype dtype, int channels, void *stream,
+                                 spc_error *error)
+{
+    const spc__index_set_work *w = c->work;
+    spc_merge_args args = {
+        .features = features,
+        .channels = channels,
+        .half = dtype == SPC_F16    ? 1
+                : dtype == SPC_BF16 ? 2
+                                    : 0,
+        .mean = c->duplicates == SPC_DUPLICATES_MEAN,
+        .twins = c->twins,
+        .twin_begin = c->twin_begin,
+        .count = c->count,
+        .stats = c->stats,
+    };
+    spc__launch how = {.grid_x = w->s.grid, .grid_y = 1, .block = w->s.block};
+
+    return ops_of(c->ctx)->launch(c->ctx->device, w->merge, &how, &args,
+                                  sizeof args, stream, error);
+}

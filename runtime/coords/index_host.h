@@ -1,0 +1,82 @@
+/*
+ * index_host.h - what the files of the cpu device's indexer share.
+ */
+#ifndef SPC_RUNTIME_INDEX_HOST_H
+#define SPC_RUNTIME_INDEX_HOST_H
+
+#include "indexer.h"
+
+enum {
+    SPC__HOST_DIGIT_BITS = 11,
+    SPC__HOST_CHUNK_ROWS = 4096,
+    SPC__HOST_SORT_CHUNKS = 64 /* at most; each has a count of each digit */
+};
+
+/* What sorting works with. */
+typedef struct spc__host_scratch {
+    uint64_t *keys[2]; /* ping-pong; also digests */
+    int *rows[2];
+    int *counts; /* [SPC__HOST_SORT_CHUNKS][digits] */
+} spc__host_scratch;
+
+/* Of a coordinate set. */
+typedef struct spc__host_set {
+    spc__host_scratch s;
+    int32_t *proposed; /* of outputs: [capacity of the inputs * fan-out][4] */
+} spc__host_set;
+
+static inline int spc__host_at_most(int value, int limit)
+{
+    return value < limit ? value : limit;
+}
+
+static inline int spc__host_chunks(int rows)
+{
+    return (rows + SPC__HOST_CHUNK_ROWS - 1) / SPC__HOST_CHUNK_ROWS;
+}
+
+/* Spreads over the context's threads; false if its flag has ended it early. */
+bool spc__host_spread(const spc_ctx *ctx, int chunks,
+                      void (*body)(void *payload, int64_t i), void *payload);
+
+/* ---- sorting ---------------------------------------------------------- */
+
+int spc__host_passes(int bits);
+
+/* Sorts `rows` rows by `bits`-bit keys that are in keys[parity of the passes];
+ * the result is in keys[0], order[0]. */
+bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
+                    uint64_t *keys[2], int *order[2], int rows, int bits);
+
+/* ---- sets (spc__indexer says what they do) ------------------------------ */
+
+/* The coordinates of a key. */
+void spc__host_unpack(int32_t out[4], const spc_index_key *layout,
+                      uint64_t key);
+
+spc_status spc__host_set_build(spc_coords *c, const spc__source *source,
+                               void *stream, spc_error *error);
+spc_status spc__host_set_derive(spc_coords *c, void *stream, spc_error *error);
+spc_status spc__host_set_merge(const spc_coords *c, void *features,
+                               spc_dtype dtype, int channels, void *stream,
+                               spc_error *error);
+
+/* ---- maps ---------------------------------------------------------------- */
+
+/* Fills index and masks of the plain layout; *pairs is how many there are.
+ * False if the context's flag has ended it early. */
+bool spc__host_search(spc_map *map, int64_t *pairs);
+
+/* Row order, masks and index of positions past the rows. */
+void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
+                   int end);
+
+spc_status spc__host_map_tile(const spc_map *map, const spc__map_layout *layout,
+                              const spc__map_tiles *tiles, void *stream,
+                              spc_error *error);
+spc_status spc__host_map_fill(const spc_map *map, const spc__map_layout *layout,
+                              void *stream, spc_error *error);
+spc_status spc__host_map_list(const spc_map *map, const spc__map_pairs *pairs,
+                              void *stream, spc_error *error);
+
+#endif

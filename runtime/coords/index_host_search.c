@@ -1,0 +1,263 @@
+/*
+ * index_host_search.c - kernel maps on the cpu device.
+ *
+ * Within a chunk of rows the keys that are looked for along one line of the
+ * kernel ascend with the rows, so one binary search a chunk and line is enough:
+ * after it the cursor only moves forward.
+ */
+#include "index_host.h"
+#include <string.h>
+
+static int lower_bound(const uint64_t *keys, int rows, uint64_t target)
+{
+    int low = 0, high = rows;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (keys[middle] < target)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The key in a set of coordinates that need not be a voxel of it, but lie
+ * within its guard bands. */
+static uint64_t key_near(const spc_index_key *layout, const int64_t c[4])
+{
+    uint64_t key = 0;
+
+    for (int i = 0; i < 4; i++)
+        key += (uint64_t)(c[i] - layout->low[i] + layout->before[i])
+               << layout->shift[i];
+    return key;
+}
+
+/* Offsets that follow one another along z: keys `step` apart. */
+typedef struct line {
+    int first, length;
+    uint64_t delta, step;
+} line;
+
+typedef struct search {
+    spc_map *map;
+    uint64_t *own; /* of each row, among the keys that are searched */
+    int rows;
+    int64_t pairs;
+} search;
+
+static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
+{
+    uint64_t key = 0;
+
+    for (int i = 0; i < 3; i++)
+        key += (uint64_t)(int64_t)voxels[i] << layout->shift[1 + i];
+    return key;
+}
+
+static line line_at(const spc_map *map, int number)
+{
+    const spc_geometry *g = &map->geometry;
+    const spc_index_key *layout = &map->in->key;
+    int length = g->offset_count > 0 ? 1 : g->kernel[2], at[3];
+    int step[3] = {0, 0, g->dilation[2]};
+
+    spc_geometry_offset(at, g, number * length);
+    return (line){number * length, length, key_of_step(layout, at),
+                  key_of_step(layout, step)};
+}
+
+static void keep(const spc_map *map, int k, int p, int at)
+{
+    size_t padded = (size_t)map->to->rows_padded;
+
+    map->plain.index[(size_t)k * padded + (size_t)p] =
+        at >= 0 ? map->in->order[at] : -1;
+    if (at >= 0)
+        map->plain.mask[(size_t)(k / 32) * padded + (size_t)p] |= 1u << k % 32;
+}
+
+/* Fills the entries of one line for rows begin..end; returns how many are
+ * present. */
+static int64_t search_line(const search *s, const line *l, int begin, int end)
+{
+    const spc_map *map = s->map;
+    const uint64_t *keys = map->in->keys;
+    int rows = *map->in->count;
+    int cursor = lower_bound(keys, rows, s->own[begin] + l->delta);
+    int64_t pairs = 0;
+
+    for (int p = begin; p < end; p++) {
+        uint64_t want = s->own[p] + l->delta;
+        while (cursor < rows && keys[cursor] < want)
+            cursor++;
+        int at = cursor; /* the walk along z */
+        for (int i = 0; i < l->length; i++, want += l->step) {
+            while (at < rows && keys[at] < want)
+                at++;
+            bool there = at < rows && keys[at] == want;
+            keep(map, l->first + i, p, there ? at : -1);
+            pairs += there;
+        }
+    }
+    return pairs;
+}
+
+static int64_t search_lines(const search *s, int begin, int end)
+{
+    const spc_geometry *g = &s->map->geometry;
+    int length = g->offset_count > 0 ? 1 : g->kernel[2];
+    int64_t pairs = 0;
+
+    for (int i = 0; i < s->map->offsets / length; i++) {
+        line l = line_at(s->map, i);
+        pairs += search_line(s, &l, begin, end);
+    }
+    return pairs;
+}
+
+static bool is_inside(const spc_index_key *layout, const int64_t c[4])
+{
+    for (int i = 0; i < 4; i++)
+        if (c[i] < layout->low[i] || c[i] - layout->low[i] > layout->last[i])
+            return false;
+    return true;
+}
+
+/* The inputs of one output of an inverse map: those outputs of the geometry
+ * that see it. */
+static int64_t search_inverse(const search *s, int p)
+{
+    const spc_map *map = s->map;
+    const spc_geometry *g = &map->geometry;
+    const uint64_t *keys = map->in->keys;
+    int32_t voxel[4];
+    int64_t pairs = 0;
+
+    spc__host_unpack(voxel, &map->to->key,
+                     ((const uint64_t *)map->to->keys)[p]);
+    for (int k = 0; k < map->offsets; k++) {
+        int64_t c[4] = {voxel[0]};
+        int at[3], place = -1;
+        bool whole = true;
+        spc_geometry_offset(at, g, k);
+        for (int i = 0; i < 3; i++) {
+            int64_t value = (int64_t)voxel[1 + i] - at[i];
+            c[1 + i] = spc__floor_div(value, g->stride[i]);
+            whole &= c[1 + i] * g->stride[i] == value;
+        }
+        if (whole &&
+            (!spc__geometry_is_bounded(g) || is_inside(&map->in->key, c))) {
+            uint64_t want = key_near(&map->in->key, c);
+            place = lower_bound(keys, *map->in->count, want);
+            if (place == *map->in->count || keys[place] != want)
+                place = -1;
+        }
+        keep(map, k, p, place);
+        pairs += place >= 0;
+    }
+    return pairs;
+}
+
+/* Row order, masks and index of positions past the rows. */
+void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
+                   int end)
+{
+    size_t padded = (size_t)map->to->rows_padded, first = (size_t)begin;
+    size_t count = end > begin ? (size_t)(end - begin) : 0;
+    int end_offset = layout->sorted ? layout->end : map->offsets;
+
+    if (count == 0)
+        return;
+    memset(layout->order + first, 0xff, 4 * count);
+    for (int k = layout->begin; k < end_offset; k++)
+        memset(layout->index + (size_t)k * padded + first, 0xff, 4 * count);
+    for (int w = 0; w < map->mask_words; w++)
+        memset(layout->mask + (size_t)w * padded + first, 0, 4 * count);
+}
+
+/* A window that misses the extent of the set is moved to where it just misses
+ * it: keys stay inside the guard bands, and ascend as far as it matters. */
+static void move_into_guard(int64_t c[4], const spc_index_key *layout,
+                            const int64_t low[3], const int64_t high[3])
+{
+    int64_t batch = c[0] - layout->low[0];
+
+    if (batch < 0)
+        c[1] = INT64_MIN;
+    if (batch > layout->last[0])
+        c[1] = INT64_MAX;
+    c[0] = layout->low[0] + (batch < 0                 ? 0
+                             : batch > layout->last[0] ? layout->last[0]
+                                                       : batch);
+    for (int i = 0; i < 3; i++) {
+        int64_t least = (int64_t)layout->low[1 + i] - high[i] - 1;
+        int64_t most =
+            (int64_t)layout->low[1 + i] + layout->last[1 + i] - low[i] + 1;
+        c[1 + i] = c[1 + i] < least ? least : c[1 + i] > most ? most : c[1 + i];
+    }
+}
+
+/* The rows' own keys among those that are searched: of output * stride. */
+static void find_own(const search *s, int begin, int end)
+{
+    const spc_map *map = s->map;
+    const uint64_t *keys = map->to->keys;
+    bool given = map->geometry.rule == SPC_RULE_GIVEN;
+    int64_t low[3], high[3];
+
+    spc__geometry_span(low, high, &map->geometry);
+    for (int p = begin; p < end; p++) {
+        int32_t voxel[4];
+        int64_t c[4];
+        if (map->to == map->in && !given) {
+            s->own[p] = keys[p];
+            continue;
+        }
+        spc__host_unpack(voxel, &map->to->key, keys[p]);
+        c[0] = voxel[0];
+        for (int i = 0; i < 3; i++)
+            c[1 + i] = (int64_t)voxel[1 + i] * map->geometry.stride[i];
+        if (given)
+            move_into_guard(c, &map->in->key, low, high);
+        s->own[p] = key_near(&map->in->key, c);
+    }
+}
+
+static void search_chunk(void *payload, int64_t chunk)
+{
+    search *s = payload;
+    spc_map *map = s->map;
+    int begin = (int)chunk * SPC__HOST_CHUNK_ROWS;
+    int padded_end =
+        spc__host_at_most(begin + SPC__HOST_CHUNK_ROWS, map->to->rows_padded);
+    int end = spc__host_at_most(padded_end, s->rows);
+    int64_t pairs = 0;
+
+    spc__host_pad(&map->plain, map, end > begin ? end : begin, padded_end);
+    if (end <= begin)
+        return;
+    for (int w = 0; w < map->mask_words; w++)
+        memset(map->plain.mask + (size_t)w * (size_t)map->to->rows_padded +
+                   begin,
+               0, 4 * (size_t)(end - begin));
+    if (map->inverse) {
+        for (int p = begin; p < end; p++)
+            pairs += search_inverse(s, p);
+    } else {
+        find_own(s, begin, end);
+        pairs = search_lines(s, begin, end);
+    }
+    __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
+}
+bool spc__host_search(spc_map *map, int64_t *pairs)
+{
+    spc__host_scratch *scratch = map->work;
+    search s = {map, scratch->keys[0], *map->to->count, 0};
+    bool done = spc__host_spread(
+        map->ctx, spc__host_chunks(map->to->rows_padded), search_chunk, &s);
+
+    *pairs = s.pairs;
+    return done;
+}

@@ -1,0 +1,272 @@
+/*
+ * index_host_set.c - coordinate sets on the cpu device: pack, sort, merge; and
+ * what is derived from a set.
+ */
+#include "cancel.h"
+#include "dtype.h"
+#include "error.h"
+#include "index_host.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct build {
+    spc_coords *c;
+    const int32_t *coords;
+    uint64_t *keys; /* where packing writes */
+    int *rows;
+    int count;
+} build;
+
+static void note_least(int32_t *first, int row)
+{
+    int32_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+
+    while (row < seen &&
+           !__atomic_compare_exchange_n(first, &seen, row, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+/* The key of a row; above all others for one out of range. */
+static uint64_t pack_row(const build *b, int row)
+{
+    const spc_index_key *layout = &b->c->key;
+    uint64_t key = 0;
+    bool outside = false;
+
+    for (int i = 0; i < 4; i++) {
+        uint32_t value = (uint32_t)b->coords[4 * (size_t)row + (size_t)i] -
+                         (uint32_t)layout->low[i];
+        if (value > layout->last[i]) {
+            note_least(&b->c->stats[SPC_INDEX_BAD_ROW + i], row);
+            outside = true;
+        }
+        key |= ((uint64_t)value + layout->before[i]) << layout->shift[i];
+    }
+    if (outside)
+        __atomic_fetch_add(&b->c->stats[SPC_INDEX_BAD_ROWS], 1,
+                           __ATOMIC_RELAXED);
+    return outside ? layout->none : key;
+}
+
+static void pack_chunk(void *payload, int64_t chunk)
+{
+    const build *b = payload;
+    int begin = (int)chunk * SPC__HOST_CHUNK_ROWS;
+    int end = spc__host_at_most(begin + SPC__HOST_CHUNK_ROWS, b->count);
+
+    for (int row = begin; row < end; row++) {
+        b->keys[row] = pack_row(b, row);
+        b->rows[row] = row;
+    }
+}
+
+static void clear_stats(spc_coords *c, int rows)
+{
+    memset(c->stats, 0, 4 * SPC_INDEX_STATS);
+    for (int i = 0; i < 4; i++)
+        c->stats[SPC_INDEX_BAD_ROW + i] = SPC_INDEX_NO_ROW;
+    c->stats[SPC_INDEX_DUPLICATE_ROW] = SPC_INDEX_NO_ROW;
+    c->stats[SPC_INDEX_ROWS] = rows;
+}
+
+/* Keeps the first of equal keys; returns how many are left. */
+static int merge_rows(spc_coords *c, uint64_t *keys, int *order, int rows)
+{
+    int kept = 0;
+
+    for (int p = 0; p < rows; p++) {
+        if (c->twins)
+            c->twins[p] = order[p];
+        if (kept > 0 && keys[p] == keys[kept - 1]) {
+            c->stats[SPC_INDEX_DUPLICATES]++;
+            note_least(&c->stats[SPC_INDEX_DUPLICATE_ROW], order[p]);
+            continue;
+        }
+        if (c->twins)
+            c->twin_begin[kept] = p;
+        keys[kept] = keys[p];
+        order[kept++] = order[p];
+    }
+    if (c->twins)
+        c->twin_begin[kept] = rows;
+    return kept;
+}
+
+/* Sorts what is proposed, or given, in the spc__host_scratch, and keeps what
+ * fits. */
+static bool sort_rows(spc_coords *c, const int32_t *coords, int rows, int *kept)
+{
+    const spc__host_set *w = c->work;
+    int first = spc__host_passes(c->key.bits) & 1;
+    uint64_t *keys[2] = {w->s.keys[0], w->s.keys[1]};
+    int *order[2] = {w->s.rows[0], w->s.rows[1]};
+    build b = {c, coords, keys[first], order[first], rows};
+
+    if (!spc__host_spread(c->ctx, spc__host_chunks(rows), pack_chunk, &b) ||
+        !spc__host_sort(c->ctx, &w->s, keys, order, rows, c->key.bits))
+        return false;
+    *kept =
+        merge_rows(c, keys[0], order[0], rows - c->stats[SPC_INDEX_BAD_ROWS]);
+    return true;
+}
+
+void spc__host_unpack(int32_t out[4], const spc_index_key *layout, uint64_t key)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] =
+            (int32_t)(((uint32_t)(key >> layout->shift[i]) & layout->wide[i]) -
+                      layout->before[i] + (uint32_t)layout->low[i]);
+}
+
+/* From the spc__host_scratch to the set. */
+static void finish_set(spc_coords *c, int rows)
+{
+    const spc__host_set *w = c->work;
+    size_t left = (size_t)(c->rows_padded - rows);
+
+    memcpy(c->keys, w->s.keys[0], 8 * (size_t)rows);
+    memcpy(c->order, w->s.rows[0], 4 * (size_t)rows);
+    memset(c->order + rows, 0xff, 4 * left);
+    for (int p = 0; p < rows && c->from; p++) {
+        c->order[p] = p;
+        spc__host_unpack(c->data + 4 * (size_t)p, &c->key, w->s.keys[0][p]);
+    }
+    *c->count = rows;
+}
+
+spc_status spc__host_set_build(spc_coords *c, const spc__source *source,
+                               void *stream, spc_error *error)
+{
+    int rows = source->count ? *source->count : source->rows, kept = 0;
+
+    (void)stream;
+    clear_stats(c, rows);
+    if (rows < 0 || rows > c->capacity)
+        rows = 0;
+    if (!sort_rows(c, source->coords, rows, &kept))
+        return spc__interrupted(error);
+    finish_set(c, kept);
+    return SPC_OK;
+}
+
+/* ---- outputs ---------------------------------------------------------- */
+
+/* The outputs on an axis that see coordinate i; returns how many. */
+static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
+{
+    int64_t s = g->stride[axis], bound = spc__geometry_out_shape(g, axis);
+    int count = 0;
+
+    if (g->rule == SPC_RULE_FLOOR) {
+        out[0] = (int)spc__floor_div(i, s);
+        return 1;
+    }
+    if (g->rule == SPC_RULE_GENERATIVE) {
+        for (; count < g->kernel[axis]; count++)
+            out[count] = (int)(i * s + spc__geometry_origin(g, axis) +
+                               g->dilation[axis] * count);
+        return count;
+    }
+    for (int place = 0; place < g->kernel[axis]; place++) {
+        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
+        int64_t o = spc__floor_div(at, s);
+        if (o * s == at && (bound == 0 || (o >= 0 && o < bound)))
+            out[count++] = (int)o;
+    }
+    return count;
+}
+
+static int propose(int32_t *to, const spc_geometry *g, const int32_t c[4])
+{
+    int axis[3][SPC_MAX_OFFSETS], count[3], written = 0;
+
+    for (int i = 0; i < 3; i++)
+        count[i] = outputs_of(axis[i], g, i, c[1 + i]);
+    for (int x = 0; x < count[0]; x++)
+        for (int y = 0; y < count[1]; y++)
+            for (int z = 0; z < count[2]; z++, written++) {
+                int32_t *row = to + 4 * (size_t)written;
+                row[0] = c[0];
+                row[1] = axis[0][x];
+                row[2] = axis[1][y];
+                row[3] = axis[2][z];
+            }
+    return written;
+}
+
+spc_status spc__host_set_derive(spc_coords *c, void *stream, spc_error *error)
+{
+    const spc__host_set *w = c->work;
+    const spc_coords *in = c->from;
+    const uint64_t *keys = in->keys;
+    int proposed = 0, kept = 0;
+
+    (void)stream;
+    for (int p = 0; p < *in->count; p++) {
+        int32_t voxel[4];
+        spc__host_unpack(voxel, &in->key, keys[p]);
+        proposed +=
+            propose(w->proposed + 4 * (size_t)proposed, &c->rule, voxel);
+    }
+    clear_stats(c, 0);
+    if (!sort_rows(c, w->proposed, proposed, &kept))
+        return spc__interrupted(error);
+    clear_stats(c, kept);
+    finish_set(c, kept <= c->capacity ? kept : 0);
+    return SPC_OK;
+}
+
+/* ---- merging features ------------------------------------------------- */
+
+/* One row's features are decoded, added up, encoded: any type of the table. */
+typedef struct merging {
+    const spc_coords *c;
+    const spc__dtype *type;
+    char *features;
+    size_t width;
+    float *sum, *row;
+} merging;
+
+static void add_row(const merging *m, int row)
+{
+    m->type->decode(m->row,
+                    m->features + (size_t)row * m->width * m->type->bytes,
+                    m->width);
+    for (size_t i = 0; i < m->width; i++)
+        m->sum[i] += m->row[i];
+}
+
+static void merge_voxel(const merging *m, int begin, int end)
+{
+    const int *rows = m->c->twins;
+    bool mean = m->c->duplicates == SPC_DUPLICATES_MEAN;
+
+    memset(m->sum, 0, m->width * sizeof *m->sum);
+    for (int i = begin; i < end; i++)
+        add_row(m, rows[i]);
+    for (size_t i = 0; i < m->width && mean; i++)
+        m->sum[i] /= (float)(end - begin);
+    m->type->encode(m->features +
+                        (size_t)rows[begin] * m->width * m->type->bytes,
+                    m->sum, m->width);
+}
+
+spc_status spc__host_set_merge(const spc_coords *c, void *features,
+                               spc_dtype dtype, int channels, void *stream,
+                               spc_error *error)
+{
+    size_t width = (size_t)channels;
+    float *room = malloc(2 * width * sizeof *room);
+    merging m = {c,    spc__dtype_of(dtype),      features, width,
+                 room, room ? room + width : NULL};
+
+    (void)stream;
+    if (!room)
+        return spc__fail_memory(error, 2 * width * sizeof *room);
+    for (int p = 0; p < *c->count; p++)
+        if (c->twin_begin[p + 1] - c->twin_begin[p] > 1)
+            merge_voxel(&m, c->twin_begin[p], c->twin_begin[p + 1]);
+    free(room);
+    return SPC_OK;
+}

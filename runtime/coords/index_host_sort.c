@@ -1,0 +1,99 @@
+/*
+ * index_host_sort.c - the radix sort of the cpu device: keys of sets, digests
+ * of rows.
+ */
+#include "index_host.h"
+#include <string.h>
+
+enum { DIGITS = 1 << SPC__HOST_DIGIT_BITS };
+
+/* One stable pass by SPC__HOST_DIGIT_BITS at `shift`; chunks are contiguous and
+ * keep their order. */
+typedef struct pass {
+    const uint64_t *from_keys;
+    const int *from_rows;
+    uint64_t *to_keys;
+    int *to_rows;
+    int *counts; /* then the next place of each digit of each chunk */
+    int rows, chunks, shift;
+} pass;
+
+static int pass_begin(const pass *p, int64_t chunk)
+{
+    return (int)((int64_t)p->rows * chunk / p->chunks);
+}
+
+static int digit_of(const pass *p, int i)
+{
+    return (int)(p->from_keys[i] >> p->shift) & (DIGITS - 1);
+}
+
+static void count_chunk(void *payload, int64_t chunk)
+{
+    const pass *p = payload;
+    int *counts = p->counts + chunk * DIGITS;
+    int end = pass_begin(p, chunk + 1);
+
+    memset(counts, 0, DIGITS * sizeof *counts);
+    for (int i = pass_begin(p, chunk); i < end; i++)
+        counts[digit_of(p, i)]++;
+}
+
+static void scatter_chunk(void *payload, int64_t chunk)
+{
+    const pass *p = payload;
+    int *places = p->counts + chunk * DIGITS;
+    int end = pass_begin(p, chunk + 1);
+
+    for (int i = pass_begin(p, chunk); i < end; i++) {
+        int place = places[digit_of(p, i)]++;
+        p->to_keys[place] = p->from_keys[i];
+        p->to_rows[place] = p->from_rows[i];
+    }
+}
+
+static bool run_pass(const spc_ctx *ctx, pass *p)
+{
+    int place = 0;
+
+    if (!spc__host_spread(ctx, p->chunks, count_chunk, p))
+        return false;
+    for (int d = 0; d < DIGITS; d++)
+        for (int c = 0; c < p->chunks; c++) {
+            int count = p->counts[c * DIGITS + d];
+            p->counts[c * DIGITS + d] = place;
+            place += count;
+        }
+    return spc__host_spread(ctx, p->chunks, scatter_chunk, p);
+}
+
+int spc__host_passes(int bits)
+{
+    return (bits + SPC__HOST_DIGIT_BITS - 1) / SPC__HOST_DIGIT_BITS;
+}
+
+/* Sorts `rows` rows by `bits`-bit keys that are in keys[parity of the passes];
+ * the result is in keys[0], order[0]. */
+bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
+                    uint64_t *keys[2], int *order[2], int rows, int bits)
+{
+    int from = spc__host_passes(bits) & 1;
+
+    for (int shift = 0; shift < bits;
+         shift += SPC__HOST_DIGIT_BITS, from ^= 1) {
+        pass p = {
+            .from_keys = keys[from],
+            .from_rows = order[from],
+            .to_keys = keys[from ^ 1],
+            .to_rows = order[from ^ 1],
+            .counts = s->counts,
+            .rows = rows,
+            .chunks = spc__host_at_most(spc__host_chunks(rows),
+                                        SPC__HOST_SORT_CHUNKS),
+            .shift = shift,
+        };
+        if (!run_pass(ctx, &p))
+            return false;
+    }
+    return true;
+}
