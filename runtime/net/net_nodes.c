@@ -1,0 +1,138 @@
+/*
+ * net_nodes.c - what adding any layer consists of: checking the tensors that it
+ * was given, naming it, appending it and the tensor that it makes.
+ */
+#include "net_nodes.h"
+
+#include "dtype.h"
+#include "error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tensors ------------------------------------------------------------- */
+
+spc_status spc__net_check_tensor(const spc_net *net, int tensor,
+                                 const char *what, spc_error *error)
+{
+    if (tensor >= 0 && tensor < net->tensor_count)
+        return SPC_OK;
+    if (tensor == SPC_NO_TENSOR)
+        return spc__fail(error, SPC_EINVAL, "its `%s` is missing", what);
+    return spc__fail(error, SPC_EINVAL,
+                     "its `%s` is tensor %d: the network has %d", what, tensor,
+                     net->tensor_count);
+}
+
+/* Rows of voxels, and not a dense plane. */
+spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
+                               spc_error *error)
+{
+    spc_status status = spc__net_check_tensor(net, tensor, what, error);
+
+    if (status == SPC_OK && net->tensors[tensor].dense)
+        status = spc__fail(error, SPC_EINVAL,
+                           "its `%s` is dense: only outputs of the network can "
+                           "be",
+                           what);
+    return status;
+}
+
+spc_status spc__net_check_width(const char *what, int has, int channels,
+                                spc_error *error)
+{
+    return has == channels ? SPC_OK
+                           : spc__fail(error, SPC_EINVAL,
+                                       "%s %d channels, the tensor has %d",
+                                       what, has, channels);
+}
+
+spc_status spc__net_check_type(const char *what, spc_dtype has, spc_dtype dtype,
+                               spc_error *error)
+{
+    return has == dtype
+               ? SPC_OK
+               : spc__fail(error, SPC_EINVAL, "%s %s, the tensor has %s", what,
+                           spc__dtype_names[has], spc__dtype_names[dtype]);
+}
+
+/* Appends a tensor; returns its number, -1 without memory. */
+int spc__net_add_tensor(spc_net *net, const spc__net_tensor *tensor,
+                        spc_error *error)
+{
+    void *tensors =
+        spc__net_grow(net->tensors, net->tensor_count, sizeof(*tensor));
+
+    if (tensors == NULL)
+        return spc__fail_memory(error, sizeof(*tensor)), -1;
+    net->tensors = tensors;
+    net->tensors[net->tensor_count] = *tensor;
+    return net->tensor_count++;
+}
+
+/* ---- nodes --------------------------------------------------------------- */
+
+static bool name_taken(const spc_net *net, const char *name)
+{
+    for (int i = 0; i < net->node_count; i++)
+        if (strcmp(net->nodes[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+spc_status spc__net_name_node(spc__net_node *node, const spc_net *net,
+                              const char *name, spc_error *error)
+{
+    char own[24];
+
+    if (name != NULL && name_taken(net, name))
+        return spc__fail(error, SPC_EINVAL, "there is a layer of this name");
+    snprintf(own, sizeof(own), "layer%d", net->node_count + 1);
+    return spc__net_text(&node->name, name != NULL ? name : own, error);
+}
+
+/* Appends a node and the tensor that it makes; takes what the node owns over,
+ * also on failure. */
+spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
+                             spc__net_tensor *tensor, spc_error *error)
+{
+    void *nodes = spc__net_grow(net->nodes, net->node_count, sizeof(*node));
+
+    if (nodes != NULL) {
+        net->nodes = nodes;
+        tensor->node = net->node_count;
+        node->out = spc__net_add_tensor(net, tensor, error);
+    }
+    if (nodes == NULL || node->out < 0) {
+        free(node->name);
+        free(node->norm);
+        return spc__fail_memory(error, sizeof(*node));
+    }
+    net->nodes[net->node_count++] = *node;
+    *out = node->out;
+    return SPC_OK;
+}
+
+/* Every failure names the layer. */
+spc_status spc__net_fail_layer(const spc_net *net, const char *name,
+                               spc_error *error)
+{
+    if (name != NULL)
+        return spc__fail_prefix(error, "layer '%s': ", name);
+    return spc__fail_prefix(error, "layer %d: ", net->node_count + 1);
+}
+
+spc_status spc__net_begin(const char *function, const spc_net *net,
+                          spc_tensor *out, const void *what, spc_error *error)
+{
+    spc_status status = spc__need(error, function, "net", net, "out", out,
+                                  "what is to be added", what, NULL);
+
+    if (out != NULL)
+        *out = SPC_NO_TENSOR;
+    if (status == SPC_OK && net->tensor_count == 0)
+        status = spc__fail(error, SPC_ESTATE,
+                           "the network has no input yet: spc_net_add_input "
+                           "comes first");
+    return status;
+}

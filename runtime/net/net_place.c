@@ -1,0 +1,159 @@
+/*
+ * net_place.c - where a layer lies: the set of its outputs, its map, and
+ * whether a file's key says the same.
+ */
+#include "net_nodes.h"
+
+#include "error.h"
+#include "geometry.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which sets a layer is between --------------------------------------- */
+
+/* A FOOTPRINT is cut by the shape of the set that it starts from. */
+static spc_status complete_shape(spc_geometry *g, const spc__net_set *from,
+                                 spc_error *error)
+{
+    if (g->rule != SPC_RULE_FOOTPRINT || from->shape[0] == 0)
+        return SPC_OK;
+    if (g->shape[0] == 0)
+        memcpy(g->shape, from->shape, sizeof(g->shape));
+    if (memcmp(g->shape, from->shape, sizeof(g->shape)) != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "shape=%dx%dx%d: its inputs have %dx%dx%d",
+                         g->shape[0], g->shape[1], g->shape[2], from->shape[0],
+                         from->shape[1], from->shape[2]);
+    return SPC_OK;
+}
+
+static bool derives(const spc_geometry *g)
+{
+    return g->rule != SPC_RULE_SUBM && g->rule != SPC_RULE_GIVEN;
+}
+
+/* The set that an inverse layer goes back to, checked: the inputs must be its
+ * outputs by this very geometry. */
+static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
+                            int at, spc_error *error)
+{
+    const spc__net_set *set = &net->sets[in];
+    spc__net_set outputs;
+    spc_status status;
+
+    if (at == SPC_NO_TENSOR && set->kind != SPC__NET_OUTPUTS)
+        return spc__fail(error, SPC_EINVAL,
+                         "its inputs were derived from no other set: there is "
+                         "nothing to go back to");
+    *to = at == SPC_NO_TENSOR ? set->from[0] : net->tensors[at].set;
+    if ((status = complete_shape(g, &net->sets[*to], error)) != SPC_OK)
+        return status;
+    spc__net_outputs_of(&outputs, net, *to, g);
+    if (set->kind != SPC__NET_OUTPUTS || !spc__net_set_equal(set, &outputs))
+        return spc__fail(error, SPC_EINVAL,
+                         "its inputs are not what its geometry derives from "
+                         "the set that it goes back to");
+    return SPC_OK;
+}
+
+/* The set of a layer's outputs, and its map. */
+spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
+                               bool inverse, int in, int at, spc_error *error)
+{
+    spc__net_set outputs;
+    spc__net_map made = {.in = in, .inverse = inverse};
+    spc_status status = SPC_OK;
+
+    *to = in;
+    if (inverse && g->rule != SPC_RULE_GENERATIVE &&
+        g->rule != SPC_RULE_GIVEN) {
+        status = find_back(to, net, g, in, at, error);
+    } else if (g->rule == SPC_RULE_GIVEN) {
+        if ((status = spc__net_check_rows(net, at, "at", error)) == SPC_OK)
+            *to = net->tensors[at].set;
+    } else if (derives(g)) {
+        status = complete_shape(g, &net->sets[in], error);
+        if (status == SPC_OK &&
+            (status = spc_geometry_check(g, error)) == SPC_OK) {
+            spc__net_outputs_of(&outputs, net, in, g);
+            if ((*to = spc__net_find_set(net, &outputs, error)) < 0)
+                status = SPC_ENOMEM;
+        }
+    }
+    if (status != SPC_OK || (status = spc_geometry_check(g, error)) != SPC_OK)
+        return status;
+    made.to = *to;
+    made.geometry = *g;
+    *map = spc__net_find_map(net, &made, error);
+    return *map < 0 ? SPC_ENOMEM : SPC_OK;
+}
+
+/* ---- keys ---------------------------------------------------------------- */
+
+/* An inverse layer has the key of the layer that it inverts. */
+static bool same_relation(const spc__net_map *a, const spc__net_map *b)
+{
+    bool swapped = a->inverse != b->inverse;
+
+    return a->in == (swapped ? b->to : b->in) &&
+           a->to == (swapped ? b->in : b->to) &&
+           spc__geometry_equal(&a->geometry, &b->geometry);
+}
+
+static spc_status add_note(spc_net *net, const char *text, spc_error *error)
+{
+    char *note;
+    void *notes;
+    spc_status status = spc__net_text(&note, text, error);
+
+    if (status != SPC_OK)
+        return status;
+    notes = spc__net_grow(net->notes, net->note_count, sizeof(note));
+    if (notes == NULL) {
+        free(note);
+        return spc__fail_memory(error, sizeof(note));
+    }
+    net->notes = notes;
+    net->notes[net->note_count++] = note;
+    return SPC_OK;
+}
+
+static spc_status note_key(spc_net *net, const spc__net_key *key,
+                           const char *layer, spc_error *error)
+{
+    char text[320];
+
+    snprintf(text, sizeof(text),
+             "layers '%.60s' and '%.60s' have the key '%.60s', but their maps "
+             "differ: the key is not followed",
+             net->nodes[key->node].name, layer, key->name);
+    return add_note(net, text, error);
+}
+
+/* Is the key as good as its word? Called before the layer is there. */
+spc_status spc__net_check_key(spc_net *net, const char *key, int map,
+                              const char *layer, spc_error *error)
+{
+    spc__net_key made = {NULL, map, net->node_count};
+    void *keys;
+    spc_status status;
+
+    if (key == NULL || key[0] == '\0')
+        return SPC_OK;
+    for (int i = 0; i < net->key_count; i++)
+        if (strcmp(net->keys[i].name, key) == 0)
+            return same_relation(&net->maps[net->keys[i].map], &net->maps[map])
+                       ? SPC_OK
+                       : note_key(net, &net->keys[i], layer, error);
+    if ((status = spc__net_text(&made.name, key, error)) != SPC_OK)
+        return status;
+    keys = spc__net_grow(net->keys, net->key_count, sizeof(made));
+    if (keys == NULL) {
+        free(made.name);
+        return spc__fail_memory(error, sizeof(made));
+    }
+    net->keys = keys;
+    net->keys[net->key_count++] = made;
+    return SPC_OK;
+}

@@ -1,0 +1,163 @@
+/*
+ * net_several.c - adding layers of several tensors: concatenations, and sets
+ * made of the voxels of others.
+ */
+#include "net_nodes.h"
+
+#include "error.h"
+#include "geometry.h"
+#include <string.h>
+
+static spc_status take_parts(spc__net_node *node, const spc_net *net,
+                             const spc_tensor *parts, int count,
+                             spc_error *error)
+{
+    spc_status status;
+
+    if (count < 1 || count > SPC__NET_SOURCES)
+        return spc__fail(error, SPC_EINVAL, "%d tensors: 1 to %d are right",
+                         count, SPC__NET_SOURCES);
+    for (int i = 0; i < count; i++) {
+        if ((status = spc__net_check_rows(net, parts[i], "parts", error)) !=
+                SPC_OK ||
+            (status = spc__net_check_type(
+                 "the first has", net->tensors[parts[0]].dtype,
+                 net->tensors[parts[i]].dtype, error)) != SPC_OK)
+            return status;
+        node->in[i] = parts[i];
+    }
+    node->ins = count;
+    return SPC_OK;
+}
+
+static spc_status make_concat(spc_net *net, spc_tensor *out,
+                              spc__net_node *node, const spc_tensor *parts,
+                              int count, spc_error *error)
+{
+    spc_status status = take_parts(node, net, parts, count, error);
+    spc__net_tensor tensor = {0};
+
+    if (status != SPC_OK)
+        return status;
+    tensor = net->tensors[parts[0]];
+    for (int i = 1; i < count; i++) {
+        if (net->tensors[parts[i]].set != tensor.set)
+            return spc__fail(error, SPC_EINVAL,
+                             "parts 0 and %d lie over two coordinate sets", i);
+        tensor.channels += net->tensors[parts[i]].channels;
+    }
+    tensor.elements = tensor.channels;
+    if ((status = spc__net_name_node(node, net, NULL, error)) != SPC_OK)
+        return status;
+    return spc__net_add_node(net, out, node, &tensor, error);
+}
+
+spc_status spc_net_add_concat(spc_net *net, spc_tensor *out,
+                              const spc_tensor *parts, int count,
+                              spc_error *error)
+{
+    spc__net_node node = {
+        .kind = SPC__NODE_CONCAT, .map = -1, .add = SPC_NO_TENSOR};
+    spc_status status = spc__net_begin(__func__, net, out, parts, error);
+
+    if (status != SPC_OK)
+        return status;
+    status = make_concat(net, out, &node, parts, count, error);
+    return status == SPC_OK ? status : spc__net_fail_layer(net, NULL, error);
+}
+
+static int children(const spc_regrouping *how)
+{
+    return how->split[0] * how->split[1] * how->split[2];
+}
+
+static spc_status check_regrouping(const spc_regrouping *how, spc_error *error)
+{
+    for (int i = 0; i < 3; i++)
+        if (how->scale[i] < 0 || how->scale[i] > SPC__GEOMETRY_MOST ||
+            how->split[i] < 1 || how->split[i] > 64 || children(how) > 64)
+            return spc__fail(error, SPC_EINVAL,
+                             "scale %d and split %d along %c: at least 0 and "
+                             "1, and at most 64 children of a voxel",
+                             how->scale[i], how->split[i], "xyz"[i]);
+    return SPC_OK;
+}
+
+/* A set made of a source's voxels at twice the scale has twice its shape; one
+ * of several sources the largest of theirs. */
+static void regrouped_set(spc__net_set *set, const spc_net *net,
+                          const spc__net_node *node, const spc_regrouping *how)
+{
+    memset(set, 0, sizeof(*set));
+    set->kind = SPC__NET_REGROUPED;
+    set->sources = node->ins;
+    set->how = *how;
+    for (int i = 0; i < node->ins; i++) {
+        set->from[i] = net->tensors[node->in[i]].set;
+        for (int a = 0; a < 3; a++) {
+            int shape = net->sets[set->from[i]].shape[a];
+            int most = (shape - 1) * how->scale[a] + how->split[a];
+            if (shape > 0 && most > set->shape[a])
+                set->shape[a] = most;
+        }
+    }
+    /* Of a source whose shape is not known that of the set is not either. */
+    for (int i = 0; i < node->ins; i++)
+        if (net->sets[set->from[i]].shape[0] == 0)
+            memset(set->shape, 0, sizeof(set->shape));
+}
+
+static spc_status make_regroup(spc_net *net, spc_tensor *out,
+                               spc__net_node *node, const spc_tensor *sources,
+                               int count, const spc_regrouping *how,
+                               spc_error *error)
+{
+    spc_status status = take_parts(node, net, sources, count, error);
+    spc__net_tensor tensor = {0};
+    spc__net_set set;
+
+    if (status != SPC_OK || (status = check_regrouping(how, error)) != SPC_OK)
+        return status;
+    tensor = net->tensors[sources[0]];
+    if (tensor.dtype == SPC_BF16)
+        return spc__fail(error, SPC_EINVAL,
+                         "rows are gathered as f16 or f32, not bf16");
+    for (int i = 1; i < count; i++)
+        if ((status = spc__net_check_width(
+                 "the first source has", tensor.channels,
+                 net->tensors[sources[i]].channels, error)) != SPC_OK)
+            return status;
+    if (node->slices && tensor.channels % children(how) != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "%d channels cannot be cut into slices for %d "
+                         "children",
+                         tensor.channels, children(how));
+    if (node->slices)
+        tensor.channels /= children(how);
+    tensor.elements = tensor.channels;
+    regrouped_set(&set, net, node, how);
+    if ((tensor.set = spc__net_find_set(net, &set, error)) < 0)
+        return SPC_ENOMEM;
+    if ((status = spc__net_name_node(node, net, NULL, error)) != SPC_OK)
+        return status;
+    return spc__net_add_node(net, out, node, &tensor, error);
+}
+
+spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
+                               const spc_tensor *sources, int count,
+                               const spc_regrouping *how, bool slices,
+                               spc_error *error)
+{
+    spc__net_node node = {.kind = SPC__NODE_REGROUP,
+                          .slices = slices,
+                          .map = -1,
+                          .add = SPC_NO_TENSOR};
+    spc_status status = spc__net_begin(__func__, net, out, sources, error);
+
+    if (status == SPC_OK)
+        status = spc__need(error, __func__, "how", how, NULL);
+    if (status != SPC_OK)
+        return status;
+    status = make_regroup(net, out, &node, sources, count, how, error);
+    return status == SPC_OK ? status : spc__net_fail_layer(net, NULL, error);
+}
