@@ -1,7 +1,7 @@
 /*
  * cache.h - the database: problem -> trial -> choice -> artefact.
  *
- * One SQLite file (schema v3), opened as layers: at most one read-write file
+ * One SQLite file (schema v4), opened as layers: at most one read-write file
  * above any number of read-only (shipped) ones. Reads see all layers, the best
  * valid record wins; writes go to the read-write one. The cache knows no
  * convolution: problems, configurations and targets are attrs, compared by
@@ -29,7 +29,7 @@ typedef struct spc__cache spc__cache;
  * existing file is never altered by a failed open. A read-only `path` opens for
  * reading, and puts return SPC_EDB saying so.
  *
- * A file of schema v1 or v2 is brought to v3 where it may be written, in one
+ * A file of schema v1 to v3 is brought to v4 where it may be written, in one
  * transaction: a process that is stopped leaves a file of one version or the
  * other. Where it may not, or that fails, it is read as it is.
  */
@@ -267,6 +267,62 @@ spc_status spc__cache_each(spc__cache *cache,
                            spc_status (*each)(const spc__cache_row *row,
                                               void *payload),
                            void *payload, spc_error *error);
+
+/* A network by its name. The cache knows no layers: `graph` is a text, and the
+ * weights are bytes, in parts that are read and written one by one. */
+typedef struct spc__network {
+    const char *file; /* which layer; lives as long as the cache */
+    int64_t id;       /* its row there */
+    const char *name, *graph;
+    const char *weights; /* SHA-256 of all parts, in hex */
+    int64_t bytes, parts;
+    const char *source, *version;
+    int64_t unix_seconds;
+    const char *fault; /* why it cannot be used; NULL: it can */
+} spc__network;
+
+/* Who gives the parts, and who takes what is read. `part` counts from 0; what
+ * it takes to fail with SPC_EFORMAT is a record that does not fit. */
+typedef struct spc__network_source {
+    spc_status (*part)(const void **data, size_t *bytes, int64_t part,
+                       void *payload, spc_error *error);
+    void *payload;
+} spc__network_source;
+
+typedef struct spc__network_reader {
+    spc_status (*begin)(const spc__network *network, void *payload,
+                        spc_error *error);
+    spc_status (*part)(int64_t part, const void *data, size_t bytes,
+                       void *payload, spc_error *error);
+    spc_status (*end)(void *payload, spc_error *error);
+    void *payload;
+} spc__network_reader;
+
+/* Stores a network whole or not at all. SPC_ESTATE: there is one of this name
+ * in the file that takes writes, and it is not to be replaced. */
+spc_status spc__cache_put_network(spc__cache *cache,
+                                  const spc__network *network,
+                                  const spc__network_source *source,
+                                  bool replace, spc_error *error);
+
+/* Reads the uppermost sound network of this name: one that is not what was
+ * stored, or that the reader refuses as SPC_EFORMAT, is set aside with the
+ * reason, and the next layer's begins anew. SPC_ENOTFOUND; SPC_EDB: what is
+ * wrong with the uppermost. */
+spc_status spc__cache_get_network(spc__cache *cache, const char *name,
+                                  const spc__network_reader *reader,
+                                  spc_error *error);
+
+/* Removes a network from the file that takes writes. SPC_ENOTFOUND. */
+spc_status spc__cache_drop_network(spc__cache *cache, const char *name,
+                                   spc_error *error);
+
+/* All networks, layer by layer, each in the order of the names; those that an
+ * upper layer hides as well. The texts live during the call. */
+spc_status spc__cache_each_network(spc__cache *cache,
+                                   spc_status (*each)(const spc__network *at,
+                                                      void *payload),
+                                   void *payload, spc_error *error);
 
 /* A record that is not what was stored, or was set aside; the texts live during
  * the call. `kind` is its table, or "code": that of an artefact. */

@@ -11,7 +11,7 @@
 
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
-    SPC__SCHEMA_VERSION = 3,
+    SPC__SCHEMA_VERSION = 4,
     SPC__SEALED_VERSION = 3, /* from which on records have seals */
     SPC__BUSY_MS = 5000
 };
@@ -43,6 +43,17 @@ typedef enum spc__sql {
     SPC__SQL_QUARANTINE,
     SPC__SQL_FREE_TRIAL,
     SPC__SQL_FREE_CHOICE,
+    SPC__SQL_ADD_NETWORK,
+    SPC__SQL_ADD_PART,
+    SPC__SQL_FIND_NETWORK,
+    SPC__SQL_GET_PARTS,
+    SPC__SQL_ALL_NETWORKS,
+    SPC__SQL_DROP_PARTS,
+    SPC__SQL_DROP_NETWORK,
+    SPC__SQL_SEAL_NETWORK,
+    SPC__SQL_SEAL_PART,
+    SPC__SQL_DROP_SEALS,
+    SPC__SQL_FREE_NETWORK,
     SPC__SQL_COUNT
 } spc__sql;
 
@@ -142,11 +153,32 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " unix_seconds INTEGER NOT NULL,"                                          \
     " PRIMARY KEY (kind, record)) WITHOUT ROWID"
 
+/* What came with v4: networks (network.c), and their weights in parts. */
+#define SPC__TABLE_NETWORK                                                     \
+    "CREATE TABLE network ("                                                   \
+    " id INTEGER PRIMARY KEY,"                                                 \
+    " name TEXT NOT NULL UNIQUE,"                                              \
+    " graph TEXT NOT NULL,"                                                    \
+    " weights TEXT NOT NULL," /* SHA-256 of all parts, one behind the other */ \
+    " bytes INTEGER NOT NULL,"                                                 \
+    " parts INTEGER NOT NULL,"                                                 \
+    " source TEXT NOT NULL,"                                                   \
+    " version TEXT NOT NULL,"                                                  \
+    " unix_seconds INTEGER NOT NULL)"
+#define SPC__TABLE_NETWORK_PART                                                \
+    "CREATE TABLE network_part ("                                              \
+    " id INTEGER PRIMARY KEY,"                                                 \
+    " network INTEGER NOT NULL REFERENCES network (id),"                       \
+    " part INTEGER NOT NULL,"                                                  \
+    " bytes BLOB NOT NULL,"                                                    \
+    " UNIQUE (network, part))"
+
 /* seal.c */
 
 /* The digests, of rows named p (problem), t (trial), v (its provenance),
- * c (choice), u (its provenance), a (artefact), f (fact); a choice's is chained
- * to that of its trial, whose seal is s. */
+ * c (choice), u (its provenance), a (artefact), f (fact), n (network), w (part
+ * of its weights); a choice's is chained to that of its trial, and a part's to
+ * that of its network, whose seal is s. */
 #define SPC__PROBLEM_WORDS "p.device, p.layer, p.target, p.buckets, p.family"
 #define SPC__DIGEST_TRIAL                                                      \
     "spc_digest('trial', " SPC__PROBLEM_WORDS ", t.template, t.template_hash," \
@@ -162,6 +194,10 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " a.resources, a.digest, " identity ")"
 #define SPC__DIGEST_FACT                                                       \
     "spc_digest('fact', f.device, f.name, f.value, f.unix_seconds)"
+#define SPC__DIGEST_NETWORK                                                    \
+    "spc_digest('network', n.name, n.graph, n.weights, n.bytes, n.parts,"      \
+    " n.source, n.version, n.unix_seconds)"
+#define SPC__DIGEST_PART "spc_digest('part', s.digest, w.part, w.bytes)"
 
 /* Makes the function spc_digest known; SQLite's result. */
 int spc__seal_open(sqlite3 *db);
@@ -186,9 +222,9 @@ int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
 
 /* upgrade.c */
 
-/* Makes a checked file of an older version serve the statements for v3: brings
- * it to v3, or, where it may not be written or that fails, lays views over it,
- * and it is no longer writable. A file of v3 is left alone. */
+/* Makes a checked file of an older version serve the statements for v4: brings
+ * it to v4, or, where it may not be written or that fails, lays views over it,
+ * and it is no longer writable. A file of v4 is left alone. */
 spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */

@@ -17,9 +17,11 @@
  *   fact        what was measured of a device
  *   seal        the digest of a trial, choice, artefact or fact (seal.c)
  *   quarantine  records that are not used any more, and why
+ *   network     a network by its name: its layers as text (network.c)
+ *   network_part  its weights, cut into parts
  *   meta        facts about the file itself
  *
- * Numbers that may be NaN are NULL then. These are the tables of version 3; how
+ * Numbers that may be NaN are NULL then. These are the tables of version 4; how
  * those of older ones are read and brought here is in upgrade.c.
  */
 #include "cache_internal.h"
@@ -79,6 +81,9 @@ static const char *const creation[] = {
 
     SPC__TABLE_SEAL,
     SPC__TABLE_QUARANTINE,
+
+    SPC__TABLE_NETWORK,
+    SPC__TABLE_NETWORK_PART,
 
     "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
     NULL,

@@ -32,6 +32,14 @@
     " WHERE t.problem = ?1 AND t.template = ?2 AND t.template_hash = ?3"       \
     " AND t.config = ?4"
 
+/* Networks, whether the record is sound, and why it is set aside, if it is. */
+#define SPC__NETWORK_COLUMNS                                                   \
+    "n.id, n.name, n.graph, n.weights, n.bytes, n.parts, n.source, n.version," \
+    " n.unix_seconds, s.digest = " SPC__DIGEST_NETWORK ", q.reason"            \
+    " FROM network AS n"                                                       \
+    " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
+    " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
+
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SPC__SQL_COMMIT] = "COMMIT",
@@ -136,6 +144,36 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " (SELECT t.id FROM trial AS t" CANDIDATE_IS ")",
     [SPC__SQL_FREE_CHOICE] =
         "DELETE FROM quarantine WHERE kind = 'choice' AND record = ?1",
+
+    [SPC__SQL_ADD_NETWORK] =
+        "INSERT INTO network (name, graph, weights, bytes, parts, source,"
+        " version, unix_seconds) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [SPC__SQL_ADD_PART] =
+        "INSERT INTO network_part (network, part, bytes) VALUES (?1, ?2, ?3)",
+    [SPC__SQL_FIND_NETWORK] =
+        "SELECT " SPC__NETWORK_COLUMNS " WHERE n.name = ?1",
+    [SPC__SQL_GET_PARTS] =
+        "SELECT w.part, w.bytes, x.digest = " SPC__DIGEST_PART
+        " FROM network_part AS w"
+        " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = w.network"
+        " LEFT JOIN seal AS x ON x.kind = 'part' AND x.record = w.id"
+        " WHERE w.network = ?1 ORDER BY w.part",
+    [SPC__SQL_ALL_NETWORKS] = "SELECT " SPC__NETWORK_COLUMNS " ORDER BY n.name",
+    [SPC__SQL_DROP_PARTS] = "DELETE FROM network_part WHERE network = ?1",
+    [SPC__SQL_DROP_NETWORK] = "DELETE FROM network WHERE id = ?1",
+    [SPC__SQL_SEAL_NETWORK] =
+        "REPLACE INTO seal SELECT 'network', n.id, " SPC__DIGEST_NETWORK ", ''"
+        " FROM network AS n WHERE n.id = ?1",
+    [SPC__SQL_SEAL_PART] =
+        "REPLACE INTO seal SELECT 'part', w.id, " SPC__DIGEST_PART ", ''"
+        " FROM network_part AS w JOIN seal AS s"
+        " ON s.kind = 'network' AND s.record = w.network WHERE w.id = ?1",
+    [SPC__SQL_DROP_SEALS] =
+        "DELETE FROM seal WHERE (kind = 'network' AND record = ?1) OR"
+        " (kind = 'part' AND record IN"
+        "  (SELECT id FROM network_part WHERE network = ?1))",
+    [SPC__SQL_FREE_NETWORK] =
+        "DELETE FROM quarantine WHERE kind = 'network' AND record = ?1",
 };
 
 /* What a result means, and what would be right. */

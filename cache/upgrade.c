@@ -1,5 +1,5 @@
 /*
- * upgrade.c - files of schema v1 and v2: bringing them to v3, or reading them
+ * upgrade.c - files of schema v1 to v3: bringing them to v4, or reading them
  * as they are.
  *
  * Version 1 knew only submanifold layers. A problem had columns for what is
@@ -11,7 +11,8 @@
  * statements are the same for both.
  *
  * Version 2 knew no seals. What it holds is sealed as it is; where nothing can
- * be written it is believed without, as it was then, by an empty view.
+ * be written it is believed without, as it was then, by an empty view. Version
+ * 3 knew no networks: it has none.
  */
 #include "cache_internal.h"
 
@@ -54,6 +55,15 @@ static const char *const views_v2[] = {
     NULL,
 };
 
+static const char *const views_v3[] = {
+    "CREATE TEMP VIEW network AS SELECT 0 AS id, '' AS name, '' AS graph,"
+    " '' AS weights, 0 AS bytes, 0 AS parts, '' AS source, '' AS version,"
+    " 0 AS unix_seconds WHERE 0",
+    "CREATE TEMP VIEW network_part AS SELECT 0 AS id, 0 AS network, 0 AS part,"
+    " '' AS bytes WHERE 0",
+    NULL,
+};
+
 /* The rows keep their numbers, by which the other tables name them. */
 static const char *const steps_v1[] = {
     SPC__TABLE_PROBLEM("problem_v2"),
@@ -74,9 +84,15 @@ static const char *const steps_v2[] = {
     NULL,
 };
 
+static const char *const steps_v3[] = {
+    SPC__TABLE_NETWORK,
+    SPC__TABLE_NETWORK_PART,
+    NULL,
+};
+
 static const char *const last_steps[] = {
     "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION "')",
-    "PRAGMA user_version = 3",
+    "PRAGMA user_version = 4",
     NULL,
 };
 
@@ -129,15 +145,25 @@ static void make_features(sqlite3_context *context, int count,
 /* Another process may have been faster: the lock shows it. */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
-    const char *const *const all[] = {steps_v1, steps_v2, spc__seal_everything,
-                                      last_steps};
+    /* From which versions a step leads. What has seals is never sealed anew:
+     * that would make damaged records good ones. */
+    static const struct {
+        const char *const *step;
+        int64_t from_most;
+    } all[] = {{steps_v1, 1},
+               {steps_v2, 2},
+               {spc__seal_everything, 2},
+               {steps_v3, 3},
+               {last_steps, 3}};
+    enum { STEPS = sizeof(all) / sizeof(*all) };
     bool empty;
     spc_status status = spc__schema_check(&empty, layer, NULL, error);
 
     if (layer->version >= SPC__SCHEMA_VERSION)
         return status;
-    for (int i = layer->version > 1; i < 4 && status == SPC_OK; i++)
-        status = spc__layer_execute(layer, all[i], "upgrade", error);
+    for (int i = 0; i < STEPS && status == SPC_OK; i++)
+        if (layer->version <= all[i].from_most)
+            status = spc__layer_execute(layer, all[i].step, "upgrade", error);
     return status;
 }
 
@@ -179,8 +205,10 @@ static spc_status lay_views(spc__layer *layer, spc_error *error)
 
     if (status == SPC_OK && layer->version == 1)
         status = spc__layer_execute(layer, views_v1, "open", error);
-    if (status == SPC_OK)
+    if (status == SPC_OK && layer->version <= 2)
         status = spc__layer_execute(layer, views_v2, "open", error);
+    if (status == SPC_OK)
+        status = spc__layer_execute(layer, views_v3, "open", error);
     return status;
 }
 

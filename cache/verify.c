@@ -24,6 +24,13 @@ static const char *const questions[] = {
     "SELECT 'code', a.id, a.digest = spc_sha256(a.code) FROM artefact AS a",
     "SELECT 'fact', f.id, s.digest = " SPC__DIGEST_FACT " FROM fact AS f"
     " LEFT JOIN seal AS s ON s.kind = 'fact' AND s.record = f.id",
+    "SELECT 'network', n.id, s.digest = " SPC__DIGEST_NETWORK
+    " FROM network AS n"
+    " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id",
+    "SELECT 'part', w.id, x.digest = " SPC__DIGEST_PART
+    " FROM network_part AS w"
+    " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = w.network"
+    " LEFT JOIN seal AS x ON x.kind = 'part' AND x.record = w.id",
 };
 
 typedef struct verification {

@@ -1148,6 +1148,40 @@ SPC_API spc_status spc_net_load(spc_net **out, const char *path,
                                 spc_dtype dtype, spc_error *error);
 SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
 
+/*
+ * Networks in the database. Stored with its weights beside choices and compiled
+ * code, a network is opened by its name, with no file, no Lua and no importer:
+ * one database is the whole deployment. Weights are kept in the type in which
+ * their layers multiply them, all else as it is: results have the same bits.
+ *
+ * `name` has 1 to 63 characters, no blank and no '/'; `source` (may be NULL)
+ * says where the network is from. SPC_ESTATE: weights are missing, or there is
+ * a network of this name and `replace` is false; SPC_EDB.
+ */
+SPC_API spc_status spc_net_store(spc_ctx *ctx, const spc_net *net,
+                                 const char *name, const char *source,
+                                 bool replace);
+/* The network of the uppermost file that has a sound one. SPC_ENOTFOUND;
+ * SPC_EDB: it is damaged, and set aside with the reason; SPC_EDBVERSION:
+ * written by a newer version. */
+SPC_API spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name);
+/* From the file that may be written. SPC_ENOTFOUND. */
+SPC_API spc_status spc_net_remove(spc_ctx *ctx, const char *name);
+
+/* A stored network, for listings; strings live during the call. */
+typedef struct spc_net_row {
+    const char *file, *name, *source;
+    const char *version; /* of the libspc that stored it */
+    const char *graph;   /* its layers, a line each, fields by tabs */
+    int64_t weights_bytes, unix_seconds;
+    const char *fault; /* why it cannot be used; NULL: it can */
+} spc_net_row;
+
+SPC_API spc_status spc_net_each(spc_ctx *ctx,
+                                spc_status (*each)(const spc_net_row *row,
+                                                   void *payload),
+                                void *payload);
+
 /* What comes in: features [rows][channels] of the rows of a scene. */
 typedef struct spc_net_input {
     const char *name; /* "x" */
@@ -1733,7 +1767,7 @@ SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
 typedef struct spc_db_fault {
     const char *file;
     const char *kind; /* "trial", "choice", "artefact", "code" (of an artefact),
-                         "fact" */
+                         "fact", "network", "part" (of its weights) */
     int64_t id;       /* its row; of a choice, that of its problem */
     const char *reason;
 } spc_db_fault;

@@ -11,3 +11,8 @@ target_link_options(test_net PRIVATE
 add_dependencies(test_net fake_cuda fake_nvrtc)
 set_property(TEST net APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+
+# Networks in the database.
+spc_suite(net_store)
+target_link_options(test_net_store PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)

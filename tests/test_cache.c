@@ -1207,7 +1207,7 @@ static const struct {
     spc_status status;
     const char *says, *advises;
 } refusals[] = {
-    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 3",
+    {make_newer, SPC_EDBVERSION, "version 7, and this spctune knows version 4",
      "update spctune"},
     {make_foreign, SPC_EDB, "another program (application id 0x00000001",
      "name another file"},
@@ -2421,7 +2421,7 @@ START_TEST(a_file_of_v1_answers_as_it_did)
     assert_v1_answers(cache);
     assert_v1_trials(cache);
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), _i == 2 ? 3 : 1);
+    ck_assert_int_eq(version_of("user.db"), _i == 2 ? 4 : 1);
     if (_i < 2) {
         read_bytes(&after, "user.db");
         ck_assert_uint_eq(before.length, after.length);
@@ -2432,6 +2432,36 @@ START_TEST(a_file_of_v1_answers_as_it_did)
     spc__buf_release(&before);
     spc__buf_release(&after);
     become_root();
+}
+END_TEST
+
+/* The tables that version 3 had not. */
+static void forget_networks(const char *name)
+{
+    sql(name, "DROP TABLE network_part; DROP TABLE network");
+}
+
+/* A record that does not fit its seal gets no new one by an upgrade. */
+START_TEST(a_file_of_v3_keeps_its_seals)
+{
+    const char *path = at("user.db");
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__choice found;
+    spc__cache *cache;
+    int count = 0;
+
+    make_file("user.db", 64, 30);
+    forget_networks("user.db");
+    sql("user.db", "PRAGMA user_version = 3");
+    if (_i & 1)
+        sql("user.db", "UPDATE trial SET median_us = 1");
+    assert_ok(
+        spc__cache_open(&cache, _i < 2 ? NULL : path, &path, _i < 2, &error));
+    spc__cache_find_choices(cache, &key, &found, 1, &count, &error);
+    ck_assert_int_eq(count, (_i & 1) == 0);
+    ck_assert_int_eq(rows_of(cache, "network"), 0);
+    spc__cache_close(cache);
+    ck_assert_int_eq(version_of("user.db"), _i < 2 ? 3 : 4);
 }
 END_TEST
 
@@ -2447,6 +2477,7 @@ START_TEST(a_file_of_v2_answers_as_it_did)
 
     make_full_file("user.db");
     make_file("user.db", 64, 30);
+    forget_networks("user.db");
     sql("user.db", "DROP TABLE seal; DROP TABLE quarantine;"
                    "PRAGMA user_version = 2");
     assert_ok(
@@ -2461,7 +2492,7 @@ START_TEST(a_file_of_v2_answers_as_it_did)
         ck_assert_int_gt(rows_of(cache, "choice"), 20);
     }
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), _i == 0 ? 2 : 3);
+    ck_assert_int_eq(version_of("user.db"), _i == 0 ? 2 : 4);
 }
 END_TEST
 
@@ -2511,7 +2542,7 @@ START_TEST(a_layer_of_v1_lies_under_a_file_of_today)
     free(trials);
     spc__cache_close(cache);
     ck_assert_int_eq(version_of("old.db"), 1);
-    ck_assert_int_eq(version_of("user.db"), 3);
+    ck_assert_int_eq(version_of("user.db"), 4);
 }
 END_TEST
 
@@ -2570,7 +2601,7 @@ START_TEST(eight_processes_upgrade_one_file_at_the_same_time)
         ck_assert_msg(WIFEXITED(result) && WEXITSTATUS(result) == 0,
                       "one failed");
     }
-    ck_assert_int_eq(version_of("user.db"), 3);
+    ck_assert_int_eq(version_of("user.db"), 4);
     assert_nothing_lost("user.db", "old.db");
 }
 END_TEST
@@ -2679,7 +2710,7 @@ static bool survives(const char *name, int changes)
 START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
 {
     bool alive = false;
-    int versions[4] = {0};
+    int versions[5] = {0};
 
     make_v1("old.db", _i == 1);
     for (int n = 0; !alive; n++) {
@@ -2689,14 +2720,14 @@ START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
         alive = survives(name, n);
         int version = version_of(name);
         ck_assert_int_ge(version, 1);
-        ck_assert(version == 1 || version == 3);
+        ck_assert(version == 1 || version == 4);
         versions[version]++;
         assert_nothing_lost(name, "old.db");
         upgrade(name);
         assert_nothing_lost(name, "old.db");
     }
     ck_assert_int_gt(versions[1], 10);
-    ck_assert_int_gt(versions[3], 1);
+    ck_assert_int_gt(versions[4], 1);
 }
 END_TEST
 
@@ -2809,7 +2840,7 @@ START_TEST(a_damaged_file_of_v1_loses_no_more_by_an_upgrade)
         assert_says("restore a copy");
     }
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), v1_damages[_i].upgraded ? 3 : 1);
+    ck_assert_int_eq(version_of("user.db"), v1_damages[_i].upgraded ? 4 : 1);
     read_bytes(&after, "user.db");
     if (!v1_damages[_i].upgraded)
         ck_assert_mem_eq(before.data, after.data, before.length);
@@ -3063,6 +3094,7 @@ static TCase *versions(void)
     tcase_add_loop_test(tc, an_upgrade_makes_features_of_the_columns, 0, 2);
     tcase_add_loop_test(tc, a_file_of_v1_answers_as_it_did, 0, 3);
     tcase_add_loop_test(tc, a_file_of_v2_answers_as_it_did, 0, 2);
+    tcase_add_loop_test(tc, a_file_of_v3_keeps_its_seals, 0, 4);
     tcase_add_loop_test(tc, what_was_upgraded_is_added_to, 0, 2);
     tcase_add_test(tc, a_layer_of_v1_lies_under_a_file_of_today);
     tcase_add_test(tc, a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so);

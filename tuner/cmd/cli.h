@@ -73,7 +73,7 @@ struct cli_command {
 };
 
 extern const cli_command cli_bench, cli_build, cli_db, cli_devices, cli_explain,
-    cli_features, cli_help, cli_layers, cli_run, cli_scene, cli_space, cli_tune,
+    cli_features, cli_help, cli_layers, cli_net, cli_run, cli_scene, cli_space, cli_tune,
     cli_verify, cli_weights, cli_worker;
 
 /* All commands, ended by NULL; those without a summary are not listed. */

@@ -1,4 +1,5 @@
 /* db.c - spctune db: looks into a database. */
+#include "database.h"
 #include "trials.h"
 
 #include <errno.h>
@@ -213,8 +214,7 @@ static spc_status verify(spc_ctx *ctx, const cli *self)
 
 /* ---- the command --------------------------------------------------------- */
 
-/* The path of the database as spc.h describes it; "" if there is none. */
-static void find_file(spc__buf *out, const cli *self)
+void cli_database_file(spc__buf *out, const cli *self)
 {
     const char *named = self->globals.database != NULL ? self->globals.database
                                                        : getenv("SPC_DATABASE");
@@ -228,8 +228,7 @@ static void find_file(spc__buf *out, const cli *self)
         spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
 }
 
-/* Looking must not create what is not there, nor go on without it. */
-static spc_status check_file(const cli *self, const char *file)
+spc_status cli_database_there(const cli *self, const char *file)
 {
     bool layered = self->globals.layer_files.count > 0;
     struct stat facts;
@@ -265,8 +264,8 @@ static spc_status look(cli *self, work what, int64_t id)
     spc__buf file = SPC__BUF_INIT;
     spc_ctx *ctx = NULL;
 
-    find_file(&file, self);
-    spc_status status = check_file(self, spc__buf_text(&file));
+    cli_database_file(&file, self);
+    spc_status status = cli_database_there(self, spc__buf_text(&file));
     if (status != SPC_OK)
         goto done;
     /* Named, it must open. What it holds has nothing to do with the device:

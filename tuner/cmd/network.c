@@ -10,7 +10,7 @@
 
 /* ---- the network --------------------------------------------------------- */
 
-static spc_status read_dtype(spc_dtype *out, const char *name)
+spc_status network_dtype(spc_dtype *out, const char *name)
 {
     static const struct {
         const char *name;
@@ -26,19 +26,38 @@ static spc_status read_dtype(spc_dtype *out, const char *name)
                     name);
 }
 
+/* A stored network has its type and weights. */
+static spc_status open_stored(network *n)
+{
+    const network_args *args = n->args;
+    spc_status status;
+
+    if (args->dtype != NULL || args->weights.count > 0 || args->from != NULL ||
+        args->axes != NULL || args->prefix != NULL || args->voxel != NULL ||
+        args->range != NULL)
+        return cli_fail(SPC_EINVAL,
+                        "'%s' is a network of the database, where all of it is "
+                        "stored: drop the words that say how files are read",
+                        args->file);
+    status = spc_net_open(&n->net, n->ctx, args->file);
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}
+
+static spc_status read_file(network *n)
+{
+    spc_dtype dtype = SPC_F16;
+    spc_status status = network_dtype(&dtype, n->args->dtype);
+
+    return status == SPC_OK ? network_read(&n->net, n->args, dtype) : status;
+}
+
 static spc_status read_network(network *n)
 {
     spc_error error = {0};
-    spc_dtype dtype = SPC_F16;
-    spc_status status = read_dtype(&dtype, n->args->dtype);
+    spc_status status =
+        network_is_stored(n->args) ? open_stored(n) : read_file(n);
 
     if (status != SPC_OK)
-        return status;
-    if (n->args->file == NULL)
-        return cli_fail(SPC_EINVAL,
-                        "a network is needed: --network FILE, such as "
-                        "examples/networks/unet42.lua");
-    if ((status = network_read(&n->net, n->args, dtype)) != SPC_OK)
         return status;
     status = spc_net_draw_params(n->net, n->args->seed, &error);
     if (status != SPC_OK)
@@ -246,19 +265,66 @@ spc_status network_upload(network *n, int i)
 
 /* ---- entry --------------------------------------------------------------- */
 
+double network_clock_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static spc_status open_context(network *n)
+{
+    return cli_open(&n->ctx, n->self);
+}
+
+static spc_status read_scenes(network *n)
+{
+    spc_status status = load_scenes_of(n);
+
+    return status == SPC_OK ? read_features(n) : status;
+}
+
+static spc_status prepare(network *n)
+{
+    spc_status status = make_plan(n, SPC_PLAN_JIT);
+
+    return status == SPC_OK ? take_memory(n) : status;
+}
+
+static spc_status run_stage(network *n, network_stage stage)
+{
+    static spc_status (*const stages[])(network * n) = {
+        open_context, read_network, read_scenes, prepare};
+    double start = network_clock_ms();
+    spc_status status = stages[stage](n);
+
+    n->stage_ms[stage] = network_clock_ms() - start;
+    return status;
+}
+
+/* What is wrong with files is said before a device is opened, which takes
+ * longer; but a stored network is in the context's database. */
 spc_status network_open(network *out, cli *self, const network_args *args)
 {
-    spc_status status;
+    static const network_stage of_files[] = {NETWORK_READ, NETWORK_SCENES,
+                                             NETWORK_CONTEXT, NETWORK_PLAN},
+                               of_database[] = {NETWORK_CONTEXT, NETWORK_READ,
+                                                NETWORK_SCENES, NETWORK_PLAN};
+    const network_stage *order = of_files;
+    spc_status status = SPC_OK;
 
     *out = (network){.self = self, .args = args};
     cli_catch_signals(self); /* loading takes long too */
-    if ((status = read_network(out)) != SPC_OK ||
-        (status = load_scenes_of(out)) != SPC_OK ||
-        (status = read_features(out)) != SPC_OK ||
-        (status = cli_open(&out->ctx, self)) != SPC_OK ||
-        (status = make_plan(out, SPC_PLAN_JIT)) != SPC_OK)
-        return status;
-    return take_memory(out);
+    if (args->file == NULL)
+        return cli_fail(SPC_EINVAL,
+                        "a network is needed: --network FILE, such as "
+                        "examples/networks/unet42.lua");
+    if (network_is_stored(args))
+        order = of_database;
+    for (int i = 0; i < NETWORK_STAGES && status == SPC_OK; i++)
+        status = run_stage(out, order[i]);
+    return status;
 }
 
 static void release_plan(network *n)
@@ -295,21 +361,13 @@ void network_close(network *n)
     spc_ctx_free(n->ctx);
 }
 
-static double now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 spc_status network_replay(network *n, double *us)
 {
-    double start = now_us();
+    double start = network_clock_ms();
     spc_status status = spc_net_replay(n->plan, NULL);
 
     if (status == SPC_OK)
         status = spc_synchronize(n->ctx);
-    *us = now_us() - start;
+    *us = (network_clock_ms() - start) * 1e3;
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }

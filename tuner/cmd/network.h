@@ -27,7 +27,9 @@ typedef struct network_args {
     {                                                                          \
         'n',      "network",                                                   \
         "FILE",   CLI_TEXT,                                                    \
-        AT(file), "a network: Lua, as in examples/networks, or .onnx"},        \
+        AT(file),                                                              \
+        "a network: Lua, as in examples/networks, .onnx, or the name of one "  \
+        "in the database (spctune net)"},                                      \
         {'w',                                                                  \
          "weights",                                                            \
          "FILE",                                                               \
@@ -60,6 +62,15 @@ typedef struct network_args {
             "default 2"                                                        \
     }
 
+/* What opening a network consists of, timed. */
+typedef enum network_stage {
+    NETWORK_CONTEXT, /* device and database */
+    NETWORK_READ,    /* layers and weights */
+    NETWORK_SCENES,
+    NETWORK_PLAN, /* kernels loaded, weights packed on the device */
+    NETWORK_STAGES
+} network_stage;
+
 typedef struct network {
     cli *self;
     const network_args *args;
@@ -73,7 +84,14 @@ typedef struct network {
     spc_net_buffers buffers;
     void *coords, *values; /* on the device */
     int32_t *count;
+    double stage_ms[NETWORK_STAGES];
 } network;
+
+/* Is args->file no file, but the name of a network in the database? */
+bool network_is_stored(const network_args *args);
+
+/* "f16", "bf16" or "f32"; NULL: f16. */
+spc_status network_dtype(spc_dtype *out, const char *name);
 
 /* The network of args->file, Lua or ONNX, with the weights of files if there
  * are any (network_file.c). */
@@ -92,6 +110,9 @@ spc_status network_upload(network *n, int i);
 
 /* Microseconds of one replay, from when it is launched till it is done. */
 spc_status network_replay(network *n, double *us);
+
+/* Milliseconds since some moment. */
+double network_clock_ms(void);
 
 /* spctune bench --network */
 spc_status network_bench(cli *self, const network_args *args, int runs);

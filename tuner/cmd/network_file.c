@@ -5,11 +5,18 @@
 #include "spc_import.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool ends_with(const char *text, const char *suffix)
 {
     size_t length = strlen(text), tail = strlen(suffix);
     return length >= tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+bool network_is_stored(const network_args *args)
+{
+    return !ends_with(args->file, ".onnx") && !ends_with(args->file, ".lua") &&
+           strchr(args->file, '/') == NULL && access(args->file, F_OK) != 0;
 }
 
 /* "0.1,0.1,0.2", exactly `count` numbers. */

@@ -1,0 +1,402 @@
+/*
+ * network.c - networks by name: their layers as text, their weights in parts.
+ *
+ * A network's record has the digest of all its weights and says how many parts
+ * they have; the seal of each part is chained to the network's own. So a part
+ * that is missing, or is another network's, or one of an older network of the
+ * same name, is found like a changed byte. Parts are read one at a time: a
+ * network is never in memory twice.
+ */
+#include "cache_internal.h"
+
+#include "clock.h"
+#include "error.h"
+#include "sha256.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Columns of SPC__NETWORK_COLUMNS. */
+enum { SOUND = 9, REASON = 10 };
+
+static const char *text_at(sqlite3_stmt *stmt, int i)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+
+    return text != NULL ? text : "";
+}
+
+static const char *fault_of(const spc__layer *layer, sqlite3_stmt *stmt)
+{
+    if (sqlite3_column_type(stmt, REASON) != SQLITE_NULL)
+        return text_at(stmt, REASON);
+    return spc__seal_check(layer, stmt, SOUND, "network", NULL) == SPC_OK
+               ? NULL
+               : "it is not what its digest was made of";
+}
+
+static void read_row(spc__network *out, const spc__layer *layer,
+                     sqlite3_stmt *stmt)
+{
+    *out = (spc__network){
+        .file = layer->path,
+        .id = sqlite3_column_int64(stmt, 0),
+        .name = text_at(stmt, 1),
+        .graph = text_at(stmt, 2),
+        .weights = text_at(stmt, 3),
+        .bytes = sqlite3_column_int64(stmt, 4),
+        .parts = sqlite3_column_int64(stmt, 5),
+        .source = text_at(stmt, 6),
+        .version = text_at(stmt, 7),
+        .unix_seconds = sqlite3_column_int64(stmt, 8),
+        .fault = fault_of(layer, stmt),
+    };
+}
+
+/* The row of that name; 0: there is none. */
+static spc_status find(int64_t *id, spc__layer *layer, const char *name,
+                       spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    bool row = false;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_FIND_NETWORK, error);
+
+    *id = 0;
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, name);
+    status = spc__layer_step(&row, layer, stmt, "read", error);
+    if (status == SPC_OK && row)
+        *id = sqlite3_column_int64(stmt, 0);
+    spc__sql_done(stmt);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* Sets the record aside, and says so. */
+static spc_status refuse(spc__layer *layer, int64_t id, const char *name,
+                         const char *reason, spc_error *error)
+{
+    spc__quarantine(layer, "network", id, reason);
+    return spc__fail(error, SPC_EDB,
+                     "cannot use the network '%s' of '%s': %s; add it again, "
+                     "or restore a copy of the file",
+                     name, layer->path, reason);
+}
+
+typedef struct reading {
+    spc__layer *layer;
+    const spc__network_reader *reader;
+    int64_t id, parts, bytes; /* what the record says */
+    int64_t next, got;        /* what came so far */
+    char weights[SPC__SHA256_HEX];
+    spc__sha256 sha;
+} reading;
+
+/* SPC_EFORMAT and the reason, if the part is not the one that comes next, or
+ * not what was stored. */
+static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
+                             spc_error *error)
+{
+    if (sqlite3_column_int64(stmt, 0) != r->next || r->next >= r->parts)
+        return spc__fail(error, SPC_EFORMAT,
+                         "part %lld of its weights is missing",
+                         (long long)r->next);
+    if (sqlite3_column_type(stmt, 2) == SQLITE_NULL ||
+        sqlite3_column_int(stmt, 2) == 0 ||
+        bytes > (uint64_t)(r->bytes - r->got))
+        return spc__fail(error, SPC_EFORMAT,
+                         "part %lld of its weights is not what its digest was "
+                         "made of",
+                         (long long)r->next);
+    return SPC_OK;
+}
+
+static spc_status take_part(reading *r, sqlite3_stmt *stmt, spc_error *error)
+{
+    const void *data = sqlite3_column_blob(stmt, 1);
+    size_t bytes = (size_t)sqlite3_column_bytes(stmt, 1);
+    spc_status status = check_part(r, stmt, bytes, error);
+
+    if (status != SPC_OK)
+        return status;
+    if (data == NULL)
+        data = "";
+    spc__sha256_update(&r->sha, data, bytes);
+    status = r->reader->part(r->next++, data, bytes, r->reader->payload, error);
+    r->got += (int64_t)bytes;
+    return status;
+}
+
+static spc_status check_whole(reading *r, spc_error *error)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    char hex[SPC__SHA256_HEX];
+
+    spc__sha256_final(&r->sha, digest);
+    spc__sha256_hex(hex, digest);
+    if (r->next != r->parts || r->got != r->bytes)
+        return spc__fail(error, SPC_EFORMAT, "%lld of its %lld parts are left",
+                         (long long)r->next, (long long)r->parts);
+    if (strcmp(hex, r->weights) != 0)
+        return spc__fail(error, SPC_EFORMAT,
+                         "its weights are not those of its digest");
+    return r->reader->end(r->reader->payload, error);
+}
+
+static spc_status read_parts(reading *r, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    bool row = true;
+    spc_status status =
+        spc__layer_statement(&stmt, r->layer, SPC__SQL_GET_PARTS, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, r->id);
+    while (status == SPC_OK && row) {
+        status = spc__layer_step(&row, r->layer, stmt, "read", error);
+        if (status == SPC_OK && row)
+            status = take_part(r, stmt, error);
+    }
+    spc__sql_done(stmt);
+    return status == SPC_OK ? check_whole(r, error) : status;
+}
+
+/* The row that stmt has reached, up to its parts. */
+static spc_status read_head(reading *r, sqlite3_stmt *stmt, spc_error *error)
+{
+    spc__network network;
+
+    read_row(&network, r->layer, stmt);
+    r->id = network.id;
+    r->parts = network.parts;
+    r->bytes = network.bytes;
+    snprintf(r->weights, sizeof(r->weights), "%s", network.weights);
+    spc__sha256_init(&r->sha);
+    if (network.fault != NULL)
+        return spc__fail(error, SPC_EFORMAT, "%s", network.fault);
+    return r->reader->begin(&network, r->reader->payload, error);
+}
+
+/* SPC_ENOTFOUND without a sentence if this layer has no such network. */
+static spc_status get_from(spc__layer *layer, const char *name,
+                           const spc__network_reader *reader, spc_error *error)
+{
+    reading r = {.layer = layer, .reader = reader};
+    spc_error why = {0};
+    sqlite3_stmt *stmt;
+    bool row = false;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_FIND_NETWORK, error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, name);
+    status = spc__layer_step(&row, layer, stmt, "read", &why);
+    if (status == SPC_OK)
+        status = row ? read_head(&r, stmt, &why) : SPC_ENOTFOUND;
+    spc__sql_done(stmt);
+    if (status == SPC_OK)
+        status = read_parts(&r, &why);
+    if (status == SPC_EFORMAT)
+        return refuse(layer, r.id, name, why.text, error);
+    return status == SPC_OK || status == SPC_ENOTFOUND
+               ? status
+               : spc__fail(error, status, "%s", why.text);
+}
+
+static spc_status fail_missing(const char *name, spc_error *error)
+{
+    return spc__fail(error, SPC_ENOTFOUND,
+                     "the database has no network '%s': 'spctune net ls' "
+                     "lists those that it has",
+                     name);
+}
+
+spc_status spc__cache_get_network(spc__cache *cache, const char *name,
+                                  const spc__network_reader *reader,
+                                  spc_error *error)
+{
+    spc_status trouble = SPC_ENOTFOUND;
+
+    for (int i = 0; i < cache->count; i++) {
+        spc_status status = get_from(&cache->layers[i], name, reader,
+                                     trouble == SPC_ENOTFOUND ? error : NULL);
+        if (status == SPC_OK || status == SPC_ENOMEM)
+            return status;
+        if (trouble == SPC_ENOTFOUND)
+            trouble = status;
+    }
+    return trouble == SPC_ENOTFOUND ? fail_missing(name, error) : trouble;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
+                         spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, id, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, row);
+    return spc__layer_run(layer, stmt, error);
+}
+
+/* The network of this row, with all that belongs to it. */
+static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
+{
+    static const spc__sql steps[] = {SPC__SQL_DROP_SEALS, SPC__SQL_DROP_PARTS,
+                                     SPC__SQL_DROP_NETWORK,
+                                     SPC__SQL_FREE_NETWORK};
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+        if (status == SPC_OK)
+            status = run_on(layer, steps[i], id, error);
+    return status;
+}
+
+static spc_status add_row(int64_t *id, spc__layer *layer,
+                          const spc__network *network, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_ADD_NETWORK, error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, network->name);
+    spc__bind_text(stmt, 2, network->graph);
+    spc__bind_text(stmt, 3, network->weights);
+    sqlite3_bind_int64(stmt, 4, network->bytes);
+    sqlite3_bind_int64(stmt, 5, network->parts);
+    spc__bind_text(stmt, 6, network->source);
+    spc__bind_text(stmt, 7, network->version);
+    sqlite3_bind_int64(stmt, 8, network->unix_seconds);
+    if ((status = spc__layer_run(layer, stmt, error)) != SPC_OK)
+        return status;
+    *id = sqlite3_last_insert_rowid(layer->db);
+    return run_on(layer, SPC__SQL_SEAL_NETWORK, *id, error);
+}
+
+static spc_status add_part(spc__layer *layer, int64_t id, int64_t part,
+                           const spc__network_source *source, spc_error *error)
+{
+    const void *data;
+    size_t bytes;
+    sqlite3_stmt *stmt;
+    spc_status status =
+        source->part(&data, &bytes, part, source->payload, error);
+
+    if (status != SPC_OK ||
+        (status = spc__layer_statement(&stmt, layer, SPC__SQL_ADD_PART,
+                                       error)) != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, id);
+    sqlite3_bind_int64(stmt, 2, part);
+    sqlite3_bind_blob64(stmt, 3, bytes > 0 ? data : "", bytes, SQLITE_STATIC);
+    if ((status = spc__layer_run(layer, stmt, error)) != SPC_OK)
+        return status;
+    return run_on(layer, SPC__SQL_SEAL_PART,
+                  sqlite3_last_insert_rowid(layer->db), error);
+}
+
+static spc_status put_locked(spc__layer *layer, const spc__network *network,
+                             const spc__network_source *source, bool replace,
+                             spc_error *error)
+{
+    int64_t id;
+    spc_status status = find(&id, layer, network->name, error);
+
+    if (status == SPC_OK && id != 0 && !replace)
+        return spc__fail(error, SPC_ESTATE,
+                         "'%s' has a network '%s' already: remove it first, "
+                         "or say that it is to be replaced",
+                         layer->path, network->name);
+    if (status == SPC_OK && id != 0)
+        status = drop(layer, id, error);
+    if (status == SPC_OK)
+        status = add_row(&id, layer, network, error);
+    for (int64_t i = 0; i < network->parts && status == SPC_OK; i++)
+        status = add_part(layer, id, i, source, error);
+    return status;
+}
+
+spc_status spc__cache_put_network(spc__cache *cache,
+                                  const spc__network *network,
+                                  const spc__network_source *source,
+                                  bool replace, spc_error *error)
+{
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    if (status != SPC_OK || (status = spc__layer_begin(layer, error)) != SPC_OK)
+        return status;
+    return spc__layer_end(
+        layer, put_locked(layer, network, source, replace, error), error);
+}
+
+static spc_status drop_named(spc__layer *layer, const char *name,
+                             spc_error *error)
+{
+    int64_t id;
+    spc_status status = find(&id, layer, name, error);
+
+    if (status == SPC_OK && id == 0)
+        return fail_missing(name, error);
+    return status == SPC_OK ? drop(layer, id, error) : status;
+}
+
+spc_status spc__cache_drop_network(spc__cache *cache, const char *name,
+                                   spc_error *error)
+{
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    if (status != SPC_OK || (status = spc__layer_begin(layer, error)) != SPC_OK)
+        return status;
+    return spc__layer_end(layer, drop_named(layer, name, error), error);
+}
+
+/* ---- listing ------------------------------------------------------------- */
+
+static spc_status each_of(spc__layer *layer,
+                          spc_status (*each)(const spc__network *at,
+                                             void *payload),
+                          void *payload, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc__network network;
+    bool row = true;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_ALL_NETWORKS, error);
+
+    while (status == SPC_OK && row) {
+        status = spc__layer_step(&row, layer, stmt, "read", error);
+        if (status == SPC_OK && row) {
+            read_row(&network, layer, stmt);
+            status = each(&network, payload);
+        }
+    }
+    spc__sql_done(stmt);
+    return status;
+}
+
+spc_status spc__cache_each_network(spc__cache *cache,
+                                   spc_status (*each)(const spc__network *at,
+                                                      void *payload),
+                                   void *payload, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < cache->count && status == SPC_OK; i++)
+        status = each_of(&cache->layers[i], each, payload, error);
+    return status;
+}

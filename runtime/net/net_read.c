@@ -1,0 +1,470 @@
+/*
+ * net_read.c - a network read from its text (net_text.h). Nothing that it says
+ * is believed before it was checked.
+ */
+#include "net_text.h"
+
+#include "dtype.h"
+#include "error.h"
+#include "number.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIELDS = 16 };
+
+typedef struct reader {
+    spc_net *net;
+    spc__net_array *arrays;
+    int array_count;
+    int64_t bytes; /* of the arrays so far */
+    int line;
+    char *fields[FIELDS]; /* of this line, without the first word */
+    int count;
+    spc_error *error;
+} reader;
+
+/* ---- fields -------------------------------------------------------------- */
+
+static spc_status fail_field(reader *r, int i, const char *what)
+{
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: '%.40s' is no %s",
+                     r->line, i < r->count ? r->fields[i] : "", what);
+}
+
+static spc_status need_fields(reader *r, int least, int most)
+{
+    if (r->count >= least && r->count <= most)
+        return SPC_OK;
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: %d fields, %d are right",
+                     r->line, r->count, least);
+}
+
+/* Cuts a line at its tabs; true if there were not too many. */
+static bool split(reader *r, char *line)
+{
+    r->count = 0;
+    for (char *field; (field = strsep(&line, "\t")) != NULL; r->count++) {
+        if (r->count == FIELDS)
+            return false;
+        r->fields[r->count] = field;
+    }
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789ABCDEF", *at = strchr(digits, c);
+
+    return c != '\0' && at != NULL ? (int)(at - digits) : -1;
+}
+
+/* %XX becomes its byte again, in place. */
+static spc_status read_name(char **out, reader *r, int i)
+{
+    char *to = r->fields[i];
+
+    *out = to;
+    for (const char *from = to; *from != '\0'; from++) {
+        if (*from != '%') {
+            *to++ = *from;
+            continue;
+        }
+        int high = hex_digit(from[1]);
+        int low = high >= 0 ? hex_digit(from[2]) : -1;
+        if (low < 0 || high + low == 0)
+            return fail_field(r, i, "name");
+        *to++ = (char)(high << 4 | low);
+        from += 2;
+    }
+    *to = '\0';
+    return SPC_OK;
+}
+
+/* A whole number and nothing else, at the beginning of `text`; NULL: none. */
+static const char *read_whole(int64_t *out, const char *text)
+{
+    char *end;
+
+    if (strchr("-0123456789", *text) == NULL || *text == '\0')
+        return NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    *out = value;
+    return errno == 0 && end > text ? end : NULL;
+}
+
+static spc_status read_int(int *out, reader *r, int i)
+{
+    int64_t value = 0;
+    const char *end = read_whole(&value, r->fields[i]);
+
+    if (end == NULL || *end != '\0' || value < INT32_MIN || value > INT32_MAX)
+        return fail_field(r, i, "whole number");
+    *out = (int)value;
+    return SPC_OK;
+}
+
+static spc_status read_axes(int out[3], reader *r, int i)
+{
+    const char *at = r->fields[i];
+
+    for (int a = 0; a < 3; a++) {
+        int64_t value = 0;
+        at = read_whole(&value, at);
+        if (at == NULL || *at != (a < 2 ? 'x' : '\0') || value < INT32_MIN ||
+            value > INT32_MAX)
+            return fail_field(r, i, "three whole numbers");
+        out[a] = (int)value;
+        at++;
+    }
+    return SPC_OK;
+}
+
+static spc_status read_dtype(spc_dtype *out, reader *r, int i)
+{
+    for (int d = 0; spc__dtype_names[d] != NULL; d++)
+        if (strcmp(spc__dtype_names[d], r->fields[i]) == 0) {
+            *out = (spc_dtype)d;
+            return SPC_OK;
+        }
+    return fail_field(r, i, "type");
+}
+
+static spc_status read_real(double *out, reader *r, int i)
+{
+    return spc__number_read(out, r->fields[i]) ? SPC_OK
+                                               : fail_field(r, i, "number");
+}
+
+/* Nine numbers: the size of a voxel, and the grid's two corners. */
+static spc_status read_grid(spc_net_input *input, reader *r, int i)
+{
+    double *const grid[] = {input->voxel, input->low, input->high};
+    char *rest = r->fields[i];
+
+    for (int n = 0; n < 9; n++) {
+        const char *word = strsep(&rest, ",");
+        if (word == NULL || !spc__number_read(&grid[n / 3][n % 3], word))
+            return fail_field(r, i, "grid");
+    }
+    return rest == NULL ? SPC_OK : fail_field(r, i, "grid");
+}
+
+/* What a public function refused, at its line. */
+static spc_status at_line(reader *r, spc_status status)
+{
+    if (status == SPC_OK || status == SPC_ENOMEM)
+        return status;
+    spc__fail_prefix(r->error, "line %d: ", r->line);
+    if (r->error != NULL)
+        r->error->status = SPC_EFORMAT;
+    return SPC_EFORMAT;
+}
+
+/* ---- lines --------------------------------------------------------------- */
+
+static spc_status read_network(reader *r)
+{
+    char *name, *copy;
+    spc_status status = read_name(&name, r, 0);
+
+    if (status != SPC_OK ||
+        (status = spc__net_text(&copy, name, r->error)) != SPC_OK)
+        return status;
+    free(r->net->name);
+    r->net->name = copy;
+    return SPC_OK;
+}
+
+static spc_status read_input(reader *r)
+{
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_tensor out;
+    char *name;
+    spc_status status;
+
+    if ((status = read_name(&name, r, 0)) != SPC_OK ||
+        (status = read_int(&input.channels, r, 1)) != SPC_OK ||
+        (status = read_dtype(&input.dtype, r, 2)) != SPC_OK ||
+        (status = read_axes(input.shape, r, 3)) != SPC_OK ||
+        (status = read_grid(&input, r, 4)) != SPC_OK)
+        return status;
+    input.name = name;
+    return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
+}
+
+/* "0:0:0,1:0:0": a list instead of the box; empty: the box. */
+static spc_status read_offsets(spc_geometry *g, reader *r, int i)
+{
+    char *rest = r->fields[i][0] != '\0' ? r->fields[i] : NULL;
+    const char *word;
+
+    while ((word = strsep(&rest, ",")) != NULL) {
+        if (g->offset_count == SPC_MAX_OFFSETS)
+            return fail_field(r, i, "list of offsets");
+        for (int a = 0; a < 3; a++) {
+            int64_t value = 0;
+            word = read_whole(&value, word);
+            if (word == NULL || *word != (a < 2 ? ':' : '\0') ||
+                value < INT16_MIN || value > INT16_MAX)
+                return fail_field(r, i, "list of offsets");
+            g->offsets[g->offset_count][a] = (int16_t)value;
+            word++;
+        }
+        g->offset_count++;
+    }
+    return SPC_OK;
+}
+
+static spc_status read_conv(reader *r)
+{
+    spc_net_layer layer = SPC_NET_LAYER_INIT;
+    spc_tensor out;
+    char *name, *norm;
+    spc_status status;
+
+    if ((status = read_name(&name, r, 0)) != SPC_OK ||
+        (status = read_int(&layer.in, r, 1)) != SPC_OK ||
+        (status = read_int(&layer.residual, r, 2)) != SPC_OK ||
+        (status = read_int(&layer.at, r, 3)) != SPC_OK ||
+        (status = at_line(r, spc_conv_parse(&layer.conv, r->fields[4],
+                                            r->error))) != SPC_OK ||
+        (status = read_offsets(&layer.conv.geometry, r, 5)) != SPC_OK ||
+        (status = read_name(&norm, r, 6)) != SPC_OK ||
+        (status = read_real(&layer.eps, r, 7)) != SPC_OK)
+        return status;
+    layer.name = name;
+    layer.norm = norm[0] != '\0' ? norm : NULL;
+    return at_line(r, spc_net_add_conv(r->net, &out, &layer, r->error));
+}
+
+static spc_status read_feature(reader *r)
+{
+    spc_feature feature = SPC_FEATURE_INIT;
+    spc_tensor out;
+    int in = 0, add = 0, at = 0;
+    char *name;
+    spc_status status;
+
+    if ((status = read_name(&name, r, 0)) != SPC_OK ||
+        (status = read_int(&in, r, 1)) != SPC_OK ||
+        (status = read_int(&add, r, 2)) != SPC_OK ||
+        (status = read_int(&at, r, 3)) != SPC_OK ||
+        (status = at_line(
+             r, spc_feature_parse(&feature, r->fields[4], r->error))) != SPC_OK)
+        return status;
+    return at_line(r, spc_net_add_feature(r->net, &out, name, &feature, in, add,
+                                          at, r->error));
+}
+
+static spc_status read_tensors(spc_tensor *out, reader *r, int first)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = first; i < r->count && status == SPC_OK; i++)
+        status = read_int(&out[i - first], r, i);
+    return status;
+}
+
+static spc_status read_concat(reader *r)
+{
+    spc_tensor out, parts[FIELDS];
+    spc_status status = read_tensors(parts, r, 0);
+
+    return status == SPC_OK ? at_line(r, spc_net_add_concat(r->net, &out, parts,
+                                                            r->count, r->error))
+                            : status;
+}
+
+static spc_status read_regroup(reader *r)
+{
+    spc_regrouping how = SPC_REGROUPING_INIT;
+    spc_tensor out, sources[FIELDS];
+    int slices = 0;
+    spc_status status;
+
+    if ((status = read_axes(how.scale, r, 0)) != SPC_OK ||
+        (status = read_axes(how.split, r, 1)) != SPC_OK ||
+        (status = read_int(&slices, r, 2)) != SPC_OK ||
+        (status = read_tensors(sources, r, 3)) != SPC_OK)
+        return status;
+    return at_line(r, spc_net_add_regroup(r->net, &out, sources, r->count - 3,
+                                          &how, slices != 0, r->error));
+}
+
+static spc_status read_output(reader *r)
+{
+    char *name;
+    int tensor = 0;
+    spc_status status;
+
+    if ((status = read_name(&name, r, 0)) != SPC_OK ||
+        (status = read_int(&tensor, r, 1)) != SPC_OK)
+        return status;
+    return at_line(r, spc_net_add_output(r->net, tensor, name, r->error));
+}
+
+static int param_named(const char *name)
+{
+    static const char *const names[SPC__NET_PARAMS] = {"weights", "scale",
+                                                       "bias"};
+
+    for (int j = 0; j < SPC__NET_PARAMS; j++)
+        if (strcmp(names[j], name) == 0)
+            return j;
+    return -1;
+}
+
+/* Arrays stand in the order of the nodes, each once. */
+static bool comes_next(const reader *r, const spc__net_array *a)
+{
+    const spc__net_array *last =
+        r->array_count > 0 ? &r->arrays[r->array_count - 1] : NULL;
+
+    return last == NULL || a->node > last->node ||
+           (a->node == last->node && a->param > last->param);
+}
+
+static spc_status read_array(reader *r)
+{
+    spc__net_array a = {0};
+    int64_t count = 0;
+    const char *end = read_whole(&count, r->fields[3]);
+    spc_status status;
+    void *arrays;
+
+    if ((status = read_int(&a.node, r, 0)) != SPC_OK ||
+        (status = read_dtype(&a.dtype, r, 2)) != SPC_OK)
+        return status;
+    a.param = param_named(r->fields[1]);
+    a.count = count;
+    if (a.node < 0 || a.node >= r->net->node_count || a.param < 0 ||
+        end == NULL || *end != '\0' || count < 1 ||
+        count != r->net->nodes[a.node].counts[a.param] ||
+        (a.dtype != SPC_F16 && a.dtype != SPC_BF16 && a.dtype != SPC_F32) ||
+        !comes_next(r, &a))
+        return spc__fail(r->error, SPC_EFORMAT,
+                         "line %d: the network has no such array", r->line);
+    arrays = spc__net_grow(r->arrays, r->array_count, sizeof(a));
+    if (arrays == NULL)
+        return spc__fail_memory(r->error, sizeof(a));
+    r->arrays = arrays;
+    r->arrays[r->array_count++] = a;
+    r->bytes += (int64_t)spc__net_array_bytes(&a);
+    return SPC_OK;
+}
+
+static const struct line {
+    const char *word;
+    int least, most; /* fields */
+    spc_status (*read)(reader *r);
+} lines[] = {
+    {"network", 1, 1, read_network},
+    {"input", 5, 5, read_input},
+    {"conv", 8, 8, read_conv},
+    {"feature", 5, 5, read_feature},
+    {"concat", 1, SPC__NET_SOURCES, read_concat},
+    {"regroup", 4, 3 + SPC__NET_SOURCES, read_regroup},
+    {"output", 2, 2, read_output},
+    {"array", 4, 4, read_array},
+};
+
+static spc_status read_line(reader *r, char *line)
+{
+    const char *word = strsep(&line, "\t");
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+        if (strcmp(lines[i].word, word) != 0)
+            continue;
+        spc_status status = line != NULL && split(r, line)
+                                ? need_fields(r, lines[i].least, lines[i].most)
+                                : spc__fail(r->error, SPC_EFORMAT,
+                                            "line %d: its fields are "
+                                            "not those of '%s'",
+                                            r->line, word);
+        return status == SPC_OK ? lines[i].read(r) : status;
+    }
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: unknown word '%.40s'",
+                     r->line, word);
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static spc_status check_form(const char *text, spc_error *error)
+{
+    static const char head[] = "spctune network ";
+
+    if (strncmp(text, head, sizeof(head) - 1) != 0)
+        return spc__fail(error, SPC_EFORMAT,
+                         "line 1: it is not the text of a network");
+    text += sizeof(head) - 1;
+    if (strncmp(text, "1\n", 2) == 0)
+        return SPC_OK;
+    return spc__fail(
+        error, SPC_EDBVERSION,
+        "the network is written in form '%.*s', and this spctune "
+        "knows form 1: update spctune",
+        (int)strcspn(text, "\n") < 20 ? (int)strcspn(text, "\n") : 20, text);
+}
+
+static spc_status read_lines(reader *r, char *text)
+{
+    spc_status status = SPC_OK;
+
+    for (char *line; status == SPC_OK && (line = strsep(&text, "\n")) != NULL;
+         r->line++)
+        if (line[0] != '\0')
+            status = read_line(r, line);
+    return status;
+}
+
+/* All that the network needs, and as many bytes as are there: who believes the
+ * counts of a text asks for memory by them. */
+static spc_status check_arrays(const reader *r, int64_t bytes)
+{
+    spc_net_info info;
+
+    spc_net_describe(&info, r->net);
+    if (info.tensors == 0 || info.params != r->array_count)
+        return spc__fail(r->error, SPC_EFORMAT, "%d of its %d arrays are there",
+                         r->array_count, info.params);
+    if (r->bytes != bytes)
+        return spc__fail(r->error, SPC_EFORMAT,
+                         "its arrays have %lld bytes, and %lld are stored",
+                         (long long)r->bytes, (long long)bytes);
+    return SPC_OK;
+}
+
+spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
+                         int *array_count, const char *text, int64_t bytes,
+                         spc_error *error)
+{
+    reader r = {.line = 1, .error = error};
+    char *copy = NULL;
+    spc_status status = check_form(text, error);
+
+    *out = NULL;
+    *arrays = NULL;
+    *array_count = 0;
+    if (status != SPC_OK ||
+        (status = spc__net_text(&copy, text, error)) != SPC_OK ||
+        (status = spc_net_create(&r.net, "", error)) != SPC_OK)
+        goto done;
+    /* The first line was looked at already. */
+    char *rest = strchr(copy, '\n') + 1;
+    r.line++;
+    if ((status = read_lines(&r, rest)) != SPC_OK ||
+        (status = check_arrays(&r, bytes)) != SPC_OK)
+        goto done;
+    *out = r.net;
+    *arrays = r.arrays;
+    *array_count = r.array_count;
+    r.net = NULL;
+    r.arrays = NULL;
+done:
+    spc_net_free(r.net);
+    free(r.arrays);
+    free(copy);
+    return status;
+}

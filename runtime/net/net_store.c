@@ -1,0 +1,303 @@
+/*
+ * net_store.c - networks in the database, under a name: stored, opened, listed.
+ *
+ * Opened from there, a network needs neither the file that it came from nor Lua
+ * nor an importer. Its arrays travel in parts of a megabyte, each within one
+ * array: what is read at one time is a part, and not the file.
+ */
+#include "net_text.h"
+
+#include "ctx.h"
+#include "dtype.h"
+#include "error.h"
+#include "sha256.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART_BYTES = 1 << 20, NAME_MOST = 63 };
+
+/* Where a part lies: which array, which of its elements. */
+typedef struct part {
+    const spc__net_array *array;
+    int64_t first, count;
+} part;
+
+static int64_t part_elements(const spc__net_array *array)
+{
+    return PART_BYTES / (int64_t)spc__dtype_of(array->dtype)->bytes;
+}
+
+static int64_t parts_of(const spc__net_array *array)
+{
+    int64_t elements = part_elements(array);
+
+    return (array->count + elements - 1) / elements;
+}
+
+/* Part number i of all arrays; false past the last. */
+static bool find_part(part *out, const spc__net_array *arrays, int count,
+                      int64_t i)
+{
+    for (int a = 0; a < count; a++) {
+        int64_t parts = parts_of(&arrays[a]), elements;
+        if (i >= parts) {
+            i -= parts;
+            continue;
+        }
+        elements = part_elements(&arrays[a]);
+        *out = (part){&arrays[a], i * elements, arrays[a].count - i * elements};
+        if (out->count > elements)
+            out->count = elements;
+        return true;
+    }
+    return false;
+}
+
+/* ---- storing ------------------------------------------------------------- */
+
+typedef struct writing {
+    const spc_net *net;
+    spc__net_array *arrays;
+    int count;
+    unsigned char *data; /* of the part at hand */
+} writing;
+
+static spc_status give_part(const void **data, size_t *bytes, int64_t i,
+                            void *payload, spc_error *error)
+{
+    writing *w = payload;
+    part p;
+
+    if (!find_part(&p, w->arrays, w->count, i))
+        return spc__fail(error, SPC_EINTERNAL, "there is no part %lld",
+                         (long long)i);
+    const spc__dtype *type = spc__dtype_of(p.array->dtype);
+    const float *values =
+        w->net->nodes[p.array->node].params[p.array->param] + p.first;
+    type->encode(w->data, values, (size_t)p.count);
+    *data = w->data;
+    *bytes = (size_t)p.count * type->bytes;
+    return SPC_OK;
+}
+
+/* The record but for its texts; `hex` receives the digest of all parts. */
+static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
+                          writing *w, spc_error *error)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+    spc_status status = SPC_OK;
+
+    spc__sha256_init(&sha);
+    for (int a = 0; a < w->count; a++)
+        out->parts += parts_of(&w->arrays[a]);
+    for (int64_t i = 0; i < out->parts && status == SPC_OK; i++) {
+        const void *data = NULL;
+        size_t bytes = 0;
+        status = give_part(&data, &bytes, i, w, error);
+        spc__sha256_update(&sha, data, bytes);
+        out->bytes += (int64_t)bytes;
+    }
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+    out->weights = hex;
+    return status;
+}
+
+static spc_status check_name(const char *name, spc_error *error)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] <= ' ' || name[i] == '/' || name[i] == 0x7f)
+            length = 0;
+    if (length >= 1 && length <= NAME_MOST && name[0] != '-')
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "'%.80s' is no name for a network: 1 to %d characters, "
+                     "without blanks and '/', not beginning with '-'",
+                     name, NAME_MOST);
+}
+
+static spc_status check_database(const spc_ctx *ctx, spc_error *error)
+{
+    if (ctx->cache != NULL)
+        return SPC_OK;
+    return spc__fail(error, SPC_ENOTFOUND,
+                     "no database is open: give its path when the context is "
+                     "made");
+}
+
+static spc_status put(spc_ctx *ctx, writing *w, const char *name,
+                      const char *source, bool replace, spc_error *error)
+{
+    spc__network_source from = {give_part, w};
+    spc__provenance here;
+    spc__network record = {.name = name, .source = source};
+    char hex[SPC__SHA256_HEX];
+    spc__buf graph = SPC__BUF_INIT;
+    spc_status status;
+
+    spc__ctx_provenance(&here, ctx);
+    record.version = here.version;
+    record.unix_seconds = here.unix_seconds;
+    status = spc__net_write(&graph, w->net, w->arrays, w->count, error);
+    if (status == SPC_OK)
+        status = measure(&record, hex, w, error);
+    record.graph = spc__buf_text(&graph);
+    if (status == SPC_OK)
+        status =
+            spc__cache_put_network(ctx->cache, &record, &from, replace, error);
+    spc__buf_release(&graph);
+    return status;
+}
+
+spc_status spc_net_store(spc_ctx *ctx, const spc_net *net, const char *name,
+                         const char *source, bool replace)
+{
+    spc_error *error = spc__error_of(ctx);
+    writing w = {.net = net};
+    spc_status status =
+        spc__need(error, __func__, "ctx", ctx, "net", net, "name", name, NULL);
+
+    if (status != SPC_OK || (status = check_name(name, error)) != SPC_OK ||
+        (status = check_database(ctx, error)) != SPC_OK ||
+        (status = spc__net_arrays(&w.arrays, &w.count, net, error)) != SPC_OK)
+        return status;
+    if ((w.data = malloc(PART_BYTES)) == NULL)
+        status = spc__fail_memory(error, PART_BYTES);
+    if (status == SPC_OK)
+        status =
+            put(ctx, &w, name, source != NULL ? source : "", replace, error);
+    free(w.data);
+    free(w.arrays);
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+typedef struct opening {
+    spc_net *net;
+    spc__net_array *arrays;
+    int count;
+} opening;
+
+static void forget(opening *o)
+{
+    spc_net_free(o->net);
+    free(o->arrays);
+    memset(o, 0, sizeof(*o));
+}
+
+/* A lower layer's network begins anew. */
+static spc_status begin(const spc__network *network, void *payload,
+                        spc_error *error)
+{
+    opening *o = payload;
+
+    forget(o);
+    return spc__net_read(&o->net, &o->arrays, &o->count, network->graph,
+                         network->bytes, error);
+}
+
+static spc_status take_part(int64_t i, const void *data, size_t bytes,
+                            void *payload, spc_error *error)
+{
+    opening *o = payload;
+    part p;
+
+    if (!find_part(&p, o->arrays, o->count, i) ||
+        bytes != (size_t)p.count * spc__dtype_of(p.array->dtype)->bytes)
+        return spc__fail(error, SPC_EFORMAT,
+                         "part %lld of its weights has another size than its "
+                         "layers say",
+                         (long long)i);
+    float **to = &o->net->nodes[p.array->node].params[p.array->param];
+    size_t whole = (size_t)p.array->count * sizeof(float);
+    if (*to == NULL && (*to = malloc(whole)) == NULL)
+        return spc__fail_memory(error, whole);
+    spc__dtype_of(p.array->dtype)->decode(*to + p.first, data, (size_t)p.count);
+    return SPC_OK;
+}
+
+/* Every array has its first part, and so all of them. */
+static spc_status end(void *payload, spc_error *error)
+{
+    const opening *o = payload;
+
+    for (int a = 0; a < o->count; a++)
+        if (o->net->nodes[o->arrays[a].node].params[o->arrays[a].param] == NULL)
+            return spc__fail(error, SPC_EFORMAT, "an array has no parts");
+    return SPC_OK;
+}
+
+spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name)
+{
+    spc_error *error = spc__error_of(ctx);
+    opening o = {0};
+    spc__network_reader reader = {begin, take_part, end, &o};
+    spc_status status =
+        spc__need(error, __func__, "out", out, "ctx", ctx, "name", name, NULL);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+        return status;
+    status = spc__cache_get_network(ctx->cache, name, &reader, error);
+    if (status == SPC_OK) {
+        *out = o.net; /* ownership moves to the caller */
+        o.net = NULL;
+    }
+    forget(&o);
+    return status;
+}
+
+/* ---- listing and removing ------------------------------------------------ */
+
+typedef struct listing {
+    spc_status (*each)(const spc_net_row *row, void *payload);
+    void *payload;
+} listing;
+
+static spc_status list_row(const spc__network *at, void *payload)
+{
+    const listing *to = payload;
+    spc_net_row row = {
+        .file = at->file,
+        .name = at->name,
+        .source = at->source,
+        .version = at->version,
+        .graph = at->graph,
+        .weights_bytes = at->bytes,
+        .unix_seconds = at->unix_seconds,
+        .fault = at->fault,
+    };
+
+    return to->each(&row, to->payload);
+}
+
+spc_status spc_net_each(spc_ctx *ctx,
+                        spc_status (*each)(const spc_net_row *row,
+                                           void *payload),
+                        void *payload)
+{
+    spc_error *error = spc__error_of(ctx);
+    listing to = {each, payload};
+    spc_status status = spc__need(error, __func__, "ctx", ctx, "each",
+                                  each != NULL ? __func__ : NULL, NULL);
+
+    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+        return status;
+    return spc__cache_each_network(ctx->cache, list_row, &to, error);
+}
+
+spc_status spc_net_remove(spc_ctx *ctx, const char *name)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_status status =
+        spc__need(error, __func__, "ctx", ctx, "name", name, NULL);
+
+    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+        return status;
+    return spc__cache_drop_network(ctx->cache, name, error);
+}
