@@ -3,6 +3,7 @@
  */
 #include "cache_internal.h"
 
+#include "code_form.h"
 #include "error.h"
 #include "sha256.h"
 #include <stdlib.h>
@@ -19,18 +20,26 @@ static void digest_of(char hex[SPC__SHA256_HEX], const void *code, size_t bytes)
     spc__sha256_hex(hex, digest);
 }
 
-/* The code in column 0, if it is still what was stored. NULL: it is not. */
-static const void *sound_code(size_t *bytes, sqlite3_stmt *stmt)
+/* The code in column 0 as it runs, if it is still what was stored; the
+ * caller's. */
+static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
+                            spc_error *error)
 {
     char stored[SPC__SHA256_HEX], actual[SPC__SHA256_HEX];
-    const void *code = sqlite3_column_blob(stmt, 0);
+    const void *there = sqlite3_column_blob(stmt, 0);
+    size_t there_bytes = (size_t)sqlite3_column_bytes(stmt, 0);
+    spc_status status = spc__code_unpack(
+        code, bytes, there != NULL ? there : "", there_bytes, error);
 
-    *bytes = (size_t)sqlite3_column_bytes(stmt, 0);
-    if (code == NULL) /* how SQLite gives a blob of no bytes */
-        code = "";
+    if (status != SPC_OK)
+        return status;
     spc__column_text(stored, sizeof(stored), stmt, 1);
-    digest_of(actual, code, *bytes);
-    return strcmp(stored, actual) == 0 ? code : NULL;
+    digest_of(actual, *code, *bytes);
+    if (strcmp(stored, actual) == 0)
+        return SPC_OK;
+    free(*code);
+    *code = NULL;
+    return spc__fail(error, SPC_EDB, "its code is damaged");
 }
 
 /* Are two lists of attrs the same, as texts? */
@@ -81,24 +90,21 @@ static spc_status copy_row(void **code, size_t *bytes, spc__attrs *resources,
                            const spc__layer *layer, sqlite3_stmt *stmt,
                            const char *key, spc_error *error)
 {
-    spc_status status = SPC_OK;
-    const void *stored = sound_code(bytes, stmt);
+    spc_error why = {0};
+    spc_status status = take_code(code, bytes, stmt, &why);
 
-    if (stored == NULL)
-        return spc__fail(error, SPC_EDB,
-                         "cannot use artefact %.12s of '%s': its code is "
-                         "damaged; compile it again, or restore a copy of the "
-                         "file",
-                         key, layer->path);
+    if (status != SPC_OK)
+        return spc__fail(error, status,
+                         "cannot use artefact %.12s of '%s': %s; compile it "
+                         "again, or restore a copy of the file",
+                         key, layer->path, why.text);
     if (resources != NULL)
         status = spc__column_attrs(resources, layer, stmt, 3, error);
-    if (status != SPC_OK)
-        return status;
-    *code = malloc(*bytes + 1);
-    if (*code == NULL)
-        return spc__fail_memory(error, *bytes + 1);
-    memcpy(*code, stored, *bytes);
-    return SPC_OK;
+    if (status != SPC_OK) {
+        free(*code);
+        *code = NULL;
+    }
+    return status;
 }
 
 /* SPC_ENOTFOUND without a sentence if this layer has no such key. */
@@ -159,6 +165,7 @@ static spc_status is_stored(bool *stored, spc__layer *layer,
 {
     sqlite3_stmt *stmt;
     bool row;
+    void *code = NULL;
     size_t bytes;
     spc_status status =
         spc__layer_statement(&stmt, layer, SPC__SQL_GET_ARTEFACT, error);
@@ -170,7 +177,8 @@ static spc_status is_stored(bool *stored, spc__layer *layer,
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (status == SPC_OK && row)
         *stored = check_row(meant, layer, stmt, NULL) == SPC_OK &&
-                  sound_code(&bytes, stmt) != NULL;
+                  take_code(&code, &bytes, stmt, NULL) == SPC_OK;
+    free(code);
     spc__sql_done(stmt);
     return status;
 }

@@ -16,8 +16,10 @@
 #include "cache_internal.h"
 
 #include "clock.h"
+#include "code_form.h"
 #include "error.h"
 #include "sha256.h"
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */
@@ -104,22 +106,50 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
         sqlite3_result_error_nomem(context);
 }
 
-/* spc_sha256(code): of the bytes alone, as artefacts have it. */
+/* The code as it runs; NULL: what is there cannot be unpacked. */
+static void *unpack(sqlite3_context *context, size_t *bytes,
+                    sqlite3_value *value)
+{
+    const void *code = sqlite3_value_blob(value);
+    void *out = NULL;
+
+    if (spc__code_unpack(&out, bytes, code != NULL ? code : "",
+                         (size_t)sqlite3_value_bytes(value),
+                         NULL) == SPC_ENOMEM)
+        sqlite3_result_error_nomem(context);
+    return out;
+}
+
+/* spc_sha256(code): of its bytes alone, as artefacts have it. */
 static void sha256_of(sqlite3_context *context, int count,
                       sqlite3_value **values)
 {
-    const void *code = sqlite3_value_blob(values[0]);
+    size_t code_bytes = 0;
+    void *code = unpack(context, &code_bytes, values[0]);
     unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     spc__sha256 sha;
 
     (void)count;
+    if (code == NULL)
+        return;
     spc__sha256_init(&sha);
-    if (code != NULL)
-        spc__sha256_update(&sha, code, (size_t)sqlite3_value_bytes(values[0]));
+    spc__sha256_update(&sha, code, code_bytes);
     spc__sha256_final(&sha, bytes);
     spc__sha256_hex(hex, bytes);
     sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
+    free(code);
+}
+
+/* spc_code(code): its bytes. */
+static void code_of(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    size_t bytes = 0;
+    void *code = unpack(context, &bytes, values[0]);
+
+    (void)count;
+    if (code != NULL)
+        sqlite3_result_blob64(context, code, bytes, free);
 }
 
 int spc__seal_open(sqlite3 *db)
@@ -128,10 +158,12 @@ int spc__seal_open(sqlite3 *db)
     int rc = sqlite3_create_function(db, "spc_digest", -1, flags, NULL, digest,
                                      NULL, NULL);
 
-    return rc != SQLITE_OK
-               ? rc
-               : sqlite3_create_function(db, "spc_sha256", 1, flags, NULL,
-                                         sha256_of, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function(db, "spc_sha256", 1, flags, NULL,
+                                     sha256_of, NULL, NULL);
+    return rc != SQLITE_OK ? rc
+                           : sqlite3_create_function(db, "spc_code", 1, flags,
+                                                     NULL, code_of, NULL, NULL);
 }
 
 /* ---- reading ------------------------------------------------------------- */

@@ -19,6 +19,28 @@ target_include_directories(spc_sqlite SYSTEM INTERFACE ${SQLITE_INCLUDE})
 target_link_libraries(spc_sqlite INTERFACE ${SQLITE_LIBRARY} m
                       Threads::Threads ${CMAKE_DL_LIBS})
 
+# Packages that the database can do without: zstd, which compresses the code of
+# what is shipped, and libsodium, which checks signatures.
+option(SPC_PACKAGES "Use libzstd and libsodium where they are" ON)
+add_library(spc_packages INTERFACE)
+function(spc_use_package macro name header)
+  if(SPC_STATIC)
+    set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  endif()
+  find_path(${macro}_INCLUDE ${header})
+  find_library(${macro}_LIBRARY ${name})
+  if(SPC_PACKAGES AND ${macro}_INCLUDE AND ${macro}_LIBRARY)
+    target_include_directories(spc_packages SYSTEM INTERFACE
+      ${${macro}_INCLUDE})
+    target_link_libraries(spc_packages INTERFACE ${${macro}_LIBRARY})
+    target_compile_definitions(spc_packages INTERFACE ${macro})
+  else()
+    message(STATUS "${name}: not used; the database does without it")
+  endif()
+endfunction()
+spc_use_package(SPC_WITH_ZSTD zstd zstd.h)
+spc_use_package(SPC_WITH_SODIUM sodium sodium.h)
+
 # CUDA's driver and NVRTC are opened at run time; nothing is linked. The
 # look here only says at configure time what this machine will be able to do.
 find_library(NVRTC_FOUND nvrtc

@@ -1779,6 +1779,61 @@ SPC_API spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
                                                     void *payload),
                                  void *payload);
 
+/*
+ * Records between files. A record says all that it means in words; of two that
+ * are about the same the one above is kept: a choice that a person pinned, then
+ * what is newer, then by its text. So merging is commutative, associative and
+ * idempotent. All of these look at the context's own file; where there is none,
+ * at the first of its layers.
+ */
+typedef enum spc_db_fate {
+    SPC_DB_ACCEPTED,
+    SPC_DB_KNOWN,   /* the file said the same already */
+    SPC_DB_OLDER,   /* the file has a newer one */
+    SPC_DB_STALE,   /* accepted, but its template has changed since: a hint */
+    SPC_DB_REJECTED /* with a reason */
+} spc_db_fate;
+
+enum { SPC_DB_FATES = SPC_DB_REJECTED + 1 };
+
+/* What became of one record; strings live during the call. */
+typedef struct spc_db_change {
+    spc_db_fate fate;
+    const char *record; /* "choice device=... layer=...": what identifies it */
+    const char *reason;
+    int64_t line; /* of the text that was imported; else 0 */
+} spc_db_change;
+
+typedef struct spc_db_exchange {
+    int64_t counts[SPC_DB_FATES]; /* filled in, by fate */
+    /* Hears of what is older, stale or rejected. May be NULL. */
+    spc_status (*each)(const spc_db_change *change, void *payload);
+    void *payload;
+} spc_db_exchange;
+
+/* Writes the records as text, one a line, sorted: choices, trials, facts of
+ * devices, and code only `with_code`. *damaged (may be NULL): how many were left
+ * out because they are not what was stored. */
+SPC_API spc_status spc_db_export(spc_ctx *ctx, bool with_code,
+                                 spc_status (*write)(const char *text,
+                                                     size_t bytes,
+                                                     void *payload),
+                                 void *payload, int64_t *damaged);
+
+/* Takes such text, or the records of another database, in one transaction. Code
+ * for the host is rejected unless the context trusts what others wrote. */
+SPC_API spc_status spc_db_import(spc_ctx *ctx, const char *text, size_t bytes,
+                                 spc_db_exchange *exchange);
+SPC_API spc_status spc_db_merge(spc_ctx *ctx, const char *path,
+                                spc_db_exchange *exchange);
+
+/* Calls each(side, line) for every record in which the file differs from
+ * another: '-' stands there, '+' in the other. */
+SPC_API spc_status spc_db_diff(spc_ctx *ctx, const char *path,
+                               spc_status (*each)(char side, const char *line,
+                                                  void *payload),
+                               void *payload);
+
 #ifdef __cplusplus
 }
 #endif

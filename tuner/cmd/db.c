@@ -1,5 +1,6 @@
-/* db.c - spctune db: looks into a database. */
+/* db.c - spctune db: its verbs; looking into a database. */
 #include "database.h"
+#include "db.h"
 #include "trials.h"
 
 #include <errno.h>
@@ -8,7 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define AT(member) offsetof(db_args, member)
+
 static const cli_option options[] = {
+    {'o', "output", "FILE", CLI_TEXT, AT(output),
+     "export: the file to write; default: standard output"},
+    {0, "code", NULL, CLI_FLAG, AT(code),
+     "export: compiled code as well, as base64"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -256,16 +263,79 @@ static int64_t read_id(const char *text)
     return errno == 0 ? id : 0;
 }
 
-typedef enum work { LIST, SHOW, VERIFY } work;
+/* ---- verbs --------------------------------------------------------------- */
 
-static spc_status look(cli *self, work what, int64_t id)
+static spc_status run_ls(spc_ctx *ctx, cli *self, const db_args *args,
+                         const char *const *words)
+{
+    (void)args, (void)words;
+    return list_all(ctx, self);
+}
+
+static spc_status run_show(spc_ctx *ctx, cli *self, const db_args *args,
+                           const char *const *words)
+{
+    int64_t id = read_id(words[0]);
+
+    (void)args;
+    return id != 0 ? show(ctx, self, id)
+                   : cli_fail(SPC_EINVAL,
+                              "'%s' is no ID of a problem: 'spctune db ls' "
+                              "lists those there are",
+                              words[0]);
+}
+
+static spc_status run_verify(spc_ctx *ctx, cli *self, const db_args *args,
+                             const char *const *words)
+{
+    (void)args, (void)words;
+    return verify(ctx, self);
+}
+
+static const db_verb verbs[] = {
+    {"ls", "", 0, 0, false, run_ls},
+    {"show", "ID", 1, 1, false, run_show},
+    {"verify", "", 0, 0, false, run_verify},
+    {"export", "[-o FILE] [--code]", 0, 0, false, db_export},
+    {"import", "FILE...", 1, 99, true, db_import},
+    {"merge", "FILE...", 1, 99, true, db_merge},
+    {"diff", "FILE", 1, 1, false, db_diff},
+};
+
+enum { VERBS = sizeof(verbs) / sizeof(*verbs) };
+
+static const db_verb *find_verb(const char *name)
+{
+    for (int i = 0; i < VERBS; i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static spc_status fail_words(const db_verb *verb)
+{
+    spc__buf all = SPC__BUF_INIT;
+
+    if (verb != NULL)
+        return cli_fail(SPC_EINVAL, "'db %s%s%s' is right", verb->name,
+                        verb->operands[0] != '\0' ? " " : "", verb->operands);
+    for (int i = 0; i < VERBS; i++)
+        spc__buf_printf(&all, "%s'%s'", i > 0 ? ", " : "", verbs[i].name);
+    cli_fail(SPC_EINVAL, "'db' is followed by one of %s", spc__buf_text(&all));
+    spc__buf_release(&all);
+    return SPC_EINVAL;
+}
+
+static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
 {
     const char *named = self->globals.database;
     spc__buf file = SPC__BUF_INIT;
     spc_ctx *ctx = NULL;
 
     cli_database_file(&file, self);
-    spc_status status = cli_database_there(self, spc__buf_text(&file));
+    spc_status status =
+        verb->creates ? SPC_OK
+                      : cli_database_there(self, spc__buf_text(&file));
     if (status != SPC_OK)
         goto done;
     /* Named, it must open. What it holds has nothing to do with the device:
@@ -274,9 +344,7 @@ static spc_status look(cli *self, work what, int64_t id)
     if (self->globals.device == NULL)
         self->globals.device = "cpu";
     if ((status = cli_open(&ctx, self)) == SPC_OK)
-        status = what == LIST     ? list_all(ctx, self)
-                 : what == VERIFY ? verify(ctx, self)
-                                  : show(ctx, self, id);
+        status = verb->run(ctx, self, args, self->operands.at + 1);
 done:
     spc_ctx_free(ctx);
     self->globals.database = named;
@@ -287,31 +355,29 @@ done:
 static spc_status run(cli *self, void *args)
 {
     const cli_list *words = &self->operands;
-    bool ls = words->count == 1 && strcmp(words->at[0], "ls") == 0;
-    bool all = words->count == 1 && strcmp(words->at[0], "verify") == 0;
-    int64_t id = 0;
+    const db_verb *verb = words->count > 0 ? find_verb(words->at[0]) : NULL;
 
-    (void)args;
-    if (words->count == 2 && strcmp(words->at[0], "show") == 0)
-        id = read_id(words->at[1]);
-    if (!ls && !all && id == 0)
-        return cli_fail(SPC_EINVAL,
-                        "'db ls', 'db verify' and 'db show ID' are right, with "
-                        "the ID of a problem that 'db ls' lists");
-    return look(self, ls ? LIST : all ? VERIFY : SHOW, id);
+    if (verb == NULL || words->count - 1 < verb->least ||
+        words->count - 1 > verb->most)
+        return fail_words(verb);
+    return run_on(self, verb, args);
 }
 
 const cli_command cli_db = {
     .name = "db",
-    .operands = "ls | show ID | verify",
-    .summary = "list the problems of the database, or the trials of one",
+    .operands = "ls | show ID | verify | export | import FILE | ...",
+    .summary = "look into databases, check them, join them, pack them",
     .more = "'db ls' lists every problem that was measured: its layer, device, "
             "number of\nrows (in->out where they differ) and density, how many "
             "trials were right, and\nthe choice. 'db show ID' lists the trials "
             "of one; where several files have that\nID, of the first of them "
             "that 'db ls' lists. 'db verify' compares every record with "
             "its digest and lists\nthose that are not what was stored, or are "
-            "set aside.",
+            "set aside.\n'db export' prints the records as text, one a line, "
+            "sorted; 'db import FILE...'\ntakes such text, 'db merge FILE...' "
+            "other databases: the newer of two records\nstays, in whatever "
+            "order files are joined. 'db diff FILE' shows what differs.",
     .options = options,
+    .args_bytes = sizeof(db_args),
     .run = run,
 };

@@ -1,0 +1,13 @@
+/* base64.h - bytes as text (RFC 4648, section 4). */
+#ifndef SPC_BASE_BASE64_H
+#define SPC_BASE_BASE64_H
+
+#include "buf.h"
+
+void spc__base64_append(spc__buf *out, const void *bytes, size_t count);
+
+/* Reads all of `text`; false, and what stands before it, where it makes no
+ * sense. Of padding there is as much as is right, or none. */
+bool spc__base64_read(spc__buf *out, const char *text, size_t length);
+
+#endif

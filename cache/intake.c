@@ -1,0 +1,518 @@
+/*
+ * intake.c - taking records from elsewhere into a file.
+ *
+ * For every key the file keeps the highest record that it was ever offered
+ * (spc__record_compare): so the order of merges does not matter, nor how often
+ * they are made. A choice is accepted whenever its trial is there, even where
+ * that trial has a newer, worse end; then no lookup finds it.
+ */
+#include "records.h"
+
+#include "error.h"
+#include "number.h"
+#include "sha256.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the file has --------------------------------------------------- */
+
+#define PROBLEM_IS                                                             \
+    " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"                  \
+    " AND p.buckets = ?4"
+#define SOUND_TRIALS                                                           \
+    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"                   \
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"                        \
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+
+/* The row of the record with these keys (and the sound ones alone). */
+static const char *const finding[SPC__KINDS] = {
+    [SPC__FACT] = "SELECT f.value, f.unix_seconds FROM fact AS f"
+                  " JOIN seal AS s ON s.kind = 'fact' AND s.record = f.id"
+                  " WHERE f.device = ?1 AND f.name = ?2"
+                  " AND s.digest = " SPC__DIGEST_FACT,
+    [SPC__CODE] =
+        "SELECT a.target, a.compiler, a.launch, a.resources, a.digest,"
+        " s.identity, NULL FROM artefact AS a JOIN seal AS s"
+        " ON s.kind = 'artefact' AND s.record = a.id WHERE a.key = ?1"
+        " AND s.digest = " SPC__DIGEST_ARTEFACT(
+            "s.identity") " AND a.digest = spc_sha256(a.code)",
+    [SPC__TRIAL] =
+        "SELECT t.status, t.median_us, t.spread_us, t.cold_us, t.samples,"
+        " t.error, t.verified, t.compile_ms, t.features, t.artefact, t.launch,"
+        " t.resources, t.note, p.family, t.unix_seconds, v.version,"
+        " v.compiler, v.driver, v.host, v.scenes, v.seed" SOUND_TRIALS
+            PROBLEM_IS " AND t.template = ?5 AND t.template_hash = ?6"
+        " AND t.config = ?7 AND s.digest = " SPC__DIGEST_TRIAL
+        " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = 'trial'"
+        "  AND record = t.id)",
+    [SPC__CHOICE] =
+        "SELECT t.template, t.template_hash, t.config, c.reason,"
+        " c.unix_seconds, u.version, u.compiler, u.driver, u.host, u.scenes,"
+        " u.seed" SOUND_TRIALS
+        " JOIN choice AS c ON c.problem = p.id AND c.trial = t.id"
+        " LEFT JOIN provenance AS u ON u.id = c.provenance"
+        " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = "
+        "p.id" PROBLEM_IS " AND w.digest = " SPC__DIGEST_CHOICE
+        " AND s.digest = " SPC__DIGEST_TRIAL
+        " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = 'choice'"
+        "  AND record = p.id)",
+};
+
+static void copy_column(spc__record *out, sqlite3_stmt *stmt, int i,
+                        spc__form form)
+{
+    enum { MOSTLY_ENOUGH = 6, BYTES = 40 };
+    const char *text = (const char *)sqlite3_column_text(stmt, i);
+    char number[BYTES] = "";
+
+    if (form == SPC__FORM_REAL && text != NULL) {
+        spc__number_print_exact(number, sizeof(number), MOSTLY_ENOUGH,
+                                sqlite3_column_double(stmt, i));
+        text = number;
+    }
+    spc__record_add(out, text != NULL ? text : "");
+}
+
+/* Reads what the file has by the record's key into `there`. */
+static spc_status find_there(bool *found, spc__intake *intake,
+                             const spc__record *record, spc_error *error)
+{
+    const spc__record_kind *kind = spc__record_kind_of(record->kind);
+    sqlite3_stmt *stmt = intake->find[record->kind];
+    spc__record *there = &intake->there;
+
+    spc__record_clear(there, record->kind);
+    for (int i = 0; i < kind->keys; i++) {
+        spc__bind_text(stmt, i + 1, spc__record_value(record, i));
+        spc__record_add(there, spc__record_value(record, i));
+    }
+    spc_status status =
+        spc__layer_step(found, intake->layer, stmt, "read", error);
+    for (int i = kind->keys; *found && i < kind->count; i++)
+        copy_column(there, stmt, i - kind->keys, kind->fields[i].form);
+    spc__sql_done(stmt);
+    if (status == SPC_OK && there->text.failed)
+        status = spc__fail_memory(error, there->text.length);
+    return status;
+}
+
+/* ---- putting ------------------------------------------------------------- */
+
+static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
+                       const char *name)
+{
+    const spc__record_kind *kind = spc__record_kind_of(record->kind);
+    int i = 0;
+    double real;
+
+    while (strcmp(kind->fields[i].name, name) != 0)
+        i++;
+    const char *value = spc__record_value(record, i);
+    if (kind->fields[i].form == SPC__FORM_INTEGER)
+        sqlite3_bind_int64(stmt, at, strtoll(value, NULL, 10));
+    else if (kind->fields[i].form != SPC__FORM_REAL)
+        spc__bind_text(stmt, at, value);
+    else if (spc__number_read(&real, value))
+        sqlite3_bind_double(stmt, at, real);
+}
+
+static void bind_fields(sqlite3_stmt *stmt, const spc__record *record,
+                        const char *const *names)
+{
+    for (int i = 0; names[i] != NULL; i++)
+        if (names[i][0] != '\0')
+            bind_field(stmt, i + 1, record, names[i]);
+}
+
+/* The number in the first row; 0: there is none. */
+static spc_status take_id(int64_t *id, spc__intake *intake, sqlite3_stmt *stmt,
+                          spc_error *error)
+{
+    bool row = false;
+    spc_status status =
+        spc__layer_step(&row, intake->layer, stmt, "read", error);
+
+    *id = row ? sqlite3_column_int64(stmt, 0) : 0;
+    spc__sql_done(stmt);
+    return status;
+}
+
+static spc_status find_id(int64_t *id, spc__intake *intake, spc__sql sql,
+                          const spc__record *record, const char *const *names,
+                          spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, intake->layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    bind_fields(stmt, record, names);
+    return take_id(id, intake, stmt, error);
+}
+
+static spc_status run_named(spc__intake *intake, spc__sql sql,
+                            const spc__record *record, const char *const *names,
+                            spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, intake->layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    bind_fields(stmt, record, names);
+    return spc__layer_run(intake->layer, stmt, error);
+}
+
+/* The row, which is added if it is not there. */
+static spc_status claim(int64_t *id, spc__intake *intake, spc__sql find,
+                        spc__sql add, const spc__record *record,
+                        const char *const *names, spc_error *error)
+{
+    spc_status status = find_id(id, intake, find, record, names, error);
+
+    if (status != SPC_OK || *id != 0)
+        return status;
+    status = run_named(intake, add, record, names, error);
+    *id = sqlite3_last_insert_rowid(intake->layer->db);
+    return status;
+}
+
+static const char *const provenance_names[] = {
+    "version", "compiler", "driver", "host", "scenes", "seed", NULL};
+static const char *const problem_names[] = {"device", "layer", "target",
+                                            "buckets", NULL};
+static const char *const new_problem_names[] = {"device",  "layer",  "target",
+                                                "buckets", "family", NULL};
+
+static spc_status run_with_problem(spc__intake *intake, spc__sql sql,
+                                   const spc__record *record, int64_t problem,
+                                   spc_error *error)
+{
+    static const char *const candidate[] = {"", "template", "hash", "config",
+                                            NULL};
+    bool whole = sql == SPC__SQL_SEAL_CHOICE || sql == SPC__SQL_FREE_CHOICE;
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, intake->layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    if (!whole)
+        bind_fields(stmt, record, candidate);
+    return spc__layer_run(intake->layer, stmt, error);
+}
+
+/* ---- families ------------------------------------------------------------ */
+
+/* Trials of the problem ?1 that are not what was stored; giving it the family
+ * ?2; sealing it anew. */
+static const char *const family_steps[] = {
+    "SELECT count(*)" SOUND_TRIALS " WHERE p.id = ?1"
+    " AND s.digest IS NOT " SPC__DIGEST_TRIAL,
+    "UPDATE problem SET family = ?2 WHERE id = ?1 AND family < ?2",
+    "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
+    " FROM trial AS t JOIN problem AS p ON p.id = t.problem"
+    " JOIN provenance AS v ON v.id = t.provenance WHERE p.id = ?1",
+};
+
+/*
+ * Files may name a problem's family differently, if their versions did: the
+ * higher name stays, for all trials of the problem, which are sealed again.
+ * Unless one of them is damaged: sealing would make it look sound.
+ */
+static spc_status raise_family(spc__intake *intake, const spc__record *record,
+                               int64_t problem, spc_error *error)
+{
+    int64_t damaged = 0;
+    spc_status status;
+
+    sqlite3_bind_int64(intake->reseal[0], 1, problem);
+    status = take_id(&damaged, intake, intake->reseal[0], error);
+    if (status != SPC_OK || damaged > 0)
+        return status;
+    sqlite3_bind_int64(intake->reseal[1], 1, problem);
+    spc__bind_text(intake->reseal[1], 2, spc__record_named(record, "family"));
+    status = spc__layer_run(intake->layer, intake->reseal[1], error);
+    if (status != SPC_OK || sqlite3_changes(intake->layer->db) == 0)
+        return status;
+    sqlite3_bind_int64(intake->reseal[2], 1, problem);
+    status = spc__layer_run(intake->layer, intake->reseal[2], error);
+    return status == SPC_OK ? run_with_problem(intake, SPC__SQL_SEAL_CHOICE,
+                                               record, problem, error)
+                            : status;
+}
+
+/* ---- the kinds ----------------------------------------------------------- */
+
+static spc_status put_trial(spc__intake *intake, const spc__record *record,
+                            spc_error *error)
+{
+    static const char *const names[] = {
+        "",           "template", "hash",    "config", "launch",
+        "resources",  "artefact", "status",  "note",   "median_us",
+        "spread_us",  "cold_us",  "samples", "error",  "verified",
+        "compile_ms", "features", "",        "at",     NULL};
+    static const spc__sql after[] = {SPC__SQL_SEAL_TRIAL, SPC__SQL_FREE_TRIAL,
+                                     SPC__SQL_SEAL_CHOICE};
+    int64_t problem = 0, provenance = 0;
+    sqlite3_stmt *stmt;
+    spc_status status;
+
+    if ((status = claim(&problem, intake, SPC__SQL_FIND_PROBLEM,
+                        SPC__SQL_ADD_PROBLEM, record, new_problem_names,
+                        error)) != SPC_OK ||
+        (status = claim(&provenance, intake, SPC__SQL_FIND_PROVENANCE,
+                        SPC__SQL_ADD_PROVENANCE, record, provenance_names,
+                        error)) != SPC_OK ||
+        (status = spc__layer_statement(&stmt, intake->layer, SPC__SQL_PUT_TRIAL,
+                                       error)) != SPC_OK)
+        return status;
+    bind_fields(stmt, record, names);
+    sqlite3_bind_int64(stmt, 1, problem);
+    sqlite3_bind_int64(stmt, 18, provenance);
+    status = spc__layer_run(intake->layer, stmt, error);
+    for (int i = 0; i < 3 && status == SPC_OK; i++)
+        status = run_with_problem(intake, after[i], record, problem, error);
+    return status == SPC_OK ? raise_family(intake, record, problem, error)
+                            : status;
+}
+
+/* A known trial may still name a higher family. */
+static spc_status compare_families(spc__intake *intake,
+                                   const spc__record *record, spc_error *error)
+{
+    int64_t problem = 0;
+    spc_status status = SPC_OK;
+
+    if (record->kind == SPC__TRIAL)
+        status = find_id(&problem, intake, SPC__SQL_FIND_PROBLEM, record,
+                         problem_names, error);
+    return status == SPC_OK && problem != 0
+               ? raise_family(intake, record, problem, error)
+               : status;
+}
+
+static spc_status put_choice(spc__fate *fate, spc_error *why,
+                             spc__intake *intake, const spc__record *record,
+                             spc_error *error)
+{
+    int64_t problem = 0, trial = 0, provenance = 0;
+    static const char *const candidate[] = {"", "template", "hash", "config",
+                                            NULL};
+    sqlite3_stmt *stmt;
+    spc_status status = find_id(&problem, intake, SPC__SQL_FIND_PROBLEM, record,
+                                problem_names, error);
+
+    if (status == SPC_OK)
+        status = spc__layer_statement(&stmt, intake->layer, SPC__SQL_FIND_TRIAL,
+                                      error);
+    if (status != SPC_OK)
+        return status;
+    bind_fields(stmt, record, candidate);
+    sqlite3_bind_int64(stmt, 1, problem);
+    status = take_id(&trial, intake, stmt, error);
+    if (status == SPC_OK && trial == 0) {
+        *fate = SPC__FATE_REJECTED;
+        spc__fail(why, SPC_EFORMAT, "the trial that it chooses is not there");
+        return SPC_OK;
+    }
+    if (status != SPC_OK ||
+        (status = claim(&provenance, intake, SPC__SQL_FIND_PROVENANCE,
+                        SPC__SQL_ADD_PROVENANCE, record, provenance_names,
+                        error)) != SPC_OK ||
+        (status = spc__layer_statement(&stmt, intake->layer,
+                                       SPC__SQL_PUT_CHOICE, error)) != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    sqlite3_bind_int64(stmt, 2, trial);
+    bind_field(stmt, 3, record, "reason");
+    sqlite3_bind_int64(stmt, 4, provenance);
+    bind_field(stmt, 5, record, "at");
+    status = spc__layer_run(intake->layer, stmt, error);
+    if (status == SPC_OK)
+        status = run_with_problem(intake, SPC__SQL_SEAL_CHOICE, record, problem,
+                                  error);
+    return status == SPC_OK ? run_with_problem(intake, SPC__SQL_FREE_CHOICE,
+                                               record, problem, error)
+                            : status;
+}
+
+static spc_status put_fact(spc__intake *intake, const spc__record *record,
+                           spc_error *error)
+{
+    static const char *const names[] = {"device", "name", "value", "at", NULL};
+    static const char *const keys[] = {"device", "name", NULL};
+    spc_status status =
+        run_named(intake, SPC__SQL_PUT_FACT, record, names, error);
+
+    return status == SPC_OK
+               ? run_named(intake, SPC__SQL_SEAL_FACT, record, keys, error)
+               : status;
+}
+
+static spc_status put_code(spc__intake *intake, const spc__record *record,
+                           spc_error *error)
+{
+    static const char *const names[] = {
+        "key", "target", "compiler", "launch", "resources", "sha256", NULL};
+    static const char *const keys[] = {"key", "is", NULL};
+    const spc__buf *code = &record->code;
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, intake->layer,
+                                             SPC__SQL_PUT_ARTEFACT, error);
+
+    if (status != SPC_OK)
+        return status;
+    bind_fields(stmt, record, names);
+    sqlite3_bind_blob64(stmt, 7, code->length > 0 ? code->data : "",
+                        code->length, SQLITE_STATIC);
+    status = spc__layer_run(intake->layer, stmt, error);
+    return status == SPC_OK
+               ? run_named(intake, SPC__SQL_SEAL_ARTEFACT, record, keys, error)
+               : status;
+}
+
+/* ---- judging ------------------------------------------------------------- */
+
+/* https://refspecs.linuxfoundation.org/elf: magic, and the machine at 18. */
+bool spc__is_gpu_code(const void *code, size_t bytes)
+{
+    enum { MACHINE = 18, EM_CUDA = 190 };
+    const unsigned char *at = code;
+
+    return bytes > MACHINE + 2 && memcmp(at, "\177ELF", 4) == 0 &&
+           at[MACHINE] == EM_CUDA && at[MACHINE + 1] == 0;
+}
+
+static void digest_code(char hex[SPC__SHA256_HEX], const spc__buf *code)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, code->data != NULL ? code->data : "",
+                       code->length);
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+/* May the code be taken at all? */
+static bool permit_code(const spc__intake *intake, const spc__record *record,
+                        spc_error *why)
+{
+    const spc__buf *code = &record->code;
+    char hex[SPC__SHA256_HEX];
+
+    if (!record->has_code) {
+        spc__fail(why, SPC_EFORMAT, "its code was left out of the file");
+        return false;
+    }
+    digest_code(hex, code);
+    if (strcmp(hex, spc__record_named(record, "sha256")) != 0) {
+        spc__fail(why, SPC_EFORMAT, "its code does not fit its digest");
+        return false;
+    }
+    if (intake->trusts || spc__is_gpu_code(code->data, code->length))
+        return true;
+    spc__fail(why, SPC_EFORMAT,
+              "it is code for the host, which could do all that you may: "
+              "compile it here, or say that the file is trusted");
+    return false;
+}
+
+static bool is_stale(const spc__intake *intake, const spc__record *record)
+{
+    return intake->is_stale != NULL &&
+           (record->kind == SPC__TRIAL || record->kind == SPC__CHOICE) &&
+           intake->is_stale(spc__record_named(record, "template"),
+                            spc__record_named(record, "hash"), intake->payload);
+}
+
+static spc_status put(spc__fate *fate, spc_error *why, spc__intake *intake,
+                      const spc__record *record, spc_error *error)
+{
+    switch (record->kind) {
+    case SPC__FACT:
+        return put_fact(intake, record, error);
+    case SPC__CODE:
+        return put_code(intake, record, error);
+    case SPC__TRIAL:
+        return put_trial(intake, record, error);
+    default:
+        return put_choice(fate, why, intake, record, error);
+    }
+}
+
+spc_status spc__intake_take(spc__fate *fate, spc_error *why,
+                            spc__intake *intake, const spc__record *record,
+                            spc_error *error)
+{
+    bool found = false;
+    int order = 1;
+    spc_status status = find_there(&found, intake, record, error);
+
+    if (status != SPC_OK)
+        return status;
+    if (found)
+        order = spc__record_compare(record, &intake->there);
+    *fate = order == 0  ? SPC__FATE_KNOWN
+            : order < 0 ? SPC__FATE_OLDER
+                        : SPC__FATE_ACCEPTED;
+    if (order <= 0)
+        return compare_families(intake, record, error);
+    if (record->kind == SPC__CODE && !permit_code(intake, record, why)) {
+        *fate = SPC__FATE_REJECTED;
+        return SPC_OK;
+    }
+    if (is_stale(intake, record))
+        *fate = SPC__FATE_STALE;
+    return put(fate, why, intake, record, error);
+}
+
+/* ---- the transaction ----------------------------------------------------- */
+
+static void release(spc__intake *intake)
+{
+    for (int i = 0; i < SPC__KINDS; i++)
+        sqlite3_finalize(intake->find[i]);
+    for (int i = 0; i < 3; i++)
+        sqlite3_finalize(intake->reseal[i]);
+    memset(intake->find, 0, sizeof(intake->find));
+    memset(intake->reseal, 0, sizeof(intake->reseal));
+    spc__record_release(&intake->there);
+}
+
+static spc_status prepare(spc__intake *intake, spc_error *error)
+{
+    sqlite3 *db = intake->layer->db;
+    int rc = SQLITE_OK;
+
+    for (int i = 0; i < SPC__KINDS && rc == SQLITE_OK; i++)
+        rc = sqlite3_prepare_v2(db, finding[i], -1, &intake->find[i], NULL);
+    for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
+        rc = sqlite3_prepare_v2(db, family_steps[i], -1, &intake->reseal[i],
+                                NULL);
+    return rc == SQLITE_OK ? SPC_OK
+                           : spc__layer_fail(intake->layer, rc, "use", error);
+}
+
+spc_status spc__intake_begin(spc__intake *intake, spc__cache *cache,
+                             spc_error *error)
+{
+    spc_status status = spc__cache_writer(&intake->layer, cache, error);
+
+    if (status == SPC_OK)
+        status = prepare(intake, error);
+    if (status == SPC_OK)
+        status = spc__layer_begin(intake->layer, error);
+    if (status != SPC_OK)
+        release(intake);
+    return status;
+}
+
+spc_status spc__intake_end(spc__intake *intake, spc_status status,
+                           spc_error *error)
+{
+    release(intake);
+    return spc__layer_end(intake->layer, status, error);
+}

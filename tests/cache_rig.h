@@ -1,0 +1,205 @@
+/*
+ * cache_rig.h - for suites of the database: a folder, random records, a random
+ * database, its text.
+ */
+#ifndef SPC_TESTS_CACHE_RIG_H
+#define SPC_TESTS_CACHE_RIG_H
+
+#include "cache_internal.h"
+#include "exchange.h"
+#include "file.h"
+#include "random.h"
+#include "record_form.h"
+#include "suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static spc_error error;
+
+#define assert_status(call, expected)                                          \
+    do {                                                                       \
+        spc_status got_ = (call);                                              \
+        ck_assert_msg(got_ == (expected), "%s: %s: %s", #call,                 \
+                      spc_status_name(got_), error.text);                      \
+    } while (0)
+#define assert_ok(call) assert_status(call, SPC_OK)
+
+/* ---- a folder for each test ---------------------------------------------- */
+
+static spc__buf folder = SPC__BUF_INIT;
+
+/* In memory where that is: these tests make thousands of files. */
+static inline void make_folder(void)
+{
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 1);
+    assert_ok(spc__temp_dir_create(&folder, &error));
+}
+
+static inline void remove_folder(void)
+{
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+}
+
+/* The path of `name` in it; a few paths live at a time. */
+static inline const char *at(const char *name)
+{
+    static char paths[16][400];
+    static int next;
+    char *path = paths[next++ % 16];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", spc__buf_text(&folder), name);
+    return path;
+}
+
+static inline spc__cache *open_user(const char *name)
+{
+    spc__cache *cache = NULL;
+
+    assert_ok(spc__cache_open(&cache, at(name), NULL, 0, &error));
+    return cache;
+}
+
+/* The file alone, and what SQLite lays beside it. */
+static inline void remove_file(const char *name)
+{
+    char beside[450];
+
+    unlink(at(name));
+    snprintf(beside, sizeof(beside), "%s-wal", at(name));
+    unlink(beside);
+    snprintf(beside, sizeof(beside), "%s-shm", at(name));
+    unlink(beside);
+}
+
+/* ---- random records ------------------------------------------------------ */
+
+static inline uint64_t draw_bits(uint64_t *seed)
+{
+    spc__random random = {*seed};
+    uint64_t bits = spc__random_u64(&random);
+
+    *seed = random.state;
+    return bits;
+}
+
+/* From so few values that files often disagree about the same record. */
+static inline int draw(uint64_t *seed, int of)
+{
+    return (int)(draw_bits(seed) % (uint64_t)of);
+}
+
+static inline spc__problem_key draw_key(uint64_t *seed)
+{
+    spc__problem_key key = {0};
+
+    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__attrs_set_number(&key.layer, "cin", 16 << draw(seed, 2));
+    /* Versions may name families in different ways. */
+    spc__attrs_set_text(&key.family, "op", draw(seed, 2) ? "subm" : "sub");
+    spc__feature_add(&key, "rows", 15 + draw(seed, 2), 1, 0.5);
+    spc__feature_add(&key, "density", -2.25, 0.5, 0.5);
+    strcpy(key.device, draw(seed, 2) ? "NVIDIA H200" : "cpu \"odd\"\\");
+    strcpy(key.target, "sm_90a");
+    return key;
+}
+
+static inline spc__trial draw_trial(uint64_t *seed)
+{
+    spc__trial trial = {
+        .template_hash = "00ff",
+        .artefact = "abcd",
+        .status = draw(seed, 4) ? SPC__TRIAL_OK : SPC__TRIAL_TIMEOUT,
+        .median_us = draw(seed, 5) ? 1.1 * (1 + draw(seed, 3)) : NAN,
+        .samples = 11,
+        .error = 0.1,
+        .verified = draw(seed, 2),
+    };
+
+    snprintf(trial.template_name, sizeof(trial.template_name), "os_%d",
+             draw(seed, 2));
+    snprintf(trial.note, sizeof(trial.note), "%s",
+             draw(seed, 3) ? "" : "two\nlines\t\"quoted\"");
+    spc__attrs_set_number(&trial.config, "rows", 64 << draw(seed, 2));
+    spc__attrs_set_number(&trial.launch, "block", 128);
+    return trial;
+}
+
+static inline spc__provenance draw_provenance(uint64_t *seed)
+{
+    spc__provenance from = {.version = "0.1.0",
+                            .seed = UINT64_MAX - (uint64_t)draw(seed, 2),
+                            .unix_seconds = 100 + draw(seed, 3)};
+
+    snprintf(from.host, sizeof(from.host), "host%d", draw(seed, 2));
+    return from;
+}
+
+static inline void put_drawn(spc__cache *cache, uint64_t *seed)
+{
+    spc__problem_key key = draw_key(seed);
+    spc__trial trial = draw_trial(seed);
+    spc__provenance from = draw_provenance(seed);
+    spc__attrs fact = {0};
+    char code[] = "\177ELF..............\276\0..?", name[8];
+    int what = draw(seed, 6);
+
+    code[18] = (char)190;
+    code[19] = 0;
+    code[22] = (char)('a' + draw(seed, 2));
+    if (what == 0) {
+        spc__attrs_set_number(&fact, "gbps", draw(seed, 3));
+        assert_ok(spc__cache_put_device(cache, key.device, &fact, &error));
+    } else if (what == 1) {
+        snprintf(name, sizeof(name), "k%d", draw(seed, 3));
+        assert_ok(spc__cache_put_artefact(
+            cache, name, "sm_90a", "nvrtc", draw(seed, 2) ? "is" : "",
+            &trial.launch, &trial.resources, code, sizeof(code), &error));
+    } else {
+        assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+        from.unix_seconds += draw(seed, 2);
+        if (trial.status == SPC__TRIAL_OK && what > 3)
+            assert_ok(spc__cache_put_choice(
+                cache, &key, &trial,
+                draw(seed, 6) ? "fastest" : SPC__PINNED " by hand", &from,
+                &error));
+    }
+}
+
+static inline void make_drawn(const char *name, uint64_t *seed, int records)
+{
+    spc__cache *cache = open_user(name);
+
+    for (int i = 0; i < records; i++)
+        put_drawn(cache, seed);
+    spc__cache_close(cache);
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static inline spc_status append_text(const char *text, size_t bytes,
+                                     void *payload)
+{
+    spc__buf_append(payload, text, bytes);
+    return SPC_OK;
+}
+
+/* All of a file as text; the caller's. */
+static inline char *text_of(const char *name)
+{
+    spc__cache *cache = open_user(name);
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged;
+
+    assert_ok(
+        spc__cache_export(cache, true, append_text, &text, &damaged, &error));
+    ck_assert_int_eq(damaged, 0);
+    spc__cache_close(cache);
+    return spc__buf_detach(&text);
+}
+
+#endif
