@@ -1586,16 +1586,22 @@ typedef struct spc_tune_options {
      * in the caller's process, where limit_s cannot be enforced. */
     const char *const *worker;
     bool allow_spills; /* run also what spills registers */
-    /* Stages BUILD and VERIFY: those of all candidates for which this is true,
-     * whatever the effort. NULL: those of the effort. */
+    /* Those of all candidates for which this is true, whatever the effort; NULL:
+     * those of the effort. Stage TIME then compares: all of them are measured
+     * anew, in turns, with as many samples as the effort's finalists, and none
+     * is chosen. */
     bool (*wants)(const char *template_name, const char *config,
                   void *payload);
+    /* Stage TIME: after so many seconds no further candidate is begun, and the
+     * best of those that were measured is chosen; a later run goes on from
+     * there. At least one is measured. 0: no limit. */
+    double budget_s;
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false, NULL                                \
+            NULL, NULL, NULL, NULL, false, NULL, 0                             \
     }
 
 typedef struct spc_tune_report {
@@ -1604,6 +1610,7 @@ typedef struct spc_tune_report {
     int compiled, verified, timed;
     int failed; /* candidates, and templates that a mistake kept out */
     int known;
+    bool out_of_time; /* options.budget_s ended the search */
     double elapsed_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;

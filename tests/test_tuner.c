@@ -570,7 +570,7 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
                   spc_ctx_error(ctx));
         ck_assert_int_eq(report.known, round == 0 ? 11 : 12);
         ck_assert_int_eq(report.timed, round == 0 ? 1 : 0);
-        ck_assert_int_eq(warnings, 1);
+        ck_assert_int_eq(warnings, round == 0 ? 1 : 0); /* set aside */
     }
     check_plan(ctx, 0, report.winner); /* frees the context */
     remove_database(database);
@@ -651,6 +651,7 @@ START_TEST(among_equals_the_documented_one_wins)
     sql(database, "UPDATE trial SET median_us = 50, spread_us = 1,"
                   " cold_us = 70, samples = 99 WHERE samples > 0");
     sql(database, ties[_i].harm);
+    sql(database, "DELETE FROM choice"); /* which would stay */
     reseal(database);
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     ck_assert_int_eq(report.known, 12);
@@ -1289,7 +1290,7 @@ START_TEST(a_caller_may_choose_among_candidates)
     ck_assert_int_eq(t.count, 4);
     for (int i = 0; i < t.count; i++)
         assert_says(t.at[i].candidate, "tile=128");
-    options.stage = SPC_STAGE_TIME;
+    options.stage = SPC_STAGE_LIST;
     ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "`wants` chooses among candidates");
     spc_ctx_free(ctx);

@@ -34,8 +34,10 @@ typedef struct spc__entry { /* an admitted candidate */
     spc__state state;
     spc__trial trial; /* all that is known but the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;   /* from the database */
-    bool is_twin; /* another has the same code and launch */
+    bool known;     /* from the database */
+    bool is_twin;   /* another has the same code and launch */
+    bool serves;    /* what a plan would take so far, from the database */
+    double side_us; /* beside all others that have it; 0: not a finalist */
     /* What has changed since it was stored. */
     bool trial_pending, code_pending;
     char identity[65]; /* by which twins know each other; "" until rendered */

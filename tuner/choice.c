@@ -68,25 +68,33 @@ static bool is_preferred(const spc__entry *a, const spc__entry *b)
     return sa != sb ? sa < sb : a < b;
 }
 
+/* Beside the others where that was measured. */
+static double final_score(const spc__entry *entry, int scenes)
+{
+    return entry->side_us > 0 ? entry->side_us
+                              : spc__entry_score(entry, scenes);
+}
+
 static bool are_tied(const spc__entry *best, const spc__entry *other,
                      int scenes)
 {
     double spread =
         fmax(relative_spread(best, scenes), relative_spread(other, scenes));
 
-    return spc__entry_score(other, scenes) <=
-           spc__entry_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
+    return final_score(other, scenes) <=
+           final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
 }
 
-/* The winner by rule among those that tie with the fastest. */
+/* The winner by rule among those that tie with the fastest of the first
+ * `finalists`; `count` have been timed. */
 static void pick(spc__winner *out, const spc__request *request,
-                 spc__entry *const *ranked, int count)
+                 spc__entry *const *ranked, int finalists, int count)
 {
     int final = spc__request_effort(request)->final;
     int scenes = request->scene_count, tied = 0;
 
     out->entry = ranked[0];
-    for (int i = 1; i < count; i++) {
+    for (int i = 1; i < finalists; i++) {
         if (!spc__entry_has(ranked[i], scenes, final, true) ||
             !are_tied(ranked[0], ranked[i], scenes))
             continue;
@@ -103,10 +111,8 @@ static void pick(spc__winner *out, const spc__request *request,
                  100 * SPC__TIE);
 }
 
-/* The default that a plan would take untuned: the first that compiles. NULL: it
- * is not among the candidates. */
-static const spc__entry *untuned(const spc__request *request,
-                                 const spc__candidates *candidates)
+const spc__entry *spc__untuned(const spc__request *request,
+                               const spc__candidates *candidates)
 {
     const spc__entry *found = NULL;
     spc__pick *pick = calloc(1, sizeof(*pick));
@@ -120,6 +126,34 @@ static const spc__entry *untuned(const spc__request *request,
         more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;
     }
     free(pick);
+    return found;
+}
+
+static int by_side(const void *a, const void *b)
+{
+    double one = (*(spc__entry *const *)a)->side_us;
+    double two = (*(spc__entry *const *)b)->side_us;
+
+    return (one > two) - (one < two);
+}
+
+/* Brings the finalists to the front, best first; how many they are, and all of
+ * them if nobody was singled out. */
+static int finalists_first(spc__entry **ranked, int count)
+{
+    int found = 0;
+
+    for (int i = 0; i < count; i++) {
+        spc__entry *entry = ranked[i];
+        if (entry->side_us <= 0)
+            continue;
+        memmove(ranked + found + 1, ranked + found,
+                (size_t)(i - found) * sizeof(*ranked));
+        ranked[found++] = entry;
+    }
+    if (found == 0)
+        return count;
+    qsort(ranked, (size_t)found, sizeof(*ranked), by_side);
     return found;
 }
 
@@ -150,8 +184,8 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
         return spc__fail_memory(request->error, sizeof(spc__entry *));
     int count = spc__rank_all(candidates, ranked, scenes);
     if (count > 0) {
-        pick(out, request, ranked, count);
-        const spc__entry *start = untuned(request, candidates);
+        pick(out, request, ranked, finalists_first(ranked, count), count);
+        const spc__entry *start = spc__untuned(request, candidates);
         out->us = spc__entry_score(out->entry, scenes);
         if (start != NULL && start->state == SPC__TIMED)
             out->default_us = spc__entry_score(start, scenes);

@@ -14,13 +14,20 @@ typedef struct spc__winner {
 
 /* Two candidates within their spread are a tie, but never beyond this. */
 #define SPC__TIE 0.02
+/* Times of different moments within this may be in the wrong order: so far were
+ * the clocks of power-limited kernels seen to wander. */
+#define SPC__NEAR_BEST 1.1
 
+/* The default that a plan would take untuned: the first that compiles. NULL: it
+ * is not among the candidates. */
+const spc__entry *spc__untuned(const spc__request *request,
+                               const spc__candidates *candidates);
 /* Keeps the timed ones of the list, best first; returns their number. */
 int spc__rank(spc__entry **list, int count, int scenes);
 /* All timed candidates, best first, into `list`, which has room for all. */
 int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
                   int scenes);
-/* The winner of what is timed. */
+/* The winner of what is timed; of the finalists, if there are any. */
 spc_status spc__choose(spc__winner *out, const spc__request *request,
                        const spc__candidates *candidates);
 /* Nobody is left: the report of the first failure stands for all. */

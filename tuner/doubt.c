@@ -58,9 +58,10 @@ spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count)
     for (int i = 0; i < count && status == SPC_OK; i++) {
         if (!spc__doubt_is_due(meter, list[i]))
             continue;
-        status = spc__meter_again(meter, list[i], goal);
-        if (status == SPC_OK && spc__doubt_is_due(meter, list[i]))
-            reject(meter, list[i], doubtful_scene(meter, list[i]));
+        spc__entry *entry = list[i]; /* the list of one is shuffled, too */
+        status = spc__meter_again(meter, &entry, 1, goal);
+        if (status == SPC_OK && spc__doubt_is_due(meter, entry))
+            reject(meter, entry, doubtful_scene(meter, entry));
     }
     return status;
 }

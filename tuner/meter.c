@@ -344,14 +344,21 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
     return status;
 }
 
-spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int goal)
+static void drop_samples(spc__entry *entry)
 {
     for (int s = 0; s < SPC__SCENES_MAX; s++) {
         free(entry->timings[s].all);
         entry->timings[s].all = NULL;
         entry->timings[s].count = entry->timings[s].room = 0;
     }
-    return spc__meter_rounds(meter, &entry, 1, goal);
+}
+
+spc_status spc__meter_again(spc__meter *meter, spc__entry **list, int count,
+                            int goal)
+{
+    for (int i = 0; i < count; i++)
+        drop_samples(list[i]);
+    return spc__meter_rounds(meter, list, count, goal);
 }
 
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry)

@@ -43,8 +43,9 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
 /* Those of the list that are timed must repeat their results before one of them
  * may win; who does not has failed. */
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
-/* All samples of one once more, with nobody else in turn. */
-spc_status spc__meter_again(spc__meter *meter, spc__entry *entry, int goal);
+/* All samples of these once more, in rounds of their own. */
+spc_status spc__meter_again(spc__meter *meter, spc__entry **list, int count,
+                            int goal);
 /* Microseconds, by geometric mean over the scenes, in which what of a map it
  * reads is built; 0: not known, as it was not measured in this run. */
 double spc__meter_layout(spc__meter *meter, const spc__entry *entry);

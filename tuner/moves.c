@@ -124,7 +124,11 @@ spc__entry **spc__seeds(const spc__candidates *candidates,
             list[(*count)++] = &candidates->entries[i];
     for (int i = 0; list != NULL && i < candidates->count; i++)
         if (!candidates->entries[i].candidate->is_default &&
-            is_seed(candidates, request, i))
+            candidates->entries[i].serves)
+            list[(*count)++] = &candidates->entries[i];
+    for (int i = 0; list != NULL && i < candidates->count; i++)
+        if (!candidates->entries[i].candidate->is_default &&
+            !candidates->entries[i].serves && is_seed(candidates, request, i))
             list[(*count)++] = &candidates->entries[i];
     return list;
 }

@@ -88,12 +88,23 @@ static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
     return SPC_OK;
 }
 
+/* Nothing more is begun; but a run has at least one that is measured. */
+static bool is_out_of_time(const spc__pipeline *p)
+{
+    return p->explores && p->pace.best != NULL &&
+           spc__request_out_of_time(p->request);
+}
+
 /* One that the builder is done with. */
 static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
 {
     spc_status status = SPC_OK;
 
     record(p, entry);
+    if (entry->state == SPC__BUILT && is_out_of_time(p)) {
+        p->is_cut = true; /* a later run has its code */
+        return SPC_OK;
+    }
     if (entry->state == SPC__BUILT &&
         p->request->options.stage >= SPC_STAGE_VERIFY)
         status = spc__meter_verify(p->meter, entry);
@@ -132,6 +143,10 @@ static spc_status refill(spc__pipeline *p, batch *b)
     int most = room(p, b);
     spc_status status = SPC_OK;
 
+    if (b->added < b->count && is_out_of_time(p)) {
+        p->is_cut = true;
+        b->count = b->added;
+    }
     while (status == SPC_OK && b->added < b->count &&
            spc__builder_pending(p->builder) < most)
         status = spc__builder_add(p->builder, b->list[b->added++]);

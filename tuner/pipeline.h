@@ -17,6 +17,8 @@ typedef struct spc__pipeline {
     spc__record *record;
     spc__builder *builder; /* NULL: nothing had to be built yet */
     spc__pace pace;
+    bool explores; /* what the time does not suffice for may be left out */
+    bool is_cut;   /* and something was */
 } spc__pipeline;
 
 void spc__pipeline_release(spc__pipeline *pipeline);

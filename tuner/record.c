@@ -196,6 +196,77 @@ int spc__record_recall(const spc__record *record,
     return known;
 }
 
+/* ---- choices of before --------------------------------------------------- */
+
+static bool is_exact(const spc__choice *choice)
+{
+    return choice->match == SPC__MATCH_EXACT;
+}
+
+/* The candidate that scene s would be served with, and whether it was chosen
+ * for exactly this problem; NULL: none of the database. */
+static spc__entry *serving(bool *exact, const spc__record *record,
+                           const spc__candidates *candidates, int s)
+{
+    enum { MOST = 4 }; /* farther ones know no more than a default */
+    spc__choice *found = calloc(MOST, sizeof(*found));
+    spc__entry *entry = NULL;
+    spc_error error;
+    int count = 0;
+
+    /* What cannot be read serves nobody. */
+    if (found != NULL && record->ctx->cache != NULL)
+        spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
+                                MOST, &count, &error);
+    for (int i = 0; i < count && entry == NULL; i++) {
+        entry = entry_of(candidates, &found[i].trial);
+        *exact = is_exact(&found[i]);
+    }
+    free(found);
+    return entry;
+}
+
+void spc__record_find_serving(const spc__record *record,
+                              const spc__candidates *candidates)
+{
+    bool exact;
+
+    for (int s = 0; s < record->scene_count; s++) {
+        spc__entry *entry = serving(&exact, record, candidates, s);
+        if (entry != NULL)
+            entry->serves = true;
+    }
+}
+
+static bool is_far_behind(const spc__entry *entry,
+                          const spc__candidates *candidates, int scenes)
+{
+    double limit = spc__entry_score(entry, scenes) / SPC__NEAR_BEST;
+
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].state == SPC__TIMED &&
+            spc__entry_score(&candidates->entries[i], scenes) < limit)
+            return true;
+    return false;
+}
+
+void spc__record_keep_choice(const spc__record *record,
+                             const spc__candidates *candidates)
+{
+    spc__entry *kept = NULL;
+
+    for (int s = 0; s < record->scene_count; s++) {
+        bool exact = false;
+        spc__entry *entry = serving(&exact, record, candidates, s);
+        if (!exact || entry->state != SPC__TIMED ||
+            (kept != NULL && entry != kept))
+            return;
+        kept = entry;
+    }
+    if (kept != NULL && !is_far_behind(kept, candidates, record->scene_count))
+        kept->side_us = spc__entry_score(kept, record->scene_count);
+}
+
 /* ---- recording ----------------------------------------------------------- */
 
 /* The figures of all scenes that share the key of scene `s`, as one. */

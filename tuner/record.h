@@ -25,6 +25,15 @@ void spc__record_init(spc__record *out, const spc__request *request);
 /* The next sample scene of the run, and what the layer makes of it. */
 void spc__record_add_scene(spc__record *record, const spc_conv *conv,
                            const spc_relation *relation, const char *name);
+/* Marks what plans would take without this run: for each scene the first record
+ * that is exact, of its bucket, or nearest, whose configuration is legal. */
+void spc__record_find_serving(const spc__record *record,
+                              const spc__candidates *candidates);
+/* Where a run measures nothing, what was chosen before stays chosen, as it was
+ * chosen side by side with others: it becomes the only finalist. Not if others
+ * are now known to be so much faster that no clock explains it. */
+void spc__record_keep_choice(const spc__record *record,
+                             const spc__candidates *candidates);
 void spc__record_note_compiler(spc__record *record, const char *identity);
 
 /* Takes over what the database knows of these very templates; returns of how

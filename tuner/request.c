@@ -60,12 +60,11 @@ static spc_status check_options(const spc__request *request)
                          "stage %d: SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d) "
                          "are right",
                          (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
-    if (options->wants != NULL && options->stage != SPC_STAGE_BUILD &&
-        options->stage != SPC_STAGE_VERIFY)
+    if (options->wants != NULL && options->stage == SPC_STAGE_LIST)
         return spc__fail(request->error, SPC_EINVAL,
-                         "`wants` chooses among candidates that are built or "
-                         "verified: stage %d is right, or %d",
-                         SPC_STAGE_BUILD, SPC_STAGE_VERIFY);
+                         "`wants` chooses among candidates that are built, "
+                         "verified or timed: stages %d to %d are right",
+                         SPC_STAGE_BUILD, SPC_STAGE_TIME);
     if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
         return spc__fail(request->error, SPC_EINVAL,
                          "effort %d: SPC_EFFORT_QUICK (%d) to "
@@ -76,6 +75,11 @@ static spc_status check_options(const spc__request *request)
         return spc__fail(request->error, SPC_EINVAL,
                          "a limit of %g s: a time from 0 on is right (0: %g s)",
                          options->limit_s, default_limit_s);
+    if (!(options->budget_s >= 0))
+        return spc__fail(request->error, SPC_EINVAL,
+                         "a budget of %g s: a time from 0 on is right (0: no "
+                         "limit)",
+                         options->budget_s);
     if (worker != NULL && (worker[0] == NULL || worker[0][0] == '\0'))
         return spc__fail(request->error, SPC_EINVAL,
                          "the worker's arguments begin with no program's name");
@@ -154,4 +158,12 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
     }
     job->cancel = request->ctx->cancel;
     return status;
+}
+
+bool spc__request_out_of_time(const spc__request *request)
+{
+    double spent_s = (double)(spc__now_ns() - request->started_ns) * 1e-9;
+
+    return request->options.budget_s > 0 &&
+           spent_s >= request->options.budget_s;
 }

@@ -47,5 +47,7 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
 
 const spc__effort *spc__request_effort(const spc__request *request);
 bool spc__request_cancelled(const spc__request *request);
+/* Is the time over in which candidates are begun? */
+bool spc__request_out_of_time(const spc__request *request);
 
 #endif

@@ -10,6 +10,11 @@
  * move leads to anything new. The state that decides what is left to do is what
  * the database holds; so a run that was interrupted goes on where it was, and
  * one that was complete has nothing to do.
+ *
+ * Candidates of different batches were timed minutes apart, and a clock that
+ * the power limit sets is not the same then. So at last those that may win have
+ * all samples once more, in turns with each other, with the untuned default,
+ * and with what the database would have served without this run.
  */
 #include "search.h"
 
@@ -18,6 +23,7 @@
 #include "error.h"
 #include "moves.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- halving ------------------------------------------------------------- */
 
@@ -88,7 +94,8 @@ static spc_status revive(spc__pipeline *p, spc__entry *const *list, int count)
     return status;
 }
 
-/* Who must have all samples and has not: the best few, and the defaults. */
+/* Who must have all samples and has not: the best few, the defaults, and what
+ * serves so far. */
 static int find_unfinished(const spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
@@ -96,7 +103,8 @@ static int find_unfinished(const spc__pipeline *p, spc__entry **list)
     int count = spc__rank_all(p->candidates, list, scenes);
 
     for (int i = 0; i < count; i++)
-        if ((i < effort->finalists || list[i]->candidate->is_default) &&
+        if ((i < effort->finalists || list[i]->candidate->is_default ||
+             list[i]->serves) &&
             (!spc__entry_has(list[i], scenes, effort->final, true) ||
              spc__doubt_is_due(p->meter, list[i])))
             list[found++] = list[i];
@@ -129,6 +137,103 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
     return status;
 }
 
+/* ---- side by side -------------------------------------------------------- */
+
+static bool is_near(const spc__pipeline *p, const spc__entry *best,
+                    const spc__entry *entry)
+{
+    int scenes = p->request->scene_count;
+
+    return spc__entry_score(entry, scenes) <=
+           SPC__NEAR_BEST * spc__entry_score(best, scenes);
+}
+
+/* Those that may win, out of all; their number. */
+static int find_finalists(const spc__pipeline *p, spc__entry **list)
+{
+    int count = spc__rank_all(p->candidates, list, p->request->scene_count);
+    const spc__entry *untuned = spc__untuned(p->request, p->candidates);
+    int most = spc__request_effort(p->request)->finalists, kept = count > 0;
+
+    for (int i = 1; i < count && is_near(p, list[0], list[i]); i++)
+        if (i < most || list[i]->serves || list[i] == untuned)
+            list[kept++] = list[i];
+    return kept;
+}
+
+/* Was one of them measured in this run? Whom the database knows from one run
+ * stood beside the others then. */
+static bool has_new(spc__entry *const *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i]->timings[0].all != NULL)
+            return true;
+    return false;
+}
+
+/* The timings of the list, and what remains of them once they are put back: a
+ * time beside the others. What the database holds, and what it makes of it in a
+ * later run, is not altered by that. */
+static void swap_timings(spc__entry *const *list, int count,
+                         spc__timing (*kept)[SPC__SCENES_MAX], bool back,
+                         int scenes)
+{
+    for (int i = 0; i < count; i++) {
+        spc__entry *entry = list[i];
+        if (!back) {
+            memcpy(kept[i], entry->timings, sizeof(kept[i]));
+            for (int s = 0; s < SPC__SCENES_MAX; s++)
+                entry->timings[s].all = NULL;
+            continue;
+        }
+        bool is_timed = entry->state == SPC__TIMED;
+        if (is_timed)
+            entry->side_us = spc__entry_score(entry, scenes);
+        for (int s = 0; s < SPC__SCENES_MAX; s++)
+            free(is_timed ? entry->timings[s].all : kept[i][s].all);
+        if (is_timed)
+            memcpy(entry->timings, kept[i], sizeof(kept[i]));
+    }
+}
+
+static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
+                               int count)
+{
+    int goal = spc__request_effort(p->request)->final;
+    spc__entry **list = calloc((size_t)count, sizeof(*list));
+    spc_status status;
+
+    if (list == NULL)
+        return spc__fail_memory(p->request->error, sizeof(*list));
+    memcpy(list, finalists, (size_t)count * sizeof(*list)); /* is shuffled */
+    if ((status = revive(p, list, count)) == SPC_OK)
+        status = spc__meter_again(p->meter, list, count, goal);
+    if (status == SPC_OK)
+        status = spc__doubt(p->meter, list, count);
+    free(list);
+    return status;
+}
+
+static spc_status compare_finalists(spc__pipeline *p, spc__entry **list)
+{
+    int scenes = p->request->scene_count, count = find_finalists(p, list);
+    spc__timing(*kept)[SPC__SCENES_MAX];
+
+    if (count < 2 || !has_new(list, count))
+        return SPC_OK;
+    if ((kept = calloc((size_t)count, sizeof(*kept))) == NULL)
+        return spc__fail_memory(p->request->error, sizeof(*kept));
+    swap_timings(list, count, kept, false, scenes);
+    spc_status status = run_in_turns(p, list, count);
+    swap_timings(list, count, kept, true, scenes);
+    /* Times of some, in some of the turns, say nothing. */
+    for (int i = 0; i < count && status != SPC_OK; i++)
+        list[i]->side_us = 0;
+    spc__record_list(p->record, list, count);
+    free(kept);
+    return status;
+}
+
 /* ---- the whole search ---------------------------------------------------- */
 
 static int only_new(spc__entry **list, int count)
@@ -141,6 +246,14 @@ static int only_new(spc__entry **list, int count)
     return kept;
 }
 
+static spc_status explore(spc__pipeline *p, spc__entry **batch, int count)
+{
+    p->explores = true;
+    spc_status status = spc__pipeline_run(p, batch, count);
+    p->explores = false;
+    return status;
+}
+
 static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
                         spc__entry **list)
 {
@@ -148,8 +261,7 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
     spc_status status = SPC_OK;
 
     do {
-        if (count > 0 &&
-            (status = spc__pipeline_run(p, batch, count)) == SPC_OK)
+        if (count > 0 && (status = explore(p, batch, count)) == SPC_OK)
             status = halve(p, batch, count);
         if (status == SPC_OK)
             status = finals(p, list);
@@ -157,8 +269,24 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
             count = spc__next_moves(p->candidates, list,
                                     spc__rank_all(p->candidates, list, scenes),
                                     scenes, batch);
-    } while (status == SPC_OK && count > 0);
+        p->is_cut |= count > 0 && spc__request_out_of_time(p->request);
+    } while (status == SPC_OK && count > 0 && !p->is_cut);
     if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
+        status = spc__nobody_left(p->candidates, p->request->error);
+    return status == SPC_OK ? compare_finalists(p, list) : status;
+}
+
+/* Only those that the caller names, each as often as the others. */
+static spc_status compare(spc__pipeline *p, spc__entry **list, int count)
+{
+    int goal = spc__request_effort(p->request)->final;
+    spc_status status = spc__pipeline_run(p, list, count);
+
+    if (status == SPC_OK)
+        status = spc__meter_again(p->meter, list, count, goal);
+    spc__record_list(p->record, list, count);
+    if (status == SPC_OK &&
+        spc__rank(list, count, p->request->scene_count) == 0)
         status = spc__nobody_left(p->candidates, p->request->error);
     return status;
 }
@@ -172,6 +300,8 @@ spc_status spc__search(spc__pipeline *p)
 
     if (batch == NULL || list == NULL)
         status = spc__fail_memory(p->request->error, sizeof(*list));
+    else if (p->request->options.wants != NULL)
+        status = compare(p, batch, count);
     else
         status = climb(p, batch, only_new(batch, count), list);
     free(batch);

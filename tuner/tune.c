@@ -70,9 +70,17 @@ static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
 
+    if (r->request.options.wants != NULL) {
+        spc_status compared = spc__search(&r->pipeline);
+        spc__report_all(&r->request, &r->candidates);
+        return compared;
+    }
     if (!again)
         r->known = spc__record_recall(&r->record, &r->candidates);
+    spc__record_find_serving(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
+    if (r->meter.timed == 0)
+        spc__record_keep_choice(&r->record, &r->candidates);
     /* Also of what an interrupted run knows, if that is not half of a new
      * measurement. */
     if (status == SPC_OK || !again) {
@@ -221,6 +229,7 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->known = r->known;
     name_winner(report, &r->winner, &r->request);
     report->layout_us = r->layout_us;
+    report->out_of_time = r->pipeline.is_cut;
 }
 
 spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
