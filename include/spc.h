@@ -355,6 +355,34 @@ typedef enum spc_out_type {
     SPC_OUT_I8 = 4
 } spc_out_type;
 
+/*
+ * The passes of a training step. With y = conv(x), and dy the gradient of some
+ * loss by y:
+ *
+ *   DGRAD  dx[i][ci] = the sum over k and co of dy[o][co] * w[co][k][ci], for
+ *          the output o that sees i at offset k. That is a convolution again:
+ *          the operator is the one that reads the relation the other way (SUBM
+ *          remains, with its offsets mirrored), cin and cout have changed
+ *          places, and so all that serves convolutions serves it. Its weights
+ *          are those of the layer as they are: spc_plan_pack_weights turns
+ *          them. The gradient of a GENERATIVE layer is a CONV by that rule
+ *   WGRAD  dw[k][ci][co] = the sum over the pairs (i, o) of offset k of x[i][ci]
+ *          * dy[o][co], and with `bias` db[co] = the sum over o of dy[o][co];
+ *          ci counts in co's group. The layer's own operator, channels and map.
+ *          x is `in`, dy `grad`, of the layer's type; out is SPC_RSCK,
+ *          [K][cin / groups][cout], then db[cout] if there is one, in the type
+ *          `out`; with `accumulate` added to what `weights` points at, of that
+ *          shape and type, which may be out itself. No epilogue
+ *
+ * Both sum in an order that does not change, without atomics, if the layer is
+ * deterministic.
+ */
+typedef enum spc_pass {
+    SPC_FORWARD = 0,
+    SPC_DGRAD = 1,
+    SPC_WGRAD = 2
+} spc_pass;
+
 /* A convolution layer as a value. */
 typedef struct spc_conv {
     spc_operator op;
@@ -380,19 +408,23 @@ typedef struct spc_conv {
      * The caller passes the address of the slice's first channel, which must be
      * a multiple of 16 bytes like that of any tensor. */
     int in_pitch, out_pitch, add_pitch;
+    spc_pass pass;
+    bool accumulate; /* WGRAD alone: adds to a gradient that is there */
 } spc_conv;
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
         SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
-            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0                \
+            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0, SPC_FORWARD,  \
+            false                                                              \
     }
 
 /*
  * Reads "subm,cin=64,cout=64,k=3,dtype=f16": the operator first, then words in
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
- * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch. An epilogue
+ * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
+ * wgrad; spc_conv_pass), accumulate. An epilogue
  * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
  * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
  * elu) and add in either order; bias=1 is another word for epilogue=bias.
@@ -412,8 +444,19 @@ SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
 
+/*
+ * The problem of a pass of `layer`, a forward layer without an epilogue but a
+ * bias: its gradients have the layer's type. DGRAD has no bias, and the layer's
+ * pitches in each other's place; WGRAD has the bias's gradient, and add_pitch
+ * for dy. In text they are the layer's words and pass=dgrad or pass=wgrad, where
+ * `epilogue`, `out` and the pitches are the pass's own, and accumulate=1.
+ * SPC_EINVAL: whole numbers, or an epilogue.
+ */
+SPC_API spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer,
+                                 spc_pass pass, spc_error *error);
+
 /* Does every row see itself alone? Such a layer needs no map
- * (spc_plan_create_rows). */
+ * (spc_plan_create_rows); a WGRAD needs one always. */
 SPC_API bool spc_conv_is_linear(const spc_conv *conv);
 
 /* The arrays of a layer. */
@@ -863,8 +906,12 @@ typedef struct spc_buffers {
     const float *bias;    /* [cout], if the layer has one */
     void *workspace;      /* spc_plan_workspace_bytes, 256-byte aligned */
     const float *scale;   /* [cout], if the layer has one */
-    const void *residual; /* [rows out][cout] in the type of out, 16-byte
-                             aligned, if the layer adds one; apart from out */
+    union {
+        const void *residual; /* [rows out][cout] in the type of out, 16-byte
+                                 aligned, if the layer adds one; apart from
+                                 out */
+        const void *grad;     /* of WGRAD: dy [rows out][cout], as aligned */
+    };
     /* One number each, for tensors of I8: above 0, and not so small that 1 /
      * *out_scale is infinite. */
     const float *in_scale, *out_scale, *residual_scale;

@@ -551,7 +551,8 @@ static spc_status question_template(request *want)
                                              spc__error_of(ctx))) != SPC_OK)
         return status;
     want->launch.count = 0;
-    if (strcmp(spc__template_role(want->tpl), "conv") != 0)
+    if (strcmp(spc__template_role(want->tpl), "conv") != 0 &&
+        strcmp(spc__template_role(want->tpl), "wgrad") != 0)
         return SPC_OK;
     return spc__template_launch(&want->launch, want->tpl, want->problem,
                                 &ctx->target, &want->chosen,

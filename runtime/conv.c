@@ -9,6 +9,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "pass.h"
 #include "sha256.h"
 #include <math.h>
 #include <stdio.h>
@@ -87,6 +88,11 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
 {
     unsigned rule = (unsigned)conv->geometry.rule;
 
+    /* What is the gradient of a layer with a word for it. */
+    if (conv->pass == SPC_DGRAD && rule == SPC_RULE_GENERATIVE &&
+        conv->op == SPC_CONV)
+        return SPC_OK;
+
     if ((unsigned)conv->op > SPC_GENERATIVE)
         return spc__fail(error, SPC_EINVAL,
                          "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
@@ -122,6 +128,8 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
                          "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32, "
                          "SPC_BF16 or SPC_I8 is right",
                          (int)conv->dtype);
+    if ((status = spc__pass_check(conv, error)) != SPC_OK)
+        return status;
     return spc__epilogue_check(conv, error);
 }
 
@@ -196,6 +204,7 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_number(out, "bias", conv->bias);
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
     spc__epilogue_attrs(out, conv);
+    spc__pass_attrs(out, conv);
 }
 
 int spc__conv_offsets(const spc_conv *conv)
@@ -221,12 +230,13 @@ bool spc__conv_is_inverse(const spc_conv *conv)
 
 bool spc__conv_ends_at_scene(const spc_conv *conv)
 {
-    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED;
+    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED ||
+           (conv->op == SPC_CONV && conv->geometry.rule == SPC_RULE_GENERATIVE);
 }
 
 bool spc_conv_is_linear(const spc_conv *conv)
 {
-    return conv != NULL && conv->op == SPC_SUBM &&
+    return conv != NULL && conv->op == SPC_SUBM && conv->pass != SPC_WGRAD &&
            spc__conv_offsets(conv) == 1 &&
            spc__geometry_centre(&conv->geometry) == 0;
 }
@@ -262,7 +272,8 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
         spc__name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
 
     if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL ||
-        !spc__epilogue_from_attrs(&conv, attrs))
+        !spc__epilogue_from_attrs(&conv, attrs) ||
+        !spc__pass_from_attrs(&conv, attrs))
         return false;
     conv.op = (spc_operator)op;
     conv.dtype = (spc_dtype)dtype;

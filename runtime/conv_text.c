@@ -5,6 +5,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "pass.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -226,6 +227,17 @@ static spc_status set_epilogue(spc_conv *conv, const layer_word *word,
     return spc__epilogue_read(conv, value, error);
 }
 
+static spc_status set_pass(spc_conv *conv, const layer_word *word,
+                           const char *value, spc_error *error)
+{
+    int index = spc__name_index(spc__pass_names, value);
+
+    if (index < 0)
+        return fail_unknown(error, word->name, value, spc__pass_names);
+    conv->pass = (spc_pass)index;
+    return SPC_OK;
+}
+
 static spc_status set_slope(spc_conv *conv, const layer_word *word,
                             const char *value, spc_error *error)
 {
@@ -275,6 +287,8 @@ static const layer_word words[] = {
     {"in_pitch", set_pitch, AT(in_pitch), 0, NULL},
     {"out_pitch", set_pitch, AT(out_pitch), 0, NULL},
     {"add_pitch", set_pitch, AT(add_pitch), 0, NULL},
+    {"pass", set_pass, AT(pass), 0, NULL},
+    {"accumulate", set_flag, AT(accumulate), 0, NULL},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
 
@@ -283,6 +297,8 @@ static const char *example_value(const char *word)
 {
     if (strcmp(word, "dtype") == 0 || strcmp(word, "out") == 0)
         return "f16";
+    if (strcmp(word, "pass") == 0)
+        return "dgrad";
     return strcmp(word, "epilogue") == 0 ? "scale+bias+relu" : "1";
 }
 
@@ -458,7 +474,8 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "the layer is empty: it is written "
                          "subm,cin=64,cout=64,k=3,dtype=f16");
-    if ((status = read_words(&conv, text, error)) == SPC_OK)
+    if ((status = read_words(&conv, text, error)) == SPC_OK &&
+        (status = spc__pass_read(&conv, error)) == SPC_OK)
         status = spc_conv_check(&conv, error);
     if (status != SPC_OK) {
         spc__fail_prefix(error, "layer '%.120s': ", text);
@@ -515,21 +532,31 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
     char geometry[320], epilogue[160], groups[24] = "";
+    spc_conv layer;
 
     if (out == NULL)
         bytes = 0;
     if (conv == NULL)
         return snprintf(out, bytes, "%s", "");
+    spc__epilogue_format(epilogue, sizeof(epilogue), conv);
+    layer = *conv;
+    if (conv->pass == SPC_DGRAD)
+        spc__conv_exchange(&layer);
+    conv = &layer;
     if (conv->groups != 1)
         snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);
     format_geometry(geometry, sizeof(geometry), &conv->geometry,
                     only_rule(conv->op) != (int)conv->geometry.rule);
-    spc__epilogue_format(epilogue, sizeof(epilogue), conv);
-    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s",
+    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s%s%s%s",
                     spc__name_at(spc__operator_names, (unsigned)conv->op),
                     conv->cin, conv->cout, groups, geometry,
                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
-                    epilogue, conv->deterministic ? ",deterministic=1" : "");
+                    epilogue, conv->deterministic ? ",deterministic=1" : "",
+                    conv->pass != SPC_FORWARD ? ",pass=" : "",
+                    conv->pass != SPC_FORWARD
+                        ? spc__name_at(spc__pass_names, (unsigned)conv->pass)
+                        : "",
+                    conv->accumulate ? ",accumulate=1" : "");
 }
 
 /* ---- for other values that have a geometry ------------------------------- */

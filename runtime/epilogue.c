@@ -84,7 +84,8 @@ bool spc__conv_out_is_whole(const spc_conv *conv)
 
 bool spc__bias_is_in_sum(const spc_conv *conv)
 {
-    return conv->bias && !conv->scale && !spc__conv_in_is_whole(conv);
+    return conv->bias && !conv->scale && !spc__conv_in_is_whole(conv) &&
+           conv->pass != SPC_WGRAD;
 }
 
 /* Is `out` another format than the inputs have in memory? */
@@ -153,7 +154,8 @@ spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "SPC_ADD_BEFORE needs an activation to be before: "
                          "without one SPC_ADD_AFTER is right");
-    if (conv->add_pitch != 0 && conv->add == SPC_ADD_NONE)
+    if (conv->add_pitch != 0 && conv->add == SPC_ADD_NONE &&
+        conv->pass != SPC_WGRAD)
         return spc__fail(error, SPC_EINVAL,
                          "add_pitch=%d needs a residual, as in epilogue=add",
                          conv->add_pitch);

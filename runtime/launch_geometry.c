@@ -37,11 +37,11 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 {
     const char *grid = spc__attrs_text(launch, "grid", "tiles");
     if (strcmp(grid, "tiles") == 0 || strcmp(grid, "persistent") == 0 ||
-        strcmp(grid, "steps") == 0)
+        strcmp(grid, "steps") == 0 || strcmp(grid, "blocks") == 0)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has grid=%s: tiles, persistent or "
-                     "steps is right",
+                     "its launch geometry has grid=%s: tiles, persistent, "
+                     "steps or blocks is right",
                      grid);
 }
 
@@ -69,7 +69,10 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, block_work, per_sm;
     int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
-    int64_t depth;
+    int64_t depth, grid_x, sum_grid_x;
+    /* A gradient of weights reads none. */
+    bool gradient = spc__attrs_number(launch, "gradient", 0) != 0;
+    bool blocks = strcmp(spc__attrs_text(launch, "grid", ""), "blocks") == 0;
     const struct {
         int64_t *to;
         const char *name;
@@ -80,8 +83,10 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
         {&tile_rows, "tile_rows", 0, 1, SPC_ROW_PAD},
         {&per_block, "tiles_per_block", 1, 1, INT_MAX},
         {&grid_y, "grid_y", 1, 1, 65535},
-        {&packed, "packed_bytes", 0, 1, INT64_MAX},
-        {&out->pack_threads, "pack_threads", 0, 1, INT_MAX},
+        {&packed, "packed_bytes", 0, gradient ? 0 : 1, INT64_MAX},
+        {&out->pack_threads, "pack_threads", 0, gradient ? 0 : 1, INT_MAX},
+        {&grid_x, "grid_x", 0, blocks ? 1 : 0, INT_MAX},
+        {&sum_grid_x, "sum_grid_x", 0, 0, INT_MAX},
         {&per_sm, "blocks_per_sm", 0, 0, 1024},
         {&work, "workspace_bytes", 0, 0, INT64_MAX},
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
@@ -144,6 +149,9 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     out->atomics = atomics != 0;
     out->persistent = 0;
     out->blocks_per_sm = (int)per_sm;
+    out->gradient = gradient;
+    out->grid_x = blocks ? (unsigned)grid_x : 0;
+    out->sum_grid_x = (unsigned)sum_grid_x;
     return SPC_OK;
 }
 

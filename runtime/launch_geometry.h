@@ -14,12 +14,14 @@ typedef struct spc__launch_geometry {
     char order[8]; /* row order (map.h) */
     int groups;    /* of offsets, each with a launch; 1: they are all one */
     unsigned block;
+    unsigned grid_x; /* of a grid that does not depend on the map; 0: it does */
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
     int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
     bool shares_tiles;   /* it has them all, however few tiles there are */
     unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
     unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
+    unsigned sum_grid_x; /* 0: one block a tile */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
     bool reads_table; /* of the map: row order, index and tile table */
@@ -37,7 +39,8 @@ typedef struct spc__launch_geometry {
     bool clear;
     bool clear_workspace;
     bool pdl;
-    bool atomics; /* results depend on the order of arrival */
+    bool gradient; /* of weights: none are packed, and no rows are no result */
+    bool atomics;  /* results depend on the order of arrival */
 } spc__launch_geometry;
 
 /* The words of templates/README.md. SPC_ETEMPLATE: what is wrong in them. */

@@ -2,6 +2,7 @@
 #include "lookup.h"
 
 #include "error.h"
+#include "pass.h"
 #include "plan.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,12 +299,13 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
 static int collect(fallback *out, lookup *look, spc__library *library,
                    spc__buf *why)
 {
+    const char *role = spc__problem_role(&look->problem);
     spc_error error = {0};
     int count = 0;
 
     for (int i = 0; i < spc__library_count(library); i++) {
         spc__template *tpl = spc__library_at(library, i);
-        if (strcmp(spc__template_role(tpl), "conv") != 0 ||
+        if (strcmp(spc__template_role(tpl), role) != 0 ||
             !spc__ctx_serves(look->ctx, tpl) || count == MOST_TEMPLATES)
             continue;
         spc_status status = question(&out[count], look, tpl, &error);

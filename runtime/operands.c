@@ -41,6 +41,29 @@ static spc__operand number(const char *name, bool present)
     return vector(name, present, 1);
 }
 
+/* The gradient of the weights, RSCK, and behind it that of the bias. */
+static spc__operand gradient(const char *name, const spc_conv *conv)
+{
+    int64_t taps = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+
+    return matrix(name, spc__conv_out(conv), taps + conv->bias, conv->cout, 0);
+}
+
+/* Of a WGRAD, where that differs from its layer. */
+static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
+                         int64_t rows_out)
+{
+    out[SPC_OUT] = gradient("out", conv);
+    out[SPC_OUT].written = true;
+    out[SPC_WEIGHTS] = conv->accumulate
+                           ? gradient("weights", conv)
+                           : matrix("weights", conv->dtype, 0, 0, 0);
+    out[SPC_WEIGHTS].present = out[SPC_WEIGHTS].in_place = conv->accumulate;
+    out[SPC_BIAS] = vector("bias", false, conv->cout);
+    out[SPC_RESIDUAL] =
+        matrix("grad", conv->dtype, rows_out, conv->cout, conv->add_pitch);
+}
+
 void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                    int64_t rows_in, int64_t rows_out)
 {
@@ -52,6 +75,10 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OUT] = matrix("out", type, rows_out, conv->cout, conv->out_pitch);
     out[SPC_OUT].written = true;
     out[SPC_WEIGHTS] = matrix("weights", conv->dtype, conv->cout, taps, 0);
+    if (conv->pass == SPC_DGRAD) /* the layer's */
+        out[SPC_WEIGHTS] = matrix(
+            "weights", conv->dtype, conv->cin,
+            (int64_t)spc__conv_offsets(conv) * spc__conv_group_out(conv), 0);
     out[SPC_WEIGHTS].packed = true;
     out[SPC_WEIGHTS].alignment = 256;
     out[SPC_BIAS] = vector("bias", conv->bias, conv->cout);
@@ -63,6 +90,8 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OUT_SCALE] = number("out_scale", spc__conv_out_is_whole(conv));
     out[SPC_RESIDUAL_SCALE] =
         number("residual_scale", adds && spc__conv_out_is_whole(conv));
+    if (conv->pass == SPC_WGRAD)
+        set_gradient(out, conv, rows_out);
 }
 
 spc__operand spc__operand_of(const spc_conv *conv, spc_operand which,

@@ -17,8 +17,9 @@ typedef struct spc__operand {
     size_t bytes;       /* from the first element to behind the last */
     size_t dense_bytes; /* without what lies between rows */
     size_t alignment;
-    bool written; /* by the layer; all others are only read */
-    bool packed;  /* kernels read a form of their own, which a plan sizes */
+    bool written;  /* by the layer; all others are only read */
+    bool in_place; /* it may be what is written */
+    bool packed;   /* kernels read a form of their own, which a plan sizes */
 } spc__operand;
 
 /* The operands of `conv` on a map of so many rows, by spc_operand; weights in

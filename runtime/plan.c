@@ -25,7 +25,8 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
     int resident;
     spc_status status;
 
-    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0)
+    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0 ||
+        geometry->grid_x > 0)
         return SPC_OK;
     status =
         ops->occupancy(plan->ctx->device, &resident, plan->run, geometry->block,
@@ -60,7 +61,7 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
     if (status == SPC_OK && plan->geometry.sum_block > 0)
         status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum",
                                  plan->geometry.sum_shared_bytes);
-    if (status == SPC_OK)
+    if (status == SPC_OK && !plan->geometry.gradient)
         status = spc__ctx_kernel(&plan->pack, plan->ctx, code, "spc_pack", 0);
     return status;
 }
@@ -267,5 +268,9 @@ const spc__launch_geometry *spc__plan_launch(const spc_plan *plan)
 
 size_t spc_plan_weights_bytes(const spc_plan *plan)
 {
-    return plan != NULL ? plan->geometry.packed_bytes : 0;
+    if (plan == NULL)
+        return 0;
+    return plan->geometry.gradient
+               ? spc__operand_of(&plan->conv, SPC_WEIGHTS, 0).bytes
+               : plan->geometry.packed_bytes;
 }

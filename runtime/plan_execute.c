@@ -7,6 +7,7 @@
 #include "error.h"
 #include "map.h"
 #include "operands.h"
+#include "pass.h"
 #include "rows.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -32,19 +33,17 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     if (status != SPC_OK)
         return status;
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
-    long long cin = spc__conv_group_in(&plan->conv), cout = plan->conv.cout;
-    long long offsets = spc__conv_offsets(&plan->conv);
-    spc_pack_args args = {weights, packed, cin, 1, offsets * cin};
+    spc_pack_args args = {.weights = weights, .packed = packed};
     spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};
 
-    if (layout == SPC_RSCK) {
-        args.stride_k = cin * cout;
-        args.stride_in = cout;
-        args.stride_out = 1;
-    }
+    spc__pass_strides(&args, &plan->conv, layout);
     launch.grid_x =
         (unsigned)((plan->geometry.pack_threads + PACK_BLOCK - 1) / PACK_BLOCK);
-    if (layout != SPC_KRSC && layout != SPC_RSCK)
+    if (plan->geometry.gradient)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "a gradient of weights reads none: there is "
+                           "nothing to pack");
+    else if (layout != SPC_KRSC && layout != SPC_RSCK)
         status = spc__fail(&error, SPC_EINVAL,
                            "weights layout %d is unknown: SPC_KRSC or "
                            "SPC_RSCK is right",
@@ -117,6 +116,13 @@ static int list_extents(extent out[SPC_OPERANDS + 1],
     return count;
 }
 
+/* A gradient is added to where it lies. */
+static bool may_be_one(const spc__operand *operand, const extent *a,
+                       const extent *b)
+{
+    return operand->in_place && a->start == b->start && a->bytes == b->bytes;
+}
+
 /* While one block writes, others still read. */
 static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
                                  const execution *e,
@@ -128,12 +134,19 @@ static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
 
     for (int written = 0; written < 2; written++)
         for (int i = written + 1; i < count; i++)
-            if (overlap(&all[written], &all[i]))
+            if (overlap(&all[written], &all[i]) &&
+                !may_be_one(&operands[SPC_WEIGHTS], &all[written], &all[i]))
                 return spc__fail(error, SPC_EINVAL,
                                  "buffers `%s` and `%s` overlap: what is "
                                  "written must lie apart from all others",
                                  all[written].name, all[i].name);
     return SPC_OK;
+}
+
+/* A gradient is summed over no rows, too. */
+static bool needs_memory(const spc_plan *plan, const spc__operand *operand)
+{
+    return operand->bytes > 0 || !plan->geometry.gradient;
 }
 
 static spc_status check_buffers(const spc_plan *plan, const execution *e,
@@ -146,10 +159,10 @@ static spc_status check_buffers(const spc_plan *plan, const execution *e,
     spc__operand operands[SPC_OPERANDS];
 
     spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
-    operands[SPC_WEIGHTS].bytes = plan->geometry.packed_bytes;
+    operands[SPC_WEIGHTS].bytes = spc_plan_weights_bytes(plan);
     operands[SPC_WEIGHTS].pitch = 0;
     for (int i = 0; i < SPC_OPERANDS; i++)
-        if (operands[i].present &&
+        if (operands[i].present && needs_memory(plan, &operands[i]) &&
             spc__check_buffer(operands[i].name, given[i], operands[i].alignment,
                               error) != SPC_OK)
             return error->status;
@@ -165,6 +178,8 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     unsigned per_block = (unsigned)geometry->tiles_per_block;
     unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
 
+    if (geometry->grid_x > 0)
+        return geometry->grid_x;
     if (geometry->persistent > 0 &&
         (geometry->shares_tiles || geometry->persistent < blocks))
         return geometry->persistent;
@@ -177,7 +192,8 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
 {
     const spc__launch_geometry *geometry = &plan->geometry;
     spc__launch launch = {
-        .grid_x = (unsigned)args->map.tiles,
+        .grid_x = geometry->sum_grid_x > 0 ? geometry->sum_grid_x
+                                           : (unsigned)args->map.tiles,
         .grid_y = geometry->sum_grid_y,
         .block = geometry->sum_block,
         .shared_bytes = geometry->sum_shared_bytes,
@@ -301,13 +317,14 @@ static void set_buffers(spc_conv_args *args, const spc_plan *plan,
                         const spc_buffers *buffers)
 {
     const spc_conv *conv = &plan->conv;
+    bool adds = conv->add != SPC_ADD_NONE || plan->geometry.gradient;
 
     args->in = buffers->in;
     args->out = buffers->out;
     args->weights = buffers->weights;
-    args->bias = conv->bias ? buffers->bias : NULL;
+    args->bias = conv->bias && !plan->geometry.gradient ? buffers->bias : NULL;
     args->scale = conv->scale ? buffers->scale : NULL;
-    args->residual = conv->add != SPC_ADD_NONE ? buffers->residual : NULL;
+    args->residual = adds ? buffers->residual : NULL;
     args->in_scale = buffers->in_scale;
     args->out_scale = buffers->out_scale;
     args->residual_scale = buffers->residual_scale;
@@ -343,8 +360,8 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "
                            "spc_map_prepare first");
-    else if (args.map.rows == 0) /* buffers of no rows may well be NULL */
-        return SPC_OK;
+    else if (args.map.rows == 0 && !geometry->gradient)
+        return SPC_OK; /* buffers of no rows may well be NULL */
     else if (buffers == NULL)
         status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
     else if ((status = check_map_buffers(plan, map, buffers, &error)) ==

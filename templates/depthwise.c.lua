@@ -253,7 +253,7 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
     if (x >= OFFSETS)
         return;
     for (int c = 0; c < ROW; c++)
-        to[c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[c * args->stride_out]) : 0;
+        to[c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[c * args->stride_out$(group_stride("c"))]) : 0;
 % else
     float *to = (float *)args->packed + (long)x * $(each) * ROW;
 
@@ -261,6 +261,6 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
         return;
     for (int j = 0; j < $(each); j++)
         for (int c = 0; c < ROW; c++)
-            to[j * ROW + c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[(c * $(each) + j) * args->stride_out]) : 0;
+            to[j * ROW + c] = c < CHANNELS ? $(short and "spc_float_of_" .. short or "")(from[(c * $(each) + j) * args->stride_out$(group_stride("c * " .. each .. " + j"))]) : 0;
 % end
 }

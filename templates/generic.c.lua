@@ -141,5 +141,5 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
         return;
     weights += k * args->stride_k + ci * args->stride_in;
     for (int co = 0; co < COUT; co++)
-        to[co] = value_of(weights[co * args->stride_out]);
+        to[co] = value_of(weights[co * args->stride_out$(group_stride("co"))]);
 }

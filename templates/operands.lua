@@ -195,6 +195,12 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %
 %-- ---- packing ----------------------------------------------------------------------
 %
+%-- What gradients of layers with groups add to the place of a weight (spc_abi.h).
+%function group_stride(co)
+%  if problem.pass ~= "dgrad" or not problem.groups then return "" end
+%  return " + (" .. co .. ") / " .. group_out(problem) .. " * args->stride_group"
+%end
+%
 %-- Packed weights are words: those that meet the same 4 bytes of an input row, for one
 %-- output channel. What `image` of f32 they are is the caller's to say where a kernel
 %-- keeps several (`split`); else f32 stays as it is.

@@ -358,6 +358,6 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     if (k >= $(problem.offsets))
         return;
     ((float *)args->packed)[item] = $(half and "spc_" .. short .. "_to_f32" or "")(
-        weights[k * args->stride_k + channel * args->stride_out]);
+        weights[k * args->stride_k + channel * args->stride_out$(group_stride("channel"))]);
     spc_fence_global();
 }

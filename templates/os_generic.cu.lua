@@ -159,7 +159,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
         co < $(problem.cout)
             ? ((const element *)args->weights)[k * args->stride_k +
                                                ci * args->stride_in +
-                                               co * args->stride_out]
+                                               co * args->stride_out$(group_stride("co"))]
             : (element)0;
     spc_fence_global();
 }

@@ -448,7 +448,7 @@ SPC_DEVICE spc_u32 weight_of(const spc_pack_args *args, int offset, int part, in
     const $(format_of(problem).device) *weights =
         (const $(format_of(problem).device) *)args->weights;
     long long at = offset * args->stride_k + ci % $(group_in(problem)) * args->stride_in +
-                   (part * $(part_cout(problem)) + co) * args->stride_out;
+                   (part * $(part_cout(problem)) + co) * args->stride_out$(group_stride("part * " .. part_cout(problem) .. " + co"));
 
     if (co >= $(part_cout(problem)) || ci / $(group_in(problem)) != co / $(group_out(problem)))
         return 0;

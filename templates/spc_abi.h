@@ -98,6 +98,9 @@ typedef struct spc_conv_args {
  * ci counts in the channel's group; with c = cin / groups,
  * KRSC [cout][K][c]: stride_k = c, stride_in = 1, stride_out = K * c.
  * RSCK [K][c][cout]: stride_k = c * cout, stride_in = cout, stride_out = 1.
+ * Of pass=dgrad these are the layer's weights seen the other way round; with
+ * groups, which are then no longer equally far apart, co / (cout / groups) *
+ * stride_group is added.
  */
 typedef struct spc_pack_args {
     const void *weights; /* dtype of the problem */
@@ -105,6 +108,7 @@ typedef struct spc_pack_args {
     long long stride_k;
     long long stride_in;
     long long stride_out;
+    long long stride_group; /* 0 but for pass=dgrad */
 } spc_pack_args;
 
 #endif

@@ -189,7 +189,7 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
     int64_t cin = spc__conv_group_in(conv), cout = conv->cout;
     int64_t offsets = spc__conv_offsets(conv);
     spc_pack_args args = {data->weights_stored, out->packed, cin, 1,
-                          offsets * cin};
+                          offsets * cin, 0};
     void *other = NULL;
     if (rsck) { /* the same weights in the other layout */
         size_t bytes = data->element_bytes;
@@ -201,7 +201,7 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
                            (const char *)data->weights_stored +
                                (size_t)((co * offsets + k) * cin + ci) * bytes,
                            bytes);
-        args = (spc_pack_args){other, out->packed, cin * cout, cout, 1};
+        args = (spc_pack_args){other, out->packed, cin * cout, cout, 1, 0};
     }
     int64_t threads = spc__attrs_number(&out->launch, "pack_threads", 0);
     spc__launch launch = {

@@ -418,6 +418,8 @@ static const struct {
      "inverse,cin=8,cout=4,k=3,stride=2,padding=1,rule=footprint,dtype=tf32"},
     {"conv,cin=8,cout=8,k=3,stride=2,rule=given,dtype=bf16,out=f32",
      "transposed,cin=8,cout=8,k=3,stride=2,dtype=bf16,out=f32"},
+    {"subm,cin=6,cout=10,k=4x3x2,dtype=f32",
+     "subm,cin=10,cout=6,k=4x3x2,origin=-2x-1x-1,dtype=f32"},
 };
 
 static float *transposed(const float *weights, const spc_conv *conv)

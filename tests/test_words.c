@@ -74,6 +74,8 @@ static const struct word {
      "epilogue=add",
      "136",
      {"0", "-1", "x", "3", ""}},
+    {"convolution", "pass", NULL, "dgrad", {"grad", "1", "dgrad2", ""}},
+    {"convolution", "accumulate", "pass=wgrad", "1", {"2", "yes", "-1", ""}},
 
     {"features", "c", NULL, "3072", {"0", "-1", "x", "70000", "1.5", ""}},
     {"features", "rule", NULL, "footprint", {"flor", "1", "generative", ""}},

@@ -4,6 +4,7 @@
 #include "candidates.h"
 
 #include "error.h"
+#include "pass.h"
 #include "spc_abi.h"
 #include "targets.h"
 #include <math.h>
@@ -28,9 +29,9 @@ spc_status spc__candidates_open(spc__candidates *out,
     if ((status = spc__ctx_library(&out->library, request->ctx)) != SPC_OK)
         return status;
     spc__conv_attrs(&out->problem, request->conv);
-    return spc__space_create(&out->space, out->library, "conv",
-                             request->options.only, &out->problem, &out->target,
-                             error);
+    return spc__space_create(
+        &out->space, out->library, spc__problem_role(&out->problem),
+        request->options.only, &out->problem, &out->target, error);
 }
 
 /* ---- admission ----------------------------------------------------------- */

@@ -217,6 +217,8 @@ spc_coords *spc__map_scene_set(const spc_map *map)
 {
     if (map->to->from == map->in)
         return map->in;
+    if (map->in->from == map->to)
+        return map->to;
     return map->inverse ? map->to : map->in;
 }
 

@@ -187,7 +187,7 @@ static spc_status upload_weights(spc__bed *bed)
     spc_status status = SPC_OK;
 
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
-        if (sample->weights[d] == NULL)
+        if (sample->weights[d] == NULL || bytes == 0)
             continue;
         status = spc_alloc(&bed->weights[d], bed->ctx, bytes);
         if (status == SPC_OK)
@@ -316,10 +316,13 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
     /* What packing leaves out must not be what another plan left there. */
     if (status == SPC_OK)
         status = fill(bed, to->data, SPC__ZONE_BYTE, to->bytes);
-    return status != SPC_OK
-               ? status
-               : spc_plan_pack_weights(plan, to->data, bed->weights[draw],
-                                       SPC_KRSC, NULL);
+    if (status != SPC_OK || (bed->sample->conv.pass == SPC_WGRAD && bytes == 0))
+        return status;
+    if (bed->sample->conv.pass == SPC_WGRAD) /* a gradient that is there */
+        return spc_copy_to_device(bed->ctx, to->data,
+                                  bed->sample->weights[draw], bytes);
+    return spc_plan_pack_weights(plan, to->data, bed->weights[draw], SPC_KRSC,
+                                 NULL);
 }
 
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)

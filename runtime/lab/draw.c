@@ -251,6 +251,20 @@ void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
     settle(out, (size_t)n, conv->dtype);
 }
 
+void spc__layer_weights(float *out, const float *weights, const spc_conv *conv)
+{
+    int64_t offsets = spc__conv_offsets(conv);
+    int in = spc__conv_group_in(conv), out_of = spc__conv_group_out(conv);
+
+    for (int co = 0; co < conv->cout; co++)
+        for (int64_t k = 0; k < offsets; k++)
+            for (int c = 0; c < in; c++) {
+                int64_t from = co / out_of * in + c; /* the layer's output */
+                int64_t of = conv->op == SPC_SUBM ? offsets - 1 - k : k;
+                out[(from * offsets + of) * out_of + co % out_of] = *weights++;
+            }
+}
+
 /* A bias is fp32, and added to the sum. */
 void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
                     spc__random *random)
@@ -293,4 +307,59 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
     for (int64_t i = 0; i < rows * conv->cout; i++)
         out[i] = unit * draw_one(&s, draw, 0, (int)(i % 2), random);
     settle(out, (size_t)(rows * conv->cout), type);
+}
+
+/* ---- gradients of weights ------------------------------------------------ */
+
+/* Sums go over rows, so wide values meet narrow ones only where all of x, or
+ * all of dy, is narrow; and long sums leave less than their bits to the values.
+ */
+static style wgrad_style(const spc_conv *conv, spc__draw draw, int64_t rows)
+{
+    style s = style_of(conv, draw);
+    double n = (double)rows + 1;
+    bool room = likely * sqrt(n) * 14 / 3 <= results_below(conv);
+
+    s.most = room ? 3 : 1;
+    s.period = 2;
+    while (s.bits > 3 &&
+           sure * sqrt(n * 5 * ldexp(1, 2 * s.bits - 2) * 7 / 3) > sums_below)
+        s.bits--;
+    return s;
+}
+
+static void draw_side(float *out, const style *s, spc__draw draw, float unit,
+                      int64_t rows, int columns, bool wide, spc__random *random)
+{
+    for (int64_t i = 0; i < rows * columns; i++) {
+        int channel = (int)(i % columns);
+        out[i] = unit * draw_one(s, draw, channel, wide ? 0 : -1, random);
+    }
+}
+
+void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
+                    int64_t rows_in, int64_t rows_out, int wide,
+                    spc__random *random)
+{
+    style s = wgrad_style(conv, draw, rows_out);
+
+    draw_side(x, &s, draw, s.in, rows_in, conv->cin, wide == 0, random);
+    draw_side(dy, &s, draw, s.weights, rows_out, conv->cout, wide == 1, random);
+    settle(x, (size_t)(rows_in * conv->cin), conv->dtype);
+    settle(dy, (size_t)(rows_out * conv->cout), conv->dtype);
+}
+
+/* Small in the units of what it is added to: the last row is that of a bias. */
+void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
+                        int64_t rows, spc__random *random)
+{
+    style s = style_of(conv, draw);
+
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        bool bias = conv->bias && i / conv->cout == rows - 1;
+        float unit = bias ? s.weights : s.in * s.weights;
+        out[i] = unit * (draw == SPC__REAL ? draw_real(random)
+                                           : draw_small(3, random));
+    }
+    settle(out, (size_t)(rows * conv->cout), spc__conv_out(conv));
 }

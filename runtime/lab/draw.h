@@ -28,6 +28,17 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random);
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
                        spc__random *random);
+/* What a WGRAD reads: x [rows in][cin] and dy [rows out][cout], of which the
+ * first (`wide` 0) or the second (1) has the wide values of WIDE; and a
+ * gradient that is there, [rows][cout]. */
+void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
+                    int64_t rows_in, int64_t rows_out, int wide,
+                    spc__random *random);
+void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
+                        int64_t rows, spc__random *random);
+/* The weights [cout][K][cin / groups] of a DGRAD as those of its layer, whose
+ * outputs are its inputs: canonical too, and mirrored where offsets are. */
+void spc__layer_weights(float *out, const float *weights, const spc_conv *conv);
 void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
                     spc__random *random);
 void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,

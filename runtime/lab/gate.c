@@ -303,7 +303,7 @@ static bool is_left_alone(const gate *g, const setting *at)
     char before[sizeof(float)];
 
     memset(before, at->out_byte, sizeof(before));
-    for (int64_t i = 0; i < scene->rows_out * conv->cout; i++) {
+    for (int64_t i = 0; i < spc__sample_results(sample, at->s); i++) {
         if (is_right(sample, at, i, host))
             continue;
         if (at->out_byte < 0)

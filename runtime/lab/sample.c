@@ -17,6 +17,7 @@
 #include "exact.h"
 #include "operands.h"
 #include "relation.h"
+#include "wgrad.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +121,7 @@ static void lay_out_scene(struct header *header, int s,
             lay_out_draw(header, s, (spc__draw)d, all, end);
     if (!given)
         return;
-    size_t out = (size_t)(relation->rows_out * conv->cout);
+    size_t out = (size_t)(all[SPC_OUT].rows * all[SPC_OUT].columns);
     header->scenes[s].reference = reserve(end, out * sizeof(double));
     header->scenes[s].tolerance = reserve(end, out * sizeof(float));
 }
@@ -139,7 +140,7 @@ static void lay_out(struct header *header, const spc_conv *conv,
     for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
         header->weights[d] =
             reserve(&end, spc__operand_of(conv, SPC_WEIGHTS, 0).bytes);
-        if (conv->bias)
+        if (spc__operand_of(conv, SPC_BIAS, 0).present)
             header->bias[d] =
                 reserve(&end, spc__operand_of(conv, SPC_BIAS, 0).bytes);
         if (conv->scale)
@@ -235,6 +236,26 @@ static void encode_rows(void *to, const spc__operand *as, const float *from)
                      from + row * as->columns, (size_t)as->columns);
 }
 
+/* As they lie on a device, where the weights of a DGRAD are those of its layer.
+ */
+static spc_status encode_weights(maker *m, int d, const spc__operand *operand)
+{
+    const spc_conv *conv = &m->sample->conv;
+    void *to = (void *)m->sample->weights[d];
+    float *turned;
+
+    if (conv->pass != SPC_DGRAD) {
+        encode_rows(to, operand, m->weights[d]);
+        return SPC_OK;
+    }
+    if ((turned = malloc(operand->dense_bytes * 4)) == NULL)
+        return spc__fail_memory(m->error, operand->dense_bytes * 4);
+    spc__layer_weights(turned, m->weights[d], conv);
+    encode_rows(to, operand, turned);
+    free(turned);
+    return SPC_OK;
+}
+
 static spc_status draw_weights(maker *m)
 {
     const spc_conv *conv = &m->sample->conv;
@@ -244,11 +265,16 @@ static spc_status draw_weights(maker *m)
     for (int d = 0; d < SPC__DRAWS; d++) {
         if (m->sample->weights[d] == NULL)
             continue;
-        if ((m->weights[d] = malloc(n * sizeof(float))) == NULL)
+        if ((m->weights[d] = malloc(n * sizeof(float) + 1)) == NULL)
             return spc__fail_memory(m->error, n * sizeof(float));
-        spc__draw_weights(m->weights[d], conv, (spc__draw)d, &m->random);
-        encode_rows((void *)m->sample->weights[d], &operand, m->weights[d]);
-        if (conv->bias)
+        if (conv->pass == SPC_WGRAD)
+            spc__draw_gradient(m->weights[d], conv, (spc__draw)d, operand.rows,
+                               &m->random);
+        else
+            spc__draw_weights(m->weights[d], conv, (spc__draw)d, &m->random);
+        if (encode_weights(m, d, &operand) != SPC_OK)
+            return m->error->status;
+        if (m->sample->bias[d] != NULL)
             spc__draw_bias((float *)m->sample->bias[d], conv, (spc__draw)d,
                            &m->random);
         if (conv->scale)
@@ -256,6 +282,11 @@ static spc_status draw_weights(maker *m)
                             &m->random);
     }
     return SPC_OK;
+}
+
+static bool is_gradient(const maker *m)
+{
+    return m->sample->conv.pass == SPC_WGRAD;
 }
 
 /* What the oracle sums up without rounding, in the type of the outputs. */
@@ -271,13 +302,19 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
     spc_status status =
-        spc__oracle_exact(sums, &sample->conv, index, scene->rows_out,
-                          values->in, values->weights, values->bias,
-                          m->options->threads, m->options->cancel, m->error);
+        is_gradient(m)
+            ? spc__wgrad_exact(sums, &sample->conv, index, scene->rows_out,
+                               values, m->options->threads, m->options->cancel,
+                               m->error)
+            : spc__oracle_exact(sums, &sample->conv, index, scene->rows_out,
+                                values->in, values->weights, values->bias,
+                                m->options->threads, m->options->cancel,
+                                m->error);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
-        spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
-                          scene->rows_out, values, m->options->threads);
+        if (!is_gradient(m))
+            spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
+                              scene->rows_out, values, m->options->threads);
         encode_rows(exact, &out, sums);
         m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
     }
@@ -298,15 +335,26 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
         residual, sample->scales[draw]};
 
     spc__operands(all, conv, scene->rows_in, scene->rows_out);
-    spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+    if (is_gradient(m)) {
+        spc__draw_pair(in, residual, conv, draw, scene->rows_in,
+                       scene->rows_out, s % 2, &m->random);
+    } else {
+        spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+        if (all[SPC_RESIDUAL].present)
+            spc__draw_residual(residual, conv, draw, scene->rows_out,
+                               &m->random);
+    }
     encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
-    if (all[SPC_RESIDUAL].present) {
-        spc__draw_residual(residual, conv, draw, scene->rows_out, &m->random);
+    if (all[SPC_RESIDUAL].present)
         encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
                     residual);
-    }
     if (draw != SPC__REAL)
         return expect_exact(m, s, draw, index, &values);
+    if (is_gradient(m))
+        return spc__wgrad_expect((double *)scene->reference,
+                                 (float *)scene->tolerance, conv, index,
+                                 scene->rows_out, &values, m->options->threads,
+                                 m->options->cancel, m->error);
     return spc__expect((double *)scene->reference, (float *)scene->tolerance,
                        conv, index, scene->rows_out, &values,
                        m->options->threads, m->options->cancel, m->error);
@@ -317,7 +365,7 @@ static spc_status fill_draw(maker *m, int s, spc__draw draw,
 {
     const spc_conv *conv = &m->sample->conv;
     const spc__sample_scene *scene = &m->sample->scenes[s];
-    bool adds = conv->add != SPC_ADD_NONE;
+    bool adds = spc__operand_of(conv, SPC_RESIDUAL, 1).present;
     size_t n = (size_t)(scene->rows_in * conv->cin);
     size_t added = adds ? (size_t)(scene->rows_out * conv->cout) : 0;
     float *in = malloc((n + added) * sizeof(float) + 1);
@@ -532,15 +580,24 @@ bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw)
     return sample->scenes[s].in[draw] != NULL;
 }
 
+int64_t spc__sample_results(const spc__sample *sample, int s)
+{
+    spc__operand out =
+        spc__operand_of(&sample->conv, SPC_OUT, sample->scenes[s].rows_out);
+
+    return out.rows * out.columns;
+}
+
 spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
                                const void *out)
 {
     const spc__sample_scene *scene = &sample->scenes[s];
+    int64_t rows = spc__sample_results(sample, s) / sample->conv.cout;
 
     return draw == SPC__REAL
-               ? spc__compare(out, &sample->conv, scene->rows_out,
-                              scene->reference, scene->tolerance)
-               : spc__compare_exact(out, &sample->conv, scene->rows_out,
+               ? spc__compare(out, &sample->conv, rows, scene->reference,
+                              scene->tolerance)
+               : spc__compare_exact(out, &sample->conv, rows,
                                     scene->exact[draw], scene->slack[draw]);
 }
 

@@ -94,6 +94,9 @@ void spc__sample_release(spc__sample *sample);
 /* The layer's work on scene `s`, which its floor is counted from. */
 spc__work spc__sample_work(const spc__sample *sample, int s);
 
+/* The elements of a result on scene `s`. */
+int64_t spc__sample_results(const spc__sample *sample, int s);
+
 /* Has scene `s` data of this draw? */
 bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
 

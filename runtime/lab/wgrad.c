@@ -1,0 +1,191 @@
+/*
+ * wgrad.c - the gradient of weights in double precision: for each offset the
+ * sum over its pairs of the outer product of two rows. Shares no code with a
+ * device.
+ */
+#include "wgrad.h"
+
+#include "cancel.h"
+#include "conv.h"
+#include "error.h"
+#include "oracle.h"
+#include "parallel.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* Rows of the result, which are input channels at an offset, that are summed in
+ * one walk over the pairs. */
+enum { ROWS = 8 };
+
+typedef struct problem {
+    const spc_conv *conv;
+    const int32_t *index;
+    int64_t rows;
+    const spc__values *values;
+    double *sum, *size; /* [taps][cout]; size: the sum of absolute products */
+    float *tolerance;   /* or NULL: integers */
+    int cin, group_out, offsets, blocks; /* of a group; of ROWS rows */
+    const volatile int *cancel;
+} problem;
+
+/* ---- sums ---------------------------------------------------------------- */
+
+static void add_products(const problem *p, int64_t to, int count,
+                         const float *x, const float *dy)
+{
+    for (int r = 0; r < count; r++) {
+        double *sum = p->sum + (to + r) * p->conv->cout;
+        double *size = p->size + (to + r) * p->conv->cout;
+        for (int co = 0; co < p->conv->cout; co++) {
+            double product =
+                (double)x[co / p->group_out * p->cin + r] * (double)dy[co];
+            sum[co] += product;
+            size[co] += fabs(product);
+        }
+    }
+}
+
+/* Returns how many pairs the offset has. */
+static int64_t sum_block(const problem *p, int64_t k, int first, int count)
+{
+    int cin = p->conv->cin, cout = p->conv->cout;
+    int64_t pairs = 0;
+
+    for (int64_t row = 0; row < p->rows && !spc__cancelled(p->cancel); row++) {
+        int64_t from = p->index[k * p->rows + row];
+        if (from < 0)
+            continue;
+        pairs++;
+        add_products(p, k * p->cin + first, count,
+                     p->values->in + from * cin + first,
+                     p->values->residual + row * cout);
+    }
+    return pairs;
+}
+
+static void sum_bias(const problem *p, int64_t to)
+{
+    int cout = p->conv->cout;
+
+    for (int64_t row = 0; row < p->rows; row++)
+        for (int co = 0; co < cout; co++) {
+            double dy = (double)p->values->residual[row * cout + co];
+            p->sum[to * cout + co] += dy;
+            p->size[to * cout + co] += fabs(dy);
+        }
+}
+
+/* ---- bounds -------------------------------------------------------------- */
+
+/* A gradient that is there is added to the sum, which rounds once more. */
+static void finish_row(const problem *p, int64_t row, int64_t terms)
+{
+    for (int co = 0; co < p->conv->cout; co++) {
+        int64_t i = row * p->conv->cout + co;
+        double error = spc__sum_error(p->conv, p->size[i], terms);
+        if (p->conv->accumulate) {
+            p->sum[i] += (double)p->values->weights[i];
+            error += (fabs(p->sum[i]) + error) * 0x1p-23;
+        }
+        if (p->tolerance != NULL)
+            p->tolerance[i] = (float)spc__stored_error(
+                p->conv, (spc__bounded){p->sum[i], error});
+    }
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static void run_block(void *payload, int64_t item)
+{
+    const problem *p = payload;
+    int64_t k = item / p->blocks;
+    int first = (int)(item % p->blocks) * ROWS;
+    int count = p->cin - first < ROWS ? p->cin - first : ROWS;
+    int64_t row = k * p->cin + first, terms;
+
+    if (k == p->offsets) { /* the bias: one block does it */
+        if (first == 0) {
+            sum_bias(p, row);
+            finish_row(p, row, p->rows);
+        }
+        return;
+    }
+    terms = sum_block(p, k, first, count);
+    for (int r = 0; r < count; r++)
+        finish_row(p, row + r, terms);
+}
+
+static spc_status run(problem *p, int threads, spc_error *error)
+{
+    int64_t items = (int64_t)(p->offsets + p->conv->bias) * p->blocks;
+
+    if (!spc__parallel_until(p->cancel, items, threads, run_block, p))
+        return spc__interrupted(error);
+    return SPC_OK;
+}
+
+static problem problem_of(const spc_conv *conv, const int32_t *index,
+                          int64_t rows, const spc__values *values,
+                          const volatile int *cancel)
+{
+    int cin = spc__conv_group_in(conv);
+
+    return (problem){
+        .conv = conv,
+        .index = index,
+        .rows = rows,
+        .values = values,
+        .cin = cin,
+        .group_out = spc__conv_group_out(conv),
+        .offsets = spc__conv_offsets(conv),
+        .blocks = (cin + ROWS - 1) / ROWS,
+        .cancel = cancel,
+    };
+}
+
+static size_t count_of(const spc_conv *conv)
+{
+    return ((size_t)spc__conv_offsets(conv) * (size_t)spc__conv_group_in(conv) +
+            conv->bias) *
+           (size_t)conv->cout;
+}
+
+spc_status spc__wgrad_expect(double *reference, float *tolerance,
+                             const spc_conv *conv, const int32_t *index,
+                             int64_t rows, const spc__values *values,
+                             int threads, const volatile int *cancel,
+                             spc_error *error)
+{
+    problem p = problem_of(conv, index, rows, values, cancel);
+    size_t count = count_of(conv);
+    spc_status status;
+
+    if ((p.size = calloc(count, sizeof(*p.size))) == NULL)
+        return spc__fail_memory(error, count * sizeof(*p.size));
+    for (size_t i = 0; i < count; i++)
+        reference[i] = 0;
+    p.sum = reference;
+    p.tolerance = tolerance;
+    status = run(&p, threads, error);
+    free(p.size);
+    return status;
+}
+
+spc_status spc__wgrad_exact(float *out, const spc_conv *conv,
+                            const int32_t *index, int64_t rows,
+                            const spc__values *values, int threads,
+                            const volatile int *cancel, spc_error *error)
+{
+    problem p = problem_of(conv, index, rows, values, cancel);
+    size_t count = count_of(conv), bytes = 2 * count * sizeof(double);
+    spc_status status;
+
+    if ((p.sum = calloc(2 * count, sizeof(double))) == NULL)
+        return spc__fail_memory(error, bytes);
+    p.size = p.sum + count;
+    status = run(&p, threads, error);
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)p.sum[i];
+    free(p.sum);
+    return status;
+}
