@@ -1,4 +1,4 @@
-%-- Rows as os_warp and os_group read them: a quad of lanes loads a row in pieces, each
+%-- Rows as os_warp, os_group and os_diagonal read them: a quad of lanes loads a row in pieces, each
 %-- lane its part straight into the registers of its operands.
 %
 %include "operands.lua"
@@ -49,6 +49,10 @@
 %-- The loads of a step: each lane has its parts of `width` rows, 8 apart in the tile.
 %-- Where a row is none its registers become zero (`zero`), or stay as they are.
 %function write_loading(zero)
+%  write_gather(zero)
+%  write_look_ahead()
+%end
+%function write_gather(zero)
 /* This lane's parts of the rows of a step, one after the other. */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
@@ -72,6 +76,8 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
     }
 }
 
+%end
+%function write_look_ahead()
 /* Which offset a step has, and this lane's index of each of its rows. */
 %  if problem.centre >= 0 then
 SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,

@@ -452,6 +452,17 @@ SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 #endif
 }
 /*
+ * The first half of its k alone, a[2] and b of half the words: a lane's parts of
+ * a product of 16 x 8 by 8 x 8 (mma.m16n8k8).
+ */
+SPC_DEVICE void spc_mma_k8_f16(float *d, const spc_u32 *a, spc_u32 b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+/*
  * The same of int8, k 32 and int32 accumulate (PTX ISA, mma.m16n8k32): a register
  * holds four neighbours along k. Sums wrap around.
  */
@@ -489,6 +500,14 @@ SPC_DEVICE void spc_mma_bf16(float *d, const spc_u32 *a, const spc_u32 *b)
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
+}
+/* As spc_mma_k8_f16, of bfloat16. */
+SPC_DEVICE void spc_mma_k8_bf16(float *d, const spc_u32 *a, spc_u32 b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 /* Rounds to tf32 (nearest), as the matrix units expect: one instruction from sm_90
  * on, ties to even; before, ties away from zero. */

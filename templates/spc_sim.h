@@ -753,6 +753,17 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
     spc_sim_mma(d, a, b, SPC_SIM_MMA_BF16, SPC_SIM_HERE("spc_mma_bf16"))
 #define spc_mma_tf32(d, a, b)                                                  \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_TF32, SPC_SIM_HERE("spc_mma_tf32"))
+/* Nothing is added by the other half of k. */
+SPC_SIM_QUIET void spc_sim_mma_k8(float *d, const spc_u32 *a, spc_u32 b, int op,
+                                  const spc_sim_place *place)
+{
+    spc_u32 rows[4] = {a[0], a[1], 0, 0}, columns[2] = {b, 0};
+    spc_sim_mma(d, rows, columns, op, place);
+}
+#define spc_mma_k8_f16(d, a, b)                                                \
+    spc_sim_mma_k8(d, a, b, SPC_SIM_MMA_F16, SPC_SIM_HERE("spc_mma_k8_f16"))
+#define spc_mma_k8_bf16(d, a, b)                                               \
+    spc_sim_mma_k8(d, a, b, SPC_SIM_MMA_BF16, SPC_SIM_HERE("spc_mma_k8_bf16"))
 
 /* Exact but for wrapping around, which the last lane sees to. */
 SPC_SIM_QUIET void spc_sim_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b,

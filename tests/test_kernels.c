@@ -256,6 +256,8 @@ static const struct {
     {"os_depthwise", ""},
     {"os_depthwise", "rows=256,rows_a_thread=1,threads=128,weights=global"},
     {"os_depthwise", "rows=32,rows_a_thread=4,unroll=2,bytes=8,threads=128"},
+    {"os_diagonal", ""},
+    {"os_diagonal", "channels=32,rows=32,depth=2,warps=12,blocks=1"},
     {"rowgemm", ""},
     {"rowgemm", "tile=64"},
     {"generic", ""},

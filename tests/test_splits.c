@@ -59,6 +59,17 @@ static const struct {
     {"inverse,cin=16,cout=64,groups=16,k=3,stride=2,rule=floor,out=f32,"
      "out_pitch=68,epilogue=scale+leaky+add,add_pitch=66",
      "os_depthwise", "weights=global"},
+    /* The same by tensor cores: a row's channels shared by warps, by rows of
+     * the grid, and not filling their last part. */
+    {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
+     "os_diagonal", "channels=32,rows=32,depth=2"},
+    {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
+     "dtype=bf16,bias=1",
+     "os_diagonal", "channels=32,depth=3"},
+    {"inverse,cin=40,cout=40,groups=40,k=2x3x3,stride=2,rule=floor,in_pitch=48,"
+     "out_pitch=45,out=f32,epilogue=silu",
+     "os_diagonal", "order=gray_x"},
+    {"subm,cin=264,cout=264,groups=264,k=3", "os_diagonal", "weights=shared"},
     {"subm,cin=36,cout=36,groups=36,k=3,dtype=bf16,epilogue=scale+bias+add+"
      "relu,in_pitch=38",
      "depthwise", "order=morton"},
@@ -174,6 +185,14 @@ static const struct {
     {"sm_90a", "os_depthwise", "subm,cin=64,cout=512,groups=64,k=3,bias=1", ""},
     {"sm_120", "os_depthwise", "subm,cin=64,cout=128,groups=64,k=3,dtype=f32",
      ""},
+    {"sm_75", "os_diagonal",
+     "subm,cin=256,cout=256,groups=256,k=7,epilogue=scale+bias+gelu+add", ""},
+    {"sm_80", "os_diagonal",
+     "conv,cin=96,cout=96,groups=96,k=3,stride=2,rule=floor,dtype=bf16,"
+     "epilogue=scale+bias+relu+add",
+     ""},
+    {"sm_90a", "os_diagonal", "subm,cin=40,cout=40,groups=40,k=3,out=f32",
+     "channels=64,depth=2"},
 };
 
 START_TEST(a_configuration_compiles_without_spills)
