@@ -683,6 +683,13 @@ SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
 SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
+/* Makes such a mask of features (device, [rows of source i][children] at in[i],
+ * as `dtype` lies in memory): a slot stays where its number is above `above`,
+ * which NaN never is. Enqueues. */
+SPC_API spc_status spc_coords_mask(const spc_coords *set, uint8_t *mask,
+                                   const void *const *in, spc_dtype dtype,
+                                   float above, void *stream);
+
 typedef struct spc_gather {
     spc_dtype dtype; /* as it lies in memory */
     int channels;    /* of the set's features */
@@ -1219,6 +1226,37 @@ SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
                                        const spc_tensor *sources, int count,
                                        const spc_regrouping *how, bool slices,
                                        spc_error *error);
+
+/*
+ * A set of voxels that features choose: those of `in`, or children of them,
+ * whose number in the tensor `mask` is above `above`; `mask` lies over the set
+ * of `in` and has a channel for each child. So MinkowskiEngine prunes (Gwak,
+ * Choy, Savarese, ECCV 2020) and TRELLIS.2 predicts which of eight children
+ * there are (Xiang and others, 2025). Layers behind it have their sets and maps
+ * filled when the mask is known, on the device, in the same run. Layers that
+ * choose by one mask share the set.
+ */
+typedef struct spc_net_masked {
+    const char *name; /* NULL: "layer7" */
+    spc_tensor in;    /* whose features go along, as in spc_net_add_regroup */
+    spc_regrouping how;
+    bool slices;
+    spc_tensor mask;
+    float above;
+    /* Rows that the set has room for, times the capacity of the network; 0: as
+     * many as there can be. With more than that the set is empty, and
+     * spc_net_check says which capacity would have fitted. */
+    double room;
+} spc_net_masked;
+
+#define SPC_NET_MASKED_INIT                                                    \
+    {                                                                          \
+        NULL, SPC_NO_TENSOR, SPC_REGROUPING_INIT, false, SPC_NO_TENSOR, 0, 0   \
+    }
+
+SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
+                                      const spc_net_masked *masked,
+                                      spc_error *error);
 
 /* Outputs count from 0. */
 SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,

@@ -11,6 +11,8 @@
 #include "geometry.h"
 #include "map.h"
 #include "operands.h"
+#include "random.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +114,25 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
     return most >= bound || (places > 0 && most >= places) ? 0 : most;
 }
 
+/* So many slots there are: rows of the sources times their children. */
+static int64_t slots_of(const spc_net_plan *plan, const spc__net_set *set)
+{
+    int64_t rows = 0;
+
+    for (int i = 0; i < set->sources; i++)
+        rows += spc_coords_capacity(plan->sets[set->from[i]]);
+    return rows * set->how.split[0] * set->how.split[1] * set->how.split[2];
+}
+
+/* 0: as many as there are slots. */
+static int64_t regrouped_capacity(const spc_net_plan *plan,
+                                  const spc__net_set *set)
+{
+    double room = ceil(set->room * (double)plan->options.capacity);
+
+    return room < (double)slots_of(plan, set) ? (int64_t)room : 0;
+}
+
 static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
                                     const spc__net_set *set)
 {
@@ -120,7 +141,7 @@ static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
     for (int i = 0; i < set->sources; i++)
         sources[i] = plan->sets[set->from[i]];
     return spc_coords_reserve_regrouped(out, sources, set->sources, &set->how,
-                                        0);
+                                        regrouped_capacity(plan, set));
 }
 
 static spc_status reserve_set(spc_net_plan *plan, int i)
@@ -167,9 +188,12 @@ static spc_status make_sets(spc_net_plan *plan)
     if (plan->sets == NULL || plan->maps == NULL)
         return spc__fail_memory(error, sizeof(spc_map *));
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++) {
-        const spc__net_work *work = &plan->works[i];
+        spc__net_work *work = &plan->works[i];
         if (work->kind == SPC_NET_SET || work->fills)
             status = reserve_set(plan, work->set);
+        if (status == SPC_OK && plan->net->sets[work->set].masked &&
+            work->kind == SPC_NET_SET) /* room for the mask */
+            work->bytes = (size_t)slots_of(plan, &plan->net->sets[work->set]);
         if (work->kind == SPC_NET_MAP && status == SPC_OK)
             status = make_map(plan, work->map);
     }
@@ -177,6 +201,65 @@ static spc_status make_sets(spc_net_plan *plan)
 }
 
 /* ---- the sample ---------------------------------------------------------- */
+
+/* Without features nobody knows what a mask would leave: slots are drawn, so
+ * many that they fill three quarters of the room. */
+static void draw_mask(uint8_t *mask, int64_t slots, int64_t room)
+{
+    spc__random random;
+    double stays = 0.75 * (double)room / (double)slots;
+
+    spc__random_init(&random, 1);
+    for (int64_t i = 0; i < slots; i++)
+        mask[i] = (double)spc__random_unit(&random) < stays;
+}
+
+static spc_status sample_masked(spc_net_plan *plan, int set)
+{
+    int64_t slots = slots_of(plan, &plan->net->sets[set]);
+    uint8_t *host = malloc((size_t)slots + 1);
+    void *mask = NULL;
+    spc_status status;
+
+    if (host == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), (size_t)slots);
+    draw_mask(host, slots, spc_coords_capacity(plan->sets[set]));
+    if ((status = spc_alloc(&mask, plan->ctx, (size_t)slots + 1)) == SPC_OK &&
+        (status = spc_copy_to_device(plan->ctx, mask, host, (size_t)slots)) ==
+            SPC_OK &&
+        (status = spc_coords_regroup(plan->sets[set], mask, NULL)) == SPC_OK)
+        status = spc_synchronize(plan->ctx); /* before the mask goes */
+    spc_dealloc(plan->ctx, mask);
+    free(host);
+    return status;
+}
+
+static spc_status index_one(spc_net_plan *plan, int i,
+                            const spc_net_buffers *buffers)
+{
+    const spc__net_work *work = &plan->works[i];
+
+    if (work->kind == SPC_NET_SET && plan->net->sets[work->set].masked)
+        return sample_masked(plan, work->set);
+    if (work->kind == SPC_NET_SET || work->kind == SPC_NET_MAP)
+        return spc__net_work_run(plan, i, buffers, NULL);
+    return SPC_OK;
+}
+
+/* A drawn mask may ask for more than there is room for, which is no mistake of
+ * the sample: such levels stay empty. */
+static spc_status check_sample(spc_net_plan *plan)
+{
+    spc_status status = spc_net_check(plan, NULL);
+
+    if (status != SPC_ECAPACITY)
+        return status;
+    for (int i = 0; i < plan->net->set_count; i++)
+        if (plan->sets[i] != NULL && !spc__net_set_is_late(plan->net, i) &&
+            spc_coords_check(plan->sets[i], NULL) != SPC_OK)
+            return spc_net_check(plan, NULL);
+    return SPC_OK;
+}
 
 /* Sets and maps of the sample, so that kernels are chosen by its levels; or of
  * no voxels at all, which nobody checks: then capacities choose. They must have
@@ -194,11 +277,9 @@ static spc_status index_sample(spc_net_plan *plan)
         goto done;
     buffers.coords = coords;
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
-        if (plan->works[i].kind == SPC_NET_SET ||
-            plan->works[i].kind == SPC_NET_MAP)
-            status = spc__net_work_run(plan, i, &buffers, NULL);
+        status = index_one(plan, i, &buffers);
     if (status == SPC_OK)
-        status = plan->options.sample_rows > 0 ? spc_net_check(plan, NULL)
+        status = plan->options.sample_rows > 0 ? check_sample(plan)
                                                : spc_synchronize(plan->ctx);
     if (status != SPC_OK)
         spc__fail_prefix(spc__error_of(plan->ctx), "the sample: ");

@@ -44,9 +44,28 @@ static void *workspace(const spc__net_work *work, const spc_net_buffers *b)
 
 /* ---- works --------------------------------------------------------------- */
 
+/* The mask lies in the work's workspace: nobody else reads it. */
+static spc_status run_masked(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_net_buffers *b, void *stream)
+{
+    const void *numbers = spc__net_data(plan, b, work->in);
+    uint8_t *mask = workspace(work, b);
+    spc_status status =
+        spc_coords_mask(plan->sets[work->set], mask, &numbers,
+                        plan->net->tensors[work->in].dtype,
+                        plan->net->sets[work->set].above, stream);
+
+    return status == SPC_OK
+               ? spc_coords_regroup(plan->sets[work->set], mask, stream)
+               : status;
+}
+
 static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
+    if (work->in != SPC_NO_TENSOR)
+        return run_masked(plan, work, b, stream);
     return work->set == 0 ? spc_coords_update(plan->sets[0], b->coords,
                                               b->count, b->rows, stream)
                           : spc_coords_update(plan->sets[work->set], NULL, NULL,
