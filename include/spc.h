@@ -724,6 +724,107 @@ typedef struct spc_row_lists {
 /* False for a set that was not made of others. */
 SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
 
+/* ---- voxelisation -------------------------------------------------------- */
+
+/*
+ * Points become voxels on the device, with features. A point is a row of fp32
+ * numbers: x, y, z and whatever else the sensor says (intensity, time). It lies
+ * in the voxel
+ *
+ *     floor((p - low) / voxel)     on each axis, all in fp32
+ *
+ * of a grid of round((high - low) / voxel) voxels; points outside the grid are
+ * left out. Voxels are in ascending order of (batch, x, y, z). Of the points of
+ * a voxel the first `points` count, in the order of their rows, and its
+ * features are
+ *
+ *   SPC_VOXELS_MEAN    [voxels][columns]: their mean, x, y and z included; sums
+ *                      are fp32 in that order (SECOND: Yan, Mao, Li, Sensors
+ *                      2018; OpenPCDet's MeanVFE)
+ *   SPC_VOXELS_POINTS  [voxels][points][columns]: the points themselves, zeros
+ *                      behind the last (VoxelNet: Zhou, Tuzel, CVPR 2018)
+ *
+ * All devices give the same bits.
+ */
+typedef enum spc_voxel_features {
+    SPC_VOXELS_MEAN = 0,
+    SPC_VOXELS_POINTS = 1
+} spc_voxel_features;
+
+typedef struct spc_voxelisation {
+    double voxel[3], low[3], high[3]; /* in the unit of the points */
+    int columns; /* numbers of a point: x, y, z and more; 3 to 64 */
+    /* Points have one number more, before x: their batch element, 0 to batches
+     * - 1. Otherwise all are element 0. */
+    bool batched;
+    int batches;
+    spc_voxel_features features;
+    int points;      /* most that count of a voxel; 0: all, for a mean */
+    spc_dtype dtype; /* of the features: f16, bf16 or f32 */
+} spc_voxelisation;
+
+#define SPC_VOXELISATION_INIT                                                  \
+    {                                                                          \
+        {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 4, false, 1, SPC_VOXELS_MEAN, 0,      \
+            SPC_F16                                                            \
+    }
+
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_voxelisation_check(const spc_voxelisation *how,
+                                          spc_error *error);
+
+/* Voxels of a stated capacity, and what finding them among so many points
+ * needs, on a context's device. */
+typedef struct spc_voxels spc_voxels;
+
+SPC_API spc_status spc_voxels_create(spc_voxels **out, spc_ctx *ctx,
+                                     const spc_voxelisation *how,
+                                     int64_t points, int64_t capacity);
+SPC_API void spc_voxels_free(spc_voxels *voxels);
+
+/*
+ * Fills them anew on `stream` from `rows` points (device, at a multiple of 4
+ * bytes), or, if `count` (device) is not NULL, from *count of them: enqueues,
+ * without allocation, synchronisation or compiling, so that a CUDA graph may
+ * capture it. More points than were stated: no voxels. More voxels than there
+ * is room for: their number is right, but only the first have coordinates and
+ * features, and a set of that capacity refuses them as a whole. SPC_ECAPACITY:
+ * `rows` is more than was stated; SPC_EINVAL; SPC_EDEVICE.
+ */
+SPC_API spc_status spc_voxels_update(spc_voxels *voxels, const float *points,
+                                     const int32_t *count, int64_t rows,
+                                     void *stream);
+
+/* As of the last spc_voxels_check. */
+typedef struct spc_voxels_info {
+    int64_t points;  /* that were given */
+    int64_t outside; /* of the grid */
+    int64_t bad;     /* with a coordinate that is no number, or a batch element
+                        that there is not */
+    int64_t voxels;
+} spc_voxels_info;
+
+/* Waits for `stream`. SPC_ECAPACITY: too many points or voxels, with the
+ * capacity that would have fitted; SPC_ERANGE: points are bad, with the first
+ * of them: they were left out, and all else is as it should be. `info` (may be
+ * NULL) is filled in any case but SPC_EDEVICE. */
+SPC_API spc_status spc_voxels_check(spc_voxels *voxels, spc_voxels_info *info,
+                                    void *stream);
+
+/* Compares the last filling, which was made of these points (host), with the
+ * definition in double precision; *worst: the largest difference over its
+ * tolerance. SPC_EWRONG says what differs; SPC_ECAPACITY as above. */
+SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
+                                     const float *points, int64_t rows);
+
+/* On the device: coordinates [capacity][4] and how many there are, as
+ * spc_coords_update takes them; features; how many points count of each voxel,
+ * [capacity]. */
+SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_count(const spc_voxels *voxels);
+SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_points(const spc_voxels *voxels);
+
 /* ---- kernel maps --------------------------------------------------------- */
 
 /*

@@ -18,6 +18,7 @@
 enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
 
 extern const spc__regrouper spc__regrouper_device; /* regroup_device.c */
+extern const spc__voxeliser spc__voxeliser_device;
 
 /* What a launch of the indexing kernel works with. */
 typedef struct scratch {
@@ -836,4 +837,5 @@ const spc__indexer spc__indexer_device = {
     .list = map_list,
     .pairs = map_pairs,
     .regrouper = &spc__regrouper_device,
+    .voxeliser = &spc__voxeliser_device,
 };

@@ -23,6 +23,7 @@ enum {
 };
 
 extern const spc__regrouper spc__regrouper_host; /* regroup_host.c */
+extern const spc__voxeliser spc__voxeliser_host;
 
 /* What sorting works with. */
 typedef struct scratch {
@@ -1121,4 +1122,5 @@ const spc__indexer spc__indexer_host = {
     .list = host_list,
     .pairs = map_pairs,
     .regrouper = &spc__regrouper_host,
+    .voxeliser = &spc__voxeliser_host,
 };
