@@ -1265,14 +1265,14 @@ typedef struct spc_net_input {
     /* How points become voxels: floor((p - low) / voxel), points outside low to
      * high left out. 0: the network does not say. */
     double voxel[3], low[3], high[3];
+    /* Where a plan makes voxels of points: of those of a voxel so many count,
+     * and its features are their mean; 0: all. */
+    int points;
 } spc_net_input;
 
 #define SPC_NET_INPUT_INIT                                                     \
     {                                                                          \
-        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},                      \
-        {                                                                      \
-            0, 0, 0                                                            \
-        }                                                                      \
+        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0         \
     }
 
 /* The one input, and the first of the tensors. */
@@ -1436,12 +1436,20 @@ typedef struct spc_net_options {
     /* Every tensor has memory of its own until the next run, to be looked at
      * (spc_net_verify). */
     bool keep;
+    /*
+     * Most points of a scene; 0: scenes are voxels with features. Otherwise the
+     * first step of a run turns points into voxels (spc_voxels), in the grid
+     * that the network states: of them there is room for `capacity`. A point
+     * has as many numbers as the input has channels, and where there are more
+     * batch elements than 0 (high[0]) its own in front of them.
+     */
+    int64_t points;
 } spc_net_options;
 
 #define SPC_NET_OPTIONS_INIT                                                   \
     {                                                                          \
         0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
-            NULL, 0, false                                                     \
+            NULL, 0, false, 0                                                  \
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
@@ -1462,6 +1470,9 @@ typedef struct spc_net_buffers {
     int64_t rows;
     const void *features; /* [capacity][channels], 16-byte aligned */
     void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
+    /* Of a plan that takes points, in the place of coords and features; `count`
+     * and `rows` are theirs. */
+    const float *points;
 } spc_net_buffers;
 
 /*
@@ -1474,7 +1485,9 @@ SPC_API spc_status spc_net_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
                                    void *stream);
 /* Waits for `stream`. SPC_ECAPACITY names the level, and the capacity that
- * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check. */
+ * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check; of points
+ * SPC_ECAPACITY and SPC_ERANGE as spc_voxels_check, and after the latter the
+ * results of the other points are there. */
 SPC_API spc_status spc_net_check(spc_net_plan *plan, void *stream);
 
 /* Keeps what spc_net_execute would do with these buffers as one graph, which
@@ -1500,6 +1513,7 @@ SPC_API spc_status spc_net_output_at(spc_net_output *out,
 
 /* What a run consists of, in its order. */
 typedef enum spc_net_step_kind {
+    SPC_NET_VOXELS,  /* points become voxels */
     SPC_NET_SET,     /* a coordinate set is filled */
     SPC_NET_MAP,     /* a map and the layouts that its layers read */
     SPC_NET_CONV,    /* a convolution */
@@ -1538,7 +1552,8 @@ typedef struct spc_net_verdict {
 
 /* Compares the last run, which spc_net_check has found well, with the oracle:
  * the voxels of every set, and each layer on what it read. The plan was made
- * with `keep`; `scene` has the rows that were run. SPC_EWRONG names what is
+ * with `keep`; `scene` has the rows that were run; of points it is NULL, and
+ * they are compared too. SPC_EWRONG names what is
  * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
 SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                                   const spc_net_buffers *buffers,

@@ -8,7 +8,9 @@ spc_suite(voxelise)
 spc_gpu_suite(voxelise)
 spc_suite(net_masked)
 spc_gpu_suite(net_masked)
-foreach(name net net_masked)
+spc_suite(net_points)
+spc_gpu_suite(net_points)
+foreach(name net net_masked net_points)
   target_compile_definitions(test_${name} PRIVATE
     SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
   target_link_options(test_${name} PRIVATE

@@ -323,6 +323,9 @@ static spc_status add_indexing(draft *d, spc_error *error)
     int filling = map_that_fills(d);
     spc_status status = SPC_OK;
 
+    if (d->plan->options.points > 0 &&
+        add_work(d->plan, SPC_NET_VOXELS, error) == NULL)
+        return SPC_ENOMEM;
     if (filling >= 0)
         status = add_map(d, filling, true, error);
     for (int i = 0; i < d->net->set_count && status == SPC_OK; i++)

@@ -61,7 +61,8 @@ typedef struct sheet {
     spc_net_verdict verdict; /* of --check */
 } sheet;
 
-static const char *const kinds[] = {"set", "map", "conv", "feature", "gather"};
+static const char *const kinds[] = {"voxels", "set",     "map",
+                                    "conv",   "feature", "gather"};
 
 static double ratio(double part, double whole)
 {
