@@ -1439,7 +1439,8 @@ typedef struct spc_net_options {
     /*
      * Most points of a scene; 0: scenes are voxels with features. Otherwise the
      * first step of a run turns points into voxels (spc_voxels), in the grid
-     * that the network states: of them there is room for `capacity`. A point
+     * that the network states, as far as its shape goes: of them there is room
+     * for `capacity`. A point
      * has as many numbers as the input has channels, and where there are more
      * batch elements than 0 (high[0]) its own in front of them.
      */

@@ -11,36 +11,21 @@
 #include "geometry.h"
 #include "map.h"
 #include "operands.h"
-#include "voxelise.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what was asked for -------------------------------------------------- */
 
-/* A grid, and voxels that lie in the network's shape. */
 static spc_status check_points(const spc_net *net, const spc_net_options *o,
                                spc_error *error)
 {
-    const spc_net_input *input = &net->input;
-
-    if (o->points == 0)
+    if (o->points == 0 || net->input.voxel[0] > 0)
         return SPC_OK;
-    if (!(input->voxel[0] > 0))
-        return spc__fail(error, SPC_EINVAL,
-                         "network '%s' does not say how points become voxels: "
-                         "its input has no voxel, low and high",
-                         net->name);
-    for (int a = 0; a < 3; a++) {
-        int cells =
-            spc__voxel_cells(input->low[a], input->high[a], input->voxel[a]);
-        if (input->shape[a] > 0 && cells > input->shape[a])
-            return spc__fail(error, SPC_EINVAL,
-                             "the grid of points has %d voxels along %c, the "
-                             "network's shape %d",
-                             cells, "xyz"[a], input -> shape[a]);
-    }
-    return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "network '%s' does not say how points become voxels: its "
+                     "input has no voxel, low and high",
+                     net->name);
 }
 
 static spc_status check_params(const spc_net *net, spc_error *error)

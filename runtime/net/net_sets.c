@@ -16,14 +16,28 @@
 
 /* ---- points -------------------------------------------------------------- */
 
+/* Voxels of the grid along an axis, as far as the network's shape goes. */
+static int cells_of(const spc_net *net, int axis)
+{
+    const spc_net_input *input = &net->input;
+    int cells = spc__voxel_cells(input->low[axis], input->high[axis],
+                                 input->voxel[axis]);
+
+    return input->shape[axis] > 0 && input->shape[axis] < cells
+               ? input->shape[axis]
+               : cells;
+}
+
 static void describe_voxels(spc_voxelisation *out, const spc_net_plan *plan)
 {
     const spc_net_input *input = &plan->net->input;
 
     *out = (spc_voxelisation)SPC_VOXELISATION_INIT;
-    memcpy(out->voxel, input->voxel, sizeof(out->voxel));
-    memcpy(out->low, input->low, sizeof(out->low));
-    memcpy(out->high, input->high, sizeof(out->high));
+    for (int a = 0; a < 3; a++) {
+        out->voxel[a] = input->voxel[a];
+        out->low[a] = input->low[a];
+        out->high[a] = input->low[a] + input->voxel[a] * cells_of(plan->net, a);
+    }
     out->columns = input->channels;
     out->points = input->points;
     out->dtype = input->dtype;
@@ -76,14 +90,11 @@ static spc_status reserve_input(spc_net_plan *plan)
 
     memcpy(o.low, plan->options.low, sizeof(o.low));
     memcpy(o.high, plan->options.high, sizeof(o.high));
-    for (int a = 0; a < 3 && (set->shape[0] > 0 || plan->options.points > 0);
-         a++) {
-        const spc_net_input *in = &plan->net->input;
+    bool gridded = plan->options.points > 0;
+    for (int a = 0; a < 3 && (set->shape[0] > 0 || gridded); a++) {
         o.low[1 + a] = 0;
         o.high[1 + a] =
-            set->shape[a] > 0
-                ? set->shape[a] - 1
-                : spc__voxel_cells(in->low[a], in->high[a], in->voxel[a]) - 1;
+            (set->shape[a] > 0 ? set->shape[a] : cells_of(plan->net, a)) - 1;
     }
     return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
 }
