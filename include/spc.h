@@ -1368,6 +1368,13 @@ SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
 SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
                                  const char *spec, spc_error *error);
 
+/* How a plan that takes points makes voxels of them: by the grid that the
+ * network states, as far as its shape goes. `batches` above 1: points say
+ * theirs. SPC_EINVAL: it states none. */
+SPC_API spc_status spc_net_voxelisation(spc_voxelisation *out,
+                                        const spc_net *net, int batches,
+                                        spc_error *error);
+
 /* What a network is made of. */
 typedef struct spc_net_info {
     const char *name;
@@ -1439,10 +1446,9 @@ typedef struct spc_net_options {
     /*
      * Most points of a scene; 0: scenes are voxels with features. Otherwise the
      * first step of a run turns points into voxels (spc_voxels), in the grid
-     * that the network states, as far as its shape goes: of them there is room
-     * for `capacity`. A point
-     * has as many numbers as the input has channels, and where there are more
-     * batch elements than 0 (high[0]) its own in front of them.
+     * that the network states, as far as its shape goes; of them there is room
+     * for `capacity`. A point has as many numbers as the input has channels,
+     * and where high[0] is above 0 its batch element in front of them.
      */
     int64_t points;
 } spc_net_options;

@@ -17,15 +17,15 @@
 
 /* ---- what was asked for -------------------------------------------------- */
 
+/* Points need a grid. */
 static spc_status check_points(const spc_net *net, const spc_net_options *o,
                                spc_error *error)
 {
-    if (o->points == 0 || net->input.voxel[0] > 0)
-        return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "network '%s' does not say how points become voxels: its "
-                     "input has no voxel, low and high",
-                     net->name);
+    spc_voxelisation how;
+
+    return o->points > 0
+               ? spc_net_voxelisation(&how, net, o->high[0] + 1, error)
+               : SPC_OK;
 }
 
 static spc_status check_params(const spc_net *net, spc_error *error)

@@ -28,21 +28,32 @@ static int cells_of(const spc_net *net, int axis)
                : cells;
 }
 
-static void describe_voxels(spc_voxelisation *out, const spc_net_plan *plan)
+spc_status spc_net_voxelisation(spc_voxelisation *out, const spc_net *net,
+                                int batches, spc_error *error)
 {
-    const spc_net_input *input = &plan->net->input;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "net", net, NULL);
 
+    if (status != SPC_OK)
+        return status;
+    const spc_net_input *input = &net->input;
     *out = (spc_voxelisation)SPC_VOXELISATION_INIT;
+    if (!(input->voxel[0] > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "network '%s' does not say how points become voxels: "
+                         "its input has no voxel, low and high",
+                         net->name);
     for (int a = 0; a < 3; a++) {
         out->voxel[a] = input->voxel[a];
         out->low[a] = input->low[a];
-        out->high[a] = input->low[a] + input->voxel[a] * cells_of(plan->net, a);
+        out->high[a] = input->low[a] + input->voxel[a] * cells_of(net, a);
     }
     out->columns = input->channels;
     out->points = input->points;
     out->dtype = input->dtype;
-    out->batched = plan->options.high[0] > 0;
-    out->batches = plan->options.high[0] + 1;
+    out->batched = batches > 1;
+    out->batches = batches;
+    return spc_voxelisation_check(out, error);
 }
 
 spc_status spc__net_make_voxels(spc_net_plan *plan)
@@ -52,9 +63,12 @@ spc_status spc__net_make_voxels(spc_net_plan *plan)
 
     if (plan->options.points == 0)
         return SPC_OK;
-    describe_voxels(&how, plan);
-    status = spc_voxels_create(&plan->voxels, plan->ctx, &how,
-                               plan->options.points, plan->options.capacity);
+    status = spc_net_voxelisation(&how, plan->net, plan->options.high[0] + 1,
+                                  spc__error_of(plan->ctx));
+    if (status == SPC_OK)
+        status =
+            spc_voxels_create(&plan->voxels, plan->ctx, &how,
+                              plan->options.points, plan->options.capacity);
     return status == SPC_OK
                ? status
                : spc__fail_prefix(spc__error_of(plan->ctx), "the points: ");

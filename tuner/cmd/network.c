@@ -134,6 +134,7 @@ static spc_status make_plan(network *n, unsigned flags)
         return cli_fail(SPC_ECAPACITY,
                         "--capacity %lld: a scene has %lld voxels",
                         (long long)o.capacity, (long long)rows);
+    o.points = n->point_rows;
     o.sample = spc_scene_coords(sample);
     o.sample_rows = rows;
     spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
@@ -227,6 +228,7 @@ static spc_status take_memory(network *n)
     n->buffers.coords = n->coords;
     n->buffers.count = n->count;
     n->buffers.features = n->values;
+    n->buffers.points = n->points_there;
     return take(&n->buffers.memory, n, spc_net_memory_bytes(n->plan));
 }
 
@@ -235,6 +237,8 @@ spc_status network_upload(network *n, int i)
     int32_t rows = (int32_t)spc_scene_rows(n->scenes[i]);
     spc_status status;
 
+    if (n->points != NULL)
+        return network_upload_points(n);
     if ((status = spc_copy_to_device(n->ctx, n->coords,
                                      spc_scene_coords(n->scenes[i]),
                                      16 * (size_t)rows)) != SPC_OK ||
@@ -253,9 +257,11 @@ spc_status network_open(network *out, cli *self, const network_args *args)
     *out = (network){.self = self, .args = args};
     cli_catch_signals(self); /* loading takes long too */
     if ((status = read_network(out)) != SPC_OK ||
-        (status = load_scenes_of(out)) != SPC_OK ||
-        (status = read_features(out)) != SPC_OK ||
+        (args->points == NULL && (status = load_scenes_of(out)) != SPC_OK) ||
+        (args->points == NULL && (status = read_features(out)) != SPC_OK) ||
         (status = cli_open(&out->ctx, self)) != SPC_OK ||
+        (args->points != NULL &&
+         (status = network_load_points(out)) != SPC_OK) ||
         (status = make_plan(out, SPC_PLAN_JIT)) != SPC_OK)
         return status;
     return take_memory(out);
@@ -287,6 +293,9 @@ spc_status network_replan(network *n, unsigned flags)
 void network_close(network *n)
 {
     release_plan(n);
+    if (n->ctx != NULL)
+        spc_dealloc(n->ctx, n->points_there);
+    free(n->points);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
         spc_scene_free(n->scenes[i]);

@@ -26,6 +26,9 @@ static const cli_option options[] = {
      "in the place of a scene: .npy, [n][4] int32, batch first, in its order"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy, [n][channels]; default: drawn"},
+    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+     "in the place of all three: rows of float32, x, y, z and as many more as "
+     "the network has channels; the run makes voxels of them"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
     {0, "check", NULL, CLI_FLAG, AT(check),
      "compare every set and layer with the oracle"},
