@@ -5,16 +5,16 @@
  *     centerpoint MODEL.onnx DEVICE DATABASE SCAN.bin... >PLANES
  *
  * A scan has as many little-endian float32 a point as the network has channels,
- * x, y and z first. A plane is binary16 [channels][y][x]. From a DATABASE that
- * holds the layers ("" for none) nothing is compiled.
+ * x, y and z first; it goes to the device as it is. A plane is binary16
+ * [channels][y][x]. From a DATABASE that holds the layers ("" for none) nothing
+ * is compiled.
  */
 #include <spc_import.h>
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CAPACITY = 160000, POINT_BITS = 20, POINTS = 1 << POINT_BITS };
+enum { VOXELS = 160000, POINTS = 1 << 20 };
 
 /* nuScenes at 7.5 cm. */
 static const spc_onnx_options how = {.dtype = SPC_F16,
@@ -24,12 +24,10 @@ static const spc_onnx_options how = {.dtype = SPC_F16,
 static spc_error error;
 static spc_ctx *ctx;
 static spc_net_plan *plan;
-static spc_net_input input;
 static spc_net_buffers device;
-static int32_t coords[CAPACITY][4], rows; /* of a scan */
-static _Float16 *features;
-static float *points;
-static int64_t entries[POINTS]; /* a voxel's number, then a point's */
+static size_t channels; /* numbers of a point */
+static float *points;   /* of a scan */
+static int32_t count;
 
 static void check(spc_status status)
 {
@@ -66,103 +64,49 @@ static void open_model(const char *path, const spc_ctx_options *where)
     check(spc_onnx_open(&onnx, path, &error));
     check(spc_onnx_build(&net, onnx, &how, &error));
     spc_net_describe(&info, net);
-    input = info.input;
+    channels = (size_t)info.input.channels;
     check(spc_ctx_create(&ctx, where, &error));
-    options.capacity = CAPACITY;
+    options.capacity = VOXELS;
+    options.points = POINTS;
     check(spc_net_plan_create(&plan, ctx, net, &options));
-    features = calloc((size_t)input.channels * CAPACITY, sizeof(*features));
-    points = calloc((size_t)input.channels * POINTS, sizeof(*points));
-    device.rows = CAPACITY;
-    device.coords = memory(sizeof(coords));
-    device.count = memory(sizeof(rows));
-    device.features = memory((size_t)input.channels * CAPACITY * 2);
+    points = calloc(channels * POINTS, sizeof(*points));
+    device.points = memory(channels * POINTS * sizeof(*points));
+    device.count = memory(sizeof(count));
     device.memory = memory(spc_net_memory_bytes(plan));
     check(spc_net_capture(plan, &device));
     spc_net_free(net);
     spc_onnx_free(onnx);
 }
 
-/* The number of a point's voxel, -1 outside the grid. */
-static int64_t voxel_of(const float *point)
-{
-    int64_t voxel = 0;
-
-    for (int i = 0; i < 3; i++) {
-        float at = floorf((point[i] - (float)how.low[i]) / (float)how.voxel[i]);
-        if (!(at >= 0 && at < (float)input.shape[i]))
-            return -1;
-        voxel = voxel * input.shape[i] + (int64_t)at;
-    }
-    return voxel;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* One row for the points of a voxel: where it is, and their mean. */
-static void add_row(const int64_t *at, const int64_t *end)
-{
-    int64_t voxel = *at >> POINT_BITS, y = input.shape[1], z = input.shape[2];
-
-    coords[rows][1] = (int32_t)(voxel / z / y);
-    coords[rows][2] = (int32_t)(voxel / z % y);
-    coords[rows][3] = (int32_t)(voxel % z);
-    for (int c = 0; c < input.channels; c++) {
-        double sum = 0;
-        for (const int64_t *i = at; i < end; i++)
-            sum += points[(*i & (POINTS - 1)) * input.channels + c];
-        features[rows * input.channels + c] = (_Float16)(sum / (end - at));
-    }
-    rows++;
-}
-
 static void read_scan(const char *path)
 {
-    const size_t channels = (size_t)input.channels;
-    size_t inside = 0, next;
     FILE *file = fopen(path, "rb");
 
     need(file != NULL, "cannot open", path);
-    size_t count = fread(points, sizeof(float) * channels, POINTS, file);
+    count = (int32_t)fread(points, sizeof(*points) * channels, POINTS, file);
     fclose(file);
-    for (size_t i = 0; i < count; i++) {
-        int64_t voxel = voxel_of(points + i * channels);
-        if (voxel >= 0)
-            entries[inside++] = voxel << POINT_BITS | (int64_t)i;
-    }
-    qsort(entries, inside, sizeof(*entries), ascending);
-    rows = 0;
-    for (size_t i = 0; i < inside; i = next) {
-        for (next = i; next < inside && (entries[next] ^ entries[i]) < POINTS;)
-            next++;
-        need(rows < CAPACITY, "too many voxels in", path);
-        add_row(entries + i, entries + next);
-    }
 }
 
-/* Coordinates, features and their number go in, one launch, a plane comes out.
- */
+/* Points and their number go in, one launch, a plane comes out. */
 static void run(void)
 {
     spc_net_output out;
+    spc_net_step voxels;
 
-    check(spc_copy_to_device(ctx, (void *)device.coords, coords,
-                             (size_t)rows * sizeof(*coords)));
-    check(spc_copy_to_device(ctx, (void *)device.features, features,
-                             (size_t)rows * (size_t)input.channels * 2));
-    check(spc_copy_to_device(ctx, (void *)device.count, &rows, sizeof(rows)));
+    check(spc_copy_to_device(ctx, (void *)device.points, points,
+                             (size_t)count * channels * sizeof(*points)));
+    check(spc_copy_to_device(ctx, (void *)device.count, &count, sizeof(count)));
     check(spc_net_replay(plan, NULL));
     check(spc_net_check(plan, NULL));
     check(spc_net_output_at(&out, plan, 0));
+    check(spc_net_step_at(&voxels, plan, 0));
     size_t bytes = (size_t)(out.batches * out.elements) * 2;
     void *plane = malloc(bytes);
     check(spc_copy_to_host(ctx, plane, (char *)device.memory + out.offset,
                            bytes));
     need(fwrite(plane, 1, bytes, stdout) == bytes, "cannot write", "a plane");
-    fprintf(stderr, "%d voxels, a plane of %zu bytes\n", rows, bytes);
+    fprintf(stderr, "%lld voxels, a plane of %zu bytes\n",
+            (long long)voxels.rows_out, bytes);
     free(plane);
 }
 

@@ -726,6 +726,13 @@ SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
 SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
+/* Makes such a mask of features (device, [rows of source i][children] at in[i],
+ * as `dtype` lies in memory): a slot stays where its number is above `above`,
+ * which NaN never is. Enqueues. */
+SPC_API spc_status spc_coords_mask(const spc_coords *set, uint8_t *mask,
+                                   const void *const *in, spc_dtype dtype,
+                                   float above, void *stream);
+
 typedef struct spc_gather {
     spc_dtype dtype; /* as it lies in memory */
     int channels;    /* of the set's features */
@@ -759,6 +766,107 @@ typedef struct spc_row_lists {
 
 /* False for a set that was not made of others. */
 SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
+
+/* ---- voxelisation -------------------------------------------------------- */
+
+/*
+ * Points become voxels on the device, with features. A point is a row of fp32
+ * numbers: x, y, z and whatever else the sensor says (intensity, time). It lies
+ * in the voxel
+ *
+ *     floor((p - low) / voxel)     on each axis, all in fp32
+ *
+ * of a grid of round((high - low) / voxel) voxels; points outside the grid are
+ * left out. Voxels are in ascending order of (batch, x, y, z). Of the points of
+ * a voxel the first `points` count, in the order of their rows, and its
+ * features are
+ *
+ *   SPC_VOXELS_MEAN    [voxels][columns]: their mean, x, y and z included; sums
+ *                      are fp32 in that order (SECOND: Yan, Mao, Li, Sensors
+ *                      2018; OpenPCDet's MeanVFE)
+ *   SPC_VOXELS_POINTS  [voxels][points][columns]: the points themselves, zeros
+ *                      behind the last (VoxelNet: Zhou, Tuzel, CVPR 2018)
+ *
+ * All devices give the same bits.
+ */
+typedef enum spc_voxel_features {
+    SPC_VOXELS_MEAN = 0,
+    SPC_VOXELS_POINTS = 1
+} spc_voxel_features;
+
+typedef struct spc_voxelisation {
+    double voxel[3], low[3], high[3]; /* in the unit of the points */
+    int columns; /* numbers of a point: x, y, z and more; 3 to 64 */
+    /* Points have one number more, before x: their batch element, 0 to batches
+     * - 1. Otherwise all are element 0. */
+    bool batched;
+    int batches;
+    spc_voxel_features features;
+    int points;      /* most that count of a voxel; 0: all, for a mean */
+    spc_dtype dtype; /* of the features: f16, bf16 or f32 */
+} spc_voxelisation;
+
+#define SPC_VOXELISATION_INIT                                                  \
+    {                                                                          \
+        {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 4, false, 1, SPC_VOXELS_MEAN, 0,      \
+            SPC_F16                                                            \
+    }
+
+/* SPC_OK, or SPC_EINVAL with the reason. */
+SPC_API spc_status spc_voxelisation_check(const spc_voxelisation *how,
+                                          spc_error *error);
+
+/* Voxels of a stated capacity, and what finding them among so many points
+ * needs, on a context's device. */
+typedef struct spc_voxels spc_voxels;
+
+SPC_API spc_status spc_voxels_create(spc_voxels **out, spc_ctx *ctx,
+                                     const spc_voxelisation *how,
+                                     int64_t points, int64_t capacity);
+SPC_API void spc_voxels_free(spc_voxels *voxels);
+
+/*
+ * Fills them anew on `stream` from `rows` points (device, at a multiple of 4
+ * bytes), or, if `count` (device) is not NULL, from *count of them: enqueues,
+ * without allocation, synchronisation or compiling, so that a CUDA graph may
+ * capture it. More points than were stated: no voxels. More voxels than there
+ * is room for: their number is right, but only the first have coordinates and
+ * features, and a set of that capacity refuses them as a whole. SPC_ECAPACITY:
+ * `rows` is more than was stated; SPC_EINVAL; SPC_EDEVICE.
+ */
+SPC_API spc_status spc_voxels_update(spc_voxels *voxels, const float *points,
+                                     const int32_t *count, int64_t rows,
+                                     void *stream);
+
+/* As of the last spc_voxels_check. */
+typedef struct spc_voxels_info {
+    int64_t points;  /* that were given */
+    int64_t outside; /* of the grid */
+    int64_t bad;     /* with a coordinate that is no number, or a batch element
+                        that there is not */
+    int64_t voxels;
+} spc_voxels_info;
+
+/* Waits for `stream`. SPC_ECAPACITY: too many points or voxels, with the
+ * capacity that would have fitted; SPC_ERANGE: points are bad, with the first
+ * of them: they were left out, and all else is as it should be. `info` (may be
+ * NULL) is filled in any case but SPC_EDEVICE. */
+SPC_API spc_status spc_voxels_check(spc_voxels *voxels, spc_voxels_info *info,
+                                    void *stream);
+
+/* Compares the last filling, which was made of these points (host), with the
+ * definition in double precision; *worst: the largest difference over its
+ * tolerance. SPC_EWRONG says what differs; SPC_ECAPACITY as above. */
+SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
+                                     const float *points, int64_t rows);
+
+/* On the device: coordinates [capacity][4] and how many there are, as
+ * spc_coords_update takes them; features; how many points count of each voxel,
+ * [capacity]. */
+SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_count(const spc_voxels *voxels);
+SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_points(const spc_voxels *voxels);
 
 /* ---- kernel maps --------------------------------------------------------- */
 
@@ -1238,14 +1346,14 @@ typedef struct spc_net_input {
     /* How points become voxels: floor((p - low) / voxel), points outside low to
      * high left out. 0: the network does not say. */
     double voxel[3], low[3], high[3];
+    /* Where a plan makes voxels of points: of those of a voxel so many count,
+     * and its features are their mean; 0: all. */
+    int points;
 } spc_net_input;
 
 #define SPC_NET_INPUT_INIT                                                     \
     {                                                                          \
-        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},                      \
-        {                                                                      \
-            0, 0, 0                                                            \
-        }                                                                      \
+        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0         \
     }
 
 /* The one input, and the first of the tensors. */
@@ -1301,6 +1409,37 @@ SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
                                        const spc_regrouping *how, bool slices,
                                        spc_error *error);
 
+/*
+ * A set of voxels that features choose: those of `in`, or children of them,
+ * whose number in the tensor `mask` is above `above`; `mask` lies over the set
+ * of `in` and has a channel for each child. So MinkowskiEngine prunes (Gwak,
+ * Choy, Savarese, ECCV 2020) and TRELLIS.2 predicts which of eight children
+ * there are (Xiang and others, 2025). Layers behind it have their sets and maps
+ * filled when the mask is known, on the device, in the same run. Layers that
+ * choose by one mask share the set.
+ */
+typedef struct spc_net_masked {
+    const char *name; /* NULL: "layer7" */
+    spc_tensor in;    /* whose features go along, as in spc_net_add_regroup */
+    spc_regrouping how;
+    bool slices;
+    spc_tensor mask;
+    float above;
+    /* Rows that the set has room for, times the capacity of the network; 0: as
+     * many as there can be. With more than that the set is empty, and
+     * spc_net_check says which capacity would have fitted. */
+    double room;
+} spc_net_masked;
+
+#define SPC_NET_MASKED_INIT                                                    \
+    {                                                                          \
+        NULL, SPC_NO_TENSOR, SPC_REGROUPING_INIT, false, SPC_NO_TENSOR, 0, 0   \
+    }
+
+SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
+                                      const spc_net_masked *masked,
+                                      spc_error *error);
+
 /* Outputs count from 0. */
 SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
                                       const char *name, spc_error *error);
@@ -1309,6 +1448,13 @@ SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
  * network's grid, points outside it left out; else as spc_scene_load. */
 SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
                                  const char *spec, spc_error *error);
+
+/* How a plan that takes points makes voxels of them: by the grid that the
+ * network states, as far as its shape goes. `batches` above 1: points say
+ * theirs. SPC_EINVAL: it states none. */
+SPC_API spc_status spc_net_voxelisation(spc_voxelisation *out,
+                                        const spc_net *net, int batches,
+                                        spc_error *error);
 
 /* What a network is made of. */
 typedef struct spc_net_info {
@@ -1378,12 +1524,20 @@ typedef struct spc_net_options {
     /* Every tensor has memory of its own until the next run, to be looked at
      * (spc_net_verify). */
     bool keep;
+    /*
+     * Most points of a scene; 0: scenes are voxels with features. Otherwise the
+     * first step of a run turns points into voxels (spc_voxels), in the grid
+     * that the network states, as far as its shape goes; of them there is room
+     * for `capacity`. A point has as many numbers as the input has channels,
+     * and where high[0] is above 0 its batch element in front of them.
+     */
+    int64_t points;
 } spc_net_options;
 
 #define SPC_NET_OPTIONS_INIT                                                   \
     {                                                                          \
         0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
-            NULL, 0, false                                                     \
+            NULL, 0, false, 0                                                  \
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
@@ -1404,6 +1558,9 @@ typedef struct spc_net_buffers {
     int64_t rows;
     const void *features; /* [capacity][channels], 16-byte aligned */
     void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
+    /* Of a plan that takes points, in the place of coords and features; `count`
+     * and `rows` are theirs. */
+    const float *points;
 } spc_net_buffers;
 
 /*
@@ -1416,7 +1573,9 @@ SPC_API spc_status spc_net_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
                                    void *stream);
 /* Waits for `stream`. SPC_ECAPACITY names the level, and the capacity that
- * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check. */
+ * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check; of points
+ * SPC_ECAPACITY and SPC_ERANGE as spc_voxels_check, and after the latter the
+ * results of the other points are there. */
 SPC_API spc_status spc_net_check(spc_net_plan *plan, void *stream);
 
 /* Keeps what spc_net_execute would do with these buffers as one graph, which
@@ -1442,6 +1601,7 @@ SPC_API spc_status spc_net_output_at(spc_net_output *out,
 
 /* What a run consists of, in its order. */
 typedef enum spc_net_step_kind {
+    SPC_NET_VOXELS,  /* points become voxels */
     SPC_NET_SET,     /* a coordinate set is filled */
     SPC_NET_MAP,     /* a map and the layouts that its layers read */
     SPC_NET_CONV,    /* a convolution */
@@ -1480,7 +1640,8 @@ typedef struct spc_net_verdict {
 
 /* Compares the last run, which spc_net_check has found well, with the oracle:
  * the voxels of every set, and each layer on what it read. The plan was made
- * with `keep`; `scene` has the rows that were run. SPC_EWRONG names what is
+ * with `keep`; `scene` has the rows that were run; of points it is NULL, and
+ * they are compared too. SPC_EWRONG names what is
  * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
 SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                                   const spc_net_buffers *buffers,

@@ -7,6 +7,8 @@
 %-- (index.cu.lua) makes a set of it. spc_regroup_rows then writes down which rows of the
 %-- sources each row of the set comes from, in both directions.
 %--
+%-- spc_mask makes a mask of features: a slot stays where its number is above a threshold.
+%--
 %-- spc_gather adds up the features of the rows that became one, always in that order;
 %-- spc_spread gives each row of the sources what became of it.
 %--
@@ -243,6 +245,31 @@ SPC_KERNEL(spc_regroup_rows, spc_regroup_args, $(problem.threads), 1)
             keep_row(args, row);
         if (row == count - 1)
             args->begin[count] = end;
+    }
+}
+
+/* ---- masks ------------------------------------------------------------ */
+
+SPC_DEVICE float number_at(const void *from, long long at, int half)
+{
+    if (half == 0)
+        return ((const float *)from)[at];
+    return half == 2 ? spc_bf16_to_f32(((const spc_u16 *)from)[at])
+                     : spc_f16_to_f32(((const spc_u16 *)from)[at]);
+}
+
+/* No number is not above anything. */
+SPC_KERNEL(spc_mask, spc_mask_args, $(problem.threads), 1)
+{
+    long long slots = (long long)args->first[args->sources] * args->children;
+
+    for (long long i = first_thread(); i < slots; i += all_threads()) {
+        int row = (int)(i / args->children), s = 0;
+        while (row >= args->first[s + 1])
+            s++;
+        long long begin = (long long)args->first[s] * args->children;
+        if (row - args->first[s] < *args->count[s])
+            args->mask[i] = number_at(args->in[s], i - begin, args->half) > args->above;
     }
 }
 

@@ -52,6 +52,18 @@ typedef struct spc_regroup_args {
     int *slots; /* [capacity] */
 } spc_regroup_args;
 
+/* A mask from numbers: a byte for each slot, 1 where its number is above. */
+typedef struct spc_mask_args {
+    const void *in[SPC_REGROUP_SOURCES]; /* [rows of each source][children] */
+    const int *count[SPC_REGROUP_SOURCES]; /* rows that each was given */
+    int first[SPC_REGROUP_SOURCES + 1]; /* row of each source; the last: all */
+    int sources;
+    int children;
+    int half; /* as below */
+    float above;
+    unsigned char *mask; /* [rows * children] */
+} spc_mask_args;
+
 /* Features of the set's rows are sums of those of slots, and the other way. */
 typedef struct spc_gather_args {
     const void *in[SPC_REGROUP_SOURCES]; /* of the sources; or [0] of the set */

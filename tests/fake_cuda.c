@@ -759,7 +759,21 @@ static const struct {
     {"spc_index", sizeof(spc_index_args)},
     {"spc_pairs", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
+    {"spc_merge", sizeof(spc_merge_args)},
     {"spc_rows", sizeof(spc_rows_args)},
+    {"spc_regroup", sizeof(spc_regroup_args)},
+    {"spc_regroup_rows", sizeof(spc_regroup_args)},
+    {"spc_mask", sizeof(spc_mask_args)},
+    {"spc_gather", sizeof(spc_gather_args)},
+    {"spc_spread", sizeof(spc_gather_args)},
+    {"spc_rows_1", sizeof(spc_feature_args)},
+    {"spc_place", sizeof(spc_feature_args)},
+    {"spc_dense", sizeof(spc_feature_args)},
+    {"spc_dense_1", sizeof(spc_feature_args)},
+    {"spc_voxel_list", sizeof(spc_voxelise_args)},
+    {"spc_voxel_fill", sizeof(spc_voxelise_args)},
+    {"spc_norm", sizeof(spc_feature_args)},
+    {"spc_norm_1", sizeof(spc_feature_args)},
     {"spc_empty", sizeof(spc_measure_args)},
     {"spc_read", sizeof(spc_measure_args)},
     {"spc_read2", sizeof(spc_measure_args)},
@@ -1008,6 +1022,53 @@ static bool derive_is_sound(const spc_derive_args *args)
            is_words(args->sync, sizeof(*args->sync) / 4);
 }
 
+static bool regroup_is_sound(const spc_regroup_args *args)
+{
+    long long slots = (long long)args->rows * args->children;
+
+    for (int s = 0; s < args->sources; s++)
+        if (!is_words(args->source[s].keys, 1) ||
+            !is_words(args->source[s].order, 1) ||
+            !is_words(args->source[s].count, 1))
+            return false;
+    return (args->mask == NULL || is_words(args->mask, slots / 4)) &&
+           is_words(args->at, args->rows) && is_words(args->of, slots) &&
+           is_words(args->list, 4LL * args->capacity) &&
+           is_words(args->slot, args->capacity) &&
+           is_words(args->data, 4LL * args->capacity) &&
+           is_words(args->begin, args->capacity + 1LL) &&
+           is_words(args->slots, args->capacity);
+}
+
+static bool mask_is_sound(const spc_mask_args *args)
+{
+    long long slots = (long long)args->first[args->sources] * args->children;
+    int bytes = args->half ? 2 : 4;
+
+    for (int s = 0; s < args->sources; s++) {
+        long long rows = args->first[s + 1] - args->first[s];
+        if (!is_words(args->in[s], rows * args->children * bytes / 4) ||
+            !is_words(args->count[s], 1))
+            return false;
+    }
+    return is_words(args->mask, slots / 4);
+}
+
+static bool voxelise_is_sound(const spc_voxelise_args *args)
+{
+    long long rows = args->mean ? 1 : args->most;
+
+    return is_words(args->points, (long long)args->capacity * args->pitch) &&
+           is_words(args->list, 4LL * args->capacity) &&
+           is_words(args->stats, SPC_VOXELISE_STATS) &&
+           is_words(args->twins, args->capacity) &&
+           is_words(args->twin_begin, args->capacity + 1LL) &&
+           is_words(args->coords, 4LL * args->room) &&
+           is_words(args->points_of, args->room) &&
+           is_words(args->features, args->room * rows * args->columns *
+                                        (args->half ? 2 : 4) / 4);
+}
+
 /* What a kernel that reads and writes as documented would run into. */
 static bool is_sound(const fake_launch *launch)
 {
@@ -1019,6 +1080,12 @@ static bool is_sound(const fake_launch *launch)
     if (strcmp(launch->kernel, "spc_pack") == 0)
         return is_words(launch->args.pack.weights, 1) &&
                is_words(launch->args.pack.packed, 1);
+    if (strncmp(launch->kernel, "spc_regroup", 11) == 0)
+        return regroup_is_sound(&launch->args.regroup);
+    if (strncmp(launch->kernel, "spc_voxel_", 10) == 0)
+        return voxelise_is_sound(&launch->args.voxelise);
+    if (strcmp(launch->kernel, "spc_mask") == 0)
+        return mask_is_sound(&launch->args.mask);
     if (strcmp(launch->kernel, "spc_pairs") == 0)
         return list_is_sound(&launch->args.index, launch->grid[0]);
     if (strcmp(launch->kernel, "spc_index") == 0)

@@ -10,6 +10,10 @@
 /* After spc_abi.h. */
 #include "index_abi.h"
 #include "spc_measure.h"
+/* After index_abi.h. */
+#include "feature_abi.h"
+#include "regroup_abi.h"
+#include "voxelise_abi.h"
 #include <stdbool.h>
 
 /* One number for every call of the driver. */
@@ -52,7 +56,13 @@ typedef struct fake_launch {
         spc_pack_args pack;
         spc_index_args index;
         spc_derive_args derive;
+        spc_merge_args merge;
         spc_measure_args measure;
+        spc_regroup_args regroup;
+        spc_mask_args mask;
+        spc_gather_args gather;
+        spc_feature_args feature;
+        spc_voxelise_args voxelise;
     } args;
 } fake_launch;
 

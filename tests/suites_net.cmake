@@ -4,13 +4,21 @@ spc_suite(net)
 spc_run_suite(net_scenes net scenes)
 spc_slow(net_scenes)
 spc_gpu_suite(net)
-target_compile_definitions(test_net PRIVATE
-  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
-target_link_options(test_net PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
-add_dependencies(test_net fake_cuda fake_nvrtc)
-set_property(TEST net APPEND PROPERTY
-  ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+spc_suite(voxelise)
+spc_gpu_suite(voxelise)
+spc_suite(net_masked)
+spc_gpu_suite(net_masked)
+spc_suite(net_points)
+spc_gpu_suite(net_points)
+foreach(name net net_masked net_points)
+  target_compile_definitions(test_${name} PRIVATE
+    SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+  target_link_options(test_${name} PRIVATE
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+  add_dependencies(test_${name} fake_cuda fake_nvrtc)
+  set_property(TEST ${name} APPEND PROPERTY
+    ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+endforeach()
 
 # Networks in the database.
 spc_suite(net_store)

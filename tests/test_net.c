@@ -6,203 +6,7 @@
  * driver (ctest sets LD_LIBRARY_PATH for it); `test_net scenes` on recorded
  * scans; given a device, on that one.
  */
-#include "fake_cuda.h"
-
-#include "counted_allocations.h"
-#include "ctx.h"
-#include "dtype.h"
-#include "file.h"
-#include "map_rig.h"
-#include "net_plan.h"
-#include "random.h"
-#include <dlfcn.h>
-
-#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
-
-static spc_error error;
-
-#define assert_net(call)                                                       \
-    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
-
-/* ---- a network on a device ----------------------------------------------- */
-
-typedef struct rig {
-    spc_ctx *ctx;
-    spc_net *net;
-    spc_net_plan *plan;
-    spc_net_info info;
-    int64_t capacity;
-    spc_net_buffers buffers;
-    void *coords, *count, *features;
-} rig;
-
-/* "every.lua" is in the tests' own folder. */
-static const char *network_path(const char *name)
-{
-    static char path[4200];
-    const char *folder =
-        strcmp(name, "every.lua") == 0 || strcmp(name, "chain.lua") == 0
-            ? "networks"
-            : "../examples/networks";
-
-    snprintf(path, sizeof(path), "%s/%s", suite_path(folder), name);
-    return path;
-}
-
-static void open_context(rig *r, const char *device)
-{
-    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
-
-    options.device = device;
-    options.database = suite_database();
-    options.threads = 2;
-    assert_net(spc_ctx_create(&r->ctx, &options, &error));
-}
-
-/* Of -1, 0 and 1: sums of a few layers are integers that fp32 holds exactly. */
-static void set_integers(spc_net *net, uint64_t seed)
-{
-    spc_net_param p;
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++) {
-        float *values = malloc(sizeof(float) * (size_t)p.count);
-        for (int64_t j = 0; j < p.count; j++)
-            values[j] = p.which == SPC_SCALE
-                            ? 1
-                            : (float)spc__random_below(&random, 3) - 1;
-        assert_net(
-            spc_net_set_param(net, p.layer, p.which, values, p.count, &error));
-        free(values);
-    }
-}
-
-static void load(rig *r, const char *name, spc_dtype dtype)
-{
-    memset(r, 0, sizeof(*r));
-    assert_net(spc_net_load(&r->net, network_path(name), dtype, &error));
-    assert_net(spc_net_draw_params(r->net, 3, &error));
-    spc_net_describe(&r->info, r->net);
-}
-
-/* Room for `capacity` voxels of -64 to 63, or of the network's shape, in two
- * batch elements. */
-static spc_net_options room_for(int64_t capacity)
-{
-    spc_net_options o = SPC_NET_OPTIONS_INIT;
-
-    o.capacity = capacity;
-    for (int a = 1; a < 4; a++) {
-        o.low[a] = -64;
-        o.high[a] = 63;
-    }
-    o.high[0] = 1;
-    return o;
-}
-
-static void *take(rig *r, size_t bytes)
-{
-    void *memory;
-
-    assert_ok(r->ctx, spc_alloc(&memory, r->ctx, bytes + 16));
-    return memory;
-}
-
-static void plan_net(rig *r, const spc_net_options *o)
-{
-    size_t element = spc__dtype_of(r->info.input.dtype)->bytes;
-
-    r->capacity = o->capacity;
-    assert_ok(r->ctx, spc_net_plan_create(&r->plan, r->ctx, r->net, o));
-    r->coords = take(r, 16 * (size_t)o->capacity);
-    r->count = take(r, 4);
-    r->features =
-        take(r, (size_t)o->capacity * (size_t)r->info.input.channels * element);
-    r->buffers = (spc_net_buffers){
-        .coords = r->coords,
-        .count = r->count,
-        .features = r->features,
-        .memory = take(r, spc_net_memory_bytes(r->plan)),
-    };
-}
-
-static void close_plan(rig *r)
-{
-    spc_dealloc(r->ctx, r->coords);
-    spc_dealloc(r->ctx, r->count);
-    spc_dealloc(r->ctx, r->features);
-    spc_dealloc(r->ctx, r->buffers.memory);
-    spc_net_plan_free(r->plan);
-}
-
-static void close_rig(rig *r)
-{
-    close_plan(r);
-    spc_net_free(r->net);
-    spc_ctx_free(r->ctx);
-}
-
-/* Integers of -2 to 2, another draw for each scene. */
-static void upload(rig *r, const spc_scene *scene, uint64_t seed)
-{
-    const spc__dtype *type = spc__dtype_of(r->info.input.dtype);
-    int32_t rows = (int32_t)spc_scene_rows(scene);
-    size_t count = (size_t)rows * (size_t)r->info.input.channels;
-    float *values = malloc((count + 1) * sizeof(*values));
-    void *stored = malloc((count + 1) * type->bytes);
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (size_t i = 0; i < count; i++)
-        values[i] = (float)spc__random_below(&random, 5) - 2;
-    type->encode(stored, values, count);
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->features, stored,
-                                         count * type->bytes));
-    assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, r->coords, spc_scene_coords(scene),
-                                 16 * (size_t)rows));
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &rows, 4));
-    free(values);
-    free(stored);
-}
-
-/* No result of an earlier run passes for one of this. */
-static void poison(rig *r)
-{
-    size_t bytes = spc_net_memory_bytes(r->plan);
-    void *nonsense = malloc(bytes);
-
-    memset(nonsense, 0xff, bytes);
-    assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, r->buffers.memory, nonsense, bytes));
-    free(nonsense);
-}
-
-/* `rows` voxels of 0 to 23 (z: to 15), `batches` elements, in no order. */
-static spc_scene *draw_scene(int rows, int batches, uint64_t seed)
-{
-    char *there = calloc(2 * 24 * 24 * 16, 1);
-    int32_t *coords = malloc(16 * (size_t)rows + 16);
-    spc_scene *scene;
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (int i = 0; i < rows;) {
-        int b = (int)spc__random_below(&random, (uint32_t)batches);
-        int x = (int)spc__random_below(&random, 24);
-        int y = (int)spc__random_below(&random, 24);
-        int z = (int)spc__random_below(&random, 16);
-        if (there[((b * 24 + x) * 24 + y) * 16 + z]++)
-            continue;
-        int32_t row[4] = {b, x, y, z};
-        memcpy(coords + 4 * i++, row, sizeof(row));
-    }
-    assert_net(spc_scene_create(&scene, coords, rows, "drawn", &error));
-    free(coords);
-    free(there);
-    return scene;
-}
+#include "net_rig.h"
 
 /* ---- what networks are made of ------------------------------------------- */
 
@@ -218,6 +22,7 @@ static const struct {
     {"centerpoint.lua", 21, 5, 8, 1},   {"unetv2.lua", 28, 5, 11, 2},
     {"voxelnext.lua", 104, 10, 13, 36}, {"largekernel3d.lua", 25, 5, 10, 1},
     {"ptv3.lua", 57, 5, 14, 1},         {"trellis_mesh.lua", 7, 3, 2, 1},
+    {"completion.lua", 31, 25, 25, 7},  {"trellis2_shape.lua", 110, 5, 5, 1},
 };
 
 START_TEST(known_networks_share_what_they_can)
@@ -239,34 +44,19 @@ START_TEST(known_networks_share_what_they_can)
 }
 END_TEST
 
-/* A file in a folder of its own. */
-static spc_status load_text(spc_net **out, const char *text)
-{
-    spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
-    spc_status status;
-
-    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
-    spc__buf_printf(&path, "%s/net.lua", spc__buf_text(&folder));
-    assert_net(
-        spc__file_write(spc__buf_text(&path), text, strlen(text), &error));
-    status = spc_net_load(out, spc__buf_text(&path), SPC_F32, &error);
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-    spc__buf_release(&path);
-    return status;
-}
-
 START_TEST(a_key_that_disagrees_is_reported)
 {
     spc_net *net;
     const char *note;
 
-    ck_assert_int_eq(load_text(&net, "local x = input {channels = 4}\n"
-                                     "local y = conv(x, 'subm,cout=4,k=1x3x3', "
-                                     "{name = 'one', key = 'k'})\n"
-                                     "y = conv(y, 'subm,cout=4,k=3', "
-                                     "{name = 'two', key = 'k'})\n"
-                                     "output(y)\n"),
+    ck_assert_int_eq(load_text(&net,
+                               "local x = input {channels = 4}\n"
+                               "local y = conv(x, 'subm,cout=4,k=1x3x3', "
+                               "{name = 'one', key = 'k'})\n"
+                               "y = conv(y, 'subm,cout=4,k=3', "
+                               "{name = 'two', key = 'k'})\n"
+                               "output(y)\n",
+                               SPC_F32),
                      SPC_OK);
     note = spc_net_note(net, 0);
     ck_assert_ptr_nonnull(note);
@@ -339,7 +129,7 @@ START_TEST(a_mistake_is_named_with_its_line)
     snprintf(text, sizeof(text), "%s%s\n",
              strstr(refused[_i].text, "'net.lua'") ? "" : start,
              refused[_i].text);
-    ck_assert_int_eq(load_text(&net, text), SPC_ETEMPLATE);
+    ck_assert_int_eq(load_text(&net, text, SPC_F32), SPC_ETEMPLATE);
     ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "'%s' says: %s",
                   refused[_i].text, error.text);
     ck_assert_ptr_null(net);
@@ -409,30 +199,6 @@ END_TEST
 
 /* ---- what comes out ------------------------------------------------------ */
 
-static const char *device_of(int turn)
-{
-    return suite_device != NULL ? suite_device : turn == 0 ? "cpu" : "sim";
-}
-
-static spc_scene *scene_of(int i)
-{
-    static const int rows[] = {90, 300, 1, 0, 220, 17};
-
-    return draw_scene(rows[i % LENGTH(rows)], 1 + i % 2, (uint64_t)i + 1);
-}
-
-/* The run as the oracle says; of integers exactly. */
-static void check_run(rig *r, const spc_scene *scene, bool exact)
-{
-    spc_net_verdict verdict;
-
-    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
-    assert_ok(r->ctx, spc_net_verify(&verdict, r->plan, &r->buffers, scene));
-    ck_assert_int_gt(verdict.layers, 0);
-    ck_assert_msg(!exact || verdict.error == 0, "layer '%s' is not exact",
-                  verdict.worst);
-}
-
 /* By type and device, a part of them each day: they compile much. */
 START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
 {
@@ -462,6 +228,25 @@ START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
 }
 END_TEST
 
+/* Of -1, 0 and 1: sums of a few layers are integers that fp32 holds exactly. */
+static void set_integers(spc_net *net, uint64_t seed)
+{
+    spc_net_param p;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++) {
+        float *values = malloc(sizeof(float) * (size_t)p.count);
+        for (int64_t j = 0; j < p.count; j++)
+            values[j] = p.which == SPC_SCALE
+                            ? 1
+                            : (float)spc__random_below(&random, 3) - 1;
+        assert_net(
+            spc_net_set_param(net, p.layer, p.which, values, p.count, &error));
+        free(values);
+    }
+}
+
 START_TEST(integers_come_out_exactly)
 {
     spc_net_options o = room_for(300);
@@ -480,74 +265,6 @@ START_TEST(integers_come_out_exactly)
     close_rig(&r);
 }
 END_TEST
-
-/* Bytes of all outputs, one after the other; the caller's. */
-static char *outputs_of(rig *r, size_t *bytes)
-{
-    char *out = NULL;
-    spc_net_output o;
-
-    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
-    *bytes = 0;
-    for (int i = 0; spc_net_output_at(&o, r->plan, i) == SPC_OK; i++) {
-        int64_t rows = o.dense ? o.batches : spc_coords_rows(o.set);
-        size_t more =
-            (size_t)(rows * o.elements) * spc__dtype_of(o.dtype)->bytes;
-        out = realloc(out, *bytes + more + 1);
-        assert_ok(r->ctx,
-                  spc_copy_to_host(r->ctx, out + *bytes,
-                                   (char *)r->buffers.memory + o.offset, more));
-        *bytes += more;
-    }
-    return out;
-}
-
-/* Results must not depend on the order in which blocks arrive. */
-static void make_deterministic(spc_net *net)
-{
-    for (int i = 0; i < net->node_count; i++)
-        if (net->nodes[i].kind == SPC__NODE_CONV)
-            net->nodes[i].conv.deterministic = true;
-}
-
-/* Planned with and without memory that is shared, run and replayed: the same
- * bits. A GPU replays a hundred scenes. */
-static void compare_replays(rig *r, const spc_net_options *o, int scenes)
-{
-    rig other = *r;
-    spc__random random;
-    size_t want_bytes, bytes;
-
-    plan_net(&other,
-             &(spc_net_options){
-                 .capacity = o->capacity,
-                 .low = {o->low[0], o->low[1], o->low[2], o->low[3]},
-                 .high = {o->high[0], o->high[1], o->high[2], o->high[3]},
-                 .growth = o->growth,
-                 .keep = true});
-    plan_net(r, o);
-    ck_assert_uint_lt(spc_net_memory_bytes(r->plan),
-                      spc_net_memory_bytes(other.plan));
-    ck_assert_int_eq(spc_net_replay(r->plan, NULL), SPC_ESTATE);
-    assert_ok(r->ctx, spc_net_capture(r->plan, &r->buffers));
-    spc__random_init(&random, 11);
-    for (int i = 0; i < scenes; i++) {
-        spc_scene *scene = scene_of((int)spc__random_below(&random, 60));
-        upload(&other, scene, (uint64_t)i);
-        upload(r, scene, (uint64_t)i);
-        poison(r);
-        assert_ok(r->ctx, spc_net_execute(other.plan, &other.buffers, NULL));
-        assert_ok(r->ctx, spc_net_replay(r->plan, NULL));
-        char *want = outputs_of(&other, &want_bytes);
-        char *got = outputs_of(r, &bytes);
-        ck_assert_uint_eq(bytes, want_bytes);
-        require(memcmp(got, want, bytes) == 0, "scene %d differs", i);
-        free(want);
-        free(got);
-        spc_scene_free(scene);
-    }
-    close_plan(&other);
-}
 
 START_TEST(a_replay_gives_the_bits_of_a_run)
 {
@@ -654,73 +371,16 @@ END_TEST
 
 /* ---- what a run asks of the driver --------------------------------------- */
 
-static fake_cuda *fake;
-static spc__cuda api; /* the driver, as a host application has it */
-
-static void open_doubles(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-
-    ck_assert_msg(driver != NULL, "%s", dlerror());
-    fake = dlsym(driver, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is no double: run by ctest");
-    setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
-    assert_net(spc__cuda_open(&api, &error));
-}
-
-static bool is_about_contexts(int call)
-{
-    return call == FAKE_CtxGetCurrent || call == FAKE_CtxPushCurrent ||
-           call == FAKE_CtxPopCurrent;
-}
-
-/* The calls since `before` are of these kinds alone. */
-static void check_calls(const int before[FAKE_CALLS], int one, int other)
-{
-    for (int call = 0; call < FAKE_CALLS; call++)
-        require(call == one || call == other || is_about_contexts(call) ||
-                    fake->count[call] == before[call],
-                "%s is called %d times", fake_symbols[call],
-                fake->count[call] - before[call]);
-}
-
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
     spc_net_options o = room_for(20000);
-    int before[FAKE_CALLS], launches = 0;
     rig r;
 
     open_doubles();
     load(&r, _i ? "unet42.lua" : "resn21.lua", SPC_F16);
     open_context(&r, "cuda");
     plan_net(&r, &o);
-    atomic_store(&allocations, 0);
-    for (int i = 0; i < 20; i++) {
-        int launched = fake->launches;
-        memcpy(before, fake->count, sizeof(before));
-        atomic_store(&watching, 1);
-        spc_status status = spc_net_execute(r.plan, &r.buffers, NULL);
-        atomic_store(&watching, 0);
-        assert_ok(r.ctx, status);
-        check_calls(before, FAKE_LaunchKernelEx, FAKE_MemsetD8Async);
-        launches = i == 0 ? fake->launches - launched : launches;
-        ck_assert_int_eq(fake->launches - launched, launches);
-    }
-    ck_assert_int_ge(launches, 21);
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
-    ck_assert_int_eq(fake->live.graphs, 0);
-    ck_assert_int_eq(fake->live.graph_execs, 1);
-    for (int i = 0; i < 20; i++) {
-        memcpy(before, fake->count, sizeof(before));
-        atomic_store(&watching, 1);
-        spc_status status = spc_net_replay(r.plan, NULL);
-        atomic_store(&watching, 0);
-        assert_ok(r.ctx, status);
-        check_calls(before, FAKE_GraphLaunch, -1);
-        ck_assert_int_eq(fake->count[FAKE_GraphLaunch],
-                         before[FAKE_GraphLaunch] + 1);
-    }
-    ck_assert_int_eq(atomic_load(&allocations), 0);
+    count_calls(&r, 21);
     close_rig(&r);
     ck_assert_int_eq(fake->live.graph_execs, 0);
     ck_assert_int_eq(fake->live.memory, 0);

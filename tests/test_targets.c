@@ -108,6 +108,7 @@ static const struct {
     {"coords", coords_problem, "conv,cin=1,cout=1,k=3,stride=2,rule=floor"},
     {"coords", coords_problem, "generative,cin=1,cout=1,k=2,stride=2"},
     {"regroup", named_problem, "regroup"},
+    {"voxelise", named_problem, "voxelise"},
     {"rows", named_problem, "rows"},
     {"digest", named_problem, "digest"},
     {"measure", named_problem, "measure"},

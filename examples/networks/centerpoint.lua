@@ -5,7 +5,7 @@ local blocks = include "blocks.lua"
 network "CenterPoint"
 local x = input {channels = 5, shape = {1440, 1440, 41},
                  voxel = {0.075, 0.075, 0.2}, low = {-54, -54, -5},
-                 high = {54, 54, 3}}
+                 high = {54, 54, 3}, points = 10}
 
 local function layer(x, words, name)
   return blocks.relu(x, words, name .. ".0", name .. ".1", {eps = 1e-3})

@@ -5,7 +5,7 @@ local blocks = include "blocks.lua"
 network "UNetV2"
 local x = input {channels = 4, shape = {1408, 1600, 41},
                  voxel = {0.05, 0.05, 0.1}, low = {0, -40, -3},
-                 high = {70.4, 40, 1}}
+                 high = {70.4, 40, 1}, points = 5}
 
 local function layer(x, words, name)
   return blocks.relu(x, words, name .. ".0", name .. ".1", {eps = 1e-3})

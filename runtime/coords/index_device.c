@@ -14,6 +14,7 @@
 #include <string.h>
 
 extern const spc__regrouper spc__regrouper_device; /* regroup_device.c */
+extern const spc__voxeliser spc__voxeliser_device;
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
 {
@@ -197,4 +198,5 @@ const spc__indexer spc__indexer_device = {
     .list = spc__device_map_list,
     .pairs = spc__device_map_pairs,
     .regrouper = &spc__regrouper_device,
+    .voxeliser = &spc__voxeliser_device,
 };

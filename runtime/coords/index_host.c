@@ -12,6 +12,7 @@
 #include <string.h>
 
 extern const spc__regrouper spc__regrouper_host; /* regroup_host.c */
+extern const spc__voxeliser spc__voxeliser_host;
 
 static bool host_serves(const spc_ctx *ctx)
 {
@@ -169,4 +170,5 @@ const spc__indexer spc__indexer_host = {
     .list = spc__host_map_list,
     .pairs = map_pairs,
     .regrouper = &spc__regrouper_host,
+    .voxeliser = &spc__voxeliser_host,
 };

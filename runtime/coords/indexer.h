@@ -15,6 +15,7 @@
 #include "layout.h"
 #include "map.h"
 #include "regroup.h"
+#include "voxelise.h"
 
 /* Coordinates to build a set from: [n][4] on the device with n = *count, or
  * `rows` if that is NULL. */
@@ -75,6 +76,7 @@ struct spc__indexer {
     spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
                         spc_error *error);
     const spc__regrouper *regrouper;
+    const spc__voxeliser *voxeliser;
 };
 
 /* The first that serves the context's device. */

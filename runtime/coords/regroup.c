@@ -355,6 +355,11 @@ spc_status spc_coords_regroup(spc_coords *c, const uint8_t *mask, void *stream)
 
 /* ---- features --------------------------------------------------------- */
 
+static int half_of(spc_dtype dtype)
+{
+    return dtype == SPC_F16 ? 1 : dtype == SPC_BF16 ? 2 : 0;
+}
+
 static spc_status check_gather(const spc_coords *c, const spc_gather *how,
                                spc_error *error)
 {
@@ -400,7 +405,7 @@ static void describe_gather(spc_gather_args *args, const spc_coords *c,
     args->children = how->slices ? 1 : r->children;
     args->slices = how->slices ? r->children : 1;
     args->channels = how->channels;
-    args->half = how->dtype == SPC_F16 ? 1 : how->dtype == SPC_BF16 ? 2 : 0;
+    args->half = half_of(how->dtype);
     args->piece = piece_of(args, args->half ? 2 : 4);
     args->count = c->count;
     args->begin = r->begin;
@@ -420,6 +425,61 @@ static spc_status check_features(const spc_coords *c, const void *const *given,
                              "`%s[%d]`, the features of source %d, is NULL",
                              name, i, i);
     return SPC_OK;
+}
+
+static spc_status check_mask(const spc_coords *c, const void *const *in,
+                             spc_dtype dtype, float above, spc_error *error)
+{
+    spc_status status = check_regrouped(c, error);
+
+    if (status == SPC_OK &&
+        (spc__dtype_of(dtype) == NULL || spc__dtype_is_whole(dtype)))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot make a mask of numbers of type %d: SPC_F16, "
+                         "SPC_BF16, SPC_F32 or SPC_TF32 is right",
+                         (int)dtype);
+    if (status == SPC_OK && above != above)
+        return spc__fail(error, SPC_EINVAL,
+                         "nothing is above a threshold that is no number");
+    return status == SPC_OK ? check_features(c, in, "in", error) : status;
+}
+
+/* Rows that a set was given, with those that are no voxels. */
+static const int *given(const spc_coords *c)
+{
+    return spc__coords_is_derived(c) ? c->count : c->stats + SPC_INDEX_ROWS;
+}
+
+static void describe_mask(spc_mask_args *args, const spc_coords *c,
+                          const void *const *in)
+{
+    const spc__regroup *r = c->regroup;
+
+    for (int i = 0; i < r->sources; i++) {
+        args->in[i] = in[i];
+        args->count[i] = given(r->source[i]);
+    }
+    memcpy(args->first, r->first, sizeof r->first);
+    args->sources = r->sources;
+    args->children = r->children;
+}
+
+spc_status spc_coords_mask(const spc_coords *c, uint8_t *mask,
+                           const void *const *in, spc_dtype dtype, float above,
+                           void *stream)
+{
+    spc_mask_args args = {.mask = mask, .half = half_of(dtype), .above = above};
+    spc_error error = {0};
+    spc_status status = spc__need(c ? spc__error_of(c->ctx) : NULL, __func__,
+                                  "set", c, "mask", mask, "in", in, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_mask(c, in, dtype, above, &error)) == SPC_OK) {
+        describe_mask(&args, c, in);
+        status = regrouper_of(c)->mask(c, &args, dtype, stream, &error);
+    }
+    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
 spc_status spc_coords_gather(const spc_coords *c, void *out,

@@ -36,6 +36,8 @@ typedef struct spc__regrouper {
     void (*destroy)(spc_coords *coords); /* after a failed creation too */
     spc_status (*fill)(spc_coords *coords, const uint8_t *mask, void *stream,
                        spc_error *error);
+    spc_status (*mask)(const spc_coords *coords, const spc_mask_args *args,
+                       spc_dtype dtype, void *stream, spc_error *error);
     spc_status (*gather)(const spc_coords *coords, const spc_gather_args *args,
                          spc_dtype dtype, void *stream, spc_error *error);
     spc_status (*spread)(const spc_coords *coords, const spc_gather_args *args,

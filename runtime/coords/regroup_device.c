@@ -16,7 +16,7 @@ typedef struct regroup_work {
     int *counts;
     spc_index_sync *sync;
     unsigned grid, block;
-    spc__kernel *list, *rows, *gather, *spread;
+    spc__kernel *list, *rows, *mask, *gather, *spread;
 } regroup_work;
 
 static const spc__device_ops *ops_of(const spc_coords *c)
@@ -56,9 +56,8 @@ static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
         spc__kernel **to;
         const char *name;
     } kernels[] = {
-        {&w->list, "spc_regroup"},
-        {&w->rows, "spc_regroup_rows"},
-        {&w->gather, "spc_gather"},
+        {&w->list, "spc_regroup"},  {&w->rows, "spc_regroup_rows"},
+        {&w->mask, "spc_mask"},     {&w->gather, "spc_gather"},
         {&w->spread, "spc_spread"},
     };
     spc__attrs problem = {0};
@@ -66,7 +65,8 @@ static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
 
     spc__attrs_set_text(&problem, "op", "regroup");
     spc__attrs_set_number(&problem, "threads", w->block);
-    for (int i = 0; i < 4 && status == SPC_OK; i++)
+    int count = (int)(sizeof kernels / sizeof *kernels);
+    for (int i = 0; i < count && status == SPC_OK; i++)
         status = spc__index_load(kernels[i].to, ctx, "regroup", &problem, NULL,
                                  kernels[i].name,
                                  i == 0 ? SPC_REGROUP_SHARED : 0, error);
@@ -178,7 +178,7 @@ static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
 
 /* Blocks for so many items of one thread each, as many as run at once. */
 static spc_status launch_items(const spc_coords *c, spc__kernel *kernel,
-                               int64_t items, const spc_gather_args *args,
+                               int64_t items, const void *args, size_t bytes,
                                void *stream, spc_error *error)
 {
     const regroup_work *w = c->regroup->work;
@@ -188,8 +188,18 @@ static spc_status launch_items(const spc_coords *c, spc__kernel *kernel,
 
     most = most > 0 ? most : 1;
     how.grid_x = (unsigned)(useful < 1 ? 1 : useful < most ? useful : most);
-    return ops_of(c)->launch(c->ctx->device, kernel, &how, args, sizeof *args,
-                             stream, error);
+    return ops_of(c)->launch(c->ctx->device, kernel, &how, args, bytes, stream,
+                             error);
+}
+
+static spc_status device_mask(const spc_coords *c, const spc_mask_args *args,
+                              spc_dtype dtype, void *stream, spc_error *error)
+{
+    const regroup_work *w = c->regroup->work;
+    int64_t slots = (int64_t)args->first[args->sources] * args->children;
+
+    (void)dtype;
+    return launch_items(c, w->mask, slots, args, sizeof *args, stream, error);
 }
 
 static spc_status device_gather(const spc_coords *c,
@@ -201,7 +211,7 @@ static spc_status device_gather(const spc_coords *c,
     (void)dtype;
     return launch_items(c, w->gather,
                         (int64_t)c->capacity * (args->channels / args->piece),
-                        args, stream, error);
+                        args, sizeof *args, stream, error);
 }
 
 static spc_status device_spread(const spc_coords *c,
@@ -213,13 +223,14 @@ static spc_status device_spread(const spc_coords *c,
 
     (void)dtype;
     return launch_items(c, w->spread, rows * (args->channels / args->piece),
-                        args, stream, error);
+                        args, sizeof *args, stream, error);
 }
 
 const spc__regrouper spc__regrouper_device = {
     .create = device_create,
     .destroy = device_destroy,
     .fill = device_fill,
+    .mask = device_mask,
     .gather = device_gather,
     .spread = device_spread,
 };

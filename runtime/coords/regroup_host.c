@@ -142,6 +142,31 @@ static spc_status host_fill(spc_coords *c, const uint8_t *mask, void *stream,
     return SPC_OK;
 }
 
+/* ---- masks ------------------------------------------------------------ */
+
+static spc_status host_mask(const spc_coords *c, const spc_mask_args *args,
+                            spc_dtype dtype, void *stream, spc_error *error)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+    size_t children = (size_t)args->children;
+    float numbers[SPC_REGROUP_CHILDREN];
+
+    (void)c, (void)stream, (void)error;
+    for (int s = 0; s < args->sources; s++)
+        for (int row = 0; row < *args->count[s]; row++) {
+            size_t first = ((size_t)args->first[s] + (size_t)row) * children;
+            if (row == args->first[s + 1] - args->first[s])
+                break; /* more rows than there is room for: it is empty */
+            type->decode(numbers,
+                         (const char *)args->in[s] +
+                             (size_t)row * children * type->bytes,
+                         children);
+            for (size_t i = 0; i < children; i++)
+                args->mask[first + i] = numbers[i] > args->above;
+        }
+    return SPC_OK;
+}
+
 /* ---- features --------------------------------------------------------- */
 
 typedef struct moving {
@@ -282,6 +307,7 @@ const spc__regrouper spc__regrouper_host = {
     .create = host_create,
     .destroy = host_destroy,
     .fill = host_fill,
+    .mask = host_mask,
     .gather = host_gather,
     .spread = host_spread,
 };

@@ -329,13 +329,70 @@ static void release(spc__net_verifier *v)
     free(v->tensors);
 }
 
+/* The points that were run, on the host; the caller's. */
+static spc_status fetch_points(float **out, spc_net_plan *plan,
+                               const spc_net_buffers *buffers)
+{
+    const spc_net_input *input = &plan->net->input;
+    size_t numbers =
+        (size_t)input->channels + (plan->options.high[0] > 0 ? 1 : 0);
+    size_t bytes = (size_t)plan->points.points * numbers * sizeof(float);
+
+    if ((*out = malloc(bytes + 1)) == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), bytes);
+    return spc_copy_to_host(plan->ctx, *out, buffers->points, bytes);
+}
+
+/* The voxels that they have become are right; they are the scene. */
+static spc_status scene_of_points(spc_scene **out, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers)
+{
+    int64_t rows = plan->points.voxels;
+    int32_t *coords = malloc(16 * (size_t)rows + 1);
+    float *points = NULL;
+    double worst;
+    spc_status status = fetch_points(&points, plan, buffers);
+
+    *out = NULL;
+    if (coords == NULL)
+        status = spc__fail_memory(spc__error_of(plan->ctx), 16 * (size_t)rows);
+    if (status == SPC_OK &&
+        (status = spc_voxels_verify(&worst, plan->voxels, points,
+                                    plan->points.points)) == SPC_OK &&
+        (status = spc_copy_to_host(plan->ctx, coords,
+                                   spc_voxels_coords(plan->voxels),
+                                   16 * (size_t)rows)) == SPC_OK)
+        status = spc_scene_create(out, coords, rows, "points",
+                                  spc__error_of(plan->ctx));
+    free(coords);
+    free(points);
+    return status;
+}
+
+static spc_status verify(spc__net_verifier *v, const spc_scene *scene)
+{
+    spc_status status;
+
+    v->sets = calloc((size_t)v->net->set_count + 1, sizeof(*v->sets));
+    v->relations = calloc((size_t)v->net->map_count + 1, sizeof(*v->relations));
+    v->tensors = calloc((size_t)v->net->tensor_count + 1, sizeof(*v->tensors));
+    if (v->sets == NULL || v->relations == NULL || v->tensors == NULL)
+        return spc__fail_memory(v->error, sizeof(*v));
+    status = spc__net_verify_sets(v, scene);
+    return status == SPC_OK ? verify_layers(v) : status;
+}
+
 spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                           const spc_net_buffers *buffers,
                           const spc_scene *scene)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
-    spc_status status = spc__need(error, __func__, "out", out, "plan", plan,
-                                  "buffers", buffers, "scene", scene, NULL);
+    bool takes_points = plan != NULL && plan->voxels != NULL;
+    spc_scene *voxels = NULL;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "plan", plan, "buffers", buffers,
+                  takes_points ? "out" : "scene",
+                  takes_points ? (const void *)out : scene, NULL);
 
     if (out != NULL)
         memset(out, 0, sizeof(*out));
@@ -351,14 +408,11 @@ spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                            .buffers = buffers,
                            .out = out,
                            .error = error};
-    v.sets = calloc((size_t)v.net->set_count + 1, sizeof(*v.sets));
-    v.relations = calloc((size_t)v.net->map_count + 1, sizeof(*v.relations));
-    v.tensors = calloc((size_t)v.net->tensor_count + 1, sizeof(*v.tensors));
-    if (v.sets == NULL || v.relations == NULL || v.tensors == NULL)
-        status = spc__fail_memory(error, sizeof(spc__net_verifier));
-    if (status == SPC_OK &&
-        (status = spc__net_verify_sets(&v, scene)) == SPC_OK)
-        status = verify_layers(&v);
+    if (takes_points)
+        status = scene_of_points(&voxels, plan, buffers);
+    if (status == SPC_OK)
+        status = verify(&v, takes_points ? voxels : scene);
+    spc_scene_free(voxels);
     release(&v);
     return status;
 }

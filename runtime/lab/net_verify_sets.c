@@ -88,28 +88,45 @@ static int64_t sort_unique(int32_t *rows, int64_t count)
     return kept;
 }
 
+/* The numbers that choose slots; NULL where all stay. */
+static spc_status fetch_mask(const float **out, spc__net_verifier *v,
+                             const spc__net_set *set)
+{
+    *out = NULL;
+    return set->masked ? spc__net_fetch(out, v, set->mask) : SPC_OK;
+}
+
+static bool stays(const spc__net_set *set, const float *mask, int64_t slot)
+{
+    return mask == NULL || mask[slot] > set->above;
+}
+
 static spc_status regroup_set(spc__net_verifier *v, int i)
 {
     const spc__net_set *set = &v->net->sets[i];
     int children = children_of(&set->how);
     int64_t slots = 0, count = 0;
+    const float *mask;
+    spc_status status = fetch_mask(&mask, v, set);
 
     for (int s = 0; s < set->sources; s++)
         slots += spc_scene_rows(v->sets[set->from[s]]) * children;
+    if (status != SPC_OK)
+        return status;
     int32_t *rows = malloc(((size_t)slots + 1) * 4 * sizeof(*rows));
     if (rows == NULL)
         return spc__fail_memory(v->error, (size_t)slots * 16);
     for (int s = 0; s < set->sources; s++) {
         const spc_scene *from = v->sets[set->from[s]];
         for (int64_t slot = 0; slot < spc_scene_rows(from) * children; slot++)
-            child_of(rows + 4 * count++,
-                     spc_scene_coords(from) + 4 * (slot / children), &set->how,
-                     (int)(slot % children));
+            if (stays(set, mask, slot))
+                child_of(rows + 4 * count++,
+                         spc_scene_coords(from) + 4 * (slot / children),
+                         &set->how, (int)(slot % children));
     }
     if (may_merge(set))
         count = sort_unique(rows, count);
-    spc_status status =
-        spc_scene_create(&v->sets[i], rows, count, "regrouped", v->error);
+    status = spc_scene_create(&v->sets[i], rows, count, "regrouped", v->error);
     free(rows);
     return status;
 }
@@ -196,10 +213,25 @@ static int64_t find_row(const spc_scene *set, const int32_t voxel[4])
     return (found - spc_scene_coords(set)) / 4;
 }
 
-/* Adds what a source gives to the rows of the set, and to their magnitudes. */
-static void gather_source(double *sum, double *size, const spc__net_verifier *v,
-                          const spc__net_work *work, int s, const float *in,
-                          int64_t *slot)
+/* What the rows of a set are to be: sums, and those of magnitudes. */
+typedef struct gathered {
+    double *sum, *size;
+    const float *mask; /* NULL: all slots stay */
+    int64_t next;      /* row of the next slot that stays, where none merge */
+} gathered;
+
+static void add_slot(gathered *out, int64_t row, const float *x,
+                     int64_t channels)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        out->sum[row * channels + c] += (double)x[c];
+        out->size[row * channels + c] += fabs((double)x[c]);
+    }
+}
+
+/* Adds what a source gives to the rows of the set. */
+static void gather_source(gathered *out, const spc__net_verifier *v,
+                          const spc__net_work *work, int s, const float *in)
 {
     const spc__net_node *node = &v->net->nodes[work->node];
     const spc__net_set *set = &v->net->sets[work->set];
@@ -209,18 +241,17 @@ static void gather_source(double *sum, double *size, const spc__net_verifier *v,
     int children = children_of(&set->how);
     bool merges = may_merge(set);
 
-    for (int64_t i = 0; i < spc_scene_rows(from) * children; i++, ++*slot) {
+    for (int64_t i = 0; i < spc_scene_rows(from) * children; i++) {
         int32_t child[4];
         int j = (int)(i % children);
+        if (!stays(set, out->mask, i))
+            continue;
         child_of(child, spc_scene_coords(from) + 4 * (i / children), &set->how,
                  j);
-        int64_t row = merges ? find_row(v->sets[work->set], child) : *slot;
-        const float *x =
-            in + i / children * columns + (node->slices ? j * channels : 0);
-        for (int64_t c = 0; c < channels; c++) {
-            sum[row * channels + c] += (double)x[c];
-            size[row * channels + c] += fabs((double)x[c]);
-        }
+        add_slot(
+            out, merges ? find_row(v->sets[work->set], child) : out->next++,
+            in + i / children * columns + (node->slices ? j * channels : 0),
+            channels);
     }
 }
 
@@ -254,19 +285,22 @@ spc_status spc__net_verify_gather(spc__net_verifier *v,
     const spc__net_node *node = &v->net->nodes[work->node];
     const spc__net_set *set = &v->net->sets[work->set];
     const spc__net_tensor *t = &v->net->tensors[work->out];
-    int64_t rows = spc__net_rows_of(v, work->out), slot = 0;
+    int64_t rows = spc__net_rows_of(v, work->out);
     size_t count = (size_t)rows * (size_t)t->channels;
     double *sum = calloc(count + 1, sizeof(*sum));
     double *size = calloc(count + 1, sizeof(*size));
+    gathered all = {.sum = sum, .size = size};
     double *tolerance = calloc(count + 1, sizeof(*tolerance));
     const float *in, *got;
     spc_status status = SPC_OK;
 
     if (sum == NULL || size == NULL || tolerance == NULL)
         status = spc__fail_memory(v->error, count * sizeof(*sum));
+    else
+        status = fetch_mask(&all.mask, v, set);
     for (int s = 0; s < node->ins && status == SPC_OK; s++)
         if ((status = spc__net_fetch(&in, v, node->in[s])) == SPC_OK)
-            gather_source(sum, size, v, work, s, in, &slot);
+            gather_source(&all, v, work, s, in);
     if (status == SPC_OK &&
         (status = spc__net_fetch(&got, v, work->out)) == SPC_OK) {
         gather_tolerance(tolerance, sum, size, (int64_t)count,

@@ -124,8 +124,21 @@ bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b)
         return false;
     if (a->kind == SPC__NET_OUTPUTS)
         return same_rule(&a->rule, &b->rule);
+    if (a->masked != b->masked ||
+        (a->masked && (a->mask != b->mask || a->above != b->above)))
+        return false;
     return same3(a->how.scale, b->how.scale) &&
            same3(a->how.split, b->how.split);
+}
+
+bool spc__net_set_is_late(const spc_net *net, int set)
+{
+    const spc__net_set *s = &net->sets[set];
+
+    for (int i = 0; i < s->sources; i++)
+        if (spc__net_set_is_late(net, s->from[i]))
+            return true;
+    return s->masked;
 }
 
 /* Along one axis; 0 where that of the inputs is not known. */

@@ -24,7 +24,13 @@ typedef struct spc__net_set {
     int sources;
     spc_geometry rule;  /* OUTPUTS */
     spc_regrouping how; /* REGROUPED */
-    int shape[3];       /* voxels along x, y, z, from 0; 0: not known */
+    /* REGROUPED, of one set: only slots stay whose number in the tensor `mask`
+     * is above `above`; `room` as in spc_net_masked. */
+    bool masked;
+    int mask;
+    float above;
+    double room;
+    int shape[3]; /* voxels along x, y, z, from 0; 0: not known */
 } spc__net_set;
 
 typedef struct spc__net_map {
@@ -108,6 +114,9 @@ void spc__net_outputs_of(spc__net_set *out, const spc_net *net, int from,
                          const spc_geometry *geometry);
 /* Do the two sets have the same voxels in the same order? */
 bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b);
+
+/* Do the voxels of the set depend on features? */
+bool spc__net_set_is_late(const spc_net *net, int set);
 
 /* One more user of the network; spc_net_free takes one away. */
 const spc_net *spc__net_share(const spc_net *net);

@@ -33,6 +33,11 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
         input->dtype != SPC_BF16)
         return spc__fail(error, SPC_EINVAL,
                          "inputs lie in memory as f16, bf16 or f32");
+    if (input->points < 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "%d points of a voxel: a positive number is right, or "
+                         "0 for all",
+                         input->points);
     for (int i = 0; i < 3; i++) {
         if (input->shape[i] < 0 || input->shape[i] > 1 << 20 ||
             (input->shape[i] > 0) != (input->shape[0] > 0))

@@ -5,12 +5,13 @@
  *
  *   network "NAME"
  *   input {channels = 4, shape = {X, Y, Z}, voxel = {..}, low = {..},
- *          high = {..}, dtype = "f16"}               a tensor
+ *          high = {..}, points = 10, dtype = "f16"}  a tensor
  *   conv(x, "subm,cout=16,k=3", {name =, residual =, at =, key =, norm =,
  *          eps =})                                   a tensor
  *   feature(x, "add,act=relu", {name =, add =, at =})
  *   cat(a, b, ...)
  *   regroup({a, b}, {scale = {..}, split = {..}, slices = true})
+ *   regroup({x}, {..., mask = logits, above = 0, room = 4})
  *   output(x, "NAME")
  *   channels(x)   shape(x)                           what a tensor is
  *   include "FILE.lua"                               of the same folder
@@ -221,8 +222,9 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
 
 static int do_input(lua_State *L)
 {
-    static const char *const names[] = {"name",  "channels", "dtype", "shape",
-                                        "voxel", "low",      "high",  NULL};
+    static const char *const names[] = {"name",  "channels", "dtype",
+                                        "shape", "voxel",    "low",
+                                        "high",  "points",   NULL};
     reader *r = self(L);
     spc_net_input input = SPC_NET_INPUT_INIT;
     spc_tensor out;
@@ -236,6 +238,7 @@ static int do_input(lua_State *L)
     three_field(L, 1, "voxel", input.voxel);
     three_field(L, 1, "low", input.low);
     three_field(L, 1, "high", input.high);
+    input.points = whole(L, number_field(L, 1, "points", 0), "points");
     if (spc_net_add_input(r->net, &out, &input, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
@@ -306,34 +309,77 @@ static int do_cat(lua_State *L)
     return 1;
 }
 
-static int do_regroup(lua_State *L)
+static int add_masked(lua_State *L, reader *r, spc_net_masked *masked)
 {
-    static const char *const names[] = {"scale", "split", "slices", NULL};
-    reader *r = self(L);
-    spc_regrouping how = SPC_REGROUPING_INIT;
-    spc_tensor out, sources[SPC__NET_SOURCES];
+    spc_tensor out;
 
+    masked->above = (float)number_field(L, 2, "above", 0);
+    masked->room = number_field(L, 2, "room", 0);
+    if (spc_net_add_masked(r->net, &out, masked, &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+/* Without a mask: all voxels of all sources. */
+static int add_regroup(lua_State *L, reader *r, const spc_tensor *sources,
+                       int count, const spc_net_masked *as)
+{
+    spc_tensor out;
+
+    if (lua_getfield(L, 2, "above") != LUA_TNIL ||
+        lua_getfield(L, 2, "room") != LUA_TNIL)
+        return luaL_error(L, "above and room belong to a mask, which is "
+                             "missing");
+    if (spc_net_add_regroup(r->net, &out, sources, count, &as->how, as->slices,
+                            &r->error) != SPC_OK)
+        return raise(L, r);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+/* The tensors in the table that is argument 1. */
+static int sources_argument(lua_State *L, spc_tensor sources[SPC__NET_SOURCES])
+{
     luaL_checktype(L, 1, LUA_TTABLE);
     int count = (int)lua_rawlen(L, 1);
-    need_table(L, 2);
-    check_names(L, 2, names);
+
     if (count > SPC__NET_SOURCES)
-        return luaL_error(L, "%d tensors: 1 to %d are right", count,
-                          SPC__NET_SOURCES);
+        luaL_error(L, "%d tensors: 1 to %d are right", count, SPC__NET_SOURCES);
     for (int i = 0; i < count; i++) {
         lua_rawgeti(L, 1, i + 1);
         sources[i] = tensor_argument(L, -1);
         lua_pop(L, 1);
     }
-    three_whole(L, 2, "scale", how.scale);
-    three_whole(L, 2, "split", how.split);
+    return count;
+}
+
+static int do_regroup(lua_State *L)
+{
+    static const char *const names[] = {"scale", "split", "slices", "mask",
+                                        "above", "room",  NULL};
+    reader *r = self(L);
+    spc_net_masked how = SPC_NET_MASKED_INIT;
+    spc_tensor sources[SPC__NET_SOURCES];
+    int count = sources_argument(L, sources);
+
+    need_table(L, 2);
+    check_names(L, 2, names);
+    three_whole(L, 2, "scale", how.how.scale);
+    three_whole(L, 2, "split", how.how.split);
     lua_getfield(L, 2, "slices");
-    bool slices = lua_toboolean(L, -1);
-    if (spc_net_add_regroup(r->net, &out, sources, count, &how, slices,
-                            &r->error) != SPC_OK)
-        return raise(L, r);
-    lua_pushinteger(L, out);
-    return 1;
+    how.slices = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    how.mask = tensor_field(L, 2, "mask");
+    if (how.mask == SPC_NO_TENSOR)
+        return add_regroup(L, r, sources, count, &how);
+    if (count != 1)
+        return luaL_error(L,
+                          "%d tensors: a mask chooses among the voxels of "
+                          "one",
+                          count);
+    how.in = sources[0];
+    return add_masked(L, r, &how);
 }
 
 static int do_output(lua_State *L)

@@ -1,6 +1,6 @@
 /*
- * net_plan.c - planning a network: sets, maps, kernels, weights and room for
- * tensors, all made once.
+ * net_plan.c - planning a network: what may be asked for, kernels, weights and
+ * room for tensors, all made once.
  */
 #include "net_plan.h"
 
@@ -16,6 +16,17 @@
 #include <string.h>
 
 /* ---- what was asked for -------------------------------------------------- */
+
+/* Points need a grid. */
+static spc_status check_points(const spc_net *net, const spc_net_options *o,
+                               spc_error *error)
+{
+    spc_voxelisation how;
+
+    return o->points > 0
+               ? spc_net_voxelisation(&how, net, o->high[0] + 1, error)
+               : SPC_OK;
+}
 
 static spc_status check_params(const spc_net *net, spc_error *error)
 {
@@ -49,162 +60,15 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a growth of %g: a positive number is right, or 0",
                          o->growth);
+    if (o->points < 0)
+        return spc__fail(error, SPC_EINVAL, "scenes of %lld points",
+                         (long long)o->points);
     if (o->sample_rows < 0 || o->sample_rows > o->capacity ||
         (o->sample_rows > 0 && o->sample == NULL))
         return spc__fail(error, SPC_EINVAL,
                          "a sample of %lld rows, of a network for %lld",
                          (long long)o->sample_rows, (long long)o->capacity);
     return SPC_OK;
-}
-
-/* ---- sets ---------------------------------------------------------------- */
-
-/* How far maps look past the voxels of a set. */
-static int widest(const spc_net_plan *plan)
-{
-    int64_t most = 1;
-
-    for (int i = 0; i < plan->net->map_count; i++) {
-        const spc__net_map *map = &plan->net->maps[i];
-        spc__guard guard;
-        spc__guard_for(&guard, &map->geometry, map->inverse);
-        for (int a = 1; a < 4; a++) {
-            most = guard.before[a] > most ? guard.before[a] : most;
-            most = guard.after[a] > most ? guard.after[a] : most;
-        }
-    }
-    return (int)most;
-}
-
-static spc_status reserve_input(spc_net_plan *plan)
-{
-    const spc__net_set *set = &plan->net->sets[0];
-    spc_coords_options o = {
-        .capacity = plan->options.capacity,
-        .reach = widest(plan),
-        .duplicates = plan->options.duplicates,
-    };
-
-    memcpy(o.low, plan->options.low, sizeof(o.low));
-    memcpy(o.high, plan->options.high, sizeof(o.high));
-    for (int a = 0; a < 3 && set->shape[0] > 0; a++) {
-        o.low[1 + a] = 0;
-        o.high[1 + a] = set->shape[a] - 1;
-    }
-    return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
-}
-
-/* 0: the rule's bound. Rules that make no more voxels than they find, or that
- * are there to make more, have room for all. */
-static int64_t outputs_capacity(const spc_net_plan *plan,
-                                const spc__net_set *set)
-{
-    const spc_net_options *o = &plan->options;
-    int64_t bound = spc_coords_capacity(plan->sets[set->from[0]]) *
-                    spc__geometry_fan_out(&set->rule);
-    int64_t most = (int64_t)(o->growth * (double)o->capacity);
-    int64_t places = (int64_t)o->high[0] - o->low[0] + 1;
-
-    if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)
-        return 0;
-    for (int a = 0; a < 3; a++)
-        places = places < bound ? places * set->shape[a] : places;
-    return most >= bound || (places > 0 && most >= places) ? 0 : most;
-}
-
-static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
-                                    const spc__net_set *set)
-{
-    spc_coords *sources[SPC__NET_SOURCES];
-
-    for (int i = 0; i < set->sources; i++)
-        sources[i] = plan->sets[set->from[i]];
-    return spc_coords_reserve_regrouped(out, sources, set->sources, &set->how,
-                                        0);
-}
-
-static spc_status reserve_set(spc_net_plan *plan, int i)
-{
-    const spc__net_set *set = &plan->net->sets[i];
-    spc_status status;
-
-    if (set->kind == SPC__NET_INPUT)
-        status = reserve_input(plan);
-    else if (set->kind == SPC__NET_REGROUPED)
-        status = reserve_regrouped(plan, &plan->sets[i], set);
-    else
-        status =
-            spc_coords_reserve_outputs(&plan->sets[i], plan->sets[set->from[0]],
-                                       &set->rule, outputs_capacity(plan, set));
-    return status == SPC_OK
-               ? status
-               : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);
-}
-
-static spc_status make_map(spc_net_plan *plan, int i)
-{
-    const spc__net_map *map = &plan->net->maps[i];
-    spc_coords *in = plan->sets[map->in], *to = plan->sets[map->to];
-    spc_status status =
-        map->inverse
-            ? spc_map_create_inverse(&plan->maps[i], in, to, &map->geometry)
-            : spc_map_create(&plan->maps[i], in, to, &map->geometry);
-
-    return status == SPC_OK
-               ? status
-               : spc__fail_prefix(spc__error_of(plan->ctx), "map %d: ", i);
-}
-
-/* A set that is filled within a map has no work of its own; what neither names
- * is not needed. */
-static spc_status make_sets(spc_net_plan *plan)
-{
-    spc_error *error = spc__error_of(plan->ctx);
-    spc_status status = SPC_OK;
-
-    plan->sets = calloc((size_t)plan->net->set_count + 1, sizeof(spc_coords *));
-    plan->maps = calloc((size_t)plan->net->map_count + 1, sizeof(spc_map *));
-    if (plan->sets == NULL || plan->maps == NULL)
-        return spc__fail_memory(error, sizeof(spc_map *));
-    for (int i = 0; i < plan->work_count && status == SPC_OK; i++) {
-        const spc__net_work *work = &plan->works[i];
-        if (work->kind == SPC_NET_SET || work->fills)
-            status = reserve_set(plan, work->set);
-        if (work->kind == SPC_NET_MAP && status == SPC_OK)
-            status = make_map(plan, work->map);
-    }
-    return status;
-}
-
-/* ---- the sample ---------------------------------------------------------- */
-
-/* Sets and maps of the sample, so that kernels are chosen by its levels; or of
- * no voxels at all, which nobody checks: then capacities choose. They must have
- * been filled before layouts of them are prepared. */
-static spc_status index_sample(spc_net_plan *plan)
-{
-    size_t bytes = 16 * (size_t)plan->options.sample_rows;
-    spc_net_buffers buffers = {.rows = plan->options.sample_rows};
-    void *coords = NULL;
-    spc_status status;
-
-    if ((status = spc_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
-        (status = spc_copy_to_device(plan->ctx, coords, plan->options.sample,
-                                     bytes)) != SPC_OK)
-        goto done;
-    buffers.coords = coords;
-    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
-        if (plan->works[i].kind == SPC_NET_SET ||
-            plan->works[i].kind == SPC_NET_MAP)
-            status = spc__net_work_run(plan, i, &buffers, NULL);
-    if (status == SPC_OK)
-        status = plan->options.sample_rows > 0 ? spc_net_check(plan, NULL)
-                                               : spc_synchronize(plan->ctx);
-    if (status != SPC_OK)
-        spc__fail_prefix(spc__error_of(plan->ctx), "the sample: ");
-done:
-    spc_dealloc(plan->ctx, coords);
-    return status;
 }
 
 /* ---- weights ------------------------------------------------------------- */
@@ -430,8 +294,9 @@ static spc_status make(spc_net_plan *plan)
 {
     spc_status status;
 
-    if ((status = make_sets(plan)) != SPC_OK ||
-        (status = index_sample(plan)) != SPC_OK ||
+    if ((status = spc__net_make_sets(plan)) != SPC_OK ||
+        (status = spc__net_index_sample(plan)) != SPC_OK ||
+        (status = spc__net_make_voxels(plan)) != SPC_OK ||
         (status = make_kernels(plan)) != SPC_OK)
         return status;
     return arrange(plan);
@@ -452,6 +317,7 @@ spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
     if (status != SPC_OK)
         return status;
     if ((status = check_options(options, &error)) != SPC_OK ||
+        (status = check_points(net, options, &error)) != SPC_OK ||
         (status = check_params(net, &error)) != SPC_OK)
         return spc__ctx_fail(ctx, &error);
     if ((plan = calloc(1, sizeof(*plan))) == NULL)
@@ -493,6 +359,7 @@ void spc_net_plan_free(spc_net_plan *plan)
         spc_map_free(plan->maps[i]);
     for (int i = 0; plan->sets != NULL && i < plan->net->set_count; i++)
         spc_coords_free(plan->sets[i]);
+    spc_voxels_free(plan->voxels);
     free(plan->sets);
     free(plan->maps);
     free(plan->works);

@@ -3,8 +3,9 @@
  * tensors lie.
  *
  * A plan is a list of works, one after the other: all sets and maps, then the
- * layers. net_works.c makes the list, net_memory.c finds room for tensors,
- * net_plan.c makes what works need, net_run.c runs them.
+ * layers. net_works.c makes the list, net_sets.c reserves sets and maps,
+ * net_memory.c finds room for tensors, net_plan.c makes what works need,
+ * net_run.c runs them.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
@@ -48,7 +49,10 @@ struct spc_net_plan {
     spc_ctx *ctx;
     const spc_net *net;
     spc_net_options options;
-    spc_coords **sets; /* by set and map of the network; NULL: not used */
+    spc_voxels *voxels; /* of a plan that takes points; NULL: of no other, and
+                           while a sample is indexed */
+    spc_voxels_info points; /* as of the last check */
+    spc_coords **sets;      /* by set and map of the network; NULL: not used */
     spc_map **maps;
     spc__net_work *works;
     int work_count;
@@ -63,6 +67,13 @@ struct spc_net_plan {
 
 /* Fills works and places. SPC_EINVAL: there is no output. */
 spc_status spc__net_works(spc_net_plan *plan, spc_error *error);
+
+/* Reserves the sets and maps that works name; fills them with the sample, or
+ * with nothing; reserves what turns points into voxels, if the plan takes
+ * points. In this order. */
+spc_status spc__net_make_sets(spc_net_plan *plan);
+spc_status spc__net_index_sample(spc_net_plan *plan);
+spc_status spc__net_make_voxels(spc_net_plan *plan);
 
 /* The pieces' offsets, once their bytes are known; returns all bytes. */
 size_t spc__net_arrange(spc__net_piece *pieces, int count);

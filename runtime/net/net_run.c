@@ -22,8 +22,10 @@ void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
 
     if (tensor == SPC_NO_TENSOR)
         return NULL;
-    if (plan->net->tensors[tensor].node < 0)
-        return (void *)(uintptr_t)buffers->features; /* which is only read */
+    if (plan->net->tensors[tensor].node < 0) /* which is only read */
+        return (void *)(uintptr_t)(plan->voxels != NULL
+                                       ? spc_voxels_features(plan->voxels)
+                                       : buffers->features);
     place = &plan->places[tensor];
     return (char *)buffers->memory + plan->pieces[place->piece].offset +
            (size_t)place->channel *
@@ -44,11 +46,53 @@ static void *workspace(const spc__net_work *work, const spc_net_buffers *b)
 
 /* ---- works --------------------------------------------------------------- */
 
+static spc_status run_voxels(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_net_buffers *b, void *stream)
+{
+    (void)work;
+    return spc_voxels_update(plan->voxels, b->points, b->count, b->rows,
+                             stream);
+}
+
+/* The rows of the input's set: those that the points have become, or the
+ * caller's. */
+static spc_net_buffers rows_of(const spc_net_plan *plan,
+                               const spc_net_buffers *b)
+{
+    if (plan->voxels == NULL)
+        return *b;
+    return (spc_net_buffers){
+        .coords = spc_voxels_coords(plan->voxels),
+        .count = spc_voxels_count(plan->voxels),
+    };
+}
+
+/* The mask lies in the work's workspace: nobody else reads it. */
+static spc_status run_masked(const spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_net_buffers *b, void *stream)
+{
+    const void *numbers = spc__net_data(plan, b, work->in);
+    uint8_t *mask = workspace(work, b);
+    spc_status status =
+        spc_coords_mask(plan->sets[work->set], mask, &numbers,
+                        plan->net->tensors[work->in].dtype,
+                        plan->net->sets[work->set].above, stream);
+
+    return status == SPC_OK
+               ? spc_coords_regroup(plan->sets[work->set], mask, stream)
+               : status;
+}
+
 static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
-    return work->set == 0 ? spc_coords_update(plan->sets[0], b->coords,
-                                              b->count, b->rows, stream)
+    if (work->in != SPC_NO_TENSOR)
+        return run_masked(plan, work, b, stream);
+    spc_net_buffers rows = rows_of(plan, b);
+    return work->set == 0 ? spc_coords_update(plan->sets[0], rows.coords,
+                                              rows.count, rows.rows, stream)
                           : spc_coords_update(plan->sets[work->set], NULL, NULL,
                                               0, stream);
 }
@@ -56,9 +100,10 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
 static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
+    spc_net_buffers rows = rows_of(plan, b);
     return work->fills
-               ? spc_map_update(plan->maps[work->map], b->coords, b->count,
-                                b->rows, stream)
+               ? spc_map_update(plan->maps[work->map], rows.coords, rows.count,
+                                rows.rows, stream)
                : spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
 }
 
@@ -139,8 +184,8 @@ typedef spc_status (*runner)(const spc_net_plan *plan,
                              const spc_net_buffers *b, void *stream);
 
 /* By spc_net_step_kind. */
-static const runner runners[] = {run_set, run_map, run_conv, run_feature,
-                                 run_gather};
+static const runner runners[] = {run_voxels, run_set,     run_map,
+                                 run_conv,   run_feature, run_gather};
 
 /* "layer 'conv1'", "set 2", "map 3" */
 static void name_work(char *out, size_t bytes, const spc_net_plan *plan,
@@ -149,6 +194,8 @@ static void name_work(char *out, size_t bytes, const spc_net_plan *plan,
     if (work->node >= 0)
         snprintf(out, bytes, "layer '%.80s'",
                  plan->net->nodes[work->node].name);
+    else if (work->kind == SPC_NET_VOXELS)
+        snprintf(out, bytes, "the points");
     else if (work->kind == SPC_NET_MAP)
         snprintf(out, bytes, "map %d", work->map);
     else
@@ -173,8 +220,12 @@ spc_status spc__net_work_run(spc_net_plan *plan, int i,
 static spc_status check_buffers(const spc_net_plan *plan,
                                 const spc_net_buffers *b, spc_error *error)
 {
-    if (b->features == NULL && (b->rows > 0 || b->count != NULL))
-        return spc__fail(error, SPC_EINVAL, "buffer `features` is NULL");
+    bool takes_points = plan->voxels != NULL;
+
+    if ((takes_points ? (const void *)b->points : b->features) == NULL &&
+        (b->rows > 0 || b->count != NULL))
+        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL",
+                         takes_points ? "points" : "features");
     if (plan->memory_bytes > 0 && b->memory == NULL)
         return spc__fail(error, SPC_EINVAL,
                          "buffer `memory` is NULL: %zu bytes are needed",
@@ -227,14 +278,23 @@ static spc_status fail_set(spc_net_plan *plan, int set)
     return spc__fail_prefix(error, "set %d: ", set);
 }
 
-spc_status spc_net_check(spc_net_plan *plan, void *stream)
+/* SPC_ERANGE is known of points that were left out. */
+static spc_status check_voxels(spc_net_plan *plan, void *stream)
 {
     spc_status status =
-        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
-                  "plan", plan, NULL);
+        plan->voxels != NULL
+            ? spc_voxels_check(plan->voxels, &plan->points, stream)
+            : SPC_OK;
 
-    if (status != SPC_OK)
-        return status;
+    return status == SPC_OK
+               ? status
+               : spc__fail_prefix(spc__error_of(plan->ctx), "the points: ");
+}
+
+static spc_status check_indexing(spc_net_plan *plan, void *stream)
+{
+    spc_status status = SPC_OK;
+
     for (int i = 0; i < plan->net->set_count; i++)
         if (plan->sets[i] != NULL &&
             spc_coords_check(plan->sets[i], stream) != SPC_OK)
@@ -242,8 +302,23 @@ spc_status spc_net_check(spc_net_plan *plan, void *stream)
     for (int i = 0; i < plan->net->map_count && status == SPC_OK; i++)
         if (plan->maps[i] != NULL)
             status = spc_map_check(plan->maps[i], stream);
-    plan->checked = status == SPC_OK;
     return status;
+}
+
+spc_status spc_net_check(spc_net_plan *plan, void *stream)
+{
+    spc_status points,
+        status = spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL,
+                           __func__, "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    points = check_voxels(plan, stream);
+    if (points != SPC_OK && points != SPC_ERANGE)
+        return points;
+    status = check_indexing(plan, stream);
+    plan->checked = status == SPC_OK;
+    return status == SPC_OK ? points : status;
 }
 
 /* ---- capturing ----------------------------------------------------------- */
@@ -393,8 +468,12 @@ spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
     if (work->node >= 0) {
         describe_layer(out, plan, work);
     } else {
-        out->name = work->kind == SPC_NET_MAP ? "map" : "set";
+        out->name = work->kind == SPC_NET_MAP   ? "map"
+                    : work->kind == SPC_NET_SET ? "set"
+                                                : "voxels";
         out->rows_out = spc_coords_rows(plan->sets[work->set]);
+        if (work->kind == SPC_NET_VOXELS)
+            out->rows_in = plan->points.points;
     }
     write_text(out->text, sizeof(out->text), plan, work);
     return SPC_OK;

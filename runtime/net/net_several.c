@@ -107,10 +107,52 @@ static void regrouped_set(spc__net_set *set, const spc_net *net,
             memset(set->shape, 0, sizeof(set->shape));
 }
 
+/* The mask is the sources' own, one number for each child. */
+static spc_status check_mask(const spc_net *net, const spc__net_node *node,
+                             const spc_regrouping *how,
+                             const spc_net_masked *masked, spc_error *error)
+{
+    const spc__net_tensor *in = &net->tensors[node->in[0]], *mask;
+    spc_status status = spc__net_check_rows(net, masked->mask, "mask", error);
+
+    if (status != SPC_OK)
+        return status;
+    mask = &net->tensors[masked->mask];
+    if (mask->set != in->set)
+        return spc__fail(error, SPC_EINVAL,
+                         "its mask lies over another coordinate set than its "
+                         "inputs");
+    if (mask->channels != children(how))
+        return spc__fail(error, SPC_EINVAL,
+                         "its mask has %d channels, but a voxel %d children",
+                         mask->channels, children(how));
+    if (masked->above != masked->above)
+        return spc__fail(error, SPC_EINVAL,
+                         "nothing is above a threshold that is no number");
+    if (!(masked->room >= 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "a room of %g: a positive number is right, or 0",
+                         masked->room);
+    return SPC_OK;
+}
+
+/* Of layers that state two rooms for one set the larger counts; 0 is the
+ * largest. */
+static int find_set(spc_net *net, const spc__net_set *set, spc_error *error)
+{
+    int i = spc__net_find_set(net, set, error);
+
+    if (i >= 0 && net->sets[i].room > 0 &&
+        (set->room == 0 || set->room > net->sets[i].room))
+        net->sets[i].room = set->room;
+    return i;
+}
+
+/* `masked` is NULL where all slots stay. */
 static spc_status make_regroup(spc_net *net, spc_tensor *out,
                                spc__net_node *node, const spc_tensor *sources,
                                int count, const spc_regrouping *how,
-                               spc_error *error)
+                               const spc_net_masked *masked, spc_error *error)
 {
     spc_status status = take_parts(node, net, sources, count, error);
     spc__net_tensor tensor = {0};
@@ -119,9 +161,9 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
     if (status != SPC_OK || (status = check_regrouping(how, error)) != SPC_OK)
         return status;
     tensor = net->tensors[sources[0]];
-    if (tensor.dtype == SPC_BF16)
-        return spc__fail(error, SPC_EINVAL,
-                         "rows are gathered as f16 or f32, not bf16");
+    if (masked != NULL &&
+        (status = check_mask(net, node, how, masked, error)) != SPC_OK)
+        return status;
     for (int i = 1; i < count; i++)
         if ((status = spc__net_check_width(
                  "the first source has", tensor.channels,
@@ -136,9 +178,16 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
         tensor.channels /= children(how);
     tensor.elements = tensor.channels;
     regrouped_set(&set, net, node, how);
-    if ((tensor.set = spc__net_find_set(net, &set, error)) < 0)
+    if (masked != NULL) {
+        set.masked = true;
+        set.mask = masked->mask;
+        set.above = masked->above;
+        set.room = masked->room;
+    }
+    if ((tensor.set = find_set(net, &set, error)) < 0)
         return SPC_ENOMEM;
-    if ((status = spc__net_name_node(node, net, NULL, error)) != SPC_OK)
+    if ((status = spc__net_name_node(
+             node, net, masked != NULL ? masked->name : NULL, error)) != SPC_OK)
         return status;
     return spc__net_add_node(net, out, node, &tensor, error);
 }
@@ -158,6 +207,23 @@ spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
         status = spc__need(error, __func__, "how", how, NULL);
     if (status != SPC_OK)
         return status;
-    status = make_regroup(net, out, &node, sources, count, how, error);
+    status = make_regroup(net, out, &node, sources, count, how, NULL, error);
     return status == SPC_OK ? status : spc__net_fail_layer(net, NULL, error);
+}
+
+spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
+                              const spc_net_masked *masked, spc_error *error)
+{
+    spc_status status = spc__net_begin(__func__, net, out, masked, error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__net_node node = {.kind = SPC__NODE_REGROUP,
+                          .slices = masked->slices,
+                          .map = -1,
+                          .add = SPC_NO_TENSOR};
+    status = make_regroup(net, out, &node, &masked->in, 1, &masked->how, masked,
+                          error);
+    return status == SPC_OK ? status
+                            : spc__net_fail_layer(net, masked->name, error);
 }

@@ -23,6 +23,8 @@ typedef struct draft {
     bool *node_used;
     bool *set_used;
     bool *map_used;
+    bool *set_there; /* has its work, as the list is written */
+    bool *map_there;
     int *readers;   /* by tensor: layers that read it, and outputs */
     int *fused;     /* by node: the convolution that does this ADD, or -1 */
     bool *absorbed; /* by node: a convolution that is done with an ADD */
@@ -34,6 +36,8 @@ static void draft_release(draft *d)
     free(d->node_used);
     free(d->set_used);
     free(d->map_used);
+    free(d->set_there);
+    free(d->map_there);
     free(d->readers);
     free(d->fused);
     free(d->absorbed);
@@ -54,17 +58,41 @@ static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
     d->node_used = zeros(net->node_count, sizeof(bool));
     d->set_used = zeros(net->set_count, sizeof(bool));
     d->map_used = zeros(net->map_count, sizeof(bool));
+    d->set_there = zeros(net->set_count, sizeof(bool));
+    d->map_there = zeros(net->map_count, sizeof(bool));
     d->readers = zeros(net->tensor_count, sizeof(int));
     d->fused = zeros(net->node_count, sizeof(int));
     d->absorbed = zeros(net->node_count, sizeof(bool));
     d->plain = zeros(net->tensor_count, sizeof(bool));
-    if (d->node_used && d->set_used && d->map_used && d->readers && d->fused &&
-        d->absorbed && d->plain)
+    if (d->node_used && d->set_used && d->map_used && d->set_there &&
+        d->map_there && d->readers && d->fused && d->absorbed && d->plain)
         return SPC_OK;
     return spc__fail_memory(error, all * sizeof(int));
 }
 
 /* ---- what is needed ------------------------------------------------------ */
+
+/* The masks that a set is made by, and those that it comes from. */
+static void read_masks(draft *d, int set)
+{
+    const spc__net_set *s = &d->net->sets[set];
+
+    for (int i = 0; i < s->sources; i++)
+        read_masks(d, s->from[i]);
+    if (!s->masked)
+        return;
+    d->readers[s->mask]++;
+    d->plain[s->mask] = true;
+}
+
+static void read_masks_of(draft *d, const spc__net_node *node)
+{
+    read_masks(d, d->net->tensors[node->out].set);
+    if (node->map >= 0) {
+        read_masks(d, d->net->maps[node->map].in);
+        read_masks(d, d->net->maps[node->map].to);
+    }
+}
 
 /* Backwards: who reads a tensor comes after who makes it. */
 static void mark_nodes(draft *d)
@@ -80,6 +108,7 @@ static void mark_nodes(draft *d)
         d->fused[i] = -1;
         if (!(d->node_used[i] = d->readers[node->out] > 0))
             continue;
+        read_masks_of(d, node);
         for (int j = 0; j < node->ins; j++) {
             d->readers[node->in[j]]++;
             d->plain[node->in[j]] |= node->kind == SPC__NODE_REGROUP;
@@ -246,27 +275,78 @@ static spc_status add_map(draft *d, int i, bool fills, spc_error *error)
     work->map = i;
     work->set = d->net->maps[i].to;
     work->fills = fills;
+    d->map_there[i] = true;
+    d->set_there[work->set] |= fills;
     return SPC_OK;
 }
 
+/* With what it is made of, unless that is there. */
+static spc_status bring_set(draft *d, int i, spc_error *error)
+{
+    const spc__net_set *set = &d->net->sets[i];
+    spc__net_work *work;
+
+    if (d->set_there[i])
+        return SPC_OK;
+    for (int j = 0; j < set->sources; j++)
+        if (bring_set(d, set->from[j], error) != SPC_OK)
+            return SPC_ENOMEM;
+    if ((work = add_work(d->plan, SPC_NET_SET, error)) == NULL)
+        return SPC_ENOMEM;
+    work->set = i;
+    work->in = set->masked ? set->mask : SPC_NO_TENSOR;
+    d->set_there[i] = true;
+    return SPC_OK;
+}
+
+static spc_status bring_map(draft *d, int i, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    if (i < 0 || d->map_there[i])
+        return SPC_OK;
+    if ((status = bring_set(d, d->net->maps[i].in, error)) != SPC_OK ||
+        (status = bring_set(d, d->net->maps[i].to, error)) != SPC_OK)
+        return status;
+    return add_map(d, i, false, error);
+}
+
+static bool map_is_late(const spc_net *net, int i)
+{
+    return spc__net_set_is_late(net, net->maps[i].in) ||
+           spc__net_set_is_late(net, net->maps[i].to);
+}
+
+/* All that does not wait for features. */
 static spc_status add_indexing(draft *d, spc_error *error)
 {
     int filling = map_that_fills(d);
     spc_status status = SPC_OK;
 
+    if (d->plan->options.points > 0 &&
+        add_work(d->plan, SPC_NET_VOXELS, error) == NULL)
+        return SPC_ENOMEM;
     if (filling >= 0)
         status = add_map(d, filling, true, error);
-    for (int i = filling >= 0; i < d->net->set_count && status == SPC_OK; i++) {
-        spc__net_work *work =
-            d->set_used[i] ? add_work(d->plan, SPC_NET_SET, error) : NULL;
-        if (work != NULL)
-            work->set = i;
-        else if (d->set_used[i])
-            status = SPC_ENOMEM;
-    }
+    for (int i = 0; i < d->net->set_count && status == SPC_OK; i++)
+        if (d->set_used[i] && !spc__net_set_is_late(d->net, i))
+            status = bring_set(d, i, error);
     for (int i = 0; i < d->net->map_count && status == SPC_OK; i++)
-        if (d->map_used[i] && i != filling)
-            status = add_map(d, i, false, error);
+        if (d->map_used[i] && !map_is_late(d->net, i))
+            status = bring_map(d, i, error);
+    return status;
+}
+
+/* The set and map of a layer, where they waited for features. */
+static spc_status add_late_indexing(draft *d, int i, spc_error *error)
+{
+    const spc__net_node *node = &d->net->nodes[i];
+    spc_status status = bring_set(d, d->net->tensors[node->out].set, error);
+
+    if (status == SPC_OK)
+        status = bring_map(d, node->map, error);
+    if (status == SPC_OK && d->fused[i] >= 0)
+        status = bring_map(d, d->net->nodes[d->fused[i]].map, error);
     return status;
 }
 
@@ -345,11 +425,6 @@ static spc_status add_copy(draft *d, int i, int part, int64_t channel,
     const spc__net_tensor *t = &d->net->tensors[part];
     spc__net_work *work;
 
-    if (t->dtype == SPC_BF16)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "layer '%s': a part that begins at channel %lld "
-                         "cannot be written in place, and bf16 is not copied",
-                         d->net->nodes[i].name, (long long)channel);
     if ((work = add_work(d->plan, SPC_NET_FEATURE, error)) == NULL)
         return SPC_ENOMEM;
     work->node = i;
@@ -386,6 +461,8 @@ static spc_status add_node_work(draft *d, int i, spc_error *error)
 
     if (!d->node_used[i] || d->absorbed[i])
         return SPC_OK;
+    if (add_late_indexing(d, i, error) != SPC_OK)
+        return SPC_ENOMEM;
     if (node->kind == SPC__NODE_CONCAT)
         return add_concat(d, i, error);
     if (node->kind == SPC__NODE_CONV || d->fused[i] >= 0)

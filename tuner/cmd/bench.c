@@ -36,6 +36,8 @@ static const cli_option options[] = {
      "figures of other engines, as in docs/peers: print the best of them"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and row order"},
     NETWORK_OPTIONS(AT_NET),
+    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+     "of a network: points in the place of scenes, as for spctune run"},
     {0, "runs", "N", CLI_INT, AT(runs),
      "of a network on each scene; default 100"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},

@@ -153,6 +153,7 @@ static spc_status make_plan(network *n, unsigned flags)
         return cli_fail(SPC_ECAPACITY,
                         "--capacity %lld: a scene has %lld voxels",
                         (long long)o.capacity, (long long)rows);
+    o.points = n->point_rows;
     o.sample = spc_scene_coords(sample);
     o.sample_rows = rows;
     spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
@@ -246,6 +247,7 @@ static spc_status take_memory(network *n)
     n->buffers.coords = n->coords;
     n->buffers.count = n->count;
     n->buffers.features = n->values;
+    n->buffers.points = n->points_there;
     return take(&n->buffers.memory, n, spc_net_memory_bytes(n->plan));
 }
 
@@ -254,6 +256,8 @@ spc_status network_upload(network *n, int i)
     int32_t rows = (int32_t)spc_scene_rows(n->scenes[i]);
     spc_status status;
 
+    if (n->points != NULL)
+        return network_upload_points(n);
     if ((status = spc_copy_to_device(n->ctx, n->coords,
                                      spc_scene_coords(n->scenes[i]),
                                      16 * (size_t)rows)) != SPC_OK ||
@@ -280,9 +284,11 @@ static spc_status open_context(network *n)
 
 static spc_status read_scenes(network *n)
 {
-    spc_status status = load_scenes_of(n);
+    spc_status status = n->args->points != NULL ? network_load_points(n)
+                                                : load_scenes_of(n);
 
-    return status == SPC_OK ? read_features(n) : status;
+    return status == SPC_OK && n->args->points == NULL ? read_features(n)
+                                                       : status;
 }
 
 static spc_status prepare(network *n)
@@ -304,13 +310,16 @@ static spc_status run_stage(network *n, network_stage stage)
 }
 
 /* What is wrong with files is said before a device is opened, which takes
- * longer; but a stored network is in the context's database. */
+ * longer; but a stored network is in the context's database, and points
+ * become voxels on the device. */
 spc_status network_open(network *out, cli *self, const network_args *args)
 {
     static const network_stage of_files[] = {NETWORK_READ, NETWORK_SCENES,
                                              NETWORK_CONTEXT, NETWORK_PLAN},
                                of_database[] = {NETWORK_CONTEXT, NETWORK_READ,
-                                                NETWORK_SCENES, NETWORK_PLAN};
+                                                NETWORK_SCENES, NETWORK_PLAN},
+                               of_points[] = {NETWORK_READ, NETWORK_CONTEXT,
+                                              NETWORK_SCENES, NETWORK_PLAN};
     const network_stage *order = of_files;
     spc_status status = SPC_OK;
 
@@ -322,6 +331,8 @@ spc_status network_open(network *out, cli *self, const network_args *args)
                         "examples/networks/unet42.lua");
     if (network_is_stored(args))
         order = of_database;
+    else if (args->points != NULL)
+        order = of_points;
     for (int i = 0; i < NETWORK_STAGES && status == SPC_OK; i++)
         status = run_stage(out, order[i]);
     return status;
@@ -353,6 +364,9 @@ spc_status network_replan(network *n, unsigned flags)
 void network_close(network *n)
 {
     release_plan(n);
+    if (n->ctx != NULL)
+        spc_dealloc(n->ctx, n->points_there);
+    free(n->points);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
         spc_scene_free(n->scenes[i]);

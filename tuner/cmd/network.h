@@ -16,6 +16,7 @@ typedef struct network_args {
     cli_list scenes;
     const char *coords;   /* NULL: scenes */
     const char *features; /* NULL: they are drawn */
+    const char *points;   /* in the place of all three; NULL: not */
     uint64_t seed;
     int capacity; /* 0: as many as the largest scene has */
     double growth;
@@ -81,6 +82,9 @@ typedef struct network {
     spc_scene **scenes;
     int scene_count;
     float *features; /* of --features; else NULL */
+    float *points;   /* of --points; else NULL */
+    int64_t point_rows;
+    void *points_there; /* on the device */
     spc_net_buffers buffers;
     void *coords, *values; /* on the device */
     int32_t *count;
@@ -107,6 +111,11 @@ spc_status network_replan(network *n, unsigned flags);
 
 /* Puts scene i on the device. */
 spc_status network_upload(network *n, int i);
+
+/* The points of --points, and their voxels as the scene; putting them on the
+ * device (network_points.c). */
+spc_status network_load_points(network *n);
+spc_status network_upload_points(network *n);
 
 /* Microseconds of one replay, from when it is launched till it is done. */
 spc_status network_replay(network *n, double *us);

@@ -26,6 +26,9 @@ static const cli_option options[] = {
      "in the place of a scene: .npy, [n][4] int32, batch first, in its order"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy, [n][channels]; default: drawn"},
+    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+     "in the place of all three: rows of float32, x, y, z and as many more as "
+     "the network has channels; the run makes voxels of them"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
     {0, "check", NULL, CLI_FLAG, AT(check),
      "compare every set and layer with the oracle"},
@@ -61,7 +64,8 @@ typedef struct sheet {
     spc_net_verdict verdict; /* of --check */
 } sheet;
 
-static const char *const kinds[] = {"set", "map", "conv", "feature", "gather"};
+static const char *const kinds[] = {"voxels", "set",     "map",
+                                    "conv",   "feature", "gather"};
 
 static double ratio(double part, double whole)
 {

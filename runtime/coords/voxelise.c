@@ -1,0 +1,379 @@
+/*
+ * voxelise.c - points that become voxels: what can be, creating, filling,
+ * looking at what came of it.
+ */
+#include "voxelise.h"
+
+#include "dtype.h"
+#include "error.h"
+#include "indexer.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS_MOST = 64, CELLS_MOST = 1 << 20, POINTS_MOST = 1 << 16 };
+
+static const spc__device_ops *ops_of(const spc_voxels *v)
+{
+    return spc__device_ops_of(v->ctx->device);
+}
+
+static const spc__voxeliser *voxeliser_of(const spc_voxels *v)
+{
+    return spc__indexer_for(v->ctx)->voxeliser;
+}
+
+/* ---- what can be --------------------------------------------------------- */
+
+int spc__voxel_cells(double low, double high, double voxel)
+{
+    return (int)lround((high - low) / voxel);
+}
+
+static spc_status check_axis(const spc_voxelisation *how, int a,
+                             spc_error *error)
+{
+    double low = how->low[a], high = how->high[a], voxel = how->voxel[a];
+
+    if (!(voxel > 0) || !(low < high) || !isfinite(voxel) || !isfinite(low) ||
+        !isfinite(high))
+        return spc__fail(error, SPC_EINVAL,
+                         "voxels along %c of %g from %g to %g: a positive "
+                         "size, and the larger end last",
+                         "xyz"[a], voxel, low, high);
+    double cells = (high - low) / voxel;
+    if (!(cells >= 0.5 && cells <= CELLS_MOST))
+        return spc__fail(error, SPC_EINVAL,
+                         "%g voxels along %c: 1 to %d are right", cells,
+                         "xyz"[a], CELLS_MOST);
+    return SPC_OK;
+}
+
+static spc_status check_features(const spc_voxelisation *how, spc_error *error)
+{
+    bool mean = how->features == SPC_VOXELS_MEAN;
+
+    if (!mean && how->features != SPC_VOXELS_POINTS)
+        return spc__fail(error, SPC_EINVAL,
+                         "features of kind %d are unknown: SPC_VOXELS_MEAN or "
+                         "SPC_VOXELS_POINTS is right",
+                         (int)how->features);
+    if (how->points < !mean || how->points > POINTS_MOST)
+        return spc__fail(error, SPC_EINVAL,
+                         "%d points of a voxel: %d to %d are right",
+                         how->points, !mean, POINTS_MOST);
+    if (how->dtype != SPC_F16 && how->dtype != SPC_BF16 &&
+        how->dtype != SPC_F32)
+        return spc__fail(error, SPC_EINVAL,
+                         "features of voxels are f16, bf16 or f32");
+    return SPC_OK;
+}
+
+spc_status spc_voxelisation_check(const spc_voxelisation *how, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "how", how, NULL);
+
+    for (int a = 0; a < 3 && status == SPC_OK; a++)
+        status = check_axis(how, a, error);
+    if (status != SPC_OK)
+        return status;
+    if (how->columns < 3 || how->columns > COLUMNS_MOST)
+        return spc__fail(error, SPC_EINVAL,
+                         "points of %d columns: 3 to %d are right",
+                         how->columns, COLUMNS_MOST);
+    if (how->batches < 1 || how->batches > CELLS_MOST ||
+        (!how->batched && how->batches != 1))
+        return spc__fail(error, SPC_EINVAL,
+                         "%d batch elements: 1 is right, or up to %d of points "
+                         "that say theirs",
+                         how->batches, CELLS_MOST);
+    return check_features(how, error);
+}
+
+/* ---- creating ------------------------------------------------------------ */
+
+static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
+{
+    spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
+
+    o.capacity = points;
+    o.reach = 1;
+    o.duplicates = SPC_DUPLICATES_MEAN; /* which keeps account of equal rows */
+    o.high[0] = v->how.batches - 1;
+    for (int a = 0; a < 3; a++)
+        o.high[1 + a] = v->cells[a] - 1;
+    if (spc_coords_reserve(&v->set, v->ctx, &o) == SPC_OK)
+        return SPC_OK;
+    *error = *spc__error_of(v->ctx);
+    return error->status;
+}
+
+static spc_status take(void *out, spc_voxels *v, size_t bytes, spc_error *error)
+{
+    return spc__coords_alloc(out, v->set, bytes, error);
+}
+
+static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
+{
+    size_t rows = (size_t)v->capacity;
+    size_t each =
+        v->how.features == SPC_VOXELS_MEAN ? 1 : (size_t)v->how.points;
+    size_t element = spc__dtype_of(v->how.dtype)->bytes;
+    spc_status status;
+
+    if ((status = take(&v->list, v, 16 * (size_t)v->set->capacity, error)) !=
+            SPC_OK ||
+        (status = take(&v->stats, v, 4 * SPC_VOXELISE_STATS, error)) !=
+            SPC_OK ||
+        (status = take(&v->coords, v, 16 * rows, error)) != SPC_OK ||
+        (status = take(&v->points_of, v, 4 * rows, error)) != SPC_OK ||
+        (status = take(&v->features, v,
+                       rows * each * (size_t)v->how.columns * element,
+                       error)) != SPC_OK)
+        return status;
+    status = ops_of(v)->fill(v->ctx->device, v->stats, 0,
+                             4 * SPC_VOXELISE_STATS, NULL, error);
+    /* The first filling may run on another stream than this. */
+    return status == SPC_OK ? ops_of(v)->sync(v->ctx->device, NULL, error)
+                            : status;
+}
+
+static spc_status check_capacity(int64_t points, int64_t capacity,
+                                 spc_error *error)
+{
+    if (points >= 0 && points <= INT32_MAX - SPC_ROW_PAD && capacity >= 0 &&
+        capacity <= INT32_MAX - SPC_ROW_PAD)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%lld voxels of %lld points: 0 to 2^31-1 are right",
+                     (long long)capacity, (long long)points);
+}
+
+static spc_status create(spc_voxels **out, spc_ctx *ctx,
+                         const spc_voxelisation *how, int64_t points,
+                         int64_t capacity, spc_error *error)
+{
+    spc_status status = spc_voxelisation_check(how, error);
+    spc_voxels *v;
+
+    if (status != SPC_OK ||
+        (status = check_capacity(points, capacity, error)) != SPC_OK)
+        return status;
+    if ((v = calloc(1, sizeof *v)) == NULL)
+        return spc__fail_memory(error, sizeof *v);
+    v->ctx = ctx;
+    v->how = *how;
+    v->capacity = (int)capacity;
+    v->pitch = how->columns + how->batched;
+    for (int a = 0; a < 3; a++)
+        v->cells[a] =
+            spc__voxel_cells(how->low[a], how->high[a], how->voxel[a]);
+    if ((status = reserve(v, points, error)) == SPC_OK &&
+        (status = alloc_arrays(v, error)) == SPC_OK)
+        status = voxeliser_of(v)->create(v, error);
+    if (status == SPC_OK)
+        *out = v;
+    else
+        spc_voxels_free(v);
+    return status;
+}
+
+spc_status spc_voxels_create(spc_voxels **out, spc_ctx *ctx,
+                             const spc_voxelisation *how, int64_t points,
+                             int64_t capacity)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "how", how, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    status = create(out, ctx, how, points, capacity, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+void spc_voxels_free(spc_voxels *v)
+{
+    if (!v)
+        return;
+    if (v->set) {
+        voxeliser_of(v)->destroy(v);
+        spc__coords_dealloc(v->set, v->list);
+        spc__coords_dealloc(v->set, v->stats);
+        spc__coords_dealloc(v->set, v->coords);
+        spc__coords_dealloc(v->set, v->points_of);
+        spc__coords_dealloc(v->set, v->features);
+    }
+    spc_coords_free(v->set);
+    free(v);
+}
+
+/* ---- filling ------------------------------------------------------------- */
+
+static spc_status check_update(const spc_voxels *v, const float *points,
+                               const int32_t *count, int64_t rows,
+                               spc_error *error)
+{
+    if (count == NULL && (rows < 0 || rows > v->set->capacity))
+        return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
+                         "cannot make voxels of %lld points: %d were stated",
+                         (long long)rows, v->set->capacity);
+    if (points == NULL && (count || rows > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot make voxels without points");
+    return SPC_OK;
+}
+
+static void describe_grid(spc_voxelise_args *args, const spc_voxels *v)
+{
+    for (int a = 0; a < 3; a++) {
+        args->low[a] = (float)v->how.low[a];
+        args->size[a] = (float)v->how.voxel[a];
+        args->cells[a] = v->cells[a];
+    }
+    args->batches = v->how.batches;
+    args->batched = v->how.batched;
+    args->columns = v->how.columns;
+    args->pitch = v->pitch;
+}
+
+static void describe_features(spc_voxelise_args *args, const spc_voxels *v)
+{
+    args->voxels = v->set->count;
+    args->sorted = v->set->stats;
+    args->order = v->set->order;
+    args->twins = v->set->twins;
+    args->twin_begin = v->set->twin_begin;
+    args->room = v->capacity;
+    args->most = v->how.points;
+    args->mean = v->how.features == SPC_VOXELS_MEAN;
+    args->half = v->how.dtype == SPC_F16 ? 1 : v->how.dtype == SPC_BF16 ? 2 : 0;
+    args->coords = v->coords;
+    args->points_of = v->points_of;
+    args->features = v->features;
+}
+
+static spc_status update(spc_voxels *v, const float *points,
+                         const int32_t *count, int64_t rows, void *stream,
+                         spc_error *error)
+{
+    spc_voxelise_args args = {
+        .points = points,
+        .count = count,
+        .rows = (int)rows,
+        .capacity = v->set->capacity,
+        .list = v->list,
+        .stats = v->stats,
+    };
+    spc__source source = {v->list, count, (int)rows};
+    spc_status status;
+
+    describe_grid(&args, v);
+    describe_features(&args, v);
+    v->set->checked = false;
+    if ((status = ops_of(v)->fill(v->ctx->device, v->stats, 0,
+                                  4 * SPC_VOXELISE_STATS, stream, error)) !=
+            SPC_OK ||
+        (status = voxeliser_of(v)->list(v, &args, stream, error)) != SPC_OK ||
+        (status = v->set->indexer->set_build(v->set, &source, stream, error)) !=
+            SPC_OK)
+        return status;
+    return voxeliser_of(v)->fill(v, &args, stream, error);
+}
+
+spc_status spc_voxels_update(spc_voxels *v, const float *points,
+                             const int32_t *count, int64_t rows, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "voxels", v, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_update(v, points, count, rows, &error)) == SPC_OK)
+        status = update(v, points, count, rows, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(v->ctx, &error);
+}
+
+/* ---- what came of it ----------------------------------------------------- */
+
+static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
+                        int first_bad, spc_error *error)
+{
+    if (info->points > v->set->capacity)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "%lld points, where %d were stated: none became a "
+                         "voxel",
+                         (long long)info->points, v->set->capacity);
+    if (info->voxels > v->capacity)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "%lld voxels: a capacity of %lld would have fitted, "
+                         "there is one of %d",
+                         (long long)info->voxels, (long long)info->voxels,
+                         v->capacity);
+    if (info->bad > 0)
+        return spc__fail(error, SPC_ERANGE,
+                         "%lld points have a coordinate that is no number%s; "
+                         "the first is point %d: they are left out",
+                         (long long)info->bad,
+                         v->how.batched ? ", or no batch element" : "",
+                         first_bad);
+    return SPC_OK;
+}
+
+static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
+                        spc_error *error)
+{
+    spc_error unused = {0}; /* rows without a voxel are no mistake of ours */
+    int32_t stats[SPC_VOXELISE_STATS];
+    spc_status status = spc__coords_inspect(v->set, NULL, stream, &unused);
+
+    if (status == SPC_EDEVICE) {
+        *error = unused;
+        return status;
+    }
+    if ((status = ops_of(v)->copy_out(v->ctx->device, stats, v->stats,
+                                      sizeof stats, stream, error)) != SPC_OK ||
+        (status = ops_of(v)->sync(v->ctx->device, stream, error)) != SPC_OK)
+        return status;
+    *info = (spc_voxels_info){
+        .points = v->set->asked,
+        .outside = stats[SPC_VOXELISE_OUTSIDE],
+        .bad = stats[SPC_VOXELISE_BAD],
+        .voxels = v->set->rows,
+    };
+    return judge(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT], error);
+}
+
+spc_status spc_voxels_check(spc_voxels *v, spc_voxels_info *info, void *stream)
+{
+    spc_error error = {0};
+    spc_voxels_info own;
+    spc_status status = spc__need(NULL, __func__, "voxels", v, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    status = check(v, info ? info : &own, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(v->ctx, &error);
+}
+
+const int32_t *spc_voxels_coords(const spc_voxels *v)
+{
+    return v ? v->coords : NULL;
+}
+
+const int32_t *spc_voxels_count(const spc_voxels *v)
+{
+    return v ? v->set->count : NULL;
+}
+
+const void *spc_voxels_features(const spc_voxels *v)
+{
+    return v ? v->features : NULL;
+}
+
+const int32_t *spc_voxels_points(const spc_voxels *v)
+{
+    return v ? v->points_of : NULL;
+}

@@ -1,0 +1,88 @@
+/*
+ * voxelise_device.c - voxelisation on cuda and sim: the template "voxelise".
+ */
+#include "error.h"
+#include "index_device.h"
+#include "indexer.h"
+#include "voxelise.h"
+#include <stdlib.h>
+
+enum { THREADS = 256, EMULATED_THREADS = 64 };
+
+typedef struct voxelise_work {
+    unsigned block;
+    spc__kernel *list, *fill;
+} voxelise_work;
+
+static const spc__device_ops *ops_of(const spc_voxels *v)
+{
+    return spc__device_ops_of(v->ctx->device);
+}
+
+static void device_destroy(spc_voxels *v)
+{
+    free(v->work);
+    v->work = NULL;
+}
+
+static spc_status device_create(spc_voxels *v, spc_error *error)
+{
+    voxelise_work *w = v->work = calloc(1, sizeof *w);
+    spc__attrs problem = {0};
+    spc_status status;
+
+    if (!w)
+        return spc__fail_memory(error, sizeof *w);
+    w->block = ops_of(v)->is_emulation ? EMULATED_THREADS : THREADS;
+    spc__attrs_set_text(&problem, "op", "voxelise");
+    spc__attrs_set_number(&problem, "threads", w->block);
+    status = spc__index_load(&w->list, v->ctx, "voxelise", &problem, NULL,
+                             "spc_voxel_list", 0, error);
+    return status == SPC_OK
+               ? spc__index_load(&w->fill, v->ctx, "voxelise", &problem, NULL,
+                                 "spc_voxel_fill", 0, error)
+               : status;
+}
+
+/* Blocks for so many items of one thread each, or eight a multiprocessor. */
+static spc_status launch(const spc_voxels *v, spc__kernel *kernel,
+                         int64_t items, const spc_voxelise_args *args,
+                         void *stream, spc_error *error)
+{
+    const voxelise_work *w = v->work;
+    int64_t useful = (items + w->block - 1) / w->block;
+    int64_t most = 8 * (int64_t)v->ctx->info.multiprocessors;
+    spc__launch how = {.grid_y = 1, .block = w->block};
+
+    most = most > 0 ? most : 1;
+    how.grid_x = (unsigned)(useful < 1 ? 1 : useful < most ? useful : most);
+    return ops_of(v)->launch(v->ctx->device, kernel, &how, args, sizeof *args,
+                             stream, error);
+}
+
+static spc_status device_list(const spc_voxels *v,
+                              const spc_voxelise_args *args, void *stream,
+                              spc_error *error)
+{
+    const voxelise_work *w = v->work;
+
+    return launch(v, w->list, args->count ? args->capacity : args->rows, args,
+                  stream, error);
+}
+
+static spc_status device_fill(const spc_voxels *v,
+                              const spc_voxelise_args *args, void *stream,
+                              spc_error *error)
+{
+    const voxelise_work *w = v->work;
+
+    return launch(v, w->fill, (int64_t)args->room * args->columns, args, stream,
+                  error);
+}
+
+const spc__voxeliser spc__voxeliser_device = {
+    .create = device_create,
+    .destroy = device_destroy,
+    .list = device_list,
+    .fill = device_fill,
+};
