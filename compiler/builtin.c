@@ -1,0 +1,35 @@
+/*
+ * builtin.c - what is known of the built-in templates without opening them, and
+ * so without Lua.
+ */
+#include "builtin.h"
+
+#include "space.h"
+#include "template.h"
+#include <string.h>
+
+static bool is_name(const char *file, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(file, name, length) == 0 &&
+           (strcmp(file + length, ".cu.lua") == 0 ||
+            strcmp(file + length, ".c.lua") == 0);
+}
+
+bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
+{
+    for (int i = 0; i < spc__builtin_count; i++)
+        if (is_name(spc__builtin_files[i].name, name)) {
+            memcpy(hex, spc__builtin_files[i].hash, SPC__SHA256_HEX);
+            return true;
+        }
+    return false;
+}
+
+const char *spc__target_templates(const spc__attrs *target)
+{
+    const char *device = spc__attrs_text(target, "device", "cuda");
+
+    return spc__attrs_text(target, "templates", device);
+}
