@@ -331,6 +331,22 @@ START_TEST(what_networks_seldom_have_reads_back_too)
 }
 END_TEST
 
+/* A set that its layer's text does not lead to. */
+START_TEST(what_a_text_cannot_say_is_not_stored)
+{
+    spc_net *net = load_every(1);
+
+    for (int i = 0; i < net->set_count; i++)
+        if (net->sets[i].kind == SPC__NET_OUTPUTS)
+            net->sets[i].rule.stride[2]++;
+    ck_assert_int_eq(spc_net_store(ctx, net, "n", NULL, false),
+                     SPC_EUNSUPPORTED);
+    assert_says(spc_ctx_error(ctx), "layer 'c' is of a kind that cannot be "
+                                    "stored");
+    spc_net_free(net);
+}
+END_TEST
+
 static const struct {
     const char *find, *put, *says;
 } wrongs[] = {
@@ -778,6 +794,7 @@ int main(void)
     tcase_add_test(tc, large_arrays_are_stored_in_parts);
     tcase_add_test(tc, names_are_taken_replaced_and_removed);
     tcase_add_test(tc, what_cannot_be_stored_is_refused);
+    tcase_add_test(tc, what_a_text_cannot_say_is_not_stored);
     tcase_add_loop_test(tc, a_changed_record_is_set_aside_with_a_sentence, 0,
                         LENGTH(damages));
     tcase_add_loop_test(tc, a_flipped_bit_is_never_a_weight, 0, 3);
