@@ -22,7 +22,7 @@ static void open_all(void)
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
 
     options.device = "cpu";
-    options.database = "";
+    options.database = suite_database();
     options.threads = 1;
     assert_good(spc_ctx_create(&ctx, &options, &error));
     assert_good(spc__temp_dir_create(&folder, &error));
