@@ -6,6 +6,7 @@
 
 #include "space.h"
 #include "template.h"
+#include <stdio.h>
 #include <string.h>
 
 static bool is_name(const char *file, const char *name)
@@ -24,6 +25,20 @@ bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
             memcpy(hex, spc__builtin_files[i].hash, SPC__SHA256_HEX);
             return true;
         }
+    return false;
+}
+
+/* "os_mma.cu.lua": what stands before the first point. */
+bool spc__builtin_template_name(char name[SPC__TEMPLATE_NAME], int i)
+{
+    for (int at = 0; at < spc__builtin_count; at++) {
+        const spc__builtin_file *file = &spc__builtin_files[at];
+        if (file->hash[0] == '\0' || i-- > 0)
+            continue;
+        snprintf(name, SPC__TEMPLATE_NAME, "%.*s",
+                 (int)strcspn(file->name, "."), file->name);
+        return true;
+    }
     return false;
 }
 

@@ -50,6 +50,14 @@ if "$work/build/deployed" "$SPC_DATABASE" every cpu \
     gen:uniform,n=300,extent=9 2>"$work/err"; then
     fail "nobody tuned this"
 fi
-grep -q "serves what was compiled elsewhere" "$work/err" ||
+grep -q "and this libspc has no compiler: tune the layer" "$work/err" ||
     fail "$(cat "$work/err")"
 echo "ok: what is missing is said"
+
+# ---- defaults that somebody compiled are served as well
+"$spctune" -q -d cpu run --network every --scene gen:uniform,n=300,extent=9 \
+    --growth 8 >"$work/ran"
+want=$("$deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
+got=$("$work/build/deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
+echo "$got"
+[ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
