@@ -198,13 +198,21 @@ static void compare_node(const spc__net_node *a, const spc__net_node *b)
     ck_assert_mem_eq(a->counts, b->counts, sizeof(a->counts));
 }
 
+static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
+{
+    ck_assert(a->channels == b->channels && a->dtype == b->dtype);
+    ck_assert_mem_eq(a->shape, b->shape, sizeof(a->shape));
+    ck_assert_mem_eq(a->voxel, b->voxel, sizeof(a->voxel));
+    ck_assert_mem_eq(a->low, b->low, sizeof(a->low));
+    ck_assert_mem_eq(a->high, b->high, sizeof(a->high));
+}
+
 /* Without the weights. */
 static void compare_nets(const spc_net *a, const spc_net *b)
 {
     ck_assert_str_eq(a->name, b->name);
     ck_assert_str_eq(a->input_name, b->input_name);
-    ck_assert_mem_eq(&a->input.channels, &b->input.channels,
-                     sizeof(a->input) - offsetof(spc_net_input, channels));
+    compare_inputs(&a->input, &b->input);
     ck_assert_int_eq(a->node_count, b->node_count);
     for (int i = 0; i < a->node_count; i++)
         compare_node(&a->nodes[i], &b->nodes[i]);
