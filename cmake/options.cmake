@@ -1,4 +1,6 @@
 option(SPC_STATIC "Link Lua and SQLite statically" OFF)
+option(SPC_RUNTIME_ONLY "No Lua, compilers, tuner: libspc serves a database"
+       OFF)
 option(SPC_TESTS "Build the tests (needs Check)" ON)
 set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 

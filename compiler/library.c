@@ -445,21 +445,6 @@ static spc_status hash_templates(spc__library *library, spc_error *error)
     return status;
 }
 
-bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
-{
-    for (int i = 0; i < spc__builtin_count; i++) {
-        const spc__builtin_file *file = &spc__builtin_files[i];
-        const char *suffix = template_suffix(file->name);
-        if (suffix == NULL ||
-            strlen(name) != strlen(file->name) - strlen(suffix) ||
-            strncmp(name, file->name, strlen(name)) != 0)
-            continue;
-        digest_of(hex, file->text, file->bytes, spc__builtin_shared_digest);
-        return true;
-    }
-    return false;
-}
-
 /* ---- the library --------------------------------------------------------- */
 
 spc_status spc__library_open(spc__library **out, const char *directory,

@@ -144,13 +144,6 @@ static spc_status add_template(builder *build, spc__template *tpl,
     return add_refusal(build->space, tpl, is_mistake, why.text, error);
 }
 
-const char *spc__target_templates(const spc__attrs *target)
-{
-    const char *device = spc__attrs_text(target, "device", "cuda");
-
-    return spc__attrs_text(target, "templates", device);
-}
-
 static bool is_wanted(const spc__template *tpl, const char *role,
                       const char *only, const char *device)
 {

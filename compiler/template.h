@@ -65,6 +65,11 @@ const char *spc__template_hash(const spc__template *tpl);   /* file, hex */
  * of a built-in template without opening a library; false if there is none. */
 bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name);
 
+/* The name of built-in template `i` from 0, as Lua need not be asked for; false
+ * past the last. */
+enum { SPC__TEMPLATE_NAME = 32 };
+bool spc__builtin_template_name(char name[SPC__TEMPLATE_NAME], int i);
+
 /* May this template serve the problem on the target at all? SPC_OK, or
  * SPC_EUNSUPPORTED with the template's own reason in *error. */
 spc_status spc__template_accepts(spc__template *tpl, const spc__attrs *problem,

@@ -1,13 +1,14 @@
 /*
- * centerpoint.c - points in, a bird's eye view out: an ONNX file of a
- * detector's backbone, planned and captured once, replayed for every scan.
+ * centerpoint.c - points in, a bird's eye view out: a detector's backbone from
+ * an ONNX file or a database, captured once, replayed for every scan.
  *
- *     centerpoint MODEL.onnx DEVICE DATABASE SCAN.bin... >PLANES
+ *     centerpoint MODEL DEVICE DATABASE SCAN.bin... >PLANES
  *
- * A scan has as many little-endian float32 a point as the network has channels,
- * x, y and z first; it goes to the device as it is. A plane is binary16
- * [channels][y][x]. From a DATABASE that holds the layers ("" for none) nothing
- * is compiled.
+ * MODEL is a file, or the name under which DATABASE has a network (spctune net
+ * add). A scan has as many little-endian float32 a point as the network has
+ * channels, x, y and z first; it goes to the device as it is. A plane is
+ * binary16 [channels][y][x]. From a DATABASE that holds the layers ("" for
+ * none) nothing is compiled.
  */
 #include <spc_import.h>
 
@@ -16,7 +17,7 @@
 
 enum { VOXELS = 160000, POINTS = 1 << 20 };
 
-/* nuScenes at 7.5 cm. */
+/* nuScenes at 7.5 cm, which ONNX files do not say. */
 static const spc_onnx_options how = {.dtype = SPC_F16,
                                      .voxel = {0.075, 0.075, 0.2},
                                      .low = {-54, -54, -5},
@@ -53,19 +54,35 @@ static void *memory(size_t bytes) /* on the device */
     return out;
 }
 
-/* Reads the file, plans the network for the device, captures its graph. */
-static void open_model(const char *path, const spc_ctx_options *where)
+/* From the file, if there is one; else from the database. */
+static spc_net *open_model(const char *model)
 {
-    spc_net_options options = SPC_NET_OPTIONS_INIT;
+    FILE *file = fopen(model, "rb");
     spc_onnx *onnx = NULL;
     spc_net *net = NULL;
+
+    if (file == NULL) {
+        check(spc_net_open(&net, ctx, model));
+        return net;
+    }
+    fclose(file);
+    need(spc_onnx_open(&onnx, model, &error) == SPC_OK &&
+             spc_onnx_build(&net, onnx, &how, &error) == SPC_OK,
+         error.text, "");
+    spc_onnx_free(onnx);
+    return net;
+}
+
+/* Plans the network for the device, captures its graph. */
+static void plan_model(spc_net *net)
+{
+    spc_net_options options = SPC_NET_OPTIONS_INIT;
     spc_net_info info;
 
-    check(spc_onnx_open(&onnx, path, &error));
-    check(spc_onnx_build(&net, onnx, &how, &error));
     spc_net_describe(&info, net);
     channels = (size_t)info.input.channels;
-    check(spc_ctx_create(&ctx, where, &error));
+    need(info.input.voxel[0] > 0 && info.input.dtype == SPC_F16,
+         "no grid, or not f16:", info.name);
     options.capacity = VOXELS;
     options.points = POINTS;
     check(spc_net_plan_create(&plan, ctx, net, &options));
@@ -75,7 +92,6 @@ static void open_model(const char *path, const spc_ctx_options *where)
     device.memory = memory(spc_net_memory_bytes(plan));
     check(spc_net_capture(plan, &device));
     spc_net_free(net);
-    spc_onnx_free(onnx);
 }
 
 static void read_scan(const char *path)
@@ -114,10 +130,11 @@ int main(int argc, char **argv)
 {
     spc_ctx_options where = SPC_CTX_OPTIONS_INIT;
 
-    need(argc >= 5, "usage:", "centerpoint MODEL.onnx DEVICE DATABASE SCAN...");
+    need(argc >= 5, "usage:", "centerpoint MODEL DEVICE DATABASE SCAN...");
     where.device = argv[2];
     where.database = argv[3];
-    open_model(argv[1], &where);
+    check(spc_ctx_create(&ctx, &where, &error));
+    plan_model(open_model(argv[1]));
     for (int i = 4; i < argc; i++) {
         read_scan(argv[i]);
         run();

@@ -923,6 +923,20 @@ SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
                                               const spc_conv *conv,
                                               const int32_t *coords,
                                               int64_t rows, void *stream);
+/*
+ * Writes down what a host application meets, to be tuned on later: the layer,
+ * and the rows [rows][4] (device) of its scene, those that
+ * spc_map_create_from_coords would take. `folder`, which is made if need be,
+ * gets a file for each scene and a line for each layer on a scene, each once:
+ * `spctune tune FOLDER/layers.txt` takes them. Several processes may write to
+ * one folder. Waits for `stream`; call it for the frames that are worth it.
+ * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it;
+ * SPC_EUNSUPPORTED: the layer has a list of offsets, for which there is no
+ * text.
+ */
+SPC_API spc_status spc_capture(spc_ctx *ctx, const char *folder,
+                               const spc_conv *conv, const int32_t *coords,
+                               int64_t rows, void *stream);
 SPC_API void spc_map_free(spc_map *map);
 
 SPC_API spc_coords *spc_map_in(const spc_map *map); /* the map's own */
@@ -1631,6 +1645,14 @@ SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
  * the input's set, whose rows are the caller's, has none: SPC_EINVAL. */
 SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
                                      int set);
+
+/*
+ * Writes every convolution of the last run, which spc_net_check has found well,
+ * with the voxels of its level into `folder`, as spc_capture does. `buffers`
+ * are those that were run. Waits. SPC_ESTATE: nothing was run and checked.
+ */
+SPC_API spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
+                                   const spc_net_buffers *buffers);
 
 typedef struct spc_net_verdict {
     int layers;     /* that were compared */

@@ -123,8 +123,10 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     spc__template *tpl;
     spc_status status;
 
+    /* Without templates only stored code serves, and that was permitted when
+     * it was made. */
     if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
-        return status;
+        return status == SPC_EUNSUPPORTED ? SPC_OK : status;
     if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
         return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
                          "template '%s' is no longer there",
@@ -365,6 +367,41 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
     return status;
 }
 
+/* Without templates to ask, a default is what somebody had compiled as such:
+ * the best by its own word. */
+static spc_status from_stored_defaults(lookup *look)
+{
+    static const spc__attrs nothing; /* the record alone knows its values */
+    char name[SPC__TEMPLATE_NAME];
+    int64_t best = INT64_MIN;
+    spc_status status = SPC_ENOTFOUND;
+
+    for (int i = 0; spc__builtin_template_name(name, i); i++) {
+        spc__code code = {0};
+        if (spc__ctx_code(&code, look->ctx, name, &look->problem, NULL,
+                          look->flags) != SPC_OK ||
+            check_order(look, &code.launch, NULL) != SPC_OK ||
+            check_library(look, &code.launch, NULL) != SPC_OK)
+            continue;
+        int64_t preference = spc__attrs_number(&code.launch, "preference", 0);
+        if (preference <= best)
+            continue;
+        best = preference;
+        look->out->code = code;
+        look->out->origin = SPC_ORIGIN_DEFAULT;
+        set_config(look->out, name, &nothing);
+        explain_default(look, name);
+        status = SPC_OK;
+    }
+    if (status == SPC_OK)
+        return status;
+    return spc__fail(spc__error_of(look->ctx), SPC_ENOTFOUND,
+                     "no compiled code for '%s' on %s (%s) in the database, "
+                     "and this libspc has no compiler: tune the layer, or run "
+                     "it, with one that has",
+                     look->layer, look->ctx->info.name, look->ctx->info.target);
+}
+
 static spc_status from_defaults(lookup *look)
 {
     spc_ctx *ctx = look->ctx;
@@ -373,6 +410,8 @@ static spc_status from_defaults(lookup *look)
     fallback *all = NULL;
     spc_status status = spc__ctx_library(&library, ctx);
 
+    if (status == SPC_EUNSUPPORTED)
+        return from_stored_defaults(look);
     if (status != SPC_OK)
         return status;
     if ((all = malloc(MOST_TEMPLATES * sizeof(*all))) == NULL)

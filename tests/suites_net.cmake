@@ -24,3 +24,6 @@ endforeach()
 spc_suite(net_store)
 target_link_options(test_net_store PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# What a host application writes down to be tuned on.
+spc_suite(capture)

@@ -198,13 +198,21 @@ static void compare_node(const spc__net_node *a, const spc__net_node *b)
     ck_assert_mem_eq(a->counts, b->counts, sizeof(a->counts));
 }
 
+static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
+{
+    ck_assert(a->channels == b->channels && a->dtype == b->dtype);
+    ck_assert_mem_eq(a->shape, b->shape, sizeof(a->shape));
+    ck_assert_mem_eq(a->voxel, b->voxel, sizeof(a->voxel));
+    ck_assert_mem_eq(a->low, b->low, sizeof(a->low));
+    ck_assert_mem_eq(a->high, b->high, sizeof(a->high));
+}
+
 /* Without the weights. */
 static void compare_nets(const spc_net *a, const spc_net *b)
 {
     ck_assert_str_eq(a->name, b->name);
     ck_assert_str_eq(a->input_name, b->input_name);
-    ck_assert_mem_eq(&a->input.channels, &b->input.channels,
-                     sizeof(a->input) - offsetof(spc_net_input, channels));
+    compare_inputs(&a->input, &b->input);
     ck_assert_int_eq(a->node_count, b->node_count);
     for (int i = 0; i < a->node_count; i++)
         compare_node(&a->nodes[i], &b->nodes[i]);
@@ -327,6 +335,22 @@ START_TEST(what_networks_seldom_have_reads_back_too)
     spc_net *net = make_odd();
 
     check_text(net);
+    spc_net_free(net);
+}
+END_TEST
+
+/* A set that its layer's text does not lead to. */
+START_TEST(what_a_text_cannot_say_is_not_stored)
+{
+    spc_net *net = load_every(1);
+
+    for (int i = 0; i < net->set_count; i++)
+        if (net->sets[i].kind == SPC__NET_OUTPUTS)
+            net->sets[i].rule.stride[2]++;
+    ck_assert_int_eq(spc_net_store(ctx, net, "n", NULL, false),
+                     SPC_EUNSUPPORTED);
+    assert_says(spc_ctx_error(ctx), "layer 'c' is of a kind that cannot be "
+                                    "stored");
     spc_net_free(net);
 }
 END_TEST
@@ -778,6 +802,7 @@ int main(void)
     tcase_add_test(tc, large_arrays_are_stored_in_parts);
     tcase_add_test(tc, names_are_taken_replaced_and_removed);
     tcase_add_test(tc, what_cannot_be_stored_is_refused);
+    tcase_add_test(tc, what_a_text_cannot_say_is_not_stored);
     tcase_add_loop_test(tc, a_changed_record_is_set_aside_with_a_sentence, 0,
                         LENGTH(damages));
     tcase_add_loop_test(tc, a_flipped_bit_is_never_a_weight, 0, 3);

@@ -16,7 +16,9 @@ extern const spc__device_ops spc__device_sim;  /* device_sim.c */
 const spc__device_ops *const spc__device_table[] = {
     &spc__device_cuda,
     &spc__device_cpu,
-    &spc__device_sim,
+#ifndef SPC_RUNTIME_ONLY
+    &spc__device_sim, /* for those who write kernels */
+#endif
     NULL,
 };
 

@@ -128,6 +128,42 @@ static spc_status check_database(const spc_ctx *ctx, spc_error *error)
                      "made");
 }
 
+/* Do two networks have the same tensors over the same sets? If not, *node made
+ * the first that differs. */
+static bool same_tensors(int *node, const spc_net *a, const spc_net *b)
+{
+    *node = 0;
+    for (int i = 0; i < a->tensor_count && i < b->tensor_count; i++) {
+        const spc__net_tensor *x = &a->tensors[i], *y = &b->tensors[i];
+        *node = x->node >= 0 ? x->node : 0;
+        if (x->channels != y->channels || x->dtype != y->dtype ||
+            x->dense != y->dense || x->elements != y->elements ||
+            !spc__net_set_equal(&a->sets[x->set], &b->sets[y->set]))
+            return false;
+    }
+    return a->tensor_count == b->tensor_count;
+}
+
+/* What was written reads back as the same network: a node whose form has lost
+ * something is refused now, and not believed later. */
+static spc_status check_text(const writing *w, const spc__buf *graph,
+                             int64_t bytes, spc_error *error)
+{
+    spc__net_array *arrays;
+    spc_net *back;
+    int count, node = 0;
+    spc_status status = spc__net_read(&back, &arrays, &count,
+                                      spc__buf_text(graph), bytes, error);
+
+    if (status == SPC_OK && !same_tensors(&node, w->net, back))
+        status = spc__fail(error, SPC_EUNSUPPORTED,
+                           "layer '%s' is of a kind that cannot be stored",
+                           w->net->nodes[node].name);
+    spc_net_free(back);
+    free(arrays);
+    return status;
+}
+
 static spc_status put(spc_ctx *ctx, writing *w, const char *name,
                       const char *source, bool replace, spc_error *error)
 {
@@ -144,6 +180,8 @@ static spc_status put(spc_ctx *ctx, writing *w, const char *name,
     status = spc__net_write(&graph, w->net, w->arrays, w->count, error);
     if (status == SPC_OK)
         status = measure(&record, hex, w, error);
+    if (status == SPC_OK)
+        status = check_text(w, &graph, record.bytes, error);
     record.graph = spc__buf_text(&graph);
     if (status == SPC_OK)
         status =

@@ -13,7 +13,7 @@ const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,     &cli_bench,  &cli_run,     &cli_explain,
     &cli_space,   &cli_verify,   &cli_build,  &cli_scene,   &cli_db,
     &cli_net,     &cli_features, &cli_layers, &cli_weights, &cli_audit,
-    &cli_help,    &cli_worker,   NULL,
+    &cli_completion, &cli_help,  &cli_worker, NULL,
 };
 
 static spc_status no_command(const cli *self)

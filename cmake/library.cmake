@@ -1,0 +1,26 @@
+# A library in both kinds, from the same objects: `name`, static or, with
+# BUILD_SHARED_LIBS, shared, which everything here links; and beside it the other
+# kind, `name`_other, for those who install it. Sanitizers want no shared one.
+function(spc_add_library name)
+  add_library(${name} ${ARGN})
+  set(kinds ${name})
+  if(NOT SPC_STATIC AND NOT SPC_SANITIZE)
+    if(BUILD_SHARED_LIBS)
+      add_library(${name}_other STATIC ${ARGN})
+    else()
+      add_library(${name}_other SHARED ${ARGN})
+    endif()
+    list(APPEND kinds ${name}_other)
+  endif()
+  set_target_properties(${kinds} PROPERTIES OUTPUT_NAME ${name}
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINKER_LANGUAGE C)
+endfunction()
+
+# target_link_libraries for both.
+function(spc_link_library name)
+  target_link_libraries(${name} ${ARGN})
+  if(TARGET ${name}_other)
+    target_link_libraries(${name}_other ${ARGN})
+  endif()
+endfunction()

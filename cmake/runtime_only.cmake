@@ -1,0 +1,16 @@
+# libspc without Lua, compilers, laboratory, tuner and the emulation: it runs
+# what a database brings. A driver, opened at run time, and SQLite are all that
+# it needs. What it leaves out of spc.h is not there to be linked.
+set(objects
+  $<TARGET_OBJECTS:spc_runtime> $<TARGET_OBJECTS:spc_scene>
+  $<TARGET_OBJECTS:spc_device> $<TARGET_OBJECTS:spc_features>
+  $<TARGET_OBJECTS:spc_compiler> $<TARGET_OBJECTS:spc_cache>
+  $<TARGET_OBJECTS:spc_base> $<TARGET_OBJECTS:spc_templates>
+  $<TARGET_OBJECTS:spc_net>)
+spc_add_library(spc ${objects})
+spc_link_library(spc PRIVATE spc_flags spc_sqlite Threads::Threads m
+  ${CMAKE_DL_LIBS})
+spc_link_library(spc INTERFACE $<BUILD_INTERFACE:spc_public>)
+
+add_executable(deployed examples/deployed.c)
+target_link_libraries(deployed PRIVATE spc m)

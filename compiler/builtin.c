@@ -1,0 +1,50 @@
+/*
+ * builtin.c - what is known of the built-in templates without opening them, and
+ * so without Lua.
+ */
+#include "builtin.h"
+
+#include "space.h"
+#include "template.h"
+#include <stdio.h>
+#include <string.h>
+
+static bool is_name(const char *file, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(file, name, length) == 0 &&
+           (strcmp(file + length, ".cu.lua") == 0 ||
+            strcmp(file + length, ".c.lua") == 0);
+}
+
+bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
+{
+    for (int i = 0; i < spc__builtin_count; i++)
+        if (is_name(spc__builtin_files[i].name, name)) {
+            memcpy(hex, spc__builtin_files[i].hash, SPC__SHA256_HEX);
+            return true;
+        }
+    return false;
+}
+
+/* "os_mma.cu.lua": what stands before the first point. */
+bool spc__builtin_template_name(char name[SPC__TEMPLATE_NAME], int i)
+{
+    for (int at = 0; at < spc__builtin_count; at++) {
+        const spc__builtin_file *file = &spc__builtin_files[at];
+        if (file->hash[0] == '\0' || i-- > 0)
+            continue;
+        snprintf(name, SPC__TEMPLATE_NAME, "%.*s",
+                 (int)strcspn(file->name, "."), file->name);
+        return true;
+    }
+    return false;
+}
+
+const char *spc__target_templates(const spc__attrs *target)
+{
+    const char *device = spc__attrs_text(target, "device", "cuda");
+
+    return spc__attrs_text(target, "templates", device);
+}

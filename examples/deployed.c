@@ -1,0 +1,138 @@
+/*
+ * deployed.c - a network from a database and from nothing else: no file of its
+ * layers, no Lua, no compiler. Says how long it takes to the first result.
+ *
+ *     deployed DATABASE NETWORK DEVICE|best SCENE
+ *
+ * `spctune net add` stores the network, `spctune tune --network` the kernels of
+ * its layers. It links as well with a libspc that has only the runtime.
+ */
+#include <spc.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static spc_error error;
+static spc_ctx *ctx;
+
+static void check(spc_status status)
+{
+    if (status == SPC_OK)
+        return;
+    fprintf(stderr, "deployed: %s\n",
+            error.status ? error.text : spc_ctx_error(ctx));
+    exit(spc_status_exit_code(status));
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void *memory(size_t bytes) /* on the device */
+{
+    void *out = NULL;
+
+    check(spc_alloc(&out, ctx, bytes));
+    return out;
+}
+
+/* Room for the scene, whose rows and densities choose the kernels. */
+static spc_net_options room_for(const spc_scene *scene)
+{
+    spc_net_options o = SPC_NET_OPTIONS_INIT;
+    const int32_t *coords = spc_scene_coords(scene);
+
+    o.capacity = o.sample_rows = spc_scene_rows(scene);
+    o.sample = coords;
+    o.flags = SPC_PLAN_CACHED_ONLY;
+    for (int64_t i = 0; i < 4 * o.capacity; i++) {
+        o.low[i % 4] = coords[i] < o.low[i % 4] ? coords[i] : o.low[i % 4];
+        o.high[i % 4] = coords[i] > o.high[i % 4] ? coords[i] : o.high[i % 4];
+    }
+    return o;
+}
+
+/* Features without noise: ones, as binary16 or fp32. */
+static void fill(void *features, size_t count, spc_dtype dtype)
+{
+    size_t bytes = count * (dtype == SPC_F32 ? 4 : 2);
+    char *ones = malloc(bytes);
+
+    for (size_t i = 0; i < count; i++)
+        if (dtype == SPC_F32)
+            ((float *)ones)[i] = 1;
+        else
+            ((uint16_t *)ones)[i] = dtype == SPC_F16 ? 0x3c00 : 0x3f80;
+    check(spc_copy_to_device(ctx, features, ones, bytes));
+    free(ones);
+}
+
+/* The sum of the output's bytes, by which two runs can be compared. */
+static unsigned long sum_of(const spc_net_output *out, const void *memory)
+{
+    int64_t rows = out->dense ? out->batches : spc_coords_rows(out->set);
+    size_t bytes =
+        (size_t)(rows * out->elements) * (out->dtype == SPC_F32 ? 4 : 2);
+    unsigned char *host = malloc(bytes + 1);
+    unsigned long sum = 0;
+
+    check(
+        spc_copy_to_host(ctx, host, (const char *)memory + out->offset, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        sum = sum * 31 + host[i];
+    free(host);
+    return sum & 0xffffffff;
+}
+
+int main(int argc, char **argv)
+{
+    spc_ctx_options where = SPC_CTX_OPTIONS_INIT;
+    spc_net_plan *plan;
+    spc_net *net;
+    spc_net_info info;
+    spc_net_output out;
+    spc_scene *scene;
+    double start = seconds(), opened, planned;
+
+    if (argc != 5)
+        return puts("usage: deployed DATABASE NETWORK DEVICE SCENE"), 2;
+    where.database = argv[1];
+    where.need_database = true;
+    where.device = strcmp(argv[3], "best") != 0 ? argv[3] : NULL;
+    check(spc_ctx_create(&ctx, &where, &error));
+    check(spc_net_open(&net, ctx, argv[2]));
+    spc_net_describe(&info, net);
+    opened = seconds();
+    check(spc_net_scene(&scene, net, argv[4], &error));
+    spc_net_options options = room_for(scene);
+    check(spc_net_plan_create(&plan, ctx, net, &options));
+    planned = seconds();
+    size_t rows = (size_t)options.capacity;
+    size_t count = rows * (size_t)info.input.channels;
+    void *coords = memory(16 * rows), *features = memory(4 * count);
+    spc_net_buffers buffers = {.coords = coords,
+                               .rows = options.capacity,
+                               .features = features,
+                               .memory = memory(spc_net_memory_bytes(plan))};
+    check(spc_copy_to_device(ctx, coords, options.sample, 16 * rows));
+    fill(features, count, info.input.dtype);
+    check(spc_net_capture(plan, &buffers));
+    check(spc_net_replay(plan, NULL));
+    check(spc_net_check(plan, NULL));
+    double done = seconds();
+    check(spc_net_output_at(&out, plan, info.outputs - 1));
+    spc_stats stats = spc_ctx_stats(ctx);
+    printf("%s: opened in %.1f ms, planned in %.1f ms, first result after %.1f "
+           "ms; %lld kernels loaded, %lld compiled; sum %08lx\n",
+           argv[2], 1e3 * (opened - start), 1e3 * (planned - opened),
+           1e3 * (done - start), (long long)stats.artefacts_loaded,
+           (long long)stats.compiles, sum_of(&out, buffers.memory));
+    return 0; /* nothing is freed that the system takes back anyway */
+}

@@ -1,0 +1,59 @@
+/* net_levels.c - the layers of a run, written down with the voxels of their
+ * levels (capture.h). */
+#include "net_plan.h"
+
+#include "capture.h"
+#include "conv.h"
+#include "coords.h"
+#include "ctx.h"
+#include "error.h"
+#include <stdlib.h>
+
+/* Where the rows of a set are: those of the input's are the caller's. */
+static const int32_t *rows_of(const spc_net_plan *plan,
+                              const spc_net_buffers *buffers, int set)
+{
+    const int32_t *data = spc_coords_data(plan->sets[set]);
+
+    return data != NULL ? data : buffers->coords;
+}
+
+static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
+                                const spc_net_buffers *buffers,
+                                const spc__net_work *work, spc_error *error)
+{
+    int set = spc__conv_ends_at_scene(&work->conv)
+                  ? work->set
+                  : plan->net->tensors[work->in].set;
+    int64_t rows = spc_coords_rows(plan->sets[set]);
+    int32_t *host = NULL;
+    spc_status status;
+
+    if (rows == 0) /* there is nothing to tune on */
+        return SPC_OK;
+    status = spc__coords_fetch(&host, plan->ctx, rows_of(plan, buffers, set),
+                               rows, NULL, error);
+    if (status == SPC_OK)
+        status = spc__capture_write(folder, &work->conv, host, rows, error);
+    free(host);
+    return status;
+}
+
+spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
+                           const spc_net_buffers *buffers)
+{
+    spc_error error = {0};
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, "folder", folder, "buffers", buffers, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (!plan->checked)
+        status = spc__fail(&error, SPC_ESTATE, "nothing was run and checked");
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
+        if (plan->works[i].kind == SPC_NET_CONV)
+            status =
+                capture_layer(plan, folder, buffers, &plan->works[i], &error);
+    return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
+}

@@ -1,0 +1,64 @@
+#!/bin/sh
+# runtime_only.sh - builds libspc without Lua, compilers and tuner, and serves a
+# database with it.
+#
+#     sh tests/runtime_only.sh SOURCES SPCTUNE DEPLOYED
+#
+# DEPLOYED is the example with the whole library: both must give the same bits.
+# Prints the size of the library and what it needs.
+set -eu
+sources=$1 spctune=$2 deployed=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+
+cmake -S "$sources" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DSPC_RUNTIME_ONLY=ON ${SPC_TEST_CMAKE:-} >"$work/log" 2>&1 ||
+    fail "configure: $(tail -5 "$work/log")"
+cmake --build "$work/build" >>"$work/log" 2>&1 ||
+    fail "build: $(tail -20 "$work/log")"
+
+library="$work/build/libspc.so.0"
+sh "$sources/tests/exports.sh" "$library" "$sources/include/spc.h" \
+    "$sources/include/spc_status.h"
+needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
+odd=$(echo "$needs" |
+    grep -v -E '^(libsqlite3|libzstd|libsodium|libm|libc|libdl|libpthread|ld-linux.*)\.so' ||
+    true)
+[ -z "$odd" ] || fail "it needs" $odd
+strip -o "$work/stripped" "$library"
+echo "runtime only: $(stat -c %s "$work/stripped") bytes, needs" $needs
+[ "$(stat -c %s "$work/stripped")" -lt 1000000 ] || fail "it is large"
+
+# ---- a database, made by the whole and served by the part
+export SPC_DATABASE="$work/ship.db"
+scene=gen:uniform,n=60,extent=10
+"$spctune" -q net add "$sources/tests/networks/chain.lua" --name chain --seed 1
+"$spctune" -q -d cpu tune --network chain --only generic --effort quick \
+    --scene $scene >"$work/tuned"
+want=$("$deployed" "$SPC_DATABASE" chain cpu $scene)
+got=$("$work/build/deployed" "$SPC_DATABASE" chain cpu $scene)
+echo "$got"
+[ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
+case $got in
+*" 0 compiled"*) ;;
+*) fail "it has no compiler" ;;
+esac
+
+# ---- what it has not is said
+"$spctune" -q net add "$sources/tests/networks/every.lua" --name every --seed 1
+if "$work/build/deployed" "$SPC_DATABASE" every cpu \
+    gen:uniform,n=300,extent=9 2>"$work/err"; then
+    fail "nobody tuned this"
+fi
+grep -q "and this libspc has no compiler: tune the layer" "$work/err" ||
+    fail "$(cat "$work/err")"
+echo "ok: what is missing is said"
+
+# ---- defaults that somebody compiled are served as well
+"$spctune" -q -d cpu run --network every --scene gen:uniform,n=300,extent=9 \
+    --growth 8 >"$work/ran"
+want=$("$deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
+got=$("$work/build/deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
+echo "$got"
+[ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"

@@ -1,0 +1,21 @@
+# What is shipped. A shared library shows what its header says, and no more.
+if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
+  set(public ${PROJECT_SOURCE_DIR}/include)
+  add_test(NAME exports COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh
+    $<TARGET_FILE:spc_other> ${public}/spc.h ${public}/spc_status.h)
+  add_test(NAME exports_import COMMAND sh
+    ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh $<TARGET_FILE:spc_import_other>
+    ${public}/spc_import.h)
+endif()
+
+# On request, as these build: ctest --preset dev -C package -L package
+add_test(NAME install CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/install.sh ${PROJECT_BINARY_DIR})
+add_test(NAME runtime_only CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/runtime_only.sh ${PROJECT_SOURCE_DIR}
+  $<TARGET_FILE:spctune> $<TARGET_FILE:deployed>)
+add_test(NAME guide CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/guide.sh ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR})
+set_tests_properties(guide install runtime_only PROPERTIES LABELS "package;slow"
+  TIMEOUT 1200)
