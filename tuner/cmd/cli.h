@@ -92,7 +92,7 @@ struct cli_command {
 extern const cli_command cli_bench, cli_build, cli_db, cli_devices, cli_explain,
     cli_features, cli_help, cli_layers, cli_run, cli_scene, cli_space, cli_tune,
     cli_verify, cli_weights, cli_worker;
-extern const cli_command cli_audit;
+extern const cli_command cli_audit, cli_report;
 
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];

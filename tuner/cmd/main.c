@@ -14,7 +14,7 @@ const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,   &cli_bench,  &cli_run, &cli_explain, &cli_space,
     &cli_verify,  &cli_build,  &cli_scene,  &cli_db,  &cli_features,
     &cli_layers,  &cli_weights, &cli_help,  &cli_worker,
-    &cli_audit,   NULL,
+    &cli_audit,   &cli_report, NULL,
 };
 
 static spc_status no_command(const cli *self)
