@@ -1944,6 +1944,16 @@ SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
                                      spc_bench_result *out);
 
 /*
+ * The floors of a layer with so many rows and this density, on a device of a
+ * class that need not be here, as spc_db_each names it: by what the context's
+ * database has measured of it, else by what is known of the class. Of *out the
+ * floors, what sets them, flops and bytes are filled in.
+ */
+SPC_API spc_status spc_floor(spc_bench_result *out, spc_ctx *ctx,
+                             const char *device, const spc_conv *conv,
+                             double rows_in, double rows_out, double density);
+
+/*
  * Judges an operator on features as the stage SPC_STAGE_VERIFY judges
  * convolutions: against the definition, on each of the scenes (there may be
  * none) and on small ones of its own; integers, exactly where the definition

@@ -5,6 +5,7 @@ target_compile_definitions(test_tuner PRIVATE
   SPC_TEST_COMMAND="$<TARGET_FILE:spctune>")
 add_dependencies(test_tuner spctune)
 
+spc_suite(finals) # how a search ends
 spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)
@@ -28,7 +29,7 @@ foreach(case IN LISTS SPC_CLI_CASES)
   set_tests_properties(cli_${name} PROPERTIES LABELS cli TIMEOUT 3600)
 endforeach()
 # These wait, or compile much; the sanitizers have seen their code elsewhere.
-spc_slow(cli_frames cli_interrupt cli_peers)
+spc_slow(cli_audit cli_frames cli_interrupt cli_lists cli_peers)
 
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)

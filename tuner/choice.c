@@ -68,8 +68,7 @@ static bool is_preferred(const spc__entry *a, const spc__entry *b)
     return sa != sb ? sa < sb : a < b;
 }
 
-/* Beside the others where that was measured. */
-static double final_score(const spc__entry *entry, int scenes)
+double spc__final_score(const spc__entry *entry, int scenes)
 {
     return entry->side_us > 0 ? entry->side_us
                               : spc__entry_score(entry, scenes);
@@ -81,8 +80,8 @@ static bool are_tied(const spc__entry *best, const spc__entry *other,
     double spread =
         fmax(relative_spread(best, scenes), relative_spread(other, scenes));
 
-    return final_score(other, scenes) <=
-           final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
+    return spc__final_score(other, scenes) <=
+           spc__final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
 }
 
 /* The winner by rule among those that tie with the fastest of the first
@@ -186,9 +185,9 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     if (count > 0) {
         pick(out, request, ranked, finalists_first(ranked, count), count);
         const spc__entry *start = spc__untuned(request, candidates);
-        out->us = spc__entry_score(out->entry, scenes);
+        out->us = spc__final_score(out->entry, scenes);
         if (start != NULL && start->state == SPC__TIMED)
-            out->default_us = spc__entry_score(start, scenes);
+            out->default_us = spc__final_score(start, scenes);
         find_worst(out, scenes, ranked, count);
     }
     free(ranked);

@@ -1,6 +1,7 @@
 /* report.c - the figures of progress and candidates. */
 #include "report.h"
 
+#include "choice.h"
 #include "clock.h"
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
 {
     double cold = 0;
 
-    out->median_us = spc__entry_score(entry, scenes);
+    out->median_us = spc__final_score(entry, scenes);
     out->samples = entry->timings[0].count;
     for (int s = 0; s < scenes; s++) {
         const spc__timing *timing = &entry->timings[s];

@@ -115,3 +115,14 @@ examples=$(dirname "$(readlink -f "$(command -v spctune)")")/../examples
 without_compiler() {
     SPC_CC=/bin/false SPC_NVRTC=/nonexistent "$@"
 }
+
+# tune_list ARGUMENT...: the list of the case on lists.
+tune_list() {
+    spctune -d cpu --templates templates/plain tune list --scene $scene --effort quick "$@"
+}
+
+# part VARIABLE=VALUE...: which part of it a launcher with these variables gives.
+part() {
+    (export "$@" && tune_list --shard auto 2>&1 >/dev/null) |
+        sed 's/: [0-9]* of/: N of/'
+}

@@ -20,7 +20,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 # A private folder in front of the path makes 'spctune' the one under test.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/bin" "$work/home"
+# How long something takes is no part of what is recorded.
+mkdir -p "$work/bin" "$work/home/.config/spctune"
+echo "progress = none" >"$work/home/.config/spctune/config"
 ln -s "$spctune" "$work/bin/spctune"
 cp "$here/helpers.sh" "$work/bin/"
 ln -s "$here/../templates/tuner" "$work/templates"
@@ -50,7 +52,7 @@ for case in "$@"; do
     ln -s ../templates "$work/now/templates"
     export PATH="$work/bin:$PATH" HOME="$work/home" LC_ALL=C \
         SPC_DATABASE=spc.db SPC_CPU_ISA=portable
-    unset XDG_CACHE_HOME SPC_CC SPC_NVRTC SPC_SIM_TARGET
+    unset XDG_CACHE_HOME XDG_CONFIG_HOME SPC_CONFIG SPC_CC SPC_NVRTC SPC_SIM_TARGET
     play "$case" >"$work/$name.out"
     if cmp -s "$case" "$work/$name.out"; then
         echo "ok: $name"

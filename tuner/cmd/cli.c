@@ -69,6 +69,9 @@ const cli_option cli_global_options[] = {
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
+    {0, "progress", "WORD", CLI_TEXT, offsetof(cli_globals, progress),
+     "json, plain or none; default: a line of the terminal, else plain: one "
+     "every few seconds"},
     {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
      "no talk on standard error but errors"},
     {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
@@ -154,7 +157,33 @@ static spc_status read_effort(const cli_option *option, void *to,
     return bad_value(option, text, "quick, normal or exhaustive is");
 }
 
-static spc_status store(const cli_option *option, void *base, const char *text)
+/* "90s", "10m", "1h30m"; a number alone is seconds. */
+static spc_status read_time(const cli_option *option, void *to,
+                            const char *text)
+{
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
+    const char *at = text;
+    double sum = 0;
+
+    do {
+        char *end;
+        double value = isdigit((unsigned char)at[0]) ? strtod(at, &end) : -1;
+        const char *unit =
+            value >= 0 && *end != '\0' ? strchr(units, *end) : units;
+        if (value < 0 || unit == NULL)
+            return bad_value(option, text, "a time such as 90s, 10m or 1h30m "
+                                           "is");
+        sum += value * seconds[unit - units];
+        at = end + (*end != '\0');
+    } while (*at != '\0');
+    if (!(sum > 0) || sum > 1e9)
+        return bad_value(option, text, "a time such as 90s, 10m or 1h30m is");
+    *(double *)to = sum;
+    return SPC_OK;
+}
+
+spc_status cli_store(const cli_option *option, void *base, const char *text)
 {
     void *to = (char *)base + option->offset;
 
@@ -169,6 +198,8 @@ static spc_status store(const cli_option *option, void *base, const char *text)
         return cli_append(to, text);
     case CLI_EFFORT:
         return read_effort(option, to, text);
+    case CLI_TIME:
+        return read_time(option, to, text);
     default:
         return read_number(option, to, text);
     }
@@ -186,6 +217,11 @@ static const cli_option *find_option(const cli_option *table, const char *word,
             return o;
     }
     return NULL;
+}
+
+const cli_option *cli_find_option(const cli_option *table, const char *name)
+{
+    return find_option(table, name, strlen(name), true);
 }
 
 /* ---- the command line ---------------------------------------------------- */
@@ -207,6 +243,14 @@ static spc_status unknown_option(const struct reader *reader, const char *word)
                     "are known",
                     word, command != NULL ? command->name : "",
                     command != NULL ? " " : "");
+}
+
+static void note_given(cli *self, const cli_option *option)
+{
+    int most = (int)(sizeof(self->given) / sizeof(self->given[0]));
+
+    if (self->given_count < most)
+        self->given[self->given_count++] = option;
 }
 
 /* One option and its value, which may be in the same word or the next. */
@@ -238,7 +282,8 @@ static spc_status read_option(struct reader *reader, const char *word)
                             option->value);
         value = reader->argv[reader->at++];
     }
-    return store(option, base, value);
+    note_given(reader->self, option);
+    return cli_store(option, base, value);
 }
 
 /* A number below zero is a word for the command to refuse, no option. */

@@ -17,6 +17,7 @@ typedef enum cli_kind {
     CLI_INT,   /* int, not negative */
     CLI_SEED,  /* uint64_t */
     CLI_REAL,  /* double, positive */
+    CLI_TIME,  /* double: seconds of 90s, 10m, 1h30m */
     CLI_EFFORT /* spc_effort */
 } cli_kind;
 
@@ -40,6 +41,7 @@ typedef struct cli_globals {
     const char *database;
     cli_list layer_files;
     const char *templates;
+    const char *progress;
     int threads;
     bool trust;
     bool json;
@@ -51,11 +53,24 @@ typedef struct cli_globals {
 
 typedef struct cli_command cli_command;
 
+/* When the command last said how far it is. */
+typedef struct cli_talk {
+    uint64_t started_ns;
+    double last_s;
+} cli_talk;
+
 typedef struct cli {
     cli_globals globals;
     const cli_command *command;
     cli_list operands;
     cli_list warnings;     /* that were printed: each once */
+    const cli_option *given[64]; /* on the command line: they win */
+    int given_count;
+    cli_list config; /* values of the file of defaults, which it owns */
+    cli_talk *talk;
+    const struct progress_board *board; /* of a list; NULL: there is none */
+    struct progress_lane *lane;         /* our own on it; NULL: none */
+    bool is_lane;          /* a process begun for one device of several */
     char threads_text[16]; /* of the worker's arguments */
     const char *worker[16];
 } cli;
@@ -70,16 +85,22 @@ struct cli_command {
     spc_status (*run)(cli *self, void *args);
     /* Values that are not zero; may be NULL. */
     void (*defaults)(void *args);
+    bool resumes; /* run again after SIGTERM or SIGUSR1, it goes on: status 75
+                     says so */
 };
 
 extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
     cli_db, cli_devices, cli_explain, cli_features, cli_help, cli_layers,
-    cli_net, cli_run, cli_scene, cli_space, cli_tune, cli_verify, cli_weights,
-    cli_worker;
+    cli_net, cli_report, cli_run, cli_scene, cli_space, cli_tune, cli_verify,
+    cli_weights, cli_worker;
 
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_find_command(const char *name); /* or NULL */
+/* The option of that name of a table; NULL: it has none. */
+const cli_option *cli_find_option(const cli_option *table, const char *name);
+/* Puts a value to its place in `base`; a sentence where it is not right. */
+spc_status cli_store(const cli_option *option, void *base, const char *text);
 extern const cli_option cli_global_options[];
 
 /* Says "spctune: SENTENCE" on standard error and returns `status`. */
@@ -95,6 +116,8 @@ void cli_say(const cli *self, const char *format, ...) SPC_PRINTF(2, 3);
 /* Reads options and operands; *args is filled by the command's table. */
 spc_status cli_parse(cli *self, int argc, char **argv, void **args);
 spc_status cli_append(cli_list *list, const char *text);
+/* config.c: the file of defaults, for options that were not given. */
+spc_status cli_read_config(cli *self, void *args);
 
 /* Opens the context that the global options describe. */
 spc_status cli_open(spc_ctx **out, cli *self);
@@ -113,6 +136,9 @@ void cli_catch_signals(const cli *self);
  * done, SPC_EINTERRUPTED as soon as the flag is set. Then the work goes on
  * until the program ends, and must keep all that it uses. */
 spc_status cli_run_apart(void *(*work)(void *payload), void *payload);
+/* Was it SIGTERM or SIGUSR1 that ended a command that resumes? */
+bool cli_was_preempted(void);
+enum { CLI_PREEMPTED = 75 }; /* the exit status then (EX_TEMPFAIL) */
 /* Removes what temporary files are left; last of all. */
 void cli_tidy(void);
 

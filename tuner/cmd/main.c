@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "output.h"
+#include "progress.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,     &cli_bench,  &cli_run,     &cli_explain,
     &cli_space,   &cli_verify,   &cli_build,  &cli_scene,   &cli_db,
     &cli_net,     &cli_features, &cli_layers, &cli_weights, &cli_audit,
-    &cli_completion, &cli_help,  &cli_worker, NULL,
+    &cli_report,  &cli_completion, &cli_help, &cli_worker,  NULL,
 };
 
 static spc_status no_command(const cli *self)
@@ -29,7 +30,9 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
 {
     spc_status status = cli_parse(self, argc, argv, args);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = cli_read_config(self, *args)) != SPC_OK ||
+        (status = progress_check(self)) != SPC_OK)
         return status;
     if (self->globals.help_full)
         cli_help_full(self);
@@ -69,6 +72,13 @@ static void free_warnings(cli *self)
     free(self->warnings.at);
 }
 
+static void free_config(cli *self)
+{
+    for (int i = 0; i < self->config.count; i++)
+        free((char *)self->config.at[i]);
+    free(self->config.at);
+}
+
 static void free_lists(const cli_option *row, void *args)
 {
     for (; args != NULL && row != NULL && (row->name != NULL || row->letter);
@@ -92,7 +102,8 @@ static void fill_standard_streams(void)
 
 int main(int argc, char **argv)
 {
-    cli self = {0};
+    cli_talk talk = {0};
+    cli self = {.talk = &talk};
     void *args = NULL;
     spc_status status = SPC_OK;
 
@@ -112,5 +123,8 @@ int main(int argc, char **argv)
     free(args);
     free(self.operands.at);
     free_warnings(&self);
+    free_config(&self);
+    if (status == SPC_EINTERRUPTED && cli_was_preempted())
+        return CLI_PREEMPTED;
     return spc_status_exit_code(status);
 }

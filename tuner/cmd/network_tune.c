@@ -9,6 +9,8 @@
 #include "network.h"
 #include "tuning.h"
 
+#include "clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +126,30 @@ static spc_status tune_problem(tuning *t, const problem *p)
     return tune_layer(&t->job, &p->layer, p->text);
 }
 
+static double now_s(void)
+{
+    return (double)spc__now_ns() * 1e-9;
+}
+
+/* A budget is shared by the layers that are left. */
+static bool has_time(tuning *t, int i, double ends_s)
+{
+    tuning_args *args = t->job.args;
+    double left_s = ends_s - now_s();
+
+    if (args->budget_s <= 0)
+        return true;
+    if (left_s <= 0) {
+        cli_say(t->job.self,
+                "spctune: the time is over: %d of %d layers of '%s' are not "
+                "begun",
+                t->count - i, t->count, t->net.info.name);
+        return false;
+    }
+    args->budget_s = left_s / (t->count - i);
+    return true;
+}
+
 /* A layer that fails does not keep the others from their turn. */
 static spc_status tune_problems(tuning *t)
 {
@@ -134,7 +160,10 @@ static spc_status tune_problems(tuning *t)
         calloc((size_t)t->net.scene_count, sizeof(*t->job.scenes.at));
     if (t->job.scenes.at == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
+    double ends_s = now_s() + ((tuning_args *)t->job.args)->budget_s;
     for (int i = 0; i < t->count && first != SPC_EINTERRUPTED; i++) {
+        if (!has_time(t, i, ends_s))
+            break;
         if (i > 0 && t->job.json == NULL)
             putchar('\n');
         spc_status status = *cli_cancel_flag()
@@ -211,20 +240,6 @@ static spc_status tune_network(tuning *t)
     return status != SPC_OK ? status : confirmed;
 }
 
-static spc_status tune_as_json(tuning *t)
-{
-    spc__buf text = SPC__BUF_INIT;
-    spc__json json;
-
-    spc__json_init(&json, &text);
-    spc__json_array(&json, NULL);
-    t->job.json = &json;
-    spc_status status = tune_network(t);
-    spc__json_end_array(&json);
-    spc_status written = output_json(&text);
-    return status != SPC_OK ? status : written;
-}
-
 static void release(tuning *t)
 {
     for (int i = 0; t->levels != NULL && i < t->net.scene_count; i++) {
@@ -237,7 +252,7 @@ static void release(tuning *t)
     network_close(&t->net);
 }
 
-spc_status network_tune(cli *self, tuning_args *args)
+spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
 {
     network_args net = {
         .file = args->network,
@@ -249,12 +264,10 @@ spc_status network_tune(cli *self, tuning_args *args)
     tuning t = {0};
     spc_status status;
 
-    if (self->operands.count > 0 || args->maps)
-        return cli_fail(SPC_EINVAL, "--network brings its own layers: leave "
-                                    "out yours, and --maps");
     if ((status = network_open(&t.net, self, &net)) == SPC_OK) {
-        t.job = (cli_job){.self = self, .args = args, .ctx = t.net.ctx};
-        status = self->globals.json ? tune_as_json(&t) : tune_network(&t);
+        t.job = (cli_job){
+            .self = self, .args = args, .ctx = t.net.ctx, .json = json};
+        status = tune_network(&t);
     }
     release(&t);
     return status;

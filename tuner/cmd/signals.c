@@ -1,6 +1,7 @@
 /*
- * signals.c - SIGINT, SIGTERM and SIGHUP: the first sets a flag that all long
- * work looks at, the second ends the program.
+ * signals.c - SIGINT, SIGTERM and SIGHUP, and SIGUSR1 for commands that can be
+ * resumed: the first sets a flag that all long work looks at, the second ends
+ * the program.
  *
  * A thread waits for them, since the end must remove files, which a signal
  * handler may not. All temporary folders, ours and those of measuring workers
@@ -19,14 +20,23 @@
 /* The program's only variable of file scope: there is one set of signals. */
 static struct {
     volatile int cancel;
-    bool caught; /* a thread waits for them */
-    bool talks;  /* to a terminal */
+    bool caught;  /* a thread waits for them */
+    bool resumes; /* the command goes on where it was, if it is run again */
+    int first;    /* that came; 0: none */
+    bool talks;   /* to a terminal */
     char folder[4096];
 } signals;
 
 const volatile int *cli_cancel_flag(void)
 {
     return &signals.cancel;
+}
+
+bool cli_was_preempted(void)
+{
+    int first = __atomic_load_n(&signals.first, __ATOMIC_RELAXED);
+
+    return signals.resumes && (first == SIGTERM || first == SIGUSR1);
 }
 
 /* ---- temporary files ----------------------------------------------------- */
@@ -90,13 +100,15 @@ static void *wait_for_signals(void *payload)
 
     if (sigwait(set, &number) != 0)
         return NULL;
+    __atomic_store_n(&signals.first, number, __ATOMIC_RELAXED);
     __atomic_store_n(&signals.cancel, 1, __ATOMIC_RELAXED);
     say("stopping; a second signal ends it at once");
     if (sigwait(set, &number) != 0)
         return NULL;
     nanosleep(&pause, NULL);
     cli_tidy();
-    _exit(spc_status_exit_code(SPC_EINTERRUPTED));
+    _exit(cli_was_preempted() ? CLI_PREEMPTED
+                              : spc_status_exit_code(SPC_EINTERRUPTED));
 }
 
 /* Is the signal to be ignored, as nohup asks for SIGHUP? */
@@ -117,6 +129,10 @@ void cli_catch_signals(const cli *self)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    /* Schedulers send it some time before they end a job. */
+    signals.resumes = self->command != NULL && self->command->resumes;
+    if (signals.resumes)
+        sigaddset(&set, SIGUSR1);
     if (!is_ignored(SIGHUP))
         sigaddset(&set, SIGHUP);
     /* All threads inherit the mask: the signals come to ours alone. */

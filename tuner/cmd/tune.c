@@ -1,5 +1,5 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
-#include "tuning.h"
+#include "tune_list.h"
 
 #include <string.h>
 
@@ -31,6 +31,9 @@ static void print_report(const spc_tune_report *report, int scenes)
            "%d timed, %d failed in %.3g s\n",
            report->candidates, report->refused, report->known, report->compiled,
            report->verified, report->timed, report->failed, report->elapsed_s);
+    if (report->out_of_time)
+        puts("the time was over before the search was: the same command goes "
+             "on with it");
 }
 
 static void write_report(spc__json *json, const char *layer,
@@ -54,6 +57,7 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_int(json, "timed", report->timed);
     spc__json_int(json, "failed", report->failed);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
+    spc__json_bool(json, "out_of_time", report->out_of_time);
     trials_json(json, "trials", found);
     if (status != SPC_OK)
         json_error(json, status, message);
@@ -73,7 +77,8 @@ spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
     const tuning_args *args = job->args;
     spc_tune_report report;
     trials found;
-    spc_status status = tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
+    spc_status status =
+        tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
 
     trials_sort(&found);
     if (job->json != NULL) {
@@ -93,16 +98,12 @@ spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
 
 static spc_status run(cli *self, void *to)
 {
-    tuning_args *args = to;
-
-    return args->network != NULL
-               ? network_tune(self, args)
-               : job_run(self, args, &args->scenes, tune_layer);
+    return tune_list_run(self, to);
 }
 
 const cli_command cli_tune = {
     .name = "tune",
-    .operands = "LAYER... --scene SPEC... | --network FILE --scene SPEC...",
+    .operands = "LAYER|NETWORK|LIST... --scene SPEC...",
     .summary = "find the fastest kernel of a layer and store it",
     .more =
         "Compiles the candidates of each LAYER, compares every one with the\n"
@@ -126,16 +127,25 @@ const cli_command cli_tune = {
         "level that it is on, as the network has it (pitches and all), on the\n"
         "voxels that this level has in the scenes. What the network takes for "
         "a\nreplay is then compared with what it would take untuned.\n\n"
+        "A file's name in the place of a LAYER is that of a network (.lua, "
+        ".onnx) or\nof a list: a LAYER or a network's file a line, with "
+        "--scene SPEC of its own or\nthose of the command line, and comments "
+        "after #. With --budget the layers share\nthe time; --device cuda:all "
+        "(or cuda:0,cuda:2) takes layers from the list with\na process for "
+        "each GPU, --shard a part of it, dealt by a hash of layer and\n"
+        "scenes, for machines that share the work.\n\n"
         "Efforts: quick times of every template its default, then climbs from\n"
         "the best of them, a parameter at a time, or two where one alone is\n"
         "refused; normal adds an even sample of the space; exhaustive times "
         "all\n"
         "of it.\n\n"
-        "Ctrl-C ends the run with exit status 130; what was measured is "
-        "kept.\nResults that the database does not take are printed all the "
+        "Ctrl-C ends the run with exit status 130, SIGTERM and SIGUSR1 with "
+        "75; what was\nmeasured is kept, and the same command goes on. "
+        "A second one ends it at once.\nResults that the database does not take are printed all the "
         "same; the exit\nstatus is 12 then.",
     .options = tune_options,
     .args_bytes = sizeof(tuning_args),
     .run = run,
     .defaults = defaults,
+    .resumes = true,
 };

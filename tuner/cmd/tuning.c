@@ -29,6 +29,13 @@ const cli_option tune_options[] = {
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
      "measure also what the database knows"},
+    {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
+     "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
+     "share it"},
+    {0, "shard", "K/N", CLI_TEXT, AT(shard),
+     "of the list the K-th of N parts; auto: as Slurm, MPI, Kubernetes or "
+     "torchrun say"},
+    {0, "scenes", "DIR", CLI_TEXT, AT(folder), "where the files of scenes are"},
     {'n', "network", "FILE", CLI_TEXT, AT(network),
      "each layer of a network, on the voxels of its level"},
     {0, "dtype", "TYPE", CLI_TEXT, AT(dtype),
@@ -71,7 +78,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted)
 {
-    const tuning_args *args = job->args;
+    tuning_args *args = job->args;
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
     trials_init(found, job->self);
@@ -85,6 +92,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.limit_s = args->limit_s;
     options.again = args->again;
     options.allow_spills = args->allow_spills;
+    options.budget_s = args->budget_s;
     options.on_trial = trials_collect;
     options.on_progress = trials_progress;
     options.payload = found;
@@ -101,5 +109,6 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
         spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
                  job->scenes.count, &options, report);
     progress_clear(&found->progress);
+    args->timed += report->timed;
     return status;
 }

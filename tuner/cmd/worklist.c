@@ -223,6 +223,11 @@ static spc_status read_operand(worklist *list, const worklist_source *from,
 
     if (!names_network(text) && names_file(text))
         return read_file(list, from, text);
+    if (strchr(text, '=') == NULL && strpbrk(text, "./") != NULL &&
+        !names_network(text))
+        return cli_fail(SPC_ENOTFOUND,
+                        "'%s' is no layer, and no file of that name is there",
+                        text);
     if ((status = append(&item, list)) != SPC_OK ||
         (status = read_subject(item, text, &here)) != SPC_OK)
         return status;

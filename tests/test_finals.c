@@ -1,0 +1,287 @@
+/*
+ * test_finals.c - how a search ends: those that may win beside each other, what
+ * served before, budgets, and candidates that a caller compares.
+ */
+#include "layer_rig.h"
+
+#include "cache_internal.h"
+#include "choice.h"
+#include "file.h"
+#include "suite.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
+#define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
+#define SCENE "gen:uniform,n=300,extent=12"
+/* Its buckets are others, and near. */
+#define NEIGHBOUR "gen:uniform,n=600,extent=15"
+
+/* One for all tests, made before the first: kernels are compiled once. */
+static char database[300];
+
+/* ---- runs ---------------------------------------------------------------- */
+
+enum { MOST = 16 };
+
+typedef struct seen {
+    int count, timed;
+    char name[MOST][160];
+    int samples[MOST];
+    double us[MOST];
+} seen;
+
+static void on_trial(const spc_trial *trial, void *payload)
+{
+    seen *s = payload;
+
+    ck_assert_int_lt(s->count, MOST);
+    snprintf(s->name[s->count], sizeof(s->name[0]), "%s %s",
+             trial->template_name, trial->config);
+    s->samples[s->count] = trial->samples;
+    s->us[s->count] = trial->median_us;
+    s->timed += trial->samples > 0 && !trial->from_database;
+    s->count++;
+}
+
+static bool wants_tiles_of_32(const char *template_name, const char *config,
+                              void *payload)
+{
+    (void)template_name;
+    (void)payload;
+    return strstr(config, "tile=32") != NULL;
+}
+
+static spc_status tune(spc_ctx *ctx, const char *spec, seen *s,
+                       const spc_tune_options *how, spc_tune_report *report)
+{
+    spc_tune_options options = *how;
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+
+    memset(s, 0, sizeof(*s));
+    options.on_trial = on_trial;
+    options.payload = s;
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scene, spec, &error), error.text);
+    spc_status status = spc_tune(ctx, &conv, (const spc_scene *const *)&scene,
+                                 1, &options, report);
+    spc_scene_free(scene);
+    return status;
+}
+
+static int64_t count(const char *what)
+{
+    sqlite3 *db;
+    sqlite3_stmt *statement;
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", what);
+    ck_assert_int_eq(sqlite3_open(database, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_prepare_v2(db, sql, -1, &statement, NULL),
+                     SQLITE_OK);
+    ck_assert_int_eq(sqlite3_step(statement), SQLITE_ROW);
+    int64_t found = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return found;
+}
+
+/* ---- comparing ----------------------------------------------------------- */
+
+START_TEST(who_compares_measures_all_alike_and_chooses_none)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    options.effort = SPC_EFFORT_QUICK;
+    options.wants = wants_tiles_of_32;
+    for (int again = 0; again < 2; again++) { /* nothing is recalled */
+        assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
+        ck_assert_int_eq(s.count, 4);
+        ck_assert_int_eq(s.timed, 4);
+        for (int i = 0; i < s.count; i++) {
+            assert_says(s.name[i], "tile=32");
+            ck_assert_int_eq(s.samples[i], 15);
+        }
+        ck_assert_str_eq(report.winner, "");
+    }
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(count("choice"), 0); /* the first test that stores */
+    ck_assert_int_eq(count("trial WHERE samples = 15"), 4);
+}
+END_TEST
+
+/* ---- budgets ------------------------------------------------------------- */
+
+/* A budget that is over before anything begins leaves the default alone; a run
+ * without one goes on from there. */
+START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report first, second, third;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    options.budget_s = 1e-9;
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
+    ck_assert(first.out_of_time);
+    ck_assert_int_ge(first.timed, 1);
+    ck_assert_int_lt(first.timed, 12);
+    ck_assert_str_ne(first.winner, "");
+    ck_assert_int_eq(count("choice"), 1);
+    options.budget_s = 0;
+    assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
+    ck_assert(!second.out_of_time);
+    ck_assert_int_eq(second.known, first.timed);
+    ck_assert_int_eq(s.count, 12);
+    options.budget_s = 1e-9; /* costs nothing where all is known */
+    assert_ok(tune(ctx, SCENE, &s, &options, &third), spc_ctx_error(ctx));
+    ck_assert(!third.out_of_time);
+    ck_assert_int_eq(third.known, 12);
+    ck_assert_str_eq(third.winner, second.winner);
+    options.budget_s = NAN;
+    ck_assert_int_eq(tune(ctx, SCENE, &s, &options, &third), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "budget");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- what served before -------------------------------------------------- */
+
+/* Another choice, as if it had been made so. */
+static void choose(const char *config)
+{
+    char *sql = sqlite3_mprintf(
+        "UPDATE choice SET trial = (SELECT id FROM trial WHERE config = %Q "
+        "AND problem = choice.problem)",
+        config);
+    sqlite3 *db;
+
+    ck_assert_int_eq(sqlite3_open(database, &db), SQLITE_OK);
+    ck_assert_int_eq(spc__seal_open(db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; spc__seal_everything[i] != NULL; i++)
+        ck_assert_int_eq(
+            sqlite3_exec(db, spc__seal_everything[i], NULL, NULL, NULL),
+            SQLITE_OK);
+    sqlite3_close(db);
+    sqlite3_free(sql);
+}
+
+/* Of the problem that the test before has tuned. A quick search begins at the
+ * default, and this choice is more than one move away from it. */
+START_TEST(a_neighbours_choice_is_measured_with_all_samples)
+{
+    static const char far[] = "tile=128,step=2,order=gray";
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    char name[200];
+    int at = -1;
+    seen s;
+
+    choose(far);
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    options.effort = SPC_EFFORT_QUICK;
+    options.budget_s = 1e-9; /* but for seeds nobody is measured */
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &report), spc_ctx_error(ctx));
+    snprintf(name, sizeof(name), "plain %s", far);
+    for (int i = 0; i < s.count; i++)
+        if (strcmp(s.name[i], name) == 0)
+            at = i;
+    ck_assert_int_ge(at, 0);
+    ck_assert_int_ge(s.samples[at], 15);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- who wins ------------------------------------------------------------ */
+
+/* Entries that were timed at different moments, and some of them side by side.
+ */
+static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
+                      double side_us)
+{
+    memset(entry, 0, sizeof(*entry));
+    memset(candidate, 0, sizeof(*candidate));
+    entry->candidate = candidate;
+    entry->config = (char *)"";
+    entry->state = SPC__TIMED;
+    entry->side_us = side_us;
+    entry->timings[0] = (spc__timing){
+        .count = 99, .median_us = us, .spread_us = 0.001, .cold_us = us};
+}
+
+START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
+{
+    static const struct {
+        double us[3], side_us[3];
+        int winner;
+    } rows[] = {
+        {{10, 11, 12}, {0, 0, 0}, 0},
+        {{10, 11, 12}, {13, 12, 0}, 1},
+        {{10, 10.5, 10.2}, {14, 14.5, 0}, 0},
+        {{10, 11, 12}, {14, 13.5, 13}, 2},
+    };
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc__request request = {.ctx = ctx, .scene_count = 1};
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scene, "gen:shell,r=4", &error), error.text);
+    request.conv = &conv;
+    request.error = &error;
+    request.scenes = (const spc_scene *const *)&scene;
+    for (int r = 0; r < LENGTH(rows); r++) {
+        spc__entry *entries = calloc(3, sizeof(*entries));
+        spc__candidate *kinds = calloc(3, sizeof(*kinds));
+        spc__entry *named[] = {&entries[0], &entries[1], &entries[2]};
+        spc__candidates all = {
+            .entries = entries, .count = 3, .by_config = named};
+        spc__winner winner;
+        for (int i = 0; i < 3; i++)
+            set_entry(&entries[i], &kinds[i], rows[r].us[i],
+                      rows[r].side_us[i]);
+        assert_ok(spc__choose(&winner, &request, &all), error.text);
+        ck_assert_int_eq(winner.entry - entries, rows[r].winner);
+        free(entries);
+        free(kinds);
+    }
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+int main(void)
+{
+    spc__buf folder = SPC__BUF_INIT;
+    spc_error error = {0};
+    Suite *suite = suite_create("finals");
+    TCase *tcase = tcase_create("finals");
+
+    if (spc__temp_dir_create(&folder, &error) != SPC_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    snprintf(database, sizeof(database), "%s/finals.db",
+             spc__buf_text(&folder));
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, who_compares_measures_all_alike_and_chooses_none);
+    tcase_add_test(
+        tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
+    tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
+    tcase_add_test(tcase,
+                   the_fastest_side_by_side_wins_whatever_other_moments_say);
+    suite_add_tcase(suite, tcase);
+    int status = run_suite(suite);
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+    return status;
+}

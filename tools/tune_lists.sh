@@ -1,0 +1,107 @@
+#!/bin/sh
+# tune_lists.sh - lists for 'spctune tune': the layers that networks in use have.
+#
+#     sh tools/tune_lists.sh networks|layers|all [DTYPE] >list
+#     spctune tune list --scenes DIR --effort quick --budget 2h
+#
+# `networks` are those of examples/networks on scenes of their kind: every layer on
+# the voxels that its level has there. `layers` are plain layers, 4 to 512 channels,
+# kernels of 2, 3 and 5, at the levels where networks have them, for what is not in
+# those networks: rows and density come from the scene and its level. Files of scenes
+# are named as the data sets' samples of the benchmarks are; see docs/PERFORMANCE.md.
+set -eu
+what=${1:-all}
+dtype=${2:-f16}
+networks=$(cd "$(dirname "$0")/../examples/networks" && pwd)
+
+scans="kitti_hdl64_full.bin@0.05 waymo_frame.bin@0.1"
+scenes="$scans nuscenes_sweep1.bin@0.1 indoor_rgbd_fragment.bin@0.02 gen:shell,r=256"
+
+# on SCENES NETWORK...
+on() {
+    wanted=$1
+    shift
+    for network in "$@"; do
+        for scene in $wanted; do
+            echo "$networks/$network.lua --scene $scene --dtype $dtype"
+        done
+    done
+}
+
+list_networks() {
+    echo "# detectors, on their own grids"
+    on kitti_hdl64_full.bin second unetv2
+    on nuscenes_sweep1.bin centerpoint voxelnext largekernel3d
+    echo "# segmentation"
+    on "$scans indoor_rgbd_fragment.bin@0.02" minkunet18a minkunet34c minkunet_w20 \
+        spunet ptv3
+    echo "# those that engines are compared on"
+    on "$scans" resn21 resnl unet42
+    echo "# a decoder of meshes, on a grid of 64"
+    on gen:shell,r=64 trellis_mesh
+}
+
+# at LEVEL KERNEL CHANNELS...: CHANNELS is CIN-COUT
+at() {
+    level=$1 kernel=$2
+    shift 2
+    for scene in $scenes; do
+        for pair in "$@"; do
+            echo "subm,cin=${pair%-*},cout=${pair#*-},k=$kernel,dtype=$dtype" \
+                "--scene $scene,level=$level"
+        done
+    done
+}
+
+# between LEVEL CHANNELS...: down from it, by both rules, and up to it again
+between() {
+    level=$1
+    shift
+    floor=k=2,stride=2,rule=floor
+    footprint=k=3,stride=2,padding=1,rule=footprint
+    for scene in $scenes; do
+        for pair in "$@"; do
+            fine=${pair%-*} coarse=${pair#*-}
+            for words in $floor $footprint; do
+                echo "conv,cin=$fine,cout=$coarse,$words,dtype=$dtype" \
+                    "--scene $scene,level=$level"
+                echo "inverse,cin=$coarse,cout=$fine,$words,dtype=$dtype" \
+                    "--scene $scene,level=$level"
+            done
+        done
+    done
+}
+
+list_layers() {
+    echo "# kernels of 3"
+    at 0 3 4-16 4-32 16-16 16-32 32-32 32-64 64-64 96-96 128-96 128-128
+    at 1 3 16-32 32-32 32-64 64-64 96-96 128-96
+    at 2 3 64-64 64-128 128-128 192-128
+    at 3 3 64-128 128-128 128-256 256-256 384-256
+    at 4 3 128-256 256-256 256-512 512-512
+    echo "# kernels of 5"
+    at 0 5 4-32 16-16 32-32 32-64
+    at 1 5 32-32 32-64
+    at 2 5 32-64 64-64
+    at 3 5 64-128 128-128
+    echo "# kernels of 2"
+    at 0 2 32-32 64-64
+    echo "# from level to level"
+    between 0 16-32 32-32 32-64
+    between 1 32-64 64-64
+    between 2 64-128 128-128
+    between 3 128-256
+}
+
+case $what in
+networks) list_networks ;;
+layers) list_layers ;;
+all)
+    list_networks
+    list_layers
+    ;;
+*)
+    echo "tune_lists.sh: '$what' is not right: networks, layers or all is" >&2
+    exit 2
+    ;;
+esac
