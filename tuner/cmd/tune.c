@@ -1,4 +1,5 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
+#include "passes.h"
 #include "tuning.h"
 
 #include <string.h>
@@ -73,7 +74,8 @@ spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
     const tuning_args *args = job->args;
     spc_tune_report report;
     trials found;
-    spc_status status = tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
+    spc_status status =
+        tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
 
     trials_sort(&found);
     if (job->json != NULL) {
@@ -91,13 +93,28 @@ spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
     return status;
 }
 
+static spc_status tune_passes(cli_job *job, const spc_conv *layer,
+                              const char *text)
+{
+    const tuning_args *args = job->args;
+    spc_status status;
+    passes list;
+
+    (void)text;
+    if ((status = passes_of(&list, layer, args->pass)) != SPC_OK)
+        return status;
+    for (int p = 0; p < list.count && status == SPC_OK; p++)
+        status = tune_layer(job, &list.at[p].layer, list.at[p].text);
+    return status;
+}
+
 static spc_status run(cli *self, void *to)
 {
     tuning_args *args = to;
 
     return args->network != NULL
                ? network_tune(self, args)
-               : job_run(self, args, &args->scenes, tune_layer);
+               : job_run(self, args, &args->scenes, tune_passes);
 }
 
 const cli_command cli_tune = {

@@ -19,6 +19,7 @@ typedef struct tuning_args {
     const char *cases, *part, *config;
     double minutes;
     const char *network, *dtype; /* tune; NULL: layers */
+    const char *pass;            /* tune; NULL: the layer as it is */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];
