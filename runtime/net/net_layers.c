@@ -543,7 +543,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
             SPC_OK ||
         (status = check_type("it takes", f->dtype, t->dtype, error)) != SPC_OK)
         return status;
-    if (f->op != SPC_FEATURE_ADD)
+    if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
                    ? SPC_OK
                    : spc__fail(error, SPC_EINVAL, "it adds nothing");
