@@ -419,6 +419,10 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
     if (conv->in_pitch || conv->out_pitch || conv->add_pitch)
         return spc__fail(error, SPC_EINVAL,
                          "pitches are the network's matter: leave them 0");
+    if (conv->pass != SPC_FORWARD)
+        return spc__fail(error, SPC_EINVAL,
+                         "a network has forward passes alone: gradients have "
+                         "plans of their own");
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if ((status = check_width("it takes", conv->cin, in->channels, error)) !=

@@ -319,13 +319,17 @@ static void show_step(struct sheet *sheet, const struct row *row,
 {
     char text[280];
     struct row whole = *row;
+    peers *all = sheet->args->peers;
+    const peer_figure *peer =
+        all == NULL ? NULL
+                    : peers_step(all, spc_scene_name(row->scene), row->layer);
 
     snprintf(text, sizeof(text), "step of %s", row->layer_text);
     whole.layer_text = text;
     if (sheet->json != NULL)
-        write_result(sheet, &whole, step, NULL);
+        write_result(sheet, &whole, step, peer);
     else
-        add_result(sheet, &whole, step, NULL);
+        add_result(sheet, &whole, step, peer);
 }
 
 /* The passes that were asked for, on one scene. */
