@@ -1105,6 +1105,10 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       1 / (1 + exp(-x)); silu: x * sigmoid(x); gelu: x / 2 *
  *                       (1 + erf(x / sqrt(2))); elu: slope * (exp(x) - 1) where
  *                       x < 0
+ *   actgrad=NAME        the gradient of act=NAME: add[r][c], that of its outputs,
+ *                       times the derivative at in[r][c], its inputs; of relu
+ *                       and leaky its outputs do as well. At 0 these have the
+ *                       derivative of negative numbers
  *   norm=layer          (x - mean) / sqrt(var + eps) over the channels of a row
  *                       (Ba, Kiros, Hinton, 2016), with affine=1 times scale[c]
  *                       plus shift[c]; then the activation `act`
@@ -1136,7 +1140,8 @@ typedef enum spc_feature_op {
     SPC_FEATURE_GROUPSUM,
     SPC_FEATURE_GROUPMEAN,
     SPC_FEATURE_REPEAT,
-    SPC_FEATURE_BEV
+    SPC_FEATURE_BEV,
+    SPC_FEATURE_ACTGRAD
 } spc_feature_op;
 
 typedef enum spc_reduction {
@@ -1155,7 +1160,7 @@ typedef struct spc_feature {
     spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
-    spc_activation activation; /* ACT; ADD, LAYERNORM and GROUPNORM: last */
+    spc_activation activation; /* ACT, ACTGRAD; ADD and norms: last */
     float slope;               /* of LEAKY and ELU below zero */
     bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
     float eps;
@@ -1182,7 +1187,7 @@ typedef struct spc_feature {
  *                                           index (0, 1) of pool=max
  *   global=mean,c=64
  *   add,c=64,act=relu                       act, slope (0.01; of elu 1)
- *   act=leaky,c=64,slope=0.1
+ *   act=leaky,c=64,slope=0.1                and actgrad=leaky,... of that
  *   norm=layer,c=96,eps=1e-5,affine=1       act, slope besides
  *   norm=group,c=768,groups=32
  *   groupsum,c=128,by=2   groupmean,...   repeat,...
@@ -1238,7 +1243,7 @@ SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
 typedef struct spc_feature_buffers {
     const void *in; /* [rows in][channels] */
     int64_t in_pitch;
-    const void *add; /* ADD: [rows][channels] */
+    const void *add; /* ADD, ACTGRAD: [rows][channels] */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
     int64_t out_pitch; /* of BEV from batch element to batch element */

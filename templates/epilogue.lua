@@ -74,6 +74,17 @@ $(indent)float out_inverse = $(reciprocal(load("args->out_scale")));
 %    elu = "y < 0.0f ? " .. slope .. " * spc_expm1(y) : y",
 %  })[act]
 %end
+%-- Its derivative, by `y`; at 0 that of negative numbers.
+%function derivative_of(act, slope)
+%  return ({
+%    relu = "y > 0.0f ? 1.0f : 0.0f",
+%    leaky = "y > 0.0f ? 1.0f : " .. slope,
+%    sigmoid = "spc_divide(1.0f, 1.0f + spc_exp(-y)) * spc_divide(1.0f, 1.0f + spc_exp(y))",
+%    silu = "spc_divide(1.0f, 1.0f + spc_exp(-y)) * (1.0f + y * spc_divide(1.0f, 1.0f + spc_exp(y)))",
+%    gelu = "0.5f * (1.0f + spc_erf(0.707106781f * y)) + 0.39894228f * y * spc_exp(-0.5f * y * y)",
+%    elu = "y > 0.0f ? 1.0f : " .. slope .. " * spc_exp(y)",
+%  })[act]
+%end
 %-- The function `activate`, for kernels that have one.
 %function write_activation(qualifier)
 % if problem.act then

@@ -114,10 +114,11 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 %function write_slope_activation(problem, inline)
 $(inline) float activate(float y, float slope)
 {
+%  local of = problem.op == "actgrad" and derivative_of or activation_of
 %  if problem.act ~= "leaky" and problem.act ~= "elu" then
     (void)slope;
 %  end
-    return $(activation_of(problem.act or "none", "slope"));
+    return $(of(problem.act or "none", "slope"));
 }
 
 %end

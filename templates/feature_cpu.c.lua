@@ -8,7 +8,7 @@
 %
 %local ops = {
 %  "pool", "unpool", "global", "add", "act", "layernorm", "groupnorm", "groupsum",
-%  "groupmean", "repeat", "bev",
+%  "groupmean", "repeat", "bev", "actgrad",
 %}
 %
 %template = {
@@ -86,7 +86,7 @@ void $(name)(const spc_feature_args *args, unsigned x, unsigned y)
 
 %end
 %local op = problem.op
-% if op == "add" or op == "act" or op == "layernorm" or op == "groupnorm" then
+% if op == "add" or op == "act" or op == "actgrad" or op == "layernorm" or op == "groupnorm" then
 %   write_slope_activation(problem, "SPC_INLINE")
 % end
 % if op == "layernorm" or op == "groupnorm" then
@@ -160,7 +160,7 @@ static void pool(const spc_feature_args *args, long long p)
 }
 
 %   write_kernel("spc_pool", "*args->count", "pool")
-% elseif op == "add" or op == "act" then
+% elseif op == "add" or op == "act" or op == "actgrad" then
 %   write_rows_given("SPC_INLINE")
 static void activate_row(const spc_feature_args *args, long long row)
 {
@@ -169,7 +169,11 @@ static void activate_row(const spc_feature_args *args, long long row)
 %   if op == "add" then
         v += get(args->add, row * args->add_pitch + c);
 %   end
-        put(args->out, row * args->out_pitch + c, activate(v, args->slope));
+        v = activate(v, args->slope);
+%   if op == "actgrad" then
+        v *= get(args->add, row * args->add_pitch + c);
+%   end
+        put(args->out, row * args->out_pitch + c, v);
     }
 }
 

@@ -3,7 +3,7 @@
 %
 %include "feature.lua"
 %
-%local ops = {"add", "act", "groupsum", "groupmean", "repeat"}
+%local ops = {"add", "act", "groupsum", "groupmean", "repeat", "actgrad"}
 %
 %-- Outputs of a thread: those of a piece of 16 bytes, unless they are made of more than
 %-- 64 bytes of inputs.
@@ -51,7 +51,7 @@ enum {
 
 % write_accesses(problem, {1, wide, piece})
 % write_rows_given("SPC_DEVICE")
-% if problem.op == "add" or problem.op == "act" then
+% if problem.op == "add" or problem.op == "act" or problem.op == "actgrad" then
 %   write_slope_activation(problem, "SPC_DEVICE")
 % end
 %
@@ -106,6 +106,13 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         v[e] = activate(v[e], args->slope);
+%   if problem.op == "actgrad" then
+    float dy[$(n)];
+    load$(n)(dy, args->add, row * args->add_pitch + at);
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        v[e] *= dy[e];
+%   end
 % end
 % if problem.op == "groupmean" then
     SPC_UNROLL

@@ -42,3 +42,7 @@ spc_gpu_suite(properties)
 # Every CUDA template's default, compiled for GPUs that are not here.
 spc_suite(targets)
 spc_run_suite(targets_nvrtc targets nvrtc)
+
+# The passes of a training step.
+spc_suite(backward)
+spc_gpu_suite(backward)

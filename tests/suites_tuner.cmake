@@ -58,3 +58,10 @@ foreach(device cpu sim)
     PASS_REGULAR_EXPRESSION "^20 frames, .* voxels, all well"
     ENVIRONMENT "SPC_DATABASE=")
 endforeach()
+
+# A network learns as it does in double precision.
+add_test(NAME train_step COMMAND train_step cpu 12)
+spc_slow(train_step)
+set_tests_properties(train_step PROPERTIES
+  PASS_REGULAR_EXPRESSION "learnt, as in double" FAIL_REGULAR_EXPRESSION "NOT"
+  ENVIRONMENT "SPC_DATABASE=")

@@ -174,7 +174,9 @@ static void begin(char *text, const spc_operator_info *of,
 
     snprintf(text, TEXT_BYTES, "%s",
              slope && strncmp(of->name, "act=", 4) == 0 ? "act=leaky,c=64"
-                                                        : of->example);
+             : slope && strncmp(of->name, "actgrad=", 8) == 0
+                 ? "actgrad=leaky,c=64"
+                 : of->example);
     if (word->with != NULL)
         set_pair(text, word->with, of);
 }

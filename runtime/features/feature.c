@@ -13,13 +13,19 @@ const char *const spc__bev_order_names[] = {"zyx", "xyz", NULL};
 
 /* As templates know them. */
 static const char *const op_names[] = {
-    "pool",      "unpool",   "global",    "add",    "act", "layernorm",
-    "groupnorm", "groupsum", "groupmean", "repeat", "bev", NULL,
+    "pool",      "unpool",    "global",   "add",       "act",
+    "layernorm", "groupnorm", "groupsum", "groupmean", "repeat",
+    "bev",       "actgrad",   NULL,
 };
 
 bool spc__feature_takes_map(const spc_feature *feature)
 {
     return feature->op == SPC_FEATURE_POOL || feature->op == SPC_FEATURE_UNPOOL;
+}
+
+bool spc__feature_adds(const spc_feature *feature)
+{
+    return feature->op == SPC_FEATURE_ADD || feature->op == SPC_FEATURE_ACTGRAD;
 }
 
 /* ---- rules --------------------------------------------------------------- */
@@ -47,7 +53,8 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
 {
     spc_status status;
 
-    if ((status = check_range("operator", f->op, 0, SPC_FEATURE_BEV, error)) ||
+    if ((status =
+             check_range("operator", f->op, 0, SPC_FEATURE_ACTGRAD, error)) ||
         (status = check_range("reduction", f->reduction, 0, SPC_REDUCE_SUM,
                               error)) ||
         (status =
@@ -110,6 +117,7 @@ static spc_status check_words(const spc_feature *f, spc_error *error)
     case SPC_FEATURE_UNPOOL:
         return check_pool(f, error);
     case SPC_FEATURE_ACT:
+    case SPC_FEATURE_ACTGRAD:
         if (f->activation == SPC_ACT_NONE)
             return spc__fail(error, SPC_EINVAL,
                              "act=none does nothing: relu, leaky, sigmoid, "
@@ -223,6 +231,7 @@ void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
         break;
     case SPC_FEATURE_ADD:
     case SPC_FEATURE_ACT:
+    case SPC_FEATURE_ACTGRAD:
         set_activation(out, f);
         break;
     case SPC_FEATURE_LAYERNORM:

@@ -127,7 +127,8 @@ enum {
 static const kind kinds[] = {
     {"feature_pool", OP(POOL) | OP(UNPOOL), {{"spc_pool", true, by_pieces, 0}}},
     {"feature_rows",
-     OP(ADD) | OP(ACT) | OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT),
+     OP(ADD) | OP(ACT) | OP(ACTGRAD) | OP(GROUPSUM) | OP(GROUPMEAN) |
+         OP(REPEAT),
      {{"spc_rows", true, by_pieces, 0}}},
     {"feature_norm", OP(LAYERNORM), {{"spc_norm", true, by_warps, 0}}},
     {"feature_batch",
@@ -417,13 +418,15 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
              take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
                        spc_feature_row_out(f), spc__feature_outputs(f), error)))
         return status;
-    if (f->op == SPC_FEATURE_ADD &&
+    if (spc__feature_adds(f) &&
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
                             f->channels, f->channels, error)))
         return status;
-    if ((has_index(f) && (status = spc__check_buffer("index", b->index, 16, error))) ||
-        (is_affine(f) && ((status = spc__check_buffer("scale", b->scale, 4, error)) ||
-                          (status = spc__check_buffer("shift", b->shift, 4, error)))) ||
+    if ((has_index(f) &&
+         (status = spc__check_buffer("index", b->index, 16, error))) ||
+        (is_affine(f) &&
+         ((status = spc__check_buffer("scale", b->scale, 4, error)) ||
+          (status = spc__check_buffer("shift", b->shift, 4, error)))) ||
         (workspace_bytes(f, r->sizes.batches) > 0 &&
          (status = spc__check_buffer("workspace", b->workspace, 256, error))))
         return status;

@@ -25,6 +25,7 @@ static const char *const examples[] = {
     "groupmean,c=128,by=2",
     "repeat,c=64,by=2",
     "bev,c=64,shape=176x200x2,order=zyx",
+    "actgrad=silu,c=64",
 };
 enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
 
@@ -57,6 +58,7 @@ static const head heads[] = {
     {"groupmean", SPC_FEATURE_GROUPMEAN, NULL, NULL},
     {"repeat", SPC_FEATURE_REPEAT, NULL, NULL},
     {"bev", SPC_FEATURE_BEV, NULL, NULL},
+    {"actgrad", SPC_FEATURE_ACTGRAD, spc__activation_names, "activation"},
 };
 enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
 
@@ -138,7 +140,7 @@ struct feature_word {
 #define OP(name) (1u << SPC_FEATURE_##name)
 
 enum {
-    ALL = OP(BEV) * 2 - 1,
+    ALL = OP(ACTGRAD) * 2 - 1,
     MAPPED = OP(POOL) | OP(UNPOOL),
     NORMS = OP(LAYERNORM) | OP(GROUPNORM),
     ACTIVE = OP(ADD) | NORMS,
@@ -263,7 +265,7 @@ static const feature_word words[] = {
     {"origin", set_geometry, 0, MAPPED},
     {"index", set_flag, AT(index), OP(POOL)},
     {"act", set_activation, 0, ACTIVE},
-    {"slope", set_real, AT(slope), ACTIVE | OP(ACT)},
+    {"slope", set_real, AT(slope), ACTIVE | OP(ACT) | OP(ACTGRAD)},
     {"eps", set_real, AT(eps), NORMS},
     {"affine", set_flag, AT(affine), NORMS},
     {"order", set_order, 0, OP(BEV)},
@@ -419,7 +421,8 @@ static void write_activation(writer *w, const spc_feature *f)
     static const spc_feature otherwise = SPC_FEATURE_INIT;
     bool elu = f->activation == SPC_ACT_ELU;
 
-    if (f->op != SPC_FEATURE_ACT && f->activation != SPC_ACT_NONE)
+    if (f->op != SPC_FEATURE_ACT && f->op != SPC_FEATURE_ACTGRAD &&
+        f->activation != SPC_ACT_NONE)
         write_text(
             w, ",act=%s",
             spc__name_at(spc__activation_names, (unsigned)f->activation));
@@ -449,7 +452,7 @@ static void write_words(writer *w, const spc_feature *f)
         write_real(w, "eps", f->eps);
     if (op & NORMS && f->affine)
         write_text(w, ",affine=1");
-    if (op & (ACTIVE | OP(ACT)))
+    if (op & (ACTIVE | OP(ACT) | OP(ACTGRAD)))
         write_activation(w, f);
     if (f->op == SPC_FEATURE_BEV)
         write_text(w, ",shape=%dx%dx%d,order=%s", f->shape[0], f->shape[1],
@@ -463,7 +466,7 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 
     write_text(&w, "%s", "");
     for (int i = 0; i < WORDS; i++)
-        if ((unsigned)op <= SPC_FEATURE_BEV && words[i].ops >> op & 1)
+        if ((unsigned)op <= SPC_FEATURE_ACTGRAD && words[i].ops >> op & 1)
             write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
     return (int)w.length;
 }

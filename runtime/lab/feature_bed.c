@@ -222,7 +222,7 @@ static spc_status draw_rows(spc__feature_bed *b, spc__random *random)
 {
     int channels = b->feature->channels;
     size_t all = (size_t)b->of.rows_in * (size_t)channels;
-    bool adds = b->feature->op == SPC_FEATURE_ADD;
+    bool adds = spc__feature_adds(b->feature);
     spc_dtype dtype = b->feature->dtype;
     spc_status status;
 

@@ -11,6 +11,7 @@
 #include "feature_oracle.h"
 
 #include "dtype.h"
+#include "feature.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,46 @@ static void finish(double *out, double *tolerance, const spc_feature *f,
     *tolerance = steepest(f) * error + evaluation(f, x);
 }
 
+static double derivative(const spc_feature *f, double x)
+{
+    double s = 1 / (1 + exp(-x));
+
+    switch (f->activation) {
+    case SPC_ACT_RELU:
+        return x > 0;
+    case SPC_ACT_LEAKY:
+        return x > 0 ? 1 : (double)f->slope;
+    case SPC_ACT_SIGMOID:
+        return s * (1 - s);
+    case SPC_ACT_SILU:
+        return s * (1 + x * (1 - s));
+    case SPC_ACT_GELU:
+        return (1 + erf(x / sqrt(2))) / 2 +
+               x * exp(-x * x / 2) * 0.3989422804014327;
+    case SPC_ACT_ELU:
+        return x > 0 ? 1 : (double)f->slope * exp(x);
+    default:
+        return 1;
+    }
+}
+
+/* Each of the few steps to a derivative rounds what is at most 1 + |x|, or the
+ * slope, by the primitives' 8 units; products with a derivative of 0 or 1 are
+ * exact. */
+static void differentiate(double *out, double *tolerance, const spc_feature *f,
+                          double x, double dy)
+{
+    double slope = fabs((double)f->slope);
+    double size = (1 + fabs(x)) * (slope > 1 ? slope : 1);
+
+    *out = dy * derivative(f, x);
+    *tolerance = 0;
+    if (f->activation == SPC_ACT_LEAKY)
+        *tolerance = unit * fabs(*out);
+    else if (f->activation != SPC_ACT_RELU)
+        *tolerance = 24 * unit * size * fabs(dy) + 0x1p-118;
+}
+
 /* ---- over a map ---------------------------------------------------------- */
 
 static void pool_one(double *out, double *tolerance, int32_t *index,
@@ -177,6 +218,10 @@ static void add_one(double *out, double *tolerance, const spc_feature *f,
 {
     double x = (double)of->in[at];
 
+    if (f->op == SPC_FEATURE_ACTGRAD) {
+        differentiate(out, tolerance, f, x, (double)of->add[at]);
+        return;
+    }
     if (f->op == SPC_FEATURE_ADD)
         x += (double)of->add[at];
     finish(out, tolerance, f, x, f->op == SPC_FEATURE_ADD ? unit * fabs(x) : 0);
@@ -209,7 +254,7 @@ static void by_row(double *out, double *tolerance, const spc_feature *f,
     for (int64_t row = 0; row < of->rows_out; row++)
         for (int64_t j = 0; j < outputs; j++) {
             int64_t at = row * outputs + j;
-            if (f->op == SPC_FEATURE_ADD || f->op == SPC_FEATURE_ACT)
+            if (spc__feature_adds(f) || f->op == SPC_FEATURE_ACT)
                 add_one(out + at, tolerance + at, f, of, at);
             else
                 regroup_one(out + at, tolerance + at, f,
@@ -424,7 +469,7 @@ bool spc__feature_is_exact(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
         return false;
-    return (f->op != SPC_FEATURE_ADD && f->op != SPC_FEATURE_ACT) ||
+    return (!spc__feature_adds(f) && f->op != SPC_FEATURE_ACT) ||
            f->activation <= SPC_ACT_LEAKY;
 }
 
@@ -446,7 +491,7 @@ void spc__feature_bytes(double *read, double *written, const spc_feature *f,
     double row = (double)f->channels * element;
     double stored = f->index ? 4.0 * f->channels : 0;
 
-    *read = (double)rows_in * row * (f->op == SPC_FEATURE_ADD ? 2 : 1);
+    *read = (double)rows_in * row * (spc__feature_adds(f) ? 2 : 1);
     *written = (double)spc_feature_rows_out(f, rows_out, batches) *
                (double)spc_feature_row_out(f) * element;
     if (f->affine)

@@ -149,6 +149,10 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
     if (conv->in_pitch || conv->out_pitch || conv->add_pitch)
         return spc__fail(error, SPC_EINVAL,
                          "pitches are the network's matter: leave them 0");
+    if (conv->pass != SPC_FORWARD)
+        return spc__fail(error, SPC_EINVAL,
+                         "a network has forward passes alone: gradients have "
+                         "plans of their own");
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if ((status = spc__net_check_width("it takes", conv->cin, in->channels,
@@ -279,7 +283,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
         (status = spc__net_check_type("it takes", f->dtype, t->dtype, error)) !=
             SPC_OK)
         return status;
-    if (f->op != SPC_FEATURE_ADD)
+    if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
                    ? SPC_OK
                    : spc__fail(error, SPC_EINVAL, "it adds nothing");

@@ -2,6 +2,7 @@
 #include "layers.h"
 #include "network.h"
 #include "output.h"
+#include "passes.h"
 #include "peers.h"
 #include "suites.h"
 
@@ -16,6 +17,7 @@ struct args {
     const char *suite;
     const char *folder;
     const char *against;
+    const char *pass;
     uint64_t seed;
     network_args net; /* of --network */
     int runs;
@@ -34,6 +36,8 @@ static const cli_option options[] = {
      "where the suite's scene files are; default: this folder"},
     {0, "against", "FILE", CLI_TEXT, AT(against),
      "figures of other engines, as in docs/peers: print the best of them"},
+    {0, "pass", "WORD", CLI_TEXT, AT(pass),
+     "of training: forward, dgrad, wgrad, or all and the step that they are"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and row order"},
     NETWORK_OPTIONS(AT_NET),
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
@@ -265,7 +269,26 @@ static const peer_figure *find_peer(struct sheet *sheet, const struct row *row)
     return peer;
 }
 
-static spc_status measure(struct sheet *sheet, const struct row *row)
+/* Adds up what the passes of a step take. */
+static void add_step(spc_bench_result *step, const spc_bench_result *pass)
+{
+    step->warm_us += pass->warm_us;
+    step->warm_spread_us += pass->warm_spread_us;
+    step->warm_floor_us += pass->warm_floor_us;
+    step->cold_us += pass->cold_us;
+    step->cold_spread_us += pass->cold_spread_us;
+    step->cold_floor_us += pass->cold_floor_us;
+    step->layout_us += pass->layout_us;
+    step->flops += pass->flops;
+    step->gathered_bytes += pass->gathered_bytes;
+    step->compulsory_bytes += pass->compulsory_bytes;
+    step->floor_measured = pass->floor_measured;
+    if (pass->error > step->error)
+        step->error = pass->error;
+}
+
+static spc_status measure(struct sheet *sheet, const struct row *row,
+                          spc_bench_result *step)
 {
     spc_bench_result result;
     const char *scene = spc_scene_name(row->scene);
@@ -287,7 +310,47 @@ static spc_status measure(struct sheet *sheet, const struct row *row)
         write_result(sheet, row, &result, peer);
     else
         add_result(sheet, row, &result, peer);
+    if (step != NULL)
+        add_step(step, &result);
     return check_floors(row, &result);
+}
+
+/* A row of the passes together, whose text says so. */
+static void show_step(struct sheet *sheet, const struct row *row,
+                      const spc_bench_result *step)
+{
+    char text[280];
+    struct row whole = *row;
+    peers *all = sheet->args->peers;
+    const peer_figure *peer =
+        all == NULL ? NULL
+                    : peers_step(all, spc_scene_name(row->scene), row->layer);
+
+    snprintf(text, sizeof(text), "step of %s", row->layer_text);
+    whole.layer_text = text;
+    if (sheet->json != NULL)
+        write_result(sheet, &whole, step, peer);
+    else
+        add_result(sheet, &whole, step, peer);
+}
+
+/* The passes that were asked for, on one scene. */
+static spc_status measure_passes(struct sheet *sheet, const passes *list,
+                                 const spc_scene *scene)
+{
+    spc_bench_result step = {.warm_floor_by = "", .cold_floor_by = ""};
+    spc_status first = SPC_OK;
+
+    for (int p = 0; p < list->count && !*cli_cancel_flag(); p++) {
+        struct row row = {&list->at[p].layer, list->at[p].text, scene, false};
+        spc_status status = measure(sheet, &row, &step);
+        if (first == SPC_OK)
+            first = status;
+    }
+    struct row row = {&list->at[0].layer, list->at[0].text, scene, false};
+    if (first == SPC_OK && list->count > 1)
+        show_step(sheet, &row, &step);
+    return first;
 }
 
 static void print_sheet(const struct sheet *sheet)
@@ -316,13 +379,17 @@ static void print_sheet(const struct sheet *sheet)
 static spc_status bench_layer(cli_job *job, const spc_conv *layer,
                               const char *text)
 {
+    (void)text;
+    const struct args *args = job->args;
     struct sheet sheet;
-    spc_status first = SPC_OK;
+    passes list;
+    spc_status first = passes_of(&list, layer, args->pass);
 
+    if (first != SPC_OK)
+        return first;
     sheet_init(&sheet, job->ctx, job->args, job->json);
     for (int i = 0; i < job->scenes.count && !*cli_cancel_flag(); i++) {
-        struct row row = {layer, text, job->scenes.at[i], false};
-        spc_status status = measure(&sheet, &row);
+        spc_status status = measure_passes(&sheet, &list, job->scenes.at[i]);
         if (first == SPC_OK)
             first = status;
     }
@@ -389,7 +456,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
         return status;
     }
     struct row row = {&layer, from->layer, show->scene, from->map};
-    return measure(&show->sheet, &row);
+    return measure(&show->sheet, &row, NULL);
 }
 
 /* A row that fails says why; the others are measured all the same. */
@@ -497,17 +564,21 @@ const cli_command cli_bench = {
     .name = "bench",
     .operands = "LAYER... --scene SPEC... | --suite NAME | --network FILE ...",
     .summary = "time layers as a program would run them",
-    .more = "Makes the plan that a program would get, holds its result "
-            "against the oracle before\nand after timing, and times the "
-            "convolution with its map built (warm and with flushed\ncaches), "
-            "the map (pack, sort, search) and its row order. The floor is the "
-            "least time\nthat the device could need for the same work "
-            "(spctune devices --measure), with warm\nand with flushed caches; "
-            "the ratio to it is the score. A time below its floor is\n"
-            "reported, and fails.\n\nWith --network one graph of it, indexing "
-            "included, is replayed on each scene; a\ntime runs from the launch, "
-            "with coordinates and features on the device, till the\nlast "
-            "output is there.",
+    .more =
+        "Makes the plan that a program would get, holds its result "
+        "against the oracle before\nand after timing, and times the "
+        "convolution with its map built (warm and with flushed\ncaches), "
+        "the map (pack, sort, search) and its row order. The floor is the "
+        "least time\nthat the device could need for the same work "
+        "(spctune devices --measure), with warm\nand with flushed caches; "
+        "the ratio to it is the score. A time below its floor is\n"
+        "reported, and fails.\n\nWith --pass all the gradients of the layer "
+        "are timed, too, and the last row is\nthe training step: forward, "
+        "dgrad and wgrad, one after the other.\n\nWith --network one graph of "
+        "it, indexing "
+        "included, is replayed on each scene; a\ntime runs from the launch, "
+        "with coordinates and features on the device, till the\nlast "
+        "output is there.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

@@ -58,7 +58,8 @@ static const struct {
     {12, 24, 4},   {64, 128, 2}, {16, 48, 16},
 };
 
-/* `pitch`: so many elements more from row to row of inputs and outputs. */
+/* Gradients are those of real numbers. `pitch`: so many elements more from row
+ * to row of inputs and outputs. */
 static const struct {
     const char *words;
     int pitch;
@@ -74,6 +75,10 @@ static const struct {
     {",epilogue=bias+sigmoid,deterministic=1", 0},
     {",epilogue=silu+add", 8},
     {",epilogue=scale+elu", 0},
+    {",pass=dgrad", 0},
+    {",pass=wgrad,bias=1", 0},
+    {",pass=dgrad,epilogue=add", 8},
+    {",pass=wgrad,out=f32,accumulate=1", 0},
 };
 
 static int type_count(void)
@@ -90,17 +95,22 @@ static void write_layer(char *out, size_t bytes, int i)
     int t = i % type_count(), c = i / type_count() % LENGTH(channels);
     int g = i / type_count() / LENGTH(channels);
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
+
+    if (t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL)
+        f = 0;
     int length =
         snprintf(out, bytes, "%s,cin=%d,cout=%d,groups=%d%s,dtype=%s%s",
                  geometries[g].operator, channels[c].in, channels[c].out,
                  channels[c].groups, geometries[g].words,
                  spc_dtype_name((spc_dtype)t), finishes[f].words);
 
+    bool turned = strstr(finishes[f].words, "pass=dgrad") != NULL;
+    int in = turned ? channels[c].out : channels[c].in;
+    int result = turned ? channels[c].in : channels[c].out;
     if (finishes[f].pitch > 0)
         snprintf(out + length, bytes - (size_t)length,
-                 ",in_pitch=%d,out_pitch=%d",
-                 channels[c].in + finishes[f].pitch,
-                 channels[c].out + finishes[f].pitch);
+                 ",in_pitch=%d,out_pitch=%d", in + finishes[f].pitch,
+                 result + finishes[f].pitch);
 }
 
 /* ---- operators on features ----------------------------------------------- */
@@ -123,6 +133,12 @@ static const char *const features[] = {
     "act=silu",
     "act=gelu",
     "act=elu",
+    "actgrad=relu",
+    "actgrad=leaky,slope=0.25",
+    "actgrad=sigmoid",
+    "actgrad=silu",
+    "actgrad=gelu",
+    "actgrad=elu",
     "norm=layer,eps=1e-3,affine=1",
     "norm=layer,act=gelu",
     "norm=group,groups=%d,affine=1",

@@ -61,6 +61,9 @@ static const char *scene_key(const char *scene)
     return slash == NULL || strncmp(scene, "gen:", 4) == 0 ? scene : slash + 1;
 }
 
+/* What a training step of a layer begins with. */
+static const char step[] = "step,";
+
 /* A map is that of any layer: one channel stands for all. */
 static void map_key(char out[LAYER_TEXT], const spc_conv *layer)
 {
@@ -72,12 +75,21 @@ static void map_key(char out[LAYER_TEXT], const spc_conv *layer)
     spc_conv_format(out, LAYER_TEXT, &plain);
 }
 
+static void step_key(char out[LAYER_TEXT], const spc_conv *layer)
+{
+    int length = snprintf(out, LAYER_TEXT, "%s", step);
+
+    spc_conv_format(out + length, (size_t)(LAYER_TEXT - length), layer);
+}
+
 static spc_status read_layer(figure *out, const char *text, spc_error *error)
 {
     char layer[LAYER_TEXT];
     spc_conv conv;
     spc_status status;
+    bool is_step = strncmp(text, step, strlen(step)) == 0;
 
+    text += is_step ? strlen(step) : 0;
     out->map = strncmp(text, "map,", 4) == 0;
     if (out->map) {
         snprintf(layer, sizeof(layer), "%s,cin=1,cout=1,%s",
@@ -88,6 +100,8 @@ static spc_status read_layer(figure *out, const char *text, spc_error *error)
         return status;
     if (out->map)
         map_key(out->layer, &conv);
+    else if (is_step)
+        step_key(out->layer, &conv);
     else
         spc_conv_format(out->layer, sizeof(out->layer), &conv);
     return SPC_OK;
@@ -302,18 +316,13 @@ const char *peers_date(const peers *all)
     return all->date;
 }
 
-const peer_figure *peers_best(peers *all, const char *scene,
-                              const spc_conv *layer, bool map)
+static const peer_figure *find_best(peers *all, const char *scene,
+                                    const char *layer, bool map)
 {
     const peer_figure *best = NULL;
-    char text[LAYER_TEXT];
 
-    if (map)
-        map_key(text, layer);
-    else
-        spc_conv_format(text, sizeof(text), layer);
     for (figure *at = all->figures; at != NULL; at = at->next) {
-        if (at->map != map || strcmp(at->layer, text) != 0 ||
+        if (at->map != map || strcmp(at->layer, layer) != 0 ||
             strcmp(at->scene, scene_key(scene)) != 0)
             continue;
         at->asked = true;
@@ -321,6 +330,27 @@ const peer_figure *peers_best(peers *all, const char *scene,
             best = &at->public;
     }
     return best;
+}
+
+const peer_figure *peers_best(peers *all, const char *scene,
+                              const spc_conv *layer, bool map)
+{
+    char text[LAYER_TEXT];
+
+    if (map)
+        map_key(text, layer);
+    else
+        spc_conv_format(text, sizeof(text), layer);
+    return find_best(all, scene, text, map);
+}
+
+const peer_figure *peers_step(peers *all, const char *scene,
+                              const spc_conv *layer)
+{
+    char text[LAYER_TEXT];
+
+    step_key(text, layer);
+    return find_best(all, scene, text, false);
 }
 
 int peers_left(const peers *all)

@@ -13,7 +13,8 @@
  *
  * SCENE is a scene's specification, without the folder of its file. LAYER is
  * a layer (subm,cin=32,cout=32,k=3), or "map," and the words of a geometry
- * (map,k=3): coordinates packed and sorted, the map, and the order of its rows.
+ * (map,k=3): coordinates packed and sorted, the map, and the order of its rows;
+ * or "step," and a layer: its forward pass, dgrad and wgrad together.
  */
 #ifndef SPC_CMD_PEERS_H
 #define SPC_CMD_PEERS_H
@@ -39,6 +40,9 @@ const char *peers_date(const peers *all);
  * NULL: there is none. Counts those that it has seen as asked for. */
 const peer_figure *peers_best(peers *all, const char *scene,
                               const spc_conv *layer, bool map);
+/* The same for a training step of the layer. */
+const peer_figure *peers_step(peers *all, const char *scene,
+                              const spc_conv *layer);
 /* How many figures nobody asked for. */
 int peers_left(const peers *all);
 

@@ -1,4 +1,5 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
+#include "passes.h"
 #include "tune_list.h"
 
 #include <string.h>
@@ -93,6 +94,20 @@ spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     trials_release(&found);
+    return status;
+}
+
+spc_status tune_passes(cli_job *job, const spc_conv *layer, const char *text)
+{
+    const tuning_args *args = job->args;
+    spc_status status;
+    passes list;
+
+    (void)text;
+    if ((status = passes_of(&list, layer, args->pass)) != SPC_OK)
+        return status;
+    for (int p = 0; p < list.count && status == SPC_OK; p++)
+        status = tune_layer(job, &list.at[p].layer, list.at[p].text);
     return status;
 }
 

@@ -108,7 +108,7 @@ static spc_status tune_one_layer(tune_list *t, const work_item *item)
     if (status == SPC_OK)
         status = tune_list_open(t);
     if (status == SPC_OK)
-        status = tune_layer(&t->job, &item->layer, item->text);
+        status = tune_passes(&t->job, &item->layer, item->text);
     if (status != SPC_OK && t->job.json != NULL &&
         t->job.json->out->length == before)
         job_write_failure(t->job.json, item->text, NULL);

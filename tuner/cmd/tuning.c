@@ -25,6 +25,8 @@
 /* clang-format on */
 
 const cli_option tune_options[] = {
+    {0, "pass", "WORD", CLI_TEXT, AT(pass),
+     "of training: forward, dgrad, wgrad, or all of them"},
     {0, "maps", NULL, CLI_FLAG, AT(maps),
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),

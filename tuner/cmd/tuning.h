@@ -19,6 +19,7 @@ typedef struct tuning_args {
     const char *cases, *part, *config;
     double minutes;
     const char *network, *dtype; /* tune; NULL: layers */
+    const char *pass;            /* tune; NULL: the layer as it is */
     const char *shard, *folder;  /* tune: a part of a list; of scene files */
     double whole_budget_s, budget_s; /* of a list, and of one layer of it */
     int timed;                       /* candidates of the last layer, or more */
@@ -36,6 +37,8 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
 
 /* Tunes one layer and prints what came of it. */
 spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text);
+/* The passes of it that --pass names. */
+spc_status tune_passes(cli_job *job, const spc_conv *layer, const char *text);
 
 /* spctune tune --network; prints, or writes to an array that is open. */
 spc_status network_tune(cli *self, tuning_args *args, spc__json *json);
