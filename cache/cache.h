@@ -1,7 +1,7 @@
 /*
  * cache.h - the database: problem -> trial -> choice -> artefact.
  *
- * One SQLite file (schema v3), opened as layers: at most one read-write file
+ * One SQLite file (schema v4), opened as layers: at most one read-write file
  * above any number of read-only (shipped) ones. Reads see all layers, the best
  * valid record wins; writes go to the read-write one. The cache knows no
  * convolution: problems, configurations and targets are attrs, compared by
@@ -29,13 +29,18 @@ typedef struct spc__cache spc__cache;
  * existing file is never altered by a failed open. A read-only `path` opens for
  * reading, and puts return SPC_EDB saying so.
  *
- * A file of schema v1 or v2 is brought to v3 where it may be written, in one
+ * A file of schema v1 to v3 is brought to v4 where it may be written, in one
  * transaction: a process that is stopped leaves a file of one version or the
  * other. Where it may not, or that fails, it is read as it is.
  */
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
                            spc_error *error);
+/* The same; of `layers` are used only records that are in a manifest which was
+ * signed with the key, a public one of minisign. */
+spc_status spc__cache_open_signed(spc__cache **out, const char *path,
+                                  const char *const *layers, int layer_count,
+                                  const char *key, spc_error *error);
 void spc__cache_close(spc__cache *cache);
 
 /* May what the file holds be run, because nobody but the user and root could

@@ -11,7 +11,7 @@
 
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
-    SPC__SCHEMA_VERSION = 3,
+    SPC__SCHEMA_VERSION = 4,
     SPC__SEALED_VERSION = 3, /* from which on records have seals */
     SPC__BUSY_MS = 5000
 };
@@ -53,6 +53,8 @@ typedef struct spc__layer {
     bool writable;
     int64_t version;   /* of its schema; older tables are read through views */
     spc_error refused; /* why it could not be brought to ours */
+    struct spc__manifest *manifest; /* signed: what is not in it is not used;
+                                       NULL: nobody asked for that */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
 } spc__layer;
 
@@ -142,6 +144,13 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " unix_seconds INTEGER NOT NULL,"                                          \
     " PRIMARY KEY (kind, record)) WITHOUT ROWID"
 
+/* What came with v4: who works on what, until when (lease.c). */
+#define SPC__TABLE_LEASE                                                       \
+    "CREATE TABLE lease ("                                                     \
+    " work TEXT PRIMARY KEY NOT NULL,"                                         \
+    " owner TEXT NOT NULL,"                                                    \
+    " until INTEGER NOT NULL) WITHOUT ROWID"
+
 /* seal.c */
 
 /* The digests, of rows named p (problem), t (trial), v (its provenance),
@@ -163,8 +172,10 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
 #define SPC__DIGEST_FACT                                                       \
     "spc_digest('fact', f.device, f.name, f.value, f.unix_seconds)"
 
-/* Makes the function spc_digest known; SQLite's result. */
+/* Makes the function spc_digest known; SQLite's result. With a manifest, the
+ * digest of what is not in it fits no seal. */
 int spc__seal_open(sqlite3 *db);
+int spc__seal_restrict(sqlite3 *db, const struct spc__manifest *manifest);
 
 /* Statements that seal all records of a file as they are, up to a NULL. */
 extern const char *const spc__seal_everything[];
@@ -173,6 +184,9 @@ extern const char *const spc__seal_everything[];
  * NULL: there is none. */
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, spc_error *error);
+
+/* What is wrong with a record that does not fit. */
+const char *spc__seal_fault(const spc__layer *layer, bool sealed);
 
 /* Sets a record aside, if the file may be written now. */
 void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
@@ -186,9 +200,9 @@ int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
 
 /* upgrade.c */
 
-/* Makes a checked file of an older version serve the statements for v3: brings
- * it to v3, or, where it may not be written or that fails, lays views over it,
- * and it is no longer writable. A file of v3 is left alone. */
+/* Makes a checked file of an older version serve the statements for ours:
+ * brings it to ours, or, where it may not be written or that fails, lays views
+ * over it, and it is no longer writable. A file of ours is left alone. */
 spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */

@@ -17,9 +17,10 @@
  *   fact        what was measured of a device
  *   seal        the digest of a trial, choice, artefact or fact (seal.c)
  *   quarantine  records that are not used any more, and why
+ *   lease       what a process works on just now (lease.c)
  *   meta        facts about the file itself
  *
- * Numbers that may be NaN are NULL then. These are the tables of version 3; how
+ * Numbers that may be NaN are NULL then. These are the tables of version 4; how
  * those of older ones are read and brought here is in upgrade.c.
  */
 #include "cache_internal.h"
@@ -79,6 +80,7 @@ static const char *const creation[] = {
 
     SPC__TABLE_SEAL,
     SPC__TABLE_QUARANTINE,
+    SPC__TABLE_LEASE,
 
     "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
     NULL,

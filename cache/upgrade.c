@@ -1,5 +1,5 @@
 /*
- * upgrade.c - files of schema v1 and v2: bringing them to v3, or reading them
+ * upgrade.c - files of schema v1 to v3: bringing them to v4, or reading them
  * as they are.
  *
  * Version 1 knew only submanifold layers. A problem had columns for what is
@@ -11,7 +11,8 @@
  * statements are the same for both.
  *
  * Version 2 knew no seals. What it holds is sealed as it is; where nothing can
- * be written it is believed without, as it was then, by an empty view.
+ * be written it is believed without, as it was then, by an empty view. Version
+ * 3 knew no leases, which only matter where something can be written.
  */
 #include "cache_internal.h"
 
@@ -74,9 +75,14 @@ static const char *const steps_v2[] = {
     NULL,
 };
 
+static const char *const steps_v3[] = {
+    SPC__TABLE_LEASE,
+    NULL,
+};
+
 static const char *const last_steps[] = {
     "REPLACE INTO meta VALUES ('upgraded_by', 'spctune " SPC_VERSION "')",
-    "PRAGMA user_version = 3",
+    "PRAGMA user_version = 4",
     NULL,
 };
 
@@ -129,15 +135,23 @@ static void make_features(sqlite3_context *context, int count,
 /* Another process may have been faster: the lock shows it. */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
-    const char *const *const all[] = {steps_v1, steps_v2, spc__seal_everything,
-                                      last_steps};
+    static const struct {
+        int64_t version; /* the last that needs it */
+        const char *const *steps;
+    } all[] = {{1, steps_v1},
+               {2, steps_v2},
+               {2, spc__seal_everything},
+               {3, steps_v3},
+               {3, last_steps}};
+    enum { STEPS = sizeof(all) / sizeof(*all) };
     bool empty;
     spc_status status = spc__schema_check(&empty, layer, NULL, error);
 
     if (layer->version >= SPC__SCHEMA_VERSION)
         return status;
-    for (int i = layer->version > 1; i < 4 && status == SPC_OK; i++)
-        status = spc__layer_execute(layer, all[i], "upgrade", error);
+    for (int i = 0; i < STEPS && status == SPC_OK; i++)
+        if (layer->version <= all[i].version)
+            status = spc__layer_execute(layer, all[i].steps, "upgrade", error);
     return status;
 }
 
@@ -179,7 +193,7 @@ static spc_status lay_views(spc__layer *layer, spc_error *error)
 
     if (status == SPC_OK && layer->version == 1)
         status = spc__layer_execute(layer, views_v1, "open", error);
-    if (status == SPC_OK)
+    if (status == SPC_OK && layer->version < SPC__SEALED_VERSION)
         status = spc__layer_execute(layer, views_v2, "open", error);
     return status;
 }

@@ -61,7 +61,8 @@ typedef struct spc_ctx_options {
      * that runs under a limit on the size of files should ignore SIGXFSZ, so
      * that a database at the limit is an error like a full disk. */
     const char *database;
-    /* Read-only (shipped) databases below it, best first. */
+    /* Read-only (shipped) databases below it, best first. With "pack.db" comes
+     * "pack.TARGET.db", the code for the device's target, where it is there. */
     const char *const *layers;
     int layer_count;
     /* Folder whose kernels replace those built in; NULL: those built in. */
@@ -83,11 +84,15 @@ typedef struct spc_ctx_options {
      * for the GPU is run, but code for the host is compiled anew. True: both
      * are trusted. */
     bool trust;
+    /* The text of a public key of minisign: of `layers` only those take part
+     * whose manifest (spc_db_pack) was signed with it, and of these only what
+     * the manifest lists. NULL: no signature is asked for. */
+    const char *key;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false           \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL     \
     }
 
 /*
@@ -1799,6 +1804,48 @@ SPC_API spc_status spc_db_diff(spc_ctx *ctx, const char *path,
                                spc_status (*each)(char side, const char *line,
                                                   void *payload),
                                void *payload);
+
+/* What there is in a pack. */
+typedef struct spc_db_packed {
+    int64_t choices, trials, facts, code;
+    int files;          /* databases */
+    int64_t bytes;      /* of all of them */
+    int64_t code_bytes; /* of the code before it was compressed */
+    bool compressed;    /* zstd was there */
+} spc_db_packed;
+
+/*
+ * Makes what ships: `path`, which ends in ".db", with choices and what they
+ * need, and beside it the code of each target ("NAME.sm_90a.db") and a manifest
+ * ("NAME.manifest") with the SHA-256 of every record, for minisign to sign:
+ * minisign -Sm NAME.manifest. None of them is ever written to again.
+ */
+SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
+                               spc_db_packed *packed);
+
+typedef struct spc_db_prune_options {
+    bool losers; /* trials that were not chosen, where something was */
+    bool stale;  /* what templates have changed since */
+    int64_t before_unix_seconds; /* what is older; 0: of any age */
+} spc_db_prune_options;
+
+/* Removes that, what was set aside as damaged, and what nothing refers to any
+ * more. Pinned choices stay. *removed (may be NULL) counts trials, choices and
+ * code. */
+SPC_API spc_status spc_db_prune(spc_ctx *ctx,
+                                const spc_db_prune_options *options,
+                                int64_t *removed);
+
+/* Chooses for problem `id` of the context's file the trial that is listed as
+ * `choice` ("os_warp rows=16,...") by hand: it comes before all that is
+ * faster, and neither tuning nor merging replaces it. NULL lets it go.
+ * SPC_ENOTFOUND; SPC_EINVAL: that trial did not end well. */
+SPC_API spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice);
+
+/* Brings a file to the schema of this library: *from and *to are versions.
+ * Contexts do so too when they open a file that they may write. */
+SPC_API spc_status spc_db_migrate(const char *path, int *from, int *to,
+                                  spc_error *error);
 
 #ifdef __cplusplus
 }

@@ -47,8 +47,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     spc_error error;
 
     for (int i = 0; good != NULL && i < options->layer_count; i++) {
-        if (spc__cache_open(&probe, NULL, &options->layers[i], 1, &error) ==
-            SPC_OK)
+        if (spc__ctx_open_cache(&probe, ctx, NULL, &options->layers[i], 1,
+                                options->key, &error) == SPC_OK)
             good[count++] = options->layers[i];
         else
             spc__log_printf(&ctx->log, SPC_LOG_WARNING,
@@ -66,7 +66,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     }
     spc__cache_close(probe);
     if ((path != NULL || count > 0) &&
-        spc__cache_open(&ctx->cache, path, good, count, &error) != SPC_OK) {
+        spc__ctx_open_cache(&ctx->cache, ctx, path, good, count, options->key,
+                            &error) != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without a database: %s", error.text);
         ctx->no_store = error;
@@ -105,8 +106,8 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
         return SPC_OK;
     spc_status status = check_owner(ctx, path, error);
     if (status == SPC_OK)
-        status = spc__cache_open(&ctx->cache, path, options->layers,
-                                 options->layer_count, error);
+        status = spc__ctx_open_cache(&ctx->cache, ctx, path, options->layers,
+                                     options->layer_count, options->key, error);
     if (status == SPC_OK) {
         ctx->stores = path != NULL;
     } else if (!options->need_database) {

@@ -113,6 +113,12 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
 /* Who measures or compiles here and now; the rest of *out is zero. */
 void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
 
+/* pack_layers.c: opens the files of a context: of packs, the code for its target
+ * as well. */
+spc_status spc__ctx_open_cache(spc__cache **out, const spc_ctx *ctx,
+                               const char *path, const char *const *layers,
+                               int count, const char *key, spc_error *error);
+
 /* code.c: the table of modules, made and freed with the context. */
 spc__modules *spc__modules_create(void);
 void spc__modules_free(spc__modules *modules, spc__device *device);

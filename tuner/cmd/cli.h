@@ -42,6 +42,7 @@ typedef struct cli_globals {
     const char *templates;
     int threads;
     bool trust;
+    const char *key; /* a file */
     bool json;
     bool quiet;
     bool verbose;
