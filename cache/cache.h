@@ -206,6 +206,7 @@ typedef struct spc__choice {
 /* How many files are open, all layers together; the user's; NULL: none is. */
 int spc__cache_files(const spc__cache *cache);
 const char *spc__cache_user_file(const spc__cache *cache);
+const char *spc__cache_file(const spc__cache *cache, int i); /* top to bottom */
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by

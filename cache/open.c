@@ -339,6 +339,11 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
     return spc__cache_open_signed(out, path, layers, layer_count, NULL, error);
 }
 
+const char *spc__cache_file(const spc__cache *cache, int i)
+{
+    return cache->layers[i].path;
+}
+
 const char *spc__cache_user_file(const spc__cache *cache)
 {
     return cache->has_user ? cache->layers[0].path : NULL;

@@ -800,7 +800,9 @@ SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
     SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
-    SPC_PLAN_ESTIMATE = 1 << 1     /* ignore the database: template's default */
+    SPC_PLAN_ESTIMATE = 1 << 1,    /* ignore the database: template's default */
+    SPC_PLAN_BACKGROUND = 1 << 2   /* what can be had at once; a thread makes
+                                      something better: spc_background_start */
 };
 
 /*
@@ -1701,6 +1703,37 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
                                          const spc_regrouping *how,
                                          const spc_scene *const *scenes,
                                          int scene_count, uint64_t seed);
+
+/* ---- background mode ----------------------------------------------------- */
+
+/*
+ * Background mode: a thread of the context prepares what plans lack, while these
+ * run. A plan that is made with SPC_PLAN_BACKGROUND has the kernel that the
+ * database can serve without a compiler (only if there is none, it waits for
+ * that of a default), and the thread compiles, and tunes if it may, what a
+ * record of exactly this problem needs. Once that is stored,
+ * spc_plan_is_outdated says so: another spc_plan_create finds it in some
+ * microseconds. Weights are then packed again, as kernels read them in layouts
+ * of their own: so no plan changes under its caller, and no execute ever waits.
+ * A problem is worked on once, however many plans ask for it; other processes
+ * that tune it are waited for, and what they find is taken.
+ */
+typedef struct spc_background_options {
+    bool tune; /* not only compile: on the coordinates of the plan's map */
+    spc_effort effort;
+    const char *const *worker; /* as in spc_tune_options */
+} spc_background_options;
+
+/* `options` may be NULL: compile only. SPC_EDB: the context has no database that
+ * may be written, through which its thread hands over what it finds;
+ * SPC_ESTATE: it was started before. */
+SPC_API spc_status
+spc_background_start(spc_ctx *ctx, const spc_background_options *options);
+/* Waits until nothing is left to do. spc_ctx_free does not: what is under way
+ * ends soon, and is resumed another time. */
+SPC_API void spc_background_wait(spc_ctx *ctx);
+/* Is there a better kernel by now? A question of a few nanoseconds. */
+SPC_API bool spc_plan_is_outdated(const spc_plan *plan);
 
 /* ---- the database -------------------------------------------------------- */
 

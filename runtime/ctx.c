@@ -1,6 +1,7 @@
 /* ctx.c - contexts: a device, a database, templates, and what failed last. */
 #include "ctx.h"
 
+#include "background.h"
 #include "cancel.h"
 #include "ceilings.h"
 #include "clock.h"
@@ -282,6 +283,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     if (options->template_dir != NULL &&
         (ctx->template_dir = strdup(options->template_dir)) == NULL)
         return spc__fail_memory(error, strlen(options->template_dir) + 1);
+    if (options->key != NULL && (ctx->key = strdup(options->key)) == NULL)
+        return spc__fail_memory(error, strlen(options->key) + 1);
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
     if ((status = open_device(ctx, options->device, error)) != SPC_OK ||
@@ -323,6 +326,8 @@ void spc_ctx_free(spc_ctx *ctx)
 {
     if (ctx == NULL)
         return;
+    if (ctx->background != NULL)
+        ctx->background->end(ctx->background);
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
     spc__cache_close(ctx->cache);
@@ -330,6 +335,7 @@ void spc_ctx_free(spc_ctx *ctx)
     pthread_mutex_destroy(&ctx->failures_lock);
     free_failures(ctx->failures);
     free(ctx->template_dir);
+    free(ctx->key);
     free(ctx);
 }
 
