@@ -1,7 +1,8 @@
 /*
  * pool.h - threads that stay, and take the parts of a loop one by one.
  *
- * The only place of the library that starts threads. A device has a pool for
+ * The only place of the library that starts threads, but for the one of
+ * background mode. A device has a pool for
  * its kernels and a tuning run one for compiling; who needs threads for one
  * loop only takes spc__parallel_for (parallel.h).
  */

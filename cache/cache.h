@@ -36,6 +36,11 @@ typedef struct spc__cache spc__cache;
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,
                            spc_error *error);
+/* The same; of `layers` are used only records that are in a manifest which was
+ * signed with the key, a public one of minisign. */
+spc_status spc__cache_open_signed(spc__cache **out, const char *path,
+                                  const char *const *layers, int layer_count,
+                                  const char *key, spc_error *error);
 void spc__cache_close(spc__cache *cache);
 
 /* May what the file holds be run, because nobody but the user and root could
@@ -201,6 +206,7 @@ typedef struct spc__choice {
 /* How many files are open, all layers together; the user's; NULL: none is. */
 int spc__cache_files(const spc__cache *cache);
 const char *spc__cache_user_file(const spc__cache *cache);
+const char *spc__cache_file(const spc__cache *cache, int i); /* top to bottom */
 
 /*
  * Choices for `key` in the order of preference: exact, bucket, nearest by

@@ -64,6 +64,8 @@ typedef struct spc__layer {
     bool writable;
     int64_t version;   /* of its schema; older tables are read through views */
     spc_error refused; /* why it could not be brought to ours */
+    struct spc__manifest *manifest; /* signed: what is not in it is not used;
+                                       NULL: nobody asked for that */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
 } spc__layer;
 
@@ -173,6 +175,13 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " bytes BLOB NOT NULL,"                                                    \
     " UNIQUE (network, part))"
 
+/* What came with v4: who works on what, until when (lease.c). */
+#define SPC__TABLE_LEASE                                                       \
+    "CREATE TABLE lease ("                                                     \
+    " work TEXT PRIMARY KEY NOT NULL,"                                         \
+    " owner TEXT NOT NULL,"                                                    \
+    " until INTEGER NOT NULL) WITHOUT ROWID"
+
 /* seal.c */
 
 /* The digests, of rows named p (problem), t (trial), v (its provenance),
@@ -199,8 +208,10 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
     " n.source, n.version, n.unix_seconds)"
 #define SPC__DIGEST_PART "spc_digest('part', s.digest, w.part, w.bytes)"
 
-/* Makes the function spc_digest known; SQLite's result. */
+/* Makes the function spc_digest known; SQLite's result. With a manifest, the
+ * digest of what is not in it fits no seal. */
 int spc__seal_open(sqlite3 *db);
+int spc__seal_restrict(sqlite3 *db, const struct spc__manifest *manifest);
 
 /* Statements that seal all records of a file as they are, up to a NULL. */
 extern const char *const spc__seal_everything[];
@@ -209,6 +220,9 @@ extern const char *const spc__seal_everything[];
  * NULL: there is none. */
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, spc_error *error);
+
+/* What is wrong with a record that does not fit. */
+const char *spc__seal_fault(const spc__layer *layer, bool sealed);
 
 /* Sets a record aside, if the file may be written now. */
 void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
@@ -222,9 +236,9 @@ int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
 
 /* upgrade.c */
 
-/* Makes a checked file of an older version serve the statements for v4: brings
- * it to v4, or, where it may not be written or that fails, lays views over it,
- * and it is no longer writable. A file of v4 is left alone. */
+/* Makes a checked file of an older version serve the statements for ours:
+ * brings it to ours, or, where it may not be written or that fails, lays views
+ * over it, and it is no longer writable. A file of ours is left alone. */
 spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */

@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "file.h"
+#include "manifest.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -258,8 +259,22 @@ static void make_private(const char *path)
         close(file);
 }
 
+/* A shipped file, whose manifest somebody signed if a key is asked for. */
+static spc_status open_signed(spc__layer *layer, const char *key,
+                              spc_error *error)
+{
+    spc_status status = open_shipped(layer, error);
+
+    if (status == SPC_OK && key != NULL)
+        status = spc__manifest_open(&layer->manifest, layer, key, error);
+    if (status != SPC_OK || key == NULL)
+        return status;
+    int rc = spc__seal_restrict(layer->db, layer->manifest);
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "open", error);
+}
+
 static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
-                             spc_error *error)
+                             const char *key, spc_error *error)
 {
     bool exists;
     spc_status status = look(&exists, path, error);
@@ -273,7 +288,7 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
         return spc__fail(error, SPC_ENOTFOUND,
                          "cannot open '%s': there is no such file", path);
     if (!is_user)
-        return open_shipped(layer, error);
+        return open_signed(layer, key, error);
     if (!exists && (status = make_folders(path, error)) != SPC_OK)
         return status;
     if (!exists)
@@ -281,9 +296,9 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
     return open_user(layer, error);
 }
 
-spc_status spc__cache_open(spc__cache **out, const char *path,
-                           const char *const *layers, int layer_count,
-                           spc_error *error)
+spc_status spc__cache_open_signed(spc__cache **out, const char *path,
+                                  const char *const *layers, int layer_count,
+                                  const char *key, spc_error *error)
 {
     int user = path != NULL;
     size_t count = (size_t)(layer_count + user);
@@ -304,9 +319,10 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
 
     /* The shipped ones first: should one fail, no file was created. */
     for (int i = 0; i < layer_count && status == SPC_OK; i++)
-        status = open_layer(&cache->layers[user + i], layers[i], false, error);
+        status =
+            open_layer(&cache->layers[user + i], layers[i], false, key, error);
     if (status == SPC_OK && user)
-        status = open_layer(&cache->layers[0], path, true, error);
+        status = open_layer(&cache->layers[0], path, true, NULL, error);
     if (status != SPC_OK)
         goto done;
     *out = cache; /* ownership moves to the caller */
@@ -314,6 +330,18 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
 done:
     spc__cache_close(cache);
     return status;
+}
+
+spc_status spc__cache_open(spc__cache **out, const char *path,
+                           const char *const *layers, int layer_count,
+                           spc_error *error)
+{
+    return spc__cache_open_signed(out, path, layers, layer_count, NULL, error);
+}
+
+const char *spc__cache_file(const spc__cache *cache, int i)
+{
+    return cache->layers[i].path;
 }
 
 const char *spc__cache_user_file(const spc__cache *cache)
@@ -328,6 +356,7 @@ void spc__cache_close(spc__cache *cache)
     spc__similar_free(cache);
     for (int i = 0; i < cache->count; i++) {
         layer_close(&cache->layers[i]);
+        spc__manifest_free(cache->layers[i].manifest);
         free(cache->layers[i].path);
     }
     free(cache->layers);

@@ -19,6 +19,7 @@
  *   quarantine  records that are not used any more, and why
  *   network     a network by its name: its layers as text (network.c)
  *   network_part  its weights, cut into parts
+ *   lease       what a process works on just now (lease.c)
  *   meta        facts about the file itself
  *
  * Numbers that may be NaN are NULL then. These are the tables of version 4; how
@@ -81,6 +82,7 @@ static const char *const creation[] = {
 
     SPC__TABLE_SEAL,
     SPC__TABLE_QUARANTINE,
+    SPC__TABLE_LEASE,
 
     SPC__TABLE_NETWORK,
     SPC__TABLE_NETWORK_PART,

@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "code_form.h"
 #include "error.h"
+#include "manifest.h"
 #include "sha256.h"
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,7 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
 {
     unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
+    const spc__manifest *manifest = sqlite3_user_data(context);
     bool whole = true;
     spc__sha256 sha;
 
@@ -100,10 +102,12 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
         whole &= put_value(&sha, values[i]);
     spc__sha256_final(&sha, bytes);
     spc__sha256_hex(hex, bytes);
-    if (whole)
-        sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
-    else
+    if (!whole)
         sqlite3_result_error_nomem(context);
+    else if (manifest != NULL && !spc__manifest_has(manifest, hex))
+        sqlite3_result_text(context, "unsigned", -1, SQLITE_STATIC);
+    else
+        sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
 }
 
 /* The code as it runs; NULL: what is there cannot be unpacked. */
@@ -152,11 +156,18 @@ static void code_of(sqlite3_context *context, int count, sqlite3_value **values)
         sqlite3_result_blob64(context, code, bytes, free);
 }
 
+enum { FLAGS = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS };
+
+int spc__seal_restrict(sqlite3 *db, const spc__manifest *manifest)
+{
+    return sqlite3_create_function(db, "spc_digest", -1, FLAGS,
+                                   (void *)manifest, digest, NULL, NULL);
+}
+
 int spc__seal_open(sqlite3 *db)
 {
-    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
-    int rc = sqlite3_create_function(db, "spc_digest", -1, flags, NULL, digest,
-                                     NULL, NULL);
+    int flags = FLAGS;
+    int rc = spc__seal_restrict(db, NULL);
 
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function(db, "spc_sha256", 1, flags, NULL,
@@ -167,6 +178,16 @@ int spc__seal_open(sqlite3 *db)
 }
 
 /* ---- reading ------------------------------------------------------------- */
+
+const char *spc__seal_fault(const spc__layer *layer, bool sealed)
+{
+    if (!sealed)
+        return "it has no digest";
+    return layer->manifest != NULL
+               ? "it is not what its digest was made of, or not in the signed "
+                 "manifest"
+               : "it is not what its digest was made of";
+}
 
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, spc_error *error)
@@ -179,9 +200,7 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
     return spc__fail(error, SPC_EDB,
                      "cannot use a %s of '%s': it is damaged, %s; tune the "
                      "layer again, or restore a copy of the file",
-                     what, layer->path,
-                     sealed ? "it is not what its digest was made of"
-                            : "it has no digest");
+                     what, layer->path, spc__seal_fault(layer, sealed));
 }
 
 /* ---- quarantine ---------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "cache_internal.h"
 
 #include "error.h"
+#include "record_form.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,12 @@
 #define IS_USABLE                                                              \
     " AND t.status = 'ok'" NOT_IN_QUARANTINE("trial", "t.id")                  \
         NOT_IN_QUARANTINE("choice", "p.id")
+
+/* What a person chose stays, and comes before all that was measured faster. */
+#define IS_PINNED "choice.reason GLOB '" SPC__PINNED "*'"
+#define RANKED_BY                                                              \
+    "CASE WHEN c.reason GLOB '" SPC__PINNED "*' THEN -1.0 ELSE t.median_us "   \
+    "END"
 
 /* The trial of the candidate ?2, ?3, ?4 of the problem ?1. */
 #define CANDIDATE_IS                                                           \
@@ -81,11 +88,12 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_PUT_CHOICE] =
         "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"
         " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (problem) DO UPDATE SET"
-        " trial = ?2, reason = ?3, provenance = ?4, unix_seconds = ?5",
-    [SPC__SQL_EXACT_CHOICE] =
-        "SELECT p.id, t.median_us, t.samples" FROM_CHOICE PROBLEM_IS IS_USABLE,
+        " trial = ?2, reason = ?3, provenance = ?4, unix_seconds = ?5"
+        " WHERE NOT " IS_PINNED " OR ?3 GLOB '" SPC__PINNED "*'",
+    [SPC__SQL_EXACT_CHOICE] = "SELECT p.id, " RANKED_BY
+                              ", t.samples" FROM_CHOICE PROBLEM_IS IS_USABLE,
     [SPC__SQL_SIMILAR_CHOICES] =
-        "SELECT p.id, t.median_us, t.samples, p.layer, p.target,"
+        "SELECT p.id, " RANKED_BY ", t.samples, p.layer, p.target,"
         " t.features" FROM_CHOICE
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",

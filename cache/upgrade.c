@@ -12,7 +12,8 @@
  *
  * Version 2 knew no seals. What it holds is sealed as it is; where nothing can
  * be written it is believed without, as it was then, by an empty view. Version
- * 3 knew no networks: it has none.
+ * 3 knew no networks: it has none; and no leases, which only matter where
+ * something can be written.
  */
 #include "cache_internal.h"
 
@@ -85,6 +86,7 @@ static const char *const steps_v2[] = {
 };
 
 static const char *const steps_v3[] = {
+    SPC__TABLE_LEASE,
     SPC__TABLE_NETWORK,
     SPC__TABLE_NETWORK_PART,
     NULL,
@@ -205,7 +207,7 @@ static spc_status lay_views(spc__layer *layer, spc_error *error)
 
     if (status == SPC_OK && layer->version == 1)
         status = spc__layer_execute(layer, views_v1, "open", error);
-    if (status == SPC_OK && layer->version <= 2)
+    if (status == SPC_OK && layer->version < SPC__SEALED_VERSION)
         status = spc__layer_execute(layer, views_v2, "open", error);
     if (status == SPC_OK)
         status = spc__layer_execute(layer, views_v3, "open", error);

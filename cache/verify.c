@@ -7,6 +7,8 @@
 #include "cache_internal.h"
 
 #include "error.h"
+#include "manifest.h"
+#include <string.h>
 
 /* Kind, row, and whether it is what was stored: NULL where nobody can say. */
 static const char *const questions[] = {
@@ -36,7 +38,7 @@ static const char *const questions[] = {
 typedef struct verification {
     spc_status (*each)(const spc__fault *fault, void *payload);
     void *payload;
-    int64_t checked;
+    int64_t checked, listed; /* of what a manifest lists, so many are there */
 } verification;
 
 static spc_status report(verification *v, const spc__layer *layer,
@@ -57,14 +59,15 @@ static spc_status verify_row(verification *v, const spc__layer *layer,
                              sqlite3_stmt *stmt)
 {
     bool sealed = sqlite3_column_type(stmt, 2) != SQLITE_NULL;
+    const char *kind = (const char *)sqlite3_column_text(stmt, 0);
 
     v->checked++;
     if (sealed ? sqlite3_column_int(stmt, 2) != 0
-               : layer->version < SPC__SEALED_VERSION)
+               : layer->version < SPC__SEALED_VERSION) {
+        v->listed += kind != NULL && strcmp(kind, "code") != 0;
         return SPC_OK;
-    return report(v, layer, stmt,
-                  sealed ? "it is not what its digest was made of"
-                         : "it has no digest");
+    }
+    return report(v, layer, stmt, spc__seal_fault(layer, sealed));
 }
 
 static spc_status quarantine_row(verification *v, const spc__layer *layer,
@@ -95,19 +98,36 @@ static spc_status ask(verification *v, spc__layer *layer, const char *question,
     return status;
 }
 
+/* Who takes records out of a pack alters none of those that stay. */
+static spc_status verify_manifest(verification *v, const spc__layer *layer)
+{
+    const char *slash = strrchr(layer->path, '/');
+    const char *name = slash != NULL ? slash + 1 : layer->path;
+    spc__fault fault = {layer->path, "manifest", 0,
+                        "not all records that it lists are there"};
+
+    if (layer->manifest == NULL)
+        return SPC_OK;
+    fault.record = spc__manifest_count(layer->manifest, name) - v->listed;
+    return fault.record != 0 ? v->each(&fault, v->payload) : SPC_OK;
+}
+
 spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
                              spc_status (*each)(const spc__fault *fault,
                                                 void *payload),
                              void *payload, spc_error *error)
 {
     enum { QUESTIONS = sizeof(questions) / sizeof(*questions) };
-    verification v = {each, payload, 0};
+    verification v = {each, payload, 0, 0};
     spc_status status = SPC_OK;
 
     for (int i = 0; i < cache->count; i++) {
+        v.listed = 0;
         for (int q = 0; q < QUESTIONS && status == SPC_OK; q++)
             status =
                 ask(&v, &cache->layers[i], questions[q], verify_row, error);
+        if (status == SPC_OK)
+            status = verify_manifest(&v, &cache->layers[i]);
         if (status == SPC_OK)
             status = ask(&v, &cache->layers[i],
                          "SELECT kind, record, reason FROM quarantine",

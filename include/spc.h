@@ -61,7 +61,8 @@ typedef struct spc_ctx_options {
      * that runs under a limit on the size of files should ignore SIGXFSZ, so
      * that a database at the limit is an error like a full disk. */
     const char *database;
-    /* Read-only (shipped) databases below it, best first. */
+    /* Read-only (shipped) databases below it, best first. With "pack.db" comes
+     * "pack.TARGET.db", the code for the device's target, where it is there. */
     const char *const *layers;
     int layer_count;
     /* Folder whose kernels replace those built in; NULL: those built in. */
@@ -83,11 +84,15 @@ typedef struct spc_ctx_options {
      * for the GPU is run, but code for the host is compiled anew. True: both
      * are trusted. */
     bool trust;
+    /* The text of a public key of minisign: of `layers` only those take part
+     * whose manifest (spc_db_pack) was signed with it, and of these only what
+     * the manifest lists. NULL: no signature is asked for. */
+    const char *key;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false           \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL     \
     }
 
 /*
@@ -960,7 +965,9 @@ SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
 enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
     SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
-    SPC_PLAN_ESTIMATE = 1 << 1     /* ignore the database: template's default */
+    SPC_PLAN_ESTIMATE = 1 << 1,    /* ignore the database: template's default */
+    SPC_PLAN_BACKGROUND = 1 << 2   /* what can be had at once; a thread makes
+                                      something better: spc_background_start */
 };
 
 /*
@@ -1983,6 +1990,37 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
                                          const spc_scene *const *scenes,
                                          int scene_count, uint64_t seed);
 
+/* ---- background mode ----------------------------------------------------- */
+
+/*
+ * Background mode: a thread of the context prepares what plans lack, while these
+ * run. A plan that is made with SPC_PLAN_BACKGROUND has the kernel that the
+ * database can serve without a compiler (only if there is none, it waits for
+ * that of a default), and the thread compiles, and tunes if it may, what a
+ * record of exactly this problem needs. Once that is stored,
+ * spc_plan_is_outdated says so: another spc_plan_create finds it in some
+ * microseconds. Weights are then packed again, as kernels read them in layouts
+ * of their own: so no plan changes under its caller, and no execute ever waits.
+ * A problem is worked on once, however many plans ask for it; other processes
+ * that tune it are waited for, and what they find is taken.
+ */
+typedef struct spc_background_options {
+    bool tune; /* not only compile: on the coordinates of the plan's map */
+    spc_effort effort;
+    const char *const *worker; /* as in spc_tune_options */
+} spc_background_options;
+
+/* `options` may be NULL: compile only. SPC_EDB: the context has no database that
+ * may be written, through which its thread hands over what it finds;
+ * SPC_ESTATE: it was started before. */
+SPC_API spc_status
+spc_background_start(spc_ctx *ctx, const spc_background_options *options);
+/* Waits until nothing is left to do. spc_ctx_free does not: what is under way
+ * ends soon, and is resumed another time. */
+SPC_API void spc_background_wait(spc_ctx *ctx);
+/* Is there a better kernel by now? A question of a few nanoseconds. */
+SPC_API bool spc_plan_is_outdated(const spc_plan *plan);
+
 /* ---- the database -------------------------------------------------------- */
 
 /* One problem of the database, for listings; strings live during the call. */
@@ -2085,6 +2123,48 @@ SPC_API spc_status spc_db_diff(spc_ctx *ctx, const char *path,
                                spc_status (*each)(char side, const char *line,
                                                   void *payload),
                                void *payload);
+
+/* What there is in a pack. */
+typedef struct spc_db_packed {
+    int64_t choices, trials, facts, code;
+    int files;          /* databases */
+    int64_t bytes;      /* of all of them */
+    int64_t code_bytes; /* of the code before it was compressed */
+    bool compressed;    /* zstd was there */
+} spc_db_packed;
+
+/*
+ * Makes what ships: `path`, which ends in ".db", with choices and what they
+ * need, and beside it the code of each target ("NAME.sm_90a.db") and a manifest
+ * ("NAME.manifest") with the SHA-256 of every record, for minisign to sign:
+ * minisign -Sm NAME.manifest. None of them is ever written to again.
+ */
+SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
+                               spc_db_packed *packed);
+
+typedef struct spc_db_prune_options {
+    bool losers; /* trials that were not chosen, where something was */
+    bool stale;  /* what templates have changed since */
+    int64_t before_unix_seconds; /* what is older; 0: of any age */
+} spc_db_prune_options;
+
+/* Removes that, what was set aside as damaged, and what nothing refers to any
+ * more. Pinned choices stay. *removed (may be NULL) counts trials, choices and
+ * code. */
+SPC_API spc_status spc_db_prune(spc_ctx *ctx,
+                                const spc_db_prune_options *options,
+                                int64_t *removed);
+
+/* Chooses for problem `id` of the context's file the trial that is listed as
+ * `choice` ("os_warp rows=16,...") by hand: it comes before all that is
+ * faster, and neither tuning nor merging replaces it. NULL lets it go.
+ * SPC_ENOTFOUND; SPC_EINVAL: that trial did not end well. */
+SPC_API spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice);
+
+/* Brings a file to the schema of this library: *from and *to are versions.
+ * Contexts do so too when they open a file that they may write. */
+SPC_API spc_status spc_db_migrate(const char *path, int *from, int *to,
+                                  spc_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* ctx.c - contexts: a device, a database, templates, and what failed last. */
 #include "ctx.h"
 
+#include "background.h"
 #include "cancel.h"
 #include "ceilings.h"
 #include "clock.h"
@@ -47,8 +48,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     spc_error error;
 
     for (int i = 0; good != NULL && i < options->layer_count; i++) {
-        if (spc__cache_open(&probe, NULL, &options->layers[i], 1, &error) ==
-            SPC_OK)
+        if (spc__ctx_open_cache(&probe, ctx, NULL, &options->layers[i], 1,
+                                options->key, &error) == SPC_OK)
             good[count++] = options->layers[i];
         else
             spc__log_printf(&ctx->log, SPC_LOG_WARNING,
@@ -66,7 +67,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     }
     spc__cache_close(probe);
     if ((path != NULL || count > 0) &&
-        spc__cache_open(&ctx->cache, path, good, count, &error) != SPC_OK) {
+        spc__ctx_open_cache(&ctx->cache, ctx, path, good, count, options->key,
+                            &error) != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without a database: %s", error.text);
         ctx->no_store = error;
@@ -105,8 +107,8 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
         return SPC_OK;
     spc_status status = check_owner(ctx, path, error);
     if (status == SPC_OK)
-        status = spc__cache_open(&ctx->cache, path, options->layers,
-                                 options->layer_count, error);
+        status = spc__ctx_open_cache(&ctx->cache, ctx, path, options->layers,
+                                     options->layer_count, options->key, error);
     if (status == SPC_OK) {
         ctx->stores = path != NULL;
     } else if (!options->need_database) {
@@ -281,6 +283,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     if (options->template_dir != NULL &&
         (ctx->template_dir = strdup(options->template_dir)) == NULL)
         return spc__fail_memory(error, strlen(options->template_dir) + 1);
+    if (options->key != NULL && (ctx->key = strdup(options->key)) == NULL)
+        return spc__fail_memory(error, strlen(options->key) + 1);
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
     if ((status = open_device(ctx, options->device, error)) != SPC_OK ||
@@ -322,6 +326,8 @@ void spc_ctx_free(spc_ctx *ctx)
 {
     if (ctx == NULL)
         return;
+    if (ctx->background != NULL)
+        ctx->background->end(ctx->background);
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
     spc__cache_close(ctx->cache);
@@ -329,6 +335,7 @@ void spc_ctx_free(spc_ctx *ctx)
     pthread_mutex_destroy(&ctx->failures_lock);
     free_failures(ctx->failures);
     free(ctx->template_dir);
+    free(ctx->key);
     free(ctx);
 }
 

@@ -29,9 +29,11 @@ struct spc_ctx {
     int threads;
     bool trusts_layers; /* runs their host code, and a file of others */
     char *template_dir;
-    const volatile int *cancel;    /* the caller's; NULL: nobody cancels */
-    pthread_mutex_t failures_lock; /* of the list, not of what it holds */
-    spc__failure *failures;        /* plans execute, and fail, on any thread */
+    char *key;                          /* for signatures, or NULL */
+    struct spc__background *background; /* NULL: not started */
+    const volatile int *cancel;         /* the caller's; NULL: nobody cancels */
+    pthread_mutex_t failures_lock;      /* of the list, not of what it holds */
+    spc__failure *failures; /* plans execute, and fail, on any thread */
 };
 
 /* Where the calling thread's failures with this context are kept, and nobody
@@ -112,6 +114,12 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
 
 /* Who measures or compiles here and now; the rest of *out is zero. */
 void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
+
+/* pack_layers.c: opens the files of a context: of packs, the code for its
+ * target as well. */
+spc_status spc__ctx_open_cache(spc__cache **out, const spc_ctx *ctx,
+                               const char *path, const char *const *layers,
+                               int count, const char *key, spc_error *error);
 
 /* code.c: the table of modules, made and freed with the context. */
 spc__modules *spc__modules_create(void);

@@ -1,6 +1,7 @@
 /* plan.c - a layer bound to one loaded kernel: made once, then only run. */
 #include "plan_parts.h"
 
+#include "background.h"
 #include "dtype.h"
 #include "error.h"
 #include "lookup.h"
@@ -128,32 +129,69 @@ static spc_status prepare_map(spc_map *map, const spc_plan *plan)
 
 static spc_status check_flags(unsigned flags, spc_error *error)
 {
-    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE;
+    const unsigned known =
+        SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE | SPC_PLAN_BACKGROUND;
 
+    if (flags & SPC_PLAN_BACKGROUND && flags != SPC_PLAN_BACKGROUND)
+        return spc__fail(error, SPC_EINVAL,
+                         "SPC_PLAN_BACKGROUND stands alone: it takes what the "
+                         "database has, and compiles the rest");
     if ((flags & ~known) == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "unknown plan flags: SPC_PLAN_* of spc.h are right");
 }
 
+/* In background mode first what needs no compiler. */
+static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
+                          unsigned flags)
+{
+    spc_status status = SPC_ENOTFOUND;
+
+    if (flags & SPC_PLAN_BACKGROUND && ctx->background == NULL)
+        return spc__fail(spc__error_of(ctx), SPC_ESTATE,
+                         "background mode was not started: call "
+                         "spc_background_start first");
+    if (flags & SPC_PLAN_BACKGROUND)
+        status =
+            spc__lookup(pick, ctx, lack->conv, lack->rows_in, lack->rows_out,
+                        lack->density, SPC_PLAN_CACHED_ONLY);
+    return status == SPC_ENOTFOUND
+               ? spc__lookup(pick, ctx, lack->conv, lack->rows_in,
+                             lack->rows_out, lack->density,
+                             flags & ~(unsigned)SPC_PLAN_BACKGROUND)
+               : status;
+}
+
 /* A plan with the kernel for such maps; none of them is prepared. */
 static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
-                                   const spc_conv *conv, int64_t rows_in,
-                                   int64_t rows_out, double density,
-                                   unsigned flags)
+                                   const spc__lack *lack, unsigned flags)
 {
     spc__pick pick;
-    spc_status status =
-        spc__lookup(&pick, ctx, conv, rows_in, rows_out, density, flags);
+    spc_status status = look_up(&pick, ctx, lack, flags);
 
     if (status == SPC_OK)
-        status = spc__plan_create_from(out, ctx, conv, &pick.code,
+        status = spc__plan_create_from(out, ctx, lack->conv, &pick.code,
                                        pick.template_name, pick.config);
     if (status != SPC_OK)
         return status;
     (*out)->origin = pick.origin;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
+    if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_ORIGIN_EXACT)
+        (*out)->outdated = ctx->background->ask(ctx->background, lack);
     return SPC_OK;
+}
+
+bool spc_plan_is_outdated(const spc_plan *plan)
+{
+    return plan != NULL && plan->outdated != NULL &&
+           __atomic_load_n(plan->outdated, __ATOMIC_ACQUIRE) != 0;
+}
+
+void spc_background_wait(spc_ctx *ctx)
+{
+    if (ctx != NULL && ctx->background != NULL)
+        ctx->background->wait(ctx->background);
 }
 
 spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
@@ -171,9 +209,9 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
         (status = check_flags(flags, error)) != SPC_OK ||
         (status = spc__plan_check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    status =
-        create_looked_up(&plan, ctx, conv, spc__plan_rows(map->in),
-                         spc__plan_rows(map->to), spc_map_density(map), flags);
+    spc__lack lack = {conv, map, spc__plan_rows(map->in),
+                      spc__plan_rows(map->to), spc_map_density(map)};
+    status = create_looked_up(&plan, ctx, &lack, flags);
     if (status == SPC_OK)
         status = prepare_map(map, plan);
     if (status == SPC_OK) {
@@ -219,12 +257,12 @@ spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
 
     if (out != NULL)
         *out = NULL;
+    spc__lack lack = {conv, NULL, rows, rows, 1};
     if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
                             conv, NULL)) != SPC_OK ||
         (status = check_linear(conv, rows, error)) != SPC_OK ||
         (status = check_flags(flags, error)) != SPC_OK ||
-        (status = create_looked_up(&plan, ctx, conv, rows, rows, 1, flags)) !=
-            SPC_OK)
+        (status = create_looked_up(&plan, ctx, &lack, flags)) != SPC_OK)
         return status;
     if ((status = spc__plan_take_rows(plan)) == SPC_OK) {
         *out = plan;

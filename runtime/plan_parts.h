@@ -18,6 +18,7 @@ struct spc_plan {
     char template_name[32];
     char config[256];
     char reason[512];
+    const int *outdated; /* see background.h; NULL: never */
 };
 
 /* A map serves the layers of its own context and geometry, read its way. */

@@ -20,7 +20,8 @@ missing() {
     done
     for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \
         stdlib.h:libc6-dev check.h:check jansson.h:libjansson-dev \
-        zip.h:libzip-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev; do
+        zip.h:libzip-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev \
+        zstd.h:libzstd-dev sodium.h:libsodium-dev; do
         [ -e "/usr/include/${pair%%:*}" ] || echo "${pair##*:}"
     done
 }

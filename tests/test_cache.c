@@ -2421,7 +2421,7 @@ START_TEST(a_file_of_v1_answers_as_it_did)
     assert_v1_answers(cache);
     assert_v1_trials(cache);
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), _i == 2 ? 4 : 1);
+    ck_assert_int_eq(version_of("user.db"), _i == 2 ? SPC__SCHEMA_VERSION : 1);
     if (_i < 2) {
         read_bytes(&after, "user.db");
         ck_assert_uint_eq(before.length, after.length);
@@ -2478,7 +2478,7 @@ START_TEST(a_file_of_v2_answers_as_it_did)
     make_full_file("user.db");
     make_file("user.db", 64, 30);
     forget_networks("user.db");
-    sql("user.db", "DROP TABLE seal; DROP TABLE quarantine;"
+    sql("user.db", "DROP TABLE seal; DROP TABLE quarantine; DROP TABLE lease;"
                    "PRAGMA user_version = 2");
     assert_ok(
         spc__cache_open(&cache, _i == 0 ? NULL : path, &path, _i == 0, &error));
@@ -2492,7 +2492,7 @@ START_TEST(a_file_of_v2_answers_as_it_did)
         ck_assert_int_gt(rows_of(cache, "choice"), 20);
     }
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), _i == 0 ? 2 : 4);
+    ck_assert_int_eq(version_of("user.db"), _i == 0 ? 2 : SPC__SCHEMA_VERSION);
 }
 END_TEST
 
@@ -2542,7 +2542,7 @@ START_TEST(a_layer_of_v1_lies_under_a_file_of_today)
     free(trials);
     spc__cache_close(cache);
     ck_assert_int_eq(version_of("old.db"), 1);
-    ck_assert_int_eq(version_of("user.db"), 4);
+    ck_assert_int_eq(version_of("user.db"), SPC__SCHEMA_VERSION);
 }
 END_TEST
 
@@ -2601,7 +2601,7 @@ START_TEST(eight_processes_upgrade_one_file_at_the_same_time)
         ck_assert_msg(WIFEXITED(result) && WEXITSTATUS(result) == 0,
                       "one failed");
     }
-    ck_assert_int_eq(version_of("user.db"), 4);
+    ck_assert_int_eq(version_of("user.db"), SPC__SCHEMA_VERSION);
     assert_nothing_lost("user.db", "old.db");
 }
 END_TEST
@@ -2710,7 +2710,7 @@ static bool survives(const char *name, int changes)
 START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
 {
     bool alive = false;
-    int versions[5] = {0};
+    int versions[SPC__SCHEMA_VERSION + 1] = {0};
 
     make_v1("old.db", _i == 1);
     for (int n = 0; !alive; n++) {
@@ -2720,14 +2720,14 @@ START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
         alive = survives(name, n);
         int version = version_of(name);
         ck_assert_int_ge(version, 1);
-        ck_assert(version == 1 || version == 4);
+        ck_assert(version == 1 || version == SPC__SCHEMA_VERSION);
         versions[version]++;
         assert_nothing_lost(name, "old.db");
         upgrade(name);
         assert_nothing_lost(name, "old.db");
     }
     ck_assert_int_gt(versions[1], 10);
-    ck_assert_int_gt(versions[4], 1);
+    ck_assert_int_gt(versions[SPC__SCHEMA_VERSION], 1);
 }
 END_TEST
 
@@ -2840,7 +2840,8 @@ START_TEST(a_damaged_file_of_v1_loses_no_more_by_an_upgrade)
         assert_says("restore a copy");
     }
     spc__cache_close(cache);
-    ck_assert_int_eq(version_of("user.db"), v1_damages[_i].upgraded ? 4 : 1);
+    ck_assert_int_eq(version_of("user.db"),
+                     v1_damages[_i].upgraded ? SPC__SCHEMA_VERSION : 1);
     read_bytes(&after, "user.db");
     if (!v1_damages[_i].upgraded)
         ck_assert_mem_eq(before.data, after.data, before.length);

@@ -302,7 +302,8 @@ Suite *suite(void)
     TCase *text = tcase_create("text");
 
     suite_sample(1);
-    tcase_set_timeout(merging, 600);
+    tcase_set_timeout(merging, 7200);
+    tcase_set_timeout(text, 7200);
     tcase_add_checked_fixture(merging, make_folder, remove_folder);
     tcase_add_test(merging, merging_is_a_join);
     tcase_add_test(merging, what_is_merged_is_sealed_and_found);

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "turn.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -363,6 +364,8 @@ void spc__record_entry(spc__record *record, spc__entry *entry)
     if (entry->trial_pending)
         try_to(record, entry, put_trial);
     entry->trial_pending &= spc__record_keeps(record);
+    if (record->turn != NULL)
+        spc__turn_renew(record->turn);
 }
 
 void spc__record_list(spc__record *record, spc__entry *const *list, int count)

@@ -19,6 +19,7 @@ typedef struct spc__record {
     bool has_warned;   /* of trouble with the database */
     spc_error trouble; /* SPC_OK: the last write worked */
     uint64_t trouble_ns;
+    struct spc__turn *turn; /* is renewed with what is stored */
 } spc__record;
 
 void spc__record_init(spc__record *out, const spc__request *request);

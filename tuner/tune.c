@@ -11,6 +11,7 @@
  *   pipeline.h    candidates on their way through builder and meter
  *   search.h      which of them, how often; moves.h: from where to where
  *   choice.h      who wins
+ *   turn.h        waiting for other processes that tune the same layer
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
  */
@@ -22,6 +23,7 @@
 #include "error.h"
 #include "layout.h"
 #include "moves.h"
+#include "turn.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@ typedef struct run {
     spc__record record;
     spc__meter meter;
     spc__pipeline pipeline; /* between those three */
+    spc__turn turn;
     spc__winner winner;
     double layout_us; /* of the winner; 0: not known */
     int known;        /* candidates, from the database */
@@ -116,6 +119,9 @@ static spc_status go(run *r)
     spc__report_mistakes(request, r->candidates.space);
     if (request->options.stage == SPC_STAGE_BUILD)
         return build_all(r);
+    if (request->options.stage == SPC_STAGE_TIME &&
+        (status = spc__turn_take(&r->turn, request)) != SPC_OK)
+        return status;
     if ((status = relate_scenes(r)) != SPC_OK)
         return status;
     return request->options.stage == SPC_STAGE_VERIFY ? build_all(r)
@@ -244,6 +250,7 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     const volatile int *cancel = ctx->cancel;
     spc__request_init(&r.request, ctx, conv, scenes, scene_count, options);
     spc__record_init(&r.record, &r.request);
+    r.record.turn = &r.turn;
     spc__meter_init(&r.meter, &r.request);
     r.pipeline = (spc__pipeline){.request = &r.request,
                                  .candidates = &r.candidates,
@@ -253,6 +260,7 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     if (r.request.options.cancel != NULL)
         ctx->cancel = r.request.options.cancel;
     spc_status status = finish(&r, go(&r));
+    spc__turn_end(&r.turn);
     if (status == SPC_OK)
         status = complete_database(&r);
     ctx->cancel = cancel;

@@ -44,6 +44,15 @@ static inline int32_t spc__key_high(const spc_index_key *layout, int field)
     return (int32_t)(layout->low[field] + (int64_t)layout->last[field]);
 }
 
+/* One coordinate of a key. */
+static inline int32_t spc__key_coordinate(const spc_index_key *layout,
+                                          uint64_t key, int field)
+{
+    return (int32_t)(((uint32_t)(key >> layout->shift[field]) &
+                      layout->wide[field]) -
+                     layout->before[field] + (uint32_t)layout->low[field]);
+}
+
 /* Smallest and largest coordinate of each field; zeros for no rows. */
 void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
                         int64_t rows);

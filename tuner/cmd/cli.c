@@ -64,6 +64,9 @@ const cli_option cli_global_options[] = {
     {0, "trust", NULL, CLI_FLAG, offsetof(cli_globals, trust),
      "run host code of --layer-db files, and a database that others own or may "
      "write"},
+    {0, "key", "FILE", CLI_TEXT, offsetof(cli_globals, key),
+     "a public key of minisign: of --layer-db files only what is signed with "
+     "it"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
      "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
@@ -425,8 +428,22 @@ static void write_log(int level, const char *text, void *payload)
     pthread_mutex_unlock(&log_lock);
 }
 
+/* The text of a small file. */
+static spc_status read_key(char *out, size_t bytes, const char *file)
+{
+    FILE *from = fopen(file, "rb");
+
+    if (from == NULL)
+        return cli_fail(SPC_ENOTFOUND, "cannot read '%s': %s", file,
+                        strerror(errno));
+    out[fread(out, 1, bytes - 1, from)] = '\0';
+    fclose(from);
+    return SPC_OK;
+}
+
 spc_status cli_open(spc_ctx **out, cli *self)
 {
+    char key[1024];
     const cli_globals *globals = &self->globals;
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     bool is_worker = self->command == &cli_worker;
@@ -439,6 +456,11 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.template_dir = globals->templates;
     options.threads = globals->threads;
     options.trust = globals->trust;
+    if (globals->key != NULL) {
+        if (read_key(key, sizeof(key), globals->key) != SPC_OK)
+            return SPC_ENOTFOUND;
+        options.key = key;
+    }
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();

@@ -44,6 +44,7 @@ typedef struct cli_globals {
     const char *progress;
     int threads;
     bool trust;
+    const char *key; /* a file */
     bool json;
     bool quiet;
     bool verbose;

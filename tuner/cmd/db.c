@@ -16,6 +16,13 @@ static const cli_option options[] = {
      "export: the file to write; default: standard output"},
     {0, "code", NULL, CLI_FLAG, AT(code),
      "export: compiled code as well, as base64"},
+    {0, "losers", NULL, CLI_FLAG, AT(losers),
+     "prune: trials that were not chosen"},
+    {0, "stale", NULL, CLI_FLAG, AT(stale),
+     "prune: what was measured with templates that have changed since"},
+    {0, "days", "N", CLI_REAL, AT(days), "prune: what is older"},
+    {0, "choice", "TRIAL", CLI_TEXT, AT(only),
+     "pin: the trial as 'db show' lists it; none: unpin"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -253,8 +260,7 @@ spc_status cli_database_there(const cli *self, const char *file)
     return SPC_OK;
 }
 
-/* A whole number from 1 on; else 0. */
-static int64_t read_id(const char *text)
+int64_t db_read_id(const char *text)
 {
     bool digits = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
 
@@ -275,7 +281,7 @@ static spc_status run_ls(spc_ctx *ctx, cli *self, const db_args *args,
 static spc_status run_show(spc_ctx *ctx, cli *self, const db_args *args,
                            const char *const *words)
 {
-    int64_t id = read_id(words[0]);
+    int64_t id = db_read_id(words[0]);
 
     (void)args;
     return id != 0 ? show(ctx, self, id)
@@ -293,13 +299,17 @@ static spc_status run_verify(spc_ctx *ctx, cli *self, const db_args *args,
 }
 
 static const db_verb verbs[] = {
-    {"ls", "", 0, 0, false, run_ls},
-    {"show", "ID", 1, 1, false, run_show},
-    {"verify", "", 0, 0, false, run_verify},
-    {"export", "[-o FILE] [--code]", 0, 0, false, db_export},
-    {"import", "FILE...", 1, 99, true, db_import},
-    {"merge", "FILE...", 1, 99, true, db_merge},
-    {"diff", "FILE", 1, 1, false, db_diff},
+    {"ls", "", 0, 0, false, run_ls, NULL},
+    {"show", "ID", 1, 1, false, run_show, NULL},
+    {"verify", "[--key FILE]", 0, 0, false, run_verify, NULL},
+    {"export", "[-o FILE] [--code]", 0, 0, false, db_export, NULL},
+    {"import", "FILE...", 1, 999, true, db_import, NULL},
+    {"merge", "FILE...", 1, 999, true, db_merge, NULL},
+    {"diff", "FILE", 1, 1, false, db_diff, NULL},
+    {"prune", "[--losers] [--stale] [--days N]", 0, 0, false, db_prune, NULL},
+    {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, false, db_pin, NULL},
+    {"pack", "FILE.db", 1, 1, false, db_pack, NULL},
+    {"migrate", "FILE...", 1, 999, true, NULL, db_migrate},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(*verbs) };
@@ -326,6 +336,18 @@ static spc_status fail_words(const db_verb *verb)
     return SPC_EINVAL;
 }
 
+/* A signed file is one of the layers, which only those may be. */
+static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
+{
+    cli_globals before = self->globals;
+
+    self->globals.database = "";
+    self->globals.layer_files = (cli_list){&file, 1};
+    spc_status status = cli_open(out, self);
+    self->globals = before;
+    return status;
+}
+
 static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
 {
     const char *named = self->globals.database;
@@ -343,7 +365,10 @@ static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
     self->globals.database = spc__buf_text(&file);
     if (self->globals.device == NULL)
         self->globals.device = "cpu";
-    if ((status = cli_open(&ctx, self)) == SPC_OK)
+    status = self->globals.key != NULL
+                 ? open_layer(&ctx, self, spc__buf_text(&file))
+                 : cli_open(&ctx, self);
+    if (status == SPC_OK)
         status = verb->run(ctx, self, args, self->operands.at + 1);
 done:
     spc_ctx_free(ctx);
@@ -360,6 +385,8 @@ static spc_status run(cli *self, void *args)
     if (verb == NULL || words->count - 1 < verb->least ||
         words->count - 1 > verb->most)
         return fail_words(verb);
+    if (verb->run_closed != NULL)
+        return verb->run_closed(self, words->at + 1);
     return run_on(self, verb, args);
 }
 
@@ -376,7 +403,12 @@ const cli_command cli_db = {
             "set aside.\n'db export' prints the records as text, one a line, "
             "sorted; 'db import FILE...'\ntakes such text, 'db merge FILE...' "
             "other databases: the newer of two records\nstays, in whatever "
-            "order files are joined. 'db diff FILE' shows what differs.",
+            "order files are joined. 'db diff FILE' shows what differs.\n"
+            "'db pack NAME.db' makes what ships: choices, the code of each "
+            "target in a file beside\nthem, and NAME.manifest, which minisign "
+            "may sign; 'db verify --key FILE' checks that.\n'db prune' removes "
+            "what nobody needs, 'db pin ID --choice TRIAL' chooses by hand,\n"
+            "'db migrate FILE...' brings files of older versions to this one.",
     .options = options,
     .args_bytes = sizeof(db_args),
     .run = run,

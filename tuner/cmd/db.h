@@ -6,7 +6,9 @@
 
 typedef struct db_args {
     const char *output;
-    bool code;
+    const char *only; /* a trial, as it is listed */
+    bool code, losers, stale, all;
+    double days;
 } db_args;
 
 /* `words` are those behind the verb. */
@@ -17,10 +19,18 @@ typedef struct db_verb {
     const char *name, *operands;
     int least, most; /* operands */
     bool creates;    /* the database need not be there */
-    db_run *run;
+    db_run *run;     /* NULL for run_closed */
+    spc_status (*run_closed)(cli *self, const char *const *files);
 } db_verb;
+
+/* A whole number from 1 on; else 0. */
+int64_t db_read_id(const char *text);
 
 /* db_exchange.c */
 db_run db_export, db_import, db_merge, db_diff;
+
+/* db_keep.c */
+db_run db_pack, db_prune, db_pin;
+spc_status db_migrate(cli *self, const char *const *files);
 
 #endif

@@ -1,0 +1,316 @@
+/* keep.c - pruning, pinning, migrating. */
+#include "keep.h"
+
+#include "cache_internal.h"
+#include "clock.h"
+#include "error.h"
+#include "prune_steps.h"
+#include "record_form.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- pruning ------------------------------------------------------------- */
+
+const char *const spc__prune_quarantined[] = {
+    "DELETE FROM choice WHERE problem IN"
+    " (SELECT record FROM quarantine WHERE kind = 'choice') OR trial IN"
+    " (SELECT record FROM quarantine WHERE kind = 'trial')",
+    "DELETE FROM trial WHERE id IN"
+    " (SELECT record FROM quarantine WHERE kind = 'trial')",
+    NULL,
+};
+
+const char *const spc__prune_orphans[] = {
+    "DELETE FROM artefact WHERE key NOT IN (SELECT artefact FROM trial)",
+    "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM trial)",
+    "DELETE FROM provenance WHERE id NOT IN (SELECT provenance FROM trial)"
+    " AND id NOT IN (SELECT provenance FROM choice)",
+    "DELETE FROM seal WHERE"
+    " (kind = 'trial' AND record NOT IN (SELECT id FROM trial)) OR"
+    " (kind = 'choice' AND record NOT IN (SELECT problem FROM choice)) OR"
+    " (kind = 'artefact' AND record NOT IN (SELECT id FROM artefact)) OR"
+    " (kind = 'fact' AND record NOT IN (SELECT id FROM fact))",
+    "DELETE FROM quarantine WHERE"
+    " (kind = 'trial' AND record NOT IN (SELECT id FROM trial)) OR"
+    " (kind = 'choice' AND record NOT IN (SELECT problem FROM choice)) OR"
+    " (kind = 'artefact' AND record NOT IN (SELECT id FROM artefact)) OR"
+    " (kind = 'fact' AND record NOT IN (SELECT id FROM fact))",
+    NULL,
+};
+
+#define UNCHOSEN "id NOT IN (SELECT trial FROM choice)"
+
+static const char *const losers[] = {
+    "DELETE FROM trial WHERE " UNCHOSEN
+    " AND problem IN (SELECT problem FROM choice)",
+    NULL,
+};
+
+#define NOT_PINNED "reason NOT GLOB '" SPC__PINNED "*'"
+
+/* ?1 is a time. */
+static const char *const old[] = {
+    "DELETE FROM choice WHERE unix_seconds < ?1 AND " NOT_PINNED,
+    "DELETE FROM trial WHERE unix_seconds < ?1 AND " UNCHOSEN,
+    NULL,
+};
+
+/* spc_stale(template, hash) is what the asker says. */
+static const char *const stale[] = {
+    "DELETE FROM choice WHERE " NOT_PINNED " AND trial IN (SELECT id FROM trial"
+    " WHERE spc_stale(template, template_hash))",
+    "DELETE FROM trial WHERE spc_stale(template, template_hash) AND " UNCHOSEN,
+    NULL,
+};
+
+static void ask_stale(sqlite3_context *context, int count,
+                      sqlite3_value **values)
+{
+    const spc__prune *what = sqlite3_user_data(context);
+    const char *name = (const char *)sqlite3_value_text(values[0]);
+    const char *hash = (const char *)sqlite3_value_text(values[1]);
+
+    (void)count;
+    sqlite3_result_int(context, name != NULL && hash != NULL &&
+                                    what->is_stale(name, hash, what->payload));
+}
+
+static spc_status run_step(spc__layer *layer, const char *sql, int64_t when,
+                           spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row;
+    int rc = sqlite3_prepare_v2(layer->db, sql, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "prune", error);
+    if (sqlite3_bind_parameter_count(stmt) > 0)
+        sqlite3_bind_int64(stmt, 1, when);
+    spc_status status = spc__layer_step(&row, layer, stmt, "prune", error);
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+/* Trials, choices and code: what people know of. */
+static bool is_counted(const char *step)
+{
+    static const char *const tables[] = {"trial", "choice", "artefact"};
+    const char *table = step + strlen("DELETE FROM ");
+
+    for (int i = 0; i < 3; i++)
+        if (strncmp(table, tables[i], strlen(tables[i])) == 0)
+            return true;
+    return false;
+}
+
+spc_status spc__prune_run(spc__layer *layer, const char *const *steps,
+                          int64_t when, int64_t *removed, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    for (; *steps != NULL && status == SPC_OK; steps++) {
+        status = run_step(layer, *steps, when, error);
+        if (is_counted(*steps))
+            *removed += sqlite3_changes(layer->db);
+    }
+    return status;
+}
+
+static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
+                               int64_t *removed, spc_error *error)
+{
+    const struct {
+        bool wanted;
+        const char *const *steps;
+    } all[] = {{true, spc__prune_quarantined},
+               {what->before_unix_seconds > 0, old},
+               {what->is_stale != NULL, stale},
+               {what->losers, losers},
+               {true, spc__prune_orphans}};
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (all[i].wanted && status == SPC_OK)
+            status = spc__prune_run(layer, all[i].steps,
+                                    what->before_unix_seconds, removed, error);
+    return status;
+}
+
+spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
+                            int64_t *removed, spc_error *error)
+{
+    static const char *const shrink[] = {"VACUUM", NULL};
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    *removed = 0;
+    if (status != SPC_OK)
+        return status;
+    sqlite3_create_function(layer->db, "spc_stale", 2, SQLITE_UTF8,
+                            (void *)what, ask_stale, NULL, NULL);
+    status = spc__layer_begin(layer, error);
+    if (status == SPC_OK)
+        status = spc__layer_end(
+            layer, prune_locked(layer, what, removed, error), error);
+    sqlite3_create_function(layer->db, "spc_stale", 2, SQLITE_UTF8, NULL, NULL,
+                            NULL, NULL);
+    return status == SPC_OK ? spc__layer_execute(layer, shrink, "shrink", error)
+                            : status;
+}
+
+/* ---- pinning ------------------------------------------------------------- */
+
+/* The trial of the problem ?1 that is listed as ?2, its state, and whether the
+ * problem is there at all. */
+static const char find_listed[] =
+    "SELECT t.id, t.status, s.digest = " SPC__DIGEST_TRIAL
+    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+    " WHERE p.id = ?1 AND rtrim(t.template || ' ' || t.config) = ?2"
+    " ORDER BY t.unix_seconds DESC, t.id DESC";
+
+static const char let_go[] =
+    "UPDATE choice SET reason = 'was ' || reason, unix_seconds = ?2"
+    " WHERE problem = ?1 AND reason GLOB '" SPC__PINNED "*'";
+
+static const char choose[] =
+    "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"
+    " SELECT ?1, id, '" SPC__PINNED " by hand', provenance, ?3 FROM trial"
+    " WHERE id = ?2 ON CONFLICT (problem) DO UPDATE SET"
+    " trial = excluded.trial, reason = excluded.reason,"
+    " provenance = excluded.provenance, unix_seconds = excluded.unix_seconds";
+
+static spc_status check_listed(spc__layer *layer, sqlite3_stmt *stmt, bool row,
+                               const char *choice, spc_error *error)
+{
+    const char *state = row ? (const char *)sqlite3_column_text(stmt, 1) : NULL;
+
+    if (state == NULL)
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "the problem has no trial '%.300s' in '%s': db show "
+                         "lists those it has",
+                         choice, layer->path);
+    if (strcmp(state, "ok") != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot choose '%.300s': its trial ended in '%s'",
+                         choice, state);
+    return spc__seal_check(layer, stmt, 2, "trial", error);
+}
+
+static spc_status find_trial(int64_t *trial, spc__layer *layer, int64_t problem,
+                             const char *choice, spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    int rc = sqlite3_prepare_v2(layer->db, find_listed, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "read", error);
+    sqlite3_bind_int64(stmt, 1, problem);
+    spc__bind_text(stmt, 2, choice);
+    spc_status status = spc__layer_step(&row, layer, stmt, "read", error);
+    if (status == SPC_OK)
+        status = check_listed(layer, stmt, row, choice, error);
+    *trial = row ? sqlite3_column_int64(stmt, 0) : 0;
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+/* Binds up to three numbers and runs. */
+static spc_status run_with(spc__layer *layer, const char *sql,
+                           const int64_t *numbers, int count, spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row;
+    int rc = sqlite3_prepare_v2(layer->db, sql, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "write", error);
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+    spc_status status = spc__layer_step(&row, layer, stmt, "write", error);
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+static spc_status run_for(spc__layer *layer, spc__sql sql, int64_t problem,
+                          spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, sql, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    return spc__layer_run(layer, stmt, error);
+}
+
+static spc_status pin_locked(spc__layer *layer, int64_t problem,
+                             const char *choice, spc_error *error)
+{
+    int64_t trial = 0, now = spc__unix_seconds();
+    spc_status status;
+
+    if (choice == NULL) {
+        status = run_with(layer, let_go, (int64_t[]){problem, now}, 2, error);
+        if (status == SPC_OK && sqlite3_changes(layer->db) == 0)
+            return spc__fail(error, SPC_ENOTFOUND,
+                             "problem %lld has no pinned choice in '%s'",
+                             (long long)problem, layer->path);
+    } else {
+        status = find_trial(&trial, layer, problem, choice, error);
+        if (status == SPC_OK)
+            status = run_with(layer, choose, (int64_t[]){problem, trial, now},
+                              3, error);
+    }
+    if (status == SPC_OK)
+        status = run_for(layer, SPC__SQL_SEAL_CHOICE, problem, error);
+    return status == SPC_OK
+               ? run_for(layer, SPC__SQL_FREE_CHOICE, problem, error)
+               : status;
+}
+
+spc_status spc__cache_pin(spc__cache *cache, int64_t problem,
+                          const char *choice, spc_error *error)
+{
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    if (status == SPC_OK)
+        status = spc__layer_begin(layer, error);
+    return status == SPC_OK
+               ? spc__layer_end(
+                     layer, pin_locked(layer, problem, choice, error), error)
+               : status;
+}
+
+/* ---- versions ------------------------------------------------------------ */
+
+/* As it is now: for reading nothing is brought to another version. */
+static spc_status version_of(int *out, const char *path, spc_error *error)
+{
+    spc__cache *cache = NULL;
+    spc_status status = spc__cache_open(&cache, NULL, &path, 1, error);
+
+    *out = status == SPC_OK ? (int)cache->layers[0].version : 0;
+    spc__cache_close(cache);
+    return status;
+}
+
+spc_status spc__cache_migrate(const char *path, int *from, int *to,
+                              spc_error *error)
+{
+    spc__cache *cache = NULL;
+    spc__layer *layer;
+    spc_status status = version_of(from, path, error);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__cache_open(&cache, path, NULL, 0, error);
+    if (status == SPC_OK)
+        status = spc__cache_writer(&layer, cache, error);
+    *to = status == SPC_OK ? (int)cache->layers[0].version : *from;
+    spc__cache_close(cache);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* lease.c - leases: taking, renewing, dropping them. */
+#include "lease.h"
+
+#include "cache_internal.h"
+#include "clock.h"
+#include "error.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* When the process was started, in ticks since the machine was: numbers of
+ * processes come again. The 22nd field of proc(5)'s stat; the second is a name
+ * in brackets, which may hold anything. 0: it is not there, or hidden. */
+static unsigned long long start_of(long pid)
+{
+    enum { BEFORE = 20 }; /* blanks between the bracket and the field */
+    char path[40], text[1024];
+    unsigned long long start = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    const char *at = strrchr(text, ')');
+    for (int i = 0; i < BEFORE && at != NULL; i++)
+        at = strchr(at + 1, ' ');
+    if (at != NULL)
+        start = strtoull(at, NULL, 10);
+    return start;
+}
+
+/* "PID@HOST START" */
+static void name_self(char out[SPC__LEASE_OWNER])
+{
+    char host[100] = "";
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        host[0] = '\0';
+    snprintf(out, SPC__LEASE_OWNER, "%ld@%s %llu", (long)getpid(), host,
+             start_of(getpid()));
+}
+
+/* Is the owner a process of this machine that has ended? Of others nobody can
+ * say. */
+static bool has_ended(const char *owner, const char *self)
+{
+    const char *host = strchr(owner, '@'), *ours = strchr(self, '@');
+    long pid = strtol(owner, NULL, 10);
+
+    if (host == NULL || pid <= 0 || strcspn(host, " ") != strcspn(ours, " ") ||
+        strncmp(host, ours, strcspn(ours, " ")) != 0)
+        return false;
+    if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+        return true;
+    unsigned long long start = start_of(pid);
+    const char *then = strchr(host, ' ');
+    return start != 0 && then != NULL && strtoull(then, NULL, 10) != start;
+}
+
+static spc_status ask(spc__layer *layer, sqlite3_stmt **stmt, const char *sql,
+                      const char *work, spc_error *error)
+{
+    int rc = sqlite3_prepare_v2(layer->db, sql, -1, stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "use", error);
+    spc__bind_text(*stmt, 1, work);
+    return SPC_OK;
+}
+
+/* Who has it now; "": nobody. */
+static spc_status find_owner(char owner[SPC__LEASE_OWNER], spc__layer *layer,
+                             const char *work, const char *self,
+                             spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    spc_status status =
+        ask(layer, &stmt, "SELECT owner, until FROM lease WHERE work = ?1",
+            work, error);
+
+    owner[0] = '\0';
+    if (status == SPC_OK)
+        status = spc__layer_step(&row, layer, stmt, "read", error);
+    if (row && sqlite3_column_int64(stmt, 1) > spc__unix_seconds())
+        spc__column_text(owner, SPC__LEASE_OWNER, stmt, 0);
+    sqlite3_finalize(stmt);
+    if (strcmp(owner, self) == 0 || has_ended(owner, self))
+        owner[0] = '\0';
+    return status;
+}
+
+static spc_status write_owner(spc__layer *layer, const char *work,
+                              const char *self, int seconds, spc_error *error)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row;
+    spc_status status = ask(
+        layer, &stmt, "REPLACE INTO lease VALUES (?1, ?2, ?3)", work, error);
+
+    if (status == SPC_OK) {
+        spc__bind_text(stmt, 2, self);
+        sqlite3_bind_int64(stmt, 3, spc__unix_seconds() + seconds);
+        status = spc__layer_step(&row, layer, stmt, "write", error);
+    }
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+spc_status spc__lease_take(bool *taken, char holder[SPC__LEASE_OWNER],
+                           spc__cache *cache, const char *work, int seconds,
+                           spc_error *error)
+{
+    char self[SPC__LEASE_OWNER], owner[SPC__LEASE_OWNER];
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    *taken = false;
+    if (status != SPC_OK || (status = spc__layer_begin(layer, error)) != SPC_OK)
+        return status;
+    name_self(self);
+    status = find_owner(owner, layer, work, self, error);
+    *taken = status == SPC_OK && owner[0] == '\0';
+    if (*taken)
+        status = write_owner(layer, work, self, seconds, error);
+    if (holder != NULL)
+        snprintf(holder, SPC__LEASE_OWNER, "%.*s", (int)strcspn(owner, " "),
+                 owner);
+    status = spc__layer_end(layer, status, error);
+    *taken = *taken && status == SPC_OK;
+    return status;
+}
+
+/* What cannot be given back ends by itself. */
+void spc__lease_drop(spc__cache *cache, const char *work)
+{
+    char self[SPC__LEASE_OWNER];
+    spc__layer *layer;
+    sqlite3_stmt *stmt = NULL;
+
+    if (spc__cache_writer(&layer, cache, NULL) != SPC_OK)
+        return;
+    name_self(self);
+    if (ask(layer, &stmt, "DELETE FROM lease WHERE work = ?1 AND owner = ?2",
+            work, NULL) == SPC_OK) {
+        spc__bind_text(stmt, 2, self);
+        sqlite3_step(stmt);
+    }
+    sqlite3_finalize(stmt);
+}

@@ -1,0 +1,265 @@
+/* manifest.c - writing, reading and asking a manifest. */
+#include "manifest.h"
+
+#include "error.h"
+#include "file.h"
+#include "records.h"
+#include "sha256.h"
+#include "signature.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char heading[] = "# spctune manifest 1\n";
+
+enum { DIGEST = SPC__SHA256_HEX - 1, MOST_BYTES = 1 << 30 };
+
+struct spc__manifest {
+    spc__buf text;
+};
+
+void spc__beside(spc__buf *out, const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash != NULL)
+        spc__buf_append(out, path, (size_t)(slash - path) + 1);
+    spc__buf_puts(out, name);
+}
+
+/* ---- asking -------------------------------------------------------------- */
+
+/* The first line is the heading: what is looked for lies behind it. */
+bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
+{
+    const char *text = manifest->text.data;
+    size_t low = sizeof(heading) - 1, high = manifest->text.length;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        while (middle > low && text[middle - 1] != '\n')
+            middle--;
+        size_t length = strcspn(text + middle, "\n");
+        int order = length < DIGEST ? 1 : memcmp(text + middle, digest, DIGEST);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            low = middle + length + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+int64_t spc__manifest_count(const spc__manifest *manifest, const char *file)
+{
+    size_t name = strlen(file);
+    int64_t count = 0;
+
+    for (const char *at = manifest->text.data; *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        count += length > DIGEST + 2 + name &&
+                 memcmp(at + DIGEST + 2, file, name) == 0 &&
+                 at[DIGEST + 2 + name] == ' ';
+        at += length + (at[length] == '\n');
+    }
+    return count;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* The name in the table `meta`; no path: it lies beside the file. */
+static spc_status find_name(spc__buf *out, spc__layer *layer, spc_error *error)
+{
+    static const char question[] =
+        "SELECT value FROM meta WHERE name = 'manifest'";
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    spc_status status = SPC_OK;
+    int rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "read", error);
+    status = spc__layer_step(&row, layer, stmt, "read", error);
+    const char *name = row ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    if (name != NULL && strchr(name, '/') == NULL)
+        spc__beside(out, layer->path, name);
+    sqlite3_finalize(stmt);
+    if (status == SPC_OK && out->length == 0)
+        status = spc__fail(error, SPC_EDB,
+                           "cannot use '%s': a signature is asked for, and it "
+                           "names no manifest; 'spctune db pack' makes one",
+                           layer->path);
+    return status;
+}
+
+static spc_status fail_unsigned(const spc__layer *layer, const char *why,
+                                spc_error *error)
+{
+    return spc__fail(error, SPC_EDB,
+                     "cannot use '%s', as its manifest is not signed with the "
+                     "key that is asked for: %.400s",
+                     layer->path, why);
+}
+
+static spc_status read_signed(spc__manifest *out, spc__layer *layer,
+                              const char *key, spc_error *error)
+{
+    enum { MOST_SIGNATURE = 1 << 16 };
+    spc__buf name = SPC__BUF_INIT, signature = SPC__BUF_INIT;
+    spc_error why = {0};
+    spc_status status = find_name(&name, layer, error);
+
+    if (status != SPC_OK)
+        goto done;
+    status = spc__file_read(&out->text, spc__buf_text(&name), MOST_BYTES, &why);
+    spc__buf_puts(&name, ".minisig");
+    if (status == SPC_OK)
+        status = spc__file_read(&signature, spc__buf_text(&name),
+                                MOST_SIGNATURE, &why);
+    if (status == SPC_OK)
+        status = spc__signature_check(key, spc__buf_text(&signature),
+                                      spc__buf_text(&out->text),
+                                      out->text.length, &why);
+    if (status == SPC_OK &&
+        strncmp(spc__buf_text(&out->text), heading, sizeof(heading) - 1) != 0)
+        status = spc__fail(&why, SPC_EFORMAT, "it is no manifest");
+    if (status != SPC_OK)
+        status = fail_unsigned(layer, why.text, error);
+done:
+    spc__buf_release(&name);
+    spc__buf_release(&signature);
+    return status;
+}
+
+spc_status spc__manifest_open(spc__manifest **out, spc__layer *layer,
+                              const char *key, spc_error *error)
+{
+    spc__manifest *manifest = calloc(1, sizeof(*manifest));
+    spc_status status;
+
+    *out = NULL;
+    if (manifest == NULL)
+        return spc__fail_memory(error, sizeof(*manifest));
+    status = read_signed(manifest, layer, key, error);
+    if (status == SPC_OK)
+        *out = manifest;
+    else
+        spc__manifest_free(manifest);
+    return status;
+}
+
+void spc__manifest_free(spc__manifest *manifest)
+{
+    if (manifest == NULL)
+        return;
+    spc__buf_release(&manifest->text);
+    free(manifest);
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static const char *const seal_kinds[SPC__KINDS] = {
+    [SPC__FACT] = "fact",
+    [SPC__CODE] = "artefact",
+    [SPC__TRIAL] = "trial",
+    [SPC__CHOICE] = "choice",
+};
+
+static spc_status list_record(spc__buf *out, sqlite3_stmt *find,
+                              const spc__record_cursor *cursor,
+                              const spc__record *record, const char *name,
+                              spc_error *error)
+{
+    bool row = false;
+
+    spc__bind_text(find, 1, seal_kinds[record->kind]);
+    sqlite3_bind_int64(find, 2, cursor->row);
+    spc_status status =
+        spc__layer_step(&row, cursor->layer, find, "read", error);
+    if (row) {
+        spc__buf_printf(out, "%s  %s ", sqlite3_column_text(find, 0), name);
+        spc__record_format_key(out, record);
+        spc__buf_puts(out, "\n");
+    }
+    spc__sql_done(find);
+    return status;
+}
+
+static spc_status list_kind(spc__buf *out, spc__layer *layer, spc__kind kind,
+                            sqlite3_stmt *find, const char *name,
+                            spc_error *error)
+{
+    spc__record_cursor cursor;
+    spc__record record = {0};
+    bool more = true;
+    spc_status status = spc__cursor_open(&cursor, layer, kind, error);
+
+    while (status == SPC_OK && more) {
+        status = spc__cursor_next(&more, &record, &cursor, error);
+        if (status == SPC_OK && more)
+            status = list_record(out, find, &cursor, &record, name, error);
+    }
+    spc__cursor_close(&cursor);
+    spc__record_release(&record);
+    return status;
+}
+
+spc_status spc__manifest_list(spc__buf *out, spc__layer *layer,
+                              const char *name, spc_error *error)
+{
+    static const char question[] =
+        "SELECT digest FROM seal WHERE kind = ?1 AND record = ?2";
+    sqlite3_stmt *find = NULL;
+    int rc = sqlite3_prepare_v2(layer->db, question, -1, &find, NULL);
+    spc_status status = SPC_OK;
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(layer, rc, "read", error);
+    for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
+        status = list_kind(out, layer, (spc__kind)kind, find, name, error);
+    sqlite3_finalize(find);
+    return status;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const char *const *one = a, *const *two = b;
+
+    return strcmp(*one, *two);
+}
+
+/* Cuts the text into its lines; the caller's. */
+static char **cut(spc__buf *text, size_t *count)
+{
+    size_t lines = 0;
+
+    for (size_t i = 0; i < text->length; i++)
+        lines += text->data[i] == '\n';
+    char **out = malloc((lines + 1) * sizeof(*out));
+    *count = 0;
+    for (char *at = text->data; out != NULL && *count < lines;) {
+        char *end = strchr(at, '\n');
+        *end = '\0';
+        out[(*count)++] = at;
+        at = end + 1;
+    }
+    return out;
+}
+
+spc_status spc__manifest_finish(spc__buf *text, spc_error *error)
+{
+    spc__buf sorted = SPC__BUF_INIT;
+    size_t count = 0;
+    char **lines = text->failed ? NULL : cut(text, &count);
+
+    if (lines == NULL)
+        return spc__fail_memory(error, text->length);
+    qsort(lines, count, sizeof(*lines), by_text);
+    spc__buf_puts(&sorted, heading);
+    for (size_t i = 0; i < count; i++)
+        spc__buf_printf(&sorted, "%s\n", lines[i]);
+    free(lines);
+    spc__buf_release(text);
+    *text = sorted;
+    return text->failed ? spc__fail_memory(error, text->length) : SPC_OK;
+}

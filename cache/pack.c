@@ -1,0 +1,357 @@
+/*
+ * pack.c - making what ships out of a file that was tuned.
+ *
+ * The records go by merging into a new file: so what is damaged stays behind,
+ * and a pack of the same records is the same, whatever their rows were. Code
+ * moves from there into a file for each target. VACUUM INTO writes the final
+ * files without gaps and without a journal; a rename puts each in its place.
+ */
+#include "pack.h"
+
+#include "cache_internal.h"
+#include "code_form.h"
+#include "error.h"
+#include "exchange.h"
+#include "file.h"
+#include "manifest.h"
+#include "prune_steps.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct packing {
+    spc__buf path;     /* of the pack, with ".db" */
+    spc__buf part;     /* the file that it is made in */
+    spc__buf manifest; /* its text */
+    spc__cache *cache; /* that file, open */
+    spc__layer *layer;
+    spc__pack_report *report;
+    spc_error *error;
+} packing;
+
+/* ---- names --------------------------------------------------------------- */
+
+static size_t stem_of(const char *path)
+{
+    size_t length = strlen(path);
+
+    return length > 3 && strcmp(path + length - 3, ".db") == 0 ? length - 3
+                                                               : length;
+}
+
+static void beside(spc__buf *out, const char *path, const char *ending)
+{
+    spc__buf_append(out, path, stem_of(path));
+    spc__buf_puts(out, ending);
+}
+
+void spc__pack_code_file(spc__buf *out, const char *path, const char *target)
+{
+    beside(out, path, ".");
+    spc__buf_printf(out, "%s.db", target);
+}
+
+static const char *last_name(const spc__buf *path)
+{
+    const char *slash = strrchr(spc__buf_text(path), '/');
+
+    return slash != NULL ? slash + 1 : spc__buf_text(path);
+}
+
+static void remove_part(const char *path)
+{
+    static const char *const endings[] = {"", "-wal", "-shm", "-journal"};
+    spc__buf name = SPC__BUF_INIT;
+
+    for (int i = 0; i < 4; i++) {
+        spc__buf_clear(&name);
+        spc__buf_printf(&name, "%s%s", path, endings[i]);
+        unlink(spc__buf_text(&name));
+    }
+    spc__buf_release(&name);
+}
+
+/* ---- what goes in -------------------------------------------------------- */
+
+/* Of what was not chosen, only the records of code that nobody measured. */
+static const char *const chosen_only[] = {
+    "DELETE FROM trial WHERE id NOT IN (SELECT trial FROM choice) AND"
+    " (status <> 'ok' OR samples > 0 OR artefact = ''"
+    "  OR problem IN (SELECT problem FROM choice))",
+    NULL,
+};
+
+static spc_status remove_rest(packing *pack)
+{
+    int64_t unwanted = 0;
+    spc_status status = spc__layer_begin(pack->layer, pack->error);
+
+    if (status != SPC_OK)
+        return status;
+    status =
+        spc__prune_run(pack->layer, chosen_only, 0, &unwanted, pack->error);
+    if (status == SPC_OK)
+        status = spc__prune_run(pack->layer, spc__prune_orphans, 0, &unwanted,
+                                pack->error);
+    return spc__layer_end(pack->layer, status, pack->error);
+}
+
+static spc_status gather(packing *pack, const char *from)
+{
+    spc__exchange exchange = {.trusts = true};
+    spc_status status;
+
+    remove_part(spc__buf_text(&pack->part));
+    status = spc__cache_open(&pack->cache, spc__buf_text(&pack->part), NULL, 0,
+                             pack->error);
+    if (status != SPC_OK)
+        return status;
+    pack->layer = &pack->cache->layers[0];
+    status = spc__cache_merge(pack->cache, from, &exchange, pack->error);
+    return status == SPC_OK ? remove_rest(pack) : status;
+}
+
+/* ---- statements ---------------------------------------------------------- */
+
+/* Runs SQL with up to two texts; *number, if not NULL, is what it yields. */
+static spc_status run(packing *pack, const char *sql, const char *one,
+                      const char *two, int64_t *number)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    int rc = sqlite3_prepare_v2(pack->layer->db, sql, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(pack->layer, rc, "pack", pack->error);
+    if (one != NULL)
+        spc__bind_text(stmt, 1, one);
+    if (two != NULL)
+        spc__bind_text(stmt, 2, two);
+    spc_status status =
+        spc__layer_step(&row, pack->layer, stmt, "pack", pack->error);
+    if (number != NULL)
+        *number = row ? sqlite3_column_int64(stmt, 0) : 0;
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+/* spc_pack(code): compressed; as it is where that is no shorter, or where there
+ * is no zstd. */
+static void pack_code(sqlite3_context *context, int count,
+                      sqlite3_value **values)
+{
+    const void *code = sqlite3_value_blob(values[0]);
+    size_t bytes = (size_t)sqlite3_value_bytes(values[0]), packed_bytes = 0;
+    void *packed = NULL;
+
+    (void)count;
+    if (code != NULL &&
+        spc__code_pack(&packed, &packed_bytes, code, bytes, NULL) == SPC_OK &&
+        packed_bytes < bytes) {
+        sqlite3_result_blob64(context, packed, packed_bytes, free);
+        return;
+    }
+    free(packed);
+    sqlite3_result_value(context, values[0]);
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* Names the manifest in a file that is being made. */
+static spc_status mark(packing *pack, const char *sql)
+{
+    spc__buf name = SPC__BUF_INIT;
+
+    beside(&name, spc__buf_text(&pack->path), ".manifest");
+    spc_status status = run(pack, sql, last_name(&name), NULL, NULL);
+    spc__buf_release(&name);
+    return status;
+}
+
+/* Writes an open file without gaps, and lists what is in it. */
+static spc_status publish(packing *pack, spc__layer *layer,
+                          const spc__buf *path)
+{
+    spc__buf fresh = SPC__BUF_INIT;
+    struct stat facts;
+    packing as_this = *pack;
+
+    spc__buf_printf(&fresh, "%s.new", spc__buf_text(path));
+    unlink(spc__buf_text(&fresh));
+    as_this.layer = layer;
+    spc_status status =
+        run(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
+    if (status == SPC_OK &&
+        rename(spc__buf_text(&fresh), spc__buf_text(path)) != 0)
+        status = spc__fail(pack->error, SPC_EIO, "cannot write '%s': %s",
+                           spc__buf_text(path), strerror(errno));
+    if (status == SPC_OK)
+        status = spc__manifest_list(&pack->manifest, layer, last_name(path),
+                                    pack->error);
+    pack->report->files++;
+    if (stat(spc__buf_text(path), &facts) == 0)
+        pack->report->bytes += (int64_t)facts.st_size;
+    spc__buf_release(&fresh);
+    return status;
+}
+
+/* The code of a target, with its seals, which name the rows. */
+static spc_status move_code(packing *pack, const char *target, const char *part)
+{
+    static const char *const steps[] = {
+        "INSERT INTO code.artefact (id, key, target, compiler, launch,"
+        " resources, digest, code) SELECT id, key, target, compiler, launch,"
+        " resources, digest, spc_pack(code) FROM main.artefact"
+        " WHERE target = ?1",
+        "INSERT INTO code.seal SELECT s.* FROM main.seal AS s"
+        " JOIN main.artefact AS a ON a.id = s.record"
+        " WHERE s.kind = 'artefact' AND a.target = ?1",
+    };
+    spc_status status = run(pack, "ATTACH ?1 AS code", part, NULL, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    for (int i = 0; i < 2 && status == SPC_OK; i++)
+        status = run(pack, steps[i], target, NULL, NULL);
+    if (status == SPC_OK)
+        status = mark(pack, "REPLACE INTO code.meta VALUES ('manifest', ?1)");
+    spc_status detached = run(pack, "DETACH code", NULL, NULL, NULL);
+    return status == SPC_OK ? detached : status;
+}
+
+static spc_status write_target(packing *pack, const char *target)
+{
+    spc__buf path = SPC__BUF_INIT, part = SPC__BUF_INIT;
+    spc__cache *cache = NULL;
+    spc_status status;
+
+    spc__pack_code_file(&path, spc__buf_text(&pack->path), target);
+    spc__buf_printf(&part, "%s.part", spc__buf_text(&path));
+    remove_part(spc__buf_text(&part));
+    status =
+        spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
+    spc__cache_close(cache);
+    cache = NULL;
+    if (status == SPC_OK)
+        status = move_code(pack, target, spc__buf_text(&part));
+    if (status == SPC_OK)
+        status =
+            spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
+    if (status == SPC_OK)
+        status = publish(pack, &cache->layers[0], &path);
+    spc__cache_close(cache);
+    remove_part(spc__buf_text(&part));
+    spc__buf_release(&path);
+    spc__buf_release(&part);
+    return status;
+}
+
+/* Targets are asked for one after the other: "" comes before all. */
+static spc_status next_target(char target[64], packing *pack, bool *found)
+{
+    static const char question[] =
+        "SELECT min(target) FROM artefact WHERE target > ?1";
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(pack->layer->db, question, -1, &stmt, NULL);
+
+    if (rc != SQLITE_OK)
+        return spc__layer_fail(pack->layer, rc, "pack", pack->error);
+    spc__bind_text(stmt, 1, target);
+    spc_status status =
+        spc__layer_step(found, pack->layer, stmt, "pack", pack->error);
+    *found = *found && sqlite3_column_type(stmt, 0) != SQLITE_NULL;
+    if (*found)
+        spc__column_text(target, 64, stmt, 0);
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+static spc_status write_code(packing *pack)
+{
+    char target[64] = "";
+    bool found = true;
+    spc_status status = SPC_OK;
+
+    sqlite3_create_function(pack->layer->db, "spc_pack", 1, SQLITE_UTF8, NULL,
+                            pack_code, NULL, NULL);
+    while (status == SPC_OK && found) {
+        status = next_target(target, pack, &found);
+        /* What would be no part of a file's name is no target of ours. */
+        if (status == SPC_OK && found && strchr(target, '/') == NULL)
+            status = write_target(pack, target);
+    }
+    return status;
+}
+
+static spc_status count(packing *pack)
+{
+    const struct {
+        const char *sql;
+        int64_t *to;
+    } all[] = {
+        {"SELECT count(*) FROM choice", &pack->report->choices},
+        {"SELECT count(*) FROM trial", &pack->report->trials},
+        {"SELECT count(*) FROM fact", &pack->report->facts},
+        {"SELECT count(*) FROM artefact", &pack->report->code},
+        {"SELECT sum(length(code)) FROM artefact", &pack->report->code_bytes},
+    };
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all) && status == SPC_OK; i++)
+        status = run(pack, all[i].sql, NULL, NULL, all[i].to);
+    pack->report->compressed = spc__code_can_pack();
+    return status;
+}
+
+/* The first file is written last: who finds it finds all. */
+static spc_status write_choices(packing *pack)
+{
+    static const char *const without_code[] = {
+        "DELETE FROM artefact",
+        "DELETE FROM seal WHERE kind = 'artefact'",
+        NULL,
+    };
+    spc__buf name = SPC__BUF_INIT;
+    spc_status status =
+        spc__layer_execute(pack->layer, without_code, "pack", pack->error);
+
+    if (status == SPC_OK)
+        status = mark(pack, "REPLACE INTO main.meta VALUES ('manifest', ?1)");
+    if (status == SPC_OK)
+        status = publish(pack, pack->layer, &pack->path);
+    if (status == SPC_OK)
+        status = spc__manifest_finish(&pack->manifest, pack->error);
+    beside(&name, spc__buf_text(&pack->path), ".manifest");
+    if (status == SPC_OK)
+        status = spc__file_write(spc__buf_text(&name), pack->manifest.data,
+                                 pack->manifest.length, pack->error);
+    spc__buf_release(&name);
+    return status;
+}
+
+spc_status spc__cache_pack(spc__cache *cache, const char *path,
+                           spc__pack_report *report, spc_error *error)
+{
+    packing pack = {.report = report, .error = error};
+    spc_status status;
+
+    memset(report, 0, sizeof(*report));
+    beside(&pack.path, path, ".db");
+    spc__buf_printf(&pack.part, "%s.part", spc__buf_text(&pack.path));
+    status = gather(&pack, cache->layers[0].path);
+    if (status == SPC_OK)
+        status = count(&pack);
+    if (status == SPC_OK)
+        status = write_code(&pack);
+    if (status == SPC_OK)
+        status = write_choices(&pack);
+    spc__cache_close(pack.cache);
+    remove_part(spc__buf_text(&pack.part));
+    spc__buf_release(&pack.path);
+    spc__buf_release(&pack.part);
+    spc__buf_release(&pack.manifest);
+    return status;
+}

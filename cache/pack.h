@@ -1,0 +1,30 @@
+/* pack.h - files that ship: choices, code for each target, a manifest. */
+#ifndef SPC_CACHE_PACK_H
+#define SPC_CACHE_PACK_H
+
+#include "buf.h"
+#include "cache.h"
+
+typedef struct spc__pack_report {
+    int64_t choices, trials, facts, code;
+    int files;          /* databases, the first included */
+    int64_t bytes;      /* of all of them */
+    int64_t code_bytes; /* of the code before it was compressed */
+    bool compressed;
+} spc__pack_report;
+
+/*
+ * Makes of the uppermost file what ships: PATH, which ends in ".db", with
+ * choices, the trials that they chose, code records and facts; for each target
+ * the code in a file beside it (spc__pack_code_file), compressed where zstd is
+ * there; and a manifest, PATH without ".db" and with ".manifest". None has a
+ * journal: they can be opened where nothing may be written. Files that are
+ * there are replaced, each at once.
+ */
+spc_status spc__cache_pack(spc__cache *cache, const char *path,
+                           spc__pack_report *report, spc_error *error);
+
+/* "pack.sm_90a.db" of "pack.db". */
+void spc__pack_code_file(spc__buf *out, const char *path, const char *target);
+
+#endif

@@ -1,0 +1,90 @@
+/* db_keep.c - packing, pruning, pinning, migrating, for readers of spc.h. */
+#include "ctx.h"
+
+#include "error.h"
+#include "keep.h"
+#include "pack.h"
+#include <string.h>
+
+static spc_status check(spc_ctx *ctx, const char *function, const char *name,
+                        const void *needed)
+{
+    spc_status status =
+        spc__need(spc__error_of(ctx), function, "ctx", ctx, name, needed, NULL);
+
+    if (status != SPC_OK || ctx->cache != NULL)
+        return status;
+    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
+                     "no database is open: give its path when the context is "
+                     "made");
+}
+
+spc_status spc_db_pack(spc_ctx *ctx, const char *path, spc_db_packed *packed)
+{
+    spc__pack_report report;
+    spc_status status = check(ctx, __func__, "path", path);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__cache_pack(ctx->cache, path, &report, spc__error_of(ctx));
+    if (packed != NULL)
+        *packed = (spc_db_packed){
+            .choices = report.choices,
+            .trials = report.trials,
+            .facts = report.facts,
+            .code = report.code,
+            .files = report.files,
+            .bytes = report.bytes,
+            .code_bytes = report.code_bytes,
+            .compressed = report.compressed,
+        };
+    return status;
+}
+
+static bool is_stale(const char *template_name, const char *hash, void *payload)
+{
+    char now[SPC__SHA256_HEX];
+
+    return spc__ctx_template_hash(now, payload, template_name) &&
+           strcmp(now, hash) != 0;
+}
+
+spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
+                        int64_t *removed)
+{
+    int64_t unwanted;
+    spc_status status = check(ctx, __func__, "options", options);
+
+    if (status != SPC_OK)
+        return status;
+    spc__prune what = {
+        .losers = options->losers,
+        .before_unix_seconds = options->before_unix_seconds,
+        .is_stale = options->stale ? is_stale : NULL,
+        .payload = ctx,
+    };
+    return spc__cache_prune(ctx->cache, &what,
+                            removed != NULL ? removed : &unwanted,
+                            spc__error_of(ctx));
+}
+
+spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice)
+{
+    spc_status status = check(ctx, __func__, "ctx", ctx);
+
+    return status == SPC_OK
+               ? spc__cache_pin(ctx->cache, id, choice, spc__error_of(ctx))
+               : status;
+}
+
+spc_status spc_db_migrate(const char *path, int *from, int *to,
+                          spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "path", path, "from", from, "to", to, NULL);
+
+    if (status == SPC_OK)
+        status = spc__cache_check_owner(path, error);
+    return status == SPC_OK ? spc__cache_migrate(path, from, to, error)
+                            : status;
+}

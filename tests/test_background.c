@@ -1,0 +1,268 @@
+/*
+ * test_background.c - background mode: plans run at once, something better
+ * comes by itself; and the lease by which processes share work.
+ */
+#include "layer_rig.h"
+
+#include "cache.h"
+#include "clock.h"
+#include "file.h"
+#include "lease.h"
+#include "suite.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Suite *suite(void);
+
+static spc__buf folder = SPC__BUF_INIT;
+static spc_error error;
+
+static void make_folder(void)
+{
+    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    setenv("SPC_CPU_ISA", "portable", 1);
+}
+
+static void remove_folder(void)
+{
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+}
+
+static const char *at(const char *name)
+{
+    static char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s", spc__buf_text(&folder), name);
+    return path;
+}
+
+/* ---- background mode ----------------------------------------------------- */
+
+static const char layer[] = "subm,cin=4,cout=6,k=3,dtype=f32";
+static const char scene[] = "gen:uniform,n=300,extent=12";
+
+static void open_rig(rig *r, const char *database)
+{
+    rig_open(r,
+             open_ctx("cpu", at(database), suite_path("templates/tuner/plain")),
+             layer, scene);
+}
+
+static void make_plan(rig *r)
+{
+    spc_plan_free(r->plan);
+    assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map,
+                              SPC_PLAN_BACKGROUND),
+              spc_ctx_error(r->ctx));
+}
+
+/* The result of a plan, whatever it is. */
+static void run_plan(rig *r)
+{
+    rig_prepare(r, SPC_KRSC);
+    rig_check(r);
+    spc__bed_free(r->bed);
+    spc__sample_release(&r->sample);
+    spc_dealloc(r->ctx, r->packed);
+    spc_dealloc(r->ctx, r->workspace);
+    r->bed = NULL;
+    r->packed = r->workspace = NULL;
+    memset(&r->sample, 0, sizeof(r->sample));
+}
+
+START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    run_plan(&r);
+    spc_background_wait(r.ctx);
+    ck_assert(spc_plan_is_outdated(r.plan));
+    run_plan(&r); /* the old one still does */
+    int64_t compiled = spc_ctx_stats(r.ctx).compiles;
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
+    ck_assert(!spc_plan_is_outdated(r.plan));
+    run_plan(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* The record of another layer is a configuration to compile. */
+START_TEST(without_leave_to_tune_it_compiles)
+{
+    rig r;
+    spc_conv wider;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_tune(r.ctx, &r.conv, (const spc_scene *const *)&r.scene, 1,
+                       &(spc_tune_options){.stage = SPC_STAGE_TIME,
+                                           .effort = SPC_EFFORT_QUICK,
+                                           .seed = 1},
+                       NULL),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc_conv_parse(&wider, "subm,cin=4,cout=5,k=3,dtype=f32", &error),
+              error.text);
+    r.conv = wider;
+    assert_ok(spc_background_start(r.ctx, NULL), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    spc_background_wait(r.ctx);
+    int64_t compiled = spc_ctx_stats(r.ctx).compiles;
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
+    ck_assert(!spc_plan_is_outdated(r.plan));
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(what_it_needs_is_asked_for)
+{
+    rig r;
+    spc_ctx *without = open_ctx("cpu", "", suite_path("templates/tuner/plain"));
+
+    ck_assert_int_eq(spc_background_start(without, NULL), SPC_EDB);
+    spc_ctx_free(without);
+    open_rig(&r, "user.db");
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
+        SPC_ESTATE);
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map,
+                        SPC_PLAN_BACKGROUND | SPC_PLAN_CACHED_ONLY),
+        SPC_EINVAL);
+    assert_ok(spc_background_start(r.ctx, NULL), spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_background_start(r.ctx, NULL), SPC_ESTATE);
+    ck_assert(!spc_plan_is_outdated(NULL));
+    rig_close(&r);
+}
+END_TEST
+
+/* A context that is freed does not wait for a tuning run. */
+START_TEST(the_end_comes_soon)
+{
+    spc_background_options options = {.tune = true,
+                                      .effort = SPC_EFFORT_EXHAUSTIVE};
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    uint64_t start = spc__now_ns();
+    rig_close(&r);
+    ck_assert_uint_lt(spc__now_ns() - start, 20ull * 1000 * 1000 * 1000);
+}
+END_TEST
+
+/* ---- leases -------------------------------------------------------------- */
+
+static spc__cache *open_cache(void)
+{
+    spc__cache *cache = NULL;
+
+    assert_ok(spc__cache_open(&cache, at("lease.db"), NULL, 0, &error),
+              error.text);
+    return cache;
+}
+
+static bool take(spc__cache *cache, const char *work, int seconds, char *holder)
+{
+    bool taken = false;
+
+    assert_ok(spc__lease_take(&taken, holder, cache, work, seconds, &error),
+              error.text);
+    return taken;
+}
+
+/* A process that takes the lease and, if it is not to end, sleeps. */
+static pid_t start_holder(int seconds, bool ends)
+{
+    int pipes[2];
+    char byte = 0;
+
+    ck_assert_int_eq(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        spc__cache *cache = open_cache();
+        byte = (char)take(cache, "work", seconds, NULL);
+        if (write(pipes[1], &byte, 1) != 1)
+            _exit(1);
+        while (!ends)
+            pause();
+        _exit(0); /* without giving it back */
+    }
+    ck_assert_int_eq((int)read(pipes[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, 1);
+    close(pipes[0]);
+    close(pipes[1]);
+    return child;
+}
+
+START_TEST(a_lease_is_held_by_one_process)
+{
+    char holder[SPC__LEASE_OWNER], wanted[20];
+    pid_t child = start_holder(600, false);
+    spc__cache *cache = open_cache();
+
+    ck_assert(!take(cache, "work", 600, holder));
+    snprintf(wanted, sizeof(wanted), "%ld@", (long)child);
+    ck_assert_msg(strncmp(holder, wanted, strlen(wanted)) == 0, "%s", holder);
+    ck_assert(take(cache, "other work", 600, holder));
+    ck_assert(take(cache, "other work", 600, holder)); /* renewed */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_lease_ends_by_itself)
+{
+    char holder[SPC__LEASE_OWNER];
+    pid_t child = start_holder(-1, false);
+    spc__cache *cache = open_cache();
+
+    ck_assert(take(cache, "work", 600, holder)); /* its time is over */
+    spc__lease_drop(cache, "work");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    child = start_holder(600, true);
+    waitpid(child, NULL, 0);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("background");
+    TCase *modes = tcase_create("modes"), *leases = tcase_create("leases");
+
+    tcase_set_timeout(modes, 60);
+    tcase_add_checked_fixture(modes, make_folder, remove_folder);
+    tcase_add_test(modes, a_plan_runs_at_once_and_a_better_one_comes);
+    tcase_add_test(modes, without_leave_to_tune_it_compiles);
+    tcase_add_test(modes, what_it_needs_is_asked_for);
+    tcase_add_test(modes, the_end_comes_soon);
+    suite_add_tcase(all, modes);
+    tcase_add_checked_fixture(leases, make_folder, remove_folder);
+    tcase_add_test(leases, a_lease_is_held_by_one_process);
+    tcase_add_test(leases, a_lease_ends_by_itself);
+    suite_add_tcase(all, leases);
+    return all;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}

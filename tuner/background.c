@@ -1,0 +1,352 @@
+/*
+ * background.c - background mode: a thread that compiles, and tunes, what plans
+ * lack.
+ *
+ * The thread has a context of its own on the same device and files; what it
+ * finds goes into the database, where the host's next plan looks for it. So the
+ * two share nothing but the list of what is wanted, and flags.
+ */
+#include "background.h"
+
+#include "cancel.h"
+#include "coords.h"
+#include "error.h"
+#include "lookup.h"
+#include "map.h"
+#include "pool.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum job_state { WAITING, UNDER_WAY, DONE, FAILED } job_state;
+
+/* One problem; kept until the context ends, as plans look at its flag. */
+typedef struct job {
+    struct job *next;
+    spc_conv conv;
+    spc__problem_key key;
+    spc_scene *scene; /* to tune on; NULL: compile only */
+    int64_t rows_in, rows_out;
+    double density;
+    job_state state; /* under the lock */
+    int is_better;   /* atomic: the plan's flag */
+} job;
+
+typedef struct background {
+    spc__background face;
+    spc_ctx *host; /* whose thread asks */
+    bool tune;
+    spc_effort effort;
+    const char *const *worker;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the list, states and `ends` */
+    pthread_cond_t changed;
+    job *jobs;
+    int ends; /* also the flag that cancels what is under way */
+} background;
+
+/* ---- the thread's side --------------------------------------------------- */
+
+/* A context like the host's. */
+static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
+{
+    const spc_ctx *host = b->host;
+    int files = spc__cache_files(host->cache);
+    const char **layers = calloc((size_t)files, sizeof(*layers));
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+
+    *out = NULL;
+    if (layers == NULL)
+        return spc__fail_memory(error, (size_t)files * sizeof(*layers));
+    for (int i = 1; i < files; i++) /* the user's file is the uppermost */
+        layers[i - 1] = spc__cache_file(host->cache, i);
+    options.device = host->info.id;
+    options.database = spc__cache_user_file(host->cache);
+    options.layers = layers;
+    options.layer_count = files - 1;
+    options.template_dir = host->template_dir;
+    options.threads = host->threads;
+    options.need_database = true;
+    options.log = host->log.write;
+    options.log_payload = host->log.payload;
+    options.cancel = &b->ends;
+    options.trust = host->trusts_layers;
+    options.key = host->key;
+    spc_status status = spc_ctx_create(out, &options, error);
+    free(layers);
+    return status;
+}
+
+static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
+{
+    const spc_scene *scene = wanted->scene;
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+
+    options.effort = b->effort;
+    options.worker = b->worker;
+    options.cancel = &b->ends;
+    return spc_tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
+}
+
+/* Looking up like a plan that may compile stores what it compiles. */
+static spc_status compile(spc_ctx *ctx, const job *wanted)
+{
+    spc__pick *pick = malloc(sizeof(*pick));
+
+    if (pick == NULL)
+        return SPC_ENOMEM;
+    spc_status status =
+        spc__lookup(pick, ctx, &wanted->conv, wanted->rows_in, wanted->rows_out,
+                    wanted->density, SPC_PLAN_JIT);
+    free(pick);
+    return status;
+}
+
+static spc_status work_on(spc_ctx *ctx, const background *b, const job *wanted)
+{
+    spc_status status =
+        wanted->scene != NULL ? tune(ctx, b, wanted) : compile(ctx, wanted);
+
+    if (status != SPC_OK && status != SPC_EINTERRUPTED)
+        spc__log_printf(&b->host->log, SPC_LOG_WARNING, "in the background: %s",
+                        spc_ctx_error(ctx));
+    return status;
+}
+
+/* The oldest job that waits: the list has the newest first. Waits for one;
+ * NULL: the end has come. The lock is held. */
+static job *next_job(background *b)
+{
+    job *found = NULL;
+
+    while (!b->ends && found == NULL) {
+        for (job *at = b->jobs; at != NULL; at = at->next)
+            if (at->state == WAITING)
+                found = at;
+        if (found == NULL)
+            pthread_cond_wait(&b->changed, &b->lock);
+    }
+    if (b->ends)
+        return NULL;
+    found->state = UNDER_WAY;
+    return found;
+}
+
+static void *run(void *payload)
+{
+    background *b = payload;
+    spc_error error = {0};
+    spc_ctx *ctx = NULL;
+    job *wanted;
+
+    pthread_mutex_lock(&b->lock);
+    while ((wanted = next_job(b)) != NULL) {
+        pthread_mutex_unlock(&b->lock);
+        spc_status status = SPC_OK;
+        if (ctx == NULL)
+            status = open_own(&ctx, b, &error);
+        if (ctx == NULL)
+            spc__log_printf(&b->host->log, SPC_LOG_WARNING,
+                            "in the background: %s", error.text);
+        else
+            status = work_on(ctx, b, wanted);
+        if (status == SPC_OK)
+            __atomic_store_n(&wanted->is_better, 1, __ATOMIC_RELEASE);
+        pthread_mutex_lock(&b->lock);
+        wanted->state = status == SPC_OK ? DONE : FAILED;
+        pthread_cond_broadcast(&b->changed);
+    }
+    pthread_mutex_unlock(&b->lock);
+    spc_ctx_free(ctx);
+    return NULL;
+}
+
+/* ---- the host's side ----------------------------------------------------- */
+
+/* The voxels of a checked set, in the order of their keys. */
+static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
+                               spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(set->ctx->device);
+    const spc_index_key *layout = &set->key;
+    size_t rows = (size_t)set->rows;
+    bool wide = ops->builds_maps_on_host || spc__key_bits(layout) > 32;
+    size_t bytes = rows * (wide ? 8 : 4);
+    char *keys = malloc(bytes + 1);
+    spc_status status;
+
+    *out = malloc(rows * 16 + 1);
+    if (keys == NULL || *out == NULL) {
+        free(keys);
+        return spc__fail_memory(error, bytes + rows * 16);
+    }
+    status = spc_copy_to_host(set->ctx, keys, set->keys, bytes);
+    for (size_t i = 0; i < 4 * rows && status == SPC_OK; i++) {
+        uint64_t key = wide ? ((const uint64_t *)keys)[i / 4]
+                            : ((const uint32_t *)keys)[i / 4];
+        (*out)[i] = spc__key_coordinate(layout, key, (int)(i % 4));
+    }
+    free(keys);
+    return status;
+}
+
+/* The scene that the layer would have had for such a map. A set that was never
+ * checked has rows that nobody knows: then there is nothing to tune on. */
+static void take_scene(job *out, const spc__lack *lack)
+{
+    const spc_map *map = lack->map;
+    int32_t *voxels = NULL;
+    spc_error error;
+
+    if (map == NULL)
+        return;
+    const spc_coords *set =
+        spc__conv_ends_at_scene(lack->conv) ? map->to : map->in;
+    if (!set->checked || set->rows == 0)
+        return;
+    if (fetch_voxels(&voxels, set, &error) == SPC_OK)
+        spc_scene_create(&out->scene, voxels, set->rows, "background", &error);
+    free(voxels);
+}
+
+static job *find_job(background *b, const spc__problem_key *key)
+{
+    for (job *at = b->jobs; at != NULL; at = at->next)
+        if (spc__attrs_equal(&at->key.layer, &key->layer) &&
+            spc__same_buckets(&at->key, key))
+            return at;
+    return NULL;
+}
+
+static job *make_job(background *b, const spc__lack *lack,
+                     const spc__problem_key *key)
+{
+    job *out = calloc(1, sizeof(*out));
+
+    if (out == NULL)
+        return NULL;
+    out->conv = *lack->conv;
+    out->key = *key;
+    out->rows_in = lack->rows_in;
+    out->rows_out = lack->rows_out;
+    out->density = lack->density;
+    if (b->tune)
+        take_scene(out, lack);
+    return out;
+}
+
+/* What is done already is what the plan has, or there is nothing better. */
+static const int *ask(spc__background *self, const spc__lack *lack)
+{
+    background *b = (background *)self;
+    spc__problem_key *key = malloc(sizeof(*key));
+    const int *flag = NULL;
+
+    if (key == NULL)
+        return NULL;
+    spc__conv_key(key, b->host, lack->conv, lack->rows_in, lack->rows_out,
+                  lack->density);
+    pthread_mutex_lock(&b->lock);
+    job *wanted = find_job(b, key);
+    if (wanted == NULL && (wanted = make_job(b, lack, key)) != NULL) {
+        wanted->next = b->jobs;
+        b->jobs = wanted;
+        pthread_cond_broadcast(&b->changed);
+    }
+    if (wanted != NULL && wanted->state < DONE)
+        flag = &wanted->is_better;
+    pthread_mutex_unlock(&b->lock);
+    free(key);
+    return flag;
+}
+
+static bool is_idle(const background *b)
+{
+    for (const job *at = b->jobs; at != NULL; at = at->next)
+        if (at->state < DONE)
+            return false;
+    return true;
+}
+
+static void wait_for_all(spc__background *self)
+{
+    background *b = (background *)self;
+
+    pthread_mutex_lock(&b->lock);
+    while (!is_idle(b))
+        pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void release(background *b)
+{
+    while (b->jobs != NULL) {
+        job *next = b->jobs->next;
+        spc_scene_free(b->jobs->scene);
+        free(b->jobs);
+        b->jobs = next;
+    }
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+static void end(spc__background *self)
+{
+    background *b = (background *)self;
+
+    pthread_mutex_lock(&b->lock);
+    __atomic_store_n(&b->ends, 1, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+    release(b);
+}
+
+static spc_status start_thread(background *b)
+{
+    sigset_t before;
+
+    spc__signals_block(&before);
+    int failed = pthread_create(&b->thread, NULL, run, b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed == 0
+               ? SPC_OK
+               : spc__fail(spc__error_of(b->host), SPC_ENOMEM,
+                           "no thread can be started: %s", strerror(failed));
+}
+
+spc_status spc_background_start(spc_ctx *ctx,
+                                const spc_background_options *options)
+{
+    static const spc_background_options usual = {0};
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (ctx->background != NULL)
+        return spc__fail(error, SPC_ESTATE,
+                         "background mode was started before");
+    if (!ctx->stores)
+        return spc__fail(error, SPC_EDB,
+                         "background mode needs a database that may be "
+                         "written: name one when the context is made");
+    background *b = calloc(1, sizeof(*b));
+    if (b == NULL)
+        return spc__fail_memory(error, sizeof(*b));
+    if (options == NULL)
+        options = &usual;
+    b->face = (spc__background){ask, wait_for_all, end};
+    b->host = ctx;
+    b->tune = options->tune;
+    b->effort = options->effort;
+    b->worker = options->worker;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    if ((status = start_thread(b)) == SPC_OK)
+        ctx->background = &b->face;
+    else
+        release(b);
+    return status;
+}

@@ -1,0 +1,80 @@
+/* turn.c - waiting for other processes that tune the same layer. */
+#include "turn.h"
+
+#include "clock.h"
+#include "error.h"
+#include "lease.h"
+#include <string.h>
+#include <time.h>
+
+/* A holder that renews now and then keeps its lease; one that is on another
+ * machine and was killed is waited for so long. */
+enum { LEASE_SECONDS = 600, RENEW_SECONDS = 60 };
+
+static void name_work(spc__buf *out, const spc__request *request)
+{
+    spc_ctx *ctx = request->ctx;
+    spc__attrs layer = {0};
+
+    spc__conv_attrs(&layer, request->conv);
+    spc__buf_printf(out, "tune %s|%s|", ctx->info.name, request->target);
+    spc__attrs_format(out, &layer);
+    if (request->options.only != NULL)
+        spc__buf_printf(out, "|%s", request->options.only);
+}
+
+static void pause_shortly(void)
+{
+    const struct timespec pause = {0, 100 * 1000 * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
+spc_status spc__turn_take(spc__turn *turn, const spc__request *request)
+{
+    char holder[SPC__LEASE_OWNER], said[SPC__LEASE_OWNER] = "";
+    bool taken = false;
+
+    turn->ctx = request->ctx;
+    if (!request->ctx->stores)
+        return SPC_OK;
+    name_work(&turn->work, request);
+    while (!turn->work.failed &&
+           spc__lease_take(&taken, holder, turn->ctx->cache,
+                           spc__buf_text(&turn->work), LEASE_SECONDS,
+                           NULL) == SPC_OK &&
+           !taken) {
+        if (strcmp(said, holder) != 0)
+            spc__log_printf(&turn->ctx->log, SPC_LOG_WARNING,
+                            "process %s tunes this layer: waiting for what it "
+                            "finds",
+                            holder);
+        memcpy(said, holder, sizeof(said));
+        if (spc__request_cancelled(request))
+            return spc__fail(request->error, SPC_EINTERRUPTED, "interrupted");
+        pause_shortly();
+    }
+    if (!taken)
+        spc__buf_clear(&turn->work);
+    turn->renewed_ns = spc__now_ns();
+    return SPC_OK;
+}
+
+void spc__turn_renew(spc__turn *turn)
+{
+    bool taken;
+
+    if (turn->work.length == 0 ||
+        spc__now_ns() - turn->renewed_ns < RENEW_SECONDS * 1000000000ull)
+        return;
+    turn->renewed_ns = spc__now_ns();
+    spc__lease_take(&taken, NULL, turn->ctx->cache, spc__buf_text(&turn->work),
+                    LEASE_SECONDS, NULL);
+}
+
+void spc__turn_end(spc__turn *turn)
+{
+    if (turn->work.length > 0)
+        spc__lease_drop(turn->ctx->cache, spc__buf_text(&turn->work));
+    spc__buf_release(&turn->work);
+}
