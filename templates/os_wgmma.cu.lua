@@ -158,6 +158,12 @@
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
 %    end
+%    local tiles = ceil_div(target.rows or 1, config.groups * 64) * out_blocks(problem, config)
+%    config.split = usual_split(problem, target, config.n, tiles)
+%    if not can_divide(problem, config, target, step_weights(problem, config) * config.stages,
+%                      config.groups * 64) then
+%      config.split = "none"
+%    end
 %    return config
 %  end,
 %}
