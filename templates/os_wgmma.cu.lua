@@ -347,6 +347,9 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
     SPC_UNROLL
     for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
         int co = first + j * $(4 * lane_channels);
+% if has_epilogue(problem) then
+        spc_sync_warp(); /* else the loads of all turns come first, and spill */
+% end
         SPC_UNROLL
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);
