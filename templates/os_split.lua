@@ -306,7 +306,7 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
             SPC_UNROLL
             for (int i = 0; i < $(lane_channels); i++) {
                 float v = d[$(sum_of_channel("j * " .. 2 * lane_channels, "h % 2"))];
-                if (row[h] >= 0 && co < $(problem.cout))
+                if (row[h] >= 0 && co$(problem.cout % lane_channels ~= 0 and " + i" or "") < $(problem.cout))
                     spc_atomic_add_f32(to + i, v$(problem.bias == 1 and " + (head ? spc_load_f32(args->bias + co + i) : 0.0f)" or ""));
             }
         }
