@@ -19,6 +19,7 @@ typedef struct lookup {
     bool deterministic;
     spc__problem_key key;
     spc__attrs problem;
+    int64_t rows;      /* of the outputs; 0: not known */
     char layer[200];   /* canonical text, for sentences */
     char refused[200]; /* why the first record could not serve */
     spc_error unread;  /* the last trouble with reading that was reported */
@@ -279,14 +280,16 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
                            spc_error *error)
 {
     const spc__attrs *target = &look->ctx->target;
-    spc__attrs launch = {0};
+    spc__attrs of_map = *target, launch = {0};
     spc_status status;
 
     out->tpl = tpl;
+    if (look->rows > 0)
+        spc__attrs_set_number(&of_map, "rows", look->rows);
     if ((status = spc__template_accepts(tpl, &look->problem, target, error)) !=
             SPC_OK ||
         (status = spc__template_default(&out->config, tpl, &look->problem,
-                                        target, error)) != SPC_OK ||
+                                        &of_map, error)) != SPC_OK ||
         (status = spc__template_launch(&launch, tpl, &look->problem, target,
                                        &out->config, error)) != SPC_OK)
         return status;
@@ -349,7 +352,7 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
     for (int i = 0; i < count; i++) {
         const char *name = spc__template_name(all[i].tpl);
         status = spc__ctx_code(&look->out->code, ctx, name, &look->problem,
-                               NULL, look->flags);
+                               &all[i].config, look->flags);
         if (status == SPC_OK)
             status = check_library(look, &look->out->code.launch,
                                    spc__error_of(ctx));
@@ -459,6 +462,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     lookup look = {.out = out,
                    .ctx = ctx,
                    .flags = flags,
+                   .rows = rows_out,
                    .deterministic = conv->deterministic};
     spc_status status;
 
@@ -475,10 +479,12 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
 }
 
 spc_status spc__lookup_default(spc__pick *out, spc_ctx *ctx,
-                               const spc_conv *conv, int n)
+                               const spc_conv *conv, int64_t rows, int n)
 {
-    lookup look = {
-        .out = out, .ctx = ctx, .deterministic = conv->deterministic};
+    lookup look = {.out = out,
+                   .ctx = ctx,
+                   .rows = rows,
+                   .deterministic = conv->deterministic};
     spc__library *library;
     spc__buf why = SPC__BUF_INIT;
     fallback *all = malloc(MOST_TEMPLATES * sizeof(*all));

@@ -27,11 +27,12 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
                        unsigned flags);
 
 /*
- * Names, without loading it, the default that a plan takes where the database
- * has nothing for `conv`: with n = 0 the first, with n = 1 the one it takes if
- * that does not compile, and so on. SPC_ENOTFOUND: there are not so many.
+ * Names, without loading it, the default that a plan for so many output rows
+ * (0: not known) takes where the database has nothing for `conv`: with n = 0
+ * the first, with n = 1 the one it takes if that does not compile, and so on.
+ * SPC_ENOTFOUND: there are not so many.
  */
 spc_status spc__lookup_default(spc__pick *out, spc_ctx *ctx,
-                               const spc_conv *conv, int n);
+                               const spc_conv *conv, int64_t rows, int n);
 
 #endif

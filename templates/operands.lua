@@ -115,20 +115,9 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %
 %function row_pieces(problem) return ceil_div(part_in_bytes(problem), 64) end
 %
-%-- Does each lane store, and add, all of its channels at once? It has 16 bytes of them
-%-- in the type of the inputs, but of bytes only 8.
+%-- The neighbouring channels that a lane stores: 16 bytes of them in the type of the
+%-- inputs, but of bytes only 8.
 %function channels_of_lane(problem) return math.min(16 // element_bytes(problem), 8) end
-%function whole_lanes_out(problem)
-%  local channels = channels_of_lane(problem)
-%  local bytes = math.min(16, channels * out_bytes(problem))
-%  return problem.cout % channels == 0
-%     and out_pitch(problem) * out_bytes(problem) % bytes == 0
-%     and (not problem.add or add_pitch(problem) * out_bytes(problem) % bytes == 0)
-%end
-%function whole_lanes(problem)
-%  return input_row_bytes(problem) % 16 == 0 and input_pitch_bytes(problem) % 16 == 0
-%     and whole_lanes_out(problem)
-%end
 %
 %-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
 %-- `left` bytes of the row remain there.

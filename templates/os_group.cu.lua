@@ -53,9 +53,8 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if input_alignment(problem) < 4
-%       or not whole_lanes_out(problem) then
-%      return false, "rows must be multiples of 4 bytes in, 16 bytes out: os_mma takes any"
+%    if input_alignment(problem) < 4 then
+%      return false, "rows in must be multiples of 4 bytes: os_mma takes any"
 %    end
 %    if problem.cin > 128 or problem.cout > 256
 %       or registers(problem, {depth = 1}) > 255 then
@@ -98,16 +97,19 @@
 %      tile_rows = 64, order = config.order,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = packed_bytes(problem) // 16, pdl = 1,
-%      preference = problem.cin >= 16 and 5 or 1,
+%      preference = problem.cin >= 16 and problem.cout >= 8 and 5 or 1,
 %    }
 %  end,
 %  default = function(problem, target)
 %    -- Four steps under way were the best, or within 4 % of it, in seven layers.
 %    local config = {depth = 4, groups = 4, blocks = 1, order = "gray"}
 %    -- Whole numbers: their scales, and sums that become fp32; more where these go through
-%    -- an exponential or erf. Fitted to NVRTC's reports of 24 such layers.
+%    -- an exponential or erf. Fitted to NVRTC's reports of 24 such layers. So are epilogues of
+%    -- channels that lanes store one by one.
 %    local steep = problem.act and problem.act ~= "relu" and problem.act ~= "leaky"
-%    local spare = has_whole(problem) and (steep and 30 or 18) or 2
+%    local heavy = has_whole(problem)
+%               or has_epilogue(problem) and problem.cout % channels_of_lane(problem) ~= 0
+%    local spare = heavy and (steep and 30 or 18) or 2
 %    while registers(problem, config) + spare > registers_allowed(config)
 %          or shared_bytes(problem, config) > target.shared_block do
 %      if config.depth > 2 then config.depth = config.depth - 1

@@ -68,6 +68,23 @@
 %  return ceil_div(problem.cout, channels) * channels
 %end
 %
+%-- How a default divides the tiles of a map of target.rows rows, in blocks of `n` channels:
+%-- by the winners of quick on the levels of bench --suite deep (H200): clusters for wide
+%-- blocks, whose parts are large, else the grid shares all steps; wide kernels gain by
+%-- it even where there is a tile for each multiprocessor. 2 and 1.25 lie in the gaps.
+%function usual_split(problem, target, n, tiles)
+%  local processors = target.multiprocessors
+%  if not target.rows or not processors or problem.offsets > 1024 then return "none" end
+%  if n >= 192 then
+%    for _, cluster in ipairs {8, 4, 2} do
+%      if target.sm >= 90 and tiles * cluster <= processors * 5 // 4 then return "cluster" .. cluster end
+%    end
+%    return "none"
+%  end
+%  local most = problem.offsets > 32 and processors * 5 // 4 or processors // 2
+%  return tiles <= most and "stream" or "none"
+%end
+%
 %-- Adds to a launch geometry what a division needs.
 %function divide_launch(launch, problem, config, threads)
 %  local cluster = cluster_of(config)
@@ -289,7 +306,7 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
             SPC_UNROLL
             for (int i = 0; i < $(lane_channels); i++) {
                 float v = d[$(sum_of_channel("j * " .. 2 * lane_channels, "h % 2"))];
-                if (row[h] >= 0 && co < $(problem.cout))
+                if (row[h] >= 0 && co$(problem.cout % lane_channels ~= 0 and " + i" or "") < $(problem.cout))
                     spc_atomic_add_f32(to + i, v$(problem.bias == 1 and " + (head ? spc_load_f32(args->bias + co + i) : 0.0f)" or ""));
             }
         }

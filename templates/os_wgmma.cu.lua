@@ -77,7 +77,9 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if not whole_lanes(problem) then return false, "rows must be multiples of 16 bytes: os_mma takes any" end
+%    if input_alignment(problem) < 4 then
+%      return false, "rows in must be multiples of 4 bytes: os_mma takes any"
+%    end
 %    return true
 %  end,
 %  constraints = {
@@ -104,6 +106,9 @@
 %                        config.groups * 64)
 %         and (not is_divided(config) or config.gather == "registers")
 %    end},
+%    {"rows wait in shared memory in parts of 16 bytes", function(problem, config)
+%      return config.gather == "registers" or input_alignment(problem) == 16
+%    end},
 %  },
 %  derive = function(problem, config, target)
 %    return {
@@ -124,6 +129,7 @@
 %      share_at = shared_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
+%      align = input_alignment(problem),
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
@@ -157,6 +163,12 @@
 %    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
+%    end
+%    local tiles = ceil_div(target.rows or 1, config.groups * 64) * out_blocks(problem, config)
+%    config.split = usual_split(problem, target, config.n, tiles)
+%    if not can_divide(problem, config, target, step_weights(problem, config) * config.stages,
+%                      config.groups * 64) then
+%      config.split = "none"
 %    end
 %    return config
 %  end,
@@ -206,8 +218,11 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block)
             for (int r = 0; r < 4; r++)
                 to[r] = 0;
 %   end
-            spc_load16_into(to, from + i * 64,
-                            $(row_bytes % 64 ~= 0 and "byte + i * 64 < " .. row_bytes .. " ? row[h] : -1" or "row[h]"));
+% for at = 0, 15, align do
+%   local more = at > 0 and " + " .. at or ""
+            spc_load$(align)_into(to$(at > 0 and " + " .. at // 4 or ""), from + i * 64$(more),
+                            $(row_bytes % 64 ~= 0 and "byte + i * 64" .. more .. " < " .. row_bytes .. " ? row[h] : -1" or "row[h]"));
+% end
 % end
         }
     }
@@ -240,12 +255,16 @@ SPC_DEVICE void arrange(spc_u32 *a, $(waiting), const int *row, int block)
     for (int h = 0; h < 2; h++) {
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
-%   if half then
+%   if half and row_bytes % 16 == 0 then
             spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64")) ? ~0u : 0u;
 %   end
             SPC_UNROLL
-            for (int r = 0; r < 4; r++)
+            for (int r = 0; r < 4; r++) {
+%   if half and row_bytes % 16 ~= 0 then
+                spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64 + r * 4")) ? ~0u : 0u;
+%   end
                 a[i * 8 + r * 2 + h] = data[(h * $(pieces) + i) * 4 + r]$(half and " & present" or "");
+            }
         }
     }
 % end
@@ -341,6 +360,9 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
     SPC_UNROLL
     for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
         int co = first + j * $(4 * lane_channels);
+% if has_epilogue(problem) then
+        spc_sync_warp(); /* else the loads of all turns come first, and spill */
+% end
         SPC_UNROLL
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);

@@ -597,6 +597,39 @@ START_TEST(cached_only_never_compiles)
 }
 END_TEST
 
+/* The emulated device has four multiprocessors. A tile of 128 channels has 192
+ * rows, one of 256 channels 128; of few output channels there is no such
+ * kernel. */
+static const struct {
+    const char *layer;
+    int64_t rows; /* 0: not known */
+    const char *split;
+} few_tiles[] = {
+    {"subm,cin=128,cout=128,k=3", 0, "split=none"},
+    {"subm,cin=128,cout=128,k=3", 384, "split=stream"},
+    {"subm,cin=128,cout=128,k=3", 385, "split=none"},
+    {"subm,cin=128,cout=128,k=5", 960, "split=stream"},
+    {"subm,cin=256,cout=256,k=3", 128, "split=cluster4"},
+    {"subm,cin=256,cout=256,k=3", 129, "split=cluster2"},
+    {"subm,cin=256,cout=256,k=3", 100000, "split=none"},
+};
+
+START_TEST(a_default_for_few_tiles_shares_them)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, few_tiles[_i].layer, &error), error.text);
+    assert_ok(spc__lookup_default(&pick, ctx, &conv, few_tiles[_i].rows, 0),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(pick.template_name, "os_wgmma");
+    ck_assert_msg(strstr(pick.config, few_tiles[_i].split) != NULL, "%s",
+                  pick.config);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Stores a choice with its code, as the tuner does; config NULL: the template's
  * default. */
 static void choose_as(rig *r, const char *template_name, const char *config,
@@ -1063,6 +1096,8 @@ int main(void)
     tcase_add_loop_test(order,
                         what_was_measured_before_an_upgrade_serves_after_it, 0,
                         2 * LENGTH(old_cases));
+    tcase_add_loop_test(order, a_default_for_few_tiles_shares_them, 0,
+                        LENGTH(few_tiles));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_loop_test(code, a_record_that_lies_is_set_aside, 0, LENGTH(lies));

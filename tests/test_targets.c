@@ -250,10 +250,6 @@ static const struct {
     {"index", "subm,cin=1,cout=1,k=7", "sm_86", 88},
     {"index", "subm,cin=1,cout=1,k=7", "sm_89", 88},
     {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 72},
-    {"os_warp", "subm,cin=32,cout=64,k=5,dtype=f16", "sm_90a", 16},
-    {"os_wgmma",
-     "subm,cin=128,cout=128,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
-     "sm_90a", 16},
 };
 
 static int known_spills(const char *name, int p, const char *gpu)

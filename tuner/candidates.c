@@ -16,6 +16,8 @@ spc_status spc__candidates_open(spc__candidates *out,
                                 const spc__request *request)
 {
     spc_error *error = request->error;
+    int64_t rows = spc__request_rows(request);
+    spc__attrs of_scene;
     spc_status status;
 
     memset(out, 0, sizeof(*out));
@@ -29,9 +31,12 @@ spc_status spc__candidates_open(spc__candidates *out,
     if ((status = spc__ctx_library(&out->library, request->ctx)) != SPC_OK)
         return status;
     spc__conv_attrs(&out->problem, request->conv);
+    of_scene = out->target;
+    if (rows > 0) /* by which templates choose their defaults */
+        spc__attrs_set_number(&of_scene, "rows", rows);
     return spc__space_create(
         &out->space, out->library, spc__problem_role(&out->problem),
-        request->options.only, &out->problem, &out->target, error);
+        request->options.only, &out->problem, &of_scene, error);
 }
 
 /* ---- admission ----------------------------------------------------------- */

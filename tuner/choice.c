@@ -119,7 +119,8 @@ const spc__entry *spc__untuned(const spc__request *request,
 
     for (int i = 0; more; i++) {
         found = NULL;
-        if (spc__lookup_default(pick, request->ctx, request->conv, i) == SPC_OK)
+        if (spc__lookup_default(pick, request->ctx, request->conv,
+                                spc__request_rows(request), i) == SPC_OK)
             found = spc__candidates_find(candidates, pick->template_name,
                                          pick->config);
         more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;

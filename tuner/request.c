@@ -131,6 +131,11 @@ spc_status spc__request_check_keys(const spc__request *request)
 
 /* ---- questions ----------------------------------------------------------- */
 
+int64_t spc__request_rows(const spc__request *request)
+{
+    return request->scene_count == 1 ? spc_scene_rows(request->scenes[0]) : 0;
+}
+
 const spc__effort *spc__request_effort(const spc__request *request)
 {
     return &efforts[request->options.effort];

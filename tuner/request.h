@@ -45,6 +45,9 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
                                  const spc__request *request,
                                  const spc__library *headers);
 
+/* Of the one scene that it is for; 0: it is for several, or none. Of a layer
+ * with outputs of its own the scene's rows are taken for theirs. */
+int64_t spc__request_rows(const spc__request *request);
 const spc__effort *spc__request_effort(const spc__request *request);
 bool spc__request_cancelled(const spc__request *request);
 /* Is the time over in which candidates are begun? */
