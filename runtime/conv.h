@@ -43,9 +43,16 @@ int spc__conv_group_out(const spc_conv *conv);
  * inputs? */
 bool spc__conv_is_inverse(const spc_conv *conv);
 
+/* Does it run on maps of points, in which an output may see several inputs at
+ * one offset? */
+bool spc__conv_has_triplets(const spc_conv *conv);
+
 /* Are the rows of the scene that stands for a layer its outputs? Else they are
  * its inputs, or both. */
 bool spc__conv_ends_at_scene(const spc_conv *conv);
+
+/* The fewest digits that are read back as this. */
+const char *spc__length_text(char text[24], float value);
 
 /* Has the operator this rule? */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
