@@ -456,6 +456,7 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
  *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
  *   gen:room,seed=1@0.02             a generated furnished room
+ *   gen:room,n=100000                so many points of it, in units of 1/1024
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
  * under the floor rule, coordinates divided by 2^N and rounded down.

@@ -65,9 +65,9 @@ void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
 void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
                          const spc__problem_key *key);
 
-/* For other values that have a geometry (conv_text.c): sets what the word `name`
- * of a layer means, which is one of its geometry's; writes ",rule=floor,k=2..."
- * and nothing for SPC_RULE_SUBM's rule. */
+/* For other values that have a geometry (conv_text.c): sets what the word
+ * `name` of a layer means, which is one of its geometry's; writes
+ * ",rule=floor,k=2..." and nothing for SPC_RULE_SUBM's rule. */
 spc_status spc__geometry_word(spc_geometry *out, const char *name,
                               const char *value, spc_error *error);
 int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry);

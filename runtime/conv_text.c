@@ -560,10 +560,9 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
     length = format_word(out, bytes, length, "shape", g->shape, 0);
     length = format_length(out, bytes, length, "radius", g->radius);
     if (g->nearest > 0)
-        length +=
-            (size_t)snprintf(out + (length < bytes ? length : bytes),
-                             length < bytes ? bytes - length : 0,
-                             ",nearest=%d", g->nearest);
+        length += (size_t)snprintf(out + (length < bytes ? length : bytes),
+                                   length < bytes ? bytes - length : 0,
+                                   ",nearest=%d", g->nearest);
     length = format_length(out, bytes, length, "voxel", g->voxel);
     return (int)length;
 }

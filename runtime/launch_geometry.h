@@ -22,8 +22,8 @@ typedef struct spc__launch_geometry {
     unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
-    bool reads_table; /* of the map: row order, index and tile table */
-    bool reads_pairs; /* of the map: pairs by offset */
+    bool reads_table;    /* of the map: row order, index and tile table */
+    bool reads_pairs;    /* of the map: pairs by offset */
     bool reads_triplets; /* of a map of points: triplets by output */
     int tile_rows;
     int tiles_per_block;

@@ -361,9 +361,9 @@ spc_status spc_points_update(spc_points *p, const float *xyz,
         return status;
     status = check_update(p, xyz, batch, count, rows, &error);
     if (status == SPC_OK)
-        status =
-            p->from ? spc__points_pick(p, stream, &error)
-                    : fill_points(p, xyz, batch, count, rows, stream, &error);
+        status = p->from
+                     ? spc__points_pick(p, stream, &error)
+                     : fill_points(p, xyz, batch, count, rows, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
 }
 
@@ -500,8 +500,8 @@ spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
 {
     spc_points_options o;
     spc_error error = {0};
-    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
-                                  "ctx", ctx, NULL);
+    spc_status status =
+        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, NULL);
 
     if (out)
         *out = NULL;
@@ -554,8 +554,8 @@ static spc_status upload_steps(spc_points *p, const int32_t *host, int64_t rows,
     spc_status status = spc__coords_alloc(&steps, &p->rows, bytes, error);
 
     if (status == SPC_OK && rows > 0)
-        status = ops_of(p)->copy_in(ctx->device, steps, host, bytes, NULL,
-                                    error);
+        status =
+            ops_of(p)->copy_in(ctx->device, steps, host, bytes, NULL, error);
     if (status == SPC_OK)
         status = spc__points_fill_steps(p, steps, NULL, (int)rows, NULL, error);
     if (status == SPC_OK)

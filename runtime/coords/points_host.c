@@ -84,8 +84,8 @@ static void pick(const spc_ctx *ctx, const void *args)
     a->stats[SPC_POINTS_ROWS] = rows;
     for (int row = 0; row < rows; row++) {
         a->sources[row] = a->picked[row];
-        memcpy(a->to.at + 4 * (size_t)row,
-               a->from + 4 * (size_t)a->picked[row], 16);
+        memcpy(a->to.at + 4 * (size_t)row, a->from + 4 * (size_t)a->picked[row],
+               16);
     }
 }
 
@@ -209,9 +209,7 @@ static int cell_along(const spc_radius_args *a, int axis, float d)
     float scaled = (a->backwards ? -d : d) * a->scale[axis];
     int cell = floor_of(scaled + a->half[axis]);
 
-    return cell < 0                   ? 0
-           : cell < a->kernel[axis] ? cell
-                                    : a->kernel[axis] - 1;
+    return cell < 0 ? 0 : cell < a->kernel[axis] ? cell : a->kernel[axis] - 1;
 }
 
 static void look(query *q, const float *p, visitor *visit, void *payload)
@@ -272,8 +270,7 @@ static void count_chunk(void *payload, int64_t chunk)
         if (p < outputs && ask(&q, a, p))
             visit_all(&q, count_one, &count);
         a->order[p] = q.row;
-        a->first[p] =
-            a->nearest > 0 && count > a->nearest ? a->nearest : count;
+        a->first[p] = a->nearest > 0 && count > a->nearest ? a->nearest : count;
     }
 }
 
@@ -459,14 +456,9 @@ static void list_by_offset(const spc_ctx *ctx, const void *args)
 }
 
 spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = place,
-    [SPC__POINTS_PICK] = pick,
-    [SPC__POINTS_CELLS] = find_cells,
-    [SPC__POINTS_SORT] = sort_points,
-    [SPC__RADIUS_COUNT] = count_all,
-    [SPC__RADIUS_SUM] = sum,
-    [SPC__RADIUS_WRITE] = write_all,
-    [SPC__OFFSETS_COUNT] = nothing,
-    [SPC__OFFSETS_SUM] = nothing,
-    [SPC__OFFSETS_WRITE] = list_by_offset,
+    [SPC__POINTS_PLACE] = place,      [SPC__POINTS_PICK] = pick,
+    [SPC__POINTS_CELLS] = find_cells, [SPC__POINTS_SORT] = sort_points,
+    [SPC__RADIUS_COUNT] = count_all,  [SPC__RADIUS_SUM] = sum,
+    [SPC__RADIUS_WRITE] = write_all,  [SPC__OFFSETS_COUNT] = nothing,
+    [SPC__OFFSETS_SUM] = nothing,     [SPC__OFFSETS_WRITE] = list_by_offset,
 };

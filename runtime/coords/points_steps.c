@@ -59,8 +59,8 @@ spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
     spc__device *device = code->ctx->device;
     spc__launch how = {.grid_x = (unsigned)blocks,
                        .grid_y = 1,
-                       .block = step == SPC__RADIUS_SUM ? 32
-                                                        : SPC_POINTS_THREADS,
+                       .block =
+                           step == SPC__RADIUS_SUM ? 32 : SPC_POINTS_THREADS,
                        .shared_bytes = shared};
 
     if (runs_on_host(code->ctx)) {

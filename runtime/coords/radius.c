@@ -92,9 +92,9 @@ static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
     spc_status status;
 
     c->of = spc__points_of(rows);
-    if ((status = spc__points_cells_create(&c->cells, &c->coords, c->of,
-                                           inverse, SPC_DUPLICATES_SUM,
-                                           error)) != SPC_OK ||
+    if ((status =
+             spc__points_cells_create(&c->cells, &c->coords, c->of, inverse,
+                                      SPC_DUPLICATES_SUM, error)) != SPC_OK ||
         (status = alloc(&c->points, map, 16 * points, error)) != SPC_OK)
         return status;
     return alloc(&c->begin, map, 4 * (points + 1), error);
@@ -158,9 +158,9 @@ static spc_status map_create(spc_map *map, spc_error *error)
     w->inverse = 1 / map->geometry.radius;
     if ((status = create_cloud(&w->in, map, map->in, w->inverse, error)) !=
             SPC_OK ||
-        (!is_one_cloud(map) && (status = create_cloud(&w->to, map, map->to,
-                                                      w->inverse, error)) !=
-                                   SPC_OK) ||
+        (!is_one_cloud(map) &&
+         (status = create_cloud(&w->to, map, map->to, w->inverse, error)) !=
+             SPC_OK) ||
         (status = spc__points_code_load(&w->code, map->ctx,
                                         spc__key_bits(&w->in.cells->key),
                                         error)) != SPC_OK)
@@ -450,7 +450,7 @@ static spc_status list(const spc_map *map, const spc__map_pairs *pairs,
 /* ---- looking at a map ---------------------------------------------------- */
 
 static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
-                        spc_error *error)
+                              spc_error *error)
 {
     const radius_work *w = map->work;
     int total[2];
@@ -480,7 +480,8 @@ spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error)
 
     if (status == SPC_OK && !is_one_cloud(map))
         status = spc__points_inspect(spc__points_of(map->to), stream, error);
-    return status == SPC_OK ? count_pairs(map, &map->pairs, stream, error) : status;
+    return status == SPC_OK ? count_pairs(map, &map->pairs, stream, error)
+                            : status;
 }
 
 int64_t spc__radius_capacity(const spc_map *map)
@@ -510,10 +511,9 @@ static spc_status fetch(int32_t *to, const spc_map *map, spc_error *error)
         (status = ops_of(map)->copy_out(device, to + rows, w->first,
                                         4 * (rows + 1), NULL, error)) != SPC_OK)
         return status;
-    if (map->pairs > 0 &&
-        (status = ops_of(map)->copy_out(device, to + 2 * rows + 1, w->list,
-                                        8 * (size_t)map->pairs, NULL,
-                                        error)) != SPC_OK)
+    if (map->pairs > 0 && (status = ops_of(map)->copy_out(
+                               device, to + 2 * rows + 1, w->list,
+                               8 * (size_t)map->pairs, NULL, error)) != SPC_OK)
         return status;
     return ops_of(map)->sync(device, NULL, error);
 }
@@ -572,8 +572,8 @@ static spc_status fit(spc_map *map, spc_error *error)
         status = spc__fail(error, SPC_EINVAL,
                            "a radius of %g gives 2^31-1 triplets or more",
                            (double)map->geometry.radius);
-    if (status == SPC_OK && (status = reserve_list(map, total, error)) ==
-                                SPC_OK)
+    if (status == SPC_OK &&
+        (status = reserve_list(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
     return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
 }
@@ -630,8 +630,8 @@ spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
     spc_points *scene = spc__points_of(spc__map_scene_set(map));
     spc_points *other =
         spc__points_of(&scene->rows == map->in ? map->to : map->in);
-    spc_status status = spc__points_fill_steps(scene, steps, NULL, (int)rows,
-                                               stream, error);
+    spc_status status =
+        spc__points_fill_steps(scene, steps, NULL, (int)rows, stream, error);
 
     if (status == SPC_OK && other->from)
         status = spc__points_pick(other, stream, error);

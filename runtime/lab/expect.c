@@ -41,8 +41,8 @@ static void bound_row(void *payload, int64_t row)
 }
 
 spc_status spc__expect(double *reference, float *tolerance,
-                       const spc_conv *conv, const spc__seen *seen, int64_t rows,
-                       const spc__values *values, int threads,
+                       const spc_conv *conv, const spc__seen *seen,
+                       int64_t rows, const spc__values *values, int threads,
                        const volatile int *cancel, spc_error *error)
 {
     size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);

@@ -262,8 +262,7 @@ static void run_tile(void *payload, int64_t tile)
             int32_t source = p->seen->index[s * p->rows + row];
             if (source < 0)
                 continue;
-            int64_t k =
-                p->seen->cells ? p->seen->cells[s * p->rows + row] : s;
+            int64_t k = p->seen->cells ? p->seen->cells[s * p->rows + row] : s;
             if (p->blocked != NULL)
                 add_pair(p, row, k, source);
             else

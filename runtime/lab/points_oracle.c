@@ -149,7 +149,7 @@ static int cell_along(const spc_geometry *g, int axis, float d)
     float scaled = d * scale;
     float cell = floorf(scaled + (float)g->kernel[axis] / 2);
 
-    return cell < 0                          ? 0
+    return cell < 0                            ? 0
            : cell > (float)g->kernel[axis] - 1 ? g->kernel[axis] - 1
                                                : (int)cell;
 }
@@ -211,8 +211,7 @@ static void count_row(void *payload, int64_t row)
 {
     problem *p = payload;
 
-    p->seen[row] =
-        spc__cancelled(p->cancel) ? 0 : look(p, &p->to[row], NULL);
+    p->seen[row] = spc__cancelled(p->cancel) ? 0 : look(p, &p->to[row], NULL);
 }
 
 static void fill_row(void *payload, int64_t row)
@@ -287,8 +286,7 @@ static spc_status relate(problem *p, int threads, spc_error *error)
                : status;
 }
 
-static spc_status copy_coords(int32_t **out, const cloud *c,
-                              spc_error *error)
+static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
 {
     size_t bytes = 16 * (size_t)c->count;
 

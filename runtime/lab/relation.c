@@ -353,8 +353,7 @@ spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
 
     memset(out, 0, sizeof(*out));
     if (status == SPC_OK && spc__conv_has_triplets(conv)) {
-        status =
-            spc__points_relation(out, conv, scene, threads, cancel, error);
+        status = spc__points_relation(out, conv, scene, threads, cancel, error);
         if (status != SPC_OK)
             spc__relation_release(out);
         return status;

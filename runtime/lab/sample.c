@@ -270,10 +270,9 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status =
-        spc__oracle_exact(sums, &sample->conv, seen, scene->rows_out,
-                          values->in, values->weights, values->bias,
-                          m->options->threads, m->options->cancel, m->error);
+    spc_status status = spc__oracle_exact(
+        sums, &sample->conv, seen, scene->rows_out, values->in, values->weights,
+        values->bias, m->options->threads, m->options->cancel, m->error);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
         spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
@@ -324,8 +323,7 @@ static spc_status fill_draw(maker *m, int s, spc__draw draw,
 
     if (in == NULL)
         return spc__fail_memory(m->error, (n + added) * sizeof(float));
-    spc_status status =
-        fill_arrays(m, s, draw, seen, in, adds ? in + n : NULL);
+    spc_status status = fill_arrays(m, s, draw, seen, in, adds ? in + n : NULL);
     free(in);
     return status;
 }
@@ -341,7 +339,8 @@ static spc_status count_used(maker *m, int s, const spc_relation *relation)
     char *offsets = used + relation->rows_in;
     for (int64_t i = 0; i < relation->slots * relation->rows_out; i++) {
         int32_t from = relation->index[i];
-        int64_t k = relation->cells ? relation->cells[i] : i / relation->rows_out;
+        int64_t k =
+            relation->cells ? relation->cells[i] : i / relation->rows_out;
         if (from < 0)
             continue;
         m->header->scenes[s].rows_read += !used[from];
