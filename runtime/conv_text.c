@@ -473,6 +473,10 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
                              words[i].name, examples[conv->op]);
+    if (conv->geometry.rule == SPC_RULE_RADIUS && !has_seen(r.seen, "radius"))
+        return spc__fail(error, SPC_EINVAL,
+                         "'radius' is missing: a layer is written %s",
+                         examples[SPC_POINTS]);
     if (has_seen(r.seen, "bias") && has_seen(r.seen, "epilogue"))
         return spc__fail(error, SPC_EINVAL,
                          "'bias' and 'epilogue' are both given: "

@@ -630,11 +630,12 @@ END_TEST
 static const struct {
     const char *layer, *says;
 } refused[] = {
-    {"points,cin=8,cout=8,k=3", "radius=0: a length above 0 is right"},
+    {"points,cin=8,cout=8,k=3", "'radius' is missing"},
     {"points,cin=8,cout=8,k=3,radius=-1", "radius=-1 is no length"},
     {"points,cin=8,cout=8,k=3,radius=0.1,stride=2", "layers of points have "
                                                     "none"},
-    {"subm,cin=8,cout=8,k=3,radius=0.1", "only layers of points have one"},
+    {"subm,cin=8,cout=8,k=3,radius=0.1",
+     "only layers of points, which have the rule"},
     {"points,cin=8,cout=8,k=3,radius=0.1,nearest=0", "nearest=0 is not a "
                                                      "number of points"},
     {"inverse,cin=8,cout=8,k=3,rule=radius,radius=0.1,nearest=2",

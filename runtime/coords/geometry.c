@@ -294,7 +294,8 @@ static spc_status check_radius(const spc_geometry *g, spc_error *error)
                    ? SPC_OK
                    : spc__fail(error, SPC_EINVAL,
                                "a radius, nearest or voxel: only layers of "
-                               "points have one");
+                               "points, which have the rule radius, have "
+                               "one");
     if ((status = check_length("radius", g->radius, false, error)) != SPC_OK ||
         (status = check_length("voxel", g->voxel, true, error)) != SPC_OK)
         return status;

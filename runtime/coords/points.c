@@ -108,9 +108,9 @@ static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
         p->rows.rows_padded = SPC_ROW_PAD;
 }
 
-static spc_status make(spc_points **out, spc_ctx *ctx,
-                       const spc_points_options *o, spc_points *from,
-                       spc_error *error)
+spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
+                            const spc_points_options *o, spc_points *from,
+                            spc_error *error)
 {
     spc_status status = check_options(o, error);
     spc_points *p;
@@ -149,7 +149,7 @@ spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = make(out, ctx, options, NULL, &error);
+    status = spc__points_make(out, ctx, options, NULL, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
@@ -252,7 +252,7 @@ spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
                            "voxels of edge %g: a length above 0 is right",
                            (double)edge);
     if (status == SPC_OK)
-        status = make(out, in->rows.ctx, &o, in, &error);
+        status = spc__points_make(out, in->rows.ctx, &o, in, &error);
     if (status == SPC_OK) {
         (*out)->inverse = 1 / edge;
         status = create_voxels(*out, &error);
@@ -318,9 +318,9 @@ spc_status spc__points_fill_steps(spc_points *p, const int32_t *steps,
     return run_fill(p, SPC__POINTS_PLACE, &args, stream, error);
 }
 
-static spc_status fill_points(spc_points *p, const float *xyz,
-                              const int32_t *batch, const int32_t *count,
-                              int64_t rows, void *stream, spc_error *error)
+spc_status spc__points_fill(spc_points *p, const float *xyz,
+                            const int32_t *batch, const int32_t *count,
+                            int64_t rows, void *stream, spc_error *error)
 {
     spc_place_args args = {
         .xyz = xyz, .batch = batch, .source = count, .rows = (int)rows};
@@ -361,9 +361,9 @@ spc_status spc_points_update(spc_points *p, const float *xyz,
         return status;
     status = check_update(p, xyz, batch, count, rows, &error);
     if (status == SPC_OK)
-        status = p->from
-                     ? spc__points_pick(p, stream, &error)
-                     : fill_points(p, xyz, batch, count, rows, stream, &error);
+        status = p->from ? spc__points_pick(p, stream, &error)
+                         : spc__points_fill(p, xyz, batch, count, rows, stream,
+                                            &error);
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
 }
 
@@ -422,162 +422,6 @@ spc_status spc_points_check(spc_points *p, void *stream)
         return status;
     status = spc__points_inspect(p, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
-}
-
-/* ---- of rows that are there ---------------------------------------------- */
-
-static void widen(spc_points_options *o, const float p[3], int32_t batch)
-{
-    for (int i = 0; i < 3; i++) {
-        o->low[i] = p[i] < o->low[i] ? p[i] : o->low[i];
-        o->high[i] = p[i] > o->high[i] ? p[i] : o->high[i];
-    }
-    o->batches = batch >= o->batches ? batch + 1 : o->batches;
-}
-
-/* The extent of `rows` points on the host. */
-static spc_points_options extent_of(const float *xyz, const int32_t *batch,
-                                    int64_t rows)
-{
-    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
-
-    o.capacity = rows;
-    for (int64_t row = 0; row < rows; row++) {
-        const float *p = xyz + 3 * row;
-        if (row == 0) {
-            memcpy(o.low, p, sizeof o.low);
-            memcpy(o.high, p, sizeof o.high);
-        }
-        widen(&o, p, batch ? batch[row] : 0);
-    }
-    return o;
-}
-
-static spc_status check_finite(const float *xyz, const int32_t *batch,
-                               int64_t rows, spc_error *error)
-{
-    for (int64_t i = 0; i < rows; i++)
-        if (!isfinite(xyz[3 * i]) || !isfinite(xyz[3 * i + 1]) ||
-            !isfinite(xyz[3 * i + 2]) || (batch && batch[i] < 0))
-            return spc__fail(error, SPC_ERANGE,
-                             "row %lld is no point: its coordinates must be "
-                             "finite, and its batch element 0 or more",
-                             (long long)i);
-    return SPC_OK;
-}
-
-/* The extent of points on the device, which are fetched for it. */
-static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
-                               const float *xyz, const int32_t *batch,
-                               int64_t rows, void *stream, spc_error *error)
-{
-    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
-    size_t bytes = 12 * (size_t)rows, more = batch ? 4 * (size_t)rows : 0;
-    char *host = malloc(bytes + more + 1);
-    spc_status status = SPC_OK;
-
-    if (!host)
-        return spc__fail_memory(error, bytes + more);
-    const float *at = (const float *)(void *)host;
-    const int32_t *of = batch ? (const int32_t *)(void *)(host + bytes) : NULL;
-    if (rows > 0)
-        status = ops->copy_out(ctx->device, host, xyz, bytes, stream, error);
-    if (status == SPC_OK && rows > 0 && batch)
-        status = ops->copy_out(ctx->device, host + bytes, batch, more, stream,
-                               error);
-    if (status == SPC_OK)
-        status = ops->sync(ctx->device, stream, error);
-    if (status == SPC_OK)
-        status = check_finite(at, of, rows, error);
-    if (status == SPC_OK)
-        *out = extent_of(at, of, rows);
-    free(host);
-    return status;
-}
-
-spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
-                             const int32_t *batch, int64_t rows, void *stream)
-{
-    spc_points_options o;
-    spc_error error = {0};
-    spc_status status =
-        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, NULL);
-
-    if (out)
-        *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    if (rows < 0 || (rows > 0 && !xyz))
-        status = spc__fail(
-            &error, SPC_EINVAL, "cannot make a cloud of %lld points%s",
-            (long long)rows, rows < 0 ? "" : " without their coordinates");
-    if (status == SPC_OK)
-        status = fetch_extent(&o, ctx, xyz, batch, rows, stream, &error);
-    if (status == SPC_OK)
-        status = make(out, ctx, &o, NULL, &error);
-    if (status == SPC_OK)
-        status = fill_points(*out, xyz, batch, NULL, rows, stream, &error);
-    if (status == SPC_OK)
-        status = spc__points_inspect(*out, stream, &error);
-    if (status == SPC_OK)
-        return status;
-    spc_points_free(*out);
-    *out = NULL;
-    return spc__ctx_fail(ctx, &error);
-}
-
-static spc_points_options extent_of_steps(const int32_t *host, int64_t rows)
-{
-    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
-
-    o.capacity = rows;
-    for (int64_t row = 0; row < rows; row++) {
-        const int32_t *c = host + 4 * row;
-        float p[3];
-        for (int i = 0; i < 3; i++)
-            p[i] = (float)c[1 + i] * SPC_POINTS_STEP;
-        if (row == 0) {
-            memcpy(o.low, p, sizeof p);
-            memcpy(o.high, p, sizeof p);
-        }
-        widen(&o, p, c[0]);
-    }
-    return o;
-}
-
-static spc_status upload_steps(spc_points *p, const int32_t *host, int64_t rows,
-                               spc_error *error)
-{
-    spc_ctx *ctx = p->rows.ctx;
-    int32_t *steps = NULL;
-    size_t bytes = 16 * (size_t)rows;
-    spc_status status = spc__coords_alloc(&steps, &p->rows, bytes, error);
-
-    if (status == SPC_OK && rows > 0)
-        status =
-            ops_of(p)->copy_in(ctx->device, steps, host, bytes, NULL, error);
-    if (status == SPC_OK)
-        status = spc__points_fill_steps(p, steps, NULL, (int)rows, NULL, error);
-    if (status == SPC_OK)
-        status = spc__points_inspect(p, NULL, error);
-    spc__coords_dealloc(&p->rows, steps);
-    return status;
-}
-
-spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
-                                    const int32_t *host, int64_t rows,
-                                    spc_error *error)
-{
-    spc_points_options o = extent_of_steps(host, rows);
-    spc_status status = make(out, ctx, &o, NULL, error);
-
-    if (status == SPC_OK)
-        status = upload_steps(*out, host, rows, error);
-    if (status != SPC_OK) {
-        spc_points_free(*out);
-        *out = NULL;
-    }
-    return status;
 }
 
 /* ---- questions ----------------------------------------------------------- */

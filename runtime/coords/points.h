@@ -35,6 +35,15 @@ static inline spc_points *spc__points_of(spc_coords *rows)
 
 extern const spc__indexer spc__indexer_points; /* radius.c */
 
+/* An empty cloud; `from` is not NULL for a sampled one, of it. */
+spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
+                            const spc_points_options *options, spc_points *from,
+                            spc_error *error);
+/* Fills it from the caller's points (spc_points_update). */
+spc_status spc__points_fill(spc_points *points, const float *xyz,
+                            const int32_t *batch, const int32_t *count,
+                            int64_t rows, void *stream, spc_error *error);
+
 /* Frees what `rows` does not know of. */
 void spc__points_destroy(spc_coords *rows);
 
@@ -64,6 +73,12 @@ spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
                                   void *stream, spc_error *error);
 
 /* ---- maps ---------------------------------------------------------------- */
+
+spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
+                              const spc_geometry *geometry, int64_t triplets,
+                              bool inverse, spc_error *error);
+/* Fills it, with room for exactly what there is; waits. */
+spc_status spc__radius_fit(spc_map *map, spc_error *error);
 
 /* The whole of map.c's business for a map of points: from a scene, again, and
  * what is wrong with it. */

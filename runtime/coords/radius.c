@@ -212,9 +212,9 @@ static spc_status check_map(const spc_points *in, const spc_points *to,
     return SPC_OK;
 }
 
-static spc_status create(spc_map **out, spc_points *in, spc_points *to,
-                         const spc_geometry *geometry, int64_t triplets,
-                         bool inverse, spc_error *error)
+spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
+                              const spc_geometry *geometry, int64_t triplets,
+                              bool inverse, spc_error *error)
 {
     spc_status status = check_map(in, to, geometry, triplets, inverse, error);
     spc_map *map;
@@ -249,7 +249,8 @@ static spc_status create_public(const char *name, spc_map **out, spc_points *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = create(out, in, to, geometry, triplets, inverse, &error);
+    status =
+        spc__radius_create(out, in, to, geometry, triplets, inverse, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->rows.ctx, &error);
 }
 
@@ -498,66 +499,10 @@ void spc__radius_view(spc_triplets_view *out, const spc_map *map)
     *out = (spc_triplets_view){w->first, w->list, (int)w->capacity};
 }
 
-/* Order, first and list of a checked map, one behind the other. */
-static spc_status fetch(int32_t *to, const spc_map *map, spc_error *error)
-{
-    const radius_work *w = map->work;
-    spc__device *device = map->ctx->device;
-    size_t rows = (size_t)map->to->rows_padded;
-    spc_status status;
+/* ---- again ------------------------------------------------------------- */
 
-    if ((status = ops_of(map)->copy_out(device, to, w->order, 4 * rows, NULL,
-                                        error)) != SPC_OK ||
-        (status = ops_of(map)->copy_out(device, to + rows, w->first,
-                                        4 * (rows + 1), NULL, error)) != SPC_OK)
-        return status;
-    if (map->pairs > 0 && (status = ops_of(map)->copy_out(
-                               device, to + 2 * rows + 1, w->list,
-                               8 * (size_t)map->pairs, NULL, error)) != SPC_OK)
-        return status;
-    return ops_of(map)->sync(device, NULL, error);
-}
-
-static void spell_out(spc_triplet *out, const int32_t *from, size_t rows)
-{
-    const int32_t *first = from + rows, *entries = from + 2 * rows + 1;
-
-    for (size_t p = 0; p < rows; p++)
-        for (int t = first[p]; t < first[p + 1]; t++)
-            out[t] = (spc_triplet){from[p], entries[2 * (size_t)t],
-                                   entries[2 * (size_t)t + 1]};
-}
-
-spc_status spc_map_triplets(const spc_map *map, spc_triplet *out)
-{
-    spc_error error = {0};
-    spc_status status = spc__need(NULL, __func__, "map", map, NULL);
-
-    if (status != SPC_OK)
-        return status;
-    if (map->geometry.rule != SPC_RULE_RADIUS)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "only maps of points have triplets: "
-                           "spc_map_download copies the table of others");
-    else if (map->pairs > 0 && !out)
-        status = spc__fail(&error, SPC_EINVAL, "`out` is NULL");
-    size_t rows = (size_t)map->to->rows_padded;
-    size_t bytes = 4 * (2 * rows + 1 + 2 * (size_t)map->pairs);
-    int32_t *host = status == SPC_OK ? malloc(bytes) : NULL;
-    if (status == SPC_OK && !host)
-        status = spc__fail_memory(&error, bytes);
-    if (status == SPC_OK)
-        status = fetch(host, map, &error);
-    if (status == SPC_OK)
-        spell_out(out, host, rows);
-    free(host);
-    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
-}
-
-/* ---- of a scene ---------------------------------------------------------- */
-
-/* With room for exactly what there is, which a first search finds out. */
-static spc_status fit(spc_map *map, spc_error *error)
+/* A first search finds out what there is. */
+spc_status spc__radius_fit(spc_map *map, spc_error *error)
 {
     int total = 0;
     spc_status status = map_build(map, NULL, NULL, NULL, error);
@@ -576,52 +521,6 @@ static spc_status fit(spc_map *map, spc_error *error)
         (status = reserve_list(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
     return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
-}
-
-/* The layer's second cloud, if it has one. */
-static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
-                             spc_error *error)
-{
-    spc_status status;
-
-    *out = scene;
-    if (voxel == 0) {
-        spc__coords_share(&scene->rows);
-        return SPC_OK;
-    }
-    if ((status = spc_points_reserve_sampled(out, scene, voxel)) != SPC_OK) {
-        *error = *spc__error_of(scene->rows.ctx);
-        return status;
-    }
-    status = spc__points_pick(*out, NULL, error);
-    return status == SPC_OK ? spc__points_inspect(*out, NULL, error) : status;
-}
-
-spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
-                                  const spc_conv *conv, const int32_t *host,
-                                  int64_t rows, spc_error *error)
-{
-    const spc_geometry *g = &conv->geometry;
-    bool inverse = spc__conv_is_inverse(conv);
-    spc_points *scene = NULL, *other = NULL;
-    spc_map *map = NULL;
-    spc_status status =
-        spc__points_create_steps(&scene, ctx, host, rows, error);
-
-    if (status == SPC_OK)
-        status = make_other(&other, scene, g->voxel, error);
-    if (status == SPC_OK)
-        status = create(&map, inverse ? other : scene, inverse ? scene : other,
-                        g, 0, inverse, error);
-    if (status == SPC_OK && (status = fit(map, error)) == SPC_OK) {
-        map->counted = true;
-        *out = map;
-        map = NULL;
-    }
-    spc_map_free(map);
-    spc_points_free(other);
-    spc_points_free(scene);
-    return status;
 }
 
 spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,

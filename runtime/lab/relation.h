@@ -19,9 +19,9 @@ typedef struct spc__seen {
     int slots;
 } spc__seen;
 
-static inline spc__seen spc__relation_seen(const spc_relation *relation)
+static inline spc__seen spc__relation_seen(const spc_relation *of)
 {
-    return (spc__seen){relation->index, relation->cells, relation->slots};
+    return (spc__seen){of->index, of->cells, of->slots};
 }
 
 /* spc_oracle_relation, which soon ends with SPC_EINTERRUPTED once *cancel is
