@@ -8,7 +8,7 @@ set(objects
   $<TARGET_OBJECTS:spc_base> $<TARGET_OBJECTS:spc_templates>
   $<TARGET_OBJECTS:spc_net>)
 spc_add_library(spc ${objects})
-spc_link_library(spc PRIVATE spc_flags spc_sqlite Threads::Threads m
+spc_link_library(spc PRIVATE spc_flags spc_sqlite spc_packages Threads::Threads m
   ${CMAKE_DL_LIBS})
 spc_link_library(spc INTERFACE $<BUILD_INTERFACE:spc_public>)
 

@@ -276,6 +276,7 @@ static const struct field {
     {"params", LUA_TTABLE, true, check_params},
     {"role", LUA_TSTRING, true, NULL},
     {"summary", LUA_TSTRING, true, NULL},
+    {"triplets", LUA_TBOOLEAN, false, NULL},
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 

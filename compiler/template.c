@@ -161,8 +161,24 @@ static void call_part(lua_State *L, const char *name, int config)
 
 /* ---- accepts, default ---------------------------------------------------- */
 
+/* Does the problem ask for what only templates with `triplets` can read? */
+static bool lacks_triplets(lua_State *L)
+{
+    lua_getfield(L, SPC__AT_PROBLEM, "triplets");
+    lua_getfield(L, SPC__AT_DECLARATION, "triplets");
+    lua_getfield(L, SPC__AT_DECLARATION, "role");
+    bool lacks = lua_toboolean(L, -3) && !lua_toboolean(L, -2) &&
+                 strcmp(lua_tostring(L, -1), "conv") == 0;
+    lua_pop(L, 3);
+    return lacks;
+}
+
 bool spc__session_accepts(lua_State *L, spc_error *why)
 {
+    if (lacks_triplets(L)) {
+        spc__fail(why, SPC_EUNSUPPORTED, "reads no triplets");
+        return false;
+    }
     push_part(L, "accepts");
     lua_pushvalue(L, SPC__AT_PROBLEM);
     lua_pushvalue(L, SPC__AT_TARGET);

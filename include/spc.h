@@ -51,6 +51,7 @@ typedef struct spc_ctx spc_ctx;       /* a device, a database, templates */
 typedef struct spc_scene spc_scene;   /* coordinates on the host */
 typedef struct spc_coords spc_coords; /* a coordinate set on the device */
 typedef struct spc_map spc_map;       /* a kernel map on the device */
+typedef struct spc_points spc_points; /* clouds of points on the device */
 typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
 
 typedef struct spc_ctx_options {
@@ -212,13 +213,15 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *   GENERATIVE read the other way only: from voxels o come all voxels i that
  *              they see by the formula, each once (Choy, Gwak, Savarese, CVPR
  *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine)
+ *   RADIUS     of points, not of voxels: see "native points" below
  */
 typedef enum spc_rule {
     SPC_RULE_SUBM = 0,
     SPC_RULE_FLOOR = 1,
     SPC_RULE_FOOTPRINT = 2,
     SPC_RULE_GIVEN = 3,
-    SPC_RULE_GENERATIVE = 4
+    SPC_RULE_GENERATIVE = 4,
+    SPC_RULE_RADIUS = 5
 } spc_rule;
 
 /* The rule's own origin. SUBM: -dilation * ((kernel - 1) / 2), integer
@@ -240,17 +243,18 @@ typedef struct spc_geometry {
      * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
+    /* RADIUS only; kernel is then the cells along each axis. */
+    float radius; /* above 0 */
+    int nearest;  /* at most so many inputs, the nearest; 0: all */
+    float voxel;  /* outputs are one point of each voxel of this edge; 0: they
+                     are the inputs, or what the caller has */
 } spc_geometry;
 
 #define SPC_GEOMETRY_INIT                                                      \
     {                                                                          \
         SPC_RULE_SUBM, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0},             \
             {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}, {0, 0, 0}, 0, \
-        {                                                                      \
-            {                                                                  \
-                0                                                              \
-            }                                                                  \
-        }                                                                      \
+        {{0}}, 0, 0, 0                                                         \
     }
 
 /* SPC_OK, or SPC_EINVAL with the reason. */
@@ -288,7 +292,8 @@ typedef enum spc_operator {
     /* The formula read the other way: an output at o sees the input at i where
      * o = i * stride + origin + dilation * place. */
     SPC_TRANSPOSED = 3, /* outputs are a set that the caller has; rule GIVEN */
-    SPC_GENERATIVE = 4  /* outputs are all that see an input; rule GENERATIVE */
+    SPC_GENERATIVE = 4, /* outputs are all that see an input; rule GENERATIVE */
+    SPC_POINTS = 5      /* of points; rule RADIUS, which INVERSE may have, too */
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
@@ -436,7 +441,8 @@ typedef struct spc_conv {
  * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
- * "transposed" and "generative" take stride and origin.
+ * "transposed" and "generative" take stride and origin. "points" takes radius,
+ * nearest and voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
  * by itself, over any set or none. SPC_EINVAL names the unknown word or the bad
  * value and what would be right.
@@ -498,6 +504,7 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
  *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
  *   gen:room,seed=1@0.02             a generated furnished room
+ *   gen:room,n=100000                so many points of it, in units of 1/1024
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
  * under the floor rule, coordinates divided by 2^N and rounded down.
@@ -872,6 +879,120 @@ SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
 SPC_API const int32_t *spc_voxels_count(const spc_voxels *voxels);
 SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
 SPC_API const int32_t *spc_voxels_points(const spc_voxels *voxels);
+
+/* ---- native points ------------------------------------------------------- */
+
+/*
+ * Convolution on points that stay where they are (PointCNN++: Li and others,
+ * 2025, section 3). An output at the point o sees every input i of its batch
+ * element within the radius, with the weight of the cell in which i - o lies:
+ * the cube of edge 2 * radius about o has kernel cells along each axis. A cell
+ * may hold several inputs, or none:
+ *
+ *     sum[o][co] = the sum over the triplets (o, i, k) and c < cin / groups of
+ *                  weights[co][k][c] * in[i][g * cin / groups + c]
+ *
+ * All of that is decided in fp32, each operation rounded to nearest and none
+ * fused, so that every device finds the same triplets:
+ *
+ *     d = i - o on each axis; i is seen if (dx dx + dy dy) + dz dz <= r r
+ *     the cell along an axis is floor(d * (kernel / (2 r)) + kernel / 2), at
+ *     least 0 and at most kernel - 1; k = (x * ky + y) * kz + z
+ *
+ * With `nearest` only so many inputs count, those of least distance; of equal
+ * ones those that the search meets first: by cells of the edge r in ascending
+ * order of (x, y, z), then by row. The triplets of an output are in ascending
+ * order of k, those of one k in that of the search. So sums repeat bit by bit.
+ *
+ * Voxel convolution is a special case: at whole coordinates, with kernel 3 and
+ * a radius from sqrt(3) to below 2, these are the triplets of subm,k=3.
+ *
+ * Clouds are reserved and updated like coordinate sets: a capacity, an extent,
+ * a count on the device, nothing that waits or allocates. Points outside the
+ * extent, or not finite, take part in nothing. With more rows than the capacity
+ * a cloud is empty, and with more triplets than a map has room for the map is;
+ * both say so when they are checked. Points may be equal.
+ */
+typedef struct spc_points_options {
+    int64_t capacity; /* most rows */
+    int32_t batches;  /* batch elements are 0 to batches - 1 */
+    float low[3], high[3];
+} spc_points_options;
+
+#define SPC_POINTS_OPTIONS_INIT                                                \
+    {                                                                          \
+        0, 1, {0, 0, 0},                                                       \
+        {                                                                      \
+            0, 0, 0                                                            \
+        }                                                                      \
+    }
+
+/* Clouds of `rows` points (device, [rows][3]); `batch` (device, [rows]) is the
+ * element of each, NULL: all are of element 0. Neither is needed afterwards.
+ * Waits to learn the extent. SPC_EINVAL; SPC_ERANGE: a row that is not finite,
+ * or of a negative element; SPC_EDEVICE. */
+SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
+                                     const float *xyz, const int32_t *batch,
+                                     int64_t rows, void *stream);
+/* An empty cloud of a stated capacity and extent. */
+SPC_API spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
+                                      const spc_points_options *options);
+/*
+ * Down-sampling that keeps true points: of each voxel floor(p * (1 / edge)), in
+ * fp32, the first row of `in` that lies in it, in ascending order of (batch, x,
+ * y, z) of the voxels. Keeps `in` alive. SPC_ERANGE: voxels so small that their
+ * numbers do not fit.
+ */
+SPC_API spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
+                                              float edge);
+SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
+
+/* Fills a cloud anew on `stream` from `rows` points, or, if `count` (device) is
+ * not NULL, from *count of them. Of a sampled cloud xyz, batch and count are
+ * NULL. SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL. */
+SPC_API spc_status spc_points_update(spc_points *points, const float *xyz,
+                                     const int32_t *batch, const int32_t *count,
+                                     int64_t rows, void *stream);
+/* Waits for `stream`. SPC_ECAPACITY with the capacity that would have fitted,
+ * SPC_ERANGE with the first row outside the extent. */
+SPC_API spc_status spc_points_check(spc_points *points, void *stream);
+
+/* Rows as of the last check; the capacity; and on the device the count, the
+ * points as [capacity][4], x, y, z and the element (int32), and of a sampled
+ * cloud the row of its source that each is (else NULL). */
+SPC_API int64_t spc_points_rows(const spc_points *points);
+SPC_API int64_t spc_points_capacity(const spc_points *points);
+SPC_API const int32_t *spc_points_count(const spc_points *points);
+SPC_API const float *spc_points_data(const spc_points *points);
+SPC_API const int32_t *spc_points_sources(const spc_points *points);
+
+/*
+ * The map of a points layer: outputs at `to`, which may be `in`. `triplets` is
+ * how many it has room for. spc_map_update (without coords) finds them, once
+ * the clouds are filled and whenever they are filled anew; spc_map_check says
+ * SPC_ECAPACITY with the room that would have fitted. The map keeps its clouds
+ * alive, serves plans as any map, and has no table (spc_map_download).
+ * SPC_EINVAL; SPC_ERANGE: the radius is too small for the extent.
+ */
+SPC_API spc_status spc_map_radius(spc_map **out, spc_points *in, spc_points *to,
+                                  const spc_geometry *geometry,
+                                  int64_t triplets);
+/* The same relation read the other way, for inverse layers (up-sampling, and
+ * what goes back through a layer): outputs at `to`, the inputs of the layer,
+ * see those points of `in` within whose radius they lie, at the same k.
+ * SPC_EUNSUPPORTED: of the nearest only. */
+SPC_API spc_status spc_map_radius_inverse(spc_map **out, spc_points *in,
+                                          spc_points *to,
+                                          const spc_geometry *geometry,
+                                          int64_t triplets);
+
+typedef struct spc_triplet {
+    int32_t out, in, k;
+} spc_triplet;
+
+/* Copies the spc_map_pairs triplets of a checked map to the host, those of an
+ * output together and in their order. */
+SPC_API spc_status spc_map_triplets(const spc_map *map, spc_triplet *out);
 
 /* ---- kernel maps --------------------------------------------------------- */
 
@@ -1709,6 +1830,9 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  *               ascending order
  *   transposed  outputs; inputs are the set that was drawn
  *   generative  inputs; outputs are in ascending order
+ *   points      inputs, and outputs if voxel is 0; else outputs are as
+ *               spc_points_reserve_sampled has them. A scene's coordinates are
+ *               points in units of 1/1024
  */
 typedef struct spc_relation {
     int64_t rows_in, rows_out;
@@ -1717,6 +1841,10 @@ typedef struct spc_relation {
     int32_t *coords_in;  /* [rows_in][4]: batch, x, y, z */
     int32_t *coords_out; /* [rows_out][4] */
     int32_t *index;      /* [K][rows_out]: the input's row, or -1 */
+    /* Of points, which see any number of inputs: index is [slots][rows_out],
+     * and the offset of each entry that is not -1 lies in cells. */
+    int slots;       /* K of voxels */
+    uint16_t *cells; /* [slots][rows_out]; NULL of voxels */
 } spc_relation;
 
 /*

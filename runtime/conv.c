@@ -13,15 +13,16 @@
 #include "sha256.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- names --------------------------------------------------------------- */
 
 const char *const spc__operator_names[] = {
-    "subm", "conv", "inverse", "transposed", "generative", NULL,
+    "subm", "conv", "inverse", "transposed", "generative", "points", NULL,
 };
 const char *const spc__rule_names[] = {
-    "subm", "floor", "footprint", "given", "generative", NULL,
+    "subm", "floor", "footprint", "given", "generative", "radius", NULL,
 };
 
 int spc__name_index(const char *const *names, const char *word)
@@ -78,10 +79,12 @@ static const struct {
     [SPC_CONV] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
                       1u << SPC_RULE_GIVEN,
                   "floor, footprint or given"},
-    [SPC_INVERSE] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT,
-                     "floor or footprint"},
+    [SPC_INVERSE] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
+                         1u << SPC_RULE_RADIUS,
+                     "floor, footprint or radius"},
     [SPC_TRANSPOSED] = {1u << SPC_RULE_GIVEN, "given"},
     [SPC_GENERATIVE] = {1u << SPC_RULE_GENERATIVE, "generative"},
+    [SPC_POINTS] = {1u << SPC_RULE_RADIUS, "radius"},
 };
 
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
@@ -93,11 +96,17 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
         conv->op == SPC_CONV)
         return SPC_OK;
 
-    if ((unsigned)conv->op > SPC_GENERATIVE)
+    if ((unsigned)conv->op > SPC_POINTS)
         return spc__fail(error, SPC_EINVAL,
                          "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
-                         "_TRANSPOSED or _GENERATIVE is right",
+                         "_TRANSPOSED, _GENERATIVE or _POINTS is right",
                          (int)conv->op);
+    if (conv->op == SPC_INVERSE && conv->geometry.nearest > 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "nearest=%d: whom a point has among its nearest is "
+                         "not found from the other side; an inverse layer has "
+                         "all",
+                         conv->geometry.nearest);
     if (operator_rules[conv->op].rules >> rule & 1u)
         return SPC_OK;
     if (conv->op == SPC_SUBM)
@@ -172,6 +181,33 @@ static void set_list(spc__attrs *out, const spc_geometry *g)
     spc__attrs_set_text(out, "list", hex);
 }
 
+const char *spc__length_text(char text[24], float value)
+{
+    int digits = 5;
+
+    do
+        snprintf(text, 24, "%.*g", ++digits, (double)value);
+    while (digits < 9 && strtof(text, NULL) != value);
+    return text;
+}
+
+static void set_length(spc__attrs *out, const char *name, float value)
+{
+    char text[24];
+
+    spc__length_text(text, value);
+    if (value != 0)
+        spc__attrs_set_text(out, name, text);
+}
+
+static void set_radius(spc__attrs *out, const spc_geometry *g)
+{
+    set_length(out, "radius", g->radius);
+    if (g->nearest > 0)
+        spc__attrs_set_number(out, "nearest", g->nearest);
+    set_length(out, "voxel", g->voxel);
+}
+
 static void set_geometry(spc__attrs *out, const spc_geometry *g)
 {
     if (g->rule != SPC_RULE_SUBM)
@@ -187,6 +223,7 @@ static void set_geometry(spc__attrs *out, const spc_geometry *g)
         for (int i = 0; i < 3 && (differs || row->always); i++)
             spc__attrs_set_number(out, row->names[i], value[i]);
     }
+    set_radius(out, g);
 }
 
 /* The order is part of the database's keys: op, channels, kernel, dilation,
@@ -234,6 +271,11 @@ bool spc__conv_ends_at_scene(const spc_conv *conv)
            (conv->op == SPC_CONV && conv->geometry.rule == SPC_RULE_GENERATIVE);
 }
 
+bool spc__conv_has_triplets(const spc_conv *conv)
+{
+    return conv->geometry.rule == SPC_RULE_RADIUS;
+}
+
 bool spc_conv_is_linear(const spc_conv *conv)
 {
     return conv != NULL && conv->op == SPC_SUBM && conv->pass != SPC_WGRAD &&
@@ -246,6 +288,8 @@ void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
     set_layer(out, conv);
     spc__attrs_set_number(out, "offsets", spc__conv_offsets(conv));
     spc__attrs_set_number(out, "centre", spc__geometry_centre(&conv->geometry));
+    if (spc__conv_has_triplets(conv))
+        spc__attrs_set_number(out, "triplets", 1);
 }
 
 static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
@@ -261,6 +305,9 @@ static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
             value[i] =
                 (int)spc__attrs_number(attrs, row->names[i], row->otherwise);
     }
+    g->radius = strtof(spc__attrs_text(attrs, "radius", "0"), NULL);
+    g->nearest = (int)spc__attrs_number(attrs, "nearest", 0);
+    g->voxel = strtof(spc__attrs_text(attrs, "voxel", "0"), NULL);
 }
 
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)

@@ -43,9 +43,16 @@ int spc__conv_group_out(const spc_conv *conv);
  * inputs? */
 bool spc__conv_is_inverse(const spc_conv *conv);
 
+/* Does it run on maps of points, in which an output may see several inputs at
+ * one offset? */
+bool spc__conv_has_triplets(const spc_conv *conv);
+
 /* Are the rows of the scene that stands for a layer its outputs? Else they are
  * its inputs, or both. */
 bool spc__conv_ends_at_scene(const spc_conv *conv);
+
+/* The fewest digits that are read back as this. */
+const char *spc__length_text(char text[24], float value);
 
 /* Has the operator this rule? */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
@@ -58,9 +65,9 @@ void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
 void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
                          const spc__problem_key *key);
 
-/* For other values that have a geometry (conv_text.c): sets what the word `name`
- * of a layer means, which is one of its geometry's; writes ",rule=floor,k=2..."
- * and nothing for SPC_RULE_SUBM's rule. */
+/* For other values that have a geometry (conv_text.c): sets what the word
+ * `name` of a layer means, which is one of its geometry's; writes
+ * ",rule=floor,k=2..." and nothing for SPC_RULE_SUBM's rule. */
 spc_status spc__geometry_word(spc_geometry *out, const char *name,
                               const char *value, spc_error *error);
 int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry);

@@ -6,7 +6,9 @@
 #include "error.h"
 #include "geometry.h"
 #include "pass.h"
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORD_BYTES = 64 };
@@ -198,6 +200,34 @@ static spc_status set_rule(spc_conv *conv, const layer_word *word,
     return SPC_OK;
 }
 
+/* A length of points: what is no positive number spc_conv_check refuses. */
+static spc_status set_length(spc_conv *conv, const layer_word *word,
+                             const char *value, spc_error *error)
+{
+    char *end;
+    float *out = member(conv, word);
+
+    *out = strtof(value, &end);
+    if (end != value && *end == '\0' && isfinite(*out) && *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%.40s is no length: a number above 0, as in %s=0.1",
+                     word->name, value, word->name);
+}
+
+static spc_status set_nearest(spc_conv *conv, const layer_word *word,
+                              const char *value, spc_error *error)
+{
+    int *out = member(conv, word);
+
+    if (read_count(out, value, value + strlen(value), 1 << 20) && *out > 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "nearest=%.40s is not a number of points: 1 to %d is "
+                     "right",
+                     value, 1 << 20);
+}
+
 static spc_status set_dtype(spc_conv *conv, const layer_word *word,
                             const char *value, spc_error *error)
 {
@@ -278,6 +308,9 @@ static const layer_word words[] = {
     {"padding", set_axes, AT(geometry.padding), 0, "1x1x0"},
     {"origin", set_axes, AT(geometry.origin), -SPC__GEOMETRY_MOST, "0x0x-1"},
     {"shape", set_axes, AT(geometry.shape), 1, "1408x1600x41"},
+    {"radius", set_length, AT(geometry.radius), 0, NULL},
+    {"nearest", set_nearest, AT(geometry.nearest), 0, NULL},
+    {"voxel", set_length, AT(geometry.voxel), 0, NULL},
     {"dtype", set_dtype, AT(dtype), 0, NULL},
     {"bias", set_flag, AT(bias), 0, NULL},
     {"deterministic", set_flag, AT(deterministic), 0, NULL},
@@ -384,6 +417,7 @@ static const char *const examples[] = {
     "as in k=2,stride=2,rule=floor",
     "transposed,cin=64,cout=32,k=2,stride=2",
     "generative,cin=64,cout=32,k=2,stride=2",
+    "points,cin=64,cout=128,k=3,radius=0.1",
 };
 
 /* The rule of an operator that has only one; -1: its text says which. */
@@ -392,6 +426,7 @@ static int only_rule(spc_operator op)
     return op == SPC_SUBM         ? SPC_RULE_SUBM
            : op == SPC_TRANSPOSED ? SPC_RULE_GIVEN
            : op == SPC_GENERATIVE ? SPC_RULE_GENERATIVE
+           : op == SPC_POINTS     ? SPC_RULE_RADIUS
                                   : -1;
 }
 
@@ -454,6 +489,10 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
                              words[i].name, examples[conv->op]);
+    if (conv->geometry.rule == SPC_RULE_RADIUS && !has_seen(r.seen, "radius"))
+        return spc__fail(error, SPC_EINVAL,
+                         "'radius' is missing: a layer is written %s",
+                         examples[SPC_POINTS]);
     if (has_seen(r.seen, "bias") && has_seen(r.seen, "epilogue"))
         return spc__fail(error, SPC_EINVAL,
                          "'bias' and 'epilogue' are both given: "
@@ -508,6 +547,20 @@ static size_t format_word(char *out, size_t bytes, size_t length,
                                      ",%s=%s", name, text);
 }
 
+/* ",name=length", or nothing for 0. */
+static size_t format_length(char *out, size_t bytes, size_t length,
+                            const char *name, float value)
+{
+    char text[24];
+
+    if (value == 0)
+        return length;
+    return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
+                                     length < bytes ? bytes - length : 0,
+                                     ",%s=%s", name,
+                                     spc__length_text(text, value));
+}
+
 static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
                            bool has_rules)
 {
@@ -526,6 +579,12 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
     length =
         format_word(out, bytes, length, "origin", g->origin, SPC_ORIGIN_AUTO);
     length = format_word(out, bytes, length, "shape", g->shape, 0);
+    length = format_length(out, bytes, length, "radius", g->radius);
+    if (g->nearest > 0)
+        length += (size_t)snprintf(out + (length < bytes ? length : bytes),
+                                   length < bytes ? bytes - length : 0,
+                                   ",nearest=%d", g->nearest);
+    length = format_length(out, bytes, length, "voxel", g->voxel);
     return (int)length;
 }
 

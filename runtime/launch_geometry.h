@@ -24,8 +24,9 @@ typedef struct spc__launch_geometry {
     unsigned sum_grid_x; /* 0: one block a tile */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
-    bool reads_table; /* of the map: row order, index and tile table */
-    bool reads_pairs; /* of the map: pairs by offset */
+    bool reads_table;    /* of the map: row order, index and tile table */
+    bool reads_pairs;    /* of the map: pairs by offset */
+    bool reads_triplets; /* of a map of points: triplets by output */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;

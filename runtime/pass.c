@@ -46,6 +46,8 @@ static void mirror(spc_geometry *g)
 
 static spc_operator opposite(const spc_conv *conv)
 {
+    if (conv->geometry.rule == SPC_RULE_RADIUS)
+        return conv->op == SPC_POINTS ? SPC_INVERSE : SPC_POINTS;
     if (conv->op != SPC_CONV)
         return conv->op == SPC_SUBM ? SPC_SUBM : SPC_CONV;
     return conv->geometry.rule == SPC_RULE_GIVEN        ? SPC_TRANSPOSED
@@ -123,6 +125,10 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
 
 static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 {
+    if (spc__conv_has_triplets(conv))
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "a layer of points has no pass=wgrad yet: forward "
+                         "and dgrad are there");
     if (conv->scale || conv->activation != SPC_ACT_NONE ||
         conv->add != SPC_ADD_NONE || conv->out_pitch != 0)
         return spc__fail(

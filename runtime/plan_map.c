@@ -38,7 +38,7 @@ spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
     if (built->rule != g->rule || (axis = differing_axis(built, g)) < 0)
         return spc__fail(error, SPC_EINVAL,
                          "the map was built for another rule, padding, origin, "
-                         "shape or list of offsets than the layer has");
+                         "shape, list of offsets or radius than the layer has");
     return spc__fail(error, SPC_EINVAL,
                      "the map was built for kernel size %d, dilation %d, "
                      "stride %d on axis %c, the layer has %d, %d, %d",
@@ -53,10 +53,14 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
                         const spc__launch_geometry *geometry)
 {
     memset(&args->pairs, 0, sizeof(args->pairs));
+    memset(&args->triplets, 0, sizeof(args->triplets));
     if (!geometry->reads_table)
         spc__map_view_rows(&args->map, map, geometry->tile_rows);
     else if (!spc__map_view_group(&args->map, map, geometry->order,
                                   geometry->tile_rows, geometry->groups - 1))
+        return false;
+    if (spc__map_triplets_view(&args->triplets, map) == false &&
+        geometry->reads_triplets)
         return false;
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }

@@ -7,6 +7,7 @@
 %  summary = "plain loops; accepts every layer",
 %  role = "conv",
 %  device = "cpu",
+%  triplets = true,
 %  params = {
 %    {"tile", {64}, "output rows of a tile"},
 %  },
@@ -23,7 +24,7 @@
 %  launch = function(problem, config, target)
 %    return {
 %      block = 1, shared = 0, grid = "tiles", tile_rows = config.tile,
-%      order = "none",
+%      order = "none", layout = problem.triplets and "triplets" or nil,
 %      packed_bytes = problem.offsets * group_in(problem) * problem.cout * 4,
 %      pack_threads = problem.offsets * group_in(problem),
 %    }
@@ -78,14 +79,21 @@ static void add_pair($(sum) *restrict sums, const $(sum) *restrict weights,
 static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
 {
+% if not problem.triplets then
     const spc_map_view *map = &args->map;
+% end
     const $(sum) *weights = (const $(sum) *)args->weights;
     $(sum) sums[CHUNK];
 
     for (int i = 0; i < channels; i++)
         sums[i] = $(is_scaled(problem) and "0" or "args->bias ? args->bias[first + i] : 0");
+% if problem.triplets then
+    for (int t = args->triplets.first[p]; t < args->triplets.first[p + 1]; t++) {
+        long from = args->triplets.list[2l * t], k = args->triplets.list[2l * t + 1];
+% else
     for (long k = 0; k < OFFSETS; k++) {
         long from = map->index[k * map->rows_padded + p];
+% end
         if (from >= 0)
             add_pair(sums, weights + k * CIN * COUT + first,
                      (const element *)args->in +
@@ -118,7 +126,7 @@ static int channels_at(int first)
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
-    int tile = map->tile_order[x], first_row = tile * TILE;
+    int tile = $(problem.triplets and "(int)x" or "map->tile_order[x]"), first_row = tile * TILE;
 
     if (tile < 0)
         return;

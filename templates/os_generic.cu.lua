@@ -27,6 +27,7 @@
 %  summary = "output-stationary for any channels and any target, no tensor cores",
 %  role = "conv",
 %  device = "cuda",
+%  triplets = true,
 %  params = {
 %    {"rows", {8, 16}, "output rows of a warp"},
 %  },
@@ -45,7 +46,8 @@
 %    return {
 %      block = 128, shared = 0,
 %      grid = "tiles", tile_rows = config.rows, tiles_per_block = 4,
-%      grid_y = ceil_div(problem.cout, 32), order = "gray",
+%      grid_y = ceil_div(problem.cout, 32), order = problem.triplets and "none" or "gray",
+%      layout = problem.triplets and "triplets" or nil,
 %      packed_bytes = packed_bytes(problem),
 %      pack_threads = problem.offsets * group_in(problem) * padded_cout(problem),
 %      preference = 0,
@@ -69,6 +71,36 @@ typedef $(out_format(problem).device) result;
 #define LOAD_RESULT(p) $(({"spc_load1(p)", "spc_load2(p)", [4] = "spc_load_f32(p)"})[out_bytes(problem)])
 % end
 % write_activation("SPC_DEVICE")
+% if problem.triplets then
+/* The sum over input channels of in * w, for one triplet. */
+SPC_DEVICE $(sum) product(const element *in, const element *w)
+{
+    $(sum) sum = $(sum_zero(problem));
+
+    for (int c = 0; c < $(cin); c++)
+%   if whole_in(problem) then
+        sum += (signed char)spc_load1(in + c) * (signed char)spc_load1(w + c * $(co_padded));
+%   else
+        sum = spc_fma(TO_FLOAT(LOAD(in + c)), TO_FLOAT(LOAD(w + c * $(co_padded))), sum);
+%   end
+    return sum;
+}
+
+/* The sum of the triplets of the output at position p. */
+SPC_DEVICE $(sum) add_triplets(const spc_triplets_view *all, int p, const element *in,
+                     const element *weights)
+{
+    int end = spc_load_int(all->first + p + 1);
+    $(sum) sum = $(sum_zero(problem));
+
+    for (int t = spc_load_int(all->first + p); t < end; t++) {
+        spc_b8 entry = spc_load8(all->list + 2ll * t);
+        sum += product(in + (long long)entry.x * $(problem.in_pitch or problem.cin),
+                       weights + (long long)entry.y * $(cin * co_padded));
+    }
+    return sum;
+}
+% else
 /* acc[r] += sum over input channels of in[row[r]] * w, for one offset. */
 SPC_DEVICE void multiply($(sum) *acc, const int *row, const element *in,
                          const element *w)
@@ -90,6 +122,7 @@ SPC_DEVICE void multiply($(sum) *acc, const int *row, const element *in,
 % end
     }
 }
+% end
 
 SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
 {
@@ -100,7 +133,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     int co = spc_block_y() * 32 + spc_lane();
     const element *weights = (const element *)args->weights + co;
     $(sum) acc[$(config.rows)];
-    int row[$(config.rows)], tile;
+    int $(problem.triplets and "" or "row[" .. config.rows .. "], ")tile;
 
 % if problem.groups then
     in += (co < $(problem.cout) ? co : 0) / $(group_out(problem)) * $(cin);
@@ -108,10 +141,18 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     spc_depend_wait();
     if (rank >= map->tiles)
         return;
-    tile = spc_load_int(map->tile_order + rank);
+    tile = $(problem.triplets and "rank" or "spc_load_int(map->tile_order + rank)");
     SPC_UNROLL
     for (int r = 0; r < $(config.rows); r++)
         acc[r] = $(starts_with_bias(problem) and "co < " .. problem.cout .. " ? spc_load_f32(args->bias + co) : 0.0f" or sum_zero(problem));
+% if problem.triplets then
+    for (int r = 0; r < $(config.rows); r++) {
+        $(sum) sum = add_triplets(&args->triplets, tile * $(config.rows) + r, in, weights);
+        SPC_UNROLL
+        for (int i = 0; i < $(config.rows); i++)
+            acc[i] += i == r ? sum : $(sum_zero(problem));
+    }
+% else
     for (int word = 0; word < $(words); word++) {
         spc_u32 rest = spc_load4(map->tile_mask + word * map->tiles + rank);
         for (; rest; rest &= rest - 1) {
@@ -125,6 +166,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
                      weights + (long long)k * $(cin * co_padded));
         }
     }
+% end
     if (tile < 0) /* past the last one, where masks are 0 */
         return;
 % write_device_scales("    ")

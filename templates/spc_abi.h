@@ -78,6 +78,20 @@ typedef struct spc_pairs_view {
     int capacity;
 } spc_pairs_view;
 
+/*
+ * The triplets (output, input, offset) of a map of points, those of an output
+ * together: of the output at position p of the map's order they are first[p] <=
+ * t < first[p + 1], in ascending order of the offset, of which there may be
+ * several. Past the last position there are none.
+ *
+ *   list[2 t], list[2 t + 1]  row of the input, and offset
+ */
+typedef struct spc_triplets_view {
+    const int *first; /* [rows_padded of the map + 1] */
+    const int *list;  /* [capacity][2] */
+    int capacity;
+} spc_triplets_view;
+
 typedef struct spc_conv_args {
     const void *in;      /* [rows_in][cin], dtype of the problem */
     void *out;           /* [rows][cout] */
@@ -90,6 +104,7 @@ typedef struct spc_conv_args {
     spc_pairs_view pairs; /* for kernels that asked for it (`layout`) */
     /* Of tensors of whole numbers (i8) the scale; not read of others. */
     const float *in_scale, *out_scale, *residual_scale;
+    spc_triplets_view triplets; /* likewise */
 } spc_conv_args;
 
 /*

@@ -551,6 +551,9 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 SPC_DEVICE float spc_bits_f32(spc_u32 v) { return __uint_as_float(v); }
 SPC_DEVICE spc_u32 spc_f32_bits(float v) { return __float_as_uint(v); }
 SPC_DEVICE float spc_fma(float a, float b, float c) { return fmaf(a, b, c); }
+/* Rounded each by itself: never one instruction with another. */
+SPC_DEVICE float spc_mul_rn(float a, float b) { return __fmul_rn(a, b); }
+SPC_DEVICE float spc_add_rn(float a, float b) { return __fadd_rn(a, b); }
 /* bfloat16: the upper half of an fp32; to nearest, ties to even. */
 SPC_DEVICE float spc_bf16_to_f32(spc_u16 v)
 {

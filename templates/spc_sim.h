@@ -831,6 +831,17 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 {
     return (spc_u32)spc_f32_to_f16(low) | (spc_u32)spc_f32_to_f16(high) << 16;
 }
+/* The sim's compiler is told to fuse nothing. */
+SPC_DEVICE float spc_mul_rn(float a, float b)
+{
+    return a * b;
+}
+
+SPC_DEVICE float spc_add_rn(float a, float b)
+{
+    return a + b;
+}
+
 SPC_DEVICE float spc_fma(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);

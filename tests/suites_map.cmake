@@ -1,4 +1,6 @@
 # Kernel maps: on cpu and sim, and again on a GPU where there is one.
+spc_suite(points)
+spc_gpu_suite(points)
 spc_suite(map)
 spc_suite(orders)
 spc_run_suite(orders_nvrtc orders nvrtc)

@@ -182,7 +182,8 @@ START_TEST(a_cancelled_oracle_ends_soon)
     uint64_t start = spc__now_ns();
     ck_assert_int_eq(
         pthread_create(&thread, NULL, cancel_soon, (void *)&cancel), 0);
-    ck_assert_int_eq(spc__oracle(out, NULL, &conv, index, ROWS, in, weights,
+    spc__seen seen = {index, NULL, OFFSETS};
+    ck_assert_int_eq(spc__oracle(out, NULL, &conv, &seen, ROWS, in, weights,
                                  NULL, 2, &cancel, &error),
                      SPC_EINTERRUPTED);
     ck_assert_double_lt((double)(spc__now_ns() - start) * 1e-9, 5);

@@ -574,7 +574,7 @@ static const struct {
      "more than 343 offsets"},
     {SPC_SUBM, SPC_RULE_FLOOR, {3, 3, 3}, 1, "a submanifold layer"},
     {SPC_CONV, SPC_RULE_SUBM, {3, 3, 3}, 1, "has the rule floor"},
-    {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor or footprint"},
+    {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor, footprint or radius"},
     {SPC_TRANSPOSED, SPC_RULE_FLOOR, {3, 3, 3}, 1, "has the rule given"},
     {SPC_GENERATIVE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "has the rule generative"},
     {(spc_operator)99, SPC_RULE_FLOOR, {3, 3, 3}, 1, "operator 99 is unknown"},

@@ -13,6 +13,7 @@
 #include "file.h"
 #include "index_device.h"
 #include "layer_rig.h"
+#include "points_steps.h"
 #include "suite.h"
 #include "targets.h"
 #include "template.h"
@@ -49,6 +50,11 @@ static spc__index_width width_of(const spc_conv *conv)
     int key = conv->op == SPC_SUBM ? 32 : 64;
 
     return (spc__index_width){key, key, 1024};
+}
+
+static void points_problem(spc__attrs *out, const char *text)
+{
+    spc__points_problem(out, atoi(text));
 }
 
 static void index_problem(spc__attrs *out, const char *text)
@@ -103,6 +109,10 @@ static const struct {
      "subm,cin=20,cout=96,k=3,dtype=f32,pass=wgrad,accumulate=1"},
     {"wgrad_generic", layer_problem, "subm,cin=24,cout=48,groups=8,pass=wgrad"},
     {NULL, layer_problem, "subm,cin=32,cout=64,groups=4,k=3,pass=dgrad"},
+    {NULL, layer_problem, "points,cin=64,cout=128,k=3,radius=0.1"},
+    {NULL, layer_problem, "points,cin=160,cout=72,k=5,radius=0.1,dtype=f32"},
+    {"points", points_problem, "32"},
+    {"points", points_problem, "64"},
     {"index", index_problem, "subm,cin=1,cout=1,k=3"},
     {"index", index_problem, "subm,cin=1,cout=1,k=7"},
     {"index", index_problem, "conv,cin=1,cout=1,k=3,stride=2,rule=floor"},

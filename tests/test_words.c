@@ -77,6 +77,10 @@ static const struct word {
     {"convolution", "pass", NULL, "dgrad", {"grad", "1", "dgrad2", ""}},
     {"convolution", "accumulate", "pass=wgrad", "1", {"2", "yes", "-1", ""}},
 
+    {"convolution", "radius", NULL, "0.5", {"0", "-1", "x", "nan", "inf", ""}},
+    {"convolution", "nearest", NULL, "8", {"0", "-1", "x", "1.5", ""}},
+    {"convolution", "voxel", NULL, "0.25", {"0", "-1", "x", "inf", ""}},
+
     {"features", "c", NULL, "3072", {"0", "-1", "x", "70000", "1.5", ""}},
     {"features", "rule", NULL, "footprint", {"flor", "1", "generative", ""}},
     {"features", "k", NULL, "2x1x4", {"0", "8", "3x3", "x", "-1", ""}},

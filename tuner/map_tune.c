@@ -235,6 +235,10 @@ static spc_status open_run(run *r)
 
     if (r->scene_count < 1)
         return spc__fail(r->error, SPC_EINVAL, "no scene was given");
+    if (spc__conv_has_triplets(r->conv))
+        return spc__fail(r->error, SPC_EUNSUPPORTED,
+                         "maps of points are searched in one way: there is "
+                         "nothing to choose");
     spc__map_attrs(&problem, &r->conv->geometry, is_inverse(r));
     spc__map_key(&r->key, r->ctx, &r->conv->geometry, is_inverse(r));
     if ((status = spc__ctx_library(&library, r->ctx)) != SPC_OK ||

@@ -95,7 +95,8 @@ static spc_status tune_all(run *r)
         else
             *r->request.error = kept;
     }
-    if (status == SPC_OK && !spc_conv_is_linear(r->request.conv))
+    if (status == SPC_OK && !spc_conv_is_linear(r->request.conv) &&
+        !spc__conv_has_triplets(r->request.conv))
         r->layout_us = spc__meter_layout(&r->meter, r->winner.entry);
     spc__report_all(&r->request, &r->candidates);
     return status;

@@ -2,6 +2,7 @@
 #include "geometry.h"
 
 #include "error.h"
+#include <math.h>
 #include <string.h>
 
 static const char axes[] = "xyz";
@@ -70,6 +71,9 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
     if (a->rule != b->rule || a->offset_count != b->offset_count ||
         !same_axes(a->stride, b->stride))
         return false;
+    if (a->radius != b->radius || a->nearest != b->nearest ||
+        a->voxel != b->voxel)
+        return false;
     if (a->offset_count > 0)
         return memcmp(a->offsets, b->offsets,
                       (size_t)a->offset_count * sizeof(a->offsets[0])) == 0;
@@ -118,6 +122,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
 
     switch (g->rule) {
     case SPC_RULE_GENERATIVE:
+    case SPC_RULE_RADIUS: /* cells are searched within their extent */
         *before = *after = 0;
         break;
     case SPC_RULE_GIVEN:
@@ -269,6 +274,45 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
     return SPC_OK;
 }
 
+static spc_status check_length(const char *name, float value, bool may_be_0,
+                               spc_error *error)
+{
+    if (isfinite(value) && (value >= 0x1p-60f || (may_be_0 && value == 0)) &&
+        value <= 0x1p60f)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL, "%s=%g: a length above 0 is right",
+                     name, (double)value);
+}
+
+/* What only points have, and what they have not. */
+static spc_status check_radius(const spc_geometry *g, spc_error *error)
+{
+    spc_status status;
+
+    if (g->rule != SPC_RULE_RADIUS)
+        return g->radius == 0 && g->nearest == 0 && g->voxel == 0
+                   ? SPC_OK
+                   : spc__fail(error, SPC_EINVAL,
+                               "a radius, nearest or voxel: only layers of "
+                               "points, which have the rule radius, have "
+                               "one");
+    if ((status = check_length("radius", g->radius, false, error)) != SPC_OK ||
+        (status = check_length("voxel", g->voxel, true, error)) != SPC_OK)
+        return status;
+    if (g->nearest < 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "nearest=%d: a number of points, or 0 for all",
+                         g->nearest);
+    for (int i = 0; i < 3; i++)
+        if (g->stride[i] != 1 || g->dilation[i] != 1 ||
+            g->origin[i] != SPC_ORIGIN_AUTO)
+            return spc__fail(error, SPC_EINVAL,
+                             "a stride, dilation or origin along %c: layers of "
+                             "points have none",
+                             axes[i]);
+    return SPC_OK;
+}
+
 static spc_status check_list(const spc_geometry *g, spc_error *error)
 {
     if (g->offset_count == 0)
@@ -277,7 +321,8 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a list of %d offsets: 1 to %d is right",
                          g->offset_count, SPC_MAX_OFFSETS);
-    if (g->rule == SPC_RULE_FOOTPRINT || g->rule == SPC_RULE_GENERATIVE)
+    if (g->rule != SPC_RULE_SUBM && g->rule != SPC_RULE_FLOOR &&
+        g->rule != SPC_RULE_GIVEN)
         return spc__fail(error, SPC_EINVAL,
                          "a list of offsets is for the rules SUBM, FLOOR and "
                          "GIVEN");
@@ -299,14 +344,16 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
 
     if (status != SPC_OK || (status = check_kernel(g->kernel, error)) != SPC_OK)
         return status;
-    if ((unsigned)g->rule > SPC_RULE_GENERATIVE)
+    if ((unsigned)g->rule > SPC_RULE_RADIUS)
         return spc__fail(error, SPC_EINVAL,
                          "rule %d is unknown: SPC_RULE_SUBM, _FLOOR, "
-                         "_FOOTPRINT, _GIVEN or _GENERATIVE is right",
+                         "_FOOTPRINT, _GIVEN, _GENERATIVE or _RADIUS is right",
                          (int)g->rule);
     for (int i = 0; i < 3; i++)
         if ((status = check_axis(g, i, error)) != SPC_OK ||
             (status = check_rule(g, i, error)) != SPC_OK)
             return status;
+    if ((status = check_radius(g, error)) != SPC_OK)
+        return status;
     return check_list(g, error);
 }

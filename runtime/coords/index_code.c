@@ -5,6 +5,7 @@
 #include "error.h"
 #include "index_device.h"
 #include "map_choice.h"
+#include "points_steps.h"
 #include <string.h>
 
 static void box_of(int out[3], const spc_geometry *g)
@@ -153,6 +154,28 @@ static void add_rows(spc__index_ladder *out)
     spc__rows_problem(&code->problem);
 }
 
+static void add_points(spc__index_ladder *out, int key)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = "points";
+    spc__points_problem(&code->problem, key);
+}
+
+/* Of a map of points: sets of cells, which are sorted, and what is found in
+ * them. */
+static void init_points(spc__index_ladder *out, unsigned block)
+{
+    const spc_geometry sorting = spc__index_sorting_only();
+
+    for (int key = 32; key <= 64; key += 32) {
+        spc__index_width w = {key, key, block};
+        add_index(out, &w, &sorting, false);
+        add_coords(out, &w, &sorting);
+        add_points(out, key);
+    }
+}
+
 static void add_layouts(spc__index_ladder *out, unsigned block,
                         const spc_geometry *g, bool inverse)
 {
@@ -170,6 +193,10 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
     const spc_geometry sorting = spc__index_sorting_only();
 
     out->count = 0;
+    if (g->rule == SPC_RULE_RADIUS) {
+        init_points(out, block);
+        return;
+    }
     for (int key = 32; key <= 64; key += 32)
         for (int other = 32; other <= 64; other += 32) {
             spc__index_width w = {key, other, block};

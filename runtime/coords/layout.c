@@ -4,6 +4,7 @@
  */
 #include "error.h"
 #include "indexer.h"
+#include "points.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,6 +325,8 @@ void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
 /* Entries that a full set can have; map.c checks that they are countable. */
 static size_t pair_capacity(const spc_map *map)
 {
+    if (map->geometry.rule == SPC_RULE_RADIUS)
+        return (size_t)spc__radius_capacity(map);
     return (size_t)map->offsets * (size_t)map->to->rows_padded;
 }
 
@@ -395,6 +398,14 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
         .offsets = map->offsets,
         .capacity = (int)pair_capacity(map),
     };
+    return true;
+}
+
+bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map)
+{
+    if (map->geometry.rule != SPC_RULE_RADIUS)
+        return false;
+    spc__radius_view(out, map);
     return true;
 }
 

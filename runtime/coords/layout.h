@@ -8,6 +8,9 @@
  *   transposed table  for each offset the output of every input row: the table
  *                     of the inverse relation's map. Made by
  *                     spc__map_create_transposed, and prepared as any table
+ *   triplets          (input, offset) of each output, those of one output
+ *                     together (spc_triplets_view): what a map of points has,
+ *                     with nothing to prepare
  *   pairs by offset   (input, output) of each offset, those of one offset
  *                     together (spc_pairs_view): for kernels that work offset
  *                     by offset. Made by spc__map_prepare_pairs
@@ -125,6 +128,9 @@ spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
 
 /* The prepared list; false if it was never prepared. */
 bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map);
+
+/* The triplets of a map of points; false for other maps. */
+bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map);
 
 /* Pairs that the map can come to have: as many as were counted, if it is never
  * filled anew. */

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "given.h"
 #include "indexer.h"
+#include "points.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +131,11 @@ static spc_status create_public(const char *name, spc_map **out, spc_coords *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = create(out, in, to, geometry, inverse, &error);
+    status = geometry->rule == SPC_RULE_RADIUS
+                 ? spc__fail(&error, SPC_EINVAL,
+                             "a map of the rule RADIUS lies between clouds of "
+                             "points: spc_map_radius makes it")
+                 : create(out, in, to, geometry, inverse, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
 
@@ -263,9 +268,11 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                            "cannot rebuild a map with %lld rows: it was "
                            "created for %d",
                            (long long)rows, scene->capacity);
+    else if (map->geometry.rule == SPC_RULE_RADIUS)
+        status = spc__radius_rebuild(map, coords, rows, stream, &error);
     else if (!subm)
         status = rebuild_sets(map, &source, stream, &error);
-    if (status == SPC_OK)
+    if (status == SPC_OK && map->geometry.rule != SPC_RULE_RADIUS)
         status = build(map, subm ? &source : NULL, index_only, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
@@ -274,6 +281,9 @@ static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
                           spc_error *error)
 {
     spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
+
+    if (map->geometry.rule == SPC_RULE_RADIUS)
+        return spc__radius_inspect(map, stream, error);
     spc_status status = spc__coords_inspect(scene, host, stream, error);
 
     if (status == SPC_OK && other != scene)
@@ -429,8 +439,12 @@ spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
     if (status != SPC_OK)
         return status;
     if ((status = check_layer(conv, host, rows, &error)) == SPC_OK &&
-        (status = layer_set(&set, ctx, conv, host, rows, &error)) == SPC_OK &&
-        (status = spc__coords_adopt(set, host, &error)) == SPC_OK)
+        spc__conv_has_triplets(conv))
+        status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
+    else if (status == SPC_OK &&
+             (status = layer_set(&set, ctx, conv, host, rows, &error)) ==
+                 SPC_OK &&
+             (status = spc__coords_adopt(set, host, &error)) == SPC_OK)
         status = map_layer(out, set, conv, set->data, host, NULL, &error);
     spc_coords_free(set);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
@@ -453,9 +467,13 @@ spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
         return status;
     if ((status = check_layer(conv, coords, rows, &error)) == SPC_OK &&
         (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
-                                    &error)) == SPC_OK &&
-        (status = layer_set(&set, ctx, conv, host, rows, &error)) == SPC_OK)
-        status = map_layer(out, set, conv, coords, host, stream, &error);
+                                    &error)) == SPC_OK) {
+        if (spc__conv_has_triplets(conv))
+            status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
+        else if ((status = layer_set(&set, ctx, conv, host, rows, &error)) ==
+                 SPC_OK)
+            status = map_layer(out, set, conv, coords, host, stream, &error);
+    }
     spc_coords_free(set);
     free(host);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
@@ -549,6 +567,12 @@ spc_status spc_map_download(const spc_map *map, int32_t *index)
 
     if (status != SPC_OK)
         return status;
+    if (map->geometry.rule == SPC_RULE_RADIUS) {
+        status = spc__fail(&error, SPC_EUNSUPPORTED,
+                           "a map of points has no table: spc_map_triplets "
+                           "copies what it has");
+        return spc__ctx_fail(map->ctx, &error);
+    }
     if (map->to->capacity > 0 && index == NULL)
         return spc__need(spc__error_of(map->ctx), __func__, "index", index,
                          NULL);

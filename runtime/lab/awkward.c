@@ -129,6 +129,22 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
+/* Points half a radius apart, so that some are seen and some are not, many lie
+ * just on the radius or on the border of two cells, and every seventh is the
+ * one before once more. */
+static void turn_into_points(cloud *c, float radius)
+{
+    double half = (double)radius * 1024 / 2;
+    int32_t apart = half < 1 ? 1 : half > 1 << 20 ? 1 << 20 : (int32_t)half;
+
+    for (int i = 0; i < c->rows; i++)
+        for (int a = 1; a < 4; a++)
+            c->coords[i][a] *= apart;
+    for (int i = 7; i < c->rows; i += 7)
+        for (int a = 0; a < 4; a++)
+            c->coords[i][a] = c->coords[i - 1][a];
+}
+
 spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
                               spc_error *error)
 {
@@ -145,6 +161,8 @@ spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
             c->high[a] = shape - 1;
     }
     scenes[i].draw(c);
+    if (conv->geometry.rule == SPC_RULE_RADIUS)
+        turn_into_points(c, conv->geometry.radius);
     spc_status status =
         spc_scene_create(out, c->coords[0], c->rows, scenes[i].name, error);
     free(c);

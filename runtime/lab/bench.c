@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include "clock.h"
+#include "conv.h"
 #include "error.h"
 #include "floor.h"
 #include "gate.h"
@@ -206,6 +207,17 @@ static spc_status confirm(bench *b, const spc_bench_result *out)
 
 /* ---- timing -------------------------------------------------------------- */
 
+/* Of a map of points, which is the one layout that it has. */
+static spc_status time_points(bench *b, spc_bench_result *out)
+{
+    spc_status status = measure(b, run_map, INDEX_SAMPLES, false, &out->map_us,
+                                &out->map_spread_us, NULL);
+
+    out->index_us = out->map_us;
+    out->index_spread_us = out->map_spread_us;
+    return status == SPC_OK ? spc_map_check(b->shuffled, NULL) : status;
+}
+
 /* Of the map and of the layout that the plan reads; a linear layer has none. */
 static spc_status time_index(bench *b, spc_bench_result *out)
 {
@@ -213,6 +225,8 @@ static spc_status time_index(bench *b, spc_bench_result *out)
 
     if (spc_conv_is_linear(b->conv))
         return SPC_OK;
+    if (spc__conv_has_triplets(b->conv))
+        return time_points(b, out);
     if ((status = measure(b, run_layout, INDEX_SAMPLES, false, &out->layout_us,
                           NULL, NULL)) != SPC_OK ||
         (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||

@@ -110,7 +110,10 @@ typedef struct style {
 
 static double longest_sum(const spc_conv *conv)
 {
-    return (double)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+    int seen = spc__conv_has_triplets(conv) ? SPC__POINTS_SEEN
+                                            : spc__conv_offsets(conv);
+
+    return (double)seen * spc__conv_group_in(conv);
 }
 
 /* The least period with which sums stay in bounds. Wide values are uniform in

@@ -46,4 +46,8 @@ void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
 void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
                         int64_t rows, spc__random *random);
 
+/* Inputs that an output of a layer of points may see: what sums of integers are
+ * made for. */
+enum { SPC__POINTS_SEEN = 1024 };
+
 #endif

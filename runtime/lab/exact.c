@@ -16,7 +16,7 @@ enum { LANES = 16, TILE = 64 };
 
 typedef struct problem {
     float *out;
-    const int32_t *index;
+    const spc__seen *seen;
     int64_t rows;
     const float *in, *weights, *bias;
     float *blocked; /* [K][panels][cin][LANES] */
@@ -103,21 +103,24 @@ static void run_tile(void *payload, int64_t tile)
     for (int64_t row = first; row < last; row++)
         for (int co = 0; co < p->cout; co++)
             p->out[row * p->cout + co] = p->bias != NULL ? p->bias[co] : 0;
-    for (int64_t k = 0; k < p->offsets && !spc__cancelled(p->cancel); k++)
-        for (int64_t row = first; row < last; row++)
-            if (p->index[k * p->rows + row] >= 0)
-                add_pair(p, row, k, p->index[k * p->rows + row]);
+    for (int64_t s = 0; s < p->seen->slots && !spc__cancelled(p->cancel); s++)
+        for (int64_t row = first; row < last; row++) {
+            int64_t at = s * p->rows + row;
+            if (p->seen->index[at] >= 0)
+                add_pair(p, row, p->seen->cells ? p->seen->cells[at] : s,
+                         p->seen->index[at]);
+        }
 }
 
 spc_status spc__oracle_exact(float *out, const spc_conv *conv,
-                             const int32_t *index, int64_t rows,
+                             const spc__seen *seen, int64_t rows,
                              const float *in, const float *weights,
                              const float *bias, int threads,
                              const volatile int *cancel, spc_error *error)
 {
     problem p = {
         .out = out,
-        .index = index,
+        .seen = seen,
         .rows = rows,
         .in = in,
         .weights = weights,

@@ -2,7 +2,7 @@
 #ifndef SPC_RUNTIME_EXACT_H
 #define SPC_RUNTIME_EXACT_H
 
-#include "spc.h"
+#include "relation.h"
 
 /*
  * As spc_oracle, in fp32: on the draws of integers (draw.h) that is exact in
@@ -10,7 +10,7 @@
  * (may be NULL) is set: SPC_EINTERRUPTED.
  */
 spc_status spc__oracle_exact(float *out, const spc_conv *conv,
-                             const int32_t *index, int64_t rows,
+                             const spc__seen *seen, int64_t rows,
                              const float *in, const float *weights,
                              const float *bias, int threads,
                              const volatile int *cancel, spc_error *error);

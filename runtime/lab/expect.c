@@ -14,7 +14,7 @@
 /* Turns the oracle's magnitudes into tolerances, one row at a time. */
 struct bounds {
     const spc_conv *conv;
-    const int32_t *index;
+    const spc__seen *seen;
     int64_t rows;
     const spc__values *values;
     const double *magnitude;
@@ -25,11 +25,10 @@ struct bounds {
 static void bound_row(void *payload, int64_t row)
 {
     const struct bounds *b = payload;
-    int offsets = spc__conv_offsets(b->conv);
     int64_t terms = 0;
 
-    for (int k = 0; k < offsets; k++)
-        terms += b->index[k * b->rows + row] >= 0;
+    for (int64_t s = 0; s < b->seen->slots; s++)
+        terms += b->seen->index[s * b->rows + row] >= 0;
     terms *= spc__conv_group_in(b->conv);
     for (int c = 0; c < b->conv->cout; c++) {
         int64_t i = row * b->conv->cout + c;
@@ -42,8 +41,8 @@ static void bound_row(void *payload, int64_t row)
 }
 
 spc_status spc__expect(double *reference, float *tolerance,
-                       const spc_conv *conv, const int32_t *index, int64_t rows,
-                       const spc__values *values, int threads,
+                       const spc_conv *conv, const spc__seen *seen,
+                       int64_t rows, const spc__values *values, int threads,
                        const volatile int *cancel, spc_error *error)
 {
     size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);
@@ -52,9 +51,9 @@ spc_status spc__expect(double *reference, float *tolerance,
     if (magnitude == NULL)
         return spc__fail_memory(error, bytes);
     spc_status status =
-        spc__oracle(reference, magnitude, conv, index, rows, values->in,
+        spc__oracle(reference, magnitude, conv, seen, rows, values->in,
                     values->weights, values->bias, threads, cancel, error);
-    struct bounds bounds = {conv,      index,     rows,     values,
+    struct bounds bounds = {conv,      seen,      rows,     values,
                             magnitude, reference, tolerance};
     if (status == SPC_OK)
         spc__parallel_for(rows, threads, bound_row, &bounds);

@@ -3,6 +3,7 @@
 #define SPC_RUNTIME_EXPECT_H
 
 #include "finish.h"
+#include "relation.h"
 
 /*
  * Asks the oracle what the result [rows][cout] must be, and how far from it
@@ -10,8 +11,8 @@
  * set: SPC_EINTERRUPTED.
  */
 spc_status spc__expect(double *reference, float *tolerance,
-                       const spc_conv *conv, const int32_t *index, int64_t rows,
-                       const spc__values *values, int threads,
+                       const spc_conv *conv, const spc__seen *seen,
+                       int64_t rows, const spc__values *values, int threads,
                        const volatile int *cancel, spc_error *error);
 
 /*

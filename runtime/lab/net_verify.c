@@ -154,6 +154,7 @@ static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
 {
     spc_status status = SPC_OK;
 
+    spc__seen seen = spc__relation_seen(relation);
     size_t count = (size_t)relation->rows_out * (size_t)conv->cout;
     double *reference = malloc((count + 1) * sizeof(*reference));
     float *tolerance = malloc((count + 1) * sizeof(*tolerance));
@@ -161,7 +162,7 @@ static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
     if (reference == NULL || tolerance == NULL || wide == NULL)
         status = spc__fail_memory(v->error, count * sizeof(*reference));
     else
-        status = spc__expect(reference, tolerance, conv, relation->index,
+        status = spc__expect(reference, tolerance, conv, &seen,
                              relation->rows_out, values, v->plan->ctx->threads,
                              v->plan->ctx->cancel, v->error);
     for (size_t i = 0; i < count && status == SPC_OK; i++)

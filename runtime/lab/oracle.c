@@ -7,6 +7,7 @@
 #include "oracle.h"
 
 #include "cancel.h"
+#include "conv.h"
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
@@ -105,7 +106,7 @@ enum { LANES = 8, TILE = 64 };
 typedef struct problem {
     double *out;
     double *magnitude; /* or NULL */
-    const int32_t *index;
+    const spc__seen *seen;
     int64_t rows;
     const float *in;
     const float *weights; /* KRSC */
@@ -256,11 +257,12 @@ static void run_tile(void *payload, int64_t tile)
 
     for (int64_t row = first; row < last; row++)
         start_row(p, row);
-    for (int64_t k = 0; k < p->offsets && !spc__cancelled(p->cancel); k++)
+    for (int64_t s = 0; s < p->seen->slots && !spc__cancelled(p->cancel); s++)
         for (int64_t row = first; row < last; row++) {
-            int32_t source = p->index[k * p->rows + row];
+            int32_t source = p->seen->index[s * p->rows + row];
             if (source < 0)
                 continue;
+            int64_t k = p->seen->cells ? p->seen->cells[s * p->rows + row] : s;
             if (p->blocked != NULL)
                 add_pair(p, row, k, source);
             else
@@ -269,14 +271,14 @@ static void run_tile(void *payload, int64_t tile)
 }
 
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
-                       const int32_t *index, int64_t rows, const float *in,
+                       const spc__seen *seen, int64_t rows, const float *in,
                        const float *weights, const float *bias, int threads,
                        const volatile int *cancel, spc_error *error)
 {
     problem p = {
         .out = out,
         .magnitude = magnitude,
-        .index = index,
+        .seen = seen,
         .rows = rows,
         .in = in,
         .weights = weights,
@@ -306,7 +308,9 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                 const int32_t *index, int64_t rows, const float *in,
                 const float *weights, const float *bias, int threads)
 {
+    spc__seen seen = {index, NULL, conv ? spc__conv_offsets(conv) : 0};
+
     if (out && conv && index && in && weights)
-        spc__oracle(out, magnitude, conv, index, rows, in, weights, bias,
+        spc__oracle(out, magnitude, conv, &seen, rows, in, weights, bias,
                     threads, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #ifndef SPC_RUNTIME_ORACLE_H
 #define SPC_RUNTIME_ORACLE_H
 
-#include "spc.h"
+#include "relation.h"
 
 /*
  * The largest error that rounding alone can explain in one output of `conv`,
@@ -21,7 +21,7 @@ double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
 /* spc_oracle, which soon ends with SPC_EINTERRUPTED once *cancel is set (NULL:
  * never). */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
-                       const int32_t *index, int64_t rows, const float *in,
+                       const spc__seen *seen, int64_t rows, const float *in,
                        const float *weights, const float *bias, int threads,
                        const volatile int *cancel, spc_error *error);
 

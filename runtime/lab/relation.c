@@ -16,6 +16,7 @@
 #include "given.h"
 #include "oracle.h"
 #include "parallel.h"
+#include "points_oracle.h"
 #include "row_set.h"
 #include <stdlib.h>
 #include <string.h>
@@ -257,7 +258,7 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
     };
     spc_status status;
 
-    out->offsets = spc_geometry_offsets(&conv->geometry);
+    out->offsets = out->slots = spc_geometry_offsets(&conv->geometry);
     if ((status = copy_coords(&out->coords_in, &out->rows_in, from, error)) ||
         (status = copy_coords(&out->coords_out, &out->rows_out, to, error)))
         return status;
@@ -351,6 +352,12 @@ spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
     spc_status status = check_layer(conv, error);
 
     memset(out, 0, sizeof(*out));
+    if (status == SPC_OK && spc__conv_has_triplets(conv)) {
+        status = spc__points_relation(out, conv, scene, threads, cancel, error);
+        if (status != SPC_OK)
+            spc__relation_release(out);
+        return status;
+    }
     if (status == SPC_OK && conv->geometry.rule == SPC_RULE_GIVEN)
         status = draw_given(&given, conv, scene, error);
     if (status == SPC_OK)
@@ -365,6 +372,7 @@ void spc__relation_release(spc__relation *relation)
     free(relation->coords_in);
     free(relation->coords_out);
     free(relation->index);
+    free(relation->cells);
     memset(relation, 0, sizeof(*relation));
 }
 

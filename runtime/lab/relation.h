@@ -11,6 +11,19 @@
 
 typedef spc_relation spc__relation;
 
+/* What outputs see, as in spc_relation: entry s * rows + row of `index` is an
+ * input or -1, and that of `cells` its offset, or s where that is NULL. */
+typedef struct spc__seen {
+    const int32_t *index;
+    const uint16_t *cells;
+    int slots;
+} spc__seen;
+
+static inline spc__seen spc__relation_seen(const spc_relation *of)
+{
+    return (spc__seen){of->index, of->cells, of->slots};
+}
+
 /* spc_oracle_relation, which soon ends with SPC_EINTERRUPTED once *cancel is
  * set (NULL: never). On failure *out is empty. */
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,

@@ -291,7 +291,7 @@ static bool is_gradient(const maker *m)
 
 /* What the oracle sums up without rounding, in the type of the outputs. */
 static spc_status expect_exact(maker *m, int s, spc__draw draw,
-                               const int32_t *index, const spc__values *values)
+                               const spc__seen *seen, const spc__values *values)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
@@ -303,10 +303,10 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
         return spc__fail_memory(m->error, n * sizeof(float));
     spc_status status =
         is_gradient(m)
-            ? spc__wgrad_exact(sums, &sample->conv, index, scene->rows_out,
-                               values, m->options->threads, m->options->cancel,
-                               m->error)
-            : spc__oracle_exact(sums, &sample->conv, index, scene->rows_out,
+            ? spc__wgrad_exact(sums, &sample->conv, seen->index,
+                               scene->rows_out, values, m->options->threads,
+                               m->options->cancel, m->error)
+            : spc__oracle_exact(sums, &sample->conv, seen, scene->rows_out,
                                 values->in, values->weights, values->bias,
                                 m->options->threads, m->options->cancel,
                                 m->error);
@@ -324,7 +324,7 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
 
 /* Draws the arrays of a scene, and asks what must come out of them. */
 static spc_status fill_arrays(maker *m, int s, spc__draw draw,
-                              const int32_t *index, float *in, float *residual)
+                              const spc__seen *seen, float *in, float *residual)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
@@ -349,19 +349,19 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
         encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
                     residual);
     if (draw != SPC__REAL)
-        return expect_exact(m, s, draw, index, &values);
+        return expect_exact(m, s, draw, seen, &values);
     if (is_gradient(m))
         return spc__wgrad_expect((double *)scene->reference,
-                                 (float *)scene->tolerance, conv, index,
+                                 (float *)scene->tolerance, conv, seen->index,
                                  scene->rows_out, &values, m->options->threads,
                                  m->options->cancel, m->error);
     return spc__expect((double *)scene->reference, (float *)scene->tolerance,
-                       conv, index, scene->rows_out, &values,
+                       conv, seen, scene->rows_out, &values,
                        m->options->threads, m->options->cancel, m->error);
 }
 
 static spc_status fill_draw(maker *m, int s, spc__draw draw,
-                            const int32_t *index)
+                            const spc__seen *seen)
 {
     const spc_conv *conv = &m->sample->conv;
     const spc__sample_scene *scene = &m->sample->scenes[s];
@@ -372,8 +372,7 @@ static spc_status fill_draw(maker *m, int s, spc__draw draw,
 
     if (in == NULL)
         return spc__fail_memory(m->error, (n + added) * sizeof(float));
-    spc_status status =
-        fill_arrays(m, s, draw, index, in, adds ? in + n : NULL);
+    spc_status status = fill_arrays(m, s, draw, seen, in, adds ? in + n : NULL);
     free(in);
     return status;
 }
@@ -381,22 +380,21 @@ static spc_status fill_draw(maker *m, int s, spc__draw draw,
 /* What of inputs and offsets some pair uses. */
 static spc_status count_used(maker *m, int s, const spc_relation *relation)
 {
-    size_t bytes = (size_t)relation->rows_in + 1;
+    size_t bytes = (size_t)relation->rows_in + SPC_MAX_OFFSETS;
     char *used = calloc(bytes, 1);
 
     if (used == NULL)
         return spc__fail_memory(m->error, bytes);
-    for (int k = 0; k < relation->offsets; k++) {
-        const int32_t *from = relation->index + k * relation->rows_out;
-        bool any = false;
-        for (int64_t row = 0; row < relation->rows_out; row++) {
-            if (from[row] < 0)
-                continue;
-            any = true;
-            m->header->scenes[s].rows_read += !used[from[row]];
-            used[from[row]] = 1;
-        }
-        m->header->scenes[s].offsets_used += any;
+    char *offsets = used + relation->rows_in;
+    for (int64_t i = 0; i < relation->slots * relation->rows_out; i++) {
+        int32_t from = relation->index[i];
+        int64_t k =
+            relation->cells ? relation->cells[i] : i / relation->rows_out;
+        if (from < 0)
+            continue;
+        m->header->scenes[s].rows_read += !used[from];
+        m->header->scenes[s].offsets_used += !offsets[k];
+        used[from] = offsets[k] = 1;
     }
     free(used);
     return SPC_OK;
@@ -405,6 +403,7 @@ static spc_status count_used(maker *m, int s, const spc_relation *relation)
 static spc_status fill_scene(maker *m, int s, const spc__sample_source *from)
 {
     const spc__sample_scene *scene = &m->sample->scenes[s];
+    spc__seen seen = spc__relation_seen(from->relation);
     spc_status status = count_used(m, s, from->relation);
 
     if (spc_scene_rows(from->scene) > 0)
@@ -412,7 +411,7 @@ static spc_status fill_scene(maker *m, int s, const spc__sample_source *from)
                (size_t)spc_scene_rows(from->scene) * 4 * sizeof(int32_t));
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (scene->in[d] != NULL)
-            status = fill_draw(m, s, (spc__draw)d, from->relation->index);
+            status = fill_draw(m, s, (spc__draw)d, &seen);
     return status;
 }
 

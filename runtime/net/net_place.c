@@ -66,6 +66,10 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
     spc_status status = SPC_OK;
 
     *to = in;
+    if (g->rule == SPC_RULE_RADIUS)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "networks have no layers of points: spc_map_radius "
+                         "and plans run them one by one");
     if (inverse && g->rule != SPC_RULE_GENERATIVE &&
         g->rule != SPC_RULE_GIVEN) {
         status = find_back(to, net, g, in, at, error);

@@ -104,6 +104,7 @@ spc_status spc__scene_need_voxel(const spc__scene_file *file, spc_error *error);
 typedef struct spc__scene_values {
     int64_t at[4];
     double voxel;
+    bool has_voxel; /* it was given, and is no default */
 } spc__scene_values;
 
 /* The sine and cosine of an angle in turns. Of +, - and * alone, so that every

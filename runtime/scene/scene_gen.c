@@ -197,7 +197,10 @@ static const struct generator {
      spc__scene_street,
      0.05,
      {{"seed", 1, 0, INT64_MAX}, {"beams", 64, 1, 1024}}},
-    {"room", spc__scene_room, 0.02, {{"seed", 1, 0, INT64_MAX}}},
+    {"room",
+     spc__scene_room,
+     0.02,
+     {{"seed", 1, 0, INT64_MAX}, {"n", 0, 1, 100000000}}},
     {"uniform",
      uniform,
      0,
@@ -301,7 +304,7 @@ spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
 {
     size_t length = strcspn(text, ",");
     const struct generator *generator = find_generator(text, length);
-    spc__scene_values values = {{0}, voxel};
+    spc__scene_values values = {{0}, voxel, voxel > 0};
     spc_status status = SPC_OK;
     unsigned seen = 0;
 

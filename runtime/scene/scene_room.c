@@ -6,16 +6,24 @@
 #include "scene.h"
 
 #include "error.h"
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double SPACING = 0.007; /* of samples, metres */
 static const double DEPTH_NOISE = 0.003;
+/* A room has about 1.3 times so many samples; of points that are asked for by
+ * their number a third more are taken, as some lie together. */
+static const double SAMPLES = 700000;
+/* Their coordinates count so much, as layers of points take them. */
+static const double POINT_STEP = 1.0 / 1024;
 
-enum { ROOM_SEED };
+enum { ROOM_SEED, ROOM_POINTS };
 
 typedef struct room {
     spc__voxels *out;
     double voxel;
+    double spacing;    /* of samples */
     double turn[3][3]; /* room to camera */
     spc__random random;
 } room;
@@ -42,9 +50,9 @@ static spc_status add_point(room *r, const double p[3], spc_error *error)
     return spc__voxels_add_point(r->out, point, r->voxel, &place, error);
 }
 
-static int64_t steps(double length)
+static int64_t steps(const room *r, double length)
 {
-    return (int64_t)(length / SPACING) + 1;
+    return (int64_t)(length / r->spacing) + 1;
 }
 
 /* Samples the face of a cuboid across `axis` at its low or high end. */
@@ -52,15 +60,15 @@ static spc_status add_face(room *r, const cuboid *box, int axis, bool high,
                            spc_error *error)
 {
     int u = (axis + 1) % 3, v = (axis + 2) % 3;
-    int64_t nu = steps(box->size[u]), nv = steps(box->size[v]);
+    int64_t nu = steps(r, box->size[u]), nv = steps(r, box->size[v]);
     spc_status status = spc__voxels_reserve(r->out, nu * nv, error);
 
     for (int64_t i = 0; i < nu * nv && status == SPC_OK; i++) {
         double p[3];
         p[u] = box->at[u] +
-               SPACING * ((double)(i / nv) + spc__random_unit(&r->random));
+               r->spacing * ((double)(i / nv) + spc__random_unit(&r->random));
         p[v] = box->at[v] +
-               SPACING * ((double)(i % nv) + spc__random_unit(&r->random));
+               r->spacing * ((double)(i % nv) + spc__random_unit(&r->random));
         p[axis] = box->at[axis] + (high ? box->size[axis] : 0) +
                   DEPTH_NOISE * spc__scene_noise(&r->random);
         status = add_point(r, p, error);
@@ -163,11 +171,42 @@ static void aim(room *r)
         r->turn[i / 3][i % 3] = turn[i / 3][i % 3];
 }
 
+/* Exactly so many points, each as likely as any other (Knuth, volume 2, 3.4.2,
+ * algorithm S). */
+static spc_status keep(room *r, int64_t points, spc_error *error)
+{
+    spc__voxels *all = r->out;
+    int64_t kept = 0;
+    spc_status status = spc__voxels_sort(all, error);
+
+    if (status != SPC_OK || all->count < points)
+        return status != SPC_OK
+                   ? status
+                   : spc__fail(error, SPC_EINVAL,
+                               "gen:room,n=%lld: only %lld of its points "
+                               "differ at a voxel of %g",
+                               (long long)points, (long long)all->count,
+                               r->voxel);
+    for (int64_t i = 0; i < all->count && kept < points; i++)
+        if ((double)(all->count - i) * spc__random_unit(&r->random) <
+            (double)(points - kept))
+            memmove(all->at + 4 * kept++, all->at + 4 * i,
+                    4 * sizeof(*all->at));
+    all->count = kept;
+    return SPC_OK;
+}
+
 spc_status spc__scene_room(spc__voxels *out, const spc__scene_values *values,
                            spc_error *error)
 {
-    room r = {.out = out, .voxel = values->voxel};
+    int64_t points = values->at[ROOM_POINTS];
+    room r = {.out = out, .voxel = values->voxel, .spacing = SPACING};
+    if (points > 0) {
+        r.voxel = values->has_voxel ? r.voxel : POINT_STEP;
+        r.spacing = SPACING * sqrt(SAMPLES / (double)points);
+    }
     spc__random_init(&r.random, (uint64_t)values->at[ROOM_SEED]);
     aim(&r);
-    return furnish(&r, error);
+    spc_status status = furnish(&r, error);
+    return status == SPC_OK && points > 0 ? keep(&r, points, error) : status;
 }

@@ -45,6 +45,10 @@ static const struct {
     {"generative", ",k=2,stride=2"},
     {"generative", ",k=3"},
     {"generative", ",k=4,stride=2"},
+    {"points", ",k=3,radius=0.0025"},
+    {"points", ",k=5x3x1,radius=0.003,voxel=0.002"},
+    {"points", ",k=3,radius=0.003,nearest=9"},
+    {"inverse", ",k=3,rule=radius,radius=0.0025,voxel=0.0025"},
 };
 
 /* Few and odd, those of networks in use, groups, depthwise. */

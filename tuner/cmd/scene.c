@@ -299,6 +299,8 @@ const cli_command cli_scene = {
             "  gen:shell,r=256    a spherical shell in a grid of r^3\n"
             "  gen:lidar,seed=1,beams=64@0.05   a scan of a generated street\n"
             "  gen:room,seed=1@0.02             a generated room\n"
+            "  gen:room,n=100000                so many points of it, for "
+            "points,...\n"
             "  gen:uniform,n=1000,extent=64,seed=1   distinct random voxels\n"
             "and after any of them `,level=N`: the level of stride 2^N of a "
             "network with\nthe floor rule (coordinates divided by 2^N, rounded "

@@ -1,0 +1,452 @@
+/*
+ * points.c - clouds of points: making them, filling them, looking at them.
+ *
+ * A cloud is its rows as they came, copied, with what lies outside left out.
+ * Cells and voxels are coordinate sets, filled from the cloud whenever somebody
+ * needs them anew.
+ */
+#include "points.h"
+
+#include "error.h"
+#include "indexer.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const field_names[4] = {"x", "y", "z", "batch"};
+
+/* Cells are numbered in 32 bits, with some to spare for those about them. */
+static const float cells_most = 0x1p30f;
+
+static const spc__device_ops *ops_of(const spc_points *p)
+{
+    return spc__device_ops_of(p->rows.ctx->device);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+void spc__points_destroy(spc_coords *rows)
+{
+    spc_points *p = spc__points_of(rows);
+
+    spc__coords_dealloc(rows, p->at);
+    spc__coords_dealloc(rows, p->sources);
+    spc__coords_dealloc(rows, p->voxel_coords);
+    spc_coords_free(p->voxels);
+    spc_points_free(p->from);
+}
+
+void spc_points_free(spc_points *points)
+{
+    if (points)
+        spc_coords_free(&points->rows);
+}
+
+static spc_status alloc_clear(void *out, const spc_points *p, size_t bytes,
+                              spc_error *error)
+{
+    void *memory = NULL;
+    spc_status status = spc__coords_alloc(&memory, &p->rows, bytes, error);
+
+    memcpy(out, &memory, sizeof memory);
+    return status == SPC_OK ? ops_of(p)->fill(p->rows.ctx->device, memory, 0,
+                                              bytes, NULL, error)
+                            : status;
+}
+
+static spc_status alloc_arrays(spc_points *p, spc_error *error)
+{
+    size_t rows = (size_t)p->rows.capacity;
+    spc_status status;
+
+    if ((status = spc__coords_alloc(&p->at, &p->rows, 16 * rows, error)) !=
+            SPC_OK ||
+        (status = alloc_clear(&p->rows.count, p, 4, error)) != SPC_OK ||
+        (status = alloc_clear(&p->rows.stats, p, 4 * SPC_POINTS_STATS,
+                              error)) != SPC_OK)
+        return status;
+    p->stats = p->rows.stats;
+    if (p->from)
+        status = spc__coords_alloc(&p->sources, &p->rows, 4 * rows, error);
+    /* Whoever fills it may do so on another stream than the clearing. */
+    return status == SPC_OK ? ops_of(p)->sync(p->rows.ctx->device, NULL, error)
+                            : status;
+}
+
+/* ---- making -------------------------------------------------------------- */
+
+static spc_status check_options(const spc_points_options *o, spc_error *error)
+{
+    if (o->capacity < 0 || o->capacity > INT32_MAX - SPC_ROW_PAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "a cloud of %lld points: 0 to 2^31-1 is right",
+                         (long long)o->capacity);
+    if (o->batches < 1)
+        return spc__fail(error, SPC_EINVAL,
+                         "a cloud of %d batch elements: at least 1 is right",
+                         (int)o->batches);
+    for (int i = 0; i < 3; i++)
+        if (!isfinite(o->low[i]) || !isfinite(o->high[i]) ||
+            o->low[i] > o->high[i])
+            return spc__fail(error, SPC_EINVAL,
+                             "the extent of %s runs from %g to %g: two "
+                             "numbers, the larger one last, are right",
+                             field_names[i], (double)o->low[i],
+                             (double)o->high[i]);
+    return SPC_OK;
+}
+
+static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
+{
+    p->rows.ctx = ctx;
+    p->rows.users = 1;
+    p->rows.indexer = &spc__indexer_points;
+    p->rows.capacity = (int)capacity;
+    p->rows.rows_padded =
+        ((int)capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
+    if (p->rows.rows_padded == 0)
+        p->rows.rows_padded = SPC_ROW_PAD;
+}
+
+spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
+                            const spc_points_options *o, spc_points *from,
+                            spc_error *error)
+{
+    spc_status status = check_options(o, error);
+    spc_points *p;
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (!(p = calloc(1, sizeof *p)))
+        return spc__fail_memory(error, sizeof *p);
+    set_rows(p, ctx, o->capacity);
+    p->batches = o->batches;
+    memcpy(p->low, o->low, sizeof p->low);
+    memcpy(p->high, o->high, sizeof p->high);
+    if (from) {
+        spc__coords_share(&from->rows);
+        p->from = from;
+    }
+    /* Clouds have no keys: any width will do. */
+    if ((status = spc__points_code_load(&p->code, ctx, 32, error)) == SPC_OK)
+        status = alloc_arrays(p, error);
+    if (status == SPC_OK)
+        *out = p;
+    else
+        spc_points_free(p);
+    return status;
+}
+
+spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
+                              const spc_points_options *options)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "options", options, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    status = spc__points_make(out, ctx, options, NULL, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+/* ---- cells --------------------------------------------------------------- */
+
+static spc_status check_cells(const spc_points *p, float inverse,
+                              spc_error *error)
+{
+    for (int i = 0; i < 3; i++)
+        if (!(fabsf(p->low[i] * inverse) < cells_most &&
+              fabsf(p->high[i] * inverse) < cells_most))
+            return spc__fail(error, SPC_ERANGE,
+                             "an extent of %s from %g to %g has more than 2^31 "
+                             "cells of edge %g",
+                             field_names[i], (double)p->low[i],
+                             (double)p->high[i], 1 / (double)inverse);
+    return SPC_OK;
+}
+
+/* As the steps compute them, which round alike: the cells of all points lie
+ * between those of the ends. */
+spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
+                                    const spc_points *p, float inverse,
+                                    spc_duplicates duplicates, spc_error *error)
+{
+    spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
+    spc_status status = check_cells(p, inverse, error);
+
+    if (status != SPC_OK)
+        return status;
+    o.capacity = p->rows.capacity;
+    o.high[0] = p->batches - 1;
+    for (int i = 0; i < 3; i++) {
+        o.low[1 + i] = (int32_t)floorf(p->low[i] * inverse);
+        o.high[1 + i] = (int32_t)floorf(p->high[i] * inverse);
+    }
+    o.reach = 1;
+    o.duplicates = duplicates;
+    if ((status = spc_coords_reserve(set, p->rows.ctx, &o)) != SPC_OK) {
+        *error = *spc__error_of(p->rows.ctx);
+        return status;
+    }
+    return spc__coords_alloc(coords, &p->rows, 16 * (size_t)p->rows.capacity,
+                             error);
+}
+
+/* Blocks for a thread a row. */
+static int blocks_for(const spc_points *p)
+{
+    int useful =
+        (p->rows.capacity + SPC_POINTS_THREADS - 1) / SPC_POINTS_THREADS;
+
+    return useful < 1 ? 1 : useful < p->code.blocks ? useful : p->code.blocks;
+}
+
+static spc_cloud cloud_of(const spc_points *p)
+{
+    return (spc_cloud){p->at, p->rows.count, p->rows.capacity};
+}
+
+spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
+                                  const spc_points *p, float inverse,
+                                  void *stream, spc_error *error)
+{
+    spc_cells_args args = {cloud_of(p), inverse, coords};
+    spc__source source = {coords, p->rows.count, 0};
+    spc_status status =
+        spc__points_run(&p->code, SPC__POINTS_CELLS, &args, sizeof args,
+                        blocks_for(p), 0, stream, error);
+
+    return status == SPC_OK
+               ? set->indexer->set_build(set, &source, stream, error)
+               : status;
+}
+
+/* ---- sampling ------------------------------------------------------------ */
+
+static spc_status create_voxels(spc_points *p, spc_error *error)
+{
+    return spc__points_cells_create(&p->voxels, &p->voxel_coords, p->from,
+                                    p->inverse, SPC_DUPLICATES_FIRST, error);
+}
+
+spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
+                                      float edge)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(in ? spc__error_of(in->rows.ctx) : NULL,
+                                  __func__, "out", out, "in", in, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    spc_points_options o = {in->rows.capacity, in->batches, {0}, {0}};
+    memcpy(o.low, in->low, sizeof o.low);
+    memcpy(o.high, in->high, sizeof o.high);
+    if (!(isfinite(edge) && edge > 0))
+        status = spc__fail(&error, SPC_EINVAL,
+                           "voxels of edge %g: a length above 0 is right",
+                           (double)edge);
+    if (status == SPC_OK)
+        status = spc__points_make(out, in->rows.ctx, &o, in, &error);
+    if (status == SPC_OK) {
+        (*out)->inverse = 1 / edge;
+        status = create_voxels(*out, &error);
+    }
+    if (status == SPC_OK)
+        return status;
+    spc_points_free(*out);
+    *out = NULL;
+    return spc__ctx_fail(in->rows.ctx, &error);
+}
+
+static spc_status clear_stats(const spc_points *p, void *stream,
+                              spc_error *error)
+{
+    return ops_of(p)->fill(p->rows.ctx->device, p->stats, 0,
+                           4 * SPC_POINTS_STATS, stream, error);
+}
+
+static spc_status run_fill(spc_points *p, spc__points_step step,
+                           spc_place_args *args, void *stream, spc_error *error)
+{
+    spc_status status = clear_stats(p, stream, error);
+
+    args->to = cloud_of(p);
+    args->stats = p->stats;
+    p->rows.checked = false;
+    return status == SPC_OK
+               ? spc__points_run(&p->code, step, args, sizeof *args,
+                                 blocks_for(p), 0, stream, error)
+               : status;
+}
+
+spc_status spc__points_pick(spc_points *p, void *stream, spc_error *error)
+{
+    spc_place_args args = {.source = p->voxels->count,
+                           .from = p->from->at,
+                           .picked = p->voxels->order,
+                           .sources = p->sources};
+    spc_status status = spc__points_cells_fill(
+        p->voxels, p->voxel_coords, p->from, p->inverse, stream, error);
+
+    return status == SPC_OK
+               ? run_fill(p, SPC__POINTS_PICK, &args, stream, error)
+               : status;
+}
+
+/* ---- filling ------------------------------------------------------------- */
+
+static void set_bounds(spc_place_args *args, const spc_points *p)
+{
+    args->batches = p->batches;
+    memcpy(args->low, p->low, sizeof args->low);
+    memcpy(args->high, p->high, sizeof args->high);
+}
+
+spc_status spc__points_fill_steps(spc_points *p, const int32_t *steps,
+                                  const int32_t *count, int rows, void *stream,
+                                  spc_error *error)
+{
+    spc_place_args args = {.steps = steps, .source = count, .rows = rows};
+
+    set_bounds(&args, p);
+    return run_fill(p, SPC__POINTS_PLACE, &args, stream, error);
+}
+
+spc_status spc__points_fill(spc_points *p, const float *xyz,
+                            const int32_t *batch, const int32_t *count,
+                            int64_t rows, void *stream, spc_error *error)
+{
+    spc_place_args args = {
+        .xyz = xyz, .batch = batch, .source = count, .rows = (int)rows};
+
+    set_bounds(&args, p);
+    return run_fill(p, SPC__POINTS_PLACE, &args, stream, error);
+}
+
+static spc_status check_update(const spc_points *p, const float *xyz,
+                               const int32_t *batch, const int32_t *count,
+                               int64_t rows, spc_error *error)
+{
+    if (p->from)
+        return xyz || batch || count
+                   ? spc__fail(error, SPC_EINVAL,
+                               "a sampled cloud is chosen from its source: its "
+                               "points must be NULL")
+                   : SPC_OK;
+    if (count == NULL && (rows < 0 || rows > p->rows.capacity))
+        return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
+                         "cannot fill a cloud with %lld points: its capacity "
+                         "is %d",
+                         (long long)rows, p->rows.capacity);
+    if (xyz == NULL && (count || rows > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot fill a cloud without points");
+    return SPC_OK;
+}
+
+spc_status spc_points_update(spc_points *p, const float *xyz,
+                             const int32_t *batch, const int32_t *count,
+                             int64_t rows, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "points", p, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    status = check_update(p, xyz, batch, count, rows, &error);
+    if (status == SPC_OK)
+        status = p->from ? spc__points_pick(p, stream, &error)
+                         : spc__points_fill(p, xyz, batch, count, rows, stream,
+                                            &error);
+    return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
+}
+
+/* ---- trouble ------------------------------------------------------------- */
+
+static spc_status fail_range(const spc_points *p, const int32_t *stats,
+                             spc_error *error)
+{
+    const int32_t *bad = stats + SPC_POINTS_BAD_ROW;
+    int at = 0;
+
+    for (int i = 1; i < 4; i++)
+        if (bad[i] > bad[at])
+            at = i;
+    int row = SPC_INDEX_NO_ROW - bad[at];
+    if (at == 3)
+        return spc__fail(error, SPC_ERANGE,
+                         "row %d: its batch element is none of 0 to %d", row,
+                         p->batches - 1);
+    return spc__fail(error, SPC_ERANGE,
+                     "row %d: its %s is no number or lies outside the cloud's "
+                     "extent, %g to %g",
+                     row, field_names[at], (double)p->low[at],
+                     (double)p->high[at]);
+}
+
+spc_status spc__points_inspect(spc_points *p, void *stream, spc_error *error)
+{
+    spc__device *device = p->rows.ctx->device;
+    int32_t stats[SPC_POINTS_STATS], count;
+    spc_status status;
+
+    if ((status = ops_of(p)->copy_out(device, stats, p->stats, sizeof stats,
+                                      stream, error)) != SPC_OK ||
+        (status = ops_of(p)->copy_out(device, &count, p->rows.count,
+                                      sizeof count, stream, error)) != SPC_OK ||
+        (status = ops_of(p)->sync(device, stream, error)) != SPC_OK)
+        return status;
+    p->rows.rows = count;
+    p->rows.checked = true;
+    if (stats[SPC_POINTS_ROWS] > p->rows.capacity || stats[SPC_POINTS_ROWS] < 0)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "%d points for a cloud of %d: it holds none of them; "
+                         "a capacity of %d would have fitted",
+                         stats[SPC_POINTS_ROWS], p->rows.capacity,
+                         stats[SPC_POINTS_ROWS]);
+    return stats[SPC_POINTS_BAD_ROWS] ? fail_range(p, stats, error) : SPC_OK;
+}
+
+spc_status spc_points_check(spc_points *p, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "points", p, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__points_inspect(p, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+int64_t spc_points_rows(const spc_points *p)
+{
+    return p ? p->rows.rows : 0;
+}
+
+int64_t spc_points_capacity(const spc_points *p)
+{
+    return p ? p->rows.capacity : 0;
+}
+
+const int32_t *spc_points_count(const spc_points *p)
+{
+    return p ? p->rows.count : NULL;
+}
+
+const float *spc_points_data(const spc_points *p)
+{
+    return p ? p->at : NULL;
+}
+
+const int32_t *spc_points_sources(const spc_points *p)
+{
+    return p ? p->sources : NULL;
+}

@@ -1,0 +1,53 @@
+/*
+ * points_steps.h - what is done to clouds of points on a device, step by step:
+ * kernels of the template "points", or on the cpu device functions of the same
+ * arguments (points_host.c).
+ */
+#ifndef SPC_RUNTIME_POINTS_STEPS_H
+#define SPC_RUNTIME_POINTS_STEPS_H
+
+#include "ctx.h"
+
+#include "spc_abi.h"
+
+#include "index_abi.h"
+#include "points_abi.h"
+
+typedef enum spc__points_step {
+    SPC__POINTS_PLACE, /* spc_place_args */
+    SPC__POINTS_PICK,
+    SPC__POINTS_CELLS, /* spc_cells_args */
+    SPC__POINTS_SORT,  /* spc_sort_points_args */
+    SPC__RADIUS_COUNT, /* spc_radius_args */
+    SPC__RADIUS_SUM,
+    SPC__RADIUS_WRITE,
+    SPC__OFFSETS_COUNT, /* spc_by_offset_args */
+    SPC__OFFSETS_SUM,
+    SPC__OFFSETS_WRITE,
+    SPC__POINTS_STEPS
+} spc__points_step;
+
+/* The steps as code of a context's device. */
+typedef struct spc__points_code {
+    spc_ctx *ctx;
+    spc__kernel *kernels[SPC__POINTS_STEPS]; /* NULL on the cpu device */
+    int blocks; /* of a launch that has much to do */
+} spc__points_code;
+
+/* The problem that the template knows, for keys of so many bits. */
+void spc__points_problem(spc__attrs *out, int key_bits);
+
+/* Loads the steps, for cells with keys of so many bits. */
+spc_status spc__points_code_load(spc__points_code *out, spc_ctx *ctx,
+                                 int key_bits, spc_error *error);
+
+/* Enqueues a step on so many blocks, each with so much shared memory. */
+spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
+                           const void *args, size_t bytes, int blocks,
+                           size_t shared, void *stream, spc_error *error);
+
+/* Functions of the cpu device, by step. */
+typedef void spc__points_function(const spc_ctx *ctx, const void *args);
+extern spc__points_function *const spc__points_host[SPC__POINTS_STEPS];
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * points_oracle.h - who sees whom by a layer of points, by its definition on
+ * the host; shares no code with the search of any device.
+ */
+#ifndef SPC_RUNTIME_POINTS_ORACLE_H
+#define SPC_RUNTIME_POINTS_ORACLE_H
+
+#include "relation.h"
+
+/* As spc__relation_init, for a layer with triplets. SPC_EINVAL: an output sees
+ * more inputs than draws are made for (SPC__POINTS_SEEN). */
+spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
+                                const spc_scene *scene, int threads,
+                                const volatile int *cancel, spc_error *error);
+
+#endif

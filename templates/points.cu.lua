@@ -1,0 +1,598 @@
+%-- Clouds of points: filling them, sorting them by cells, and finding for every output the
+%-- inputs within a radius, with the cell of the kernel in which each lies.
+%--
+%-- Cells have the radius for an edge. Sorting their coordinates (index.cu.lua) puts points
+%-- of one cell together, so that the points of a run of cells along z are a run too. A warp
+%-- has an output: its lanes find the runs of the columns about it, all of them look at a
+%-- run's points, 32 at a time. Counting and writing look at the same points in the same
+%-- order, so what one has counted the other has room for, and every run of the kernels
+%-- gives the same list.
+%--
+%-- A point within the radius must lie in the cells that are searched, whatever rounding
+%-- does. Where (dx dx + dy dy) + dz dz <= r r in fp32, |dx| is at most r (1 + 2^-21), so
+%-- the point lies in [x - reach, x + reach] with reach = r (1 + 2^-19), and by the
+%-- monotony of rounding its cell lies between the cells of these two ends.
+%
+%template = {
+%  summary = "clouds of points, and who lies within whose radius",
+%  role = "map",
+%  device = "cuda",
+%  params = {},
+%  accepts = function(problem, target)
+%    if problem.op ~= "points_search" then return false, "searches points" end
+%    return true
+%  end,
+%  constraints = {},
+%  derive = function(problem, config, target) return {wide = problem.key == 64} end,
+%  launch = function(problem, config, target) return {} end,
+%  default = function(problem, target) return {} end,
+%}
+#include "spc_device.cuh"
+#include "index_abi.h"
+#include "points_abi.h"
+
+typedef $(wide and "spc_u64" or "spc_u32") cell_key;
+
+SPC_DEVICE int first_thread(void)
+{
+    return spc_block_x() * SPC_POINTS_THREADS + spc_thread();
+}
+
+SPC_DEVICE int all_threads(void)
+{
+    return spc_grid_x() * SPC_POINTS_THREADS;
+}
+
+/* Rounded down, for what an int holds. */
+SPC_DEVICE int floor_of(float v)
+{
+    int whole = (int)v;
+
+    return whole - (v < (float)whole);
+}
+
+/* ---- clouds ------------------------------------------------------------ */
+
+/* Notes a row that lies outside by this field. */
+SPC_DEVICE void note_bad(const spc_place_args *args, int field, int row)
+{
+    spc_atomic_max(args->stats + SPC_POINTS_BAD_ROW + field,
+                   SPC_INDEX_NO_ROW - row);
+}
+
+/* What is no number lies in no bounds. */
+SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch,
+                           int row)
+{
+    int inside = batch >= 0 && batch < args->batches;
+
+    if (!inside)
+        note_bad(args, 3, row);
+    for (int i = 0; i < 3; i++)
+        if (!(p[i] >= args->low[i] && p[i] <= args->high[i])) {
+            inside = 0;
+            note_bad(args, i, row);
+        }
+    if (!inside)
+        spc_atomic_add(args->stats + SPC_POINTS_BAD_ROWS, 1);
+    return inside;
+}
+
+SPC_KERNEL(spc_place, spc_place_args, SPC_POINTS_THREADS, 1)
+{
+    int asked = args->source ? *args->source : args->rows;
+    int rows = asked < 0 || asked > args->to.capacity ? 0 : asked;
+
+    if (first_thread() == 0) {
+        *args->to.count = rows;
+        args->stats[SPC_POINTS_ROWS] = asked;
+    }
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        int batch = args->steps   ? spc_load_int(args->steps + 4ll * row)
+                    : args->batch ? spc_load_int(args->batch + row)
+                                  : 0;
+        spc_b16 to;
+        float p[3];
+        for (int i = 0; i < 3; i++)
+            p[i] = args->steps ? spc_int_to_f32(spc_load_int(args->steps + 4ll * row + 1 + i)) *
+                                     SPC_POINTS_STEP
+                               : spc_load_f32(args->xyz + 3ll * row + i);
+        to.x = spc_f32_bits(p[0]);
+        to.y = spc_f32_bits(p[1]);
+        to.z = spc_f32_bits(p[2]);
+        to.w = (spc_u32)(check_point(args, p, batch, row) ? batch : -1);
+        spc_store16(args->to.at + 4ll * row, to);
+    }
+}
+
+/* The rows of another cloud that a set of voxels has kept. */
+SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
+{
+    int rows = *args->source;
+
+    if (first_thread() == 0) {
+        *args->to.count = rows;
+        args->stats[SPC_POINTS_ROWS] = rows;
+    }
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        int from = args->picked[row];
+        args->sources[row] = from;
+        spc_store16(args->to.at + 4ll * row, spc_load16(args->from + 4ll * from));
+    }
+}
+
+SPC_KERNEL(spc_cells, spc_cells_args, SPC_POINTS_THREADS, 1)
+{
+    int rows = *args->of.count;
+
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        spc_b16 p = spc_load16(args->of.at + 4ll * row), c;
+        int inside = (int)p.w >= 0;
+        c.x = p.w;
+        c.y = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.x), args->inverse)) : 0);
+        c.z = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.y), args->inverse)) : 0);
+        c.w = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.z), args->inverse)) : 0);
+        spc_store16(args->coords + 4ll * row, c);
+    }
+}
+
+/* Of cells without a second point there is no list of equal ones. */
+SPC_KERNEL(spc_sort_points, spc_sort_points_args, SPC_POINTS_THREADS, 1)
+{
+    int cells = *args->to.cells;
+    int twins = args->stats[SPC_INDEX_DUPLICATES] != 0;
+    int points = twins ? args->twin_begin[cells] : cells;
+
+    for (int i = first_thread(); i <= cells; i += all_threads())
+        args->to.begin[i] = twins ? args->twin_begin[i] : i;
+    for (int i = first_thread(); i < points; i += all_threads()) {
+        int row = twins ? args->twins[i] : args->order[i];
+        spc_b16 p = spc_load16(args->of.at + 4ll * row);
+        p.w = (spc_u32)row;
+        spc_store16(args->to.points + 4ll * i, p);
+    }
+}
+
+/* ---- looking about an output ------------------------------------------- */
+
+/* An output and the runs of points that are near: lane c has the c-th column. */
+typedef struct query {
+    float x, y, z;
+    int row;
+    int begin, end;
+    int columns;
+    spc_u32 limit; /* with `nearest`: squares below it count, */
+    int ties;      /* and so many that are equal */
+} query;
+
+/* The first cell whose key is not below. */
+SPC_DEVICE int find_cell(const spc_radius_args *args, cell_key key)
+{
+    const cell_key *keys = (const cell_key *)args->in.keys;
+    int low = 0, high = *args->in.cells;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (keys[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+SPC_DEVICE cell_key key_field(const spc_index_key *layout, int field, int value)
+{
+    return ((cell_key)((spc_u32)value - (spc_u32)layout->low[field]) +
+            layout->before[field])
+           << layout->shift[field];
+}
+
+/* The cells that [at - reach, at + reach] has in common with the extent; false
+ * if there are none. */
+SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
+                         int *low, int *high)
+{
+    int least = args->key.low[1 + axis];
+    int most = (int)((spc_u32)least + args->key.last[1 + axis]);
+
+    *low = floor_of(spc_mul_rn(spc_add_rn(at, -args->reach), args->inverse));
+    *high = floor_of(spc_mul_rn(spc_add_rn(at, args->reach), args->inverse));
+    if (*low < least)
+        *low = least;
+    if (*high > most)
+        *high = most;
+    return *low <= *high;
+}
+
+/* The run of points of cells (x, y, low) to (x, y, high). */
+SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
+                         int low, int high)
+{
+    const cell_key *keys = (const cell_key *)args->in.keys;
+    cell_key last = base + key_field(&args->key, 3, high);
+    int cells = *args->in.cells;
+    int first = find_cell(args, base + key_field(&args->key, 3, low)), end = first;
+
+    while (end < cells && keys[end] <= last)
+        end++;
+    q->begin = args->in.begin[first];
+    q->end = args->in.begin[end];
+}
+
+SPC_DEVICE query ask(const spc_radius_args *args, int position)
+{
+    spc_b16 p = spc_load16(args->out.points + 4ll * position);
+    int batch, low[3], high[3], c = spc_lane();
+    query q;
+
+    q.x = spc_bits_f32(p.x);
+    q.y = spc_bits_f32(p.y);
+    q.z = spc_bits_f32(p.z);
+    q.row = (int)p.w;
+    q.begin = q.end = q.columns = 0;
+    q.limit = 0xffffffffu;
+    q.ties = 0;
+    batch = (int)spc_load4(args->out_at + 4ll * q.row + 3) - args->key.low[0];
+    int some = clip_axis(args, 0, q.x, &low[0], &high[0]);
+    some &= clip_axis(args, 1, q.y, &low[1], &high[1]);
+    some &= clip_axis(args, 2, q.z, &low[2], &high[2]);
+    if (!some || batch < 0 || (spc_u32)batch > args->key.last[0])
+        return q;
+    int wide = high[1] - low[1] + 1;
+    q.columns = (high[0] - low[0] + 1) * wide;
+    if (c < q.columns)
+        find_run(args, &q,
+                 key_field(&args->key, 0, batch + args->key.low[0]) +
+                     key_field(&args->key, 1, low[0] + c / wide) +
+                     key_field(&args->key, 2, low[1] + c % wide),
+                 low[2], high[2]);
+    return q;
+}
+
+/* A point that was looked at. */
+typedef struct candidate {
+    int seen;
+    int row;
+    int k;
+    spc_u32 square; /* as bits, which are in the order of the numbers */
+} candidate;
+
+SPC_DEVICE int cell_along(const spc_radius_args *args, int axis, float d)
+{
+    int cell = floor_of(spc_add_rn(spc_mul_rn(args->backwards ? -d : d, args->scale[axis]),
+                                   args->half[axis]));
+
+    return cell < 0 ? 0 : cell < args->kernel[axis] ? cell : args->kernel[axis] - 1;
+}
+
+SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, int end)
+{
+    candidate c;
+
+    c.seen = 0;
+    c.row = 0;
+    c.k = 0;
+    c.square = 0;
+    if (at >= end)
+        return c;
+    spc_b16 p = spc_load16(args->in.points + 4ll * at);
+    float dx = spc_add_rn(spc_bits_f32(p.x), -q->x);
+    float dy = spc_add_rn(spc_bits_f32(p.y), -q->y);
+    float dz = spc_add_rn(spc_bits_f32(p.z), -q->z);
+    float square = spc_add_rn(spc_add_rn(spc_mul_rn(dx, dx), spc_mul_rn(dy, dy)),
+                              spc_mul_rn(dz, dz));
+    c.seen = square <= args->square;
+    c.row = (int)p.w;
+    c.square = spc_f32_bits(square);
+    c.k = (cell_along(args, 0, dx) * args->kernel[1] + cell_along(args, 1, dy)) *
+              args->kernel[2] +
+          cell_along(args, 2, dz);
+    return c;
+}
+
+SPC_DEVICE spc_u32 lanes_below(void)
+{
+    return (1u << spc_lane()) - 1u;
+}
+
+%-- A loop of the whole warp over all candidates of q, 32 at a time.
+%local function write_visit(body)
+    for (int column = 0; column < q->columns; column++) {
+        int begin = spc_shfl(q->begin, column), end = spc_shfl(q->end, column);
+        for (int at = begin; at < end; at += 32) {
+            candidate c = look(args, q, at + spc_lane(), end);
+%   body()
+        }
+    }
+%end
+/* How many are seen whose square is at most `most`. */
+SPC_DEVICE int count_upto(const spc_radius_args *args, const query *q, spc_u32 most)
+{
+    int count = 0;
+
+% write_visit(function()
+            count += spc_popc(spc_ballot(c.seen && c.square <= most));
+% end)
+    return count;
+}
+
+/* Of more than `nearest`: the square of the last that counts, by bisection. */
+SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
+{
+    spc_u32 low = 0, high = spc_f32_bits(args->square);
+
+    if (count_upto(args, q, high) <= args->nearest)
+        return;
+    while (low < high) {
+        spc_u32 middle = low + (high - low) / 2;
+        if (count_upto(args, q, middle) < args->nearest)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    q->limit = low;
+    q->ties = args->nearest - (low > 0 ? count_upto(args, q, low - 1) : 0);
+}
+
+/* Does it count? Of those at the limit the first that are met. */
+SPC_DEVICE int counts(query *q, const candidate *c)
+{
+    spc_u32 equal = spc_ballot(c->seen && c->square == q->limit);
+    int tie = c->square == q->limit;
+    int kept = c->seen && (tie ? spc_popc(equal & lanes_below()) < q->ties
+                               : c->square < q->limit);
+
+    q->ties -= spc_popc(equal);
+    return kept;
+}
+
+/* ---- counting ---------------------------------------------------------- */
+
+/* Each block has as many positions, which follow each other. */
+SPC_DEVICE int block_begin(const spc_radius_args *args, int block)
+{
+    return (int)((long long)args->rows_padded * block / args->blocks);
+}
+
+SPC_DEVICE int count_output(const spc_radius_args *args, int position)
+{
+    query of = ask(args, position), *q = &of;
+    int count = count_upto(args, q, 0xffffffffu);
+
+    return args->nearest > 0 && count > args->nearest ? args->nearest : count;
+}
+
+/* What lies before each position of the block becomes of the counts. */
+SPC_DEVICE void sum_block(const spc_radius_args *args, int begin, int end)
+{
+    int sum = 0;
+
+    for (int at = begin; at < end; at += 32) {
+        int p = at + spc_lane(), own = p < end ? args->first[p] : 0, upto = own;
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            if (spc_lane() >= by)
+                upto += below;
+        }
+        if (p < end)
+            args->first[p] = sum + upto - own;
+        sum += spc_shfl(upto, 31);
+    }
+    if (spc_lane() == 0)
+        args->sums[spc_block_x()] = sum;
+}
+
+SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 1)
+{
+    int begin = block_begin(args, spc_block_x());
+    int end = block_begin(args, spc_block_x() + 1);
+    int outputs = args->out.begin[*args->out.cells];
+
+    for (int p = begin + spc_warp(); p < end; p += SPC_POINTS_WARPS) {
+        int count = p < outputs ? count_output(args, p) : 0;
+        if (spc_lane() == 0) {
+            args->first[p] = count;
+            args->order[p] = p < outputs
+                                 ? (int)spc_load4(args->out.points + 4ll * p + 3)
+                                 : -1;
+        }
+    }
+    spc_sync_block();
+    if (spc_warp() == 0)
+        sum_block(args, begin, end);
+}
+
+/* One warp: where the triplets of each block begin. Of too many none is held. */
+SPC_KERNEL(spc_radius_sum, spc_radius_args, 32, 1)
+{
+    long long sum = 0;
+
+    for (int at = 0; at < args->blocks; at += 32) {
+        int i = at + spc_lane(), own = i < args->blocks ? args->sums[i] : 0, upto = own;
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            if (spc_lane() >= by)
+                upto += below;
+        }
+        if (i < args->blocks)
+            args->sums[i] = (int)sum + upto - own;
+        sum += spc_shfl(upto, 31);
+    }
+    if (spc_lane() == 0) {
+        args->total[0] = sum < SPC_INDEX_NO_ROW ? (int)sum : SPC_INDEX_NO_ROW;
+        args->total[1] = sum <= args->capacity ? (int)sum : 0;
+    }
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+/* How many triplets of each offset the output has: where they begin. */
+SPC_DEVICE void count_offsets(const spc_radius_args *args, const query *from,
+                              int *offsets)
+{
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], sum = 0;
+    query of = *from, *q = &of;
+
+    for (int k = spc_lane(); k < all; k += 32)
+        offsets[k] = 0;
+    spc_sync_warp();
+% write_visit(function()
+            if (counts(q, &c))
+                spc_atomic_add(offsets + c.k, 1);
+% end)
+    spc_sync_warp();
+    for (int at = 0; at < all; at += 32) {
+        int k = at + spc_lane(), own = k < all ? offsets[k] : 0, upto = own;
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            if (spc_lane() >= by)
+                upto += below;
+        }
+        if (k < all)
+            offsets[k] = sum + upto - own;
+        sum += spc_shfl(upto, 31);
+    }
+    spc_sync_warp();
+}
+
+SPC_DEVICE void write_output(const spc_radius_args *args, int position, int *offsets)
+{
+    query of = ask(args, position), *q = &of;
+    int *to = args->list + 2ll * args->first[position];
+
+    if (args->nearest > 0)
+        keep_nearest(args, q);
+    count_offsets(args, q, offsets);
+% write_visit(function()
+            int kept = counts(q, &c);
+            spc_u32 peers = spc_match(kept ? (spc_u32)c.k : 0xffffffffu);
+            int place = kept ? offsets[c.k] + spc_popc(peers & lanes_below()) : 0;
+            spc_sync_warp();
+            if (kept) {
+                spc_b8 entry;
+                entry.x = (spc_u32)c.row;
+                entry.y = (spc_u32)c.k;
+                spc_store8(to + 2ll * place, entry);
+                if ((peers & lanes_below()) == 0)
+                    offsets[c.k] += spc_popc(peers);
+            }
+            spc_sync_warp();
+% end)
+}
+
+SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 1)
+{
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2];
+    int *offsets = (int *)spc_shared() + spc_warp() * all;
+    int begin = block_begin(args, spc_block_x());
+    int end = block_begin(args, spc_block_x() + 1);
+    int outputs = args->out.begin[*args->out.cells];
+    int held = args->total[1], sum = args->sums[spc_block_x()];
+    int fits = args->total[0] == held;
+
+    for (int p = begin + spc_warp(); p < end; p += SPC_POINTS_WARPS) {
+        spc_sync_warp();
+        if (spc_lane() == 0)
+            args->first[p] = fits ? args->first[p] + sum : 0;
+        spc_sync_warp();
+        if (fits && p < outputs)
+            write_output(args, p, offsets);
+    }
+    if (first_thread() == 0)
+        args->first[args->rows_padded] = held;
+}
+
+/* ---- by offset --------------------------------------------------------- */
+
+SPC_DEVICE int warp_begin(const spc_by_offset_args *args, int warp)
+{
+    return (int)((long long)args->rows_padded * warp / args->warps);
+}
+
+SPC_DEVICE int *clear_counters(const spc_by_offset_args *args)
+{
+    int *counters = (int *)spc_shared() + spc_warp() * args->offsets;
+
+    for (int k = spc_lane(); k < args->offsets; k += 32)
+        counters[k] = 0;
+    spc_sync_warp();
+    return counters;
+}
+
+/* How many of each offset the positions of each warp have. */
+SPC_KERNEL(spc_offsets_count, spc_by_offset_args, SPC_POINTS_THREADS, 1)
+{
+    int warp = spc_block_x() * SPC_POINTS_WARPS + spc_warp();
+    int *counters = clear_counters(args);
+    int end = args->first[warp_begin(args, warp + 1)];
+
+    for (int t = args->first[warp_begin(args, warp)] + spc_lane(); t < end; t += 32)
+        spc_atomic_add(counters + args->list[2ll * t + 1], 1);
+    spc_sync_warp();
+    for (int k = spc_lane(); k < args->offsets; k += 32)
+        args->counts[(long long)k * args->warps + warp] = counters[k];
+}
+
+/* One block: where those of each offset and warp begin. */
+SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
+{
+    int *sums = (int *)spc_shared();
+    int entries = args->offsets * args->warps, sum = 0;
+
+    for (int at = 0; at < entries; at += SPC_POINTS_THREADS) {
+        int i = at + spc_thread(), own = i < entries ? args->counts[i] : 0, upto = own;
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            if (spc_lane() >= by)
+                upto += below;
+        }
+        if (spc_lane() == 31)
+            sums[spc_warp()] = upto;
+        spc_sync_block();
+        int before = sum, all = 0;
+        for (int w = 0; w < SPC_POINTS_WARPS; w++) {
+            before += w < spc_warp() ? sums[w] : 0;
+            all += sums[w];
+        }
+        spc_sync_block();
+        if (i < entries) {
+            args->counts[i] = before + upto - own;
+            if (i % args->warps == 0)
+                args->begin[i / args->warps] = before + upto - own;
+        }
+        sum += all;
+    }
+    if (spc_thread() == 0)
+        args->begin[args->offsets] = sum;
+}
+
+SPC_KERNEL(spc_offsets_write, spc_by_offset_args, SPC_POINTS_THREADS, 1)
+{
+    int warp = spc_block_x() * SPC_POINTS_WARPS + spc_warp();
+    int *counters = clear_counters(args);
+
+    for (int k = spc_lane(); k < args->offsets; k += 32)
+        counters[k] = args->counts[(long long)k * args->warps + warp];
+    spc_sync_warp();
+    for (int p = warp_begin(args, warp); p < warp_begin(args, warp + 1); p++) {
+        int row = args->order[p], begin = args->first[p], end = args->first[p + 1];
+        if (row >= 0 && spc_lane() == 0)
+            args->first_of_row[row] = begin;
+        for (int at = begin; at < end; at += 32) {
+            int t = at + spc_lane(), some = t < end;
+            int k = some ? args->list[2ll * t + 1] : -1;
+            spc_u32 peers = spc_match((spc_u32)k);
+            int to = some ? counters[k] + spc_popc(peers & lanes_below()) : 0;
+            spc_sync_warp();
+            if (some) {
+                args->in[to] = args->list[2ll * t];
+                args->out[to] = row;
+                args->place[to] = t;
+                if ((peers & lanes_below()) == 0)
+                    counters[k] += spc_popc(peers);
+            }
+            spc_sync_warp();
+        }
+    }
+}

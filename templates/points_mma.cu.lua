@@ -1,0 +1,275 @@
+%-- Convolution of native points on mma.sync: output-stationary over triplets.
+%--
+%-- Outputs of a tile are neighbours, in the order of their cells. A warp has 16 * m of
+%-- them, whose sums stay in its registers, and goes through the offsets in ascending order.
+%-- At an offset an output may have several inputs, or none: the warp takes as many steps as
+%-- the output with most, each with the next input of every output that has another. So
+%-- what is multiplied in vain is by how much outputs of one warp differ, offset by offset,
+%-- and nothing is written but the results.
+%--
+%-- Rows come through a ring of asynchronous copies of each lane's own, which runs on across
+%-- offsets and needs no barrier. The weights of an offset are fetched by the whole block,
+%-- one offset ahead, and met by all of its steps: a barrier an offset (and block of input
+%-- channels) is all that the warps have in common.
+%
+%include "ring_mma.lua"
+%
+%local function weights_bytes(config) return 2 * image_bytes(config) end
+%local function counts_bytes(problem) return ring_warps * problem.offsets * 4 end
+%local function shared_bytes(problem, config)
+%  return ring_bytes(config, true) + weights_bytes(config) + counts_bytes(problem)
+%end
+%
+%template = {
+%  summary = "points: output-stationary over triplets, cp.async and mma.sync",
+%  role = "conv",
+%  device = "cuda",
+%  triplets = true,
+%  params = {
+%    ring_params[1], ring_params[2], ring_params[3],
+%    {"stages", {2, 3, 4}, "steps whose rows are under way, and one more"},
+%  },
+%  accepts = function(problem, target)
+%    if not problem.triplets then return false, "needs a layer of points" end
+%    return ring_accepts(problem, target)
+%  end,
+%  constraints = ring_constraints {
+%    {"shared memory", function(problem, config, target)
+%      return shared_bytes(problem, config) <= target.shared_block
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local all = ring_derive(problem, config, true)
+%    all.weights_at = ring_bytes(config, true)
+%    all.counts_at = all.weights_at + weights_bytes(config)
+%    all.ahead = config.stages - 1
+%    all.lane_rows = 2 * config.m
+%    return all
+%  end,
+%  launch = function(problem, config, target)
+%    local packed = packed_image(problem, config)
+%    return {
+%      block = ring_warps * 32, grid = "tiles", grid_y = out_blocks(problem, config),
+%      shared = shared_bytes(problem, config), tile_rows = ring_rows(config),
+%      layout = "triplets", order = "none", preference = 2,
+%      packed_bytes = packed, pack_threads = packed // 16,
+%      pdl = target.sm >= 90 and 1 or 0,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local config = ring_default(problem)
+%    config.m = 1
+%    while shared_bytes(problem, config) > target.shared_block do
+%      if config.stages > 2 then config.stages = 2 else config.pieces = 1 break end
+%    end
+%    return config
+%  end,
+%}
+#include "spc_device.cuh"
+
+% write_ring()
+% write_multiply()
+/* ---- what a warp has of each offset ------------------------------------------ */
+
+SPC_DEVICE int *counts_of(int warp)
+{
+    return (int *)(spc_shared() + $(counts_at)) + warp * $(problem.offsets);
+}
+
+/* Of the output at position p: its most triplets of each offset count for the warp. */
+SPC_DEVICE void count_output(int *counts, const spc_triplets_view *all, int p)
+{
+    int end = spc_load_int(all->first + p + 1), last = -1, run = 0;
+
+    for (int t = spc_load_int(all->first + p); t < end; t++) {
+        int k = spc_load_int(all->list + 2ll * t + 1);
+        run = k == last ? run + 1 : 1;
+        last = k;
+        if (counts[k] < run)
+            spc_atomic_max(counts + k, run);
+    }
+}
+
+/* The steps of each offset, for every warp; p is the warp's first position. */
+SPC_DEVICE void count_steps(const spc_triplets_view *all, int p)
+{
+    int *counts = counts_of(spc_warp());
+
+    for (int k = spc_lane(); k < $(problem.offsets); k += 32)
+        counts[k] = 0;
+    spc_sync_warp();
+    if (spc_lane() < $(16 * config.m))
+        count_output(counts, all, p + spc_lane());
+    spc_sync_block();
+}
+
+/* The next offset after k that some warp has; past the last one there is none. */
+SPC_DEVICE int next_of_block(int k)
+{
+    const int *counts = counts_of(0);
+
+    for (k++; k < $(problem.offsets); k++)
+        if (counts[k] | counts[$(problem.offsets) + k] | counts[$(2 * problem.offsets) + k] |
+            counts[$(3 * problem.offsets) + k])
+            break;
+    return k;
+}
+
+/* ---- the loading side of a warp: `ahead` steps before the products ----------- */
+
+typedef struct loader {
+    const spc_triplets_view *all;
+    const int *counts;
+    int k, left;  /* offset, and its steps still to come */
+% if k_blocks > 1 then
+    int block;    /* of input channels */
+    int begin[$(lane_rows)];
+% end
+    int at[$(lane_rows)], end[$(lane_rows)]; /* the next triplet of each of the lane's rows */
+    int row[$(lane_rows)], offset[$(lane_rows)]; /* which was loaded ahead */
+} loader;
+
+SPC_DEVICE void look_ahead(loader *l, int h)
+{
+    spc_b8 entry = {0, 0xffffffffu};
+
+    if (l->at[h] < l->end[h])
+        entry = spc_load8(l->all->list + 2ll * l->at[h]);
+    l->row[h] = (int)entry.x;
+    l->offset[h] = (int)entry.y;
+}
+
+/* The warp's next offset, where this one has no more steps. */
+SPC_DEVICE void turn_over(loader *l)
+{
+% if k_blocks > 1 then
+    if (l->k >= 0 && l->block + 1 < $(k_blocks)) { /* the same inputs, other channels */
+        l->block++;
+        l->left = l->counts[l->k];
+        SPC_UNROLL
+        for (int h = 0; h < $(lane_rows); h++) {
+            l->at[h] = l->begin[h];
+            look_ahead(l, h);
+        }
+        return;
+    }
+    l->block = 0;
+    SPC_UNROLL
+    for (int h = 0; h < $(lane_rows); h++)
+        l->begin[h] = l->at[h];
+% end
+    do
+        l->k++;
+    while (l->k < $(problem.offsets) && l->counts[l->k] == 0);
+    l->left = l->k < $(problem.offsets) ? l->counts[l->k] : 0x7fffffff;
+}
+
+/* Starts the copies of the warp's next step, if there is one; always one group. */
+SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
+{
+    int row[$(lane_rows)];
+
+    if (l->left == 0)
+        turn_over(l);
+    if (l->k < $(problem.offsets)) {
+        l->left--;
+        SPC_UNROLL
+        for (int h = 0; h < $(lane_rows); h++) {
+            row[h] = l->offset[h] == l->k ? l->row[h] : -1;
+            if (row[h] >= 0) {
+                l->at[h]++;
+                look_ahead(l, h);
+            }
+        }
+        load_rows(stage, (const spc_u8 *)args->in, row, $(k_blocks > 1 and "l->block * " .. config.pieces * 64 or "0"));
+    }
+    spc_copy_commit();
+}
+
+SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int p)
+{
+    l->all = &args->triplets;
+    l->counts = counts_of(spc_warp());
+    l->k = -1;
+    l->left = 0;
+% if k_blocks > 1 then
+    l->block = 0;
+% end
+    SPC_UNROLL
+    for (int h = 0; h < $(lane_rows); h++) {
+        l->at[h] = spc_load_int(args->triplets.first + p + 8 * h);
+        l->end[h] = spc_load_int(args->triplets.first + p + 8 * h + 1);
+        look_ahead(l, h);
+    }
+}
+
+/* ---- the tile --------------------------------------------------------------- */
+
+/* The weights of step `slot` of the block: an offset and a block of input channels. */
+SPC_DEVICE spc_u8 *weights_of(int slot)
+{
+    return spc_shared() + $(weights_at) + slot * $(weight_size);
+}
+
+% write_activation("SPC_DEVICE")
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
+{
+    const spc_map_view *map = &args->map;
+    int first = spc_block_x() * $(rows), p = first + $(lane_row());
+    float acc[$(config.m * config.n // 2)];
+    int row[$(lane_rows)], stage = 0, slot = 0, since = $(ahead);
+    loader l;
+
+    spc_depend_wait();
+    spc_depend_launch();
+    count_steps(&args->triplets, first + spc_warp() * $(16 * config.m));
+    begin_loading(&l, args, p);
+    clear(acc);
+    int k = next_of_block(-1);
+    if (k < $(problem.offsets))
+        load_image(weights_of(0), args, k * $(k_blocks));
+    spc_copy_commit();
+    SPC_ROLLED
+    for (int i = 0; i < $(ahead); i++)
+        load_next(&l, i, args);
+    while (k < $(problem.offsets)) {
+        int next = next_of_block(k);
+        SPC_ROLLED
+        for (int block = 0; block < $(k_blocks); block++) {
+            int steps = counts_of(spc_warp())[k];
+            int more = block + 1 < $(k_blocks) ? k * $(k_blocks) + block + 1
+                                               : next * $(k_blocks);
+            /* The weights have arrived, for the whole block; and all have left those
+             * that the next are loaded over. Copies of rows that were started since may
+             * be under way, if they are the last ones. */
+            if (since < $(ahead))
+                spc_copy_wait(0);
+            else
+                spc_copy_wait($(ahead));
+            spc_sync_block();
+            since = steps;
+            if (more < $(problem.offsets * k_blocks))
+                load_image(weights_of(slot ^ 1), args, more);
+            spc_copy_commit();
+            SPC_ROLLED
+            for (; steps > 0; steps--) {
+                load_next(&l, stage == 0 ? $(ahead) : stage - 1, args);
+                spc_copy_wait($(ahead));
+                multiply(acc, stage, weights_of(slot));
+                if (++stage == $(config.stages))
+                    stage = 0;
+            }
+            slot ^= 1;
+        }
+        k = next;
+    }
+    spc_copy_wait(0);
+    SPC_UNROLL
+    for (int h = 0; h < $(lane_rows); h++)
+        row[h] = spc_load_int(map->order + p + 8 * h);
+% write_lane_loop(function()
+%   write_finish(sum_at())
+% end)
+}
+
+% write_ring_pack()

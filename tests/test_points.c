@@ -1,0 +1,744 @@
+/*
+ * test_points.c - clouds of points and their maps on every device, against a
+ * definition in double precision that looks at all pairs; and layers of points.
+ *
+ * Coordinates are multiples of 1/1024 and radii powers of two, so that neither
+ * side rounds: many points lie just on the radius, or on the border of two
+ * cells. Runs on "cpu" and "sim", or on the device it is given.
+ */
+#include "random.h"
+#include "suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static spc_ctx *contexts[2];
+static int context_count;
+static spc_error error;
+
+#define assert_done(call)                                                      \
+    do {                                                                       \
+        spc_status is = (call);                                                \
+        ck_assert_msg(is == SPC_OK, "%s: status %d: %s", #call, (int)is,       \
+                      spc_ctx_error(ctx));                                     \
+    } while (0)
+
+/* ---- clouds on the host -------------------------------------------------- */
+
+typedef struct cloud {
+    float (*at)[3];
+    int32_t *batch;
+    int rows, batches;
+} cloud;
+
+static void release(cloud *c)
+{
+    free(c->at);
+    free(c->batch);
+}
+
+/* On a grid of `step`, so that points meet and distances are equal; of more
+ * than one row some are copies of others. */
+static cloud draw_cloud(int rows, int batches, int extent, float step,
+                        spc__random *random)
+{
+    cloud c = {calloc((size_t)rows + 1, sizeof *c.at),
+               calloc((size_t)rows + 1, sizeof *c.batch), rows, batches};
+
+    for (int i = 0; i < rows; i++) {
+        c.batch[i] = (int32_t)spc__random_below(random, (uint32_t)batches);
+        for (int a = 0; a < 3; a++)
+            c.at[i][a] =
+                step *
+                (float)((int)spc__random_below(random, (uint32_t)extent) -
+                        extent / 3);
+        if (i > 0 && spc__random_below(random, 8) == 0) {
+            memcpy(c.at[i], c.at[i - 1], sizeof c.at[i]);
+            c.batch[i] = c.batch[i - 1];
+        }
+    }
+    return c;
+}
+
+/* ---- the definition ------------------------------------------------------ */
+
+typedef struct found {
+    spc_triplet at;
+    double square;
+    double cell[3]; /* of the search */
+} found;
+
+typedef struct relation {
+    found *all;
+    int count;
+} relation;
+
+static int compare_found(const void *left, const void *right)
+{
+    const found *a = left, *b = right;
+
+    if (a->at.out != b->at.out)
+        return a->at.out < b->at.out ? -1 : 1;
+    if (a->at.in != b->at.in)
+        return a->at.in < b->at.in ? -1 : 1;
+    return (a->at.k > b->at.k) - (a->at.k < b->at.k);
+}
+
+/* Nearest first; of equal ones in the order of the search. */
+static int compare_near(const void *left, const void *right)
+{
+    const found *a = left, *b = right;
+
+    if (a->square != b->square)
+        return a->square < b->square ? -1 : 1;
+    for (int i = 0; i < 3; i++)
+        if (a->cell[i] != b->cell[i])
+            return a->cell[i] < b->cell[i] ? -1 : 1;
+    return (a->at.in > b->at.in) - (a->at.in < b->at.in);
+}
+
+static int cell_of(const spc_geometry *g, int axis, double d)
+{
+    double r = (double)g->radius;
+    int cell = (int)floor((d + r) * g->kernel[axis] / (2 * r));
+
+    return cell < g->kernel[axis] ? cell : g->kernel[axis] - 1;
+}
+
+static bool define_pair(found *f, const spc_geometry *g, const float *in,
+                        const float *out, bool inverse)
+{
+    double r = (double)g->radius;
+
+    f->square = 0;
+    f->at.k = 0;
+    for (int i = 0; i < 3; i++) {
+        double d = (double)in[i] - (double)out[i];
+        f->square += d * d;
+        f->cell[i] = floor((double)in[i] / r);
+        f->at.k = f->at.k * g->kernel[i] + cell_of(g, i, inverse ? -d : d);
+    }
+    return f->square <= r * r;
+}
+
+static int define_output(found *to, const spc_geometry *g, const cloud *in,
+                         const cloud *out, int row, bool inverse)
+{
+    int count = 0;
+
+    for (int i = 0; i < in->rows; i++) {
+        to[count].at.out = row;
+        to[count].at.in = i;
+        if (in->batch[i] == out->batch[row])
+            count +=
+                define_pair(&to[count], g, in->at[i], out->at[row], inverse);
+    }
+    if (g->nearest > 0 && count > g->nearest) {
+        qsort(to, (size_t)count, sizeof *to, compare_near);
+        count = g->nearest;
+    }
+    return count;
+}
+
+static relation define(const spc_geometry *g, const cloud *in, const cloud *out,
+                       bool inverse)
+{
+    relation r = {
+        calloc((size_t)in->rows * (size_t)out->rows + 1, sizeof *r.all), 0};
+
+    for (int row = 0; row < out->rows; row++)
+        r.count += define_output(r.all + r.count, g, in, out, row, inverse);
+    qsort(r.all, (size_t)r.count, sizeof *r.all, compare_found);
+    return r;
+}
+
+/* ---- clouds on a device -------------------------------------------------- */
+
+static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
+{
+    void *to;
+
+    assert_done(spc_alloc(&to, ctx, bytes + 16));
+    if (bytes > 0)
+        assert_done(spc_copy_to_device(ctx, to, from, bytes));
+    return to;
+}
+
+static spc_points *make_points(spc_ctx *ctx, const cloud *c)
+{
+    void *xyz = upload(ctx, c->at, 12 * (size_t)c->rows);
+    void *batch = upload(ctx, c->batch, 4 * (size_t)c->rows);
+    spc_points *points;
+
+    assert_done(spc_points_create(&points, ctx, xyz, batch, c->rows, NULL));
+    spc_dealloc(ctx, xyz);
+    spc_dealloc(ctx, batch);
+    return points;
+}
+
+static void check_order(const spc_triplet *got, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (got[i].out == got[i - 1].out)
+            ck_assert_int_ge(got[i].k, got[i - 1].k);
+}
+
+static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
+                      const char *what)
+{
+    spc_triplet *got = calloc((size_t)want->count + 1, sizeof *got);
+    found *sorted = calloc((size_t)want->count + 1, sizeof *sorted);
+
+    ck_assert_msg(spc_map_pairs(map) == want->count,
+                  "%s: %lld triplets and not %d", what,
+                  (long long)spc_map_pairs(map), want->count);
+    assert_done(spc_map_triplets(map, got));
+    check_order(got, want->count);
+    for (int i = 0; i < want->count; i++)
+        sorted[i].at = got[i];
+    qsort(sorted, (size_t)want->count, sizeof *sorted, compare_found);
+    for (int i = 0; i < want->count; i++)
+        ck_assert_msg(
+            memcmp(&sorted[i].at, &want->all[i].at, sizeof sorted[i].at) == 0,
+            "%s: (%d, %d, %d) and not (%d, %d, %d)", what, sorted[i].at.out,
+            sorted[i].at.in, sorted[i].at.k, want->all[i].at.out,
+            want->all[i].at.in, want->all[i].at.k);
+    free(got);
+    free(sorted);
+}
+
+static spc_geometry geometry_of(const char *layer)
+{
+    spc_conv conv;
+
+    ck_assert_msg(spc_conv_parse(&conv, layer, &error) == SPC_OK, "%s",
+                  error.text);
+    return conv.geometry;
+}
+
+/* ---- maps ---------------------------------------------------------------- */
+
+static const char *const layers[] = {
+    "points,cin=1,cout=1,k=3,radius=0.03125",
+    "points,cin=1,cout=1,k=5x4x1,radius=0.015625",
+    "points,cin=1,cout=1,k=2,radius=0.0625,nearest=3",
+    "points,cin=1,cout=1,k=1,radius=0.03125,nearest=1",
+    "points,cin=1,cout=1,k=7,radius=1",
+};
+
+/* Empty clouds, one point, a few, many; one batch element and several. */
+static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
+{
+    static const int sizes[] = {0, 1, 2, 17, 64, 150};
+    spc__random random;
+    spc_geometry g = geometry_of(layers[number % 5]);
+    char what[96];
+
+    spc__random_init(&random, seed + (uint64_t)number);
+    float step = number % 3 == 0 ? 1.0f / 128 : 1.0f / 1024;
+    int extent = number % 3 == 0 ? 12 : 90;
+    int batches = 1 + number % 3;
+    cloud in = draw_cloud(sizes[number % 6], batches, extent, step, &random);
+    cloud out =
+        draw_cloud(sizes[number / 6 % 6], batches, extent + 9, step, &random);
+    spc_points *inputs = make_points(ctx, &in);
+    spc_points *outputs = make_points(ctx, &out);
+    for (int way = 0; way < 3; way++) {
+        bool one = way == 0, inverse = way == 2;
+        if (inverse && g.nearest > 0)
+            continue;
+        relation want = define(&g, &in, one ? &in : &out, inverse);
+        spc_map *map;
+        snprintf(what, sizeof what, "cloud %d, way %d, seed %llu", number, way,
+                 (unsigned long long)seed);
+        assert_done((inverse ? spc_map_radius_inverse : spc_map_radius)(
+            &map, inputs, one ? inputs : outputs, &g, want.count));
+        assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+        assert_done(spc_map_check(map, NULL));
+        check_map(ctx, map, &want, what);
+        spc_map_free(map);
+        free(want.all);
+    }
+    spc_points_free(inputs);
+    spc_points_free(outputs);
+    release(&in);
+    release(&out);
+}
+
+/* Where kernels are emulated a fifth of the clouds, and of the candidates, has
+ * to do for a day. */
+static bool is_slow(int context)
+{
+    spc_device_info info;
+
+    spc_ctx_device(contexts[context], &info);
+    return strncmp(info.id, "sim", 3) == 0;
+}
+
+START_TEST(maps_of_fifty_clouds_are_those_of_the_definition)
+{
+    uint64_t seed = 20261122;
+
+    for (int number = 0; number < 50; number++)
+        if (!is_slow(_i) || suite_takes(number))
+            check_clouds(contexts[_i], number, seed);
+}
+END_TEST
+
+/* ---- capacities and frames ----------------------------------------------- */
+
+static cloud line_of(int rows, float apart)
+{
+    cloud c = {calloc((size_t)rows + 1, sizeof *c.at),
+               calloc((size_t)rows + 1, sizeof *c.batch), rows, 1};
+
+    for (int i = 0; i < rows; i++)
+        c.at[i][0] = apart * (float)i;
+    return c;
+}
+
+START_TEST(a_map_without_room_holds_nothing_and_says_what_would_fit)
+{
+    spc_ctx *ctx = contexts[_i];
+    cloud c = line_of(10, 0.03125f);
+    spc_points *points = make_points(ctx, &c);
+    spc_geometry g = geometry_of(layers[0]);
+    spc_map *map;
+
+    assert_done(spc_map_radius(&map, points, points, &g, 27));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    ck_assert_int_eq(spc_map_check(map, NULL), SPC_ECAPACITY);
+    ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "28 triplets"));
+    ck_assert_int_eq(spc_map_pairs(map), 0);
+    spc_map_free(map);
+    assert_done(spc_map_radius(&map, points, points, &g, 28));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    assert_done(spc_map_check(map, NULL));
+    ck_assert_int_eq(spc_map_pairs(map), 28);
+    spc_map_free(map);
+    spc_points_free(points);
+    release(&c);
+}
+END_TEST
+
+/* Two frames of one cloud: counts are on the device, rows that are no points
+ * take part in nothing. */
+START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
+{
+    spc_ctx *ctx = contexts[_i];
+    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
+    cloud c = line_of(12, 0.03125f);
+    spc_geometry g = geometry_of(layers[0]);
+    int32_t counts[] = {12, 5, 17};
+    spc_points *points;
+    spc_map *map;
+
+    o.capacity = 12;
+    o.high[0] = 1;
+    assert_done(spc_points_reserve(&points, ctx, &o));
+    assert_done(spc_map_radius(&map, points, points, &g, 40));
+    void *xyz = upload(ctx, c.at, 12 * 12);
+    void *count = upload(ctx, counts, sizeof counts);
+    for (int i = 0; i < 2; i++) {
+        cloud part = {c.at, c.batch, counts[i], 1};
+        relation want = define(&g, &part, &part, false);
+        assert_done(spc_points_update(points, xyz, NULL, (int32_t *)count + i,
+                                      0, NULL));
+        assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+        assert_done(spc_map_check(map, NULL));
+        ck_assert_int_eq(spc_points_rows(points), counts[i]);
+        check_map(ctx, map, &want, "a frame");
+        free(want.all);
+    }
+    assert_done(
+        spc_points_update(points, xyz, NULL, (int32_t *)count + 2, 0, NULL));
+    ck_assert_int_eq(spc_points_check(points, NULL), SPC_ECAPACITY);
+    ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "17"));
+    ck_assert_int_eq(spc_points_rows(points), 0);
+    spc_dealloc(ctx, xyz);
+    spc_dealloc(ctx, count);
+    spc_map_free(map);
+    spc_points_free(points);
+    release(&c);
+}
+END_TEST
+
+START_TEST(rows_that_are_no_points_are_seen_by_nobody)
+{
+    spc_ctx *ctx = contexts[_i];
+    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
+    cloud c = line_of(6, 0.03125f);
+    spc_geometry g = geometry_of(layers[0]);
+    spc_points *points;
+    spc_map *map;
+
+    c.at[1][1] = NAN;
+    c.at[3][2] = 2;
+    c.batch[5] = 1;
+    o.capacity = 6;
+    o.high[0] = 1;
+    assert_done(spc_points_reserve(&points, ctx, &o));
+    assert_done(spc_map_radius(&map, points, points, &g, 40));
+    void *xyz = upload(ctx, c.at, 12 * 6);
+    void *batch = upload(ctx, c.batch, 4 * 6);
+    assert_done(spc_points_update(points, xyz, batch, NULL, 6, NULL));
+    ck_assert_int_eq(spc_points_check(points, NULL), SPC_ERANGE);
+    ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "row 1: its y"));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
+    spc_triplet got[3];
+    const float line[6][3] = {{0, 0, 0}, {0.0625f, 0, 0}, {0.125f, 0, 0}};
+    assert_done(spc_copy_to_device(ctx, xyz, line, sizeof line));
+    assert_done(spc_points_update(points, xyz, NULL, NULL, 3, NULL));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    assert_done(spc_map_check(map, NULL));
+    ck_assert_int_eq(spc_map_pairs(map), 3);
+    assert_done(spc_map_triplets(map, got));
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(got[i].in, got[i].out);
+    spc_dealloc(ctx, xyz);
+    spc_dealloc(ctx, batch);
+    spc_map_free(map);
+    spc_points_free(points);
+    release(&c);
+}
+END_TEST
+
+/* ---- sampling ------------------------------------------------------------ */
+
+/* Of each voxel its first row: every row has a kept one in its voxel, which is
+ * not behind it, and no two kept ones share a voxel. */
+static void check_sampled(const cloud *c, const int32_t *kept, int count,
+                          double edge)
+{
+    for (int i = 0; i < c->rows; i++) {
+        int in_voxel = 0;
+        for (int k = 0; k < count; k++) {
+            bool same = c->batch[kept[k]] == c->batch[i];
+            for (int a = 0; a < 3; a++)
+                same &= floor((double)c->at[kept[k]][a] / edge) ==
+                        floor((double)c->at[i][a] / edge);
+            in_voxel += same;
+            ck_assert(!same || kept[k] <= i);
+        }
+        ck_assert_int_eq(in_voxel, 1);
+    }
+}
+
+START_TEST(down_sampling_keeps_the_first_point_of_each_voxel)
+{
+    spc_ctx *ctx = contexts[_i];
+    const double edge = 0.03125;
+    spc__random random;
+    int32_t kept[150];
+    float at[150][4];
+
+    spc__random_init(&random, 7);
+    cloud c = draw_cloud(150, 2, 120, 1.0f / 1024, &random);
+    spc_points *points = make_points(ctx, &c), *sampled;
+    assert_done(spc_points_reserve_sampled(&sampled, points, (float)edge));
+    spc_points_free(points); /* it keeps its source alive */
+    assert_done(spc_points_update(sampled, NULL, NULL, NULL, 0, NULL));
+    assert_done(spc_points_check(sampled, NULL));
+    int count = (int)spc_points_rows(sampled);
+    ck_assert_int_gt(count, 1);
+    assert_done(spc_copy_to_host(ctx, kept, spc_points_sources(sampled),
+                                 4 * (size_t)count));
+    assert_done(spc_copy_to_host(ctx, at, spc_points_data(sampled),
+                                 16 * (size_t)count));
+    check_sampled(&c, kept, count, edge);
+    for (int i = 0; i < count; i++)
+        ck_assert_mem_eq(at[i], c.at[kept[i]], 12);
+    spc_points_free(sampled);
+    release(&c);
+}
+END_TEST
+
+/* ---- layers -------------------------------------------------------------- */
+
+/* A layer with everything that it needs on a device. */
+typedef struct layer {
+    spc_conv conv;
+    spc_map *map;
+    spc_plan *plan;
+    void *in, *out, *weights, *packed, *work;
+    size_t out_bytes;
+} layer;
+
+static void fill_with(spc_ctx *ctx, void *to, size_t floats, uint64_t seed)
+{
+    float *values = malloc(floats * sizeof *values);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (size_t i = 0; i < floats; i++)
+        values[i] = (float)((int)spc__random_below(&random, 7) - 3);
+    assert_done(spc_copy_to_device(ctx, to, values, floats * sizeof *values));
+    free(values);
+}
+
+static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
+{
+    layer l;
+
+    ck_assert_msg(spc_conv_parse(&l.conv, text, &error) == SPC_OK, "%s",
+                  error.text);
+    assert_done(spc_map_create_from_scene(&l.map, ctx, &l.conv, scene));
+    assert_done(spc_plan_create(&l.plan, ctx, &l.conv, l.map, SPC_PLAN_JIT));
+    size_t in = spc_conv_bytes(&l.conv, SPC_IN, spc_map_rows_in(l.map));
+    size_t weights = spc_conv_bytes(&l.conv, SPC_WEIGHTS, 0);
+    l.out_bytes = spc_conv_bytes(&l.conv, SPC_OUT, spc_map_rows(l.map));
+    assert_done(spc_alloc(&l.in, ctx, in));
+    assert_done(spc_alloc(&l.out, ctx, l.out_bytes));
+    assert_done(spc_alloc(&l.weights, ctx, weights));
+    assert_done(spc_alloc(&l.packed, ctx, spc_plan_weights_bytes(l.plan)));
+    assert_done(
+        spc_alloc(&l.work, ctx, spc_plan_workspace_bytes(l.plan, l.map) + 1));
+    fill_with(ctx, l.in, in / 4, 1);
+    fill_with(ctx, l.weights, weights / 4, 2);
+    assert_done(
+        spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
+    return l;
+}
+
+static void *run_layer(spc_ctx *ctx, layer *l)
+{
+    spc_buffers buffers = {
+        .in = l->in, .out = l->out, .weights = l->packed, .workspace = l->work};
+    void *host = malloc(l->out_bytes);
+
+    assert_done(spc_plan_execute(l->plan, l->map, &buffers, NULL));
+    assert_done(spc_synchronize(ctx));
+    assert_done(spc_copy_to_host(ctx, host, l->out, l->out_bytes));
+    return host;
+}
+
+static void free_layer(spc_ctx *ctx, layer *l)
+{
+    spc_plan_free(l->plan);
+    spc_map_free(l->map);
+    spc_dealloc(ctx, l->in);
+    spc_dealloc(ctx, l->out);
+    spc_dealloc(ctx, l->weights);
+    spc_dealloc(ctx, l->packed);
+    spc_dealloc(ctx, l->work);
+}
+
+/* At whole steps a radius of 1.75 of them reaches the corners of a cube of 27
+ * and nothing beyond. */
+START_TEST(voxel_convolution_is_a_special_case_bit_by_bit)
+{
+    spc_ctx *ctx = contexts[_i];
+    spc_scene *scene;
+
+    ck_assert_int_eq(
+        spc_scene_load(&scene, "gen:uniform,n=200,extent=9", &error), SPC_OK);
+    layer voxels = make_layer(ctx, "subm,cin=16,cout=24,k=3,dtype=f32", scene);
+    layer points = make_layer(
+        ctx, "points,cin=16,cout=24,k=3,radius=0.001708984375,dtype=f32",
+        scene);
+    ck_assert_int_eq(spc_map_pairs(voxels.map), spc_map_pairs(points.map));
+    void *want = run_layer(ctx, &voxels), *got = run_layer(ctx, &points);
+    ck_assert_mem_eq(want, got, voxels.out_bytes);
+    free(want);
+    free(got);
+    free_layer(ctx, &voxels);
+    free_layer(ctx, &points);
+    spc_scene_free(scene);
+}
+END_TEST
+
+/* Neither the workspace nor the packed weights grow with the triplets. */
+START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
+{
+    spc_ctx *ctx = contexts[_i];
+    const char *const near = "points,cin=16,cout=24,k=3,radius=0.002",
+                      *const far = "points,cin=16,cout=24,k=3,radius=0.006";
+    spc_scene *scene;
+
+    ck_assert_int_eq(
+        spc_scene_load(&scene, "gen:uniform,n=200,extent=9", &error), SPC_OK);
+    layer few = make_layer(ctx, near, scene);
+    layer many = make_layer(ctx, far, scene);
+    ck_assert_int_gt(spc_map_pairs(many.map), 5 * spc_map_pairs(few.map));
+    ck_assert_uint_eq(spc_plan_workspace_bytes(few.plan, few.map), 0);
+    ck_assert_uint_eq(spc_plan_workspace_bytes(many.plan, many.map), 0);
+    ck_assert_uint_eq(spc_plan_weights_bytes(few.plan),
+                      spc_plan_weights_bytes(many.plan));
+    free_layer(ctx, &few);
+    free_layer(ctx, &many);
+    spc_scene_free(scene);
+}
+END_TEST
+
+/* The first candidate, which is the generic one, and every fifth. */
+static bool wants(const char *template_name, const char *config, void *payload)
+{
+    int number = (*(int *)payload)++;
+
+    (void)template_name;
+    (void)config;
+    return number % 64 == 0 || suite_takes(number);
+}
+
+static const char *const verified[] = {
+    "points,cin=16,cout=24,k=3,radius=0.003",
+    "points,cin=40,cout=72,k=3x1x2,radius=0.004,nearest=7,dtype=f32,"
+    "epilogue=scale+bias+relu",
+    "points,cin=12,cout=20,groups=4,k=2,radius=0.003,voxel=0.002,dtype=i8",
+    "inverse,cin=24,cout=16,rule=radius,k=3,radius=0.003,voxel=0.002,"
+    "dtype=bf16,deterministic=1",
+};
+enum { VERIFIED = sizeof verified / sizeof *verified };
+
+START_TEST(every_candidate_passes_the_gate)
+{
+    spc_ctx *ctx = contexts[_i % context_count];
+    const char *text = verified[_i / context_count];
+    bool slow = is_slow(_i % context_count);
+    spc_tune_options o = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    spc_scene *scene;
+    spc_conv conv;
+    int seen = 0;
+
+    if (slow && _i >= context_count && !suite_takes(_i / context_count))
+        return;
+
+    ck_assert_msg(spc_conv_parse(&conv, text, &error) == SPC_OK, "%s",
+                  error.text);
+    ck_assert_int_eq(
+        spc_scene_load(&scene, "gen:uniform,n=90,extent=12,batch=2", &error),
+        SPC_OK);
+    const spc_scene *scenes[] = {scene};
+    o.stage = SPC_STAGE_VERIFY;
+    if (slow) {
+        o.wants = wants;
+        o.payload = &seen;
+    }
+    assert_done(spc_tune(ctx, &conv, scenes, 1, &o, &report));
+    ck_assert_int_gt(report.verified, 0);
+    ck_assert_int_eq(report.failed, 0);
+    spc_scene_free(scene);
+}
+END_TEST
+
+/* ---- sentences ----------------------------------------------------------- */
+
+static const struct {
+    const char *layer, *says;
+} refused[] = {
+    {"points,cin=8,cout=8,k=3", "'radius' is missing"},
+    {"points,cin=8,cout=8,k=3,radius=-1", "radius=-1 is no length"},
+    {"points,cin=8,cout=8,k=3,radius=0.1,stride=2", "layers of points have "
+                                                    "none"},
+    {"subm,cin=8,cout=8,k=3,radius=0.1",
+     "only layers of points, which have the rule"},
+    {"points,cin=8,cout=8,k=3,radius=0.1,nearest=0", "nearest=0 is not a "
+                                                     "number of points"},
+    {"inverse,cin=8,cout=8,k=3,rule=radius,radius=0.1,nearest=2",
+     "is not found from the other side"},
+};
+enum { REFUSED = sizeof refused / sizeof *refused };
+
+START_TEST(what_cannot_be_a_layer_of_points_is_refused_with_a_sentence)
+{
+    spc_conv conv;
+
+    ck_assert_int_eq(spc_conv_parse(&conv, refused[_i].layer, &error),
+                     SPC_EINVAL);
+    ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "%s",
+                  error.text);
+}
+END_TEST
+
+START_TEST(a_layer_reads_back_what_it_writes)
+{
+    const char *const text = "points,cin=64,cout=128,k=3,radius=0.1,"
+                             "nearest=16,voxel=0.05,dtype=f16";
+    spc_conv conv;
+    char written[200];
+
+    ck_assert_int_eq(spc_conv_parse(&conv, text, &error), SPC_OK);
+    spc_conv_format(written, sizeof written, &conv);
+    ck_assert_str_eq(written, text);
+}
+END_TEST
+
+/* ---- the suite ----------------------------------------------------------- */
+
+/* Code of maps is loaded once, for all of the processes to come. */
+static void load_maps(spc_ctx *ctx)
+{
+    const int32_t origin[4] = {0};
+    spc_scene *scene;
+    spc_conv conv;
+    spc_map *map;
+
+    if (spc_scene_create(&scene, origin, 1, "", &error) == SPC_OK &&
+        spc_conv_parse(&conv, layers[0], &error) == SPC_OK &&
+        spc_map_create_from_scene(&map, ctx, &conv, scene) == SPC_OK) {
+        spc_map_free(map);
+        spc_scene_free(scene);
+    }
+}
+
+static void open_contexts(void)
+{
+    const char *const both[] = {"cpu", "sim"};
+    spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
+
+    context_count = suite_device ? 1 : 2;
+    o.database = suite_database();
+    o.threads = 2;
+    for (int i = 0; i < context_count; i++) {
+        o.device = suite_device ? suite_device : both[i];
+        if (spc_ctx_create(&contexts[i], &o, &error) != SPC_OK) {
+            fprintf(stderr, "%s\n", error.text);
+            exit(EXIT_FAILURE);
+        }
+        load_maps(contexts[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int status = suite_open(argc, argv);
+    Suite *suite = suite_create("points");
+    TCase *cases = tcase_create("points");
+
+    if (status != 0)
+        return status;
+    open_contexts();
+    suite_sample(5);
+    suite_add_tcase(suite, cases);
+    tcase_add_loop_test(cases, maps_of_fifty_clouds_are_those_of_the_definition,
+                        0, context_count);
+    tcase_add_loop_test(
+        cases, a_map_without_room_holds_nothing_and_says_what_would_fit, 0,
+        context_count);
+    tcase_add_loop_test(cases, clouds_are_filled_anew_by_a_count_on_the_device,
+                        0, context_count);
+    tcase_add_loop_test(cases, rows_that_are_no_points_are_seen_by_nobody, 0,
+                        context_count);
+    tcase_add_loop_test(cases,
+                        down_sampling_keeps_the_first_point_of_each_voxel, 0,
+                        context_count);
+    tcase_add_loop_test(cases, voxel_convolution_is_a_special_case_bit_by_bit,
+                        0, context_count);
+    tcase_add_loop_test(cases,
+                        a_layer_needs_no_memory_besides_triplets_and_operands,
+                        0, context_count);
+    tcase_add_loop_test(cases, every_candidate_passes_the_gate, 0,
+                        context_count * VERIFIED);
+    tcase_add_loop_test(
+        cases, what_cannot_be_a_layer_of_points_is_refused_with_a_sentence, 0,
+        REFUSED);
+    tcase_add_test(cases, a_layer_reads_back_what_it_writes);
+    status = run_suite(suite);
+    for (int i = 0; i < context_count; i++)
+        spc_ctx_free(contexts[i]);
+    return status;
+}
