@@ -133,25 +133,47 @@ $(indent)$(y) *= out_inverse;
 %  write_scales(indent, function(p) return "spc_load_f32(" .. p .. ")" end,
 %               function(v) return "spc_reciprocal(" .. v .. ")" end)
 %end
+%-- The bytes of a residual's `count` channels that one load takes; nil: it takes a channel.
+%local function added_piece(count)
+% local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
+% local load = math.min(16, count * bytes)
+% local fits = load >= 4 and alignment_of(row, problem.cout * bytes, load) == load
+% return problem.add and fits and load or nil
+%end
+%-- Loads the residual of row[h] from channel `co` on into the words at `to`, where `store`
+%-- says so; else they are 0.
+%function write_lane_added(count, to, co, store)
+% local bytes, load = out_bytes(problem), added_piece(count)
+            SPC_UNROLL
+            for (int word = 0; word < $(count * bytes // 4); word++)
+                ($(to))[word] = 0;
+% for at = 0, count * bytes - 1, load do
+            spc_load$(load)_into($(to) + $(at // 4),
+                            (const spc_u8 *)args->residual +
+                                ((long long)row[h] * $(add_pitch(problem)) + $(co)) * $(bytes) + $(at),
+                            $(store) ? 0 : -1);
+% end
+%end
+%-- How many of `turns` turns, each of two rows and `count` channels, have their residual loaded
+%-- into at most `room` registers before the first of them is finished (stores keep loads from
+%-- moving up): 1 at least; nil: none, for it is not loaded in words.
+%function added_batch(count, turns, room)
+% if not added_piece(count) then return nil end
+% return math.min(turns, math.max(1, room // (2 * count * out_bytes(problem) // 4)))
+%end
+%
 %-- v[i] = value, a sum, and the epilogue of output channel co + i where the row is stored:
-%-- it is row[h], `store` says so.
-%function write_lane_values(count, value)
+%-- it is row[h], `store` says so. `ready` is where its residual is if that was loaded before.
+%function write_lane_values(count, value, ready)
 % if whole_in(problem) then value = "spc_int_to_f32(" .. value .. ")" end
 % write_device_scales("            ")
-% local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
-% local load, each = math.min(16, count * bytes), "0.0f"
+% local each = "0.0f"
 % local inside = problem.cout % count == 0 and "store" or "store && co + i < " .. problem.cout
-% if problem.add and load >= 4 and alignment_of(row, problem.cout * bytes, load) == load then
-            spc_u32 added[$(count * bytes // 4)];
-            SPC_UNROLL
-            for (int i = 0; i < $(count * bytes // 4); i++)
-                added[i] = 0;
-%   for at = 0, count * bytes - 1, load do
-            spc_load$(load)_into(added + $(at // 4),
-                            (const spc_u8 *)args->residual +
-                                ((long long)row[h] * $(add_pitch(problem)) + co) * $(bytes) + $(at),
-                            store ? 0 : -1);
-%   end
+% if ready then
+%   each = unpacked("(" .. ready .. ")", "i")
+% elseif added_piece(count) then
+            spc_u32 added[$(count * out_bytes(problem) // 4)];
+%   write_lane_added(count, "added", "co", "store")
 %   each = unpacked("added", "i")
 % elseif problem.add then
 %   each = "(" .. inside .. " ? " .. added_number("(long long)row[h] * " .. add_pitch(problem) .. " + co + i") .. " : 0.0f)"

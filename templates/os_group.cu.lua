@@ -178,16 +178,46 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 {
     int q = spc_lane() & 3;
     spc_u8 *out = (spc_u8 *)args->out;
+%-- The residual is loaded before anything is stored, that of both rows where registers are
+%-- left, else of a row.
+% local all, ready, taken = runs_of(n, span), {}, 0
+% for i, run in ipairs(all) do
+%   ready[i] = added_batch(run.lane, 1, 0) and taken
+%   taken = taken + run.lane * out_bytes(problem) // 4
+% end
+% local loads_first = #ready == #all and ready[1] and taken <= (config.groups < 4 and 8 or 4)
+% local both = loads_first and taken <= (config.groups == 2 and 8 or 4)
+% local function write_added(to)
+%   for i, run in ipairs(all) do
+        {
+            int co = $(run.first) + q * $(run.lane);
+%     write_lane_added(run.lane, to .. " + " .. ready[i], "co", "row[h] >= 0" .. (run.first + run.span > problem.cout and " && co < " .. problem.cout or ""))
+        }
+%   end
+% end
+% if both then
+    spc_u32 added[2][$(taken)];
+
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+%   write_added("added[h]")
+    }
+% end
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         spc_u8 *to = out + (long long)row[h] * $(out_pitch(problem) * out_bytes(problem));
-% for _, run in ipairs(runs_of(n, span)) do
+% if loads_first and not both then
+        spc_u32 added[$(taken)];
+
+%   write_added("added")
+% end
+% for i, run in ipairs(all) do
         {
             int co = $(run.first) + q * $(run.lane);
             int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
             float v[$(run.lane)];
-%   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]")
+%   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]", loads_first and (both and "added[h] + " or "added + ") .. ready[i])
 %   write_lane_store(run.lane, "to + co * " .. out_bytes(problem))
         }
 % end

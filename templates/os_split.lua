@@ -140,8 +140,9 @@
 %
 %-- ---- groups of offsets ---------------------------------------------------------------
 %
-%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group.
-%function write_lane_result(count, value, to)
+%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready` as
+%-- for write_lane_values.
+%function write_lane_result(count, value, to, ready)
 % if is_masked(config) then
             for (int i = 0; i < $(count); i++)
                 v[i] = $(value);
@@ -155,7 +156,7 @@
                                 ((long long)row[h] * $(sum_pitch(problem)) + co + $(at)) * 4, w$(at));
 %   end
 % else
-%   write_lane_values(count, value)
+%   write_lane_values(count, value, ready)
 %   write_lane_store(count, to)
 % end
 %end

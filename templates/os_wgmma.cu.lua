@@ -356,10 +356,28 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
     spc_u8 *out = (spc_u8 *)args->out;
+% local turns = config.n // (4 * lane_channels)
+%-- What the limit of a thread's registers leaves beside sums and rows under way.
+% local free = (config.groups == 2 and 168 or 128) - config.n // 2 -
+%   (config.gather == "registers" and 8 * config.pieces or 0)
+% local batch = not is_masked(config) and free >= 40 and
+%   added_batch(lane_channels, turns, free < 64 and 8 or 16) or nil
+% local each = lane_channels * out_bytes(problem) // 4
+% if batch then
+    spc_u32 added[$(batch * 2 * each)];
+% end
 
     SPC_UNROLL
-    for (int j = 0; j < $(config.n // (4 * lane_channels)); j++) {
+    for (int j = 0; j < $(turns); j++) {
         int co = first + j * $(4 * lane_channels);
+% if batch then
+        SPC_UNROLL
+        for (int i = 0; j % $(batch) == 0 && i < $(2 * batch); i++) {
+            int h = i % 2, at = co + i / 2 * $(4 * lane_channels);
+%   local inside = turns % batch == 0 and "" or " && j + i / 2 < " .. turns
+%   write_lane_added(lane_channels, "added + i * " .. each, "at", "row[h] >= 0 && at < " .. problem.cout .. inside)
+        }
+% end
 % if has_epilogue(problem) then
         spc_sync_warp(); /* else the loads of all turns come first, and spill */
 % end
@@ -367,7 +385,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
-% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+% local ready = batch and "added + (j % " .. batch .. " * 2 + h) * " .. each
+% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready)
         }
     }
 }
