@@ -201,6 +201,7 @@ static void compare_node(const spc__net_node *a, const spc__net_node *b)
 static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
 {
     ck_assert(a->channels == b->channels && a->dtype == b->dtype);
+    ck_assert_int_eq(a->points, b->points);
     ck_assert_mem_eq(a->shape, b->shape, sizeof(a->shape));
     ck_assert_mem_eq(a->voxel, b->voxel, sizeof(a->voxel));
     ck_assert_mem_eq(a->low, b->low, sizeof(a->low));
@@ -225,6 +226,10 @@ static void compare_nets(const spc_net *a, const spc_net *b)
                   x->dtype == y->dtype && x->dense == y->dense &&
                   x->elements == y->elements);
         ck_assert_mem_eq(a->sets[x->set].shape, b->sets[y->set].shape, 12);
+        ck_assert(a->sets[x->set].masked == b->sets[y->set].masked &&
+                  a->sets[x->set].mask == b->sets[y->set].mask &&
+                  a->sets[x->set].above == b->sets[y->set].above &&
+                  a->sets[x->set].room == b->sets[y->set].room);
     }
     ck_assert_int_eq(a->out_count, b->out_count);
     for (int i = 0; i < a->out_count; i++) {
@@ -247,7 +252,9 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 static const char *const examples[] = {
     "networks/every.lua",
     "networks/chain.lua",
+    "networks/masked.lua",
     "../examples/networks/centerpoint.lua",
+    "../examples/networks/completion.lua",
     "../examples/networks/largekernel3d.lua",
     "../examples/networks/minkunet18a.lua",
     "../examples/networks/minkunet34c.lua",
@@ -257,6 +264,7 @@ static const char *const examples[] = {
     "../examples/networks/resnl.lua",
     "../examples/networks/second.lua",
     "../examples/networks/spunet.lua",
+    "../examples/networks/trellis2_shape.lua",
     "../examples/networks/trellis_mesh.lua",
     "../examples/networks/unet42.lua",
     "../examples/networks/unetv2.lua",
