@@ -1,6 +1,8 @@
 /* exchange.c - export, import, merge, diff. */
 #include "exchange.h"
 
+#include "network.h"
+
 #include "error.h"
 #include "records.h"
 #include <string.h>
@@ -229,6 +231,22 @@ static spc_status merge_kind(spc__exchange *exchange, spc__intake *intake,
     return status;
 }
 
+static spc_status tell_network(spc__fate fate, const char *name,
+                               const char *reason, void *payload)
+{
+    spc__exchange *exchange = payload;
+    spc__buf key = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    exchange->counts[fate]++;
+    spc__buf_printf(&key, "network %s", name);
+    if (fate > SPC__FATE_KNOWN && exchange->each != NULL)
+        status = exchange->each(fate, spc__buf_text(&key), reason, 0,
+                                exchange->payload);
+    spc__buf_release(&key);
+    return status;
+}
+
 spc_status spc__cache_merge(spc__cache *cache, const char *path,
                             spc__exchange *exchange, spc_error *error)
 {
@@ -243,6 +261,9 @@ spc_status spc__cache_merge(spc__cache *cache, const char *path,
         for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
             status = merge_kind(exchange, &intake, &other->layers[0],
                                 (spc__kind)kind, error);
+        if (status == SPC_OK)
+            status = spc__networks_merge(intake.layer, &other->layers[0],
+                                         tell_network, exchange, error);
         status = spc__intake_end(&intake, status, error);
     }
     spc__cache_close(other);

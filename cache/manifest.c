@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "file.h"
+#include "network.h"
 #include "records.h"
 #include "sha256.h"
 #include "signature.h"
@@ -217,6 +218,8 @@ spc_status spc__manifest_list(spc__buf *out, spc__layer *layer,
         return spc__layer_fail(layer, rc, "read", error);
     for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
         status = list_kind(out, layer, (spc__kind)kind, find, name, error);
+    if (status == SPC_OK)
+        status = spc__networks_list(out, layer, name, error);
     sqlite3_finalize(find);
     return status;
 }

@@ -7,7 +7,7 @@
  * same name, is found like a changed byte. Parts are read one at a time: a
  * network is never in memory twice.
  */
-#include "cache_internal.h"
+#include "network.h"
 
 #include "clock.h"
 #include "error.h"
@@ -398,5 +398,179 @@ spc_status spc__cache_each_network(spc__cache *cache,
 
     for (int i = 0; i < cache->count && status == SPC_OK; i++)
         status = each_of(&cache->layers[i], each, payload, error);
+    return status;
+}
+
+/* ---- from file to file --------------------------------------------------- */
+
+typedef struct copying {
+    spc__layer *to, *from;
+    sqlite3_stmt *parts; /* of the network at hand */
+    spc_status (*each)(spc__fate fate, const char *name, const char *reason,
+                       void *payload);
+    void *payload;
+} copying;
+
+/* A reader that only wants to know whether all is there. */
+static spc_status begin_nothing(const spc__network *network, void *payload,
+                                spc_error *error)
+{
+    (void)network, (void)payload, (void)error;
+    return SPC_OK;
+}
+
+static spc_status take_nothing(int64_t part, const void *data, size_t bytes,
+                               void *payload, spc_error *error)
+{
+    (void)part, (void)data, (void)bytes, (void)payload, (void)error;
+    return SPC_OK;
+}
+
+static spc_status end_nothing(void *payload, spc_error *error)
+{
+    (void)payload, (void)error;
+    return SPC_OK;
+}
+
+static spc_status copy_part(const void **data, size_t *bytes, int64_t part,
+                            void *payload, spc_error *error)
+{
+    copying *c = payload;
+    bool row;
+    spc_status status = spc__layer_step(&row, c->from, c->parts, "read", error);
+
+    if (status != SPC_OK)
+        return status;
+    if (!row)
+        return spc__fail(error, SPC_EDB, "part %lld of '%s' is gone",
+                         (long long)part, c->from->path);
+    *data = sqlite3_column_blob(c->parts, 1);
+    *bytes = (size_t)sqlite3_column_bytes(c->parts, 1);
+    return SPC_OK;
+}
+
+static spc_status copy(copying *c, const spc__network *network,
+                       spc_error *error)
+{
+    spc__network_source source = {copy_part, c};
+    spc_status status =
+        spc__layer_statement(&c->parts, c->from, SPC__SQL_GET_PARTS, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(c->parts, 1, network->id);
+    status = put_locked(c->to, network, &source, true, error);
+    spc__sql_done(c->parts);
+    return status;
+}
+
+static int compare(const spc__network *a, const spc__network *b)
+{
+    const char *const one[] = {a->weights, a->graph, a->source, a->version};
+    const char *const two[] = {b->weights, b->graph, b->source, b->version};
+    int order = (a->unix_seconds > b->unix_seconds) -
+                (a->unix_seconds < b->unix_seconds);
+
+    for (int i = 0; i < 4 && order == 0; i++)
+        order = strcmp(one[i], two[i]);
+    return order;
+}
+
+/* What becomes of a network that is sound: what is there and damaged is no
+ * obstacle. */
+static spc_status judge(spc__fate *fate, copying *c,
+                        const spc__network *network, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc__network there;
+    bool row = false;
+    spc_status status =
+        spc__layer_statement(&stmt, c->to, SPC__SQL_FIND_NETWORK, error);
+
+    *fate = SPC__FATE_ACCEPTED;
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, network->name);
+    status = spc__layer_step(&row, c->to, stmt, "read", error);
+    if (status == SPC_OK && row) {
+        read_row(&there, c->to, stmt);
+        int order = compare(network, &there);
+        if (there.fault == NULL && order <= 0)
+            *fate = order == 0 ? SPC__FATE_KNOWN : SPC__FATE_OLDER;
+    }
+    spc__sql_done(stmt);
+    return status;
+}
+
+static spc_status offer(copying *c, const spc__network *network,
+                        spc_error *error)
+{
+    static const spc__network_reader nobody = {begin_nothing, take_nothing,
+                                               end_nothing, NULL};
+    const char *reason = network->fault;
+    spc_error why = {0};
+    spc__fate fate = SPC__FATE_REJECTED;
+    spc_status status = SPC_OK;
+
+    if (reason == NULL &&
+        get_from(c->from, network->name, &nobody, &why) != SPC_OK)
+        reason = why.text;
+    if (reason == NULL)
+        status = judge(&fate, c, network, error);
+    if (status == SPC_OK && fate == SPC__FATE_ACCEPTED)
+        status = copy(c, network, error);
+    if (fate == SPC__FATE_OLDER)
+        reason = "what is there is newer";
+    return status == SPC_OK ? c->each(fate, network->name,
+                                      reason != NULL ? reason : "", c->payload)
+                            : status;
+}
+
+spc_status
+spc__networks_merge(spc__layer *to, spc__layer *from,
+                    spc_status (*each)(spc__fate fate, const char *name,
+                                       const char *reason, void *payload),
+                    void *payload, spc_error *error)
+{
+    copying c = {.to = to, .from = from, .each = each, .payload = payload};
+    sqlite3_stmt *stmt;
+    spc__network network;
+    bool row = true;
+    spc_status status =
+        spc__layer_statement(&stmt, from, SPC__SQL_ALL_NETWORKS, error);
+
+    while (status == SPC_OK && row) {
+        status = spc__layer_step(&row, from, stmt, "read", error);
+        if (status == SPC_OK && row) {
+            read_row(&network, from, stmt);
+            status = offer(&c, &network, error);
+        }
+    }
+    spc__sql_done(stmt);
+    return status;
+}
+
+spc_status spc__networks_list(spc__buf *out, spc__layer *layer,
+                              const char *name, spc_error *error)
+{
+    static const char question[] =
+        "SELECT s.digest, 'network ' || n.name FROM network AS n"
+        " JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"
+        " UNION ALL SELECT s.digest, 'part ' || n.name || ' ' || w.part"
+        " FROM network_part AS w JOIN network AS n ON n.id = w.network"
+        " JOIN seal AS s ON s.kind = 'part' AND s.record = w.id";
+    sqlite3_stmt *stmt = NULL;
+    bool row = true;
+    int rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
+    spc_status status =
+        rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "read", error);
+
+    while (status == SPC_OK && row) {
+        status = spc__layer_step(&row, layer, stmt, "read", error);
+        if (status == SPC_OK && row)
+            spc__buf_printf(out, "%s  %s %s\n", sqlite3_column_text(stmt, 0),
+                            name, sqlite3_column_text(stmt, 1));
+    }
+    sqlite3_finalize(stmt);
     return status;
 }

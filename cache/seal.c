@@ -42,6 +42,11 @@ const char *const spc__seal_everything[] = {
                                     "a.id",
     "REPLACE INTO seal SELECT 'fact', f.id, " SPC__DIGEST_FACT ", ''"
     " FROM fact AS f",
+    "REPLACE INTO seal SELECT 'network', n.id, " SPC__DIGEST_NETWORK ", ''"
+    " FROM network AS n",
+    "REPLACE INTO seal SELECT 'part', w.id, " SPC__DIGEST_PART ", ''"
+    " FROM network_part AS w JOIN seal AS s"
+    " ON s.kind = 'network' AND s.record = w.network",
     NULL,
 };
 

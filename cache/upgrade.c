@@ -154,8 +154,8 @@ static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
         int64_t from_most;
     } all[] = {{steps_v1, 1},
                {steps_v2, 2},
-               {spc__seal_everything, 2},
                {steps_v3, 3},
+               {spc__seal_everything, 2},
                {last_steps, 3}};
     enum { STEPS = sizeof(all) / sizeof(*all) };
     bool empty;

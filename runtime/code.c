@@ -457,6 +457,32 @@ static spc_status from_record(spc__code *out, const request *want)
     return status;
 }
 
+spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
+                                spc_ctx *ctx, const char *template_name,
+                                const spc__attrs *problem)
+{
+    request want = {
+        .ctx = ctx, .template_name = template_name, .problem = problem};
+    spc__problem_key key;
+    spc__trial *trials = NULL;
+    spc_error error;
+    spc_status status = SPC_ENOTFOUND;
+    int count = 0;
+
+    if (ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    record_key(&key, &want);
+    if (spc__cache_find_trials(ctx->cache, &key, &trials, &count, &error) !=
+        SPC_OK)
+        database_trouble(ctx, &error);
+    for (int i = count - 1; i >= 0 && status != SPC_OK; i--)
+        if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i])) ==
+            SPC_OK)
+            *config = trials[i].config;
+    free(trials);
+    return status;
+}
+
 /* Stores compiled code with its record; trouble is logged, never returned. */
 static void store(const request *want, const spc__artefact *artefact,
                   const char *identity, const char *target)

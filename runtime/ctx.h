@@ -76,6 +76,13 @@ spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
                              const spc__attrs *problem,
                              const spc__trial *trial);
 
+/* Code that the database has of a template for the problem, whatever its
+ * configuration, which *config receives: that which was stored last. Needs
+ * neither Lua nor a compiler. SPC_ENOTFOUND; SPC_EWRONG as above. */
+spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
+                                spc_ctx *ctx, const char *template_name,
+                                const spc__attrs *problem);
+
 /* What code is compiled for, in words: it is stored with the code, and compared
  * when that is loaded. */
 void spc__code_identity(spc__buf *out, const char *template_name,

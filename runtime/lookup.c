@@ -370,19 +370,19 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
     return status;
 }
 
-/* Without templates to ask, a default is what somebody had compiled as such:
- * the best by its own word. */
+/* Without templates to ask, a default is what somebody had compiled for this
+ * problem: the best by its own word. */
 static spc_status from_stored_defaults(lookup *look)
 {
-    static const spc__attrs nothing; /* the record alone knows its values */
     char name[SPC__TEMPLATE_NAME];
     int64_t best = INT64_MIN;
     spc_status status = SPC_ENOTFOUND;
 
     for (int i = 0; spc__builtin_template_name(name, i); i++) {
         spc__code code = {0};
-        if (spc__ctx_code(&code, look->ctx, name, &look->problem, NULL,
-                          look->flags) != SPC_OK ||
+        spc__attrs config = {0};
+        if (spc__ctx_stored_code(&code, &config, look->ctx, name,
+                                 &look->problem) != SPC_OK ||
             check_order(look, &code.launch, NULL) != SPC_OK ||
             check_library(look, &code.launch, NULL) != SPC_OK)
             continue;
@@ -392,7 +392,7 @@ static spc_status from_stored_defaults(lookup *look)
         best = preference;
         look->out->code = code;
         look->out->origin = SPC_ORIGIN_DEFAULT;
-        set_config(look->out, name, &nothing);
+        set_config(look->out, name, &config);
         explain_default(look, name);
         status = SPC_OK;
     }

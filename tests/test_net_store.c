@@ -5,11 +5,14 @@
 #include "failing_allocations.h"
 #include "suite.h"
 
+#include "cache_internal.h"
 #include "ctx.h"
 #include "dtype.h"
+#include "exchange.h"
 #include "file.h"
 #include "mutate.h"
 #include "net_text.h"
+#include "pack.h"
 #include "random.h"
 #include <sqlite3.h>
 #include <time.h>
@@ -201,6 +204,7 @@ static void compare_node(const spc__net_node *a, const spc__net_node *b)
 static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
 {
     ck_assert(a->channels == b->channels && a->dtype == b->dtype);
+    ck_assert_int_eq(a->points, b->points);
     ck_assert_mem_eq(a->shape, b->shape, sizeof(a->shape));
     ck_assert_mem_eq(a->voxel, b->voxel, sizeof(a->voxel));
     ck_assert_mem_eq(a->low, b->low, sizeof(a->low));
@@ -225,6 +229,10 @@ static void compare_nets(const spc_net *a, const spc_net *b)
                   x->dtype == y->dtype && x->dense == y->dense &&
                   x->elements == y->elements);
         ck_assert_mem_eq(a->sets[x->set].shape, b->sets[y->set].shape, 12);
+        ck_assert(a->sets[x->set].masked == b->sets[y->set].masked &&
+                  a->sets[x->set].mask == b->sets[y->set].mask &&
+                  a->sets[x->set].above == b->sets[y->set].above &&
+                  a->sets[x->set].room == b->sets[y->set].room);
     }
     ck_assert_int_eq(a->out_count, b->out_count);
     for (int i = 0; i < a->out_count; i++) {
@@ -247,7 +255,9 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 static const char *const examples[] = {
     "networks/every.lua",
     "networks/chain.lua",
+    "networks/masked.lua",
     "../examples/networks/centerpoint.lua",
+    "../examples/networks/completion.lua",
     "../examples/networks/largekernel3d.lua",
     "../examples/networks/minkunet18a.lua",
     "../examples/networks/minkunet34c.lua",
@@ -257,6 +267,7 @@ static const char *const examples[] = {
     "../examples/networks/resnl.lua",
     "../examples/networks/second.lua",
     "../examples/networks/spunet.lua",
+    "../examples/networks/trellis2_shape.lua",
     "../examples/networks/trellis_mesh.lua",
     "../examples/networks/unet42.lua",
     "../examples/networks/unetv2.lua",
@@ -743,6 +754,103 @@ START_TEST(a_layer_below_serves_what_is_damaged_above)
 }
 END_TEST
 
+/* ---- from file to file --------------------------------------------------- */
+
+static void merge_from(const char *name, spc__fate want)
+{
+    spc__exchange exchange = {.trusts = true};
+
+    assert_net(spc__cache_merge(ctx->cache, at(name), &exchange, &error));
+    for (int fate = 0; fate <= SPC__FATE_REJECTED; fate++)
+        ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
+}
+
+/* A file of its own with a network that was stored at this time. */
+static void make_other(const char *name, uint64_t seed, int64_t when)
+{
+    spc_net *net = load_every(seed);
+    char text[200];
+
+    assert_ok(spc_net_store(ctx, net, "n", "f", true));
+    spc_ctx_free(ctx);
+    snprintf(text, sizeof(text),
+             "UPDATE network SET unix_seconds = %lld; DELETE FROM seal",
+             (long long)when);
+    sql("user.db", text);
+    open_layered(NULL);
+    for (int i = 0; spc__seal_everything[i] != NULL; i++)
+        ck_assert_int_eq(sqlite3_exec(ctx->cache->layers[0].db,
+                                      spc__seal_everything[i], NULL, NULL,
+                                      NULL),
+                         SQLITE_OK);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(rename(at("user.db"), at(name)), 0);
+    open_layered(NULL);
+    spc_net_free(net);
+}
+
+static void assert_seed(uint64_t seed)
+{
+    spc_net *want = load_every(seed), *back;
+
+    assert_ok(spc_net_open(&back, ctx, "n"));
+    compare_weights(want, back);
+    spc_net_free(back);
+    spc_net_free(want);
+}
+
+START_TEST(the_newer_network_stays_in_whatever_order_files_are_merged)
+{
+    int faults = 0;
+
+    make_other("old.db", 1, 1000);
+    make_other("new.db", 2, 2000);
+    merge_from(_i ? "new.db" : "old.db", SPC__FATE_ACCEPTED);
+    merge_from(_i ? "old.db" : "new.db",
+               _i ? SPC__FATE_OLDER : SPC__FATE_ACCEPTED);
+    merge_from("new.db", SPC__FATE_KNOWN);
+    assert_seed(2);
+    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    ck_assert_int_eq(faults, 0);
+}
+END_TEST
+
+START_TEST(a_damaged_network_is_not_merged)
+{
+    make_other("bad.db", 1, 1000);
+    sql("bad.db", damages[8]);
+    merge_from("bad.db", SPC__FATE_REJECTED);
+    assert_listed(0, 0);
+}
+END_TEST
+
+/* What ships has the network, and a manifest that lists all of it. */
+START_TEST(a_pack_has_its_networks)
+{
+    spc__pack_report report;
+    spc__buf manifest = SPC__BUF_INIT;
+    spc_net *net = load_every(3), *other = load_every(4);
+
+    assert_ok(spc_net_store(ctx, net, "n", "f", false));
+    assert_net(spc__cache_pack(ctx->cache, at("pack.db"), &report, &error));
+    assert_ok(spc_net_store(ctx, other, "n", "f", true));
+    assert_ok(spc_net_remove(ctx, "n"));
+    spc_ctx_free(ctx);
+    open_layered(at("pack.db"));
+    assert_seed(3);
+    assert_net(spc__file_read(&manifest, at("pack.manifest"), 1 << 20, &error));
+    assert_says(spc__buf_text(&manifest), "pack.db network n\n");
+    for (int i = 0; i < 11; i++) {
+        char line[40];
+        snprintf(line, sizeof(line), "pack.db part n %d\n", i);
+        assert_says(spc__buf_text(&manifest), line);
+    }
+    spc__buf_release(&manifest);
+    spc_net_free(net);
+    spc_net_free(other);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
     spc_net *net = load_every(1), *back;
@@ -807,6 +915,10 @@ int main(void)
                         LENGTH(damages));
     tcase_add_loop_test(tc, a_flipped_bit_is_never_a_weight, 0, 3);
     tcase_add_test(tc, a_layer_below_serves_what_is_damaged_above);
+    tcase_add_loop_test(
+        tc, the_newer_network_stays_in_whatever_order_files_are_merged, 0, 2);
+    tcase_add_test(tc, a_damaged_network_is_not_merged);
+    tcase_add_test(tc, a_pack_has_its_networks);
     tcase_add_test(tc, every_allocation_may_fail);
     return run_suite(suite);
 }

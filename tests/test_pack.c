@@ -543,7 +543,8 @@ START_TEST(an_old_file_is_brought_to_this_version)
     int before = 0, after = 0;
 
     make_tuned("old.db");
-    sql("old.db", "DROP TABLE lease; PRAGMA user_version = 3");
+    sql("old.db", "DROP TABLE lease; DROP TABLE network_part; "
+                  "DROP TABLE network; PRAGMA user_version = 3");
     assert_ok(spc__cache_migrate(at("old.db"), &before, &after, &error));
     ck_assert_int_eq(before, 3);
     ck_assert_int_eq(after, SPC__SCHEMA_VERSION);

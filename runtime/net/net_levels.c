@@ -9,12 +9,15 @@
 #include "error.h"
 #include <stdlib.h>
 
-/* Where the rows of a set are: those of the input's are the caller's. */
+/* Where the rows of a set are: those of the input's are the caller's, or what
+ * points have become. */
 static const int32_t *rows_of(const spc_net_plan *plan,
                               const spc_net_buffers *buffers, int set)
 {
     const int32_t *data = spc_coords_data(plan->sets[set]);
 
+    if (data == NULL && plan->voxels != NULL)
+        return spc_voxels_coords(plan->voxels);
     return data != NULL ? data : buffers->coords;
 }
 

@@ -188,7 +188,8 @@ static spc_status read_input(reader *r)
         (status = read_int(&input.channels, r, 1)) != SPC_OK ||
         (status = read_dtype(&input.dtype, r, 2)) != SPC_OK ||
         (status = read_axes(input.shape, r, 3)) != SPC_OK ||
-        (status = read_grid(&input, r, 4)) != SPC_OK)
+        (status = read_grid(&input, r, 4)) != SPC_OK ||
+        (status = read_int(&input.points, r, 5)) != SPC_OK)
         return status;
     input.name = name;
     return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
@@ -293,6 +294,30 @@ static spc_status read_regroup(reader *r)
                                           &how, slices != 0, r->error));
 }
 
+static spc_status read_masked(reader *r)
+{
+    spc_net_masked masked = SPC_NET_MASKED_INIT;
+    spc_tensor out;
+    char *name;
+    int slices = 0;
+    double above = 0;
+    spc_status status;
+
+    if ((status = read_name(&name, r, 0)) != SPC_OK ||
+        (status = read_axes(masked.how.scale, r, 1)) != SPC_OK ||
+        (status = read_axes(masked.how.split, r, 2)) != SPC_OK ||
+        (status = read_int(&slices, r, 3)) != SPC_OK ||
+        (status = read_int(&masked.in, r, 4)) != SPC_OK ||
+        (status = read_int(&masked.mask, r, 5)) != SPC_OK ||
+        (status = read_real(&above, r, 6)) != SPC_OK ||
+        (status = read_real(&masked.room, r, 7)) != SPC_OK)
+        return status;
+    masked.name = name;
+    masked.slices = slices != 0;
+    masked.above = (float)above;
+    return at_line(r, spc_net_add_masked(r->net, &out, &masked, r->error));
+}
+
 static spc_status read_output(reader *r)
 {
     char *name;
@@ -361,11 +386,12 @@ static const struct line {
     spc_status (*read)(reader *r);
 } lines[] = {
     {"network", 1, 1, read_network},
-    {"input", 5, 5, read_input},
+    {"input", 6, 6, read_input},
     {"conv", 8, 8, read_conv},
     {"feature", 5, 5, read_feature},
     {"concat", 1, SPC__NET_SOURCES, read_concat},
     {"regroup", 4, 3 + SPC__NET_SOURCES, read_regroup},
+    {"masked", 8, 8, read_masked},
     {"output", 2, 2, read_output},
     {"array", 4, 4, read_array},
 };

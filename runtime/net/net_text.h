@@ -4,11 +4,12 @@
  *
  *     spctune network 1
  *     network  NAME
- *     input    NAME CHANNELS DTYPE SHAPE GRID
+ *     input    NAME CHANNELS DTYPE SHAPE GRID POINTS
  *     conv     NAME IN RESIDUAL AT LAYER OFFSETS NORM EPS
  *     feature  NAME IN ADD AT OPERATOR
  *     concat   IN...
  *     regroup  SCALE SPLIT SLICES IN...
+ *     masked   NAME SCALE SPLIT SLICES IN MASK ABOVE ROOM
  *     output   NAME TENSOR
  *     array    NODE WHICH DTYPE COUNT
  *

@@ -152,6 +152,7 @@ static void write_input(spc__buf *out, const spc_net_input *input)
     write_axes(out, input->shape);
     for (int i = 0; i < 9; i++)
         write_number(out, i == 0 ? "\t" : ",", grid[i / 3][i % 3]);
+    spc__buf_printf(out, "\t%d", input->points);
 }
 
 /* The text has no words for a list of offsets: it says the kernel that such a
@@ -211,6 +212,18 @@ static void write_regroup(spc__buf *out, const spc_net *net,
     write_inputs(out, node);
 }
 
+static void write_masked(spc__buf *out, const spc__net_set *set,
+                         const spc__net_node *node)
+{
+    spc__buf_puts(out, "masked");
+    write_name(out, node->name);
+    write_axes(out, set->how.scale);
+    write_axes(out, set->how.split);
+    spc__buf_printf(out, "\t%d\t%d\t%d", node->slices, node->in[0], set->mask);
+    write_number(out, "\t", set->above);
+    write_number(out, "\t", set->room);
+}
+
 static spc_status write_node(spc__buf *out, const spc_net *net,
                              const spc__net_node *node, spc_error *error)
 {
@@ -226,7 +239,10 @@ static spc_status write_node(spc__buf *out, const spc_net *net,
         write_inputs(out, node);
         break;
     case SPC__NODE_REGROUP:
-        write_regroup(out, net, node);
+        if (net->sets[net->tensors[node->out].set].masked)
+            write_masked(out, &net->sets[net->tensors[node->out].set], node);
+        else
+            write_regroup(out, net, node);
         break;
     default:
         return spc__fail(error, SPC_EUNSUPPORTED,

@@ -1,0 +1,26 @@
+/* network.h - networks that go from file to file. */
+#ifndef SPC_CACHE_NETWORK_H
+#define SPC_CACHE_NETWORK_H
+
+#include "cache_internal.h"
+#include "exchange.h"
+
+/*
+ * Takes the networks of another file into one that is written to, within its
+ * transaction. Of two of one name the newer stays; of two of one moment that
+ * with the greater digest: so it does not matter in which order files are
+ * joined. Calls each(fate, name, reason) for every one; what is damaged or set
+ * aside there is rejected.
+ */
+spc_status
+spc__networks_merge(spc__layer *to, spc__layer *from,
+                    spc_status (*each)(spc__fate fate, const char *name,
+                                       const char *reason, void *payload),
+                    void *payload, spc_error *error);
+
+/* Adds a line for each network and each part of the file, which will be called
+ * `name`, to a manifest. */
+spc_status spc__networks_list(spc__buf *out, spc__layer *layer,
+                              const char *name, spc_error *error);
+
+#endif
