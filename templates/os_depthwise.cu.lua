@@ -13,6 +13,9 @@
 %-- A channel may have 2, 4 or 8 outputs (cout = 2 * groups, ...), each with weights of its
 %-- own, which follow one another.
 %--
+%-- Whole numbers (i8) are summed as fp32 too: up to 1024 products of them stay below 2^24,
+%-- and so are exact.
+%--
 %-- The gathers of `unroll` offsets and `rows_a_thread` rows do not depend on each other
 %-- and are under way together. Offsets that none of a warp's rows has are passed over.
 %
@@ -37,11 +40,13 @@
 %  return config.rows // config.rows_a_thread * pieces_of(problem, config)
 %end
 %-- Sums, what is under way, weights, and 30 more: within 10 of NVRTC's reports of 24
-%-- kernels for sm_90a.
+%-- kernels for sm_90a. Whole numbers are unpacked, and their ends are long, most of all
+%-- where they go through an exponential or erf.
 %function registers(problem, config)
+%  local steep = problem.act and problem.act ~= "relu" and problem.act ~= "leaky"
 %  local outputs = lane_outputs(problem, config)
 %  return config.rows_a_thread * (outputs + config.unroll * config.bytes // 4)
-%       + outputs + 30
+%       + outputs + 30 + (has_whole(problem) and (steep and 65 or 40) or 0)
 %end
 %function blocks_of(problem, config, target)
 %  local by_shared = (target.shared_sm or 65536) // (shared_bytes(problem, config) + 1024)
@@ -71,7 +76,9 @@
 %    if input_alignment(problem) < 4 then
 %      return false, "rows in must be multiples of 4 bytes"
 %    end
-%    if whole_in(problem) or whole_out(problem) then return false, "no whole numbers" end
+%    if whole_in(problem) and problem.offsets > 1024 then
+%      return false, "whole numbers of more than 1024 offsets"
+%    end
 %    return true
 %  end,
 %  constraints = {
@@ -174,7 +181,12 @@ SPC_DEVICE void multiply(float *sums, const spc_u32 *data, const float *w)
         SPC_UNROLL
         for (int i = 0; i < $(lane_words); i++) {
             spc_u32 v = data[r * $(lane_words) + i];
-% if half then
+% if whole_in(problem) then
+            float *to = sums + r * $(outputs) + $(4 * each) * i;
+%   for j = 0, 4 * each - 1 do
+            to[$(j)] = spc_fma(spc_i8_to_f32(v, $(j // each)), w[$(4 * each) * i$(j > 0 and " + " .. j or "")], to[$(j)]);
+%   end
+% elseif half then
             float *to = sums + r * $(outputs) + $(2 * each) * i;
 %   for j = 0, 2 * each - 1 do
             to[$(j)] = spc_fma(spc_$(short)_to_f32((spc_u16)$(j < each and "v" or "(v >> 16)")), w[$(2 * each) * i$(j > 0 and " + " .. j or "")], to[$(j)]);
@@ -274,7 +286,7 @@ SPC_DEVICE void finish(const float *sums, int where, int co, const spc_conv_args
     for (int h = 0; h < 1; h++) {
         int store = row[h] >= 0;
             float v[$(outputs)];
-% write_lane_values(outputs, "sums[i]")
+% write_lane_values(outputs, whole_in(problem) and "(int)sums[i]" or "sums[i]")
 % write_lane_store(outputs, "(spc_u8 *)args->out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
     }
 }
@@ -347,6 +359,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
     spc_copy_wait(0);
 }
 
+% if whole_in(problem) then
+SPC_DEVICE float byte_to_f32(spc_u8 v) { return spc_i8_to_f32(v, 0); }
+
+% end
 /* Packed: fp32 [offset][channel]. */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
@@ -357,7 +373,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 
     if (k >= $(problem.offsets))
         return;
-    ((float *)args->packed)[item] = $(half and "spc_" .. short .. "_to_f32" or "")(
+    ((float *)args->packed)[item] = $(half and "spc_" .. short .. "_to_f32" or whole_in(problem) and "byte_to_f32" or "")(
         weights[k * args->stride_k + channel * args->stride_out$(group_stride("channel"))]);
     spc_fence_global();
 }

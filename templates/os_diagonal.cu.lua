@@ -61,7 +61,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the weights are read"},
-%    {"order", {"gray", "gray_x", "gray_y", "none"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if groups_of(problem) ~= problem.cin or problem.cout ~= problem.cin then
@@ -251,10 +251,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         spc_copy_async16(spc_shared() + i, $(source) + i, 16);
     spc_copy_commit();
 % end
-    spc_stream_start_shared(&stream,
-                            spc_shared() + $(config.weights == "shared" and weight_bytes or 0) +
-                                spc_warp() * SPC_STREAM_BYTES,
-                            spc_warp() / $(abreast), $(workers));
+    spc_u8 *ring = spc_shared() + $(config.weights == "shared" and weight_bytes or 0) +
+                   spc_warp() * SPC_STREAM_BYTES;
+    spc_stream_start_shared(&stream, ring, spc_warp() / $(abreast), $(workers));
     SPC_UNROLL
     for (int i = 0; i < $(sums); i++)
         acc[i] = 0.0f;

@@ -42,6 +42,13 @@
 %       + config.depth * (columns * (row + 2) + 2) + 24
 %end
 %
+%-- Weights that each warp reads from memory in each step, of which wgmma would read an
+%-- eighth: 64->64 K5 took 78.9 us for 54.9 of os_wgmma (H200, waymo@0.1, level 2).
+%function reads_much(problem, config, target)
+%  return config.weights == "global" and target.target == "sm_90a"
+%     and problem.cin * problem.cout >= 4096
+%end
+%
 %template = {
 %  summary = "output-stationary, a warp a tile, voxels as columns of mma.sync",
 %  role = "conv",
@@ -120,7 +127,7 @@
 %      pack_threads = packed_bytes(problem) // 16,
 %      pdl = target.sm >= 90 and 1 or 0,
 %      preference = math.max(problem.cin, problem.cout) * element_bytes(problem) <= 128
-%                   and 4 or 1,
+%                   and not reads_much(problem, config, target) and 4 or 1,
 %    }
 %  end,
 %  default = function(problem, target)

@@ -69,6 +69,12 @@ static const struct {
     {"inverse,cin=16,cout=64,groups=16,k=3,stride=2,rule=floor,out=f32,"
      "out_pitch=68,epilogue=scale+leaky+add,add_pitch=66",
      "os_depthwise", "weights=global"},
+    {"subm,cin=36,cout=72,groups=36,k=3,dtype=i8,epilogue=scale+bias+add+relu,"
+     "out=i8",
+     "os_depthwise", ""},
+    {"conv,cin=16,cout=16,groups=16,k=2,stride=2,rule=floor,dtype=i8,"
+     "epilogue=scale+silu,out=bf16",
+     "os_depthwise", "weights=global"},
     /* The same by tensor cores: a row's channels shared by warps, by rows of
      * the grid, and not filling their last part. */
     {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
@@ -195,6 +201,10 @@ static const struct {
      "subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_80", "os_depthwise",
      "subm,cin=32,cout=128,groups=32,k=3,dtype=bf16,epilogue=scale+bias+silu",
+     ""},
+    {"sm_86", "os_depthwise",
+     "subm,cin=64,cout=64,groups=64,k=3,dtype=i8,epilogue=scale+bias+add+relu,"
+     "out=i8",
      ""},
     {"sm_90a", "os_depthwise", "subm,cin=64,cout=512,groups=64,k=3,bias=1", ""},
     {"sm_120", "os_depthwise", "subm,cin=64,cout=128,groups=64,k=3,dtype=f32",
