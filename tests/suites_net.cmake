@@ -10,7 +10,9 @@ spc_suite(net_masked)
 spc_gpu_suite(net_masked)
 spc_suite(net_points)
 spc_gpu_suite(net_points)
-foreach(name net net_masked net_points)
+spc_suite(net_int8)
+spc_gpu_suite(net_int8)
+foreach(name net net_masked net_points net_int8)
   target_compile_definitions(test_${name} PRIVATE
     SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
   target_link_options(test_${name} PRIVATE

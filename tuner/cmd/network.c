@@ -128,7 +128,7 @@ static spc_status make_plan(network *n, unsigned flags)
     o.low[0] = 0;
     o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
     o.growth = n->args->growth;
-    o.keep = n->args->keep;
+    o.keep = n->args->keep || n->calibrates;
     o.flags = flags;
     if (o.capacity < rows)
         return cli_fail(SPC_ECAPACITY,
@@ -254,7 +254,7 @@ spc_status network_open(network *out, cli *self, const network_args *args)
 {
     spc_status status;
 
-    *out = (network){.self = self, .args = args};
+    *out = (network){.self = self, .args = args, .calibrates = args->int8};
     cli_catch_signals(self); /* loading takes long too */
     if ((status = read_network(out)) != SPC_OK ||
         (args->points == NULL && (status = load_scenes_of(out)) != SPC_OK) ||
@@ -264,10 +264,11 @@ spc_status network_open(network *out, cli *self, const network_args *args)
          (status = network_load_points(out)) != SPC_OK) ||
         (status = make_plan(out, SPC_PLAN_JIT)) != SPC_OK)
         return status;
-    return take_memory(out);
+    status = take_memory(out);
+    return status == SPC_OK && args->int8 ? network_calibrate(out) : status;
 }
 
-static void release_plan(network *n)
+void network_drop_plan(network *n)
 {
     if (n->ctx != NULL) {
         spc_dealloc(n->ctx, n->coords);
@@ -285,17 +286,18 @@ spc_status network_replan(network *n, unsigned flags)
 {
     spc_status status;
 
-    release_plan(n);
+    network_drop_plan(n);
     status = make_plan(n, flags);
     return status == SPC_OK ? take_memory(n) : status;
 }
 
 void network_close(network *n)
 {
-    release_plan(n);
+    network_drop_plan(n);
     if (n->ctx != NULL)
         spc_dealloc(n->ctx, n->points_there);
     free(n->points);
+    free(n->reference);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
         spc_scene_free(n->scenes[i]);
