@@ -82,6 +82,7 @@ static const struct {
     {"conv(7, 'subm,cout=8,k=3')",
      "net.lua:2: there is no tensor 7: the network has 1"},
     {"conv('a', 'subm,cout=8,k=3')", "argument 1 must be a tensor"},
+    {"conv(x, 'subm,cout=4,k=3,out=i8')", "tensors of i8 need ranges"},
     {"conv(x, 'subm,cout=4,k=3', {residual = x})",
      "which its epilogue does not add"},
     {"conv(x, 'subm,cout=4,k=3,epilogue=add')", "its `residual` is missing"},
