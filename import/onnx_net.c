@@ -11,7 +11,7 @@
 
 /* ---- values -------------------------------------------------------------- */
 
-static spc__onnx_value *find_value(const spc__onnx_builder *b, const char *name)
+spc__onnx_value *spc__onnx_find(const spc__onnx_builder *b, const char *name)
 {
     for (int i = 0; i < b->value_count; i++)
         if (strcmp(b->values[i].name, name) == 0)
@@ -35,7 +35,7 @@ spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
 
     if ((size_t)i >= node->pb->n_input)
         return spc__onnx_fail(node, SPC_EFORMAT, "has no input %d", i);
-    *out = find_value(b, node->pb->input[i]);
+    *out = spc__onnx_find(b, node->pb->input[i]);
     if (*out == NULL || (*out)->kind == SPC__ONNX_PENDING)
         return spc__onnx_fail(node, SPC_EFORMAT,
                               "reads '%.60s', which no node before it makes",
@@ -49,7 +49,7 @@ spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
 
 static spc_status add_value(spc__onnx_builder *b, const char *name)
 {
-    if (find_value(b, name) != NULL)
+    if (spc__onnx_find(b, name) != NULL)
         return spc__fail(b->error, SPC_EFORMAT,
                          "cannot read '%s': two nodes make '%.60s'",
                          b->onnx->path, name);
@@ -90,9 +90,9 @@ static void count_users(spc__onnx_builder *b)
 
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t j = 0; j < graph->node[i]->n_input; j++)
-            add_user(find_value(b, graph->node[i]->input[j]), (int)i);
+            add_user(spc__onnx_find(b, graph->node[i]->input[j]), (int)i);
     for (size_t i = 0; i < graph->n_output; i++)
-        add_user(find_value(b, graph->output[i]->name), -1);
+        add_user(spc__onnx_find(b, graph->output[i]->name), -1);
 }
 
 static spc_status list_values(spc__onnx_builder *b)
@@ -445,7 +445,7 @@ static spc_status add_outputs(spc__onnx_builder *b)
                          b->onnx->path);
     for (size_t i = 0; i < graph->n_output && status == SPC_OK; i++) {
         const char *name = graph->output[i]->name;
-        const spc__onnx_value *value = find_value(b, name);
+        const spc__onnx_value *value = spc__onnx_find(b, name);
         spc_tensor tensor = SPC_NO_TENSOR;
         if (value == NULL)
             return spc__fail(b->error, SPC_EFORMAT,
@@ -465,9 +465,11 @@ static spc_status build(spc__onnx_builder *b)
 
     if ((status = list_values(b)) != SPC_OK ||
         (status = find_axes(b)) != SPC_OK ||
-        (status = add_input(b)) != SPC_OK || (status = add_nodes(b)) != SPC_OK)
+        (status = add_input(b)) != SPC_OK ||
+        (status = add_nodes(b)) != SPC_OK ||
+        (status = add_outputs(b)) != SPC_OK)
         return status;
-    return add_outputs(b);
+    return b->options->int8 ? spc__onnx_quantise(b) : SPC_OK;
 }
 
 static spc_status check_options(const spc_onnx_options *options,
@@ -511,50 +513,4 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
     free(b.rulebooks);
     free(b.done);
     return status;
-}
-
-/* ---- ranges -------------------------------------------------------------- */
-
-static bool is_int8(const spc__onnx_node *node, const char *name)
-{
-    char text[16] = "";
-
-    return spc__onnx_text(node, text, sizeof(text), name) == SPC_OK &&
-           strcmp(text, "int8") == 0;
-}
-
-static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
-{
-    const char *const inputs[] = {"input_dynamic_range", "input0_dynamic_range",
-                                  "input1_dynamic_range"};
-
-    *out =
-        (spc_onnx_range){.layer = node->pb->name != NULL ? node->pb->name : ""};
-    for (int i = 0; i < 3; i++)
-        spc__onnx_float(node, &out->inputs[i / 2], inputs[i]);
-    for (size_t i = 0; i < node->pb->n_attribute; i++) {
-        const Spc__Pb__Attribute *a = node->pb->attribute[i];
-        if (strcmp(a->name, "weight_dynamic_ranges") == 0) {
-            out->weights = a->floats;
-            out->weight_count = (int)a->n_floats;
-        }
-    }
-    out->int8 = is_int8(node, "precision");
-    out->int8_out = is_int8(node, "output_precision");
-}
-
-spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
-{
-    if (out == NULL || onnx == NULL || i < 0)
-        return SPC_EINVAL;
-    for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
-        spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
-        bool has = spc__onnx_has(&node, "input_dynamic_range") ||
-                   spc__onnx_has(&node, "input0_dynamic_range");
-        if (has && i-- == 0) {
-            read_range(out, &node);
-            return SPC_OK;
-        }
-    }
-    return SPC_EINVAL;
 }

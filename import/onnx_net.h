@@ -47,6 +47,12 @@ typedef struct spc__onnx_builder {
     spc_error *error;
 } spc__onnx_builder;
 
+/* NULL: no node makes it. */
+spc__onnx_value *spc__onnx_find(const spc__onnx_builder *b, const char *name);
+
+/* The network, once it is built, by the ranges of the file (onnx_range.c). */
+spc_status spc__onnx_quantise(spc__onnx_builder *b);
+
 /* The value of that name, which a node before this one has made. */
 spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
                            const spc__onnx_node *node, int i,

@@ -1653,6 +1653,18 @@ SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
 SPC_API spc_status spc_net_draw_params(spc_net *net, uint64_t seed,
                                        spc_error *error);
 
+/*
+ * Quantises a network of f16 for I8, before it is planned: `ranges` has for
+ * each tensor the greatest magnitude that is to be told apart, 127 steps from
+ * 0, and 0 where it stays f16. What convolutions make and only convolutions
+ * read becomes I8; a residual becomes so together with the outputs that it is
+ * added to, or neither does. Convolutions of such inputs have weights of I8
+ * with a step for each output channel, by the greatest of its weights. *layers
+ * (may be NULL): how many those are. SPC_EINVAL: a range is no number.
+ */
+SPC_API spc_status spc_net_quantise(spc_net *net, const float *ranges,
+                                    int *layers, spc_error *error);
+
 typedef struct spc_net_options {
     int64_t capacity; /* most rows of a scene */
     /* The extent of scenes: batch, x, y, z, both ends included. Of a network
@@ -1801,6 +1813,12 @@ typedef struct spc_net_verdict {
 SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                                   const spc_net_buffers *buffers,
                                   const spc_scene *scene);
+
+/* Widens ranges [tensors] by what the last run, which spc_net_check has found
+ * well, has in its tensors: of several scenes, beginning with zeros, the
+ * ranges that spc_net_quantise takes. The plan was made with `keep`. */
+SPC_API spc_status spc_net_ranges(float *ranges, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers);
 
 /* The time of each step alone, again and again with what the last run left,
  * and the least that it could need; floors of maps are 0. */

@@ -292,14 +292,15 @@ typedef struct spc_onnx_options {
     /* How points become voxels, which the file does not say; as in
      * spc_net_input. */
     double voxel[3], low[3], high[3];
+    /* Quantise it by the ranges that the file states, as spc_net_quantise does:
+     * what a layer of precision fp16 reads stays f16. Steps of weights are
+     * those of the greatest weight of a channel. */
+    bool int8;
 } spc_onnx_options;
 
 #define SPC_ONNX_OPTIONS_INIT                                                  \
     {                                                                          \
-        SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0},                            \
-        {                                                                      \
-            0, 0, 0                                                            \
-        }                                                                      \
+        SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, false           \
     }
 
 /* Makes a network of it, with its weights. Layers have the names of the nodes.

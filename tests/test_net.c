@@ -82,6 +82,7 @@ static const struct {
     {"conv(7, 'subm,cout=8,k=3')",
      "net.lua:2: there is no tensor 7: the network has 1"},
     {"conv('a', 'subm,cout=8,k=3')", "argument 1 must be a tensor"},
+    {"conv(x, 'subm,cout=4,k=3,out=i8')", "tensors of i8 need ranges"},
     {"conv(x, 'subm,cout=4,k=3', {residual = x})",
      "which its epilogue does not add"},
     {"conv(x, 'subm,cout=4,k=3,epilogue=add')", "its `residual` is missing"},
@@ -202,14 +203,15 @@ END_TEST
 /* By type and device, a part of them each day: they compile much. */
 START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
 {
+    static const spc_dtype dtypes[] = {SPC_F32, SPC_F16, SPC_BF16};
     spc_net_options o = room_for(300);
     rig r;
 
     if (!suite_takes(_i))
         return;
     spc_scene *sample = scene_of(0);
-    load(&r, "every.lua", _i % 2 ? SPC_F16 : SPC_F32);
-    open_context(&r, device_of(_i / 2));
+    load(&r, "every.lua", dtypes[_i % 3]);
+    open_context(&r, device_of(_i / 3));
     o.keep = true;
     o.growth = 0; /* voxels that are strewn have more outputs than scans */
     o.sample = spc_scene_coords(sample);
@@ -492,7 +494,7 @@ static void add_device_tests(Suite *suite)
 
     tcase_add_loop_test(tc,
                         a_network_of_every_kind_of_node_is_as_the_oracle_says,
-                        0, 2 * devices);
+                        0, 3 * devices);
     tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
@@ -513,7 +515,7 @@ int main(int argc, char **argv)
                             recorded_scans_have_the_published_levels, 0,
                             LENGTH(scans));
     } else {
-        suite_sample(2);
+        suite_sample(3);
         if (suite_device == NULL)
             add_host_tests(suite);
         add_device_tests(suite);

@@ -108,23 +108,36 @@ spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
                  rows > 0 ? reference[at] : 0);
 }
 
-/* Weights as they are stored. */
-static spc_status stored_weights(float **out, const spc__net_verifier *v,
-                                 const spc__net_node *node)
+/* Weights as they are stored, and the scale that goes with them. */
+static spc_status stored_params(float **weights, float **scale,
+                                const spc__net_verifier *v,
+                                const spc__net_node *node)
 {
     const spc__dtype *type = spc__dtype_of(node->conv.dtype);
     size_t count = (size_t)node->counts[0];
     void *stored = malloc(count * type->bytes);
+    spc_status status = spc__net_stored_params(weights, scale, node, v->error);
 
-    *out = malloc(count * sizeof(float));
-    if (stored == NULL || *out == NULL) {
-        free(stored);
-        return spc__fail_memory(v->error, count * sizeof(float));
+    if (status == SPC_OK && stored == NULL)
+        status = spc__fail_memory(v->error, count * sizeof(float));
+    if (status == SPC_OK) {
+        type->encode(stored, *weights, count);
+        type->decode(*weights, stored, count);
     }
-    type->encode(stored, node->params[0], count);
-    type->decode(*out, stored, count);
     free(stored);
-    return SPC_OK;
+    return status;
+}
+
+static spc_scales scales_of(const spc__net_verifier *v,
+                            const spc__net_work *work, int residual)
+{
+    const spc__net_tensor *tensors = v->net->tensors;
+
+    return (spc_scales){
+        .in = tensors[work->in].scale,
+        .out = tensors[work->out].scale,
+        .residual = residual != SPC_NO_TENSOR ? tensors[residual].scale : 0,
+    };
 }
 
 /* What a work must compute, by the layers as they were added: not by what the
@@ -204,15 +217,17 @@ static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
 static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
 {
     const spc__net_node *node = &v->net->nodes[work->node];
-    spc__values values = {.scale = node->params[1], .bias = node->params[2]};
+    spc__values values = {.bias = node->params[2]};
     const float *got;
-    float *weights = NULL;
+    float *weights = NULL, *scale = NULL;
     spc_conv conv;
     int residual;
-    spc_status status = stored_weights(&weights, v, node);
+    spc_status status = stored_params(&weights, &scale, v, node);
 
     values.weights = weights;
+    values.scale = node->counts[1] > 0 ? scale : NULL;
     expected_conv(&conv, &residual, v, work);
+    values.scales = scales_of(v, work, residual);
     if (status == SPC_OK)
         status = spc__net_fetch(&values.in, v, node->in[0]);
     if (status == SPC_OK && residual != SPC_NO_TENSOR)
@@ -221,6 +236,7 @@ static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
         (status = spc__net_fetch(&got, v, work->out)) == SPC_OK)
         status = compare_conv(v, work, &conv, &values, got);
     free(weights);
+    free(scale);
     return status;
 }
 

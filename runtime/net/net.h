@@ -48,7 +48,8 @@ typedef struct spc__net_key {
 typedef struct spc__net_tensor {
     int set;
     int channels;
-    spc_dtype dtype; /* F16, F32 or BF16: how it lies in memory */
+    spc_dtype dtype; /* F16, F32, BF16 or I8: how it lies in memory */
+    float scale;     /* of I8: what a whole number is a multiple of */
     bool dense;      /* a row for each batch element */
     int64_t elements;
     int node; /* that makes it; -1: the input */
@@ -117,6 +118,14 @@ bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b);
 
 /* Do the voxels of the set depend on features? */
 bool spc__net_set_is_late(const spc_net *net, int set);
+
+/* Weights and scale of a convolution as its kernel takes them, before weights
+ * are rounded to its type: of I8 divided by the step of their channel, which
+ * the scale has then. The caller's, also on failure. */
+spc_status spc__net_stored_params(float **weights, float **scale,
+                                  const spc__net_node *node, spc_error *error);
+/* 1 where weights are no whole numbers. */
+float spc__net_weight_step(const spc__net_node *node, int channel);
 
 /* One more user of the network; spc_net_free takes one away. */
 const spc_net *spc__net_share(const spc_net *net);

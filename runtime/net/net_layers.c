@@ -155,6 +155,10 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
                          "plans of their own");
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
+    if (conv->dtype == SPC_I8 || out_type(conv) == SPC_I8)
+        return spc__fail(error, SPC_EINVAL,
+                         "tensors of i8 need ranges: spc_net_quantise makes "
+                         "them of a network of f16");
     if ((status = spc__net_check_width("it takes", conv->cin, in->channels,
                                        error)) != SPC_OK)
         return status;

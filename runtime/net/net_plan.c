@@ -74,10 +74,10 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
 /* ---- weights ------------------------------------------------------------- */
 
 static spc_status put_floats(float **out, spc_net_plan *plan,
-                             spc__net_work *work, int j)
+                             spc__net_work *work, const float *values,
+                             int64_t count)
 {
-    const spc__net_node *node = &plan->net->nodes[work->node];
-    size_t bytes = (size_t)node->counts[j] * sizeof(float);
+    size_t bytes = (size_t)count * sizeof(float);
     void *memory = NULL;
     spc_status status;
 
@@ -87,12 +87,12 @@ static spc_status put_floats(float **out, spc_net_plan *plan,
         return status;
     *out = memory;
     work->weights_bytes += bytes;
-    return spc_copy_to_device(plan->ctx, memory, node->params[j], bytes);
+    return spc_copy_to_device(plan->ctx, memory, values, bytes);
 }
 
 /* Weights as the layer's type has them, on the device, canonical. */
 static spc_status put_canonical(void **out, spc_net_plan *plan,
-                                const spc__net_node *node)
+                                const spc__net_node *node, const float *weights)
 {
     size_t bytes = spc_conv_bytes(&node->conv, SPC_WEIGHTS, 0);
     void *host = malloc(bytes);
@@ -101,19 +101,20 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
     if (host == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), bytes);
     spc__dtype_of(node->conv.dtype)
-        ->encode(host, node->params[0], (size_t)node->counts[0]);
+        ->encode(host, weights, (size_t)node->counts[0]);
     if ((status = spc_alloc(out, plan->ctx, bytes)) == SPC_OK)
         status = spc_copy_to_device(plan->ctx, *out, host, bytes);
     free(host);
     return status;
 }
 
-static spc_status pack(spc_net_plan *plan, spc__net_work *work)
+static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
+                               const float *weights)
 {
     const spc__net_node *node = &plan->net->nodes[work->node];
     size_t bytes = spc_plan_weights_bytes(work->conv_plan);
     void *canonical = NULL;
-    spc_status status = put_canonical(&canonical, plan, node);
+    spc_status status = put_canonical(&canonical, plan, node, weights);
 
     if (status == SPC_OK)
         status = spc_alloc(&work->packed, plan->ctx, bytes);
@@ -127,11 +128,61 @@ static spc_status pack(spc_net_plan *plan, spc__net_work *work)
     return status;
 }
 
+static spc_status pack(spc_net_plan *plan, spc__net_work *work)
+{
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    float *weights, *scale;
+    spc_status status;
+
+    if (node->conv.dtype != SPC_I8) {
+        status = pack_weights(plan, work, node->params[0]);
+        return status == SPC_OK ? put_floats(&work->scale, plan, work,
+                                             node->params[1], node->counts[1])
+                                : status;
+    }
+    status = spc__net_stored_params(&weights, &scale, node,
+                                    spc__error_of(plan->ctx));
+    if (status == SPC_OK &&
+        (status = pack_weights(plan, work, weights)) == SPC_OK)
+        status = put_floats(&work->scale, plan, work, scale, node->counts[1]);
+    free(weights);
+    free(scale);
+    return status;
+}
+
+/* Of all tensors, though only those of I8 are read. */
+static spc_status put_scales(spc_net_plan *plan)
+{
+    size_t count = (size_t)plan->net->tensor_count;
+    float *scales = malloc(count * sizeof(*scales));
+    void *memory = NULL;
+    spc_status status;
+
+    if (scales == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), count * 4);
+    for (size_t t = 0; t < count; t++)
+        scales[t] = plan->net->tensors[t].scale;
+    status = spc_alloc(&memory, plan->ctx, count * sizeof(*scales));
+    plan->scales = memory;
+    if (status == SPC_OK)
+        status = spc_copy_to_device(plan->ctx, memory, scales,
+                                    count * sizeof(*scales));
+    free(scales);
+    return status;
+}
+
+/* A normalisation's scale; and the bias, of a convolution too. */
 static spc_status put_params(spc_net_plan *plan, spc__net_work *work)
 {
-    spc_status status = put_floats(&work->scale, plan, work, 1);
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    spc_status status = SPC_OK;
 
-    return status == SPC_OK ? put_floats(&work->bias, plan, work, 2) : status;
+    if (node->kind != SPC__NODE_CONV)
+        status = put_floats(&work->scale, plan, work, node->params[1],
+                            node->counts[1]);
+    return status == SPC_OK ? put_floats(&work->bias, plan, work,
+                                         node->params[2], node->counts[2])
+                            : status;
 }
 
 /* ---- kernels ------------------------------------------------------------- */
@@ -297,6 +348,7 @@ static spc_status make(spc_net_plan *plan)
     if ((status = spc__net_make_sets(plan)) != SPC_OK ||
         (status = spc__net_index_sample(plan)) != SPC_OK ||
         (status = spc__net_make_voxels(plan)) != SPC_OK ||
+        (status = put_scales(plan)) != SPC_OK ||
         (status = make_kernels(plan)) != SPC_OK)
         return status;
     return arrange(plan);
@@ -360,6 +412,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     for (int i = 0; plan->sets != NULL && i < plan->net->set_count; i++)
         spc_coords_free(plan->sets[i]);
     spc_voxels_free(plan->voxels);
+    spc_dealloc(plan->ctx, plan->scales);
     free(plan->sets);
     free(plan->maps);
     free(plan->works);

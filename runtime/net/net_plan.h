@@ -56,6 +56,7 @@ struct spc_net_plan {
     spc_map **maps;
     spc__net_work *works;
     int work_count;
+    float *scales;          /* on the device, by tensor: of I8 */
     spc__net_place *places; /* by tensor */
     spc__net_piece *pieces; /* those of tensors first, then of workspaces */
     int piece_count;

@@ -120,6 +120,14 @@ static spc_status run_linear(const spc_net_plan *plan,
                                  stream);
 }
 
+/* A tensor's, if it is of I8. */
+static const float *scale_of(const spc_net_plan *plan, int tensor)
+{
+    return tensor != SPC_NO_TENSOR && plan->net->tensors[tensor].dtype == SPC_I8
+               ? plan->scales + tensor
+               : NULL;
+}
+
 static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
                            const spc_net_buffers *b, void *stream)
 {
@@ -131,6 +139,9 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
         .workspace = workspace(work, b),
         .scale = work->scale,
         .residual = spc__net_data(plan, b, work->add),
+        .in_scale = scale_of(plan, work->in),
+        .out_scale = scale_of(plan, work->out),
+        .residual_scale = scale_of(plan, work->add),
     };
 
     if (work->map < 0)

@@ -147,7 +147,7 @@ static spc_status make_plan(network *n, unsigned flags)
     o.low[0] = 0;
     o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
     o.growth = n->args->growth;
-    o.keep = n->args->keep;
+    o.keep = n->args->keep || n->calibrates;
     o.flags = flags;
     if (o.capacity < rows)
         return cli_fail(SPC_ECAPACITY,
@@ -323,7 +323,7 @@ spc_status network_open(network *out, cli *self, const network_args *args)
     const network_stage *order = of_files;
     spc_status status = SPC_OK;
 
-    *out = (network){.self = self, .args = args};
+    *out = (network){.self = self, .args = args, .calibrates = args->int8};
     cli_catch_signals(self); /* loading takes long too */
     if (args->file == NULL)
         return cli_fail(SPC_EINVAL,
@@ -335,10 +335,10 @@ spc_status network_open(network *out, cli *self, const network_args *args)
         order = of_points;
     for (int i = 0; i < NETWORK_STAGES && status == SPC_OK; i++)
         status = run_stage(out, order[i]);
-    return status;
+    return status == SPC_OK && args->int8 ? network_calibrate(out) : status;
 }
 
-static void release_plan(network *n)
+void network_drop_plan(network *n)
 {
     if (n->ctx != NULL) {
         spc_dealloc(n->ctx, n->coords);
@@ -356,17 +356,18 @@ spc_status network_replan(network *n, unsigned flags)
 {
     spc_status status;
 
-    release_plan(n);
+    network_drop_plan(n);
     status = make_plan(n, flags);
     return status == SPC_OK ? take_memory(n) : status;
 }
 
 void network_close(network *n)
 {
-    release_plan(n);
+    network_drop_plan(n);
     if (n->ctx != NULL)
         spc_dealloc(n->ctx, n->points_there);
     free(n->points);
+    free(n->reference);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
         spc_scene_free(n->scenes[i]);

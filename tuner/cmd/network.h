@@ -21,6 +21,7 @@ typedef struct network_args {
     int capacity; /* 0: as many as the largest scene has */
     double growth;
     bool keep; /* tensors, to be compared */
+    bool int8; /* convolutions on i8, by the ranges of the scenes */
 } network_args;
 
 /* Rows of a command's options; AT gives the place of a network_args' member. */
@@ -57,6 +58,12 @@ typedef struct network_args {
          CLI_INT,                                                              \
          AT(capacity),                                                         \
          "most voxels of a scene; default: those of the largest"},             \
+        {0,                                                                    \
+         "int8",                                                               \
+         NULL,                                                                 \
+         CLI_FLAG,                                                             \
+         AT(int8),                                                             \
+         "convolutions on i8, by the ranges that the scenes show in f16"},     \
     {                                                                          \
         0, "growth", "X", CLI_REAL, AT(growth),                                \
             "room of levels that may have more voxels, times the capacity; "   \
@@ -85,6 +92,10 @@ typedef struct network {
     float *points;   /* of --points; else NULL */
     int64_t point_rows;
     void *points_there; /* on the device */
+    bool calibrates;    /* the plan is that of f16, by which it is quantised */
+    float *reference;   /* of --int8: the last output in f16 */
+    int64_t reference_count;
+    int whole_layers; /* on i8 */
     spc_net_buffers buffers;
     void *coords, *values; /* on the device */
     int32_t *count;
@@ -106,7 +117,8 @@ spc_status network_read(spc_net **out, const network_args *args,
 spc_status network_open(network *out, cli *self, const network_args *args);
 void network_close(network *n);
 
-/* Plans it anew with these SPC_PLAN_* flags. */
+/* Plans it anew with these SPC_PLAN_* flags, or not. */
+void network_drop_plan(network *n);
 spc_status network_replan(network *n, unsigned flags);
 
 /* Puts scene i on the device. */
@@ -116,6 +128,12 @@ spc_status network_upload(network *n, int i);
  * device (network_points.c). */
 spc_status network_load_points(network *n);
 spc_status network_upload_points(network *n);
+
+/* Makes a network that was opened one of i8; how far its last output is from
+ * that in f16: the root of the mean square of the difference over that of the
+ * output (network_int8.c). */
+spc_status network_calibrate(network *n);
+spc_status network_int8_error(double *out, const network *n);
 
 /* Microseconds of one replay, from when it is launched till it is done. */
 spc_status network_replay(network *n, double *us);

@@ -62,6 +62,7 @@ typedef struct sheet {
     int steps;
     double replay_us;
     spc_net_verdict verdict; /* of --check */
+    double int8_error;       /* of --int8 */
 } sheet;
 
 static const char *const kinds[] = {"voxels", "set",     "map",
@@ -157,6 +158,10 @@ static void print_table(const sheet *s)
            n->info.layers, n->info.sets, n->info.maps,
            (double)spc_net_memory_bytes(n->plan) * 1e-6,
            (double)spc_net_weights_bytes(n->plan) * 1e-6);
+    if (n->args->int8)
+        printf("%d layers on i8: the last output is %.3g of its size away "
+               "from that of f16\n",
+               n->whole_layers, s->int8_error);
     if (s->args->check)
         printf("%d steps are as the oracle says: largest error over tolerance "
                "%.2g (%s)\n",
@@ -182,6 +187,8 @@ static spc_status print_json(const sheet *s)
                   (int64_t)spc_net_memory_bytes(n->plan));
     spc__json_int(&json, "weights_bytes",
                   (int64_t)spc_net_weights_bytes(n->plan));
+    if (n->args->int8)
+        spc__json_real(&json, "int8_error", s->int8_error);
     if (s->args->check)
         spc__json_real(&json, "error", s->verdict.error);
     spc__json_array(&json, "steps");
@@ -376,7 +383,10 @@ static spc_status run_network(sheet *s)
 
     if ((status = network_upload(s->net, 0)) != SPC_OK ||
         (status = replay(s)) != SPC_OK ||
-        (status = write_output(s)) != SPC_OK || (status = profile(s)) != SPC_OK)
+        (status = write_output(s)) != SPC_OK ||
+        (s->net->args->int8 &&
+         (status = network_int8_error(&s->int8_error, s->net)) != SPC_OK) ||
+        (status = profile(s)) != SPC_OK)
         return status;
     if (s->args->trace != NULL && (status = write_trace(s)) != SPC_OK)
         return status;

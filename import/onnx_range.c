@@ -1,0 +1,91 @@
+/* onnx_range.c - the ranges that a file states: read, and a network quantised
+ * by them. */
+#include "onnx_net.h"
+
+#include "error.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_int8(const spc__onnx_node *node, const char *name)
+{
+    char text[16] = "";
+
+    return spc__onnx_text(node, text, sizeof(text), name) == SPC_OK &&
+           strcmp(text, "int8") == 0;
+}
+
+static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
+{
+    const char *const inputs[] = {"input_dynamic_range", "input0_dynamic_range",
+                                  "input1_dynamic_range"};
+
+    *out =
+        (spc_onnx_range){.layer = node->pb->name != NULL ? node->pb->name : ""};
+    for (int i = 0; i < 3; i++)
+        spc__onnx_float(node, &out->inputs[i / 2], inputs[i]);
+    for (size_t i = 0; i < node->pb->n_attribute; i++) {
+        const Spc__Pb__Attribute *a = node->pb->attribute[i];
+        if (strcmp(a->name, "weight_dynamic_ranges") == 0) {
+            out->weights = a->floats;
+            out->weight_count = (int)a->n_floats;
+        }
+    }
+    out->int8 = is_int8(node, "precision");
+    out->int8_out = is_int8(node, "output_precision");
+}
+
+/* What a node says of the tensors that it reads: the larger of two ranges
+ * holds, and what a layer reads as f16 stays so. */
+static void take_range(float *ranges, const spc__onnx_builder *b,
+                       const spc__onnx_node *node)
+{
+    bool is_layer = strcmp(node->pb->op_type, "SparseConvolution") == 0;
+    spc_onnx_range r;
+
+    read_range(&r, node);
+    for (size_t i = 0; i < node->pb->n_input && i < 2; i++) {
+        const spc__onnx_value *value = spc__onnx_find(b, node->pb->input[i]);
+        if (value == NULL || value->kind != SPC__ONNX_ROWS)
+            continue;
+        float *range = &ranges[value->tensor];
+        if (is_layer && !r.int8)
+            *range = -1;
+        else if (*range >= 0 && r.inputs[i] > *range)
+            *range = r.inputs[i];
+    }
+}
+
+spc_status spc__onnx_quantise(spc__onnx_builder *b)
+{
+    spc_net_info info;
+
+    spc_net_describe(&info, b->net);
+    float *ranges = calloc((size_t)info.tensors + 1, sizeof(*ranges));
+    if (ranges == NULL)
+        return spc__fail_memory(b->error, (size_t)info.tensors * 4);
+    for (size_t n = 0; n < b->onnx->model->graph->n_node; n++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)n, b->error);
+        take_range(ranges, b, &node);
+    }
+    for (int t = 0; t < info.tensors; t++)
+        ranges[t] = ranges[t] > 0 ? ranges[t] : 0;
+    spc_status status = spc_net_quantise(b->net, ranges, NULL, b->error);
+    free(ranges);
+    return status;
+}
+
+spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
+{
+    if (out == NULL || onnx == NULL || i < 0)
+        return SPC_EINVAL;
+    for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
+        spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
+        bool has = spc__onnx_has(&node, "input_dynamic_range") ||
+                   spc__onnx_has(&node, "input0_dynamic_range");
+        if (has && i-- == 0) {
+            read_range(out, &node);
+            return SPC_OK;
+        }
+    }
+    return SPC_EINVAL;
+}

@@ -1,0 +1,183 @@
+/*
+ * net_quantise.c - a network whose convolutions work on i8: which tensors
+ * become whole numbers, what that makes of the layers, and steps of weights.
+ *
+ * A tensor becomes i8 where its range is known, a convolution makes it, and
+ * nobody but convolutions reads it; a residual has the type of the outputs, so
+ * it becomes i8 with them or not at all. All others stay as they are, and the
+ * convolutions between take one type and give the other.
+ */
+#include "net.h"
+
+#include "conv.h"
+#include "epilogue.h"
+#include "error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which tensors ------------------------------------------------------- */
+
+static void keep_read(bool *whole, const spc_net *net)
+{
+    for (int i = 0; i < net->out_count; i++)
+        whole[net->outs[i].tensor] = false;
+    for (int i = 0; i < net->set_count; i++)
+        if (net->sets[i].masked)
+            whole[net->sets[i].mask] = false;
+    for (int i = 0; i < net->node_count; i++) {
+        const spc__net_node *node = &net->nodes[i];
+        for (int j = 0; j < node->ins && node->kind != SPC__NODE_CONV; j++)
+            whole[node->in[j]] = false;
+        if (node->kind != SPC__NODE_CONV && node->add != SPC_NO_TENSOR)
+            whole[node->add] = false;
+    }
+}
+
+/* Until no residual differs from its outputs any more. */
+static void match_residuals(bool *whole, const spc_net *net)
+{
+    bool changed = true;
+
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < net->node_count; i++) {
+            const spc__net_node *node = &net->nodes[i];
+            if (node->kind != SPC__NODE_CONV || node->add == SPC_NO_TENSOR ||
+                whole[node->out] == whole[node->add])
+                continue;
+            whole[node->out] = whole[node->add] = false;
+            changed = true;
+        }
+    }
+}
+
+static void choose(bool *whole, const spc_net *net, const float *ranges)
+{
+    for (int t = 0; t < net->tensor_count; t++) {
+        int n = net->tensors[t].node;
+        whole[t] = ranges[t] > 0 && n >= 0 &&
+                   net->nodes[n].kind == SPC__NODE_CONV &&
+                   net->tensors[t].dtype == SPC_F16;
+    }
+    keep_read(whole, net);
+    match_residuals(whole, net);
+}
+
+/* ---- what becomes of layers ---------------------------------------------- */
+
+/* Products of whole numbers need the steps of the weights, which the scale
+ * has. */
+static spc_status add_scale(spc__net_node *node, spc_error *error)
+{
+    size_t count = (size_t)node->conv.cout;
+    float *ones;
+
+    if (node->conv.scale)
+        return SPC_OK;
+    if ((ones = malloc(count * sizeof(*ones))) == NULL)
+        return spc__fail_memory(error, count * sizeof(*ones));
+    for (size_t i = 0; i < count; i++)
+        ones[i] = 1;
+    node->conv.scale = true;
+    node->params[1] = ones;
+    node->counts[1] = (int64_t)count;
+    return SPC_OK;
+}
+
+static spc_status change_layer(spc__net_node *node, const bool *whole,
+                               spc_error *error)
+{
+    bool in = whole[node->in[0]], out = whole[node->out];
+
+    if (!in && out)
+        node->conv.out = SPC_OUT_I8;
+    if (!in)
+        return SPC_OK;
+    node->conv.dtype = SPC_I8;
+    node->conv.out = out ? SPC_OUT_OWN : SPC_OUT_F16;
+    return add_scale(node, error);
+}
+
+static spc_status check_ranges(const spc_net *net, const float *ranges,
+                               spc_error *error)
+{
+    for (int t = 0; t < net->tensor_count; t++)
+        if (!(ranges[t] >= 0) || isinf(ranges[t]))
+            return spc__fail(error, SPC_EINVAL,
+                             "tensor %d has a range of %g: a number above 0 is "
+                             "right, or 0 for one that stays as it is",
+                             t, (double)ranges[t]);
+    if (net->users > 1)
+        return spc__fail(error, SPC_ESTATE,
+                         "the network has plans: it is quantised before them");
+    return SPC_OK;
+}
+
+spc_status spc_net_quantise(spc_net *net, const float *ranges, int *layers,
+                            spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "net", net, "ranges", ranges, NULL);
+    bool *whole;
+
+    if (layers != NULL)
+        *layers = 0;
+    if (status != SPC_OK ||
+        (status = check_ranges(net, ranges, error)) != SPC_OK)
+        return status;
+    if ((whole = calloc((size_t)net->tensor_count + 1, 1)) == NULL)
+        return spc__fail_memory(error, (size_t)net->tensor_count);
+    choose(whole, net, ranges);
+    for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
+        spc__net_node *node = &net->nodes[i];
+        if (node->kind != SPC__NODE_CONV)
+            continue;
+        status = change_layer(node, whole, error);
+        if (layers != NULL)
+            *layers += whole[node->in[0]];
+    }
+    for (int t = 0; t < net->tensor_count && status == SPC_OK; t++)
+        if (whole[t]) {
+            net->tensors[t].dtype = SPC_I8;
+            net->tensors[t].scale = ranges[t] / 127;
+        }
+    free(whole);
+    return status;
+}
+
+/* ---- weights ------------------------------------------------------------- */
+
+float spc__net_weight_step(const spc__net_node *node, int channel)
+{
+    size_t each = (size_t)(node->counts[0] / node->conv.cout);
+    const float *weights = node->params[0] + (size_t)channel * each;
+    float most = 0;
+
+    if (!spc__conv_in_is_whole(&node->conv))
+        return 1;
+    for (size_t i = 0; i < each; i++)
+        most = fabsf(weights[i]) > most ? fabsf(weights[i]) : most;
+    return most > 0 ? most / 127 : 1;
+}
+
+spc_status spc__net_stored_params(float **weights, float **scale,
+                                  const spc__net_node *node, spc_error *error)
+{
+    size_t count = (size_t)node->counts[0], cout = (size_t)node->conv.cout;
+    float *w = malloc((count + 1) * sizeof(*w));
+    float *s = malloc((cout + 1) * sizeof(*s));
+
+    *weights = w;
+    *scale = s;
+    if (w == NULL || s == NULL)
+        return spc__fail_memory(error, (count + cout) * sizeof(*w));
+    for (size_t c = 0; c < cout; c++) {
+        float step = spc__net_weight_step(node, (int)c);
+        s[c] = node->params[1] != NULL ? node->params[1][c] * step : step;
+        for (size_t i = 0; i < count / cout; i++)
+            w[c * (count / cout) + i] =
+                node->params[0][c * (count / cout) + i] / step;
+    }
+    return SPC_OK;
+}

@@ -1,0 +1,99 @@
+/*
+ * network_int8.c - networks whose convolutions work on i8: ranges are those
+ * that the scenes show in f16, and outputs are compared with those of f16.
+ */
+#include "network.h"
+
+#include "dtype.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* The last output's numbers; the caller's. */
+static spc_status fetch_output(float **out, int64_t *count, const network *n)
+{
+    spc_net_output o;
+    spc_status status = spc_net_output_at(&o, n->plan, n->info.outputs - 1);
+
+    *out = NULL;
+    if (status != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    const spc__dtype *type = spc__dtype_of(o.dtype);
+    *count = (o.dense ? o.batches : spc_coords_rows(o.set)) * o.elements;
+    char *stored = malloc((size_t)*count * type->bytes + 1);
+    *out = malloc(((size_t)*count + 1) * sizeof(**out));
+    if (stored == NULL || *out == NULL)
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    else if ((status = spc_copy_to_host(
+                  n->ctx, stored, (char *)n->buffers.memory + o.offset,
+                  (size_t)*count * type->bytes)) != SPC_OK)
+        cli_fail_ctx(status, n->ctx);
+    else
+        type->decode(*out, stored, (size_t)*count);
+    free(stored);
+    return status;
+}
+
+static spc_status run_scene(network *n, int scene, float *ranges)
+{
+    spc_status status = network_upload(n, scene);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = spc_net_execute(n->plan, &n->buffers, NULL)) != SPC_OK ||
+        (status = spc_net_check(n->plan, NULL)) != SPC_OK ||
+        (status = spc_net_ranges(ranges, n->plan, &n->buffers)) != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    return scene == 0 ? fetch_output(&n->reference, &n->reference_count, n)
+                      : SPC_OK;
+}
+
+/* Without a plan; its tensors were kept for this alone. */
+static spc_status quantise(network *n, const float *ranges)
+{
+    spc_error error = {0};
+    spc_status status;
+
+    network_drop_plan(n);
+    n->calibrates = false;
+    status = spc_net_quantise(n->net, ranges, &n->whole_layers, &error);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    return network_replan(n, SPC_PLAN_JIT);
+}
+
+spc_status network_calibrate(network *n)
+{
+    float *ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));
+    spc_status status = SPC_OK;
+
+    if (ranges == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < n->scene_count && status == SPC_OK; i++)
+        status = run_scene(n, i, ranges);
+    if (status == SPC_OK)
+        status = quantise(n, ranges);
+    free(ranges);
+    return status;
+}
+
+spc_status network_int8_error(double *out, const network *n)
+{
+    double apart = 0, size = 0;
+    int64_t count;
+    float *values;
+    spc_status status = fetch_output(&values, &count, n);
+
+    if (status == SPC_OK && count != n->reference_count)
+        status = cli_fail(SPC_EWRONG,
+                          "the output has %lld numbers, of f16 it "
+                          "had %lld",
+                          (long long)count, (long long)n->reference_count);
+    for (int64_t i = 0; i < count && status == SPC_OK; i++) {
+        double off = (double)values[i] - (double)n->reference[i];
+        apart += off * off;
+        size += (double)n->reference[i] * (double)n->reference[i];
+    }
+    *out = size > 0 ? sqrt(apart / size) : 0;
+    free(values);
+    return status;
+}
