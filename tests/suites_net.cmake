@@ -11,3 +11,6 @@ target_link_options(test_net PRIVATE
 add_dependencies(test_net fake_cuda fake_nvrtc)
 set_property(TEST net APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+# Networks that learn.
+spc_suite(train)
+spc_gpu_suite(train)
