@@ -19,6 +19,8 @@
 %include "wgrad.lua"
 %
 %local sizes = {16, 32, 64, 128, 256}
+%-- The workspace begins with the size of the grid and the numbers of the tiles.
+%function header_bytes(problem) return ceil_div((offsets_of(problem) + 2) * 4, 256) * 256 end
 %-- How warps divide the tile: over m, over n, over the pairs of a step.
 %function warps_of(config)
 %  local m, n, left = 1, 1, config.warps
@@ -129,6 +131,7 @@
 %      tiles_at = shared_bytes(problem, config) - ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
 %      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
 %      blocks = blocks_of(problem, config), all = offsets_of(problem),
+%      header = header_bytes(problem),
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
 %  end,
@@ -140,9 +143,8 @@
 %      layout = "pairs", tile_rows = 32, pdl = target.sm >= 90 and 1 or 0,
 %      blocks_per_sm = config.blocks,
 %      workspace_block_bytes = sum,
-%      workspace_bytes = 256 + (offsets_of(problem) + 1) * blocks * sum,
+%      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
 %      sum_block = 256, sum_grid_x = offsets_of(problem),
-%      sum_shared = ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
 %      sum_grid_y = math.min(65535, ceil_div(problem.cin * problem.cout, 256)),
 %      preference = 10,
 %    }
@@ -218,7 +220,7 @@ SPC_DEVICE int share_begin(int all, int share, int shares)
 /* The sum that a share leaves of an offset: [m][n]. */
 SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 {
-    return (float *)((spc_u8 *)args->workspace + 256) +
+    return (float *)((spc_u8 *)args->workspace + $(header)) +
            ((long long)slot * $(blocks) + block) * $(config.m * config.n);
 }
 
@@ -527,6 +529,17 @@ SPC_DEVICE void run_offset(loader *l, int count, float *to, const spc_conv_args 
     leave(acc, to);
 }
 
+/* What spc_sum goes by. */
+SPC_DEVICE void leave_header(const int *tiles, int *header)
+{
+    if (spc_block_x() > 0)
+        return;
+    if (spc_thread() == 0)
+        header[0] = spc_grid_x();
+    for (int k = spc_thread(); k <= $(all); k += $(threads))
+        header[1 + k] = tiles[k];
+}
+
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
@@ -534,9 +547,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 
     spc_depend_wait();
     spc_depend_launch();
-    if (spc_block_x() == 0 && spc_thread() == 0)
-        *(int *)args->workspace = spc_grid_x();
     number_tiles(tiles, args);
+    leave_header(tiles, (int *)args->workspace);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks), block = item % $(blocks), k = 0;
@@ -568,20 +580,19 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
 /* Adds the sums that shares left of offset block_x. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
-    int *tiles = (int *)spc_shared();
+    const int *header = (const int *)args->workspace, *tiles = header + 1;
     int k = spc_block_x(), item = spc_block_y() * 256 + spc_thread();
     int ci = item / $(problem.cout), co = item % $(problem.cout);
+    int share = 0, end = 0;
     float sum = 0.0f;
 
     spc_depend_wait();
     spc_depend_launch();
-    number_tiles(tiles, args);
     if (ci >= (k == $(problem.offsets) ? 1 : $(problem.cin)))
         return;
-    int all = tiles[$(all)], shares = shares_of(*(const int *)args->workspace, all);
+    int all = tiles[$(all)], shares = shares_of(header[0], all);
     int block = ci / $(config.m) * $(n_blocks) + co / $(config.n);
     int at = ci % $(config.m) * $(config.n) + co % $(config.n);
-    int share = 0, end = 0;
     if (tiles[k] < tiles[k + 1]) {
         share = share_of(all, tiles[k], shares);
         end = share_of(all, tiles[k + 1] - 1, shares) + 1;
