@@ -1832,6 +1832,40 @@ typedef struct spc_net_time {
 SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
                                    const spc_net_buffers *buffers);
 
+/* ---- training ------------------------------------------------------------ */
+
+/*
+ * A network that is a chain, on one scene: each layer reads what the one before
+ * it makes, and is a convolution (with a bias and an activation, if you like) or
+ * an activation. Its sets, maps and plans are made once; nothing else is
+ * allocated by the two passes, which only enqueue. Values of parameters are kept
+ * as fp32 on the host and begin as those of the network, which it leaves alone;
+ * gradients are fp32 too. SPC_EUNSUPPORTED: the network is no such chain.
+ */
+typedef struct spc_training spc_training;
+
+SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
+                                       const spc_net *net,
+                                       const spc_scene *scene, unsigned flags);
+SPC_API void spc_training_free(spc_training *training);
+SPC_API int64_t spc_training_rows(const spc_training *training); /* outputs */
+
+/* `features` [rows of the scene][channels], which must stay until the way back;
+ * *out [spc_training_rows][channels], both on the device. */
+SPC_API spc_status spc_net_forward(spc_training *training, const void *features,
+                                   const void **out, void *stream);
+/* From the gradient of the outputs, on the device and in their type, to those
+ * of all parameters. SPC_ESTATE: there was no forward pass. */
+SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
+                                    void *stream);
+/* The weights (KRSC) or the bias of a layer and their gradient, on the host;
+ * NULL: not wanted. Waits. SPC_ENOTFOUND; SPC_EINVAL: another count. */
+SPC_API spc_status spc_training_param(spc_training *training, const char *layer,
+                                      spc_operand which, float *values,
+                                      float *gradient, int64_t count);
+/* Plain descent: each parameter less `rate` times its gradient. Waits. */
+SPC_API spc_status spc_training_descend(spc_training *training, float rate);
+
 /* ---- the oracle ---------------------------------------------------------- */
 
 /*

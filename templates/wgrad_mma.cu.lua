@@ -8,6 +8,8 @@
 %-- (ldmatrix.trans; 32-bit types word by word). Warps divide the channels, and where these
 %-- are few the pairs of a step.
 %--
+%-- Row numbers come through a ring of their own, with the copies of an earlier tile.
+%--
 %-- The tiles of pairs of all offsets are one list, of which every block has an equal share:
 %-- it follows few offsets, and leaves a sum for each of them. Sum number share + offset is
 %-- nobody else's, so nothing is cleared and nothing is added in an order that could change:
@@ -16,7 +18,9 @@
 %
 %include "wgrad.lua"
 %
-%local sizes = {16, 32, 64, 128}
+%local sizes = {16, 32, 64, 128, 256}
+%-- The workspace begins with the size of the grid and the numbers of the tiles.
+%function header_bytes(problem) return ceil_div((offsets_of(problem) + 2) * 4, 256) * 256 end
 %-- How warps divide the tile: over m, over n, over the pairs of a step.
 %function warps_of(config)
 %  local m, n, left = 1, 1, config.warps
@@ -36,11 +40,14 @@
 %function stage_bytes(problem, config)
 %  return config.pairs * (pitch_of(problem, config.m) + pitch_of(problem, config.n))
 %end
+%-- Of the ring of row numbers, both sides. They are a ring of rows ahead, whose first
+%-- tiles are loaded without a barrier: nobody may find other numbers there then.
+%function rows_bytes(config) return 2 * config.stages * config.pairs * 8 end
 %function offsets_of(problem) return problem.offsets + problem.bias end
 %function shared_bytes(problem, config)
 %  local m, n, k = warps_of(config)
 %  local joined = k > 1 and config.m * config.n * 4 * (k - 1) or 0
-%  return math.max(config.stages * stage_bytes(problem, config), joined)
+%  return math.max(config.stages * stage_bytes(problem, config), joined) + rows_bytes(config)
 %    + ceil_div((offsets_of(problem) + 1) * 4, 16) * 16
 %end
 %function sums_of(config)
@@ -77,6 +84,7 @@
 %    {"warps", {4, 8}, "warps of a block"},
 %    {"pairs", {32, 64}, "pairs of a step"},
 %    {"stages", {2, 3, 4}, "steps in flight"},
+%    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "needs a layer without groups" end
@@ -101,6 +109,12 @@
 %    {"a block fits shared memory", function(problem, config, target)
 %      return shared_bytes(problem, config) <= target.shared_block
 %    end},
+%    {"blocks fit a multiprocessor", function(problem, config, target)
+%      local shared = (shared_bytes(problem, config) + 1024) * config.blocks
+%      local registers = math.max(registers_of(problem, config), 64) * config.warps * 32
+%      return config.blocks == 1 or shared <= (target.shared_sm or 102400)
+%        and registers * config.blocks <= 65536
+%    end},
 %  },
 %  derive = function(problem, config, target)
 %    local wm, wn, wk = warps_of(config)
@@ -112,36 +126,40 @@
 %      x_pitch = pitch_of(problem, config.m), y_pitch = pitch_of(problem, config.n),
 %      x_pieces = config.m * element // 16, y_pieces = config.n * element // 16,
 %      stage_size = stage_bytes(problem, config),
+%      rows_at = shared_bytes(problem, config) - rows_bytes(config)
+%        - ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
 %      tiles_at = shared_bytes(problem, config) - ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
 %      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
 %      blocks = blocks_of(problem, config), all = offsets_of(problem),
+%      header = header_bytes(problem),
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
 %  end,
 %  launch = function(problem, config, target)
 %    local shared, blocks = shared_bytes(problem, config), blocks_of(problem, config)
-%    local by_shared = (target.shared_sm or 102400) // (shared + 1024)
-%    local by_registers = 65536 // (math.max(registers_of(problem, config), 64) * config.warps * 32)
 %    local sum = config.m * config.n * 4
 %    return {
 %      block = config.warps * 32, shared = shared, grid = "steps", gradient = 1,
 %      layout = "pairs", tile_rows = 32, pdl = target.sm >= 90 and 1 or 0,
-%      blocks_per_sm = math.max(1, math.min(by_shared, by_registers, 8)),
+%      blocks_per_sm = config.blocks,
 %      workspace_block_bytes = sum,
-%      workspace_bytes = 256 + (offsets_of(problem) + 1) * blocks * sum,
+%      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
 %      sum_block = 256, sum_grid_x = offsets_of(problem),
-%      sum_shared = ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
 %      sum_grid_y = math.min(65535, ceil_div(problem.cin * problem.cout, 256)),
 %      preference = 10,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {m = math.min(64, least(problem.cin)), n = math.min(64, least(problem.cout)),
-%                    warps = 4, pairs = 64, stages = 3}
-%    while shared_bytes(problem, config) > target.shared_block do
+%    local m, n = math.min(128, least(problem.cin)), math.min(128, least(problem.cout))
+%    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, pairs = 64, stages = 3,
+%                    blocks = m * n > 4096 and 1 or 2}
+%    while shared_bytes(problem, config) * config.blocks > target.shared_block do
 %      if config.stages > 2 then config.stages = 2
 %      elseif config.pairs > 32 then config.pairs = 32
-%      else config.n = 32 break end
+%      elseif config.blocks > 1 then config.blocks = 1
+%      elseif config.n > 64 then config.n = 64
+%      elseif config.m > 64 then config.m = 64
+%      else break end
 %    end
 %    return config
 %  end,
@@ -184,10 +202,13 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
     spc_sync_block();
 }
 
-/* So many shares has a grid: each of them in all blocks of channels. */
-SPC_DEVICE int shares_of(int grid)
+/* So many shares has a grid: each of them in all blocks of channels, and none
+ * without a tile. */
+SPC_DEVICE int shares_of(int grid, int all)
 {
-    return grid > $(blocks) ? grid / $(blocks) : 1;
+    int shares = grid > $(blocks) ? grid / $(blocks) : 1;
+
+    return shares < all ? shares : all;
 }
 
 /* The first tile of a share of all. */
@@ -199,35 +220,43 @@ SPC_DEVICE int share_begin(int all, int share, int shares)
 /* The sum that a share leaves of an offset: [m][n]. */
 SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 {
-    return (float *)((spc_u8 *)args->workspace + 256) +
+    return (float *)((spc_u8 *)args->workspace + $(header)) +
            ((long long)slot * $(blocks) + block) * $(config.m * config.n);
 }
 
 /* ---- the ring ---------------------------------------------------------------- */
 
-% local function rows_of(pieces) return ceil_div(config.pairs * pieces, threads) end
-% local nx, ny = rows_of(x_pieces), rows_of(y_pieces)
-/* Of the rows of a tile a thread copies 16 bytes each of some. */
 typedef struct loader {
-    const int *in, *out; /* rows of the offset's pairs; of a bias no inputs */
-    int pair, end;       /* the next tile's first; behind the offset's last */
-    int left;            /* tiles */
-    int x[$(nx)], y[$(ny)];
+    const int *in, *out;   /* rows of the offset's pairs; of a bias no inputs */
+    int next, ahead, end;  /* the pairs that rows and row numbers are next copied of */
+    int slot, slot_ahead;  /* where in the ring their numbers lie */
+    int first_in, first_out; /* channels */
 } loader;
 
-SPC_DEVICE void look_ahead(loader *l)
+/* Row numbers of a tile: of x, then of dy. */
+SPC_DEVICE int *numbers_at(int slot)
 {
-    SPC_UNROLL
-    for (int i = 0; i < $(nx); i++) {
-        int r = (spc_thread() + i * $(threads)) / $(x_pieces), pair = l->pair + r;
-        l->x[i] = r < $(config.pairs) && pair < l->end$(problem.bias == 1 and " && l->in != 0" or "") ? spc_load_int(l->in + pair) : -1;
+    return (int *)(spc_shared() + $(rows_at)) + slot * $(2 * config.pairs);
+}
+
+SPC_DEVICE int next_slot(int slot)
+{
+    return slot == $(2 * config.stages - 1) ? 0 : slot + 1;
+}
+
+/* Starts copying the row numbers of one more tile. */
+SPC_DEVICE void load_numbers(loader *l)
+{
+    int *to = numbers_at(l->slot_ahead);
+
+    for (int i = spc_thread(); i < $(2 * config.pairs); i += $(threads)) {
+        int side = i / $(config.pairs), pair = l->ahead + i % $(config.pairs);
+        const int *from = side ? l->out : l->in;
+        if (pair < l->end$(problem.bias == 1 and " && from != 0" or ""))
+            spc_copy_async4(to + i, from + pair, 4);
     }
-    SPC_UNROLL
-    for (int i = 0; i < $(ny); i++) {
-        int r = (spc_thread() + i * $(threads)) / $(y_pieces), pair = l->pair + r;
-        l->y[i] = r < $(config.pairs) && pair < l->end ? spc_load_int(l->out + pair) : -1;
-    }
-    l->pair += $(config.pairs);
+    l->ahead += $(config.pairs);
+    l->slot_ahead = next_slot(l->slot_ahead);
 }
 
 /* Copies 16 bytes of a row from byte `at` on; of row -1, and past its `bytes`, zeroes. */
@@ -257,41 +286,50 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 }
 
 % end
-/* Starts the copies of the next tile; always one group. */
-SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args, int first_in,
-                          int first_out)
+/* Starts the copies of the next tile, if there is one; always one group. */
+SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     spc_u8 *to = spc_shared() + stage * $(stage_size);
+    const int *numbers = numbers_at(l->slot);
+    int left = l->end - l->next;
 
-    if (l->left-- > 0) {
+    if (left > 0) {
         SPC_UNROLL
-        for (int i = 0; i < $(nx); i++) {
+        for (int i = 0; i < $(ceil_div(config.pairs * x_pieces, threads)); i++) {
             int item = spc_thread() + i * $(threads);
+% if config.pairs * x_pieces % threads ~= 0 then
+            if (item >= $(config.pairs * x_pieces))
+                break;
+% end
             int r = item / $(x_pieces), piece = item % $(x_pieces);
             spc_u8 *at = to + r * $(x_pitch) + piece * 16;
-            if (r >= $(config.pairs))
-                break;
 % if problem.bias == 1 then
             if (l->in == 0) {
-                store_one(at, first_in + piece == 0);
+                store_one(at, l->first_in + piece == 0);
                 continue;
             }
 % end
-            copy_piece(at, (const spc_u8 *)args->in, l->x[i], $((problem.in_pitch or problem.cin) * element),
-                       first_in * $(element) + piece * 16, $(problem.cin * element));
+            copy_piece(at, (const spc_u8 *)args->in, r < left ? numbers[r] : -1,
+                       $((problem.in_pitch or problem.cin) * element),
+                       l->first_in * $(element) + piece * 16, $(problem.cin * element));
         }
         to += $(config.pairs * x_pitch);
         SPC_UNROLL
-        for (int i = 0; i < $(ny); i++) {
+        for (int i = 0; i < $(ceil_div(config.pairs * y_pieces, threads)); i++) {
             int item = spc_thread() + i * $(threads);
-            int r = item / $(y_pieces), piece = item % $(y_pieces);
-            if (r >= $(config.pairs))
+% if config.pairs * y_pieces % threads ~= 0 then
+            if (item >= $(config.pairs * y_pieces))
                 break;
-            copy_piece(to + r * $(y_pitch) + piece * 16, (const spc_u8 *)args->residual, l->y[i],
-                       $(add_pitch(problem) * element), first_out * $(element) + piece * 16,
+% end
+            int r = item / $(y_pieces), piece = item % $(y_pieces);
+            copy_piece(to + r * $(y_pitch) + piece * 16, (const spc_u8 *)args->residual,
+                       r < left ? numbers[$(config.pairs) + r] : -1,
+                       $(add_pitch(problem) * element), l->first_out * $(element) + piece * 16,
                        $(problem.cout * element));
         }
-        look_ahead(l);
+        load_numbers(l);
+        l->next += $(config.pairs);
+        l->slot = next_slot(l->slot);
     }
     spc_copy_commit();
 }
@@ -432,49 +470,57 @@ SPC_DEVICE void leave(float *acc, float *to)
 
 /* ---- the kernels ------------------------------------------------------------- */
 
-SPC_DEVICE void open_offset(loader *l, int k, int first, int count, const spc_conv_args *args)
+/* `count` tiles of offset k from its tile `first` on, of a block of channels. */
+SPC_DEVICE void open_offset(loader *l, int k, int first, int count, int block,
+                            const spc_conv_args *args)
 {
+    int begin = 0, end = args->map.rows;
+
     l->in = args->pairs.in;
     l->out = args->pairs.out;
-    l->left = count;
 % if problem.bias == 1 then
     if (k == $(problem.offsets)) {
         l->in = 0;
         l->out = args->map.order;
-        l->pair = first * $(config.pairs);
-        l->end = args->map.rows;
-        look_ahead(l);
-        return;
+    } else {
+        begin = spc_load_int(args->pairs.begin + k);
+        end = spc_load_int(args->pairs.begin + k + 1);
     }
+% else
+    begin = spc_load_int(args->pairs.begin + k);
+    end = spc_load_int(args->pairs.begin + k + 1);
 % end
-    l->pair = spc_load_int(args->pairs.begin + k) + first * $(config.pairs);
-    l->end = spc_load_int(args->pairs.begin + k + 1);
-    look_ahead(l);
+    l->next = l->ahead = begin + first * $(config.pairs);
+    l->end = l->next + count * $(config.pairs) < end ? l->next + count * $(config.pairs) : end;
+    l->slot = l->slot_ahead = 0;
+    l->first_in = block / $(n_blocks) * $(config.m);
+    l->first_out = block % $(n_blocks) * $(config.n);
 }
 
-/* `count` tiles of offset k, from its tile `first` on. */
-SPC_DEVICE void run_offset(int k, int first, int count, int block, float *to,
-                           const spc_conv_args *args)
+SPC_DEVICE void run_offset(loader *l, int count, float *to, const spc_conv_args *args)
 {
-    int first_in = block / $(n_blocks) * $(config.m), first_out = block % $(n_blocks) * $(config.n);
     float acc[$(tm * tn * 4)];
     int stage = 0;
-    loader l;
 
     SPC_UNROLL
     for (int i = 0; i < $(tm * tn * 4); i++)
         acc[i] = 0.0f;
-    open_offset(&l, k, first, count, args);
-    spc_sync_block(); /* all have left the ring */
+    spc_sync_block(); /* all have left the rings */
+    SPC_ROLLED
+    for (int i = 0; i < $(config.stages); i++)
+        load_numbers(l);
+    spc_copy_commit();
+    spc_copy_wait(0);
+    spc_sync_block();
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
-        load_next(&l, i, args, first_in, first_out);
+        load_next(l, i, args);
     for (; count > 0; count--) {
         /* The tile has arrived, for the whole block; and all have left the stage
          * that is loaded next. */
         spc_copy_wait($(config.stages - 2));
         spc_sync_block();
-        load_next(&l, stage == 0 ? $(config.stages - 1) : stage - 1, args, first_in, first_out);
+        load_next(l, stage == 0 ? $(config.stages - 1) : stage - 1, args);
         multiply(acc, stage);
         if (++stage == $(config.stages))
             stage = 0;
@@ -483,16 +529,27 @@ SPC_DEVICE void run_offset(int k, int first, int count, int block, float *to,
     leave(acc, to);
 }
 
+/* What spc_sum goes by. */
+SPC_DEVICE void leave_header(const int *tiles, int *header)
+{
+    if (spc_block_x() > 0)
+        return;
+    if (spc_thread() == 0)
+        header[0] = spc_grid_x();
+    for (int k = spc_thread(); k <= $(all); k += $(threads))
+        header[1 + k] = tiles[k];
+}
+
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
-    int shares = shares_of(spc_grid_x());
+    loader l;
 
     spc_depend_wait();
     spc_depend_launch();
-    if (spc_block_x() == 0 && spc_thread() == 0)
-        *(int *)args->workspace = spc_grid_x();
     number_tiles(tiles, args);
+    leave_header(tiles, (int *)args->workspace);
+    int shares = shares_of(spc_grid_x(), tiles[$(all)]);
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks), block = item % $(blocks), k = 0;
         int tile = share_begin(tiles[$(all)], share, shares);
@@ -501,7 +558,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
             while (tiles[k + 1] <= tile)
                 k++;
             int stop = tiles[k + 1] < end ? tiles[k + 1] : end;
-            run_offset(k, tile - tiles[k], stop - tile, block, sum_at(args, share + k, block), args);
+            open_offset(&l, k, tile - tiles[k], stop - tile, block, args);
+            run_offset(&l, stop - tile, sum_at(args, share + k, block), args);
             tile = stop;
         }
     }
@@ -522,24 +580,31 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
 /* Adds the sums that shares left of offset block_x. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
-    int *tiles = (int *)spc_shared();
+    const int *header = (const int *)args->workspace, *tiles = header + 1;
     int k = spc_block_x(), item = spc_block_y() * 256 + spc_thread();
     int ci = item / $(problem.cout), co = item % $(problem.cout);
+    int share = 0, end = 0;
     float sum = 0.0f;
 
     spc_depend_wait();
     spc_depend_launch();
-    number_tiles(tiles, args);
     if (ci >= (k == $(problem.offsets) ? 1 : $(problem.cin)))
         return;
-    int shares = shares_of(*(const int *)args->workspace), all = tiles[$(all)];
+    int all = tiles[$(all)], shares = shares_of(header[0], all);
     int block = ci / $(config.m) * $(n_blocks) + co / $(config.n);
     int at = ci % $(config.m) * $(config.n) + co % $(config.n);
-    int share = tiles[k] < tiles[k + 1] ? share_of(all, tiles[k], shares) : shares;
-    while (share < shares && share_begin(all, share, shares) < tiles[k + 1]) {
-        if (share_begin(all, share + 1, shares) > share_begin(all, share, shares))
-            sum += sum_at(args, share + k, block)[at];
-        share++;
+    if (tiles[k] < tiles[k + 1]) {
+        share = share_of(all, tiles[k], shares);
+        end = share_of(all, tiles[k + 1] - 1, shares) + 1;
+    }
+    for (; share < end; share += 8) { /* eight are under way */
+        float part[8];
+        SPC_UNROLL
+        for (int i = 0; i < 8; i++)
+            part[i] = share + i < end ? sum_at(args, share + i + k, block)[at] : 0.0f;
+        SPC_UNROLL
+        for (int i = 0; i < 8; i++)
+            sum += part[i];
     }
     store_sum(args, ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co, sum);
 }

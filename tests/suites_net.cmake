@@ -31,3 +31,6 @@ target_link_options(test_net_store PRIVATE
 
 # What a host application writes down to be tuned on.
 spc_suite(capture)
+# Networks that learn.
+spc_suite(train)
+spc_gpu_suite(train)

@@ -154,11 +154,14 @@ static bool serves(spc__template *tpl, int p, const spc__attrs *problem,
                    const spc__attrs *target)
 {
     const char *name = problems[p].template_name;
+    bool wgrad = strcmp(spc__template_role(tpl), "wgrad") == 0;
 
     if (!is_cuda(tpl))
         return false;
     if (name != NULL)
-        return strcmp(name, spc__template_name(tpl)) == 0;
+        return strcmp(name, spc__template_name(tpl)) == 0 &&
+               (!wgrad ||
+                spc__template_accepts(tpl, problem, target, NULL) == SPC_OK);
     return strcmp(spc__template_role(tpl), "conv") == 0 &&
            spc__template_accepts(tpl, problem, target, NULL) == SPC_OK;
 }
@@ -229,7 +232,8 @@ START_TEST(every_dataflow_is_described)
     for (int i = 0; i < spc__library_count(library); i++) {
         spc__template *tpl = spc__library_at(library, i);
         const char *name = spc__template_name(tpl);
-        if (strcmp(spc__template_role(tpl), "conv") != 0)
+        if (strcmp(spc__template_role(tpl), "conv") != 0 &&
+            strcmp(spc__template_role(tpl), "wgrad") != 0)
             continue;
         ck_assert_msg(says(spc__buf_text(&text), name), "nothing is said of %s",
                       name);

@@ -146,13 +146,16 @@ static double index_bytes(const spc__work *work)
     return list < table ? list : table;
 }
 
-/* A row of inputs, or one of the sums that a kernel would add to instead. */
+/* A row of inputs, or one of the sums that a kernel would add to instead; of a
+ * gradient of weights, whose sums stay, one of dy. */
 static double bytes_of_pair(const spc_conv *conv)
 {
     double row = (double)spc__operand_of(conv, SPC_IN, 1).bytes;
-    double sums = (double)conv->cout * spc__dtype_of(SPC_F32)->bytes;
+    double other = (double)conv->cout * spc__dtype_of(SPC_F32)->bytes;
 
-    return row < sums ? row : sums;
+    if (conv->pass == SPC_WGRAD)
+        other = (double)spc__operand_of(conv, SPC_RESIDUAL, 1).bytes;
+    return row < other ? row : other;
 }
 
 static void count_bytes(spc__floor *out, const spc__work *work)

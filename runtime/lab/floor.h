@@ -25,6 +25,9 @@
  * or the dense table, if that is smaller. The centre of a submanifold kernel is
  * the row itself and read from nowhere. What must be written: the output rows.
  *
+ * Of a gradient of weights dy is read besides, with the index, and the gradient
+ * is what must be written.
+ *
  * A floor is for kernels that compute every product, on one kind of unit at a
  * time, and read a map: those of templates/. What they measure must never lie
  * below it; tests/test_floor.c holds every device to that.
