@@ -550,6 +550,82 @@ START_TEST(voxel_convolution_is_a_special_case_bit_by_bit)
 }
 END_TEST
 
+static float *fetch_floats(spc_ctx *ctx, const void *from, size_t floats)
+{
+    float *to = malloc(floats * sizeof *to);
+
+    assert_done(spc_copy_to_host(ctx, to, from, floats * sizeof *to));
+    return to;
+}
+
+/* The weights of `back` are those of `forth`, inputs for outputs. */
+static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
+{
+    size_t in = (size_t)forth->conv.cin, out = (size_t)forth->conv.cout;
+    size_t offsets = (size_t)spc_geometry_offsets(&forth->conv.geometry);
+    float *from = fetch_floats(ctx, forth->weights, in * out * offsets);
+    float *to = malloc(in * out * offsets * sizeof *to);
+
+    for (size_t i = 0; i < in; i++)
+        for (size_t k = 0; k < offsets; k++)
+            for (size_t o = 0; o < out; o++)
+                to[(i * offsets + k) * out + o] =
+                    from[(o * offsets + k) * in + i];
+    assert_done(spc_copy_to_device(ctx, back->weights, to,
+                                   in * out * offsets * sizeof *to));
+    assert_done(spc_plan_pack_weights(back->plan, back->packed, back->weights,
+                                      SPC_KRSC, NULL));
+    free(from);
+    free(to);
+}
+
+/* <result of run, in of other>, in whole numbers. */
+static double product(spc_ctx *ctx, layer *run, const layer *other)
+{
+    float *result = run_layer(ctx, run);
+    float *in = fetch_floats(ctx, other->in, run->out_bytes / 4);
+    double sum = 0;
+
+    for (size_t i = 0; i < run->out_bytes / 4; i++)
+        sum += (double)result[i] * (double)in[i];
+    free(result);
+    free(in);
+    return sum;
+}
+
+static const struct {
+    const char *forth, *back;
+} adjoints[] = {
+    {"points,cin=8,cout=12,k=3,radius=0.003,dtype=f32",
+     "inverse,cin=12,cout=8,k=3,rule=radius,radius=0.003,dtype=f32"},
+    {"points,cin=8,cout=12,k=5,radius=0.004,voxel=0.002,dtype=f32",
+     "inverse,cin=12,cout=8,k=5,rule=radius,radius=0.004,voxel=0.002,"
+     "dtype=f32"},
+};
+enum { ADJOINTS = sizeof adjoints / sizeof *adjoints };
+
+/* What goes back through a layer: <y, conv x> = <inverse y, x>. */
+START_TEST(the_inverse_with_swapped_weights_is_the_adjoint)
+{
+    spc_ctx *ctx = contexts[_i % context_count];
+    int pair = _i / context_count;
+    spc_scene *scene;
+
+    ck_assert_int_eq(
+        spc_scene_load(&scene, "gen:uniform,n=150,extent=8", &error), SPC_OK);
+    layer forth = make_layer(ctx, adjoints[pair].forth, scene);
+    layer back = make_layer(ctx, adjoints[pair].back, scene);
+    ck_assert_int_eq(spc_map_pairs(forth.map), spc_map_pairs(back.map));
+    swap_weights(ctx, &back, &forth);
+    double there = product(ctx, &forth, &back);
+    ck_assert_double_ne(there, 0);
+    ck_assert_double_eq(there, product(ctx, &back, &forth));
+    free_layer(ctx, &forth);
+    free_layer(ctx, &back);
+    spc_scene_free(scene);
+}
+END_TEST
+
 /* Neither the workspace nor the packed weights grow with the triplets. */
 START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 {
@@ -731,6 +807,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
                         0, context_count);
+    tcase_add_loop_test(cases, the_inverse_with_swapped_weights_is_the_adjoint,
+                        0, context_count * ADJOINTS);
     tcase_add_loop_test(cases, every_candidate_passes_the_gate, 0,
                         context_count * VERIFIED);
     tcase_add_loop_test(
