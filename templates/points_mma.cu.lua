@@ -273,7 +273,7 @@ SPC_DEVICE void clear_sums(float *sums)
         sums[i] = 0.0f;
 }
 
-% if terms > 1 then
+% if half then
 %   local most = problem.dtype == "f16" and "65504.0f" or "3.0e38f"
 /* What of *sum the type holds, and leaves the rest. Of more than it holds the largest
  * number is taken; of what is no number nothing is left. */
@@ -281,15 +281,11 @@ SPC_DEVICE float take_part(float *sum)
 {
     float part = *sum, rest;
 
-%   if half then
     if (part > $(most) && part < 3.0e38f)
         part = $(most);
     if (part < -$(most) && part > -3.0e38f)
         part = -$(most);
     part = spc_$(problem.dtype)_to_f32(spc_f32_to_$(problem.dtype)(part));
-%   else
-    part = spc_bits_f32(spc_f32_to_tf32(part));
-%   end
     rest = *sum - part;
     *sum = rest < 3.0e38f && rest > -3.0e38f ? rest : 0.0f;
     return part;
@@ -305,12 +301,8 @@ SPC_DEVICE void multiply_part(float *acc, float *sums, int p, const spc_u8 *weig
         float *from = sums + (p * $(lane_rows) + h) * $(lane_channels);
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
-%   if half then
             float low = take_part(from + 2 * i), high = take_part(from + 2 * i + 1);
             a[h / 2][i / 2][h % 2 + i % 2 * 2] = spc_pack_$(problem.dtype)(low, high);
-%   else
-            a[h / 2][i / 2][h % 2 + i % 2 * 2] = spc_f32_bits(take_part(from + i));
-%   end
         }
     }
     SPC_UNROLL
@@ -319,17 +311,71 @@ SPC_DEVICE void multiply_part(float *acc, float *sums, int p, const spc_u8 *weig
     }
 }
 
+%   if problem.dtype == "f16" then
 /* Is something left that the type does not hold even now? */
 SPC_DEVICE int is_beyond(const float *sums)
 {
     int beyond = 0;
 
-%   if problem.dtype == "f16" then
     SPC_UNROLL
     for (int i = 0; i < $(lane_sums); i++)
         beyond |= sums[i] > $(most) || sums[i] < -$(most);
-%   end
     return beyond;
+}
+
+%   end
+% end
+% if terms == 2 then
+/* The operand of two channels, and what is left of them for a second one. */
+SPC_DEVICE void halve(spc_u32 *large, spc_u32 *small, const float *from)
+{
+%   if half then
+    *large = spc_pack_f16(from[0], from[1]);
+    *small = spc_pack_f16(from[0] - spc_f16_to_f32((spc_u16)*large),
+                          from[1] - spc_f16_to_f32((spc_u16)(*large >> 16)));
+%   else
+    *large = spc_f32_to_tf32(from[0]);
+    *small = spc_f32_to_tf32(from[0] - spc_bits_f32(*large));
+%   end
+}
+
+/* acc += all of the sums of piece p times the weights, as two numbers each; without
+ * `both` the first is all of it. */
+SPC_DEVICE void multiply_halves(float *acc, const float *sums, int p, const spc_u8 *weights,
+                                int both)
+{
+    spc_u32 a[$(config.m)][2][4], c[$(config.m)][2][4];
+
+    SPC_UNROLL
+    for (int h = 0; h < $(lane_rows); h++) {
+        const float *from = sums + (p * $(lane_rows) + h) * $(lane_channels);
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            halve(&a[h / 2][i / 2][h % 2 + i % 2 * 2], &c[h / 2][i / 2][h % 2 + i % 2 * 2],
+                  from + i * $(lane_channels // 4));
+    }
+    SPC_UNROLL
+    for (int s = 0; s < 2; s++) {
+        SPC_UNROLL
+        for (int j = 0; j < $(config.n // 16); j++) {
+            spc_b16 v = spc_shared_load16(weights + ((p * 2 + s) * $(config.n // 16) + j) * 512);
+            spc_u32 b[2][2];
+            b[0][0] = v.x;
+            b[0][1] = v.y;
+            b[1][0] = v.z;
+            b[1][1] = v.w;
+            if (both) {
+                SPC_UNROLL
+                for (int i = 0; i < $(2 * config.m); i++)
+                    spc_mma_$(problem.dtype)(acc + i / 2 * $(config.n // 2) + (j * 2 + i % 2) * 4,
+                                 c[i / 2][s], b[i % 2]);
+            }
+            SPC_UNROLL
+            for (int i = 0; i < $(2 * config.m); i++)
+                spc_mma_$(problem.dtype)(acc + i / 2 * $(config.n // 2) + (j * 2 + i % 2) * 4,
+                             a[i / 2][s], b[i % 2]);
+        }
+    }
 }
 
 % end
@@ -338,7 +384,6 @@ SPC_DEVICE void multiply_sums(float *acc, float *sums, const spc_u8 *weights, in
 {
     weights += spc_lane() * 16;
 % if terms > 1 then
-    int terms = steps > 1 ? $(terms) : 1;
 %   if problem.dtype == "f16" then
     spc_u32 beyond = spc_ballot(is_beyond(sums));
     while (beyond) {
@@ -348,12 +393,18 @@ SPC_DEVICE void multiply_sums(float *acc, float *sums, const spc_u8 *weights, in
         beyond = spc_ballot(is_beyond(sums));
     }
 %   end
+%   if terms == 2 then
+    SPC_UNROLL
+    for (int p = 0; p < $(config.pieces); p++)
+        multiply_halves(acc, sums, p, weights, steps > 1);
+%   else
     SPC_ROLLED
-    for (int term = 0; term < terms; term++) {
+    for (int term = steps > 1 ? $(terms) : 1; term > 0; term--) {
         SPC_UNROLL
         for (int p = 0; p < $(config.pieces); p++)
             multiply_part(acc, sums, p, weights);
     }
+%   end
 % else
     SPC_UNROLL
     for (int p = 0; p < $(config.pieces); p++) {
@@ -372,7 +423,7 @@ SPC_DEVICE void multiply_sums(float *acc, float *sums, const spc_u8 *weights, in
 
 % end
 % write_activation("SPC_DEVICE")
-SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and half and 3 or 1))
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and half and target.sm >= 90 and 3 or 1))
 {
     const spc_map_view *map = &args->map;
     int first = spc_block_x() * $(rows), p = first + $(lane_row());

@@ -626,6 +626,37 @@ START_TEST(the_inverse_with_swapped_weights_is_the_adjoint)
 }
 END_TEST
 
+/* Five equal points of 60000 each: their sum is more than f16 holds, but no
+ * result. */
+START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
+{
+    enum { ROWS = 5, CHANNELS = 8 };
+    spc_ctx *ctx = contexts[_i];
+    const int32_t coords[ROWS][4] = {{0}};
+    uint16_t in[ROWS * CHANNELS], weights[CHANNELS * CHANNELS];
+    spc_scene *scene;
+
+    ck_assert_int_eq(spc_scene_create(&scene, coords[0], ROWS, "equal", &error),
+                     SPC_OK);
+    layer l = make_layer(
+        ctx, "points,cin=8,cout=8,k=1,radius=0.01,dtype=f16,out=f32", scene);
+    for (int i = 0; i < ROWS * CHANNELS; i++)
+        in[i] = 0x7b53; /* 60000 rounded: 60000 */
+    for (int i = 0; i < CHANNELS * CHANNELS; i++)
+        weights[i] = 0x1400; /* 2^-10 */
+    assert_done(spc_copy_to_device(ctx, l.in, in, sizeof in));
+    assert_done(spc_copy_to_device(ctx, l.weights, weights, sizeof weights));
+    assert_done(
+        spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
+    float *out = run_layer(ctx, &l);
+    for (int i = 0; i < ROWS * CHANNELS; i++)
+        ck_assert_float_eq(out[i], 60000.0f / 1024 * ROWS * CHANNELS);
+    free(out);
+    free_layer(ctx, &l);
+    spc_scene_free(scene);
+}
+END_TEST
+
 /* Neither the workspace nor the packed weights grow with the triplets. */
 START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 {
@@ -803,6 +834,8 @@ int main(int argc, char **argv)
                         down_sampling_keeps_the_first_point_of_each_voxel, 0,
                         context_count);
     tcase_add_loop_test(cases, voxel_convolution_is_a_special_case_bit_by_bit,
+                        0, context_count);
+    tcase_add_loop_test(cases, sums_of_inputs_may_be_more_than_their_type_holds,
                         0, context_count);
     tcase_add_loop_test(cases,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
