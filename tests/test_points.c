@@ -267,8 +267,8 @@ static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
     release(&out);
 }
 
-/* Where kernels are emulated an eighth of the clouds, and of the candidates, has
- * to do for a day. */
+/* Where kernels are emulated an eighth of the clouds, and of the candidates,
+ * has to do for a day. */
 static bool is_slow(int context)
 {
     spc_device_info info;
@@ -630,26 +630,26 @@ END_TEST
  * result. */
 START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
 {
-    enum { ROWS = 5, CHANNELS = 8 };
+    enum { ROWS = 5, CHANNELS = 8, OUT = 96 };
     spc_ctx *ctx = contexts[_i];
     const int32_t coords[ROWS][4] = {{0}};
-    uint16_t in[ROWS * CHANNELS], weights[CHANNELS * CHANNELS];
+    uint16_t in[ROWS * CHANNELS], weights[CHANNELS * OUT];
     spc_scene *scene;
 
     ck_assert_int_eq(spc_scene_create(&scene, coords[0], ROWS, "equal", &error),
                      SPC_OK);
     layer l = make_layer(
-        ctx, "points,cin=8,cout=8,k=1,radius=0.01,dtype=f16,out=f32", scene);
+        ctx, "points,cin=8,cout=96,k=1,radius=0.01,dtype=f16,out=f32", scene);
     for (int i = 0; i < ROWS * CHANNELS; i++)
         in[i] = 0x7b53; /* 60000 rounded: 60000 */
-    for (int i = 0; i < CHANNELS * CHANNELS; i++)
+    for (int i = 0; i < CHANNELS * OUT; i++)
         weights[i] = 0x1400; /* 2^-10 */
     assert_done(spc_copy_to_device(ctx, l.in, in, sizeof in));
     assert_done(spc_copy_to_device(ctx, l.weights, weights, sizeof weights));
     assert_done(
         spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
     float *out = run_layer(ctx, &l);
-    for (int i = 0; i < ROWS * CHANNELS; i++)
+    for (int i = 0; i < ROWS * OUT; i++)
         ck_assert_float_eq(out[i], 60000.0f / 1024 * ROWS * CHANNELS);
     free(out);
     free_layer(ctx, &l);
