@@ -79,8 +79,8 @@
 %  default = function(problem, target)
 %    local config = ring_default(problem)
 %    config.m = 1
-%    -- NVIDIA H200, a room of 100000 points, 29 of them seen by each: 64->128 takes 469 us
-%    -- by inputs and 503 by products, 32->64 277 and 212.
+%    -- NVIDIA H200, a room of 100000 points, 29 of them seen by each: 64->128 takes 365 us
+%    -- by inputs and 499 by products, 32->64 277 (before sums were halved) and 212.
 %    config.adds = problem.cout > 64 and "inputs" or "products"
 %    while shared_bytes(problem, config) > target.shared_block do
 %      if config.stages > 2 then config.stages = 2 else config.pieces = 1 break end
