@@ -62,6 +62,7 @@
 %  summary = "weight-stationary by offset, places or atomics; hybrids; cp.async and mma.sync",
 %  role = "conv",
 %  device = "cuda",
+%  triplets = true,
 %  params = {
 %    ring_params[1], ring_params[2], ring_params[3], ring_params[4],
 %    {"weights", {"stay", "stream"}, "weights of an offset in shared memory"},
@@ -85,7 +86,8 @@
 %         and (config.near == 0 or ring_bytes(config) <= target.shared_block)
 %    end},
 %    {"there are offsets so far away", function(problem, config)
-%      return config.near == 0 or not problem.list and config.near <= all_near(problem)
+%      return config.near == 0
+%         or not problem.list and not problem.triplets and config.near <= all_near(problem)
 %    end},
 %    {"without pairs nothing stays and nothing is joined", function(problem, config)
 %      return has_pairs(problem, config)
@@ -353,7 +355,17 @@ SPC_DEVICE void add_pairs(float *u, const spc_conv_args *args, int p, int row, i
     const float *sums = (const float *)args->workspace + co;
     spc_u32 v[$(lane_channels)];
 
-%     if places then
+%     if places and problem.triplets then
+    int end = row < 0 ? 0 : spc_load_int(args->triplets.first + p + 1);
+    for (int at = row < 0 ? 0 : spc_load_int(args->triplets.first + p); at < end; at++) {
+        SPC_UNROLL
+        for (int i = 0; i < $(lane_channels); i += 4)
+            spc_load16_into(v + i, sums + (long long)at * $(pitch) + i, 0);
+        SPC_UNROLL
+        for (int i = 0; i < $(lane_channels); i++)
+            u[i] += spc_bits_f32(v[i]);
+    }
+%     elseif places then
     int place = row < 0 ? 0 : spc_load_int(args->pairs.first + row);
     for (int word = 0; word < $(words); word++) {
         spc_u32 mask = row < 0 ? 0u : spc_load4(args->map.mask + (long long)word * args->map.rows_padded + p);

@@ -538,7 +538,7 @@ SPC_KERNEL(spc_offsets_count, spc_by_offset_args, SPC_POINTS_THREADS, 1)
 SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
 {
     int *sums = (int *)spc_shared();
-    int entries = args->offsets * args->warps, sum = 0;
+    int entries = args->offsets * args->warps, sum = 0, warp = spc_warp();
 
     for (int at = 0; at < entries; at += SPC_POINTS_THREADS) {
         int i = at + spc_thread(), own = i < entries ? args->counts[i] : 0, upto = own;
@@ -548,11 +548,11 @@ SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
                 upto += below;
         }
         if (spc_lane() == 31)
-            sums[spc_warp()] = upto;
+            sums[warp] = upto;
         spc_sync_block();
         int before = sum, all = 0;
         for (int w = 0; w < SPC_POINTS_WARPS; w++) {
-            before += w < spc_warp() ? sums[w] : 0;
+            before += w < warp ? sums[w] : 0;
             all += sums[w];
         }
         spc_sync_block();
