@@ -293,6 +293,8 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.budget_s = args->whole_budget_s;
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
+        if (devices.count == 1) /* all that there are, or a list of one */
+            self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);
         say_what_is_left(&t);
     }
