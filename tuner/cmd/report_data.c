@@ -65,21 +65,23 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* What cannot be read is left out; the rest is worth seeing. */
 static spc_status read_trials(reading *r)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < r->data->count && status == SPC_OK; i++) {
         report_problem *p = &r->data->at[i];
+        if (*cli_cancel_flag())
+            return cli_fail(SPC_EINTERRUPTED, "interrupted");
         r->problem = p;
-        status = *cli_cancel_flag()
-                     ? SPC_EINTERRUPTED
-                     : spc_db_trials(r->ctx, p->id, add_trial, r);
+        status = spc_db_trials(r->ctx, p->id, add_trial, r);
+        r->data->unread += status == SPC_EDB;
+        if (status == SPC_EDB)
+            status = SPC_OK;
         if (p->count > 0)
             qsort(p->trials, (size_t)p->count, sizeof(*p->trials), by_time);
     }
-    if (status == SPC_EINTERRUPTED)
-        return cli_fail(status, "interrupted");
     return status == SPC_OK ? SPC_OK : cli_fail_ctx(status, r->ctx);
 }
 

@@ -26,6 +26,7 @@ typedef struct report_data {
     int count;
     char *file;
     int left_out; /* problems of files below it */
+    int unread;   /* problems with trials that cannot be read */
     char *templates[64];
     int template_count;
 } report_data;
