@@ -15,7 +15,8 @@ typedef struct reading {
     bool failed; /* for want of memory */
 } reading;
 
-int report_template(report_data *data, const char *name)
+/* The index of a candidate's template, the first word of its name. */
+static int find_template(report_data *data, const char *name)
 {
     size_t length = strcspn(name, " ");
 
@@ -50,7 +51,7 @@ static void add_trial(const spc_trial *trial, void *payload)
     snprintf(name, sizeof(name), "%s %s", trial->template_name, trial->config);
     bool ok = strcmp(trial->status, "ok") == 0 && trial->median_us > 0;
     to->us = ok ? trial->median_us : 0;
-    to->template_index = report_template(r->data, name);
+    to->template_index = find_template(r->data, name);
     to->name = strdup(name);
     r->failed |= to->name == NULL;
     p->timed += ok;
@@ -135,6 +136,8 @@ static spc_status add_problem(const spc_db_row *row, void *payload)
                           .rows_in = row->rows_in,
                           .density = row->density,
                           .us = row->median_us};
+    if (p->choice != NULL)
+        p->choice_template = find_template(data, p->choice);
     r->failed |= p->layer == NULL || p->device == NULL;
     return r->failed ? SPC_ENOMEM : SPC_OK;
 }
