@@ -5,6 +5,7 @@
 #include "ceilings.h"
 #include "ctx.h"
 #include "error.h"
+#include "file.h"
 #include "floor.h"
 #include "random.h"
 #include "suite.h"
@@ -300,6 +301,61 @@ START_TEST(ceilings_come_back_from_their_facts)
 }
 END_TEST
 
+/* By rows and density alone: as of a device that is here. */
+static void check_known(spc_ctx *ctx, const spc_device_info *device,
+                        bool measured)
+{
+    spc_conv conv = layer_of("subm,cin=64,cout=64");
+    spc__floor f = floor_of("subm,cin=64,cout=64", KITTI, device);
+    spc_bench_result got;
+    const int64_t of[] = {KITTI};
+
+    ck_assert_int_eq(spc_floor(&got, ctx, device->name, &conv, (double)of[0],
+                               (double)of[0],
+                               (double)of[1] / (27.0 * (double)of[0])),
+                     SPC_OK);
+    ck_assert_double_eq(got.warm_floor_us, f.warm_us);
+    ck_assert_double_eq(got.cold_floor_us, f.cold_us);
+    ck_assert_str_eq(got.warm_floor_by, f.warm_by);
+    ck_assert_double_eq(got.flops, f.flops);
+    ck_assert_double_eq(got.compulsory_bytes, f.read_bytes + f.written_bytes);
+    ck_assert(got.floor_measured == measured);
+}
+
+START_TEST(the_floor_of_a_device_that_is_not_here_is_that_of_its_figures)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc__buf folder = SPC__BUF_INIT;
+    spc_device_info device = fast_device();
+    spc__attrs facts = {0};
+    spc_ctx *ctx = NULL;
+
+    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    spc__buf path = SPC__BUF_INIT;
+    spc__buf_printf(&path, "%s/floor.db", spc__buf_text(&folder));
+    options.device = "cpu";
+    options.database = spc__buf_text(&path);
+    ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
+                  error.text);
+    device.cache_bytes = 0; /* no fact of a database */
+    check_known(ctx, &(spc_device_info){.name = "NVIDIA H200"}, false);
+    check_known(ctx, &(spc_device_info){.name = "abacus"}, false); /* none */
+    device.memory = device.cache = (spc_bandwidth){70, 80, 90};
+    device.f16_tflops = 100;
+    device.launch_us = 0.5;
+    for (int i = 0; i < SPC_GATHER_SIZES; i++)
+        device.gather_near_gbps[i] = device.gather_far_gbps[i] = 100;
+    spc__ceilings_write(&facts, &device);
+    ck_assert_int_eq(
+        spc__cache_put_device(ctx->cache, "abacus", &facts, &error), SPC_OK);
+    check_known(ctx, &device, true);
+    spc_ctx_free(ctx);
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+    spc__buf_release(&path);
+}
+END_TEST
+
 /* ---- what is measured now ------------------------------------------------ */
 
 /* Small enough for the emulation; a GPU gets larger ones besides. */
@@ -549,6 +605,8 @@ static void add_all(TCase *t)
     tcase_add_loop_test(t, no_recorded_time_lies_below_the_floor_of_its_class,
                         0, LENGTH(recorded));
     tcase_add_test(t, ceilings_come_back_from_their_facts);
+    tcase_add_test(
+        t, the_floor_of_a_device_that_is_not_here_is_that_of_its_figures);
     tcase_add_test(t, a_kernel_that_stops_working_while_it_is_timed_is_wrong);
     tcase_add_loop_test(t, nothing_measured_here_lies_below_its_floor, 0,
                         MEASURED);

@@ -94,6 +94,25 @@ static spc_status revive(spc__pipeline *p, spc__entry *const *list, int count)
     return status;
 }
 
+static bool is_near(const spc__pipeline *p, const spc__entry *best,
+                    const spc__entry *entry)
+{
+    int scenes = p->request->scene_count;
+
+    return spc__entry_score(entry, scenes) <=
+           SPC__NEAR_BEST * spc__entry_score(best, scenes);
+}
+
+/* Is number i of those ranked one of the best few? They are twice as many where
+ * times are so close that clocks may have set their order. */
+static bool is_among_best(const spc__pipeline *p, const spc__entry *best,
+                          const spc__entry *entry, int i)
+{
+    int few = spc__request_effort(p->request)->finalists;
+
+    return i < few || (i < 2 * few && is_near(p, best, entry));
+}
+
 /* Who must have all samples and has not: the best few, the defaults, and what
  * serves so far. */
 static int find_unfinished(const spc__pipeline *p, spc__entry **list)
@@ -101,10 +120,11 @@ static int find_unfinished(const spc__pipeline *p, spc__entry **list)
     const spc__effort *effort = spc__request_effort(p->request);
     int scenes = p->request->scene_count, found = 0;
     int count = spc__rank_all(p->candidates, list, scenes);
+    const spc__entry *best = list[0];
 
     for (int i = 0; i < count; i++)
-        if ((i < effort->finalists || list[i]->candidate->is_default ||
-             list[i]->serves) &&
+        if ((is_among_best(p, best, list[i], i) ||
+             list[i]->candidate->is_default || list[i]->serves) &&
             (!spc__entry_has(list[i], scenes, effort->final, true) ||
              spc__doubt_is_due(p->meter, list[i])))
             list[found++] = list[i];
@@ -139,24 +159,16 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
 
 /* ---- side by side -------------------------------------------------------- */
 
-static bool is_near(const spc__pipeline *p, const spc__entry *best,
-                    const spc__entry *entry)
-{
-    int scenes = p->request->scene_count;
-
-    return spc__entry_score(entry, scenes) <=
-           SPC__NEAR_BEST * spc__entry_score(best, scenes);
-}
-
 /* Those that may win, out of all; their number. */
 static int find_finalists(const spc__pipeline *p, spc__entry **list)
 {
     int count = spc__rank_all(p->candidates, list, p->request->scene_count);
     const spc__entry *untuned = spc__untuned(p->request, p->candidates);
-    int most = spc__request_effort(p->request)->finalists, kept = count > 0;
+    int kept = count > 0;
 
     for (int i = 1; i < count && is_near(p, list[0], list[i]); i++)
-        if (i < most || list[i]->serves || list[i] == untuned)
+        if (is_among_best(p, list[0], list[i], i) || list[i]->serves ||
+            list[i] == untuned)
             list[kept++] = list[i];
     return kept;
 }

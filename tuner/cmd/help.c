@@ -81,11 +81,14 @@ void cli_help_short(const cli *self)
 
 static void print_exit_statuses(void)
 {
-    puts("\nexit statuses:\n"
+    fputs("\nexit statuses:\n"
 #define X(name, value, code, text) "  " #code "\t" text "\n"
-         SPC_STATUS_MAP(X)
+          SPC_STATUS_MAP(X)
 #undef X
-    );
+              ,
+          stdout);
+    printf("  %d\tstopped by SIGTERM or SIGUSR1: run again, tune goes on\n",
+           CLI_PREEMPTED);
 }
 
 void cli_help_full(const cli *self)

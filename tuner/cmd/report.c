@@ -102,6 +102,11 @@ static void add_head(spc__buf *page, const report_data *data, const char *title)
         spc__buf_printf(page,
                         ". %d problems of the files below it are not shown",
                         data->left_out);
+    if (data->unread > 0)
+        spc__buf_printf(page,
+                        ". %d problems have trials that cannot be read: "
+                        "'spctune db verify' lists them",
+                        data->unread);
     spc__buf_puts(page, ".\n");
 }
 

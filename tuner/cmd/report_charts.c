@@ -193,11 +193,11 @@ static void add_y_ticks(spc__buf *page, const report_axis *y, double left,
     }
 }
 
-static void add_choice(spc__buf *page, report_data *data,
+static void add_choice(spc__buf *page, const report_data *data,
                        const report_problem *p, const report_axis *x,
                        const report_axis *y)
 {
-    int template_index = report_template(data, p->choice);
+    int template_index = p->choice_template;
     double at = report_axis_at(x, p->rows);
     double height = report_axis_at(y, p->density);
 
@@ -211,7 +211,8 @@ static void add_choice(spc__buf *page, report_data *data,
     spc__buf_puts(page, "</text>");
 }
 
-static void add_choices(spc__buf *page, report_data *data, int from, int count)
+static void add_choices(spc__buf *page, const report_data *data, int from,
+                        int count)
 {
     enum { LEFT = 56, WIDTH = 300 };
     double rows[2] = {INFINITY, 0}, density[2] = {INFINITY, 0};
@@ -244,9 +245,8 @@ static void add_choices(spc__buf *page, report_data *data, int from, int count)
     spc__buf_puts(page, "</svg></figure>\n");
 }
 
-void report_choices(spc__buf *page, const report_data *from)
+void report_choices(spc__buf *page, const report_data *data)
 {
-    report_data *data = (report_data *)from; /* templates may be added */
     int shown = 0;
 
     for (int i = 0, count; i < data->count && shown < MOST_CHARTS; i += count) {

@@ -15,7 +15,8 @@ typedef struct reading {
     bool failed; /* for want of memory */
 } reading;
 
-int report_template(report_data *data, const char *name)
+/* The index of a candidate's template, the first word of its name. */
+static int find_template(report_data *data, const char *name)
 {
     size_t length = strcspn(name, " ");
 
@@ -50,7 +51,7 @@ static void add_trial(const spc_trial *trial, void *payload)
     snprintf(name, sizeof(name), "%s %s", trial->template_name, trial->config);
     bool ok = strcmp(trial->status, "ok") == 0 && trial->median_us > 0;
     to->us = ok ? trial->median_us : 0;
-    to->template_index = report_template(r->data, name);
+    to->template_index = find_template(r->data, name);
     to->name = strdup(name);
     r->failed |= to->name == NULL;
     p->timed += ok;
@@ -65,21 +66,23 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* What cannot be read is left out; the rest is worth seeing. */
 static spc_status read_trials(reading *r)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < r->data->count && status == SPC_OK; i++) {
         report_problem *p = &r->data->at[i];
+        if (*cli_cancel_flag())
+            return cli_fail(SPC_EINTERRUPTED, "interrupted");
         r->problem = p;
-        status = *cli_cancel_flag()
-                     ? SPC_EINTERRUPTED
-                     : spc_db_trials(r->ctx, p->id, add_trial, r);
+        status = spc_db_trials(r->ctx, p->id, add_trial, r);
+        r->data->unread += status == SPC_EDB;
+        if (status == SPC_EDB)
+            status = SPC_OK;
         if (p->count > 0)
             qsort(p->trials, (size_t)p->count, sizeof(*p->trials), by_time);
     }
-    if (status == SPC_EINTERRUPTED)
-        return cli_fail(status, "interrupted");
     return status == SPC_OK ? SPC_OK : cli_fail_ctx(status, r->ctx);
 }
 
@@ -133,6 +136,8 @@ static spc_status add_problem(const spc_db_row *row, void *payload)
                           .rows_in = row->rows_in,
                           .density = row->density,
                           .us = row->median_us};
+    if (p->choice != NULL)
+        p->choice_template = find_template(data, p->choice);
     r->failed |= p->layer == NULL || p->device == NULL;
     return r->failed ? SPC_ENOMEM : SPC_OK;
 }

@@ -13,8 +13,9 @@ typedef struct report_trial {
 typedef struct report_problem {
     int64_t id;
     char *layer, *device, *choice; /* choice NULL: none */
+    int choice_template;           /* its index, as that of a trial */
     double rows, rows_in, density, us;
-    double floor_us; /* 0: not known */
+    double floor_us;     /* 0: not known */
     bool floor_measured; /* by ceilings of this database, not of the class */
     char floor_by[12];
     report_trial *trials; /* the fastest first, failures last */
@@ -26,6 +27,7 @@ typedef struct report_data {
     int count;
     char *file;
     int left_out; /* problems of files below it */
+    int unread;   /* problems with trials that cannot be read */
     char *templates[64];
     int template_count;
 } report_data;
@@ -38,8 +40,5 @@ void report_free(report_data *data);
 double report_time_of(const report_problem *problem, const char *name);
 /* Of the best trial; 0: none was timed. */
 double report_best(const report_problem *problem);
-
-/* The first word of a candidate's name: its template. */
-int report_template(report_data *data, const char *name);
 
 #endif

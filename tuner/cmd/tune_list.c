@@ -267,12 +267,12 @@ static spc_status read_list(tune_list *t, cli *self)
     return status == SPC_OK ? take_part(&t->list, self, args->shard) : status;
 }
 
-static void say_what_is_left(const tune_list *t)
+static void say_what_is_left(const tune_list *t, spc_status status)
 {
     const progress_board *board = &t->shared->board;
     int left = board->items - board->begun;
 
-    if (board->budget_s > 0 && left > 0 && t->shared->status == SPC_OK)
+    if (board->budget_s > 0 && left > 0 && status == SPC_OK)
         cli_say(t->job.self,
                 "spctune: the time is over: %d of %d are not begun; the same "
                 "command goes on with them",
@@ -293,8 +293,10 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.budget_s = args->whole_budget_s;
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
+        if (devices.count == 1) /* all that there are, or a list of one */
+            self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);
-        say_what_is_left(&t);
+        say_what_is_left(&t, status);
     }
     self->board = NULL;
     self->lane = NULL;
