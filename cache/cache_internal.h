@@ -43,6 +43,7 @@ typedef enum spc__sql {
     SPC__SQL_QUARANTINE,
     SPC__SQL_FREE_TRIAL,
     SPC__SQL_FREE_CHOICE,
+    SPC__SQL_SET_ASIDE,
     SPC__SQL_COUNT
 } spc__sql;
 

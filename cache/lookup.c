@@ -303,3 +303,24 @@ spc_status spc__cache_find_choices(spc__cache *cache,
         free(top.best);
     return status;
 }
+
+void spc__cache_set_aside(spc__cache *cache, const spc__problem_key *key,
+                          char *reason, size_t bytes)
+{
+    bool row = false;
+
+    reason[0] = '\0';
+    if (spc__cache_key_text(cache, key, NULL) != SPC_OK)
+        return;
+    for (int i = 0; i < cache->count && !row; i++) {
+        sqlite3_stmt *stmt = NULL;
+        if (spc__layer_statement(&stmt, &cache->layers[i], SPC__SQL_SET_ASIDE,
+                                 NULL) != SPC_OK)
+            continue;
+        spc__bind_key(stmt, cache, key);
+        spc__layer_step(&row, &cache->layers[i], stmt, "read", NULL);
+        if (row)
+            spc__column_text(reason, bytes, stmt, 0);
+        spc__sql_done(stmt);
+    }
+}

@@ -144,6 +144,11 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " (SELECT t.id FROM trial AS t" CANDIDATE_IS ")",
     [SPC__SQL_FREE_CHOICE] =
         "DELETE FROM quarantine WHERE kind = 'choice' AND record = ?1",
+    [SPC__SQL_SET_ASIDE] =
+        "SELECT q.reason FROM problem AS p JOIN choice AS c"
+        " ON c.problem = p.id JOIN quarantine AS q"
+        " ON (q.kind = 'choice' AND q.record = p.id)"
+        " OR (q.kind = 'trial' AND q.record = c.trial)" PROBLEM_IS,
 };
 
 /* What a result means, and what would be right. */
