@@ -39,6 +39,15 @@
     " WHERE t.problem = ?1 AND t.template = ?2 AND t.template_hash = ?3"       \
     " AND t.config = ?4"
 
+/* A choice, and whether the seals of its trial and itself fit. */
+#define WHOLE_CHOICE                                                           \
+    "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"     \
+    " s.digest = " SPC__DIGEST_TRIAL ", w.digest = " SPC__DIGEST_CHOICE        \
+    ", p.id" FROM_CHOICE " LEFT JOIN provenance AS v ON v.id = t.provenance"   \
+    " LEFT JOIN provenance AS u ON u.id = c.provenance"                        \
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"             \
+    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
+
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SPC__SQL_COMMIT] = "COMMIT",
@@ -89,15 +98,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " t.features" FROM_CHOICE
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
-    [SPC__SQL_CHOICE_OF] =
-        "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"
-        " s.digest = " SPC__DIGEST_TRIAL
-        ", w.digest = " SPC__DIGEST_CHOICE FROM_CHOICE
-        " LEFT JOIN provenance AS v ON v.id = t.provenance"
-        " LEFT JOIN provenance AS u ON u.id = c.provenance"
-        " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-        " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
-        " WHERE p.id = ?1 AND t.status = 'ok'",
+    [SPC__SQL_CHOICE_OF] = WHOLE_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
+    [SPC__SQL_CHOICE_AT] = WHOLE_CHOICE PROBLEM_IS IS_USABLE,
 
     [SPC__SQL_GET_ARTEFACT] =
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
