@@ -232,8 +232,8 @@ spc_status spc__cache_find_choices(spc__cache *cache,
 void spc__cache_refuse(spc__cache *cache, const spc__choice *choice,
                        const char *reason);
 
-/* Was a choice for exactly this problem set aside, in whatever file? Its reason;
- * else "". */
+/* Was a choice for exactly this problem set aside, in whatever file? Its
+ * reason, else "". */
 void spc__cache_set_aside(spc__cache *cache, const spc__problem_key *key,
                           char *reason, size_t bytes);
 
