@@ -232,6 +232,11 @@ spc_status spc__cache_find_choices(spc__cache *cache,
 void spc__cache_refuse(spc__cache *cache, const spc__choice *choice,
                        const char *reason);
 
+/* Was a choice for exactly this problem set aside, in whatever file? Its
+ * reason, else "". */
+void spc__cache_set_aside(spc__cache *cache, const spc__problem_key *key,
+                          char *reason, size_t bytes);
+
 /* All trials of exactly this problem (same layer text, bucket, device, target).
  * A candidate tried in several layers is listed once, from the uppermost where
  * its record is sound. The array is the caller's (free()); NULL if there is

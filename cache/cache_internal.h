@@ -32,6 +32,7 @@ typedef enum spc__sql {
     SPC__SQL_SIMILAR_CHOICES,
     SPC__SQL_DATA_VERSION,
     SPC__SQL_CHOICE_OF,
+    SPC__SQL_CHOICE_AT,
     SPC__SQL_GET_ARTEFACT,
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
@@ -54,6 +55,7 @@ typedef enum spc__sql {
     SPC__SQL_SEAL_PART,
     SPC__SQL_DROP_SEALS,
     SPC__SQL_FREE_NETWORK,
+    SPC__SQL_SET_ASIDE,
     SPC__SQL_COUNT
 } spc__sql;
 
@@ -62,6 +64,7 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
+    bool is_only_code; /* it has no choices, and never will */
     int64_t version;   /* of its schema; older tables are read through views */
     spc_error refused; /* why it could not be brought to ours */
     struct spc__manifest *manifest; /* signed: what is not in it is not used;

@@ -208,14 +208,40 @@ static spc_status check_seals(const char **kind, int64_t *record,
     return spc__seal_check(layer, stmt, next + 1, "trial", error);
 }
 
+/* Reads the choice in `stmt`'s row; sets it aside where its seals do not fit.
+ */
+static spc_status read_choice(spc__choice *out, spc__layer *layer,
+                              sqlite3_stmt *stmt, spc_error *error)
+{
+    const char *kind = NULL;
+    int64_t record = 0;
+    spc_error why = {0};
+    spc_status status;
+
+    out->file = layer->path;
+    out->problem =
+        sqlite3_column_int64(stmt, SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 4);
+    status = check_seals(&kind, &record, layer, out->problem, stmt, &why);
+    if (status == SPC_OK) {
+        spc__column_text(out->reason, sizeof(out->reason), stmt,
+                         SPC__KEY_WIDTH + SPC__TRIAL_WIDTH);
+        status = spc__read_key(&out->key, layer, stmt, 0, error);
+        if (status == SPC_OK)
+            status = spc__read_trial(&out->trial, layer, stmt, SPC__KEY_WIDTH,
+                                     error);
+    }
+    spc__sql_done(stmt);
+    if (why.status == SPC_OK)
+        return status;
+    spc__quarantine(layer, kind, record, why.text);
+    return spc__fail(error, why.status, "%s", why.text);
+}
+
 /* *got is false if the record went away since it was ranked. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                         const found *from, spc_error *error)
 {
     spc__layer *layer = &cache->layers[from->record.layer];
-    const char *kind = NULL;
-    int64_t record = 0;
-    spc_error why = {0};
     sqlite3_stmt *stmt;
     spc_status status =
         spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_OF, error);
@@ -225,25 +251,48 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
         return status;
     sqlite3_bind_int64(stmt, 1, from->record.problem);
     status = spc__layer_step(got, layer, stmt, "read", error);
-    if (*got &&
-        (status = check_seals(&kind, &record, layer, from->record.problem, stmt,
-                              &why)) == SPC_OK) {
-        out->match = from->match;
-        out->distance = from->distance;
-        out->file = layer->path;
-        out->problem = from->record.problem;
-        spc__column_text(out->reason, sizeof(out->reason), stmt,
-                         SPC__KEY_WIDTH + SPC__TRIAL_WIDTH);
-        status = spc__read_key(&out->key, layer, stmt, 0, error);
-        if (status == SPC_OK)
-            status = spc__read_trial(&out->trial, layer, stmt, SPC__KEY_WIDTH,
-                                     error);
-    }
+    out->match = from->match;
+    out->distance = from->distance;
+    if (status == SPC_OK && *got)
+        return read_choice(out, layer, stmt, error);
     spc__sql_done(stmt);
-    if (why.status != SPC_OK) {
-        spc__quarantine(layer, kind, record, why.text);
-        return spc__fail(error, why.status, "%s", why.text);
+    return status;
+}
+
+/* The only file that can have choices; NULL: there are several. */
+static spc__layer *only_layer(spc__cache *cache)
+{
+    spc__layer *only = NULL;
+
+    for (int i = 0; i < cache->count; i++) {
+        if (cache->layers[i].is_only_code)
+            continue;
+        if (only != NULL)
+            return NULL;
+        only = &cache->layers[i];
     }
+    return only;
+}
+
+/* An exact hit in one file needs no ranking. */
+static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
+                              const spc__cache *cache,
+                              const spc__problem_key *key, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_AT, error);
+
+    *got = false;
+    if (status != SPC_OK)
+        return status;
+    spc__bind_key(stmt, cache, key);
+    status = spc__layer_step(got, layer, stmt, "read", error);
+    out->match = SPC__MATCH_EXACT;
+    out->distance = 0;
+    if (status == SPC_OK && *got)
+        return read_choice(out, layer, stmt, error);
+    spc__sql_done(stmt);
     return status;
 }
 
@@ -278,12 +327,22 @@ spc_status spc__cache_find_choices(spc__cache *cache,
     found one;
     top_list top = {&one, 0, 1};
     spc_status status = SPC_OK, next;
+    spc__layer *only = only_layer(cache);
+    bool got = false;
+    spc_status first = SPC_OK;
 
     *count = 0;
     if (capacity <= 0)
         return SPC_OK;
     if ((status = spc__cache_key_text(cache, key, error)) != SPC_OK)
         return status;
+    if (capacity == 1 && only != NULL)
+        first = fetch_exact(out, &got, only, cache, key, error);
+    if (got) {
+        *count = first == SPC_OK;
+        return first;
+    }
+    error = unless(first, error);
     if (capacity > 1) {
         size_t bytes = (size_t)capacity * sizeof(*top.best);
         top.best = malloc(bytes);
@@ -301,5 +360,26 @@ spc_status spc__cache_find_choices(spc__cache *cache,
     status = status == SPC_OK ? next : status;
     if (top.best != &one)
         free(top.best);
-    return status;
+    return first == SPC_OK ? status : first;
+}
+
+void spc__cache_set_aside(spc__cache *cache, const spc__problem_key *key,
+                          char *reason, size_t bytes)
+{
+    bool row = false;
+
+    reason[0] = '\0';
+    if (spc__cache_key_text(cache, key, NULL) != SPC_OK)
+        return;
+    for (int i = 0; i < cache->count && !row; i++) {
+        sqlite3_stmt *stmt = NULL;
+        if (spc__layer_statement(&stmt, &cache->layers[i], SPC__SQL_SET_ASIDE,
+                                 NULL) != SPC_OK)
+            continue;
+        spc__bind_key(stmt, cache, key);
+        spc__layer_step(&row, &cache->layers[i], stmt, "read", NULL);
+        if (row)
+            spc__column_text(reason, bytes, stmt, 0);
+        spc__sql_done(stmt);
+    }
 }

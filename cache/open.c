@@ -211,12 +211,28 @@ static spc_status open_user(spc__layer *layer, spc_error *error)
     return open_some_way(layer, ways, 3, error);
 }
 
+/* Files of code alone need not be asked for choices. Others may write the
+ * user's file, but nobody one that was opened immutable, or should. */
+static void note_choices(spc__layer *layer)
+{
+    sqlite3_stmt *stmt = NULL;
+
+    if (sqlite3_prepare_v2(layer->db, "SELECT 1 FROM choice LIMIT 1", -1, &stmt,
+                           NULL) == SQLITE_OK)
+        layer->is_only_code = sqlite3_step(stmt) == SQLITE_DONE;
+    sqlite3_finalize(stmt);
+}
+
 /* Where a journal stands, even an empty one, somebody may be writing. */
 static spc_status open_shipped(spc__layer *layer, spc_error *error)
 {
     static const open_way ways[] = {READING, IMMUTABLE};
     int skipped = journal_bytes(layer) < 0;
-    return open_some_way(layer, ways + skipped, 2 - skipped, error);
+    spc_status status =
+        open_some_way(layer, ways + skipped, 2 - skipped, error);
+    if (status == SPC_OK && skipped)
+        note_choices(layer);
+    return status;
 }
 
 /* Is it there, a plain file, and ours by its first bytes? */

@@ -47,6 +47,15 @@
     " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
     " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
 
+/* A choice, and whether the seals of its trial and itself fit. */
+#define WHOLE_CHOICE                                                           \
+    "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"     \
+    " s.digest = " SPC__DIGEST_TRIAL ", w.digest = " SPC__DIGEST_CHOICE        \
+    ", p.id" FROM_CHOICE " LEFT JOIN provenance AS v ON v.id = t.provenance"   \
+    " LEFT JOIN provenance AS u ON u.id = c.provenance"                        \
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"             \
+    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
+
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SPC__SQL_COMMIT] = "COMMIT",
@@ -97,15 +106,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " t.features" FROM_CHOICE
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
-    [SPC__SQL_CHOICE_OF] =
-        "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"
-        " s.digest = " SPC__DIGEST_TRIAL
-        ", w.digest = " SPC__DIGEST_CHOICE FROM_CHOICE
-        " LEFT JOIN provenance AS v ON v.id = t.provenance"
-        " LEFT JOIN provenance AS u ON u.id = c.provenance"
-        " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-        " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
-        " WHERE p.id = ?1 AND t.status = 'ok'",
+    [SPC__SQL_CHOICE_OF] = WHOLE_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
+    [SPC__SQL_CHOICE_AT] = WHOLE_CHOICE PROBLEM_IS IS_USABLE,
 
     [SPC__SQL_GET_ARTEFACT] =
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
@@ -182,6 +184,11 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "  (SELECT id FROM network_part WHERE network = ?1))",
     [SPC__SQL_FREE_NETWORK] =
         "DELETE FROM quarantine WHERE kind = 'network' AND record = ?1",
+    [SPC__SQL_SET_ASIDE] =
+        "SELECT q.reason FROM problem AS p JOIN choice AS c"
+        " ON c.problem = p.id JOIN quarantine AS q"
+        " ON (q.kind = 'choice' AND q.record = p.id)"
+        " OR (q.kind = 'trial' AND q.record = c.trial)" PROBLEM_IS,
 };
 
 /* What a result means, and what would be right. */

@@ -67,4 +67,10 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job);
 
+/* May these bytes be given to a driver whose GPU has this compute capability
+ * (90)? SPC_EFORMAT: they are no cubin, one for others, or one with sections
+ * outside of them. */
+spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
+                            spc_error *error);
+
 #endif

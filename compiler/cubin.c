@@ -207,3 +207,40 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
     snprintf(name, size, "%s", best.name);
     return SPC_OK;
 }
+
+/* Do all sections lie within the file, and is one of them a kernel's? */
+static bool is_whole(const elf *file)
+{
+    bool has_kernel = false;
+
+    for (unsigned i = 1; i < file->header.e_shnum; i++) {
+        Elf64_Shdr section;
+        if (!read_section(&section, file, i))
+            return false;
+        has_kernel |= section.sh_type == SHT_PROGBITS &&
+                      strncmp(section_name(file, &section), ".text.", 6) == 0;
+    }
+    return has_kernel;
+}
+
+spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
+                            spc_error *error)
+{
+    elf file;
+
+    if (!is_cubin(&file, code, bytes))
+        return spc__fail(error, SPC_EFORMAT,
+                         "%zu bytes that are no code for a GPU", bytes);
+    int built = (int)arch_of(&file);
+    if (built / 10 != capability / 10 || built > capability)
+        return spc__fail(error, SPC_EFORMAT,
+                         "it is code for sm_%d, which a GPU of capability "
+                         "%d.%d does not run",
+                         built, capability / 10, capability % 10);
+    if (!is_whole(&file))
+        return spc__fail(error, SPC_EFORMAT,
+                         "code for a GPU that is damaged: parts of it lie "
+                         "outside of its %zu bytes",
+                         bytes);
+    return SPC_OK;
+}

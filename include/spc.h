@@ -2217,12 +2217,21 @@ typedef struct spc_db_row {
     const char *choice; /* "os_warp rows=16,..." or NULL */
     double median_us, spread_us;
     const char *provenance;
+    const char *kind; /* "layer", "map" (who searches it), "code" (a record of
+                         code that nobody measured) */
 } spc_db_row;
 
 SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                spc_status (*each)(const spc_db_row *row,
                                                   void *payload),
                                void *payload);
+
+/* The same with the records of maps and code, whose `layer` is the list of words
+ * by which they are found. */
+SPC_API spc_status spc_db_each_record(spc_ctx *ctx,
+                                      spc_status (*each)(const spc_db_row *row,
+                                                         void *payload),
+                                      void *payload);
 
 /* The trials of problem `id`. IDs count in each file: of several problems it is
  * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some

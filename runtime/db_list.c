@@ -9,6 +9,7 @@
 typedef struct listing {
     spc_status (*each)(const spc_db_row *row, void *payload);
     void *payload;
+    bool all; /* also what is no layer */
 } listing;
 
 static void choice_text(char *out, size_t bytes, const spc__trial *trial)
@@ -29,24 +30,46 @@ static void provenance_text(char *out, size_t bytes,
              (unsigned long long)from->seed, from->scenes);
 }
 
-/* The layer that was measured. Code records (code.c) name compiled code, not
- * measurements: they are not listed. */
-static bool read_layer(spc_conv *out, const spc__problem_key *key)
+/* Code records (code.c) name compiled code, not measurements; those of maps
+ * (coords/map_choice.h) a geometry. */
+static const char *kind_of(const spc__problem_key *key)
 {
-    return spc__attrs_find(&key->layer, "template") == NULL &&
-           spc__conv_from_attrs(out, &key->layer);
+    spc_conv conv;
+
+    if (spc__attrs_find(&key->layer, "template") != NULL)
+        return "code";
+    return spc__conv_from_attrs(&conv, &key->layer) ? "layer" : "map";
+}
+
+static bool is_layer(const spc__problem_key *key)
+{
+    return strcmp(kind_of(key), "layer") == 0;
+}
+
+/* As people write it; of what is none, its words. */
+static void layer_text(char *out, size_t bytes, const spc__problem_key *key)
+{
+    spc__buf words = SPC__BUF_INIT;
+    spc_conv conv;
+
+    if (is_layer(key) && spc__conv_from_attrs(&conv, &key->layer)) {
+        spc_conv_format(out, bytes, &conv);
+        return;
+    }
+    spc__attrs_format(&words, &key->layer);
+    snprintf(out, bytes, "%s", spc__buf_text(&words));
+    spc__buf_release(&words);
 }
 
 static spc_status list_row(const spc__cache_row *from, void *payload)
 {
     const listing *to = payload;
-    spc_conv conv;
-    char layer[200], choice[512], provenance[512];
+    char layer[1200], choice[512], provenance[512];
     double rows_in, rows_out, density;
 
-    if (!read_layer(&conv, &from->key))
+    if (!to->all && !is_layer(&from->key))
         return SPC_OK;
-    spc_conv_format(layer, sizeof(layer), &conv);
+    layer_text(layer, sizeof(layer), &from->key);
     choice_text(choice, sizeof(choice), &from->choice);
     provenance_text(provenance, sizeof(provenance), &from->provenance);
     spc__conv_key_scene(&rows_in, &rows_out, &density, &from->key);
@@ -65,6 +88,7 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
         .median_us = from->has_choice ? from->choice.median_us : 0,
         .spread_us = from->has_choice ? from->choice.spread_us : 0,
         .provenance = provenance,
+        .kind = kind_of(&from->key),
     };
     return to->each(&row, to->payload);
 }
@@ -86,7 +110,20 @@ spc_status spc_db_each(spc_ctx *ctx,
                        spc_status (*each)(const spc_db_row *row, void *payload),
                        void *payload)
 {
-    listing to = {each, payload};
+    listing to = {each, payload, false};
+    spc_status status = check_call(ctx, __func__, each != NULL);
+
+    if (status != SPC_OK)
+        return status;
+    return spc__cache_each(ctx->cache, list_row, &to, spc__error_of(ctx));
+}
+
+spc_status spc_db_each_record(spc_ctx *ctx,
+                              spc_status (*each)(const spc_db_row *row,
+                                                 void *payload),
+                              void *payload)
+{
+    listing to = {each, payload, true};
     spc_status status = check_call(ctx, __func__, each != NULL);
 
     if (status != SPC_OK)
@@ -104,10 +141,8 @@ typedef struct trial_query {
 static spc_status find_problem(const spc__cache_row *row, void *payload)
 {
     trial_query *query = payload;
-    spc_conv conv;
 
-    if (query->file == NULL && row->problem_id == query->id &&
-        read_layer(&conv, &row->key))
+    if (query->file == NULL && row->problem_id == query->id)
         query->file = row->file;
     return SPC_OK;
 }

@@ -328,9 +328,24 @@ static int collect(fallback *out, lookup *look, spc__library *library,
     return count;
 }
 
+/* What a lookup before this one has set aside is not found again. */
+static void note_set_aside(lookup *look)
+{
+    spc_ctx *ctx = look->ctx;
+    char why[160] = "";
+
+    if (look->refused[0] == '\0' && ctx->cache != NULL)
+        spc__cache_set_aside(ctx->cache, &look->key, why, sizeof(why));
+    if (why[0] != '\0')
+        snprintf(look->refused, sizeof(look->refused),
+                 "its record was set aside: %s", why);
+}
+
 static void explain_default(lookup *look, const char *template_name)
 {
     const char *why = "the database has no record near this problem";
+
+    note_set_aside(look);
 
     if (look->flags & SPC_PLAN_ESTIMATE)
         why = "an estimate was asked for";

@@ -67,7 +67,7 @@ int nvrtcCreateProgram(void **out, const char *source, const char *name,
                        int header_count, const char *const *headers,
                        const char *const *header_names)
 {
-    *out = malloc(1);
+    *out = calloc(1, sizeof(int)); /* the capability it is compiled for */
     return *out == NULL;
 }
 
@@ -80,6 +80,13 @@ int nvrtcDestroyProgram(void **program)
 
 int nvrtcCompileProgram(void *program, int count, const char *const *options)
 {
+    int *capability = program;
+
+    for (int i = 0; i < count; i++) {
+        const char *target = strstr(options[i], "sm_");
+        if (target != NULL)
+            *capability = atoi(target + 3);
+    }
     __atomic_fetch_add(&fake_nvrtc_compiles, 1, __ATOMIC_RELAXED);
     return 0;
 }
@@ -92,10 +99,11 @@ int nvrtcGetCUBINSize(void *program, size_t *bytes)
 
 int nvrtcGetCUBIN(void *program, char *out)
 {
+    const int *capability = program;
     cubin it = {
         .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB},
                    .e_machine = EM_CUDA,
-                   .e_flags = 90,
+                   .e_flags = (Elf64_Word)*capability,
                    .e_shoff = offsetof(cubin, sections),
                    .e_shentsize = sizeof(Elf64_Shdr),
                    .e_shnum = 3,

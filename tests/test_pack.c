@@ -201,6 +201,30 @@ START_TEST(code_is_compressed_where_zstd_is_there)
 }
 END_TEST
 
+/* SQLite attaches ten files at most; layers are opened each by itself. */
+START_TEST(there_may_be_any_number_of_layers)
+{
+    enum { LAYERS = 24 };
+    static char names[LAYERS][450];
+    const char *files[LAYERS];
+    spc__cache *cache = NULL;
+    spc__choice found;
+
+    make_tuned("from.db");
+    pack("from.db", "pack.db");
+    spc__cache_close(open_user("empty.db"));
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(names[i], sizeof(names[i]), "%s",
+                 at(i < LAYERS - 1 ? "empty.db" : "pack.db"));
+        files[i] = names[i];
+    }
+    assert_ok(spc__cache_open(&cache, NULL, files, LAYERS, &error));
+    ck_assert_int_eq(find(cache, &found), 1);
+    ck_assert_str_eq(found.file, names[LAYERS - 1]);
+    spc__cache_close(cache);
+}
+END_TEST
+
 /* Any byte of the compressed code may be another one. */
 START_TEST(damaged_code_is_no_code)
 {
@@ -576,8 +600,9 @@ Suite *suite(void)
                                a_pack_is_one_file_without_a_journal,
                                code_is_compressed_where_zstd_is_there,
                                damaged_code_is_no_code,
-                               packing_again_gives_the_same_records, NULL},
-        (const int[]){1, 1, 1, 1, 1});
+                               packing_again_gives_the_same_records,
+                               there_may_be_any_number_of_layers, NULL},
+        (const int[]){1, 1, 1, 1, 1, 1});
 #ifdef SPC_WITH_SODIUM
     add(all, "signatures",
         (const TTest *const[]){signatures_of_minisign_are_known,

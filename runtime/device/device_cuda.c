@@ -422,11 +422,12 @@ static spc_status cuda_module_load(spc__device *device, spc__module **out,
     bool pushed;
     spc_status status;
 
-    (void)bytes; /* a cubin carries its own size */
     *out = NULL;
     if (!module)
         return spc__fail_memory(error, sizeof *module);
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK) {
+    /* The driver believes what a cubin says of its own size. */
+    if ((status = spc__cubin_check(code, bytes, d->sm, error)) != SPC_OK ||
+        (status = spc__cuda_enter(d, &pushed, error)) != SPC_OK) {
         free(module);
         return status;
     }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char axes[] = "xyz";
 
@@ -19,12 +20,33 @@ void spc__voxels_release(spc__voxels *voxels)
     memset(voxels, 0, sizeof(*voxels));
 }
 
+/* A kernel gives more memory than there is, and ends who uses it. So what
+ * cannot fit, with the keys by which voxels are sorted, is refused before. */
+static spc_status check_memory(int64_t rows, spc_error *error)
+{
+    enum { ROW_BYTES = 32 };
+    double machine =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double needed = (double)rows * ROW_BYTES;
+
+    if (machine <= 0 || needed <= machine)
+        return SPC_OK;
+    return spc__fail(error, SPC_ENOMEM,
+                     "a scene of %lld voxels needs %.0f GiB of memory, and "
+                     "this machine has %.0f: make it smaller, or its voxels "
+                     "larger",
+                     (long long)rows, needed / (1 << 30), machine / (1 << 30));
+}
+
 spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
                                spc_error *error)
 {
     int64_t wanted = voxels->count + more;
     if (wanted <= voxels->capacity)
         return SPC_OK;
+    spc_status status = check_memory(wanted, error);
+    if (status != SPC_OK)
+        return status;
 
     int64_t capacity = voxels->capacity * 2;
     if (capacity < wanted)

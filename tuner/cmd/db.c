@@ -16,6 +16,8 @@ static const cli_option options[] = {
      "export: the file to write; default: standard output"},
     {0, "code", NULL, CLI_FLAG, AT(code),
      "export: compiled code as well, as base64"},
+    {'a', "all", NULL, CLI_FLAG, AT(all),
+     "ls: also the records of maps, and of code that nobody measured"},
     {0, "losers", NULL, CLI_FLAG, AT(losers),
      "prune: trials that were not chosen"},
     {0, "stale", NULL, CLI_FLAG, AT(stale),
@@ -30,19 +32,31 @@ struct listing {
     table table;
     spc__json *json;
     int64_t only; /* the first problem of this id; 0: all */
+    bool kinds;   /* records of code and maps as well */
     int found;
 };
 
-static void add_row(table *t, const spc_db_row *row)
+static void add_scene(table *t, const spc_db_row *row)
 {
-    table_cell(t, "%lld", (long long)row->id);
-    table_cell(t, "%s", row->layer);
-    table_cell(t, "%s", row->device);
     if (row->rows_in == row->rows)
         table_cell(t, "%.0f", row->rows);
     else
         table_cell(t, "%.0f->%.0f", row->rows_in, row->rows);
     table_cell(t, "%.3f", row->density);
+}
+
+static void add_row(table *t, const spc_db_row *row, bool kinds)
+{
+    table_cell(t, "%lld", (long long)row->id);
+    if (kinds)
+        table_cell(t, "%s", row->kind);
+    table_cell(t, "%s", row->layer);
+    table_cell(t, "%s", row->device);
+    if (strcmp(row->kind, "layer") == 0)
+        add_scene(t, row);
+    else
+        for (int i = 0; i < 2; i++)
+            table_blank(t);
     table_cell(t, "%d/%d", row->trials_ok, row->trials);
     table_cell(t, "%s", row->choice != NULL ? row->choice : "-");
     table_us(t, row->choice != NULL ? row->median_us : 0);
@@ -54,6 +68,7 @@ static void write_row(spc__json *json, const spc_db_row *row)
     spc__json_object(json, NULL);
     spc__json_text(json, "file", row->file);
     spc__json_int(json, "id", row->id);
+    spc__json_text(json, "kind", row->kind);
     spc__json_text(json, "layer", row->layer);
     spc__json_text(json, "device", row->device);
     spc__json_text(json, "target", row->target);
@@ -81,7 +96,7 @@ static spc_status list_row(const spc_db_row *row, void *payload)
     if (listing->json != NULL)
         write_row(listing->json, row);
     else
-        add_row(&listing->table, row);
+        add_row(&listing->table, row, listing->kinds);
     return SPC_OK;
 }
 
@@ -89,17 +104,22 @@ static const char *const titles[] = {">id",      "layer",   "device", ">rows",
                                      ">density", ">trials", "choice", ">us",
                                      "file",     NULL};
 
-static spc_status list_all(spc_ctx *ctx, const cli *self)
+static const char *const kind_titles[] = {
+    ">id",     "kind",   "what", "device", ">rows", ">density",
+    ">trials", "choice", ">us",  "file",   NULL};
+
+static spc_status list_all(spc_ctx *ctx, const cli *self, bool kinds)
 {
-    struct listing listing = {0};
+    struct listing listing = {.kinds = kinds};
     spc__buf text = SPC__BUF_INIT;
     spc__json json;
 
-    table_init(&listing.table, titles);
+    table_init(&listing.table, kinds ? kind_titles : titles);
     spc__json_init(&json, &text);
     spc__json_array(&json, NULL);
     listing.json = self->globals.json ? &json : NULL;
-    spc_status status = spc_db_each(ctx, list_row, &listing);
+    spc_status status =
+        (kinds ? spc_db_each_record : spc_db_each)(ctx, list_row, &listing);
     spc__json_end_array(&json);
     if (status != SPC_OK)
         cli_fail_ctx(status, ctx);
@@ -126,7 +146,7 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     spc__json_object(&json, NULL);
     spc__json_array(&json, "problem");
     listing.json = self->globals.json ? &json : NULL;
-    status = spc_db_each(ctx, list_row, &listing);
+    status = spc_db_each_record(ctx, list_row, &listing);
     spc__json_end_array(&json);
     if (status == SPC_OK && listing.found > 0)
         status = spc_db_trials(ctx, id, trials_collect, &found);
@@ -274,8 +294,8 @@ int64_t db_read_id(const char *text)
 static spc_status run_ls(spc_ctx *ctx, cli *self, const db_args *args,
                          const char *const *words)
 {
-    (void)args, (void)words;
-    return list_all(ctx, self);
+    (void)words;
+    return list_all(ctx, self, args->all);
 }
 
 static spc_status run_show(spc_ctx *ctx, cli *self, const db_args *args,
@@ -299,7 +319,7 @@ static spc_status run_verify(spc_ctx *ctx, cli *self, const db_args *args,
 }
 
 static const db_verb verbs[] = {
-    {"ls", "", 0, 0, false, run_ls, NULL},
+    {"ls", "[--all]", 0, 0, false, run_ls, NULL},
     {"show", "ID", 1, 1, false, run_show, NULL},
     {"verify", "[--key FILE]", 0, 0, false, run_verify, NULL},
     {"export", "[-o FILE] [--code]", 0, 0, false, db_export, NULL},

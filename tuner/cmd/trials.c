@@ -148,7 +148,7 @@ void trials_print(const trials *t, int most)
 {
     static const char *const titles[] = {
         "candidate", ">us",        ">+-",     ">cold us", ">samples",
-        ">error",    ">registers", ">shared", "",         NULL};
+        ">error",    ">registers", ">shared", "note",     NULL};
     table out;
     int shown = 0;
 

@@ -1,0 +1,216 @@
+/*
+ * bench_cache.c - what a large database costs: looking up among many problems,
+ * opening what ships, the first use of a layer.
+ *
+ *     bench_cache [PROBLEMS]     (100000)
+ *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
+ *
+ * Not a test: it prints medians, and ends with 1 where one is above its goal:
+ * 20 us for a lookup that is an exact hit, 5 ms to open a pack.
+ */
+#include "cache_rig.h"
+
+#include "clock.h"
+#include "pack.h"
+#include "spc.h"
+
+enum { LAYERS = 2000, MOST_SAMPLES = 20000 };
+
+/* Problem n: of so many layers, each on scenes of all sizes. */
+static spc__problem_key key_of(int n)
+{
+    spc__problem_key key = {0};
+    int layer = n % LAYERS;
+
+    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__attrs_set_number(&key.layer, "cin", 4 + layer % 50);
+    spc__attrs_set_number(&key.layer, "cout", 4 + layer / 50);
+    spc__attrs_set_text(&key.layer, "dtype", "f16");
+    spc__attrs_set_text(&key.family, "op", "subm");
+    spc__attrs_set_text(&key.family, "dtype", "f16");
+    spc__feature_add(&key, "rows", 8 + 0.5 * (n / LAYERS % 25), 1, 0.5);
+    spc__feature_add(&key, "density", -4 + 0.5 * (n / LAYERS / 25), 0.5, 0.5);
+    spc__feature_add(&key, "cin", log2(4 + layer % 50), 2, 0);
+    spc__feature_add(&key, "cout", log2(4 + layer / 50), 2, 0);
+    strcpy(key.device, "NVIDIA H200");
+    strcpy(key.target, "sm_90a");
+    return key;
+}
+
+static void put_problem(spc__cache *cache, int n)
+{
+    spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
+    spc__problem_key key = key_of(n);
+    uint64_t seed = (uint64_t)n;
+    spc__trial trial = draw_trial(&seed);
+
+    trial.status = SPC__TRIAL_OK;
+    trial.median_us = 10;
+    assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+    assert_ok(
+        spc__cache_put_choice(cache, &key, &trial, "fastest", &from, &error));
+}
+
+/* Without waiting for the disk, which is not what is measured. */
+static void fill(spc__cache *cache, int problems)
+{
+    uint64_t start = spc__now_ns();
+
+    sqlite3_exec(cache->layers[0].db, "PRAGMA synchronous = OFF", NULL, NULL,
+                 NULL);
+    for (int n = 0; n < problems; n++)
+        put_problem(cache, n);
+    printf("%-44s %10.1f us each\n", "putting a trial and a choice",
+           (double)(spc__now_ns() - start) / 1e3 / problems);
+}
+
+static double samples[MOST_SAMPLES];
+
+static double lookup_us(spc__cache *cache, int problems, double off, int count)
+{
+    uint64_t seed = 1;
+    spc__choice found;
+    int got = 0;
+
+    for (int i = 0; i < count; i++) {
+        spc__problem_key key = key_of(draw(&seed, problems));
+        key.features[0].value += off;
+        uint64_t start = spc__now_ns();
+        assert_ok(
+            spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+        samples[i] = (double)(spc__now_ns() - start) / 1e3;
+        ck_assert_int_eq(got, 1);
+    }
+    return spc__median(samples, count);
+}
+
+static double open_ms(const char *const *files, int count)
+{
+    enum { TIMES = 51 };
+
+    for (int i = 0; i < TIMES; i++) {
+        spc__cache *cache = NULL;
+        uint64_t start = spc__now_ns();
+        assert_ok(spc__cache_open(&cache, NULL, files, count, &error));
+        samples[i] = (double)(spc__now_ns() - start) / 1e6;
+        spc__cache_close(cache);
+    }
+    return spc__median(samples, TIMES);
+}
+
+static int print(const char *what, double value, const char *unit, double goal)
+{
+    printf("%-44s %10.2f %s", what, value, unit);
+    if (goal > 0)
+        printf("   goal %g: %s", goal, value < goal ? "met" : "NOT met");
+    putchar('\n');
+    return goal > 0 && value >= goal;
+}
+
+static int bench_lookups(int problems)
+{
+    spc__pack_report packed;
+    const char *file;
+    const char *many[24];
+    spc__cache *cache;
+    int missed = 0;
+
+    make_folder();
+    file = at("pack.db");
+    cache = open_user("large.db");
+    fill(cache, problems);
+    printf("%d problems:\n", problems);
+    missed +=
+        print("an exact hit", lookup_us(cache, problems, 0, 20000), "us", 20);
+    print("the same among the hundred of a network",
+          lookup_us(cache, 100, 0, 20000), "us", 0);
+    lookup_us(cache, problems, 0.6, 1); /* reads all of the family */
+    print("a near hit, once the family is read",
+          lookup_us(cache, problems, 40, 300), "us", 0);
+    uint64_t start = spc__now_ns();
+    assert_ok(spc__cache_pack(cache, file, &packed, &error));
+    print("packing", (double)(spc__now_ns() - start) / 1e9, "s", 0);
+    spc__cache_close(cache);
+    missed += print("opening the pack", open_ms(&file, 1), "ms", 5);
+    assert_ok(spc__cache_open(&cache, NULL, &file, 1, &error));
+    missed += print("an exact hit in the pack",
+                    lookup_us(cache, problems, 0, 20000), "us", 20);
+    spc__cache_close(cache);
+    for (int i = 0; i < 24; i++)
+        many[i] = file;
+    assert_ok(spc__cache_open(&cache, NULL, many, 24, &error));
+    print("an exact hit in 24 layers", lookup_us(cache, problems, 0, 5000),
+          "us", 0);
+    spc__cache_close(cache);
+    remove_folder();
+    return missed > 0;
+}
+
+/* From nothing to the first plan, as a program has it that ships with a pack.
+ */
+static int bench_first(char **words)
+{
+    const char *layers[] = {words[0]};
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *ctx = NULL;
+    spc_scene *scene = NULL;
+    spc_map *map = NULL;
+    spc_plan *plan = NULL;
+    spc_conv conv;
+
+    options.device = "cpu";
+    options.database = "";
+    options.layers = layers;
+    options.layer_count = 1;
+    options.template_dir = words[1][0] != '\0' ? words[1] : NULL;
+    options.need_database = options.trust = true;
+    assert_ok(spc_conv_parse(&conv, words[2], &error));
+    assert_ok(spc_scene_load(&scene, words[3], &error));
+    uint64_t start = spc__now_ns();
+    assert_ok(spc_ctx_create(&ctx, &options, &error));
+    uint64_t opened = spc__now_ns();
+    assert_ok(spc_map_create_from_scene(&map, ctx, &conv, scene));
+    uint64_t mapped = spc__now_ns();
+    assert_ok(spc_plan_create(&plan, ctx, &conv, map, SPC_PLAN_CACHED_ONLY));
+    uint64_t planned = spc__now_ns();
+    print("opening a context with the pack", (double)(opened - start) / 1e6,
+          "ms", 0);
+    print("the map", (double)(mapped - opened) / 1e6, "ms", 0);
+    print("the plan, its code from the pack", (double)(planned - mapped) / 1e6,
+          "ms", 0);
+    printf("origin %d: %s\n", (int)spc_plan_origin(plan),
+           spc_plan_reason(plan));
+    spc_plan_free(plan);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    spc_scene_free(scene);
+    return 0;
+}
+
+static int word_count, result;
+static char **all_words;
+
+/* As a test, since what it is built from asserts. */
+START_TEST(figures)
+{
+    if (word_count == 6 && strcmp(all_words[1], "first") == 0)
+        result = bench_first(all_words + 2);
+    else
+        result = bench_lookups(word_count > 1 ? atoi(all_words[1]) : 100000);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    Suite *suite = suite_create("bench_cache");
+    TCase *only = tcase_create("figures");
+
+    word_count = argc;
+    all_words = argv;
+    tcase_add_test(only, figures);
+    tcase_set_timeout(only, 3600);
+    suite_add_tcase(suite, only);
+    setenv("CK_FORK", "no", 1);
+    int failed = run_suite(suite);
+    return failed != 0 ? failed : result;
+}

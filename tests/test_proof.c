@@ -1,0 +1,495 @@
+/*
+ * test_proof.c - a database that is hurt: bits that flip, processes that are
+ * killed, disks that are full. What comes out is right, or a sentence.
+ */
+#include "cache_rig.h"
+
+#include "artefact.h"
+#include "spc.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+Suite *suite(void);
+
+static bool wants_all(void)
+{
+    return getenv("SPC_TEST_ALL") != NULL;
+}
+
+static void run_sql(sqlite3 *db, const char *text)
+{
+    char *message = NULL;
+
+    sqlite3_exec(db, text, NULL, NULL, &message);
+    ck_assert_msg(message == NULL, "%s: %s", text, message);
+}
+
+static sqlite3 *open_sql(const char *name)
+{
+    sqlite3 *db = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at(name), &db), SQLITE_OK);
+    sqlite3_create_collation(db, "spc_buckets", SQLITE_UTF8, NULL,
+                             spc__compare_buckets);
+    return db;
+}
+
+static void copy_file(const char *to, const char *from)
+{
+    spc__buf bytes = SPC__BUF_INIT;
+
+    assert_ok(spc__file_read(&bytes, at(from), 1 << 28, &error));
+    remove_file(to);
+    assert_ok(spc__file_write(at(to), bytes.data, bytes.length, &error));
+    spc__buf_release(&bytes);
+}
+
+/* ---- a bit of any column --------------------------------------------------
+ */
+
+/* The lines of what is left must all be lines of what was. */
+static void assert_part_of(const char *left, const char *whole, const char *how)
+{
+    while (*left != '\0') {
+        size_t length = strcspn(left, "\n") + 1;
+        const char *found = memmem(whole, strlen(whole), left, length);
+        ck_assert_msg(found != NULL, "%s made of it: %.*s", how, (int)length,
+                      left);
+        left += length;
+    }
+}
+
+typedef struct asked {
+    spc__problem_key key;
+    spc__choice found[4];
+    int count;
+} asked;
+
+enum { KEYS = 4 };
+
+/* What lookups answer: also for the ranks of several. */
+static void ask_all(asked *out, spc__cache *cache)
+{
+    uint64_t seed = 1;
+
+    for (int i = 0; i < KEYS; i++) {
+        out[i].key = draw_key(&seed);
+        out[i].count = 0;
+        spc__cache_find_choices(cache, &out[i].key, out[i].found, 4,
+                                &out[i].count, &error);
+    }
+}
+
+static bool same_choice(const spc__choice *a, const spc__choice *b)
+{
+    return a->problem == b->problem && a->trial.samples == b->trial.samples &&
+           memcmp(&a->trial.median_us, &b->trial.median_us, 8) == 0 &&
+           strcmp(a->trial.template_name, b->trial.template_name) == 0 &&
+           strcmp(a->trial.artefact, b->trial.artefact) == 0 &&
+           spc__attrs_equal(&a->trial.config, &b->trial.config) &&
+           spc__attrs_equal(&a->trial.launch, &b->trial.launch) &&
+           spc__attrs_equal(&a->key.layer, &b->key.layer) &&
+           strcmp(a->key.device, b->key.device) == 0;
+}
+
+static void assert_answers(const asked *now, const asked *then, const char *how)
+{
+    for (int i = 0; i < KEYS; i++)
+        for (int n = 0; n < now[i].count; n++) {
+            bool known = false;
+            for (int t = 0; t < then[i].count; t++)
+                known |= same_choice(&now[i].found[n], &then[i].found[t]);
+            ck_assert_msg(known, "%s: a choice that there was not", how);
+        }
+}
+
+/* Opens it, asks all that can be asked; a refusal says why. */
+static void check_hurt(const char *whole, const asked *then, const char *how)
+{
+    static asked now[KEYS];
+    spc__cache *cache = NULL;
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged = 0;
+    const char *file = at("hurt.db");
+
+    error.text[0] = '\0';
+    if (spc__cache_open(&cache, NULL, &file, 1, &error) != SPC_OK) {
+        ck_assert_msg(error.text[0] != '\0', "%s: no sentence", how);
+        return;
+    }
+    ask_all(now, cache);
+    assert_answers(now, then, how);
+    spc_status status =
+        spc__cache_export(cache, true, append_text, &text, &damaged, &error);
+    ck_assert_msg(status == SPC_OK || error.text[0] != '\0', "%s", how);
+    assert_part_of(spc__buf_text(&text), whole, how);
+    spc__buf_release(&text);
+    spc__cache_close(cache);
+}
+
+/* One bit of a value, whatever its type is. */
+static int flip(sqlite3 *db, const char *table, const char *column, int row,
+                int bit)
+{
+    char text[900];
+
+    run_sql(db, "PRAGMA writable_schema = 0");
+    snprintf(text, sizeof(text),
+             "UPDATE OR IGNORE %s SET %s = CASE typeof(%s)"
+             " WHEN 'integer' THEN (%s | %d) - (%s & %d)"
+             " WHEN 'real' THEN %s + %d * 0.125"
+             " WHEN 'null' THEN %d"
+             " ELSE CAST(substr(CAST(%s AS BLOB), 1, %d) || char((unicode("
+             "substr(%s, %d, 1)) | %d) - (unicode(substr(%s, %d, 1)) & %d))"
+             " || substr(CAST(%s AS BLOB), %d) AS TEXT) END WHERE (SELECT"
+             " count(*) FROM %s AS o WHERE o.%s < %s.%s) = %d",
+             table, column, column, column, 1 << bit, column, 1 << bit, column,
+             1 << bit, bit, column, bit % 3, column, bit % 3 + 1, 1 << bit % 5,
+             column, bit % 3 + 1, 1 << bit % 5, column, bit % 3 + 2, table,
+             column, table, column, row);
+    sqlite3_exec(db, text, NULL, NULL, NULL); /* constraints may refuse it */
+    return sqlite3_changes(db) > 0;
+}
+
+typedef struct place {
+    char table[32], column[32];
+} place;
+
+static int list_places(place *out, int most)
+{
+    static const char question[] =
+        "SELECT m.name, i.name FROM sqlite_master AS m,"
+        " pragma_table_info(m.name) AS i WHERE m.type = 'table'";
+    sqlite3 *db = open_sql("whole.db");
+    sqlite3_stmt *stmt = NULL;
+    int count = 0;
+
+    sqlite3_prepare_v2(db, question, -1, &stmt, NULL);
+    while (count < most && sqlite3_step(stmt) == SQLITE_ROW) {
+        spc__column_text(out[count].table, 32, stmt, 0);
+        spc__column_text(out[count++].column, 32, stmt, 1);
+    }
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return count;
+}
+
+static void make_whole(void)
+{
+    uint64_t seed = 5;
+    sqlite3 *db;
+
+    make_drawn("whole.db", &seed, 30);
+    db = open_sql("whole.db");
+    run_sql(db, "PRAGMA journal_mode = DELETE");
+    sqlite3_close(db);
+}
+
+/* Every column of every table; some bits of some rows each day, on request
+ * many. */
+START_TEST(a_bit_that_flips_changes_no_answer)
+{
+    static asked then[KEYS];
+    place places[100];
+    int rounds = wants_all() ? 30 : 1, flips = 0;
+
+    make_whole();
+    char *whole = text_of("whole.db");
+    spc__cache *cache = open_user("whole.db");
+    ask_all(then, cache);
+    spc__cache_close(cache);
+    int count = list_places(places, 100);
+    ck_assert_int_gt(count, 60);
+    for (int i = 0; i < count * rounds; i++) {
+        const place *p = &places[i % count];
+        int bit = (i / count + suite_day) % 7, row = (i / count) % 4;
+        char how[120];
+        snprintf(how, sizeof(how), "bit %d of %s.%s, row %d", bit, p->table,
+                 p->column, row);
+        copy_file("hurt.db", "whole.db");
+        sqlite3 *db = open_sql("hurt.db");
+        flips += flip(db, p->table, p->column, row, bit);
+        sqlite3_close(db);
+        check_hurt(whole, then, how);
+    }
+    ck_assert_int_gt(flips, count * rounds / 2);
+    free(whole);
+}
+END_TEST
+
+/* The same of the file's bytes, where no statement has put them. */
+START_TEST(a_byte_that_changes_changes_no_answer)
+{
+    static asked then[KEYS];
+    uint64_t seed = 1 + (uint64_t)suite_day;
+    spc__buf bytes = SPC__BUF_INIT;
+
+    make_whole();
+    char *whole = text_of("whole.db");
+    spc__cache *cache = open_user("whole.db");
+    ask_all(then, cache);
+    spc__cache_close(cache);
+    for (int i = 0; i < (wants_all() ? 5000 : 60); i++) {
+        char how[60];
+        spc__buf_clear(&bytes);
+        assert_ok(spc__file_read(&bytes, at("whole.db"), 1 << 28, &error));
+        size_t where = draw_bits(&seed) % bytes.length;
+        bytes.data[where] ^= (char)(1 << draw(&seed, 8));
+        remove_file("hurt.db");
+        assert_ok(
+            spc__file_write(at("hurt.db"), bytes.data, bytes.length, &error));
+        snprintf(how, sizeof(how), "byte %zu", where);
+        check_hurt(whole, then, how);
+    }
+    spc__buf_release(&bytes);
+    free(whole);
+}
+END_TEST
+
+/* ---- processes that are killed ------------------------------------------- */
+
+/* Puts records for ever, and says after each that it is stored. */
+static void put_for_ever(int tell, uint64_t seed)
+{
+    spc__cache *cache = open_user("killed.db");
+
+    for (uint32_t n = 0;; n++) {
+        spc__problem_key key = draw_key(&seed);
+        spc__trial trial = draw_trial(&seed);
+        spc__provenance from = draw_provenance(&seed);
+        spc__attrs_set_number(&trial.config, "n", n);
+        spc__attrs_set_number(&trial.config, "pid", getpid());
+        if (spc__cache_put_trial(cache, &key, &trial, &from, &error) !=
+                SPC_OK ||
+            write(tell, &n, sizeof(n)) != sizeof(n))
+            _exit(1);
+    }
+}
+
+/* How many it said were stored. */
+static int64_t kill_one(uint64_t *seed, pid_t *child)
+{
+    int pipes[2];
+    uint32_t last = 0;
+    int64_t told = 0;
+
+    ck_assert_int_eq(pipe(pipes), 0);
+    uint64_t of_child = draw_bits(seed);
+    *child = fork();
+    if (*child == 0)
+        put_for_ever(pipes[1], of_child);
+    close(pipes[1]);
+    usleep((useconds_t)(5000 + draw(seed, 20000)));
+    kill(*child, SIGKILL);
+    while (read(pipes[0], &last, sizeof(last)) == sizeof(last))
+        told = (int64_t)last + 1;
+    close(pipes[0]);
+    waitpid(*child, NULL, 0);
+    return told;
+}
+
+static int64_t count_of(const char *text, pid_t child)
+{
+    char word[40];
+    int64_t count = 0;
+
+    snprintf(word, sizeof(word), ",pid=%ld ", (long)child);
+    for (const char *at_ = text; (at_ = strstr(at_, word)) != NULL; at_++)
+        count++;
+    return count;
+}
+
+START_TEST(nothing_that_was_stored_is_lost_by_a_kill)
+{
+    uint64_t seed = 1 + (uint64_t)suite_day;
+
+    for (int i = 0; i < (wants_all() ? 200 : 6); i++) {
+        pid_t child;
+        int64_t told = kill_one(&seed, &child), checked;
+        char *text = text_of("killed.db"); /* asserts that none is damaged */
+        ck_assert_msg(count_of(text, child) >= told,
+                      "seed %d, kill %d: %lld of %lld", suite_day, i,
+                      (long long)count_of(text, child), (long long)told);
+        free(text);
+        spc__cache *cache = open_user("killed.db");
+        assert_ok(spc__cache_verify(cache, &checked, NULL, NULL, &error));
+        spc__cache_close(cache);
+    }
+}
+END_TEST
+
+/* ---- a disk that is full ------------------------------------------------- */
+
+/* No file may grow beyond this: as on a disk that is full. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit = {bytes, RLIM_INFINITY};
+
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Merges into a file that has no room from a random size on. */
+START_TEST(a_merge_into_a_full_disk_is_whole_or_nothing)
+{
+    uint64_t seed = 3;
+    int failed = 0, done = 0;
+
+    make_drawn("into.db", &seed, 10);
+    make_drawn("from.db", &seed, 60);
+    char *before = text_of("into.db");
+    copy_file("all.db", "into.db");
+    const char *from = at("from.db");
+    for (int i = 0; i < (wants_all() ? 200 : 12); i++) {
+        spc__exchange exchange = {0};
+        copy_file("full.db", "into.db");
+        spc__cache *cache = open_user("full.db");
+        limit_files((rlim_t)(4096 + i * (wants_all() ? 4096 : 24576)));
+        error.text[0] = '\0';
+        spc_status status = spc__cache_merge(cache, from, &exchange, &error);
+        limit_files(RLIM_INFINITY);
+        spc__cache_close(cache);
+        if (status == SPC_OK) {
+            done++;
+            continue;
+        }
+        failed++;
+        ck_assert_int_eq(status, SPC_EDB);
+        ck_assert_ptr_ne(strstr(error.text, "full.db"), NULL);
+        char *after = text_of("full.db");
+        ck_assert_str_eq(after, before);
+        free(after);
+    }
+    ck_assert_int_gt(failed, 0);
+    ck_assert_int_gt(done, 0);
+    free(before);
+}
+END_TEST
+
+/* ---- code before it is loaded -------------------------------------------- */
+
+typedef struct cubin {
+    Elf64_Ehdr header;
+    Elf64_Shdr sections[3]; /* none, names, code */
+    char names[32], code[16];
+} cubin;
+
+static cubin make_cubin(unsigned capability)
+{
+    cubin it = {
+        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB},
+                   .e_machine = EM_CUDA,
+                   .e_flags = capability,
+                   .e_shoff = offsetof(cubin, sections),
+                   .e_shentsize = sizeof(Elf64_Shdr),
+                   .e_shnum = 3,
+                   .e_shstrndx = 1},
+        .sections = {[1] = {.sh_name = 1,
+                            .sh_type = SHT_STRTAB,
+                            .sh_offset = offsetof(cubin, names),
+                            .sh_size = 32},
+                     [2] = {.sh_name = 11,
+                            .sh_type = SHT_PROGBITS,
+                            .sh_offset = offsetof(cubin, code),
+                            .sh_size = 16}},
+    };
+
+    memcpy(it.names, "\0.shstrtab\0.text.spc_conv", 26);
+    return it;
+}
+
+START_TEST(a_driver_gets_only_whole_code_for_its_gpu)
+{
+    cubin it = make_cubin(80);
+
+    assert_ok(spc__cubin_check(&it, sizeof(it), 80, &error));
+    assert_ok(spc__cubin_check(&it, sizeof(it), 86, &error));
+    assert_status(spc__cubin_check(&it, sizeof(it), 90, &error), SPC_EFORMAT);
+    it.header.e_flags = 86;
+    assert_status(spc__cubin_check(&it, sizeof(it), 80, &error), SPC_EFORMAT);
+    for (size_t bytes = 0; bytes < sizeof(it); bytes++) {
+        char *part = malloc(bytes + 1); /* exact, for ASan */
+        memcpy(part, &it, bytes);
+        ck_assert_int_ne(spc__cubin_check(part, bytes, 86, &error), SPC_OK);
+        free(part);
+    }
+    it.sections[2].sh_offset = 1u << 30;
+    assert_status(spc__cubin_check(&it, sizeof(it), 86, &error), SPC_EFORMAT);
+    it = make_cubin(86);
+    it.header.e_machine = EM_X86_64;
+    assert_status(spc__cubin_check(&it, sizeof(it), 86, &error), SPC_EFORMAT);
+}
+END_TEST
+
+START_TEST(a_scene_larger_than_memory_is_refused_before_it_is_asked_for)
+{
+    static const int32_t none[4];
+    spc_scene *scene = NULL;
+    double bytes =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    int64_t rows = (int64_t)(bytes / 32) + 1;
+
+    if (rows > INT32_MAX) /* no scene is as large as this machine's memory */
+        return;
+    assert_status(spc_scene_create(&scene, none, rows, "huge", &error),
+                  SPC_ENOMEM);
+    ck_assert_ptr_ne(strstr(error.text, "this machine has"), NULL);
+}
+END_TEST
+
+START_TEST(what_was_set_aside_is_called_damaged)
+{
+    spc__problem_key key;
+    spc__choice found;
+    char reason[200];
+    int count;
+    uint64_t seed = 1;
+    spc__trial trial = draw_trial(&seed);
+    spc__provenance from = draw_provenance(&seed);
+    spc__cache *cache = open_user("user.db");
+
+    key = draw_key(&seed);
+    trial.status = SPC__TRIAL_OK;
+    assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+    assert_ok(spc__cache_put_choice(cache, &key, &trial, "", &from, &error));
+    spc__cache_set_aside(cache, &key, reason, sizeof(reason));
+    ck_assert_str_eq(reason, "");
+    run_sql(cache->layers[0].db, "UPDATE trial SET samples = 12");
+    spc__cache_find_choices(cache, &key, &found, 1, &count, &error);
+    ck_assert_int_eq(count, 0);
+    spc__cache_set_aside(cache, &key, reason, sizeof(reason));
+    ck_assert_msg(strstr(reason, "damaged") != NULL, "'%s'", reason);
+    spc__cache_close(cache);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("proof");
+    TCase *part = tcase_create("proof");
+
+    suite_sample(1);
+    tcase_set_timeout(part, 7200);
+    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_test(part, a_bit_that_flips_changes_no_answer);
+    tcase_add_test(part, a_byte_that_changes_changes_no_answer);
+    tcase_add_test(part, nothing_that_was_stored_is_lost_by_a_kill);
+    tcase_add_test(part, a_merge_into_a_full_disk_is_whole_or_nothing);
+    tcase_add_test(part, a_driver_gets_only_whole_code_for_its_gpu);
+    tcase_add_test(
+        part, a_scene_larger_than_memory_is_refused_before_it_is_asked_for);
+    tcase_add_test(part, what_was_set_aside_is_called_damaged);
+    suite_add_tcase(all, part);
+    return all;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
