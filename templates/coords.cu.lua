@@ -165,17 +165,47 @@ SPC_DEVICE void propose(const spc_derive_args *args, const spc_u32 *c)
         spc_store16(args->coords + 4ll * place, row);
 }
 
-/* All outputs that see the voxel of a key. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
+/* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
+ * if it is out of range. */
+SPC_DEVICE int voxel_at(const spc_derive_args *args, int p, spc_u32 *c)
 {
     const spc_index_key *layout = &args->in.key;
-    axis_outputs axis[3];
-    spc_u32 c[4];
+    int inside = 1;
 
+    if (args->rows) {
+        spc_b16 row = spc_load16(args->rows + 4ll * p);
+        c[0] = row.x;
+        c[1] = row.y;
+        c[2] = row.z;
+        c[3] = row.w;
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            inside &= c[i] - (spc_u32)layout->low[i] <= layout->last[i];
+        return inside;
+    }
+    in_key key = ((const in_key *)args->in.keys)[p];
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         c[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
                layout->before[i] + (spc_u32)layout->low[i];
+    return 1;
+}
+
+/* Of too many rows none is taken, as in the set itself. */
+SPC_DEVICE int count_voxels(const spc_derive_args *args)
+{
+    int rows = args->source ? *args->source : args->source_rows;
+
+    if (!args->rows)
+        return *args->in.count;
+    return rows >= 0 && rows <= args->in.rows ? rows : 0;
+}
+
+/* All outputs that see a voxel. */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 *c)
+{
+    axis_outputs axis[3];
+
     SPC_UNROLL
     for (int i = 0; i < 3; i++)
         axis[i] = outputs_of(args, i, (int)c[1 + i]);
@@ -195,9 +225,8 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
 
 SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 {
-    const in_key *keys = (const in_key *)args->in.keys;
     int first = spc_block_x() * SORT_THREADS + spc_thread();
-    int all = spc_grid_x() * SORT_THREADS, rows = *args->in.count;
+    int all = spc_grid_x() * SORT_THREADS, rows = count_voxels(args);
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
@@ -206,8 +235,11 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
     if (first == 0)
         *args->count = 0;
     grid_sync(&barrier);
-    for (int p = first; p < rows; p += all)
-        propose_outputs(args, keys[p]);
+    for (int p = first; p < rows; p += all) {
+        spc_u32 c[4];
+        if (voxel_at(args, p, c))
+            propose_outputs(args, c);
+    }
     grid_close(&barrier);
 }
 

@@ -86,9 +86,26 @@ SPC_DEVICE int tile_digit(int cost)
     return OFFSETS - cost;
 }
 
-SPC_DEVICE int tile_count(const spc_index_args *args, const index_extent *e)
+SPC_DEVICE int tile_count(const spc_index_tiles *t, const index_extent *e)
 {
-    return (e->rows + args->tile.rows - 1) / args->tile.rows;
+    return (e->rows + t->rows - 1) / t->rows;
+}
+
+/* The launch's i-th tile table, or none. */
+SPC_DEVICE const spc_index_tiles *tiles_at(const spc_index_args *args, int i)
+{
+    return i < SPC_INDEX_TILES && args->tile[i].rows
+               ? &args->tile[i]
+               : (const spc_index_tiles *)0;
+}
+
+/* Before the launch's first barrier. */
+SPC_DEVICE void open_tiles(const spc_index_args *args)
+{
+    const spc_index_tiles *t;
+
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        sort_clear(t->table, 1);
 }
 
 /* So many neighbouring tiles are a block's when tiles are sorted. */
@@ -98,10 +115,10 @@ SPC_DEVICE int tile_share(int tiles)
 }
 
 /* Counts a tile for the block that will sort it. */
-SPC_DEVICE void count_tile(const spc_index_args *args, int tiles, int tile,
+SPC_DEVICE void count_tile(const spc_index_tiles *t, int tiles, int tile,
                            int cost)
 {
-    int *costs = sort_last_table(args->tables);
+    int *costs = t->table;
     int block = tile / tile_share(tiles), digit = tile_digit(cost);
 
     spc_atomic_add(&costs[block * SORT_DIGITS + digit], 1);
@@ -113,12 +130,11 @@ SPC_DEVICE void count_tile(const spc_index_args *args, int tiles, int tile,
  * count. Their masks are at `mask`, words `step` apart; by position in the row
  * order, or (`own`) those of the block's own positions alone.
  */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, const index_extent *e,
+SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
                               const unsigned *mask, long long step, int own,
                               int unit, int begin, int count)
 {
-    unsigned *scratch = (unsigned *)args->keys_a;
-    int rows = args->tile.rows, tiles = tile_count(args, e);
+    int rows = t->rows, tiles = tile_count(t, e);
 
     for (int i = spc_warp(); i * rows < count; i += SORT_WARPS) {
         int tile = own_position(unit / rows, begin / rows + i), cost = 0;
@@ -132,10 +148,10 @@ SPC_DEVICE void measure_tiles(const spc_index_args *args, const index_extent *e,
             all = spc_warp_or(all);
             cost += spc_popc(all);
             if (spc_lane() == 0)
-                scratch[(long long)w * tiles + tile] = all;
+                t->scratch[(long long)w * tiles + tile] = all;
         }
         if (spc_lane() == 0)
-            count_tile(args, tiles, tile, cost);
+            count_tile(t, tiles, tile, cost);
     }
 }
 
@@ -168,11 +184,13 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
                            const index_extent *e, const int *sorted, int unit,
                            int begin, int count)
 {
+    const spc_index_tiles *t;
+
     spc_sync_block();
     copy_rows(args, s, e, sorted, unit, begin, count);
     spc_sync_block();
-    if (args->tile.rows)
-        measure_tiles(args, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
                       count);
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
@@ -216,13 +234,13 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
 
 /* ---- the tile table ---------------------------------------------------- */
 
-SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
-                           int *table, int tiles, int begin, int end)
+SPC_DEVICE void sort_tiles(const spc_index_args *args,
+                           const spc_index_tiles *t, sort_shared *s, int tiles,
+                           int begin, int end)
 {
-    const spc_index_tiles *t = &args->tile;
-    const unsigned *scratch = (const unsigned *)args->keys_a;
+    const unsigned *scratch = t->scratch;
 
-    sort_begin(s, table);
+    sort_begin(s, t->table);
     if (spc_block_x() == 0) { /* before the first block's there is none */
         spc_sync_block();
         for (int d = spc_thread(); d < OFFSETS; d += SORT_THREADS)
@@ -261,23 +279,31 @@ SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                               int unit)
 {
-    measure_tiles(args, e, args->tile.of, args->set.rows_padded, 0, unit, 0,
-                  own_positions(e, unit));
+    const spc_index_tiles *t;
+
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, t->of, args->set.rows_padded, 0, unit, 0,
+                      own_positions(e, unit));
 }
 
 /* Sorts the tiles that all blocks have measured. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier)
 {
-    int tiles = tile_count(args, e), share = tile_share(tiles);
-    int begin = at_most(spc_block_x() * share, tiles);
+    const spc_index_tiles *t;
 
     grid_arrive(barrier);
     sort_clear(args->tables, 3); /* nobody needs these again */
-    clear_tiles(&args->tile, tiles);
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        clear_tiles(t, tile_count(t, e));
     grid_wait(barrier);
-    sort_tiles(args, &s->u.sort, sort_last_table(args->tables), tiles, begin,
-               at_most(begin + share, tiles));
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++) {
+        int tiles = tile_count(t, e), share = tile_share(tiles);
+        int begin = at_most(spc_block_x() * share, tiles);
+        spc_sync_block(); /* all are through with the table before */
+        sort_tiles(args, t, &s->u.sort, tiles, begin,
+                   at_most(begin + share, tiles));
+    }
 }
 
 #endif
