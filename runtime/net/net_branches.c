@@ -14,6 +14,7 @@
 #include "error.h"
 #include "indexer.h"
 #include "map.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* The fewest blocks of a launch: with less, the share of one that was guessed
@@ -112,21 +113,30 @@ static double rows_of(const spc_coords *set)
 }
 
 /*
- * What of a work's time falls with the blocks it has, in us times blocks for
- * 1000 rows; the rest (17 to 25 us of launches, barriers and latency) does not.
- * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05, on a whole H200
- * and on parts of it (docs/LABBOOK.md).
+ * What of a work's time falls with the blocks it has: us of a step, in which
+ * each thread of its blocks has a row; the rest (17 to 25 us of launches,
+ * barriers and latency) does not. Fitted to bench_levels of ResN21 and UNet42
+ * on kitti@0.05, on a whole H200 and on parts of it (docs/LABBOOK.md).
  */
-static double cost_of_set(const spc_coords *set)
+static double steps_of(const spc_coords *set, int blocks)
+{
+    const double frames_differ = 1.03;
+
+    return ceil(frames_differ * rows_of(set) / (1024.0 * blocks));
+}
+
+static double time_of_set(const spc_coords *set, int blocks)
 {
     const double derive = 4.5, sort = 3.5;
     int stride[3];
 
-    return sort * rows_of(set) +
-           (set->from ? derive * rows_of(spc__coords_root(set, stride)) : 0);
+    return sort * steps_of(set, blocks) +
+           (set->from ? derive * steps_of(spc__coords_root(set, stride), blocks)
+                      : 0);
 }
 
-static double cost_of_map(const spc_net_plan *plan, const spc__net_map *map)
+static double time_of_map(const spc_net_plan *plan, const spc__net_map *map,
+                          int blocks)
 {
     const double fixed = 4, run = 1.7, inverse = 0.9;
     int offsets = spc_geometry_offsets(&map->geometry);
@@ -134,34 +144,62 @@ static double cost_of_map(const spc_net_plan *plan, const spc__net_map *map)
     double all = map->inverse ? inverse * offsets
                               : run * offsets / (line > 0 ? line : 1);
 
-    return (fixed + all) * rows_of(plan->sets[map->to]);
+    return (fixed + all) * steps_of(plan->sets[map->to], blocks);
 }
 
-static double cost_of(const spc_net_plan *plan, const spc__net_work *work)
+static double time_of(const spc_net_plan *plan, int i, unsigned blocks)
 {
-    double cost = 0;
+    const spc__net_work *work = &plan->works[i];
+    double time = 0;
 
     if (work->kind == SPC_NET_SET || work->fills)
-        cost += cost_of_set(plan->sets[work->set]);
+        time += time_of_set(plan->sets[work->set], (int)blocks);
     if (work->kind == SPC_NET_MAP)
-        cost += cost_of_map(plan, &plan->net->maps[work->map]);
-    return cost;
+        time += time_of_map(plan, &plan->net->maps[work->map], (int)blocks);
+    return time;
 }
 
+/* The slowest work of a depth, as their shares are. */
+static int slowest(const spc_net_plan *plan, int depth)
+{
+    int at = -1;
+
+    for (int i = 0; i < plan->branch_count; i++) {
+        unsigned blocks = plan->branches[i].blocks;
+        if (plan->branches[i].depth == depth &&
+            (at < 0 || time_of(plan, i, blocks) >
+                           time_of(plan, at, plan->branches[at].blocks)))
+            at = i;
+    }
+    return at;
+}
+
+/* The fewest blocks with which a work is faster, or 0. */
+static unsigned next_share(const spc_net_plan *plan, int i, unsigned most)
+{
+    unsigned now = plan->branches[i].blocks;
+
+    for (unsigned blocks = now + 1; blocks <= most; blocks++)
+        if (time_of(plan, i, blocks) < time_of(plan, i, now))
+            return blocks;
+    return 0;
+}
+
+/* The slowest is given what makes it faster, until nothing is left for it. */
 static void share_blocks(spc_net_plan *plan, int depth)
 {
-    int most = plan->ctx->info.multiprocessors;
-    double all = 0;
+    unsigned most = (unsigned)plan->ctx->info.multiprocessors, used = 0;
 
     for (int i = 0; i < plan->branch_count; i++)
         if (plan->branches[i].depth == depth)
-            all += cost_of(plan, &plan->works[i]);
-    for (int i = 0; i < plan->branch_count; i++) {
-        spc__net_branch *branch = &plan->branches[i];
-        if (branch->depth != depth)
-            continue;
-        double share = cost_of(plan, &plan->works[i]) / all * most;
-        branch->blocks = share > BLOCKS_LEAST ? (unsigned)share : BLOCKS_LEAST;
+            used += plan->branches[i].blocks = BLOCKS_LEAST;
+    for (;;) {
+        int i = slowest(plan, depth);
+        unsigned next = i < 0 ? 0 : next_share(plan, i, most);
+        if (next == 0 || used - plan->branches[i].blocks + next > most)
+            return;
+        used += next - plan->branches[i].blocks;
+        plan->branches[i].blocks = next;
     }
 }
 
