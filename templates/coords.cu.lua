@@ -112,11 +112,29 @@ SPC_DEVICE map_key pack(const spc_index_key *layout, const spc_u32 *c)
 }
 
 /* Multiplying and taking the upper bits (Knuth, volume 3, section 6.4). */
-SPC_DEVICE spc_u32 slot_of(const spc_derive_args *args, map_key key)
+SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
 {
     spc_u64 mixed = (spc_u64)key * 0x9e3779b97f4a7c15ull;
 
-    return (spc_u32)(mixed >> 32) & (args->slots - 1);
+    return (spc_u32)(mixed >> 32) & (slots - 1);
+}
+
+/* By the floor rule there are no more outputs than inputs: so much of the table
+ * is used, and cleared, that two thirds of it are taken at most. */
+SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
+{
+%if problem.generative == 1 then
+    (void)rows;
+    return args->slots;
+%else
+    spc_u32 slots = 64, most = (spc_u32)rows + (spc_u32)rows / 2;
+
+    if (args->rule != 0)
+        return args->slots;
+    while (slots < most && slots < args->slots)
+        slots *= 2;
+    return slots;
+%end
 }
 
 SPC_DEVICE map_key swap_in(map_key *slot, map_key key)
@@ -131,12 +149,12 @@ SPC_DEVICE map_key look_at(const map_key *slot)
 
 /* Is the key new? A full table ends the search: there are more outputs than
  * capacity then, and the count says so. */
-SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
+SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
 {
     map_key *table = (map_key *)args->table;
-    spc_u32 slot = slot_of(args, key);
+    spc_u32 slot = slot_of(key, slots);
 
-    for (spc_u32 tried = 0; tried < args->slots; tried++) {
+    for (spc_u32 tried = 0; tried < slots; tried++) {
         map_key there = look_at(table + slot);
         if (there == EMPTY)
             there = swap_in(table + slot, key);
@@ -144,17 +162,18 @@ SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
             return 1;
         if (there == key)
             return 0;
-        slot = (slot + 1) & (args->slots - 1);
+        slot = (slot + 1) & (slots - 1);
     }
     return 1;
 }
 
-SPC_DEVICE void propose(const spc_derive_args *args, const spc_u32 *c)
+SPC_DEVICE void propose(const spc_derive_args *args, spc_u32 slots,
+                        const spc_u32 *c)
 {
     int place;
     spc_b16 row;
 
-    if (!insert(args, pack(&args->key, c)))
+    if (!insert(args, slots, pack(&args->key, c)))
         return;
     place = spc_atomic_add(args->count, 1);
     row.x = c[0];
@@ -202,7 +221,8 @@ SPC_DEVICE int count_voxels(const spc_derive_args *args)
 }
 
 /* All outputs that see a voxel. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 *c)
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
+                                spc_u32 *c)
 {
     axis_outputs axis[3];
 
@@ -217,7 +237,7 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 *c)
                  z++) {
                 c[3] = (spc_u32)(axis[2].first - z * axis[2].step);
                 if (inside(args, 2, (int)c[3]))
-                    propose(args, c);
+                    propose(args, slots, c);
             }
         }
     }
@@ -227,10 +247,11 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 {
     int first = spc_block_x() * SORT_THREADS + spc_thread();
     int all = spc_grid_x() * SORT_THREADS, rows = count_voxels(args);
+    spc_u32 slots = slots_for(args, rows);
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
-    for (spc_u32 i = (spc_u32)first; i < args->slots; i += (spc_u32)all)
+    for (spc_u32 i = (spc_u32)first; i < slots; i += (spc_u32)all)
         ((map_key *)args->table)[i] = EMPTY;
     if (first == 0)
         *args->count = 0;
@@ -238,7 +259,7 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
     for (int p = first; p < rows; p += all) {
         spc_u32 c[4];
         if (voxel_at(args, p, c))
-            propose_outputs(args, c);
+            propose_outputs(args, slots, c);
     }
     grid_close(&barrier);
 }

@@ -7,21 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SPC_INDEX_SHARES in bits, and the largest number of bins. */
-enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+/* SPC_INDEX_SHARES in bits; the largest number of bins, and the least that a
+ * level is cut down to. */
+enum { SHARE_BITS = 7, BIN_BITS_MAX = 21, LEVEL_BITS_LEAST = 12 };
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
 {
     return spc__device_ops_of(ctx->device);
 }
 
-/* About as many bins as rows, so that most hold few keys. */
+/* About as many bins as rows, so that most hold few keys. A level of a scan has
+ * half of the voxels of the one before, or less, and as much room: fewer bins
+ * are less memory to walk through, and hold a few keys more at worst. */
 static int choose_bin_bits(const spc_coords *c)
 {
     int bits = SHARE_BITS;
 
     while (bits < BIN_BITS_MAX && bits < c->key.bits && 1 << bits < c->capacity)
         bits++;
+    for (; c->from && c->rule.rule == SPC_RULE_FLOOR; c = c->from)
+        bits -= bits > LEVEL_BITS_LEAST;
     return bits;
 }
 
