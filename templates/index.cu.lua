@@ -68,6 +68,7 @@
 typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 
+#define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit a word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
 

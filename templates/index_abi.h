@@ -24,8 +24,9 @@
 #define SPC_INDEX_OFFSETS 343
 /* Rows whose masks a block holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
-/* Keys past the last that the search may load. */
-#define SPC_INDEX_SLACK 8
+/* Keys past the last that the search may load: those of a run of 8, and three
+ * before it. */
+#define SPC_INDEX_SLACK 11
 /* The bins are summed in so many shares. */
 #define SPC_INDEX_SHARES 128
 /* Keys of one bin from which a radix sort is faster. */
@@ -184,8 +185,8 @@ typedef struct spc_index_args {
     /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
     void *keys_b; /* by bin */
-    int *rows_a;  /* rank within the bin */
-    int *rows_b;
+    int *rows_a;  /* [2 rows] rank within the bin; digests with rows */
+    int *rows_b;  /* [2 rows] by bin, with keys of 32 bits; digests with rows */
     unsigned *bins; /* [2^bin_bits], zero between launches */
     int *tables;    /* three that take turns, zero between launches */
     spc_index_sync *sync;

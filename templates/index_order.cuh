@@ -17,43 +17,52 @@ typedef struct digest_row {
     int row;
 } digest_row;
 
-SPC_DEVICE digest_row digest_at(const unsigned *digests, const int *rows, int i,
+/* Between passes a word has both: what is scattered is paid by the store. */
+SPC_DEVICE spc_u64 digest_word(const digest_row *r)
+{
+    return (spc_u64)r->digest << 32 | (spc_u32)r->row;
+}
+
+/* The i-th item of a pass. The first has the digests in the order of rows. */
+SPC_DEVICE digest_row digest_at(const spc_index_args *args, int pass, int i,
                                 int end)
 {
-    digest_row r;
+    const spc_u64 *from =
+        (const spc_u64 *)(pass % 2 ? args->rows_b : args->rows_a);
+    digest_row r = {0, 0};
 
-    r.digest = i < end ? digests[i] : 0;
-    r.row = i < end && rows ? rows[i] : i;
+    if (i < end && pass > 0) {
+        spc_u64 word = from[i];
+        r.digest = (spc_u32)(word >> 32);
+        r.row = (int)(spc_u32)word;
+    } else if (i < end) {
+        r.digest = ((const unsigned *)args->keys_a)[i];
+        r.row = i;
+    }
     return r;
 }
 
 SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
                            int pass, int begin, int end, int per_block)
 {
-    const unsigned *from = (unsigned *)(pass % 2 ? args->keys_b : args->keys_a);
-    const int *from_rows = pass % 2 ? args->rows_b
-                           : pass   ? args->rows_a
-                                    : (const int *)0;
-    unsigned *to = (unsigned *)(pass % 2 ? args->keys_a : args->keys_b);
-    int *to_rows = pass % 2 ? args->rows_a : args->rows_b;
+    void *to = pass % 2 ? args->rows_a : args->rows_b;
     int *next = sort_table(args->tables, pass + 1);
     int last = pass + 1 == args->sorted.passes;
-    digest_row item = digest_at(from, from_rows, begin + spc_thread(), end);
+    digest_row item = digest_at(args, pass, begin + spc_thread(), end);
 
     sort_begin(&s->u.sort, sort_table(args->tables, pass));
     for (int step = begin; step < end; step += SORT_THREADS) {
         int i = step + spc_thread(), valid = i < end;
         int place =
             sort_place(&s->u.sort, valid, digest_digit(item.digest, pass));
-        if (valid) {
-            if (!last)
-                to[place] = item.digest;
-            to_rows[place] = item.row;
-        }
+        if (valid && last)
+            ((int *)to)[place] = item.row;
+        else if (valid)
+            ((spc_u64 *)to)[place] = digest_word(&item);
         if (!last)
             sort_count_next(next_counts(s), next, per_block, valid, place,
                             digest_digit(item.digest, pass + 1));
-        item = digest_at(from, from_rows, i + SORT_THREADS, end);
+        item = digest_at(args, pass, i + SORT_THREADS, end);
     }
     if (!last)
         sort_count_flush(next_counts(s), next);

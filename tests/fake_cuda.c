@@ -1055,7 +1055,8 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
 
     return set_is_sound(&args->set) && set_is_sound(&args->in) &&
            is_words(args->keys_a, rows) && is_words(args->keys_b, rows) &&
-           is_words(args->rows_a, rows) && is_words(args->rows_b, rows) &&
+           is_words(args->rows_a, 2 * rows) &&
+           is_words(args->rows_b, 2 * rows) &&
            is_words(args->tables, 3 * table) &&
            is_words(args->sync, sizeof(*args->sync) / 4) &&
            (!(args->stages & SPC_INDEX_BUILD) || build_is_sound(args)) &&

@@ -67,9 +67,9 @@ spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
     if ((status = spc__coords_alloc(
              &s->keys, c, spc__index_scratch_row(s, mask_words) * rows,
              error)) != SPC_OK ||
-        (status = spc__coords_alloc(&s->rows[0], c, 4 * rows, error)) !=
+        (status = spc__coords_alloc(&s->rows[0], c, 8 * rows, error)) !=
             SPC_OK ||
-        (status = spc__coords_alloc(&s->rows[1], c, 4 * rows, error)) !=
+        (status = spc__coords_alloc(&s->rows[1], c, 8 * rows, error)) !=
             SPC_OK ||
         (status = spc__index_alloc_clear(&s->tables, c, tables, error)) !=
             SPC_OK)
