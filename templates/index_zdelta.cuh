@@ -85,7 +85,7 @@ SPC_DEVICE void load_pivots(const spc_index_args *args, int rows_in,
  * keys behind found->first. Where registers hold all keys that it can be among,
  * they are loaded at once; else two loads, one after the other, find the place
  * first. */
-#define LOOKS_NEAR (BATCH * (RUN + 3) * (int)sizeof(map_key) <= 160)
+#define LOOKS_NEAR (BATCH * (RUN + 3) * (int)sizeof(map_key) <= 128)
 #define NEAR (LOOKS_NEAR ? RUN + 3 : RUN)
 
 SPC_DEVICE int exact_place(const map_key *keys, int rows_in, map_key want,

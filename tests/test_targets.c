@@ -238,7 +238,7 @@ static const struct {
     const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;
 } spills[] = {
-    {"index", "subm,cin=1,cout=1,k=7", "sm_75", 64},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_75", 88},
     {"index", "subm,cin=1,cout=1,k=7", "sm_80", 80},
     {"index", NULL, "sm_80", 16},
     {"index", "subm,cin=1,cout=1,k=7", "sm_86", 88},
