@@ -95,26 +95,26 @@ SPC_DEVICE int tile_digit(int cost)
     return OFFSETS - cost;
 }
 
-/* Tables are named by their number, in loops that are unrolled: what a table is
- * takes no registers then. */
-SPC_DEVICE int tile_count(const spc_index_args *args, int table,
-                          const index_extent *e)
+SPC_DEVICE int tile_count(const spc_index_tiles *t, const index_extent *e)
 {
-    return (e->rows + args->tile[table].rows - 1) / args->tile[table].rows;
+    return (e->rows + t->rows - 1) / t->rows;
 }
 
-SPC_DEVICE int has_tiles(const spc_index_args *args, int table)
+/* The launch's i-th tile table, or none. */
+SPC_DEVICE const spc_index_tiles *tiles_at(const spc_index_args *args, int i)
 {
-    return args->tile[table].rows != 0;
+    return i < SPC_INDEX_TILES && args->tile[i].rows
+               ? &args->tile[i]
+               : (const spc_index_tiles *)0;
 }
 
 /* Before the launch's first barrier. */
 SPC_DEVICE void open_tiles(const spc_index_args *args)
 {
-    SPC_UNROLL
-    for (int i = 0; i < SPC_INDEX_TILES; i++)
-        if (has_tiles(args, i))
-            sort_clear(args->tile[i].table, 1);
+    const spc_index_tiles *t;
+
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        sort_clear(t->table, 1);
 }
 
 /* So many neighbouring tiles are a block's when tiles are sorted. */
@@ -124,10 +124,10 @@ SPC_DEVICE int tile_share(int tiles)
 }
 
 /* Counts a tile for the block that will sort it. */
-SPC_DEVICE void count_tile(const spc_index_args *args, int table, int tiles,
-                           int tile, int cost)
+SPC_DEVICE void count_tile(const spc_index_tiles *t, int tiles, int tile,
+                           int cost)
 {
-    int *costs = args->tile[table].table;
+    int *costs = t->table;
     int block = tile / tile_share(tiles), digit = tile_digit(cost);
 
     spc_atomic_add(&costs[block * SORT_DIGITS + digit], 1);
@@ -139,12 +139,11 @@ SPC_DEVICE void count_tile(const spc_index_args *args, int table, int tiles,
  * count. Their masks are at `mask`, words `step` apart; by position in the row
  * order, or (`own`) those of the block's own positions alone.
  */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, int table,
-                              const index_extent *e, const unsigned *mask,
-                              long long step, int own, int unit, int begin,
-                              int count)
+SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
+                              const unsigned *mask, long long step, int own,
+                              int unit, int begin, int count)
 {
-    int rows = args->tile[table].rows, tiles = tile_count(args, table, e);
+    int rows = t->rows, tiles = tile_count(t, e);
 
     for (int i = spc_warp(); i * rows < count; i += SORT_WARPS) {
         int tile = own_position(unit / rows, begin / rows + i), cost = 0;
@@ -158,10 +157,10 @@ SPC_DEVICE void measure_tiles(const spc_index_args *args, int table,
             all = spc_warp_or(all);
             cost += spc_popc(all);
             if (spc_lane() == 0)
-                args->tile[table].scratch[(long long)w * tiles + tile] = all;
+                t->scratch[(long long)w * tiles + tile] = all;
         }
         if (spc_lane() == 0)
-            count_tile(args, table, tiles, tile, cost);
+            count_tile(t, tiles, tile, cost);
     }
 }
 
@@ -194,14 +193,14 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
                            const index_extent *e, const int *sorted, int unit,
                            int begin, int count)
 {
+    const spc_index_tiles *t;
+
     spc_sync_block();
     copy_rows(args, s, e, sorted, unit, begin, count);
     spc_sync_block();
-    SPC_UNROLL
-    for (int i = 0; i < SPC_INDEX_TILES; i++)
-        if (has_tiles(args, i))
-            measure_tiles(args, i, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit,
-                          begin, count);
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
+                      count);
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
         int batch = item / count, i = item - batch * count;
@@ -244,10 +243,11 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
 
 /* ---- the tile table ---------------------------------------------------- */
 
-SPC_DEVICE void sort_tiles(const spc_index_args *args, int table,
-                           sort_shared *s, int tiles, int begin, int end)
+SPC_DEVICE void sort_tiles(const spc_index_args *args,
+                           const spc_index_tiles *t, sort_shared *s, int tiles,
+                           int begin, int end)
 {
-    const spc_index_tiles *t = &args->tile[table];
+    const unsigned *scratch = t->scratch;
 
     sort_begin(s, t->table);
     if (spc_block_x() == 0) { /* before the first block's there is none */
@@ -258,7 +258,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, int table,
     for (int step = begin; step < end; step += SORT_THREADS) {
         int tile = step + spc_thread(), valid = tile < end, cost = 0;
         for (int w = 0; valid && w < WORDS; w++)
-            cost += spc_popc(t->scratch[(long long)w * tiles + tile]);
+            cost += spc_popc(scratch[(long long)w * tiles + tile]);
         int place = sort_place(s, valid, valid ? tile_digit(cost) : 0);
         if (!valid)
             continue;
@@ -269,7 +269,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, int table,
 #endif
         for (int w = 0; w < WORDS; w++)
             t->mask[(long long)w * t->capacity + place] =
-                t->scratch[(long long)w * tiles + tile];
+                scratch[(long long)w * tiles + tile];
     }
 }
 
@@ -288,40 +288,30 @@ SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                               int unit)
 {
-    SPC_UNROLL
-    for (int i = 0; i < SPC_INDEX_TILES; i++)
-        if (has_tiles(args, i))
-            measure_tiles(args, i, e, args->tile[i].of, args->set.rows_padded,
-                          0, unit, 0, own_positions(e, unit));
-}
+    const spc_index_tiles *t;
 
-SPC_DEVICE void make_table(const spc_index_args *args, int table,
-                           index_shared *s, const index_extent *e)
-{
-    int tiles = tile_count(args, table, e), share = tile_share(tiles);
-    int begin = at_most(spc_block_x() * share, tiles);
-
-    sort_tiles(args, table, &s->u.sort, tiles, begin,
-               at_most(begin + share, tiles));
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, t->of, args->set.rows_padded, 0, unit, 0,
+                      own_positions(e, unit));
 }
 
 /* Sorts the tiles that all blocks have measured. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier)
 {
+    const spc_index_tiles *t;
+
     grid_arrive(barrier);
     sort_clear(args->tables, 3); /* nobody needs these again */
-    SPC_UNROLL
-    for (int i = 0; i < SPC_INDEX_TILES; i++)
-        if (has_tiles(args, i))
-            clear_tiles(&args->tile[i], tile_count(args, i, e));
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        clear_tiles(t, tile_count(t, e));
     grid_wait(barrier);
-    SPC_UNROLL
-    for (int i = 0; i < SPC_INDEX_TILES; i++) {
-        if (!has_tiles(args, i))
-            continue;
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++) {
+        int tiles = tile_count(t, e), share = tile_share(tiles);
+        int begin = at_most(spc_block_x() * share, tiles);
         spc_sync_block(); /* all are through with the table before */
-        make_table(args, i, s, e);
+        sort_tiles(args, t, &s->u.sort, tiles, begin,
+                   at_most(begin + share, tiles));
     }
 }
 

@@ -238,12 +238,13 @@ static const struct {
     const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;
 } spills[] = {
-    {"index", "subm,cin=1,cout=1,k=7", "sm_75", 88},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 80},
-    {"index", NULL, "sm_80", 16},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_86", 88},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_89", 88},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 72},
+    {"index", NULL, "sm_75", 36},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 32},
+    {"index", NULL, "sm_80", 8},
+    {"index", NULL, "sm_86", 8},
+    {"index", NULL, "sm_89", 8},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 64},
+    {"index", NULL, "sm_90a", 8},
     {"os_warp", "subm,cin=32,cout=64,k=5,dtype=f16", "sm_90a", 16},
     {"os_wgmma",
      "subm,cin=128,cout=128,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
