@@ -120,14 +120,14 @@ SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
 }
 
 /* By the floor rule there are no more outputs than inputs: so much of the table
- * is used, and cleared, that two thirds of it are taken at most. */
+ * is used, and cleared, that half of it is taken at most. */
 SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 {
 %if problem.generative == 1 then
     (void)rows;
     return args->slots;
 %else
-    spc_u32 slots = 64, most = (spc_u32)rows + (spc_u32)rows / 2;
+    spc_u32 slots = 64, most = 2 * (spc_u32)rows;
 
     if (args->rule != 0)
         return args->slots;
