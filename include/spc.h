@@ -623,7 +623,8 @@ SPC_API spc_status spc_coords_update(spc_coords *set, const int32_t *coords,
                                      void *stream);
 /* Waits for `stream`. SPC_ECAPACITY with the capacity that would have fitted,
  * SPC_ERANGE and SPC_EDUPLICATE with the first such row. spc_coords_rows then
- * says how many voxels there are. */
+ * says how many voxels there are. All of it is of the last filling alone: who
+ * fills several times between two checks learns nothing of those before. */
 SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 
 /* Makes the features [rows][channels] (device, as `dtype` lies in

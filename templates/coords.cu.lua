@@ -112,11 +112,29 @@ SPC_DEVICE map_key pack(const spc_index_key *layout, const spc_u32 *c)
 }
 
 /* Multiplying and taking the upper bits (Knuth, volume 3, section 6.4). */
-SPC_DEVICE spc_u32 slot_of(const spc_derive_args *args, map_key key)
+SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
 {
     spc_u64 mixed = (spc_u64)key * 0x9e3779b97f4a7c15ull;
 
-    return (spc_u32)(mixed >> 32) & (args->slots - 1);
+    return (spc_u32)(mixed >> 32) & (slots - 1);
+}
+
+/* By the floor rule there are no more outputs than inputs: so much of the table
+ * is used, and cleared, that half of it is taken at most. */
+SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
+{
+%if problem.generative == 1 then
+    (void)rows;
+    return args->slots;
+%else
+    spc_u32 slots = 64, most = 2 * (spc_u32)rows;
+
+    if (args->rule != 0)
+        return args->slots;
+    while (slots < most && slots < args->slots)
+        slots *= 2;
+    return slots;
+%end
 }
 
 SPC_DEVICE map_key swap_in(map_key *slot, map_key key)
@@ -131,12 +149,12 @@ SPC_DEVICE map_key look_at(const map_key *slot)
 
 /* Is the key new? A full table ends the search: there are more outputs than
  * capacity then, and the count says so. */
-SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
+SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
 {
     map_key *table = (map_key *)args->table;
-    spc_u32 slot = slot_of(args, key);
+    spc_u32 slot = slot_of(key, slots);
 
-    for (spc_u32 tried = 0; tried < args->slots; tried++) {
+    for (spc_u32 tried = 0; tried < slots; tried++) {
         map_key there = look_at(table + slot);
         if (there == EMPTY)
             there = swap_in(table + slot, key);
@@ -144,17 +162,18 @@ SPC_DEVICE int insert(const spc_derive_args *args, map_key key)
             return 1;
         if (there == key)
             return 0;
-        slot = (slot + 1) & (args->slots - 1);
+        slot = (slot + 1) & (slots - 1);
     }
     return 1;
 }
 
-SPC_DEVICE void propose(const spc_derive_args *args, const spc_u32 *c)
+SPC_DEVICE void propose(const spc_derive_args *args, spc_u32 slots,
+                        const spc_u32 *c)
 {
     int place;
     spc_b16 row;
 
-    if (!insert(args, pack(&args->key, c)))
+    if (!insert(args, slots, pack(&args->key, c)))
         return;
     place = spc_atomic_add(args->count, 1);
     row.x = c[0];
@@ -165,17 +184,48 @@ SPC_DEVICE void propose(const spc_derive_args *args, const spc_u32 *c)
         spc_store16(args->coords + 4ll * place, row);
 }
 
-/* All outputs that see the voxel of a key. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
+/* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
+ * if it is out of range. */
+SPC_DEVICE int voxel_at(const spc_derive_args *args, int p, spc_u32 *c)
 {
     const spc_index_key *layout = &args->in.key;
-    axis_outputs axis[3];
-    spc_u32 c[4];
+    int inside = 1;
 
+    if (args->rows) {
+        spc_b16 row = spc_load16(args->rows + 4ll * p);
+        c[0] = row.x;
+        c[1] = row.y;
+        c[2] = row.z;
+        c[3] = row.w;
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            inside &= c[i] - (spc_u32)layout->low[i] <= layout->last[i];
+        return inside;
+    }
+    in_key key = ((const in_key *)args->in.keys)[p];
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         c[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
                layout->before[i] + (spc_u32)layout->low[i];
+    return 1;
+}
+
+/* Of too many rows none is taken, as in the set itself. */
+SPC_DEVICE int count_voxels(const spc_derive_args *args)
+{
+    int rows = args->source ? *args->source : args->source_rows;
+
+    if (!args->rows)
+        return *args->in.count;
+    return rows >= 0 && rows <= args->in.rows ? rows : 0;
+}
+
+/* All outputs that see a voxel. */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
+                                spc_u32 *c)
+{
+    axis_outputs axis[3];
+
     SPC_UNROLL
     for (int i = 0; i < 3; i++)
         axis[i] = outputs_of(args, i, (int)c[1 + i]);
@@ -187,7 +237,7 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
                  z++) {
                 c[3] = (spc_u32)(axis[2].first - z * axis[2].step);
                 if (inside(args, 2, (int)c[3]))
-                    propose(args, c);
+                    propose(args, slots, c);
             }
         }
     }
@@ -195,19 +245,22 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, in_key key)
 
 SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 {
-    const in_key *keys = (const in_key *)args->in.keys;
     int first = spc_block_x() * SORT_THREADS + spc_thread();
-    int all = spc_grid_x() * SORT_THREADS, rows = *args->in.count;
+    int all = spc_grid_x() * SORT_THREADS, rows = count_voxels(args);
+    spc_u32 slots = slots_for(args, rows);
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
-    for (spc_u32 i = (spc_u32)first; i < args->slots; i += (spc_u32)all)
+    for (spc_u32 i = (spc_u32)first; i < slots; i += (spc_u32)all)
         ((map_key *)args->table)[i] = EMPTY;
     if (first == 0)
         *args->count = 0;
     grid_sync(&barrier);
-    for (int p = first; p < rows; p += all)
-        propose_outputs(args, keys[p]);
+    for (int p = first; p < rows; p += all) {
+        spc_u32 c[4];
+        if (voxel_at(args, p, c))
+            propose_outputs(args, slots, c);
+    }
     grid_close(&barrier);
 }
 

@@ -68,6 +68,7 @@
 typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 
+#define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit a word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
 
@@ -212,28 +213,17 @@ SPC_DEVICE index_range range_of(const index_extent *e)
     return r;
 }
 
-/* Positions of a layout that one block writes together: whole tiles. */
-SPC_DEVICE int layout_unit(const spc_index_args *args)
-{
-    int unit = args->tile.rows > 32 ? args->tile.rows : 32;
-
-    if (args->tile.rows && unit % args->tile.rows)
-        unit *= args->tile.rows; /* small odd tiles: 3 rows, 6, ... */
-    return unit;
-}
-
 % if problem.layout then
 SPC_KERNEL(spc_layout, spc_index_args, $(problem.threads), 1)
 {
     index_shared *s = (index_shared *)spc_shared();
-    int unit = layout_unit(args);
+    int unit = args->unit;
     index_extent e = extent_of(args, *args->set.count);
     index_range r = range_of(&e);
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
-    if (args->tile.rows)
-        sort_clear(sort_last_table(args->tables), 1);
+    open_tiles(args);
     if (args->stages & SPC_INDEX_SORT) {
         way_digest_rows(args, s, r.begin, r.end);
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
@@ -297,13 +287,12 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
     index_shared *s = (index_shared *)spc_shared();
     int builds = args->stages & SPC_INDEX_BUILD;
-    int unit = layout_unit(args);
+    int unit = args->unit;
     int rows = builds ? rows_asked(args) : *args->set.count; /* on its way */
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
-    if (args->tile.rows)
-        sort_clear(sort_last_table(args->tables), 1);
+    open_tiles(args);
     if (args->stages & SPC_INDEX_SEARCH)
         open_searcher(args);
     if (builds) {

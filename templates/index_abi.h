@@ -24,8 +24,9 @@
 #define SPC_INDEX_OFFSETS 343
 /* Rows whose masks a block holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
-/* Keys past the last that the search may load. */
-#define SPC_INDEX_SLACK 8
+/* Keys past the last that the search may load: those of a run of 8, and three
+ * before it. */
+#define SPC_INDEX_SLACK 11
 /* The bins are summed in so many shares. */
 #define SPC_INDEX_SHARES 128
 /* Keys of one bin from which a radix sort is faster. */
@@ -37,8 +38,10 @@
 /* Blocks whose digit counts are summed, so that a block looks at groups before
  * its own and at blocks inside it, not at all blocks. */
 #define SPC_SORT_GROUP 12
-/* Three take turns in a sort, the fourth is for tiles. */
-#define SPC_SORT_TABLES 4
+/* Tile tables that one launch can make. */
+#define SPC_INDEX_TILES 3
+/* Three take turns in a sort, the others are for tiles. */
+#define SPC_SORT_TABLES (3 + SPC_INDEX_TILES)
 
 #define SPC_SORT_GROUPS(grid) (((grid) + SPC_SORT_GROUP - 1) / SPC_SORT_GROUP)
 /* Integers of one table of digit counts. */
@@ -139,8 +142,10 @@ typedef struct spc_index_way {
 
 /* A tile table. */
 typedef struct spc_index_tiles {
+    int *table;        /* of digit counts: cleared before it is used */
+    unsigned *scratch; /* [mask_words][tiles], working memory */
     const unsigned *of; /* the masks of its row order */
-    int rows;           /* of a tile; 0: no table is wanted */
+    int rows;           /* of a tile; 0: no table is wanted, nor any after it */
     int capacity;
     int *order;     /* [capacity], -1 past the last tile */
     unsigned *mask; /* [mask_words][capacity] */
@@ -180,11 +185,10 @@ typedef struct spc_index_args {
     /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
     void *keys_b; /* by bin */
-    int *rows_a;  /* rank within the bin */
-    int *rows_b;
+    int *rows_a;  /* [2 rows] rank within the bin; digests with rows */
+    int *rows_b;  /* [2 rows] by bin, with keys of 32 bits; digests with rows */
     unsigned *bins; /* [2^bin_bits], zero between launches */
-    int *tables;    /* [SPC_SORT_TABLES], all but the last zero between
-                       launches */
+    int *tables;    /* three that take turns, zero between launches */
     spc_index_sync *sync;
     spc_index_set set; /* whose voxels are the rows */
     spc_index_set in;  /* in which their inputs are searched */
@@ -192,10 +196,13 @@ typedef struct spc_index_args {
     int *first;      /* [rows_padded][batches][4] (index_runs.cuh) */
     unsigned *mask;  /* [mask_words][rows_padded] */
     int *index;      /* [offsets][rows_padded], or NULL */
-    int *pairs;      /* how many: the first word and 65536 times the second */
+    int *pairs;      /* [pair_words] the sum of which there are */
+    int pair_words;
     const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;
-    spc_index_tiles tile;
+    spc_index_tiles tile[SPC_INDEX_TILES];
+    int unit; /* positions of a layout that one block writes together: a
+                 multiple of 32 and of all tiles' rows */
     /* Of the hash searcher: keys, and the position of each. */
     void *table;
     int *table_places;
@@ -222,6 +229,11 @@ typedef struct spc_rows_args {
 /* Deriving the outputs of a strided rule from a set's voxels. */
 typedef struct spc_derive_args {
     spc_index_set in;
+    /* What `in` is made of, in the place of its keys: [n][4], 16-byte aligned,
+     * n = *source, or source_rows if that is null; or null. */
+    const int *rows;
+    const int *source;
+    int source_rows;
     spc_index_key key; /* of the outputs */
     int rule;          /* 0: floor, 1: footprint; of generative code unused */
     int kernel[3], stride[3], dilation[3], padding[3]; /* -origin */

@@ -223,17 +223,45 @@ SPC_DEVICE packed_row packed_at(const spc_index_args *args, int row, int end)
     return r;
 }
 
+/* Keys by bin, with their rows: in one word where both fit it, as what is
+ * scattered is paid by the store. */
+SPC_DEVICE void put_binned(const spc_index_args *args, int place, map_key key,
+                           int row)
+{
+#if PAIRED
+    ((spc_u64 *)args->rows_b)[place] = (spc_u64)key << 32 | (spc_u32)row;
+#else
+    ((map_key *)args->keys_b)[place] = key;
+    args->rows_b[place] = row;
+#endif
+}
+
+SPC_DEVICE map_key binned_key(const spc_index_args *args, int p)
+{
+#if PAIRED
+    return (map_key)(((const spc_u64 *)args->rows_b)[p] >> 32);
+#else
+    return ((const map_key *)args->keys_b)[p];
+#endif
+}
+
+SPC_DEVICE int binned_row(const spc_index_args *args, int p)
+{
+#if PAIRED
+    return (int)(spc_u32)((const spc_u64 *)args->rows_b)[p];
+#else
+    return args->rows_b[p];
+#endif
+}
+
 /* `next` is this thread's first row, loaded ahead. */
 SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
                                 const index_shared *s, packed_row next,
                                 int begin, int end)
 {
-    map_key *to = (map_key *)args->keys_b;
-
     for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
         int place = begin_of(&args->set, s, bin_of(&args->set, next.key)) + next.rank;
-        to[place] = next.key;
-        args->rows_b[place] = row;
+        put_binned(args, place, next.key, row);
         next = packed_at(args, row + SORT_THREADS, end);
     }
 }
@@ -242,11 +270,10 @@ SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
 SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
                                  int row, int first, int last)
 {
-    const map_key *keys = (const map_key *)args->keys_b;
     int rank = 0;
 
     for (int q = first; q < last; q++)
-        if (keys[q] == key && args->rows_b[q] < row)
+        if (binned_key(args, q) == key && binned_row(args, q) < row)
             rank++;
     return rank;
 }
@@ -287,12 +314,12 @@ SPC_DEVICE map_key sort_warp(map_key key)
 }
 
 /* Sorted runs of 32 of the keys at [first, last), into shared memory. */
-SPC_DEVICE void sort_runs(const map_key *from, index_shared *s, int first,
-                          int last)
+SPC_DEVICE void sort_runs(const spc_index_args *args, index_shared *s,
+                          int first, int last)
 {
     for (int at = first + 32 * spc_warp(); at < last; at += SORT_THREADS) {
         int p = at + spc_lane();
-        s->u.keys[p - first] = sort_warp(p < last ? from[p] : ~(map_key)0);
+        s->u.keys[p - first] = sort_warp(p < last ? binned_key(args, p) : ~(map_key)0);
     }
 }
 
@@ -321,16 +348,15 @@ SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
                            int begin, int end)
 {
     const spc_index_set *set = &args->set;
-    const map_key *from = (const map_key *)args->keys_b;
     map_key *to = (map_key *)set->keys, none = (map_key)set->key.none;
-    int base = begin_of(set, s, bin_of(set, from[begin])) & ~31;
-    int top = begin_of(set, s, bin_of(set, from[end - 1]) + 1);
+    int base = begin_of(set, s, bin_of(set, binned_key(args, begin))) & ~31;
+    int top = begin_of(set, s, bin_of(set, binned_key(args, end - 1)) + 1);
 
-    sort_runs(from, s, base, top);
+    sort_runs(args, s, base, top);
     spc_sync_block();
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
-        map_key key = from[p];
-        int row = args->rows_b[p], bin = bin_of(set, key);
+        map_key key = binned_key(args, p);
+        int row = binned_row(args, p), bin = bin_of(set, key);
         int first = begin_of(set, s, bin), last = begin_of(set, s, bin + 1);
         int place = first & ~31, equal = 0;
         for (int run = place; run < last; run += 32)

@@ -17,43 +17,52 @@ typedef struct digest_row {
     int row;
 } digest_row;
 
-SPC_DEVICE digest_row digest_at(const unsigned *digests, const int *rows, int i,
+/* Between passes a word has both: what is scattered is paid by the store. */
+SPC_DEVICE spc_u64 digest_word(const digest_row *r)
+{
+    return (spc_u64)r->digest << 32 | (spc_u32)r->row;
+}
+
+/* The i-th item of a pass. The first has the digests in the order of rows. */
+SPC_DEVICE digest_row digest_at(const spc_index_args *args, int pass, int i,
                                 int end)
 {
-    digest_row r;
+    const spc_u64 *from =
+        (const spc_u64 *)(pass % 2 ? args->rows_b : args->rows_a);
+    digest_row r = {0, 0};
 
-    r.digest = i < end ? digests[i] : 0;
-    r.row = i < end && rows ? rows[i] : i;
+    if (i < end && pass > 0) {
+        spc_u64 word = from[i];
+        r.digest = (spc_u32)(word >> 32);
+        r.row = (int)(spc_u32)word;
+    } else if (i < end) {
+        r.digest = ((const unsigned *)args->keys_a)[i];
+        r.row = i;
+    }
     return r;
 }
 
 SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
                            int pass, int begin, int end, int per_block)
 {
-    const unsigned *from = (unsigned *)(pass % 2 ? args->keys_b : args->keys_a);
-    const int *from_rows = pass % 2 ? args->rows_b
-                           : pass   ? args->rows_a
-                                    : (const int *)0;
-    unsigned *to = (unsigned *)(pass % 2 ? args->keys_a : args->keys_b);
-    int *to_rows = pass % 2 ? args->rows_a : args->rows_b;
+    void *to = pass % 2 ? args->rows_a : args->rows_b;
     int *next = sort_table(args->tables, pass + 1);
     int last = pass + 1 == args->sorted.passes;
-    digest_row item = digest_at(from, from_rows, begin + spc_thread(), end);
+    digest_row item = digest_at(args, pass, begin + spc_thread(), end);
 
     sort_begin(&s->u.sort, sort_table(args->tables, pass));
     for (int step = begin; step < end; step += SORT_THREADS) {
         int i = step + spc_thread(), valid = i < end;
         int place =
             sort_place(&s->u.sort, valid, digest_digit(item.digest, pass));
-        if (valid) {
-            if (!last)
-                to[place] = item.digest;
-            to_rows[place] = item.row;
-        }
+        if (valid && last)
+            ((int *)to)[place] = item.row;
+        else if (valid)
+            ((spc_u64 *)to)[place] = digest_word(&item);
         if (!last)
             sort_count_next(next_counts(s), next, per_block, valid, place,
                             digest_digit(item.digest, pass + 1));
-        item = digest_at(from, from_rows, i + SORT_THREADS, end);
+        item = digest_at(args, pass, i + SORT_THREADS, end);
     }
     if (!last)
         sort_count_flush(next_counts(s), next);
@@ -86,9 +95,26 @@ SPC_DEVICE int tile_digit(int cost)
     return OFFSETS - cost;
 }
 
-SPC_DEVICE int tile_count(const spc_index_args *args, const index_extent *e)
+SPC_DEVICE int tile_count(const spc_index_tiles *t, const index_extent *e)
 {
-    return (e->rows + args->tile.rows - 1) / args->tile.rows;
+    return (e->rows + t->rows - 1) / t->rows;
+}
+
+/* The launch's i-th tile table, or none. */
+SPC_DEVICE const spc_index_tiles *tiles_at(const spc_index_args *args, int i)
+{
+    return i < SPC_INDEX_TILES && args->tile[i].rows
+               ? &args->tile[i]
+               : (const spc_index_tiles *)0;
+}
+
+/* Before the launch's first barrier. */
+SPC_DEVICE void open_tiles(const spc_index_args *args)
+{
+    const spc_index_tiles *t;
+
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        sort_clear(t->table, 1);
 }
 
 /* So many neighbouring tiles are a block's when tiles are sorted. */
@@ -98,10 +124,10 @@ SPC_DEVICE int tile_share(int tiles)
 }
 
 /* Counts a tile for the block that will sort it. */
-SPC_DEVICE void count_tile(const spc_index_args *args, int tiles, int tile,
+SPC_DEVICE void count_tile(const spc_index_tiles *t, int tiles, int tile,
                            int cost)
 {
-    int *costs = sort_last_table(args->tables);
+    int *costs = t->table;
     int block = tile / tile_share(tiles), digit = tile_digit(cost);
 
     spc_atomic_add(&costs[block * SORT_DIGITS + digit], 1);
@@ -113,12 +139,11 @@ SPC_DEVICE void count_tile(const spc_index_args *args, int tiles, int tile,
  * count. Their masks are at `mask`, words `step` apart; by position in the row
  * order, or (`own`) those of the block's own positions alone.
  */
-SPC_DEVICE void measure_tiles(const spc_index_args *args, const index_extent *e,
+SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
                               const unsigned *mask, long long step, int own,
                               int unit, int begin, int count)
 {
-    unsigned *scratch = (unsigned *)args->keys_a;
-    int rows = args->tile.rows, tiles = tile_count(args, e);
+    int rows = t->rows, tiles = tile_count(t, e);
 
     for (int i = spc_warp(); i * rows < count; i += SORT_WARPS) {
         int tile = own_position(unit / rows, begin / rows + i), cost = 0;
@@ -132,10 +157,10 @@ SPC_DEVICE void measure_tiles(const spc_index_args *args, const index_extent *e,
             all = spc_warp_or(all);
             cost += spc_popc(all);
             if (spc_lane() == 0)
-                scratch[(long long)w * tiles + tile] = all;
+                t->scratch[(long long)w * tiles + tile] = all;
         }
         if (spc_lane() == 0)
-            count_tile(args, tiles, tile, cost);
+            count_tile(t, tiles, tile, cost);
     }
 }
 
@@ -168,11 +193,13 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
                            const index_extent *e, const int *sorted, int unit,
                            int begin, int count)
 {
+    const spc_index_tiles *t;
+
     spc_sync_block();
     copy_rows(args, s, e, sorted, unit, begin, count);
     spc_sync_block();
-    if (args->tile.rows)
-        measure_tiles(args, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
                       count);
     for (int item = spc_thread(); item < count * BATCHES;
          item += SORT_THREADS) {
@@ -216,13 +243,13 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
 
 /* ---- the tile table ---------------------------------------------------- */
 
-SPC_DEVICE void sort_tiles(const spc_index_args *args, sort_shared *s,
-                           int *table, int tiles, int begin, int end)
+SPC_DEVICE void sort_tiles(const spc_index_args *args,
+                           const spc_index_tiles *t, sort_shared *s, int tiles,
+                           int begin, int end)
 {
-    const spc_index_tiles *t = &args->tile;
-    const unsigned *scratch = (const unsigned *)args->keys_a;
+    const unsigned *scratch = t->scratch;
 
-    sort_begin(s, table);
+    sort_begin(s, t->table);
     if (spc_block_x() == 0) { /* before the first block's there is none */
         spc_sync_block();
         for (int d = spc_thread(); d < OFFSETS; d += SORT_THREADS)
@@ -261,23 +288,31 @@ SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                               int unit)
 {
-    measure_tiles(args, e, args->tile.of, args->set.rows_padded, 0, unit, 0,
-                  own_positions(e, unit));
+    const spc_index_tiles *t;
+
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        measure_tiles(t, e, t->of, args->set.rows_padded, 0, unit, 0,
+                      own_positions(e, unit));
 }
 
 /* Sorts the tiles that all blocks have measured. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier)
 {
-    int tiles = tile_count(args, e), share = tile_share(tiles);
-    int begin = at_most(spc_block_x() * share, tiles);
+    const spc_index_tiles *t;
 
     grid_arrive(barrier);
     sort_clear(args->tables, 3); /* nobody needs these again */
-    clear_tiles(&args->tile, tiles);
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        clear_tiles(t, tile_count(t, e));
     grid_wait(barrier);
-    sort_tiles(args, &s->u.sort, sort_last_table(args->tables), tiles, begin,
-               at_most(begin + share, tiles));
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++) {
+        int tiles = tile_count(t, e), share = tile_share(tiles);
+        int begin = at_most(spc_block_x() * share, tiles);
+        spc_sync_block(); /* all are through with the table before */
+        sort_tiles(args, t, &s->u.sort, tiles, begin,
+                   at_most(begin + share, tiles));
+    }
 }
 
 #endif

@@ -13,10 +13,16 @@ SPC_DEVICE void search_nothing(const spc_index_args *args, int p)
         args->index[(long long)k * args->set.rows_padded + p] = -1;
 }
 
-/* Every warp has a word of its own: nothing needs clearing, or waiting for. */
+/* Every warp has a word of its own: nothing needs waiting for. Those past the
+ * grid's are an earlier, larger grid's. */
 SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
 {
     int warp = spc_block_x() * SORT_WARPS + spc_warp();
+    int warps = spc_grid_x() * SORT_WARPS;
+
+    for (int i = warps + spc_block_x() * SORT_THREADS + spc_thread();
+         i < args->pair_words; i += spc_grid_x() * SORT_THREADS)
+        args->pairs[i] = 0;
 
     for (int bits = 16; bits > 0; bits >>= 1)
         pairs += spc_shfl_xor(pairs, bits);

@@ -293,12 +293,6 @@ SPC_DEVICE int *sort_table(int *tables, int pass)
     return tables + pass % 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 }
 
-/* The one that takes no turns. */
-SPC_DEVICE int *sort_last_table(int *tables)
-{
-    return tables + 3 * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
-}
-
 /* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */
 
 typedef struct grid_barrier {

@@ -81,28 +81,47 @@ SPC_DEVICE void load_pivots(const spc_index_args *args, int rows_in,
     }
 }
 
-/* Which offsets of its runs a batch has, from where the runs begin. */
+/* What is known of a run after the look at the pivots: it begins up to three
+ * keys behind found->first. Where registers hold all keys that it can be among,
+ * they are loaded at once; else two loads, one after the other, find the place
+ * first. */
+#define LOOKS_NEAR (BATCH * (RUN + 3) * (int)sizeof(map_key) <= 128)
+#define NEAR (LOOKS_NEAR ? RUN + 3 : RUN)
+
+SPC_DEVICE int exact_place(const map_key *keys, int rows_in, map_key want,
+                           int at)
+{
+    at += at + 1 < rows_in && keys[at + 1] < want ? 2 : 0;
+    return at + (at < rows_in && keys[at] < want);
+}
+
+/* Which offsets of its runs a batch has, and where they begin. */
 SPC_DEVICE void read_runs(const map_key *keys, int rows_in, const map_key *want,
                           int valid, int batch, index_batch *found)
 {
-    map_key key[BATCH * RUN];
+    map_key key[BATCH * NEAR];
 
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
         SPC_UNROLL
-        for (int i = 0; i < RUN; i++)
-            key[j * RUN + i] = keys[found->first[j] + i];
+        for (int i = 0; i < NEAR; i++)
+            key[j * NEAR + i] = keys[found->first[j] + i];
     }
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
         map_key length = (map_key)run_length(batch * BATCH + j);
+        int before = 0;
         found->bits[j] = 0;
         SPC_UNROLL
-        for (int i = 0; i < RUN; i++) {
-            map_key beyond = key[j * RUN + i] - want[j];
-            if (beyond < length && found->first[j] + i < rows_in && valid)
+        for (int i = 0; i < NEAR; i++) {
+            map_key beyond = key[j * NEAR + i] - want[j];
+            int there = found->first[j] + i < rows_in;
+            if (beyond < length && there && valid)
                 found->bits[j] |= 1u << (int)beyond;
+            if (i < NEAR - RUN)
+                before += there && key[j * NEAR + i] < want[j];
         }
+        found->first[j] += before;
     }
 }
 
@@ -122,12 +141,10 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
         want[j] = run_key(args, steps, own, run < RUNS ? run : 0);
         fours = rank_in_warp(pivots->pivot[j], want[j]);
         at = pivots->base[j] + 4 * fours;
-        if (fours < WINDOW / 4) {
-            at += at + 1 < rows_in && keys[at + 1] < want[j] ? 2 : 0;
-            at += at < rows_in && keys[at] < want[j];
-        } else {
+        if (fours >= WINDOW / 4)
             at = lower_bound(&args->in, s, want[j], 0);
-        }
+        else if (!LOOKS_NEAR)
+            at = exact_place(keys, rows_in, want[j], at);
         found->first[j] = at;
     }
     read_runs(keys, rows_in, want, valid, batch, found);

@@ -50,6 +50,8 @@ typedef struct object {
     /* A graph's, and a stream's that is being captured. */
     int launches;
     bool capturing, spoiled;
+    CUgraphNode open[FAKE_OPEN]; /* what the next one will wait for */
+    int open_count;
     /* An event's. */
     double at_us;
 } object;
@@ -94,6 +96,8 @@ static const struct rule {
     [FAKE_StreamSynchronize] = {.context = true, .unsafe = true},
     [FAKE_StreamBeginCapture] = {.context = true},
     [FAKE_StreamEndCapture] = {.context = true},
+    [FAKE_StreamGetCaptureInfo] = {.context = true},
+    [FAKE_StreamUpdateCaptureDependencies] = {.context = true},
     [FAKE_GraphInstantiate] = {.context = true},
     [FAKE_GraphLaunch] = {.context = true},
     [FAKE_EventCreate] = {.context = true},
@@ -481,16 +485,33 @@ static CUresult enqueue(CUstream stream, int launches)
         return FAKE_INVALID_HANDLE;
     if (it == NULL)
         the_fake_cuda.pending++;
-    else if (it->capturing)
+    else if (it->capturing) {
         it->launches += launches;
+        it->open[0] = (CUgraphNode)(uintptr_t)it->launches;
+        it->open_count = 1;
+    }
     return CUDA_SUCCESS;
 }
 
 static bool is_capturing(CUstream stream)
 {
-    object *it = find(STREAM, stream, current());
+    const object *it = find(STREAM, stream, current());
 
     return it != NULL && it->capturing;
+}
+
+/* Nodes of a graph are numbers from 1. */
+static void note_node(fake_launch *out, CUstream stream)
+{
+    const object *it = find(STREAM, stream, current());
+
+    out->captured = is_capturing(stream);
+    if (!out->captured)
+        return;
+    out->node = (size_t)it->launches + 1;
+    out->after_count = it->open_count;
+    for (int i = 0; i < it->open_count; i++)
+        out->after[i] = (size_t)(uintptr_t)it->open[i];
 }
 
 CUresult StreamCreate(CUstream *stream, unsigned flags)
@@ -537,7 +558,7 @@ CUresult StreamBeginCapture(CUstream stream, int mode)
     if (result == CUDA_SUCCESS) {
         it->capturing = true;
         it->spoiled = false;
-        it->launches = 0;
+        it->launches = it->open_count = 0;
         captured = it;
     }
     return end(result);
@@ -559,6 +580,46 @@ CUresult StreamEndCapture(CUstream stream, CUgraph *graph)
         object *made = add(GRAPH);
         made->launches = it->launches;
         *graph = (CUgraph)made;
+    }
+    return end(result);
+}
+
+CUresult StreamGetCaptureInfo(CUstream stream, int *state,
+                              unsigned long long *id, CUgraph *graph,
+                              const CUgraphNode **nodes, size_t *count)
+{
+    CUresult result = begin(FAKE_StreamGetCaptureInfo);
+    const object *it = find(STREAM, stream, current());
+
+    (void)id;
+    (void)graph;
+    if (result == CUDA_SUCCESS && it == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS) {
+        *state = it->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : 0;
+        *nodes = it->open;
+        *count = (size_t)it->open_count;
+    }
+    return end(result);
+}
+
+CUresult StreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+                                         size_t count, unsigned flags)
+{
+    CUresult result = begin(FAKE_StreamUpdateCaptureDependencies);
+    object *it = find(STREAM, stream, current());
+
+    if (result == CUDA_SUCCESS &&
+        (it == NULL || !it->capturing || count > FAKE_OPEN ||
+         flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES))
+        result = FAKE_INVALID_VALUE;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        if ((uintptr_t)nodes[i] == 0 ||
+            (uintptr_t)nodes[i] > (uintptr_t)it->launches)
+            result = FAKE_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        memcpy(it->open, nodes, count * sizeof(*nodes));
+        it->open_count = (int)count;
     }
     return end(result);
 }
@@ -970,6 +1031,23 @@ static bool build_is_sound(const spc_index_args *args)
            is_words(args->bins, 128LL << args->set.share_shift);
 }
 
+static bool tiles_are_sound(const spc_index_args *args, unsigned grid)
+{
+    long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
+
+    for (int i = 0; i < SPC_INDEX_TILES && args->tile[i].rows != 0; i++) {
+        const spc_index_tiles *tile = &args->tile[i];
+        if (!is_words(tile->table, table) ||
+            !is_words(tile->scratch, tile->capacity) ||
+            !is_words(tile->of, args->set.rows_padded) ||
+            !is_words(tile->order, tile->capacity) ||
+            !is_words(tile->mask, tile->capacity) ||
+            !is_words(tile->begin, 1) || args->unit % tile->rows != 0)
+            return false;
+    }
+    return true;
+}
+
 static bool map_is_sound(const spc_index_args *args, unsigned grid)
 {
     long long rows = args->set.rows_padded;
@@ -981,11 +1059,7 @@ static bool map_is_sound(const spc_index_args *args, unsigned grid)
             (is_words(args->sorted.index, rows) &&
              is_words(args->sorted.order, rows) &&
              is_words(args->sorted.mask, rows))) &&
-           (args->tile.rows == 0 ||
-            (is_words(args->tile.of, rows) &&
-             is_words(args->tile.order, args->tile.capacity) &&
-             is_words(args->tile.mask, args->tile.capacity) &&
-             is_words(args->tile.begin, 1)));
+           tiles_are_sound(args, grid);
 }
 
 static bool index_is_sound(const spc_index_args *args, unsigned grid)
@@ -995,8 +1069,9 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
 
     return set_is_sound(&args->set) && set_is_sound(&args->in) &&
            is_words(args->keys_a, rows) && is_words(args->keys_b, rows) &&
-           is_words(args->rows_a, rows) && is_words(args->rows_b, rows) &&
-           is_words(args->tables, SPC_SORT_TABLES * table) &&
+           is_words(args->rows_a, 2 * rows) &&
+           is_words(args->rows_b, 2 * rows) &&
+           is_words(args->tables, 3 * table) &&
            is_words(args->sync, sizeof(*args->sync) / 4) &&
            (!(args->stages & SPC_INDEX_BUILD) || build_is_sound(args)) &&
            (!(args->stages & ~SPC_INDEX_BUILD) || map_is_sound(args, grid));
@@ -1017,6 +1092,8 @@ static bool list_is_sound(const spc_index_args *args, unsigned grid)
 static bool derive_is_sound(const spc_derive_args *args)
 {
     return set_is_sound(&args->in) && is_words(args->table, args->slots) &&
+           (args->rows == NULL || args->source != NULL ||
+            is_words(args->rows, 4LL * args->source_rows)) &&
            is_words(args->coords, 4LL * args->capacity) &&
            is_words(args->count, 1) &&
            is_words(args->sync, sizeof(*args->sync) / 4);
@@ -1164,9 +1241,9 @@ static CUresult launch(const CUlaunchConfig *config, const object *function,
     memcpy(&it.args, params[0], parameter_bytes(it.kernel));
     if (!is_sound(&it))
         return FAKE_ILLEGAL_ADDRESS;
+    note_node(&it, config->hStream);
     if ((result = enqueue(config->hStream, 1)) != CUDA_SUCCESS)
         return result;
-    it.captured = is_capturing(config->hStream);
     if (!it.captured)
         run(&it);
     fake->launch[fake->launches++ % FAKE_LAUNCHES] = it;

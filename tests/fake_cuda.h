@@ -40,7 +40,7 @@ enum {
     FAKE_INVALID_CLUSTER = 912
 };
 
-enum { FAKE_DEVICES = 2, FAKE_LAUNCHES = 64, FAKE_STATS = 9 };
+enum { FAKE_DEVICES = 2, FAKE_LAUNCHES = 128, FAKE_STATS = 9, FAKE_OPEN = 16 };
 
 typedef struct fake_launch {
     char kernel[24];
@@ -49,8 +49,11 @@ typedef struct fake_launch {
     CUstream stream;
     bool pdl, cooperative;
     unsigned cluster;
-    bool captured; /* into a graph, instead of being run */
-    int unwaited;  /* on the default stream then, if this is on another */
+    bool captured; /* into a graph, instead of being run: */
+    size_t node;   /* its number there, and those that it waits for */
+    size_t after[FAKE_OPEN];
+    int after_count;
+    int unwaited; /* on the default stream then, if this is on another */
     union {
         spc_conv_args conv;
         spc_pack_args pack;

@@ -10,6 +10,8 @@ spc_gpu_suite(map)
 
 add_executable(bench_map bench_map.c)
 target_link_libraries(bench_map PRIVATE spc_internal)
+add_executable(bench_levels bench_levels.c)
+target_link_libraries(bench_levels PRIVATE spc_internal)
 
 # Coordinate sets, maps of every kind, and the frame loop.
 spc_suite(coords)

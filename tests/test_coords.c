@@ -6,6 +6,7 @@
  * On "cpu" and "sim"; given a device as its argument, on that one.
  */
 #include "coords_rig.h"
+#include "indexer.h"
 #include <limits.h>
 #include <time.h>
 
@@ -169,6 +170,109 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
         assert_ok(l.ctx, spc_map_check(l.same, NULL));
         assert_ok(l.ctx, spc_map_check(l.strided, NULL));
         assert_ok(l.ctx, spc_map_check(l.inverse, NULL));
+        check_map(l.ctx, l.same, &l.subm, &r);
+        check_map(l.ctx, l.strided, &l.down, &r);
+        check_map(l.ctx, l.inverse, &l.up, &r);
+        spc_dealloc(l.ctx, coords);
+        spc_dealloc(l.ctx, device_count);
+        free(r.at);
+    }
+    close_level(&l);
+}
+END_TEST
+
+/* Levels by the floor rule: of each the layer, and one that leads there from
+ * the first set at once. */
+static const char *const levels[3][2] = {
+    {"conv,cin=4,cout=4,k=2,stride=2,rule=floor",
+     "conv,cin=4,cout=4,k=2,stride=2,rule=floor"},
+    {"conv,cin=4,cout=4,k=3,stride=3x1x2,rule=floor",
+     "conv,cin=4,cout=4,k=2,stride=6x2x4,rule=floor"},
+    {"conv,cin=4,cout=4,k=2,stride=2,origin=1,rule=floor",
+     "conv,cin=4,cout=4,k=2,stride=12x4x8,rule=floor"},
+};
+
+static void check_levels(spc_ctx *ctx, spc_coords *const sets[4], const rows *r)
+{
+    for (int l = 1; l < 4; l++) {
+        spc_conv all = parse(levels[l - 1][1]);
+        assert_ok(ctx, spc_coords_check(sets[l], NULL));
+        check_outputs(ctx, sets[l], &all, r);
+    }
+}
+
+/* From the rows themselves, two of which take no part, before the first set has
+ * them. */
+static void derive_levels(spc_ctx *ctx, spc_coords *const sets[4],
+                          const rows *r)
+{
+    int32_t more[2][4] = {{0, 0, 91, 0}, {0, 0, 0, 0}};
+    int32_t count = r->count + 2;
+    int32_t *coords = upload(ctx, r->at, 16 * (size_t)count);
+    int32_t *device_count = upload(ctx, &count, 4);
+
+    memcpy(more[1], r->at[r->count / 2], 16);
+    assert_ok(ctx, spc_copy_to_device(ctx, coords + 4 * (size_t)r->count, more,
+                                      sizeof more));
+    for (int l = 1; l < 4; l++)
+        assert_ok(ctx,
+                  spc__coords_derive(sets[l], coords, device_count, 0, NULL));
+    check_levels(ctx, sets, r);
+    spc_dealloc(ctx, coords);
+    spc_dealloc(ctx, device_count);
+}
+
+START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_coords *sets[4] = {reserve(ctx, 1202, -90, 90, SPC_DUPLICATES_ERROR)};
+
+    for (int l = 0; l < 3; l++) {
+        spc_conv conv = parse(levels[l][0]);
+        assert_ok(ctx, spc_coords_reserve_outputs(&sets[l + 1], sets[l],
+                                                  &conv.geometry, 0));
+    }
+    for (int frame = 0; frame < 2; frame++) {
+        rows r = draw(1200 - 900 * frame, -37, 50, 2, (uint64_t)frame);
+        r.at = realloc(r.at, 16 * ((size_t)r.count + 2));
+        int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+        if (sets[0]->indexer->set_limit != NULL)
+            derive_levels(ctx, sets, &r);
+        assert_ok(ctx, spc_coords_update(sets[0], coords, NULL, r.count, NULL));
+        for (int l = 1; l < 4; l++)
+            assert_ok(ctx, spc_coords_update(sets[l], NULL, NULL, 0, NULL));
+        check_levels(ctx, sets, &r);
+        spc_dealloc(ctx, coords);
+        free(r.at);
+    }
+    for (int l = 0; l < 4; l++)
+        spc_coords_free(sets[l]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* A launch that has a part of the device leaves what one on all of it would,
+ * and the one after it too. */
+START_TEST(launches_of_fewer_blocks_find_the_same)
+{
+    static const unsigned blocks[] = {0, 2, 1, 0};
+    level l;
+
+    open_level(&l, device_of(_i), 1500);
+    const spc__indexer *indexer = l.fine->indexer;
+    for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) {
+        rows r = draw(900 - 200 * (int)f, -7, 11, 2, 7 + f);
+        int32_t count = r.count;
+        int32_t *coords = upload(l.ctx, r.at, 16 * (size_t)r.count);
+        int32_t *device_count = upload(l.ctx, &count, 4);
+        spc_map *const maps[] = {l.same, l.strided, l.inverse};
+        for (int i = 0; i < 3 && indexer->map_limit != NULL; i++)
+            indexer->map_limit(maps[i], blocks[f]);
+        if (indexer->set_limit != NULL)
+            indexer->set_limit(l.coarse, blocks[f]);
+        update_level(&l, coords, device_count);
+        for (int i = 0; i < 3; i++)
+            assert_ok(l.ctx, spc_map_check(maps[i], NULL));
         check_map(l.ctx, l.same, &l.subm, &r);
         check_map(l.ctx, l.strided, &l.down, &r);
         check_map(l.ctx, l.inverse, &l.up, &r);
@@ -405,6 +509,8 @@ int main(int argc, char **argv)
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);
     add(suite, "frames", frames_are_filled_with_counts_that_live_on_the_device,
         1);
+    add(suite, "levels", levels_by_the_floor_rule_follow_from_the_first_set, 1);
+    add(suite, "blocks", launches_of_fewer_blocks_find_the_same, 1);
     add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);
     add(suite, "policies", duplicates_follow_the_policy_of_the_set, 1);
     add(suite, "capacity", what_does_not_fit_leaves_the_set_empty, 1);

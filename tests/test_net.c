@@ -389,6 +389,107 @@ START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 }
 END_TEST
 
+/* The launch of the last graph that is this node of it. */
+static const fake_launch *launch_at(size_t node)
+{
+    for (int i = fake->launches - 1; i >= 0; i--)
+        if (fake->launch[i % FAKE_LAUNCHES].node == node)
+            return &fake->launch[i % FAKE_LAUNCHES];
+    return NULL;
+}
+
+static bool is_kernel(const fake_launch *it, const char *name)
+{
+    return strcmp(it->kernel, name) == 0;
+}
+
+/* Does a launch of a graph come behind this node on some way? */
+static bool follows(const fake_launch *it, size_t node)
+{
+    for (int i = 0; i < it->after_count; i++)
+        if (it->after[i] == node || follows(launch_at(it->after[i]), node))
+            return true;
+    return false;
+}
+
+/* The node that fills this set. */
+static size_t node_of_set(const void *keys, size_t nodes)
+{
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *it = launch_at(n);
+        if (is_kernel(it, "spc_index") &&
+            it->args.index.stages & SPC_INDEX_BUILD &&
+            it->args.index.set.keys == keys)
+            return n;
+    }
+    ck_abort_msg("no node fills a set");
+    return 0;
+}
+
+/* What it reads is there; levels are made of the caller's rows, for which
+ * nobody waits. */
+static void check_waits(const fake_launch *it, size_t nodes)
+{
+    const spc_index_args *index = &it->args.index;
+
+    if (is_kernel(it, "spc_derive")) {
+        ck_assert_ptr_nonnull(it->args.derive.rows);
+        ck_assert_int_eq(it->after_count, 0);
+    }
+    if (!is_kernel(it, "spc_index") || index->stages & SPC_INDEX_BUILD)
+        return;
+    ck_assert(follows(it, node_of_set(index->set.keys, nodes)));
+    ck_assert(follows(it, node_of_set(index->in.keys, nodes)));
+}
+
+static int count_searches_before(const fake_launch *it)
+{
+    int count = 0;
+
+    for (size_t n = 1; n < it->node; n++)
+        count += is_kernel(launch_at(n), "spc_index") &&
+                 launch_at(n)->args.index.stages & SPC_INDEX_SEARCH &&
+                 follows(it, n);
+    return count;
+}
+
+/* Levels wait for nothing; maps wait for their sets and for no other map; the
+ * first layer for them all; and what goes side by side finds room on the
+ * device. */
+START_TEST(levels_go_side_by_side_in_a_graph)
+{
+    spc_net_options o = room_for(20000);
+    unsigned blocks = 0, beside = 0;
+    rig r;
+
+    open_doubles();
+    load(&r, "resn21.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    int launched = fake->launches;
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    size_t nodes = (size_t)(fake->launches - launched), searches = 0;
+    ck_assert_uint_le(nodes, FAKE_LAUNCHES);
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *it = launch_at(n);
+        check_waits(it, nodes);
+        if (is_kernel(it, "spc_index") &&
+            it->args.index.stages & SPC_INDEX_SEARCH)
+            ck_assert_int_eq(count_searches_before(it), 0);
+        if (is_kernel(it, "spc_conv"))
+            ck_assert_int_eq(count_searches_before(it), (int)searches);
+        searches += is_kernel(it, "spc_index") &&
+                    it->args.index.stages & SPC_INDEX_SEARCH;
+        if (it->after_count == 0)
+            blocks += it->grid[0], beside++;
+    }
+    ck_assert_uint_eq(beside, 5); /* the input's set, and its levels */
+    ck_assert_uint_le(blocks, (unsigned)r.ctx->info.multiprocessors);
+    ck_assert_uint_eq(searches, 8);
+    close_rig(&r);
+}
+END_TEST
+
 static void drop_graph(rig *r)
 {
     spc__device_ops_of(r->ctx->device)
@@ -484,6 +585,7 @@ static void add_host_tests(Suite *suite)
     tc = add(suite, "driver");
     tcase_add_loop_test(tc, a_run_is_nothing_but_launches_and_a_replay_is_one,
                         0, 2);
+    tcase_add_test(tc, levels_go_side_by_side_in_a_graph);
     tcase_add_test(tc, a_capture_that_fails_leaves_nothing);
 }
 

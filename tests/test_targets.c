@@ -258,12 +258,13 @@ static const struct {
     const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;
 } spills[] = {
-    {"index", "subm,cin=1,cout=1,k=7", "sm_75", 64},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 80},
-    {"index", NULL, "sm_80", 16},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_86", 88},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_89", 88},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 72},
+    {"index", NULL, "sm_75", 36},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 32},
+    {"index", NULL, "sm_80", 8},
+    {"index", NULL, "sm_86", 8},
+    {"index", NULL, "sm_89", 8},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 64},
+    {"index", NULL, "sm_90a", 8},
 };
 
 static int known_spills(const char *name, int p, const char *gpu)

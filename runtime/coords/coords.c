@@ -504,6 +504,28 @@ static spc_status make_outputs(spc_coords **out, spc_coords *in,
     return status == SPC_OK ? make(out, in->ctx, &p, error) : status;
 }
 
+/* floor(floor(c / a) / b) is floor(c / (a b)), whatever the sign of c. */
+const spc_coords *spc__coords_root(const spc_coords *c, int stride[3])
+{
+    const spc_coords *root = c->from;
+
+    memcpy(stride, c->rule.stride, sizeof c->rule.stride);
+    while (c->rule.rule == SPC_RULE_FLOOR && root->from &&
+           root->rule.rule == SPC_RULE_FLOOR) {
+        int64_t all[3], most = 0;
+        for (int i = 0; i < 3; i++) {
+            all[i] = (int64_t)stride[i] * root->rule.stride[i];
+            most = larger(most, all[i]);
+        }
+        if (most > SPC__GEOMETRY_MOST)
+            break;
+        for (int i = 0; i < 3; i++)
+            stride[i] = (int)all[i];
+        root = root->from;
+    }
+    return root;
+}
+
 spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
                                       const spc_geometry *geometry,
                                       int64_t capacity)
@@ -541,11 +563,12 @@ spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
     if (status != SPC_OK)
         return status;
     if ((status = make_outputs(&wide, in, geometry, -1, &error)) == SPC_OK &&
-        (status = in->indexer->set_derive(wide, NULL, &error)) == SPC_OK &&
+        (status = in->indexer->set_derive(wide, NULL, NULL, &error)) ==
+            SPC_OK &&
         (status = spc__coords_inspect(wide, NULL, NULL, &error)) == SPC_OK &&
         (status = make_outputs(&fit, in, geometry, wide->rows, &error)) ==
             SPC_OK &&
-        (status = in->indexer->set_derive(fit, NULL, &error)) == SPC_OK)
+        (status = in->indexer->set_derive(fit, NULL, NULL, &error)) == SPC_OK)
         status = spc__coords_inspect(fit, NULL, NULL, &error);
     spc_coords_free(wide);
     if (status == SPC_OK) {

@@ -107,6 +107,19 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
                     bool inverse);
 void spc__guard_widen(spc__guard *guard, const spc__guard *by);
 
+/*
+ * The set that `coords` can be derived from: by the floor rule the outputs of
+ * outputs are those of the first inputs, by the product of the strides, so that
+ * levels need not wait for each other. `stride` is that product, or the rule's
+ * own stride.
+ */
+const spc_coords *spc__coords_root(const spc_coords *coords, int stride[3]);
+
+/* Fills a set of outputs from the rows that its root is made of, which need not
+ * be filled before where sets are filled by kernels. */
+spc_status spc__coords_derive(spc_coords *coords, const int32_t *from,
+                              const int32_t *count, int64_t rows, void *stream);
+
 /* As the kernels see the set. */
 void spc__coords_args(spc_index_set *out, const spc_coords *coords,
                       int bin_bits, int *begins, int *shares);

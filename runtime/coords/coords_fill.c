@@ -42,13 +42,24 @@ spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
     status = check_update(c, coords, count, rows, &error);
     c->checked = false;
     if (status == SPC_OK && c->from) {
-        status = c->indexer->set_derive(c, stream, &error);
+        status = c->indexer->set_derive(c, NULL, stream, &error);
     } else if (status == SPC_OK && c->regroup) {
         status = spc__regroup_fill(c, NULL, stream, &error);
     } else if (status == SPC_OK) {
         spc__source source = {coords, count, (int)rows};
         status = c->indexer->set_build(c, &source, stream, &error);
     }
+    return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
+}
+
+spc_status spc__coords_derive(spc_coords *c, const int32_t *coords,
+                              const int32_t *count, int64_t rows, void *stream)
+{
+    spc__source source = {coords, count, (int)rows};
+    spc_error error = {0};
+    spc_status status = c->indexer->set_derive(c, &source, stream, &error);
+
+    c->checked = false;
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 

@@ -49,23 +49,28 @@ void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s)
     spc__coords_dealloc(c, s->sync);
 }
 
+size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words)
+{
+    size_t words = mask_words > 2 ? (size_t)mask_words : 2;
+
+    return 2 * s->key_bytes > 4 * words ? 2 * s->key_bytes : 4 * words;
+}
+
 spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
                                     int mask_words, spc_error *error)
 {
     size_t rows = (size_t)c->rows_padded;
     size_t digits = (size_t)1 << SPC_SORT_DIGIT;
-    size_t words = mask_words > 2 ? (size_t)mask_words : 2;
-    size_t per_row =
-        2 * s->key_bytes > 4 * words ? 2 * s->key_bytes : 4 * words;
     size_t tables =
         SPC_SORT_TABLES * SPC_SORT_TABLE((size_t)s->grid, digits) * sizeof(int);
     spc_status status;
 
-    if ((status = spc__coords_alloc(&s->keys, c, per_row * rows, error)) !=
+    if ((status = spc__coords_alloc(
+             &s->keys, c, spc__index_scratch_row(s, mask_words) * rows,
+             error)) != SPC_OK ||
+        (status = spc__coords_alloc(&s->rows[0], c, 8 * rows, error)) !=
             SPC_OK ||
-        (status = spc__coords_alloc(&s->rows[0], c, 4 * rows, error)) !=
-            SPC_OK ||
-        (status = spc__coords_alloc(&s->rows[1], c, 4 * rows, error)) !=
+        (status = spc__coords_alloc(&s->rows[1], c, 8 * rows, error)) !=
             SPC_OK ||
         (status = spc__index_alloc_clear(&s->tables, c, tables, error)) !=
             SPC_OK)
@@ -117,9 +122,14 @@ void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
 {
     s->block = choose_block(c->ctx);
     s->key_bytes = (size_t)key_bits / 8;
-    s->grid = choose_grid(c, s, offsets);
+    s->grid = s->blocks = choose_grid(c, s, offsets);
     s->shared = (size_t)SPC_INDEX_SHARED((int)s->block, offsets,
                                          (int)s->key_bytes, (int)s->grid);
+}
+
+void spc__index_scratch_limit(spc__index_scratch *s, unsigned blocks)
+{
+    s->blocks = blocks > 0 && blocks < s->grid ? blocks : s->grid;
 }
 
 /* ---- code ------------------------------------------------------------- */
@@ -168,7 +178,7 @@ spc_status spc__index_launch(const spc_ctx *ctx, spc__kernel *kernel,
                              spc_error *error)
 {
     spc__launch how = {
-        .grid_x = s->grid,
+        .grid_x = s->blocks,
         .grid_y = 1,
         .block = s->block,
         .shared_bytes = s->shared,
@@ -187,6 +197,8 @@ const spc__indexer spc__indexer_device = {
     .set_build = spc__device_set_build,
     .set_derive = spc__device_set_derive,
     .set_merge = spc__device_set_merge,
+    .set_limit = spc__device_set_limit,
+    .map_limit = spc__device_map_limit,
     .map_create = spc__device_map_create,
     .map_destroy = spc__device_map_destroy,
     .map_configure = spc__device_map_configure,
@@ -194,6 +206,7 @@ const spc__indexer spc__indexer_device = {
     .order_create = spc__device_map_order_create,
     .fill = spc__device_map_fill,
     .tile = spc__device_map_tile,
+    .tables = spc__device_map_tables,
     .list_create = spc__device_map_list_create,
     .list = spc__device_map_list,
     .pairs = spc__device_map_pairs,

@@ -58,6 +58,7 @@ typedef struct spc__index_scratch {
     int *tables;
     spc_index_sync *sync;
     unsigned grid, block;
+    unsigned blocks; /* of a launch: `grid`, or fewer beside others */
     size_t shared;
     spc__kernel *kernel;
 } spc__index_scratch;
@@ -87,6 +88,10 @@ spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
 /* Sizes for a set's capacity. */
 void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
                              int key_bits, int offsets);
+/* Bytes of `keys` that a row has. */
+size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words);
+/* Of `blocks` at most; 0: the set's own grid. */
+void spc__index_scratch_limit(spc__index_scratch *s, unsigned blocks);
 spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
                                     int mask_words, spc_error *error);
 void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s);
@@ -118,15 +123,17 @@ spc_status spc__index_launch(const spc_ctx *ctx, spc__kernel *kernel,
 
 spc_status spc__device_set_create(spc_coords *c, spc_error *error);
 void spc__device_set_destroy(spc_coords *c);
+void spc__device_set_limit(spc_coords *c, unsigned blocks);
 spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
                                  void *stream, spc_error *error);
-spc_status spc__device_set_derive(spc_coords *c, void *stream,
-                                  spc_error *error);
+spc_status spc__device_set_derive(spc_coords *c, const spc__source *rows,
+                                  void *stream, spc_error *error);
 spc_status spc__device_set_merge(const spc_coords *c, void *features,
                                  spc_dtype dtype, int channels, void *stream,
                                  spc_error *error);
 spc_status spc__device_map_create(spc_map *map, spc_error *error);
 void spc__device_map_destroy(spc_map *map);
+void spc__device_map_limit(spc_map *map, unsigned blocks);
 spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
                                      spc_error *error);
 spc_status spc__device_map_build(spc_map *map, const spc__source *source,
@@ -142,6 +149,7 @@ spc_status spc__device_map_tile(const spc_map *map,
                                 const spc__map_layout *layout,
                                 const spc__map_tiles *tiles, void *stream,
                                 spc_error *error);
+int spc__device_map_tables(const spc_map *map, const spc__map_tiles *tiles);
 spc_status spc__device_map_list_create(spc_map *map, spc_error *error);
 spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
                                 void *stream, spc_error *error);

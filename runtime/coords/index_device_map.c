@@ -53,6 +53,13 @@ void spc__device_map_destroy(spc_map *map)
     map->work = NULL;
 }
 
+void spc__device_map_limit(spc_map *map, unsigned blocks)
+{
+    map_work *w = map->work;
+
+    spc__index_scratch_limit(&w->s, blocks);
+}
+
 static size_t pair_words(const spc__index_scratch *s)
 {
     return (size_t)s->grid * (s->block / 32);
@@ -189,6 +196,7 @@ static spc_index_args map_args(const spc_map *map)
         .first = w->first,
         .mask = map->plain.mask,
         .pairs = w->pairs,
+        .pair_words = (int)pair_words(&w->s),
         .list = w->list,
         .table = w->table,
         .table_places = w->places,
@@ -198,18 +206,78 @@ static spc_index_args map_args(const spc_map *map)
     return args;
 }
 
-static void add_tiles(spc_index_args *args, const spc__map_layout *layout,
-                      const spc__map_tiles *tiles)
+/* ---- tile tables ------------------------------------------------------- */
+
+/* Of blocks that write whole tiles of two sizes at once: more rows than this,
+ * and too few blocks have any. */
+enum { UNIT_MOST = 128 };
+
+static int least_multiple(int a, int b)
 {
-    args->stages |= SPC_INDEX_TILE;
-    args->tile = (spc_index_tiles){
-        .of = layout->mask,
-        .rows = tiles->rows,
-        .capacity = tiles->capacity,
-        .order = tiles->order,
-        .mask = tiles->mask,
-        .begin = tiles->begin,
-    };
+    int all = a;
+
+    while (all % b != 0)
+        all += a;
+    return all;
+}
+
+static size_t tile_words(const spc_map *map, const spc__map_tiles *tiles)
+{
+    return (size_t)tiles->capacity * (size_t)map->mask_words;
+}
+
+/* Is there room beside the tables that a launch makes already? The masks of
+ * tiles lie where keys were. */
+static bool tiles_fit(const spc_index_args *args, const spc_map *map,
+                      const spc__map_tiles *tiles, int count, size_t words)
+{
+    const map_work *w = map->work;
+    size_t room = spc__index_scratch_row(&w->s, map->mask_words) / 4 *
+                  (size_t)map->to->rows_padded;
+
+    if (count == 0)
+        return true;
+    return count < SPC_INDEX_TILES &&
+           least_multiple(args->unit, tiles->rows) <= UNIT_MOST &&
+           words + tile_words(map, tiles) <= room;
+}
+
+/* As many of these tables as one launch makes, the first at least; returns how
+ * many. */
+static int add_tiles(spc_index_args *args, const spc_map *map,
+                     const spc__map_layout *layout, const spc__map_tiles *tiles)
+{
+    const map_work *w = map->work;
+    size_t table = SPC_SORT_TABLE((size_t)w->s.grid, 1u << SPC_SORT_DIGIT);
+    size_t words = 0;
+    int count = 0;
+
+    args->unit = 32;
+    for (; tiles && tiles_fit(args, map, tiles, count, words);
+         tiles = tiles->next) {
+        args->tile[count] = (spc_index_tiles){
+            .table = w->s.tables + table * (size_t)(3 + count),
+            .scratch = (unsigned *)(void *)w->s.keys + words,
+            .of = layout->mask,
+            .rows = tiles->rows,
+            .capacity = tiles->capacity,
+            .order = tiles->order,
+            .mask = tiles->mask,
+            .begin = tiles->begin,
+        };
+        args->stages |= SPC_INDEX_TILE;
+        args->unit = least_multiple(args->unit, tiles->rows);
+        words += tile_words(map, tiles);
+        count++;
+    }
+    return count;
+}
+
+int spc__device_map_tables(const spc_map *map, const spc__map_tiles *tiles)
+{
+    spc_index_args args = {0};
+
+    return add_tiles(&args, map, &map->plain, tiles);
 }
 
 static void add_sorted(spc_index_args *args, const spc_map *map,
@@ -226,8 +294,7 @@ static void add_sorted(spc_index_args *args, const spc_map *map,
         layout->by == SPC_INDEX_BY_KEY ? SPC__KEY_BITS : (size_t)map->offsets;
     memcpy(args->sorted.bit_of, layout->bit_of,
            entries * sizeof *layout->bit_of);
-    if (layout->tiles)
-        add_tiles(args, layout, layout->tiles);
+    add_tiles(args, map, layout, layout->tiles);
 }
 
 /* ---- sorted orders that the indexing kernel does not make -------------- */
@@ -324,7 +391,7 @@ spc_status spc__device_map_tile(const spc_map *map,
     const map_work *w = map->work;
     spc_index_args args = map_args(map);
 
-    add_tiles(&args, layout, tiles);
+    add_tiles(&args, map, layout, tiles);
     return is_by_another_way(layout)
                ? launch_layout(map, &args, layout, stream, error)
                : launch(map->ctx, &w->s, &args, stream, error);
@@ -363,7 +430,7 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
     const map_work *w = map->work;
     spc_index_args args = map_args(map);
     spc__launch how = {
-        .grid_x = w->s.grid,
+        .grid_x = w->s.blocks,
         .grid_y = 1,
         .block = w->s.block,
         .shared_bytes = pairs_shared(map),

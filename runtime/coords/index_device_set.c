@@ -7,21 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SPC_INDEX_SHARES in bits, and the largest number of bins. */
-enum { SHARE_BITS = 7, BIN_BITS_MAX = 21 };
+/* SPC_INDEX_SHARES in bits; the largest number of bins, and the least that a
+ * level is cut down to. */
+enum { SHARE_BITS = 7, BIN_BITS_MAX = 21, LEVEL_BITS_LEAST = 12 };
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
 {
     return spc__device_ops_of(ctx->device);
 }
 
-/* About as many bins as rows, so that most hold few keys. */
+/* About as many bins as rows, so that most hold few keys. A level of a scan has
+ * half of the voxels of the one before, or less, and as much room: fewer bins
+ * are less memory to walk through, and hold a few keys more at worst. */
 static int choose_bin_bits(const spc_coords *c)
 {
     int bits = SHARE_BITS;
 
     while (bits < BIN_BITS_MAX && bits < c->key.bits && 1 << bits < c->capacity)
         bits++;
+    for (; c->from && c->rule.rule == SPC_RULE_FLOOR; c = c->from)
+        bits -= bits > LEVEL_BITS_LEAST;
     return bits;
 }
 
@@ -48,7 +53,9 @@ void spc__device_set_destroy(spc_coords *c)
 static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
                                  spc_error *error)
 {
-    spc__index_width bits = spc__index_width_of(&w->s, c->from);
+    int stride[3];
+    spc__index_width bits =
+        spc__index_width_of(&w->s, spc__coords_root(c, stride));
     spc__attrs problem;
     spc_status status;
 
@@ -129,6 +136,13 @@ spc_status spc__device_set_create(spc_coords *c, spc_error *error)
     return ops_of(c->ctx)->sync(c->ctx->device, NULL, error);
 }
 
+void spc__device_set_limit(spc_coords *c, unsigned blocks)
+{
+    spc__index_set_work *w = c->work;
+
+    spc__index_scratch_limit(&w->s, blocks);
+}
+
 spc_index_set spc__index_set_args(const spc_coords *c)
 {
     const spc__index_set_work *w = c->work;
@@ -177,12 +191,13 @@ spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
     return spc__index_launch(c->ctx, w->s.kernel, &w->s, &args, stream, error);
 }
 
-static spc_derive_args derive_args(const spc_coords *c)
+static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
 {
     const spc__index_set_work *w = c->work;
     const spc_geometry *g = &c->rule;
+    int stride[3];
     spc_derive_args args = {
-        .in = spc__index_set_args(c->from),
+        .in = spc__index_set_args(spc__coords_root(c, stride)),
         .key = c->key,
         .rule = g->rule == SPC_RULE_FOOTPRINT,
         .table = w->table,
@@ -193,9 +208,14 @@ static spc_derive_args derive_args(const spc_coords *c)
         .sync = w->s.sync,
     };
 
+    if (rows) {
+        args.rows = rows->coords;
+        args.source = rows->count;
+        args.source_rows = rows->rows;
+    }
     for (int i = 0; i < 3; i++) {
         args.kernel[i] = g->kernel[i];
-        args.stride[i] = g->stride[i];
+        args.stride[i] = stride[i];
         args.dilation[i] = g->dilation[i];
         args.padding[i] = -spc__geometry_origin(g, i);
         args.bound[i] = (int)spc__geometry_out_shape(g, i);
@@ -203,13 +223,14 @@ static spc_derive_args derive_args(const spc_coords *c)
     return args;
 }
 
-spc_status spc__device_set_derive(spc_coords *c, void *stream, spc_error *error)
+spc_status spc__device_set_derive(spc_coords *c, const spc__source *rows,
+                                  void *stream, spc_error *error)
 {
     const spc__index_set_work *w = c->work;
-    spc_derive_args args = derive_args(c);
+    spc_derive_args args = derive_args(c, rows);
     spc__source source = {w->list, w->listed, 0};
     spc__launch how = {
-        .grid_x = w->s.grid,
+        .grid_x = w->s.blocks,
         .grid_y = 1,
         .block = w->s.block,
         .cooperative = true,

@@ -56,7 +56,8 @@ void spc__host_unpack(int32_t out[4], const spc_index_key *layout,
 
 spc_status spc__host_set_build(spc_coords *c, const spc__source *source,
                                void *stream, spc_error *error);
-spc_status spc__host_set_derive(spc_coords *c, void *stream, spc_error *error);
+spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
+                                void *stream, spc_error *error);
 spc_status spc__host_set_merge(const spc_coords *c, void *features,
                                spc_dtype dtype, int channels, void *stream,
                                spc_error *error);

@@ -195,13 +195,15 @@ static int propose(int32_t *to, const spc_geometry *g, const int32_t c[4])
     return written;
 }
 
-spc_status spc__host_set_derive(spc_coords *c, void *stream, spc_error *error)
+spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
+                                void *stream, spc_error *error)
 {
     const spc__host_set *w = c->work;
     const spc_coords *in = c->from;
     const uint64_t *keys = in->keys;
     int proposed = 0, kept = 0;
 
+    (void)rows; /* one thing after the other: the set is filled */
     (void)stream;
     for (int p = 0; p < *in->count; p++) {
         int32_t voxel[4];

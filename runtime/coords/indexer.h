@@ -36,9 +36,11 @@ struct spc__indexer {
     /* Fills keys, order, count and stats; of outputs also data. */
     spc_status (*set_build)(spc_coords *coords, const spc__source *source,
                             void *stream, spc_error *error);
-    /* The same of a set of outputs, from the set they are derived from. */
-    spc_status (*set_derive)(spc_coords *coords, void *stream,
-                             spc_error *error);
+    /* The same of a set of outputs, from the set they are derived from. With
+     * rows, what its root (spc__coords_root) is made of: then that need not be
+     * filled before. */
+    spc_status (*set_derive)(spc_coords *coords, const spc__source *rows,
+                             void *stream, spc_error *error);
     /* Adds the features of equal rows to those of the first, or their mean. */
     spc_status (*set_merge)(const spc_coords *coords, void *features,
                             spc_dtype dtype, int channels, void *stream,
@@ -61,12 +63,15 @@ struct spc__indexer {
     spc_status (*order_create)(spc_map *map, const spc__map_layout *layout,
                                spc_error *error);
     /* Fills a layout of the map as it was built: the index of a plain one; a
-     * sorted one with its first tile table, if it has one. */
+     * sorted one with its first tile tables, if it has any. */
     spc_status (*fill)(const spc_map *map, const spc__map_layout *layout,
                        void *stream, spc_error *error);
+    /* Makes a tile table, and those after it that go with it. */
     spc_status (*tile)(const spc_map *map, const spc__map_layout *layout,
                        const spc__map_tiles *tiles, void *stream,
                        spc_error *error);
+    /* How many tables from this one on are made at once; NULL: it alone. */
+    int (*tables)(const spc_map *map, const spc__map_tiles *tiles);
     /* Prepares listing the pairs of a map; once, or again after a failure. */
     spc_status (*list_create)(spc_map *map, spc_error *error);
     /* Lists the pairs of the map as it was built. */
@@ -75,6 +80,11 @@ struct spc__indexer {
     /* Pairs of the last build; synchronises `stream`. */
     spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
                         spc_error *error);
+    /* From now on launches take so many blocks at most, so that others can run
+     * beside them; 0: as many as are of use. Results are the same. NULL: there
+     * are no blocks. */
+    void (*set_limit)(spc_coords *coords, unsigned blocks);
+    void (*map_limit)(spc_map *map, unsigned blocks);
     const spc__regrouper *regrouper;
     const spc__voxeliser *voxeliser;
 };

@@ -147,6 +147,18 @@ static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
     return tiles;
 }
 
+/* The first table that is not made with this one. */
+static const spc__map_tiles *tiles_after(const spc_map *map,
+                                         const spc__map_tiles *tiles)
+{
+    const spc__indexer *indexer = map->in->indexer;
+    int count = indexer->tables ? indexer->tables(map, tiles) : 1;
+
+    for (int i = 0; i < count && tiles; i++)
+        tiles = tiles->next;
+    return tiles;
+}
+
 /* The tile tables that filling a layout does not bring. */
 static spc_status refill_tiles(const spc_map *map,
                                const spc__map_layout *layout, void *stream,
@@ -156,10 +168,21 @@ static spc_status refill_tiles(const spc_map *map,
     spc_status status = SPC_OK;
 
     if (layout->sorted && tiles) /* came with the rows */
-        tiles = tiles->next;
-    for (; status == SPC_OK && tiles; tiles = tiles->next)
+        tiles = tiles_after(map, tiles);
+    for (; status == SPC_OK && tiles; tiles = tiles_after(map, tiles))
         status = map->in->indexer->tile(map, layout, tiles, stream, error);
     return status;
+}
+
+static bool comes_with_rows(const spc_map *map, const spc__map_layout *layout,
+                            const spc__map_tiles *tiles)
+{
+    const spc__map_tiles *first = layout->sorted ? layout->tiles : NULL;
+    const spc__map_tiles *end = first ? tiles_after(map, first) : NULL;
+
+    while (first != end && first != tiles)
+        first = first->next;
+    return first != end;
 }
 
 /* Groups after the first have its index. */
@@ -445,9 +468,7 @@ static spc_status relayout_group(const spc_map *map,
     const spc__map_tiles *tiles = find_tiles(layout, tile_rows);
     spc_status status = map->in->indexer->fill(map, layout, stream, error);
 
-    /* A sorted layout's first table came with its rows. */
-    if (status == SPC_OK && tiles &&
-        !(layout->sorted && tiles == layout->tiles))
+    if (status == SPC_OK && tiles && !comes_with_rows(map, layout, tiles))
         status = map->in->indexer->tile(map, layout, tiles, stream, error);
     return status;
 }

@@ -239,7 +239,7 @@ static spc_status rebuild_other(spc_coords *other, void *stream,
     spc__source drawn = {other->data, NULL, other->capacity};
 
     return other->from
-               ? other->indexer->set_derive(other, stream, error)
+               ? other->indexer->set_derive(other, NULL, stream, error)
                : other->indexer->set_build(other, &drawn, stream, error);
 }
 

@@ -54,5 +54,9 @@ spc_status spc__cuda_graph_create(spc__device *device, spc__graph **out,
 spc_status spc__cuda_graph_launch(spc__device *device, spc__graph *graph,
                                   void *stream, spc_error *error);
 void spc__cuda_graph_free(spc__device *device, spc__graph *graph);
+spc_status spc__cuda_graph_mark(spc__device *device, spc__mark *out,
+                                void *stream, spc_error *error);
+spc_status spc__cuda_graph_depend(spc__device *device, const spc__mark *on,
+                                  int count, void *stream, spc_error *error);
 
 #endif

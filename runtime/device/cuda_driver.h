@@ -23,6 +23,7 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
 
 enum {
     CUDA_SUCCESS = 0,
@@ -53,6 +54,8 @@ enum {
 enum {
     CU_STREAM_NON_BLOCKING = 1,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1,
     CU_EVENT_DEFAULT = 0
 };
 
@@ -119,6 +122,11 @@ typedef struct CUlaunchConfig {
       (CUstream stream, int mode))                                             \
     X(StreamEndCapture, "cuStreamEndCapture",                                  \
       (CUstream stream, CUgraph * graph))                                      \
+    X(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                       \
+      (CUstream stream, int *state, unsigned long long *id, CUgraph *graph,    \
+       const CUgraphNode **nodes, size_t *count))                              \
+    X(StreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies",    \
+      (CUstream stream, CUgraphNode * nodes, size_t count, unsigned flags))    \
     X(GraphInstantiate, "cuGraphInstantiateWithFlags",                         \
       (CUgraphExec * exec, CUgraph graph, unsigned long long flags))           \
     X(GraphLaunch, "cuGraphLaunch", (CUgraphExec exec, CUstream stream))       \

@@ -111,3 +111,97 @@ void spc__cuda_graph_free(spc__device *device, spc__graph *graph)
     }
     free(graph);
 }
+
+/* ---- branches ----------------------------------------------------------- */
+
+/* Where a capture stands; not *active: the stream is not captured. */
+typedef struct place {
+    bool active;
+    const CUgraphNode *nodes;
+    size_t count;
+} place;
+
+static spc_status find_place(const spc__cuda *api, place *out, CUstream stream,
+                             spc_error *error)
+{
+    int state = 0;
+    spc_status status =
+        spc__cuda_check(api,
+                        api->StreamGetCaptureInfo(stream, &state, NULL, NULL,
+                                                  &out->nodes, &out->count),
+                        error, "ask where a capture stands");
+
+    out->active = status == SPC_OK && state == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return status;
+}
+
+static spc_status mark(const spc__cuda *api, spc__mark *out, CUstream stream,
+                       spc_error *error)
+{
+    place at = {0};
+    spc_status status = find_place(api, &at, stream, error);
+
+    out->count = 0;
+    if (status != SPC_OK || !at.active)
+        return status;
+    if (at.count > SPC__MARK_NODES)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "a capture stands behind %zu nodes: at most %d can be "
+                         "marked",
+                         at.count, SPC__MARK_NODES);
+    for (size_t i = 0; i < at.count; i++)
+        out->nodes[out->count++] = at.nodes[i];
+    return SPC_OK;
+}
+
+spc_status spc__cuda_graph_mark(spc__device *device, spc__mark *out,
+                                void *stream, spc_error *error)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    if (status != SPC_OK)
+        return status;
+    status = mark(&d->api, out, stream, error);
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static spc_status depend(const spc__cuda *api, CUgraphNode *nodes, size_t count,
+                         CUstream stream, spc_error *error)
+{
+    place at = {0};
+    spc_status status = find_place(api, &at, stream, error);
+
+    if (status != SPC_OK || !at.active)
+        return status;
+    return spc__cuda_check(
+        api,
+        api->StreamUpdateCaptureDependencies(
+            stream, nodes, count, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+        error, "begin a branch of a graph");
+}
+
+spc_status spc__cuda_graph_depend(spc__device *device, const spc__mark *on,
+                                  int count, void *stream, spc_error *error)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    CUgraphNode *nodes =
+        malloc(((size_t)count + 1) * SPC__MARK_NODES * sizeof(*nodes));
+    size_t used = 0;
+    bool pushed;
+    spc_status status;
+
+    if (nodes == NULL)
+        return spc__fail_memory(error, (size_t)count * sizeof(*nodes));
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < on[i].count; j++)
+            nodes[used++] = on[i].nodes[j];
+    if ((status = spc__cuda_enter(d, &pushed, error)) == SPC_OK) {
+        status = depend(&d->api, nodes, used, stream, error);
+        spc__cuda_leave(d, pushed);
+    }
+    free(nodes);
+    return status;
+}

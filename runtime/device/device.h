@@ -20,6 +20,14 @@ typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
 typedef struct spc__graph spc__graph; /* runs that are launched as one */
 
+/* A place in a graph that is being captured: behind these nodes. */
+enum { SPC__MARK_NODES = 32 };
+
+typedef struct spc__mark {
+    void *nodes[SPC__MARK_NODES];
+    int count;
+} spc__mark;
+
 typedef struct spc__launch {
     unsigned grid_x, grid_y;
     unsigned block;
@@ -133,6 +141,15 @@ typedef struct spc__device_ops {
     spc_status (*graph_launch)(spc__device *device, spc__graph *graph,
                                void *stream, spc_error *error);
     void (*graph_free)(spc__device *device, spc__graph *graph);
+
+    /* Branches of a graph, for `enqueue` of graph_create: where its stream
+     * stands; and what comes next waits for these marks alone (none: for
+     * nothing), not for all that was enqueued. On a stream that is not captured
+     * they do nothing. Both NULL: there are no branches. */
+    spc_status (*graph_mark)(spc__device *device, spc__mark *out, void *stream,
+                             spc_error *error);
+    spc_status (*graph_depend)(spc__device *device, const spc__mark *on,
+                               int count, void *stream, spc_error *error);
 } spc__device_ops;
 
 struct spc__device_head {

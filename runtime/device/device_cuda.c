@@ -675,5 +675,7 @@ const spc__device_ops spc__device_cuda = {
     .measure = spc__cuda_measure,
     .graph_create = spc__cuda_graph_create,
     .graph_launch = spc__cuda_graph_launch,
+    .graph_mark = spc__cuda_graph_mark,
+    .graph_depend = spc__cuda_graph_depend,
     .graph_free = spc__cuda_graph_free,
 };

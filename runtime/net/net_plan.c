@@ -348,6 +348,7 @@ static spc_status make(spc_net_plan *plan)
     if ((status = spc__net_make_sets(plan)) != SPC_OK ||
         (status = spc__net_index_sample(plan)) != SPC_OK ||
         (status = spc__net_make_voxels(plan)) != SPC_OK ||
+        (status = spc__net_plan_branches(plan)) != SPC_OK ||
         (status = put_scales(plan)) != SPC_OK ||
         (status = make_kernels(plan)) != SPC_OK)
         return status;
@@ -416,6 +417,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     free(plan->sets);
     free(plan->maps);
     free(plan->works);
+    free(plan->branches);
     free(plan->places);
     free(plan->pieces);
     spc_net_free((spc_net *)(uintptr_t)plan->net);

@@ -5,11 +5,13 @@
  * A plan is a list of works, one after the other: all sets and maps, then the
  * layers. net_works.c makes the list, net_sets.c reserves sets and maps,
  * net_memory.c finds room for tensors, net_plan.c makes what works need,
- * net_run.c runs them.
+ * net_run.c runs them; net_branches.c lets sets and maps of a captured run go
+ * side by side.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
 
+#include "device.h"
 #include "net.h"
 
 /* One thing that is done on the stream. */
@@ -45,6 +47,16 @@ typedef struct spc__net_place {
     int64_t pitch;   /* elements from row to row */
 } spc__net_place;
 
+/* A work before the first layer, in a graph (net_branches.c). */
+typedef struct spc__net_branch {
+    int after[SPC__NET_SOURCES]; /* works that fill what it reads */
+    int after_count;
+    int depth;       /* how many wait for each other before it */
+    bool waited_for; /* by another branch */
+    unsigned blocks; /* its share of the device */
+    spc__mark end;   /* while a graph is captured */
+} spc__net_branch;
+
 struct spc_net_plan {
     spc_ctx *ctx;
     const spc_net *net;
@@ -57,6 +69,8 @@ struct spc_net_plan {
     spc__net_work *works;
     int work_count;
     float *scales;          /* on the device, by tensor: of I8 */
+    spc__net_branch *branches; /* of the first works; NULL: there are none */
+    int branch_count;
     spc__net_place *places; /* by tensor */
     spc__net_piece *pieces; /* those of tensors first, then of workspaces */
     int piece_count;
@@ -85,6 +99,16 @@ size_t spc__net_element(const spc__net_tensor *tensor);
 /* Puts one work on the stream. */
 spc_status spc__net_work_run(spc_net_plan *plan, int i,
                              const spc_net_buffers *buffers, void *stream);
+
+/* Finds out what can go side by side, and shares the device out. */
+spc_status spc__net_plan_branches(spc_net_plan *plan);
+
+/* Puts the branches into the graph that is captured from the stream. */
+spc_status spc__net_run_branches(spc_net_plan *plan,
+                                 const spc_net_buffers *buffers, void *stream);
+
+/* The work takes so many blocks at most; 0: as many as are of use. */
+void spc__net_limit(const spc_net_plan *plan, int work, unsigned blocks);
 
 /* Where a tensor lies in a run with these buffers. */
 void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,

@@ -249,16 +249,20 @@ static spc_status check_buffers(const spc_net_plan *plan,
     return SPC_OK;
 }
 
+/* In a graph, sets and maps go side by side. */
 static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
-                          void *stream)
+                          bool in_graph, void *stream)
 {
     spc_error error = {0};
     spc_status status = check_buffers(plan, buffers, &error);
+    int first = in_graph ? plan->branch_count : 0;
 
     if (status != SPC_OK)
         return spc__ctx_fail(plan->ctx, &error);
     plan->checked = false;
-    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
+    if (in_graph)
+        status = spc__net_run_branches(plan, buffers, stream);
+    for (int i = first; i < plan->work_count && status == SPC_OK; i++)
         status = spc__net_work_run(plan, i, buffers, stream);
     return status;
 }
@@ -270,7 +274,7 @@ spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
                   "plan", plan, "buffers", buffers, NULL);
 
-    return status == SPC_OK ? run_all(plan, buffers, stream) : status;
+    return status == SPC_OK ? run_all(plan, buffers, false, stream) : status;
 }
 
 /* "set 2, outputs of layer 'conv2'": that of the first layer which has it. */
@@ -338,7 +342,7 @@ static spc_status enqueue(void *payload, void *stream)
 {
     spc_net_plan *plan = payload;
 
-    return run_all(plan, &plan->captured, stream);
+    return run_all(plan, &plan->captured, true, stream);
 }
 
 spc_status spc_net_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
