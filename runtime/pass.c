@@ -125,10 +125,6 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
 
 static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 {
-    if (spc__conv_has_triplets(conv))
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "a layer of points has no pass=wgrad yet: forward "
-                         "and dgrad are there");
     if (conv->scale || conv->activation != SPC_ACT_NONE ||
         conv->add != SPC_ADD_NONE || conv->out_pitch != 0)
         return spc__fail(

@@ -291,6 +291,6 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     if (row >= $(grid_rows))
         return;
     spc_store2((spc_u16 *)args->packed + item,
-               channel < $(problem.cout) ? weights[k * args->stride_k + channel * args->stride_out] : 0);
+               channel < $(problem.cout) ? weights[k * args->stride_k + channel * args->stride_out$(group_stride("channel"))] : 0);
     spc_fence_global();
 }

@@ -17,6 +17,7 @@
 %template = {
 %  summary = "outer products of pairs in registers, offset by offset",
 %  role = "wgrad",
+%  triplets = true,
 %  device = "cpu",
 %  params = {
 %    {"rows", {1, 2, 4, 6, 8}, "input channels held in registers"},

@@ -19,6 +19,7 @@
 %template = {
 %  summary = "a weight a thread, for any channels and groups, no tensor cores",
 %  role = "wgrad",
+%  triplets = true,
 %  device = "cuda",
 %  params = {
 %    {"parts", {1, 8, 32}, "parts of an offset's pairs"},

@@ -77,6 +77,7 @@
 %template = {
 %  summary = "products of gathered rows on mma.sync, offset by offset",
 %  role = "wgrad",
+%  triplets = true,
 %  device = "cuda",
 %  params = {
 %    {"m", sizes, "input channels of a block"},

@@ -11,6 +11,7 @@
  * machine and was killed is waited for so long. */
 enum { LEASE_SECONDS = 600, RENEW_SECONDS = 60 };
 
+/* The layer on these scenes: on others it is other records, and other work. */
 static void name_work(spc__buf *out, const spc__request *request)
 {
     spc_ctx *ctx = request->ctx;
@@ -21,6 +22,9 @@ static void name_work(spc__buf *out, const spc__request *request)
     spc__attrs_format(out, &layer);
     if (request->options.only != NULL)
         spc__buf_printf(out, "|%s", request->options.only);
+    for (int s = 0; s < request->scene_count; s++)
+        spc__buf_printf(out, "|%lld",
+                        (long long)spc_scene_rows(request->scenes[s]));
 }
 
 static void pause_shortly(void)

@@ -303,9 +303,9 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
         return spc__fail_memory(m->error, n * sizeof(float));
     spc_status status =
         is_gradient(m)
-            ? spc__wgrad_exact(sums, &sample->conv, seen->index,
-                               scene->rows_out, values, m->options->threads,
-                               m->options->cancel, m->error)
+            ? spc__wgrad_exact(sums, &sample->conv, seen, scene->rows_out,
+                               values, m->options->threads, m->options->cancel,
+                               m->error)
             : spc__oracle_exact(sums, &sample->conv, seen, scene->rows_out,
                                 values->in, values->weights, values->bias,
                                 m->options->threads, m->options->cancel,
@@ -352,7 +352,7 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
         return expect_exact(m, s, draw, seen, &values);
     if (is_gradient(m))
         return spc__wgrad_expect((double *)scene->reference,
-                                 (float *)scene->tolerance, conv, seen->index,
+                                 (float *)scene->tolerance, conv, seen,
                                  scene->rows_out, &values, m->options->threads,
                                  m->options->cancel, m->error);
     return spc__expect((double *)scene->reference, (float *)scene->tolerance,

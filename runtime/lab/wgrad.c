@@ -19,7 +19,7 @@ enum { ROWS = 8 };
 
 typedef struct problem {
     const spc_conv *conv;
-    const int32_t *index;
+    const spc__seen *seen;
     int64_t rows;
     const spc__values *values;
     double *sum, *size; /* [taps][cout]; size: the sum of absolute products */
@@ -45,20 +45,33 @@ static void add_products(const problem *p, int64_t to, int count,
     }
 }
 
+/* Where the inputs of offset k begin to be listed, and end: a table has a slot
+ * for each, triplets may have them in any. */
+static int64_t first_slot(const problem *p, int64_t k)
+{
+    return p->seen->cells == NULL ? k : 0;
+}
+
+static int64_t end_slot(const problem *p, int64_t k)
+{
+    return p->seen->cells == NULL ? k + 1 : p->seen->slots;
+}
+
 /* Returns how many pairs the offset has. */
 static int64_t sum_block(const problem *p, int64_t k, int first, int count)
 {
     int cin = p->conv->cin, cout = p->conv->cout;
     int64_t pairs = 0;
 
-    for (int64_t row = 0; row < p->rows && !spc__cancelled(p->cancel); row++) {
-        int64_t from = p->index[k * p->rows + row];
-        if (from < 0)
+    for (int64_t at = first_slot(p, k) * p->rows;
+         at < end_slot(p, k) * p->rows && !spc__cancelled(p->cancel); at++) {
+        int64_t from = p->seen->index[at];
+        if (from < 0 || (p->seen->cells != NULL && p->seen->cells[at] != k))
             continue;
         pairs++;
         add_products(p, k * p->cin + first, count,
                      p->values->in + from * cin + first,
-                     p->values->residual + row * cout);
+                     p->values->residual + at % p->rows * cout);
     }
     return pairs;
 }
@@ -124,7 +137,7 @@ static spc_status run(problem *p, int threads, spc_error *error)
     return SPC_OK;
 }
 
-static problem problem_of(const spc_conv *conv, const int32_t *index,
+static problem problem_of(const spc_conv *conv, const spc__seen *seen,
                           int64_t rows, const spc__values *values,
                           const volatile int *cancel)
 {
@@ -132,7 +145,7 @@ static problem problem_of(const spc_conv *conv, const int32_t *index,
 
     return (problem){
         .conv = conv,
-        .index = index,
+        .seen = seen,
         .rows = rows,
         .values = values,
         .cin = cin,
@@ -151,12 +164,12 @@ static size_t count_of(const spc_conv *conv)
 }
 
 spc_status spc__wgrad_expect(double *reference, float *tolerance,
-                             const spc_conv *conv, const int32_t *index,
+                             const spc_conv *conv, const spc__seen *seen,
                              int64_t rows, const spc__values *values,
                              int threads, const volatile int *cancel,
                              spc_error *error)
 {
-    problem p = problem_of(conv, index, rows, values, cancel);
+    problem p = problem_of(conv, seen, rows, values, cancel);
     size_t count = count_of(conv);
     spc_status status;
 
@@ -172,11 +185,11 @@ spc_status spc__wgrad_expect(double *reference, float *tolerance,
 }
 
 spc_status spc__wgrad_exact(float *out, const spc_conv *conv,
-                            const int32_t *index, int64_t rows,
+                            const spc__seen *seen, int64_t rows,
                             const spc__values *values, int threads,
                             const volatile int *cancel, spc_error *error)
 {
-    problem p = problem_of(conv, index, rows, values, cancel);
+    problem p = problem_of(conv, seen, rows, values, cancel);
     size_t count = count_of(conv), bytes = 2 * count * sizeof(double);
     spc_status status;
 

@@ -62,8 +62,9 @@ static const struct {
     {12, 24, 4},   {64, 128, 2}, {16, 48, 16},
 };
 
-/* Gradients are those of real numbers. `pitch`: so many elements more from row
- * to row of inputs and outputs. */
+/* Gradients are those of real numbers, and those of inputs need a layer that
+ * can be read the other way round. `pitch`: so many elements more from row to
+ * row of inputs and outputs. */
 static const struct {
     const char *words;
     int pitch;
@@ -100,7 +101,9 @@ static void write_layer(char *out, size_t bytes, int i)
     int g = i / type_count() / LENGTH(channels);
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
 
-    if (t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL)
+    bool has_inverse = strstr(geometries[g].words, "nearest=") == NULL;
+    if ((t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL) ||
+        (!has_inverse && strstr(finishes[f].words, "pass=dgrad") != NULL))
         f = 0;
     int length =
         snprintf(out, bytes, "%s,cin=%d,cout=%d,groups=%d%s,dtype=%s%s",

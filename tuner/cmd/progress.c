@@ -83,7 +83,8 @@ static bool is_due(progress *p)
     if (talk->started_ns == 0)
         talk->started_ns = spc__now_ns();
     double now = clock_of(p);
-    return now >= after_s[p->mode] && now - talk->last_s >= every_s[p->mode];
+    return now >= after_s[p->mode] &&
+           (talk->last_s == 0 || now - talk->last_s >= every_s[p->mode]);
 }
 
 static void show(progress *p, const char *line)
