@@ -116,7 +116,8 @@ static double rows_of(const spc_coords *set)
  * What of a work's time falls with the blocks it has: us of a step, in which
  * each thread of its blocks has a row; the rest (17 to 25 us of launches,
  * barriers and latency) does not. Fitted to bench_levels of ResN21 and UNet42
- * on kitti@0.05, on a whole H200 and on parts of it (docs/LABBOOK.md).
+ * on kitti@0.05, and for footprints of CenterPoint on kitti (a voxel has up to
+ * eight outputs there), on a whole H200 and on parts of it (docs/LABBOOK.md).
  */
 static double steps_of(const spc_coords *set, int blocks)
 {
@@ -127,7 +128,8 @@ static double steps_of(const spc_coords *set, int blocks)
 
 static double time_of_set(const spc_coords *set, int blocks)
 {
-    const double derive = 4.5, sort = 3.5;
+    const double sort = 3.5,
+                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 16 : 4.5;
     int stride[3];
 
     return sort * steps_of(set, blocks) +
