@@ -12,49 +12,11 @@
 
 #include "clock.h"
 #include "error.h"
+#include "modules.h"
 #include "space.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A kernel of a loaded module, asked for once. */
-typedef struct held {
-    char name[16];
-    size_t shared_bytes;
-    spc__kernel *kernel;
-} held;
-
-typedef struct loaded {
-    char artefact[SPC__SHA256_HEX];
-    spc__module *module;
-    spc__attrs resources;
-    int uses; /* loads not yet undone */
-    held *kernels;
-    int kernel_count;
-} loaded;
-
-/* Launch geometry belongs to the name, not to the module: two configurations
- * may differ in it alone. */
-typedef struct named {
-    char *name;
-    char artefact[SPC__SHA256_HEX];
-    spc__attrs launch;
-} named;
-
-typedef struct hashed {
-    char template_name[32];
-    char hex[SPC__SHA256_HEX];
-} hashed;
-
-struct spc__modules {
-    loaded **loaded;
-    int loaded_count;
-    named **names;
-    int name_count;
-    hashed *hashes;
-    int hash_count;
-    bool has_warned; /* of trouble with the database: once is enough */
-};
 
 /* One question to spc__ctx_code, and what has been found out so far. */
 typedef struct request {
@@ -69,159 +31,8 @@ typedef struct request {
     char artefact[SPC__SHA256_HEX];
 } request;
 
-/* ---- the table of modules ------------------------------------------------ */
-
-/* Makes room for one more element; true if there is some. */
-static bool grow(void *array, int count, size_t element_bytes)
-{
-    void **at = array;
-    if (count & (count - 1)) /* full only at powers of two */
-        return true;
-    void *more = realloc(*at, element_bytes * (count ? 2u * (size_t)count : 1));
-    if (more != NULL)
-        *at = more;
-    return more != NULL;
-}
-
-spc__modules *spc__modules_create(void)
-{
-    return calloc(1, sizeof(spc__modules));
-}
-
-static void free_loaded(loaded *entry, spc__device *device)
-{
-    spc__device_ops_of(device)->module_unload(device, entry->module);
-    free(entry->kernels);
-    free(entry);
-}
-
-static void free_named(named *name)
-{
-    free(name->name);
-    free(name);
-}
-
-void spc__modules_free(spc__modules *modules, spc__device *device)
-{
-    if (modules == NULL)
-        return;
-    for (int i = 0; i < modules->loaded_count; i++)
-        free_loaded(modules->loaded[i], device);
-    for (int i = 0; i < modules->name_count; i++)
-        free_named(modules->names[i]);
-    free(modules->loaded);
-    free(modules->names);
-    free(modules->hashes);
-    free(modules);
-}
-
-static loaded *find_loaded(const spc__modules *modules, const char *artefact)
-{
-    for (int i = 0; i < modules->loaded_count; i++)
-        if (strcmp(modules->loaded[i]->artefact, artefact) == 0)
-            return modules->loaded[i];
-    return NULL;
-}
-
-static void code_of(spc__code *out, const loaded *entry,
-                    const spc__attrs *launch)
-{
-    out->module = entry->module;
-    out->resources = entry->resources;
-    if (launch != NULL)
-        out->launch = *launch;
-    else
-        out->launch.count = 0;
-    memcpy(out->artefact, entry->artefact, sizeof(out->artefact));
-}
-
-/* Loads `code` under its key, or finds it loaded; counts one use. */
-static spc_status load(loaded **out, spc_ctx *ctx, const char *artefact,
-                       const void *code, size_t bytes,
-                       const spc__attrs *resources, spc_error *error)
-{
-    spc__modules *modules = ctx->modules;
-    loaded *entry = find_loaded(modules, artefact);
-    spc_status status;
-
-    if (entry == NULL) {
-        if (!grow(&modules->loaded, modules->loaded_count, sizeof(entry)) ||
-            (entry = calloc(1, sizeof(*entry))) == NULL)
-            return spc__fail_memory(error, sizeof(*entry));
-        status =
-            spc__device_ops_of(ctx->device)
-                ->module_load(ctx->device, &entry->module, code, bytes, error);
-        if (status != SPC_OK) {
-            free(entry);
-            return status;
-        }
-        snprintf(entry->artefact, sizeof(entry->artefact), "%s", artefact);
-        if (resources != NULL)
-            entry->resources = *resources;
-        modules->loaded[modules->loaded_count++] = entry;
-    }
-    entry->uses++;
-    *out = entry;
-    return SPC_OK;
-}
-
-spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
-                         const void *code, size_t bytes,
-                         const spc__attrs *launch)
-{
-    loaded *entry;
-    spc_status status =
-        load(&entry, ctx, artefact_key, code, bytes, NULL, spc__error_of(ctx));
-
-    if (status == SPC_OK)
-        code_of(out, entry, launch);
-    return status;
-}
-
-void spc__ctx_unload(spc_ctx *ctx, const char *artefact_key)
-{
-    spc__modules *modules = ctx->modules;
-
-    for (int i = 0; i < modules->loaded_count; i++) {
-        loaded *entry = modules->loaded[i];
-        if (strcmp(entry->artefact, artefact_key) != 0)
-            continue;
-        if (--entry->uses > 0)
-            return;
-        free_loaded(entry, ctx->device);
-        modules->loaded[i] = modules->loaded[--modules->loaded_count];
-        return;
-    }
-}
-
-spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
-                           const spc__code *code, const char *name,
-                           size_t shared_bytes)
-{
-    loaded *entry = find_loaded(ctx->modules, code->artefact);
-    spc_status status;
-
-    *out = NULL;
-    for (int i = 0; entry != NULL && i < entry->kernel_count; i++)
-        if (strcmp(entry->kernels[i].name, name) == 0 &&
-            entry->kernels[i].shared_bytes == shared_bytes) {
-            *out = entry->kernels[i].kernel;
-            return SPC_OK;
-        }
-    status = spc__device_ops_of(ctx->device)
-                 ->kernel_get(ctx->device, code->module, name, shared_bytes,
-                              out, spc__error_of(ctx));
-    if (status == SPC_OK && entry != NULL &&
-        grow(&entry->kernels, entry->kernel_count, sizeof(held))) {
-        held *kept = &entry->kernels[entry->kernel_count++];
-        snprintf(kept->name, sizeof(kept->name), "%s", name);
-        kept->shared_bytes = shared_bytes;
-        kept->kernel = *out;
-    }
-    return status;
-}
-
-/* ---- names of modules ---------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------
+ */
 
 void spc__code_identity(spc__buf *out, const char *template_name,
                         const spc__attrs *problem, const spc__attrs *config)
@@ -240,80 +51,6 @@ static void write_name(spc__buf *out, const request *want)
     spc__code_identity(out, want->template_name, want->problem, want->config);
 }
 
-static bool find_name(spc__code *out, const request *want, const char *name)
-{
-    const spc__modules *modules = want->ctx->modules;
-
-    for (int i = 0; i < modules->name_count; i++) {
-        const named *entry = modules->names[i];
-        if (strcmp(entry->name, name) != 0)
-            continue;
-        loaded *module = find_loaded(modules, entry->artefact);
-        if (module == NULL) /* the tuner unloaded it */
-            return false;
-        module->uses++;
-        code_of(out, module, &entry->launch);
-        return true;
-    }
-    return false;
-}
-
-/* A name that cannot be kept only costs time later. */
-static void keep_name(spc__modules *modules, const char *name,
-                      const spc__code *code)
-{
-    named *entry = NULL;
-
-    for (int i = 0; i < modules->name_count && entry == NULL; i++)
-        if (strcmp(modules->names[i]->name, name) == 0)
-            entry = modules->names[i];
-    if (entry == NULL) {
-        if (!grow(&modules->names, modules->name_count, sizeof(entry)) ||
-            (entry = calloc(1, sizeof(*entry))) == NULL)
-            return;
-        if ((entry->name = strdup(name)) == NULL) {
-            free(entry);
-            return;
-        }
-        modules->names[modules->name_count++] = entry;
-    }
-    entry->launch = code->launch;
-    memcpy(entry->artefact, code->artefact, sizeof(entry->artefact));
-}
-
-/* ---- template hashes ----------------------------------------------------- */
-
-static bool hash_in_library(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
-                            const char *template_name)
-{
-    spc__template *tpl = spc__library_find(ctx->library, template_name);
-    if (tpl != NULL)
-        memcpy(hex, spc__template_hash(tpl), SPC__SHA256_HEX);
-    return tpl != NULL;
-}
-
-bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
-                            const char *template_name)
-{
-    spc__modules *modules = ctx->modules;
-
-    for (int i = 0; i < modules->hash_count; i++)
-        if (strcmp(modules->hashes[i].template_name, template_name) == 0) {
-            memcpy(hex, modules->hashes[i].hex, SPC__SHA256_HEX);
-            return true;
-        }
-    if (ctx->library != NULL ? !hash_in_library(hex, ctx, template_name)
-                             : !spc__builtin_template_hash(hex, template_name))
-        return false;
-    if (grow(&modules->hashes, modules->hash_count, sizeof(hashed))) {
-        hashed *entry = &modules->hashes[modules->hash_count++];
-        snprintf(entry->template_name, sizeof(entry->template_name), "%s",
-                 template_name);
-        memcpy(entry->hex, hex, SPC__SHA256_HEX);
-    }
-    return true;
-}
-
 /* ---- code records of the database ---------------------------------------- */
 
 static void record_key(spc__problem_key *out, const request *want)
@@ -329,11 +66,10 @@ static void record_key(spc__problem_key *out, const request *want)
 
 static void database_trouble(spc_ctx *ctx, const spc_error *error)
 {
-    if (!ctx->modules->has_warned)
+    if (spc__modules_first_trouble(ctx->modules))
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without the database's help: %s",
                         error->text);
-    ctx->modules->has_warned = true;
 }
 
 /* Is it the configuration that was asked for? A template's default is recorded
@@ -379,7 +115,7 @@ bool spc__ctx_wants_own_code(const spc_ctx *ctx)
 }
 
 /* From the database; counts one use. */
-static spc_status load_artefact(loaded **out, spc_ctx *ctx,
+static spc_status load_artefact(spc__loaded **out, spc_ctx *ctx,
                                 const spc__code_wanted *wanted,
                                 spc_error *error)
 {
@@ -390,7 +126,8 @@ static spc_status load_artefact(loaded **out, spc_ctx *ctx,
                                                 &bytes, &resources, error);
 
     if (status == SPC_OK)
-        status = load(out, ctx, wanted->key, code, bytes, &resources, error);
+        status = spc__modules_load(out, ctx, wanted->key, code, bytes,
+                                   &resources, error);
     ctx->stats.artefacts_loaded += status == SPC_OK;
     free(code);
     return status;
@@ -406,18 +143,18 @@ static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
     spc__code_wanted wanted = {artefact, ctx->info.target, identity,
                                is_recorded ? launch : NULL,
                                spc__ctx_wants_own_code(ctx)};
-    loaded *entry = find_loaded(ctx->modules, artefact);
+    spc__loaded *entry = spc__modules_find(ctx->modules, artefact);
     spc_error error;
     spc_status status = SPC_OK;
 
     if (entry == NULL && ctx->cache == NULL)
         return SPC_ENOTFOUND;
     if (entry != NULL)
-        entry->uses++;
+        spc__loaded_use(entry);
     else
         status = load_artefact(&entry, ctx, &wanted, &error);
     if (status == SPC_OK)
-        code_of(out, entry, launch);
+        spc__loaded_code(out, entry, launch);
     else if (status == SPC_EWRONG)
         spc__ctx_fail(ctx, &error);
     else if (status != SPC_ENOTFOUND)
@@ -591,7 +328,7 @@ static spc_status compile(spc__code *out, request *want,
 {
     spc_ctx *ctx = want->ctx;
     spc__artefact artefact = {0};
-    loaded *entry = NULL;
+    spc__loaded *entry = NULL;
     spc_status status =
         spc__compile(&artefact, compiler, job, NULL, spc__error_of(ctx));
 
@@ -600,12 +337,12 @@ static spc_status compile(spc__code *out, request *want,
         spc__log_printf(&ctx->log, SPC_LOG_INFO, "compiled '%s' in %.0f ms",
                         want->template_name,
                         (double)artefact.compile_ns * 1e-6);
-        status =
-            load(&entry, ctx, want->artefact, artefact.code,
-                 artefact.code_bytes, &artefact.resources, spc__error_of(ctx));
+        status = spc__modules_load(&entry, ctx, want->artefact, artefact.code,
+                                   artefact.code_bytes, &artefact.resources,
+                                   spc__error_of(ctx));
     }
     if (status == SPC_OK) {
-        code_of(out, entry, &want->launch);
+        spc__loaded_code(out, entry, &want->launch);
         if (ctx->cache != NULL)
             store(want, &artefact, identity, ctx->info.target);
     }
@@ -684,11 +421,11 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
     spc_status status = SPC_OK;
 
     write_name(&name, &want);
-    if (!find_name(out, &want, spc__buf_text(&name))) {
+    if (!spc__modules_named(out, want.ctx, spc__buf_text(&name))) {
         if ((status = from_record(out, &want)) != SPC_OK)
             status = make(out, &want);
         if (status == SPC_OK)
-            keep_name(ctx->modules, spc__buf_text(&name), out);
+            spc__modules_name(ctx->modules, spc__buf_text(&name), out);
     }
     spc__buf_release(&name);
     /* Without a compiler there is nothing to permit: the same answer. */

@@ -71,9 +71,11 @@
 %-- How a default divides the tiles of a map of target.rows rows, in blocks of `n` channels:
 %-- by the winners of quick on the levels of bench --suite deep (H200): clusters for wide
 %-- blocks, whose parts are large, else the grid shares all steps; wide kernels gain by
-%-- it even where there is a tile for each multiprocessor. 2 and 1.25 lie in the gaps.
+%-- it even where there is a tile for each multiprocessor. 2 and 1.25 lie in the gaps. A tile
+%-- of one offset has too little to share: a cluster of linear layers costs what it saves.
 %function usual_split(problem, target, n, tiles)
 %  local processors = target.multiprocessors
+%  if problem.offsets == 1 then return "none" end
 %  if not target.rows or not processors or problem.offsets > 1024 then return "none" end
 %  if n >= 192 then
 %    for _, cluster in ipairs {8, 4, 2} do

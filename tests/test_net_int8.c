@@ -166,10 +166,10 @@ END_TEST
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
-    TCase *tc = tcase_create("int8");
 
     if (status != 0)
         return status;
+    TCase *tc = tcase_create("int8");
     Suite *suite = suite_create("net_int8");
     suite_sample(2);
     tcase_set_timeout(tc, 300);

@@ -166,10 +166,10 @@ END_TEST
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
-    TCase *tc = tcase_create("points");
 
     if (status != 0)
         return status;
+    TCase *tc = tcase_create("points");
     Suite *suite = suite_create("net_points");
     tcase_set_timeout(tc, 300);
     suite_add_tcase(suite, tc);

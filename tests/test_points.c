@@ -813,11 +813,11 @@ static void open_contexts(void)
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
-    Suite *suite = suite_create("points");
-    TCase *cases = tcase_create("points");
 
     if (status != 0)
         return status;
+    Suite *suite = suite_create("points");
+    TCase *cases = tcase_create("points");
     suite_share_skips(); /* before the emulation has poisoned its stacks */
     open_contexts();
     suite_sample(8);

@@ -346,10 +346,10 @@ END_TEST
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
-    TCase *tc = tcase_create("voxelise");
 
     if (status != 0)
         return status;
+    TCase *tc = tcase_create("voxelise");
     Suite *suite = suite_create("voxelise");
     suite_sample(4);
     tcase_set_timeout(tc, 300);

@@ -46,6 +46,18 @@ void spc__cublas_close(spc__cublas *cublas);
 spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,
                              double *samples, int *count, spc_error *error);
 
+/* Memory and streams (cuda_memory.c). */
+spc_status spc__cuda_alloc(spc__device *device, void **out, size_t bytes,
+                           spc_error *error);
+void spc__cuda_dealloc(spc__device *device, void *memory);
+spc_status spc__cuda_copy_in(spc__device *device, void *to, const void *from,
+                             size_t bytes, void *stream, spc_error *error);
+spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
+                              size_t bytes, void *stream, spc_error *error);
+spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,
+                          void *stream, spc_error *error);
+spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error);
+
 /* Graphs (cuda_graph.c). */
 spc_status spc__cuda_graph_create(spc__device *device, spc__graph **out,
                                   spc_status (*enqueue)(void *payload,

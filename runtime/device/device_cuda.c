@@ -290,112 +290,6 @@ done:
     return status;
 }
 
-/* ---- memory ----------------------------------------------------------- */
-
-static spc_status cuda_alloc(spc__device *device, void **out, size_t bytes,
-                             spc_error *error)
-{
-    spc__cuda_device *d = self(device);
-    CUdeviceptr memory = 0;
-    char what[80];
-    bool pushed;
-    spc_status status = spc__cuda_enter(d, &pushed, error);
-
-    *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    snprintf(what, sizeof what, "allocate %zu bytes on %s", bytes, d->info.id);
-    status = spc__cuda_check(
-        &d->api, d->api.MemAlloc(&memory, bytes ? bytes : 1), error, what);
-    if (status == SPC_OK)
-        *out = (void *)(uintptr_t)memory;
-    spc__cuda_leave(d, pushed);
-    return status;
-}
-
-static void cuda_dealloc(spc__device *device, void *memory)
-{
-    spc__cuda_device *d = self(device);
-    bool pushed;
-
-    if (!memory || spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
-        return;
-    d->api.MemFree((CUdeviceptr)(uintptr_t)memory);
-    spc__cuda_leave(d, pushed);
-}
-
-static spc_status cuda_copy_in(spc__device *device, void *to, const void *from,
-                               size_t bytes, void *stream, spc_error *error)
-{
-    spc__cuda_device *d = self(device);
-    bool pushed;
-    spc_status status;
-
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
-        return status;
-    status = spc__cuda_check(
-        &d->api,
-        d->api.MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, bytes, stream),
-        error, "copy to the device");
-    spc__cuda_leave(d, pushed);
-    return status;
-}
-
-static spc_status cuda_copy_out(spc__device *device, void *to, const void *from,
-                                size_t bytes, void *stream, spc_error *error)
-{
-    spc__cuda_device *d = self(device);
-    bool pushed;
-    spc_status status;
-
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
-        return status;
-    status = spc__cuda_check(
-        &d->api,
-        d->api.MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, stream),
-        error, "copy from the device");
-    spc__cuda_leave(d, pushed);
-    return status;
-}
-
-static spc_status cuda_fill(spc__device *device, void *to, int byte,
-                            size_t bytes, void *stream, spc_error *error)
-{
-    spc__cuda_device *d = self(device);
-    bool pushed;
-    spc_status status;
-
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
-        return status;
-    status = spc__cuda_check(&d->api,
-                             d->api.MemsetD8Async((CUdeviceptr)(uintptr_t)to,
-                                                  (unsigned char)byte, bytes,
-                                                  stream),
-                             error, "fill device memory");
-    spc__cuda_leave(d, pushed);
-    return status;
-}
-
-static spc_status cuda_sync(spc__device *device, void *stream, spc_error *error)
-{
-    spc__cuda_device *d = self(device);
-    bool pushed;
-    spc_status status = spc__cuda_enter(d, &pushed, error);
-
-    if (status != SPC_OK)
-        return status;
-    status = spc__cuda_check(&d->api, d->api.StreamSynchronize(stream), error,
-                             "finish the work on the stream");
-    spc__cuda_leave(d, pushed);
-    return status;
-}
-
 /* ---- code ------------------------------------------------------------- */
 
 static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
@@ -658,12 +552,12 @@ const spc__device_ops spc__device_cuda = {
     .close = cuda_close,
     .info = cuda_info,
     .target = cuda_target,
-    .alloc = cuda_alloc,
-    .dealloc = cuda_dealloc,
-    .copy_in = cuda_copy_in,
-    .copy_out = cuda_copy_out,
-    .fill = cuda_fill,
-    .sync = cuda_sync,
+    .alloc = spc__cuda_alloc,
+    .dealloc = spc__cuda_dealloc,
+    .copy_in = spc__cuda_copy_in,
+    .copy_out = spc__cuda_copy_out,
+    .fill = spc__cuda_fill,
+    .sync = spc__cuda_sync,
     .compiler = cuda_compiler,
     .module_load = cuda_module_load,
     .module_unload = cuda_module_unload,
