@@ -409,6 +409,7 @@ typedef struct copying {
     spc_status (*each)(spc__fate fate, const char *name, const char *reason,
                        void *payload);
     void *payload;
+    spc_error *error;
 } copying;
 
 /* A reader that only wants to know whether all is there. */
@@ -502,9 +503,9 @@ static spc_status judge(spc__fate *fate, copying *c,
     return status;
 }
 
-static spc_status offer(copying *c, const spc__network *network,
-                        spc_error *error)
+static spc_status offer(const spc__network *network, void *payload)
 {
+    copying *c = payload;
     static const spc__network_reader nobody = {begin_nothing, take_nothing,
                                                end_nothing, NULL};
     const char *reason = network->fault;
@@ -516,9 +517,9 @@ static spc_status offer(copying *c, const spc__network *network,
         get_from(c->from, network->name, &nobody, &why) != SPC_OK)
         reason = why.text;
     if (reason == NULL)
-        status = judge(&fate, c, network, error);
+        status = judge(&fate, c, network, c->error);
     if (status == SPC_OK && fate == SPC__FATE_ACCEPTED)
-        status = copy(c, network, error);
+        status = copy(c, network, c->error);
     if (fate == SPC__FATE_OLDER)
         reason = "what is there is newer";
     return status == SPC_OK ? c->each(fate, network->name,
@@ -532,22 +533,13 @@ spc__networks_merge(spc__layer *to, spc__layer *from,
                                        const char *reason, void *payload),
                     void *payload, spc_error *error)
 {
-    copying c = {.to = to, .from = from, .each = each, .payload = payload};
-    sqlite3_stmt *stmt;
-    spc__network network;
-    bool row = true;
-    spc_status status =
-        spc__layer_statement(&stmt, from, SPC__SQL_ALL_NETWORKS, error);
+    copying c = {.to = to,
+                 .from = from,
+                 .each = each,
+                 .payload = payload,
+                 .error = error};
 
-    while (status == SPC_OK && row) {
-        status = spc__layer_step(&row, from, stmt, "read", error);
-        if (status == SPC_OK && row) {
-            read_row(&network, from, stmt);
-            status = offer(&c, &network, error);
-        }
-    }
-    spc__sql_done(stmt);
-    return status;
+    return each_of(from, offer, &c, error);
 }
 
 spc_status spc__networks_list(spc__buf *out, spc__layer *layer,

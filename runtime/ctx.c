@@ -458,3 +458,16 @@ spc_status spc_synchronize(spc_ctx *ctx)
         return status;
     return spc__device_ops_of(ctx->device)->sync(ctx->device, NULL, error);
 }
+
+spc_status spc__ctx_need_database(spc_ctx *ctx, const char *function,
+                                  const char *name, const void *needed)
+{
+    spc_status status =
+        spc__need(spc__error_of(ctx), function, "ctx", ctx, name, needed, NULL);
+
+    if (status != SPC_OK || ctx->cache != NULL)
+        return status;
+    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
+                     "no database is open: give its path when the context is "
+                     "made");
+}

@@ -132,4 +132,9 @@ spc_status spc__ctx_open_cache(spc__cache **out, const spc_ctx *ctx,
 spc__modules *spc__modules_create(void);
 void spc__modules_free(spc__modules *modules, spc__device *device);
 
+/* SPC_EINVAL if ctx, or the argument of that name, is NULL; SPC_ENOTFOUND: the
+ * context has no database. */
+spc_status spc__ctx_need_database(spc_ctx *ctx, const char *function,
+                                  const char *name, const void *needed);
+
 #endif

@@ -5,19 +5,6 @@
 #include "exchange.h"
 #include <string.h>
 
-static spc_status check(spc_ctx *ctx, const char *function, const char *name,
-                        const void *needed)
-{
-    spc_status status =
-        spc__need(spc__error_of(ctx), function, "ctx", ctx, name, needed, NULL);
-
-    if (status != SPC_OK || ctx->cache != NULL)
-        return status;
-    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                     "no database is open: give its path when the context is "
-                     "made");
-}
-
 /* ---- taking -------------------------------------------------------------- */
 
 /* A template that is not here says nothing about the record's age. */
@@ -58,7 +45,7 @@ spc_status spc_db_import(spc_ctx *ctx, const char *text, size_t bytes,
 {
     spc_db_exchange unwanted = {0};
     spc_db_exchange *to = exchange != NULL ? exchange : &unwanted;
-    spc_status status = check(ctx, __func__, "text", text);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "text", text);
 
     if (status != SPC_OK)
         return status;
@@ -74,7 +61,7 @@ spc_status spc_db_merge(spc_ctx *ctx, const char *path,
 {
     spc_db_exchange unwanted = {0};
     spc_db_exchange *to = exchange != NULL ? exchange : &unwanted;
-    spc_status status = check(ctx, __func__, "path", path);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "path", path);
 
     if (status != SPC_OK)
         return status;
@@ -92,8 +79,8 @@ spc_status spc_db_export(spc_ctx *ctx, bool with_code,
                          void *payload, int64_t *damaged)
 {
     int64_t unwanted;
-    spc_status status =
-        check(ctx, __func__, "write", write != NULL ? __func__ : NULL);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "write",
+                                               write != NULL ? __func__ : NULL);
 
     if (status != SPC_OK)
         return status;
@@ -107,10 +94,11 @@ spc_status spc_db_diff(spc_ctx *ctx, const char *path,
                                           void *payload),
                        void *payload)
 {
-    spc_status status = check(ctx, __func__, "path", path);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "path", path);
 
     if (status == SPC_OK)
-        status = check(ctx, __func__, "each", each != NULL ? __func__ : NULL);
+        status = spc__ctx_need_database(ctx, __func__, "each",
+                                        each != NULL ? __func__ : NULL);
     return status == SPC_OK ? spc__cache_diff(ctx->cache, path, each, payload,
                                               spc__error_of(ctx))
                             : status;

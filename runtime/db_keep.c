@@ -6,23 +6,10 @@
 #include "pack.h"
 #include <string.h>
 
-static spc_status check(spc_ctx *ctx, const char *function, const char *name,
-                        const void *needed)
-{
-    spc_status status =
-        spc__need(spc__error_of(ctx), function, "ctx", ctx, name, needed, NULL);
-
-    if (status != SPC_OK || ctx->cache != NULL)
-        return status;
-    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                     "no database is open: give its path when the context is "
-                     "made");
-}
-
 spc_status spc_db_pack(spc_ctx *ctx, const char *path, spc_db_packed *packed)
 {
     spc__pack_report report;
-    spc_status status = check(ctx, __func__, "path", path);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "path", path);
 
     if (status != SPC_OK)
         return status;
@@ -53,7 +40,8 @@ spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
                         int64_t *removed)
 {
     int64_t unwanted;
-    spc_status status = check(ctx, __func__, "options", options);
+    spc_status status =
+        spc__ctx_need_database(ctx, __func__, "options", options);
 
     if (status != SPC_OK)
         return status;
@@ -70,7 +58,7 @@ spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
 
 spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice)
 {
-    spc_status status = check(ctx, __func__, "ctx", ctx);
+    spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);
 
     return status == SPC_OK
                ? spc__cache_pin(ctx->cache, id, choice, spc__error_of(ctx))

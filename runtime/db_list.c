@@ -96,14 +96,8 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
 /* Can the call begin? `has_each`: its callback is not NULL. */
 static spc_status check_call(spc_ctx *ctx, const char *function, bool has_each)
 {
-    spc_status status = spc__need(spc__error_of(ctx), function, "ctx", ctx,
-                                  "each", has_each ? function : NULL, NULL);
-
-    if (status != SPC_OK || ctx->cache != NULL)
-        return status;
-    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                     "no database is open: give its path when the context is "
-                     "made");
+    return spc__ctx_need_database(ctx, function, "each",
+                                  has_each ? function : NULL);
 }
 
 spc_status spc_db_each(spc_ctx *ctx,
