@@ -176,8 +176,8 @@ static spc_status check_library(const lookup *look, const spc__attrs *launch,
 static spc_status take_recorded(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
-    spc_status status =
-        spc__ctx_recorded(&look->out->code, ctx, &look->problem, trial);
+    spc_status status = spc__ctx_recorded(&look->out->code, ctx, &look->problem,
+                                          trial, look->flags);
 
     if (status != SPC_OK)
         return status;
@@ -397,7 +397,7 @@ static spc_status from_stored_defaults(lookup *look)
         spc__code code = {0};
         spc__attrs config = {0};
         if (spc__ctx_stored_code(&code, &config, look->ctx, name,
-                                 &look->problem) != SPC_OK ||
+                                 &look->problem, look->flags) != SPC_OK ||
             check_order(look, &code.launch, NULL) != SPC_OK ||
             check_library(look, &code.launch, NULL) != SPC_OK)
             continue;
