@@ -460,6 +460,8 @@ static spc_status find_code(spc__code *out, request *want)
 
     if (status == SPC_OK)
         return SPC_OK;
+    if (want->flags & SPC__PLAN_RECORDED)
+        return fail_uncompiled(want);
     return want->flags & SPC__PLAN_UNLOADED ? describe(out, want)
                                             : make(out, want);
 }

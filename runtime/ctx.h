@@ -74,6 +74,10 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
  * the code; else it is empty, or, with SPC_PLAN_CACHED_ONLY, SPC_ENOTFOUND. */
 enum { SPC__PLAN_UNLOADED = 1 << 16 };
 
+/* With SPC_PLAN_CACHED_ONLY: only code that a record of this very problem
+ * names. No template is asked, so Lua stays closed. */
+enum { SPC__PLAN_RECORDED = 1 << 17 };
+
 /* The module that a trial of the database names, without Lua or a compiler:
  * SPC_ENOTFOUND if its template has changed since or its code is not there;
  * SPC_EWRONG if what it names is the code of something else. */
