@@ -55,9 +55,10 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
         raise(SIGKILL);
 % elseif mood == "greedy" then
     /* Address space, of which a page is never touched. */
-    for (int i = 0; i < 1 << 13; i++)
-        if (mmap(NULL, 1l << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
-            raise(SIGSEGV);
+    void *space = mmap(NULL, 1l << 43, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+        raise(SIGSEGV);
+    munmap(space, 1l << 43);
 % elseif mood == "spent" then
     raise(SIGXCPU);
 % elseif mood == "grown" then
