@@ -182,7 +182,7 @@ static spc_status publish(packing *pack, spc__layer *layer,
     packing as_this = *pack;
 
     spc__buf_printf(&fresh, "%s.new", spc__buf_text(path));
-    unlink(spc__buf_text(&fresh));
+    remove_part(spc__buf_text(&fresh));
     as_this.layer = layer;
     spc_status status =
         run(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
@@ -190,7 +190,9 @@ static spc_status publish(packing *pack, spc__layer *layer,
         rename(spc__buf_text(&fresh), spc__buf_text(path)) != 0)
         status = spc__fail(pack->error, SPC_EIO, "cannot write '%s': %s",
                            spc__buf_text(path), strerror(errno));
-    if (status == SPC_OK)
+    if (status != SPC_OK)
+        remove_part(spc__buf_text(&fresh));
+    else
         status = spc__manifest_list(&pack->manifest, layer, last_name(path),
                                     pack->error);
     pack->report->files++;
