@@ -65,35 +65,6 @@ static void copy_file(const char *to, const char *from)
 
 static spc__buf imported = SPC__BUF_INIT;
 
-static spc_status give_part(const void **data, size_t *bytes, int64_t part,
-                            void *payload, spc_error *e)
-{
-    static char weights[3][5000];
-
-    (void)payload;
-    (void)e;
-    memset(weights[part], 'a' + (int)part, sizeof(weights[part]));
-    *data = weights[part];
-    *bytes = sizeof(weights[part]);
-    return SPC_OK;
-}
-
-static spc_status put_network(spc__cache *cache, const char *source,
-                              bool replace)
-{
-    static const spc__network_source parts = {give_part, NULL};
-    spc__network net = {.name = "net",
-                        .graph = "one line\n",
-                        .weights = "",
-                        .bytes = 3 * 5000,
-                        .parts = 3,
-                        .source = source,
-                        .version = "0.1.0",
-                        .unix_seconds = 7};
-
-    return spc__cache_put_network(cache, &net, &parts, replace, &error);
-}
-
 /* Steps of an operation, each of which is whole or not at all. */
 typedef spc_status (*step)(spc__cache *cache);
 
