@@ -5,6 +5,7 @@
 #include "error.h"
 #include "pass.h"
 #include "plan.h"
+#include "printable.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -553,8 +554,10 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     if ((status = from_records(&look)) != SPC_OK &&
         (status = from_database(&look)) != SPC_OK)
         status = from_defaults(&look);
-    if (status == SPC_OK)
+    if (status == SPC_OK) {
         count(&ctx->stats, out->origin);
+        spc__make_printable(out->reason); /* it repeats words of records */
+    }
     return status;
 }
 
