@@ -76,7 +76,6 @@ END_TEST
 /* A terminal would obey what a stranger's file says. */
 START_TEST(an_error_has_letters_and_ends_of_lines_alone)
 {
-    spc_error error = {0};
 
     spc__fail(&error, SPC_EIO, "\033]0;\007 \"%s\"\n\t\xc3\xa9", "a\rb\177");
     ck_assert_str_eq(error.text, "?]0;? \"a?b?\"\n\t\xc3\xa9");
