@@ -5,12 +5,12 @@
 #include "cache_internal.h"
 #include "clock.h"
 #include "file.h"
-#include "limits.h"
 #include "lookup.h"
 #include "relation.h"
 #include "rig.h"
 #include "suite.h"
 #include "targets.h"
+#include "worker_limits.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

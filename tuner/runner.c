@@ -3,8 +3,8 @@
 
 #include "cancel.h"
 #include "error.h"
-#include "limits.h"
 #include "wire.h"
+#include "worker_limits.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

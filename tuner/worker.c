@@ -5,9 +5,9 @@
  * closes the socket, and a candidate that hangs by then is ended by the kernel.
  */
 #include "error.h"
-#include "limits.h"
 #include "runner.h"
 #include "wire.h"
+#include "worker_limits.h"
 #include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* limits.c - the worker's limits, which follow what it has used so far. */
-#include "limits.h"
+/* worker_limits.c - the worker's limits, which follow what it has used so far. */
+#include "worker_limits.h"
 
 #include <math.h>
 #include <pthread.h>

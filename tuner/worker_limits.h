@@ -1,6 +1,6 @@
-/* limits.h - what a measuring worker may have of its machine. */
-#ifndef SPC_TUNER_LIMITS_H
-#define SPC_TUNER_LIMITS_H
+/* worker_limits.h - what a measuring worker may have of its machine. */
+#ifndef SPC_TUNER_WORKER_LIMITS_H
+#define SPC_TUNER_WORKER_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
