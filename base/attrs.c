@@ -29,7 +29,10 @@ static size_t word_length(const char *text)
 static bool read_number(int64_t *out, const char *text)
 {
     const char *digits = text + (text[0] == '-');
-    size_t count = strspn(digits, "0123456789");
+    size_t count = 0;
+
+    while (digits[count] >= '0' && digits[count] <= '9')
+        count++;
     if (count == 0 || digits[count] != '\0')
         return false;
     errno = 0;
@@ -45,6 +48,28 @@ static spc__attr *find(spc__attrs *attrs, const char *name)
     return NULL;
 }
 
+/* Attrs are read for every lookup, so by length, and without printf. */
+static void set_value(spc__attr *attr, const char *value, size_t length)
+{
+    if (length >= sizeof(attr->text))
+        length = sizeof(attr->text) - 1;
+    memcpy(attr->text, value, length);
+    attr->text[length] = '\0';
+    attr->number = 0;
+    attr->is_number = read_number(&attr->number, attr->text);
+}
+
+static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)
+{
+    spc__attr *attr = &attrs->at[attrs->count++];
+
+    if (length >= sizeof(attr->name))
+        length = sizeof(attr->name) - 1;
+    memcpy(attr->name, name, length);
+    attr->name[length] = '\0';
+    return attr;
+}
+
 /* The attribute of this name, appended if new. Without assertions, a list
  * that is full yields NULL and the caller drops the value. */
 static spc__attr *claim(spc__attrs *attrs, const char *name)
@@ -58,9 +83,7 @@ static spc__attr *claim(spc__attrs *attrs, const char *name)
     assert(attrs->count < SPC__ATTRS_MAX);
     if (attrs->count >= SPC__ATTRS_MAX)
         return NULL;
-    attr = &attrs->at[attrs->count++];
-    snprintf(attr->name, sizeof(attr->name), "%s", name);
-    return attr;
+    return append(attrs, name, strlen(name));
 }
 
 void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value)
@@ -81,9 +104,7 @@ void spc__attrs_set_text(spc__attrs *attrs, const char *name, const char *value)
     spc__attr *attr = claim(attrs, name);
     if (attr == NULL)
         return;
-    snprintf(attr->text, sizeof(attr->text), "%s", value);
-    attr->number = 0;
-    attr->is_number = read_number(&attr->number, attr->text);
+    set_value(attr, value, strlen(value));
 }
 
 const spc__attr *spc__attrs_find(const spc__attrs *attrs, const char *name)
@@ -130,6 +151,15 @@ void spc__attrs_format(spc__buf *out, const spc__attrs *attrs)
     }
 }
 
+static bool has_name(const spc__attrs *attrs, const char *name, size_t length)
+{
+    for (int i = 0; i < attrs->count; i++)
+        if (memcmp(attrs->at[i].name, name, length) == 0 &&
+            attrs->at[i].name[length] == '\0')
+            return true;
+    return false;
+}
+
 /* One "name=value" at text + *position; moves the position behind it. */
 static spc_status parse_one(spc__attrs *out, const char *text, size_t *position,
                             spc_error *error)
@@ -157,20 +187,15 @@ static spc_status parse_one(spc__attrs *out, const char *text, size_t *position,
                          name, *position, SPC__ATTR_NAME - 1,
                          SPC__ATTR_TEXT - 1);
 
-    char name_text[SPC__ATTR_NAME], value_text[SPC__ATTR_TEXT];
-    memcpy(name_text, name, name_length);
-    name_text[name_length] = '\0';
-    memcpy(value_text, value, value_length);
-    value_text[value_length] = '\0';
-    if (find(out, name_text) != NULL)
+    if (has_name(out, name, name_length))
         return spc__fail(error, SPC_EFORMAT,
-                         "'%s' appears twice, again at position %zu", name_text,
-                         *position);
+                         "'%.*s' appears twice, again at position %zu",
+                         (int)name_length, name, *position);
     if (out->count >= SPC__ATTRS_MAX)
         return spc__fail(error, SPC_EFORMAT,
-                         "more than %d attributes, '%s' at position %zu",
-                         SPC__ATTRS_MAX, name_text, *position);
-    spc__attrs_set_text(out, name_text, value_text);
+                         "more than %d attributes, '%.*s' at position %zu",
+                         SPC__ATTRS_MAX, (int)name_length, name, *position);
+    set_value(append(out, name, name_length), value, value_length);
     *position += name_length + 1 + value_length;
     return SPC_OK;
 }

@@ -1,6 +1,7 @@
 /* error.c - the names of statuses, and sentences for humans. */
 #include "error.h"
 
+#include "printable.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ spc_status spc__fail(spc_error *error, spc_status status, const char *format,
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    spc__make_printable(text);
     memcpy(error->text, text, sizeof(text));
     error->status = status;
     return status;
@@ -70,6 +72,7 @@ spc_status spc__fail_prefix(spc_error *error, const char *format, ...)
     if (length >= 0 && (size_t)length < sizeof(text))
         snprintf(text + length, sizeof(text) - (size_t)length, "%s",
                  error->text);
+    spc__make_printable(text);
     memcpy(error->text, text, sizeof(text));
     return error->status;
 }

@@ -1,6 +1,7 @@
 /* log.c - the one log callback. */
 #include "log.h"
 
+#include "printable.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,6 +16,7 @@ void spc__log_printf(const spc__log *log, spc_log_level level,
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
+    spc__make_printable(text);
     va_end(args);
     log->write((int)level, text, log->payload);
 }

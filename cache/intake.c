@@ -13,6 +13,7 @@
 #include "sha256.h"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- what the file has --------------------------------------------------- */
 
@@ -420,6 +421,49 @@ static bool permit_code(const spc__intake *intake, const spc__record *record,
     return false;
 }
 
+const char spc__future_reason[] =
+    "it is dated more than a day from now, and would be the newest for ever: "
+    "is a clock wrong?";
+
+bool spc__is_from_the_future(int64_t unix_seconds)
+{
+    enum { DAY = 86400 };
+
+    return unix_seconds - DAY > (int64_t)time(NULL);
+}
+
+/*
+ * May the record be taken, which is above what the file has? What is newest
+ * wins, so nothing may be newer than now; and where the file is not trusted,
+ * none of its records may be above all that comes after it, as a pinned choice
+ * is, or change what a key of code here stands for.
+ */
+static bool permit(const spc__intake *intake, const spc__record *record,
+                   bool is_there, spc_error *why)
+{
+    const char *reason = spc__record_named(record, "reason");
+
+    if (spc__is_from_the_future(
+            strtoll(spc__record_named(record, "at"), NULL, 10))) {
+        spc__fail(why, SPC_EFORMAT, "%s", spc__future_reason);
+        return false;
+    }
+    if (record->kind == SPC__CODE && is_there && !intake->trusts) {
+        spc__fail(why, SPC_EFORMAT,
+                  "there is other code of this key here, which stays, as the "
+                  "file is not trusted");
+        return false;
+    }
+    if (record->kind == SPC__CHOICE && !intake->trusts &&
+        strncmp(reason, SPC__PINNED, strlen(SPC__PINNED)) == 0) {
+        spc__fail(why, SPC_EFORMAT,
+                  "it was pinned there, and no tuning would replace it: pin "
+                  "it here, or say that the file is trusted");
+        return false;
+    }
+    return record->kind != SPC__CODE || permit_code(intake, record, why);
+}
+
 static bool is_stale(const spc__intake *intake, const spc__record *record)
 {
     return intake->is_stale != NULL &&
@@ -460,7 +504,7 @@ spc_status spc__intake_take(spc__fate *fate, spc_error *why,
                         : SPC__FATE_ACCEPTED;
     if (order <= 0)
         return compare_families(intake, record, error);
-    if (record->kind == SPC__CODE && !permit_code(intake, record, why)) {
+    if (!permit(intake, record, found, why)) {
         *fate = SPC__FATE_REJECTED;
         return SPC_OK;
     }

@@ -363,6 +363,24 @@ spc_status spc__cache_find_choices(spc__cache *cache,
     return first == SPC_OK ? status : first;
 }
 
+spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
+                                 spc__choice *out, bool *got,
+                                 spc_error *error)
+{
+    question asked = ask(key);
+    struct found one;
+    top_list top = {&one, 0, 1};
+    int count = 0;
+    spc_status status = spc__cache_key_text(cache, key, error);
+
+    if (status == SPC_OK)
+        status = rank_all_exact(&top, cache, &asked, error);
+    if (status == SPC_OK)
+        status = fetch_all(&top, cache, out, &count, error);
+    *got = count > 0;
+    return status;
+}
+
 void spc__cache_set_aside(spc__cache *cache, const spc__problem_key *key,
                           char *reason, size_t bytes)
 {

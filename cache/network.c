@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "records.h"
 #include "sha256.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -516,6 +517,8 @@ static spc_status offer(const spc__network *network, void *payload)
     if (reason == NULL &&
         get_from(c->from, network->name, &nobody, &why) != SPC_OK)
         reason = why.text;
+    if (reason == NULL && spc__is_from_the_future(network->unix_seconds))
+        reason = spc__future_reason;
     if (reason == NULL)
         status = judge(&fate, c, network, c->error);
     if (status == SPC_OK && fate == SPC__FATE_ACCEPTED)

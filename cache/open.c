@@ -184,25 +184,38 @@ static bool is_wal_trouble(int rc)
            primary == SQLITE_IOERR || primary == SQLITE_READONLY;
 }
 
+/* Where writing failed, who wants to write later hears why: that the file can
+ * be read now is no answer. */
+static void note_refusal(spc__layer *layer, int rc, const spc_error *why)
+{
+    if ((rc & 0xff) == SQLITE_IOERR && !layer->writable)
+        layer->refused = *why;
+}
+
 /* Tries one way after the other; the first one's trouble is reported. */
 static spc_status open_some_way(spc__layer *layer, const open_way *ways,
                                 int count, spc_error *error)
 {
-    spc_status first = SPC_OK;
+    spc_error first = {0};
+    int first_rc = SQLITE_OK;
 
     for (int i = 0; i < count; i++) {
         int rc;
-        spc_error *into = first == SPC_OK ? error : NULL;
-        spc_status status = open_one_way(layer, ways[i], &rc, into);
-        if (status == SPC_OK)
+        spc_error *into = first.status == SPC_OK ? &first : NULL;
+        if (open_one_way(layer, ways[i], &rc, into) == SPC_OK) {
+            if (first.status != SPC_OK)
+                note_refusal(layer, first_rc, &first);
             return SPC_OK;
+        }
         layer_close(layer);
-        if (first == SPC_OK)
-            first = status;
+        if (into != NULL)
+            first_rc = rc;
         if (!is_wal_trouble(rc))
             break;
     }
-    return first;
+    if (error != NULL)
+        *error = first;
+    return first.status;
 }
 
 static spc_status open_user(spc__layer *layer, spc_error *error)

@@ -99,7 +99,7 @@ static spc_status remove_rest(packing *pack)
     return spc__layer_end(pack->layer, status, pack->error);
 }
 
-static spc_status gather(packing *pack, const char *from)
+static spc_status gather(packing *pack, const char *from, spc__pack_adder add)
 {
     spc__exchange exchange = {.trusts = true};
     spc_status status;
@@ -111,6 +111,8 @@ static spc_status gather(packing *pack, const char *from)
         return status;
     pack->layer = &pack->cache->layers[0];
     status = spc__cache_merge(pack->cache, from, &exchange, pack->error);
+    if (status == SPC_OK && add != NULL)
+        status = add(pack->cache, pack->error);
     return status == SPC_OK ? remove_rest(pack) : status;
 }
 
@@ -180,7 +182,7 @@ static spc_status publish(packing *pack, spc__layer *layer,
     packing as_this = *pack;
 
     spc__buf_printf(&fresh, "%s.new", spc__buf_text(path));
-    unlink(spc__buf_text(&fresh));
+    remove_part(spc__buf_text(&fresh));
     as_this.layer = layer;
     spc_status status =
         run(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
@@ -188,7 +190,9 @@ static spc_status publish(packing *pack, spc__layer *layer,
         rename(spc__buf_text(&fresh), spc__buf_text(path)) != 0)
         status = spc__fail(pack->error, SPC_EIO, "cannot write '%s': %s",
                            spc__buf_text(path), strerror(errno));
-    if (status == SPC_OK)
+    if (status != SPC_OK)
+        remove_part(spc__buf_text(&fresh));
+    else
         status = spc__manifest_list(&pack->manifest, layer, last_name(path),
                                     pack->error);
     pack->report->files++;
@@ -333,7 +337,8 @@ static spc_status write_choices(packing *pack)
 }
 
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
-                           spc__pack_report *report, spc_error *error)
+                           spc__pack_adder add, spc__pack_report *report,
+                           spc_error *error)
 {
     packing pack = {.report = report, .error = error};
     spc_status status;
@@ -341,7 +346,7 @@ spc_status spc__cache_pack(spc__cache *cache, const char *path,
     memset(report, 0, sizeof(*report));
     beside(&pack.path, path, ".db");
     spc__buf_printf(&pack.part, "%s.part", spc__buf_text(&pack.path));
-    status = gather(&pack, cache->layers[0].path);
+    status = gather(&pack, cache->layers[0].path, add);
     if (status == SPC_OK)
         status = count(&pack);
     if (status == SPC_OK)

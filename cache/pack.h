@@ -13,6 +13,10 @@ typedef struct spc__pack_report {
     bool compressed;
 } spc__pack_report;
 
+/* What is added to the records before those that lost are left out; NULL:
+ * nothing. The cache is that of the records alone. */
+typedef spc_status (*spc__pack_adder)(spc__cache *records, spc_error *error);
+
 /*
  * Makes of the uppermost file what ships: PATH, which ends in ".db", with
  * choices, the trials that they chose, code records and facts; for each target
@@ -22,7 +26,8 @@ typedef struct spc__pack_report {
  * there are replaced, each at once.
  */
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
-                           spc__pack_report *report, spc_error *error);
+                           spc__pack_adder add, spc__pack_report *report,
+                           spc_error *error);
 
 /* "pack.sm_90a.db" of "pack.db". */
 void spc__pack_code_file(spc__buf *out, const char *path, const char *target);

@@ -27,7 +27,7 @@ void spc__cursor_close(spc__record_cursor *cursor);
 /* How records are taken into the writable file. */
 typedef struct spc__intake {
     spc__layer *layer;
-    bool trusts; /* also code for the host */
+    bool trusts; /* also code for the host, pins, other code of a key */
     /* Has the template another hash now? NULL: nobody knows. */
     bool (*is_stale)(const char *template_name, const char *hash,
                      void *payload);
@@ -47,6 +47,10 @@ spc_status spc__intake_end(spc__intake *intake, spc_status status,
 spc_status spc__intake_take(spc__fate *fate, spc_error *why,
                             spc__intake *intake, const spc__record *record,
                             spc_error *error);
+
+/* Is a record dated so later than clocks may differ? And what is said then. */
+bool spc__is_from_the_future(int64_t unix_seconds);
+extern const char spc__future_reason[];
 
 /* Is this an ELF file for a GPU? All else is run by the host. */
 bool spc__is_gpu_code(const void *code, size_t bytes);

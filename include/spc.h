@@ -1126,6 +1126,32 @@ SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
+/* A layer, and what is known of a scene: of a linear layer rows alone. */
+typedef struct spc_explain_question {
+    const spc_conv *conv;
+    int64_t rows_in, rows_out, pairs;
+} spc_explain_question;
+
+typedef struct spc_explanation {
+    spc_origin origin;
+    int has_code; /* 0: no record names code of it; a plan may compile it */
+    char template_name[32];
+    char config[256];
+    char reason[512];
+    size_t weights_bytes;    /* packed */
+    int64_t workspace_bytes; /* -1: depends on how many blocks are resident,
+                                which only loaded code says */
+} spc_explanation;
+
+/*
+ * Says what spc_plan_create would take, from records, keys and templates alone:
+ * no map is made, no code is rendered, compiled or loaded. `flags` are
+ * SPC_PLAN_CACHED_ONLY and SPC_PLAN_ESTIMATE. Fails as spc_plan_create does,
+ * but for what only compiling or loading finds out.
+ */
+SPC_API spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
+                               const spc_explain_question *ask, unsigned flags);
+
 typedef enum spc_weights_layout {
     SPC_KRSC, /* [cout][kx][ky][kz][cin / groups], as spconv 2 and
                  MinkowskiEngine-like channels-last filters */

@@ -162,11 +162,37 @@ static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
     return status;
 }
 
+/* Is the code that a trial names in the database? As take_artefact, but nothing
+ * is loaded. */
+static spc_status see_artefact(spc__code *out, spc_ctx *ctx,
+                               const spc__trial *trial, const char *identity)
+{
+    spc__code_wanted wanted = {trial->artefact, ctx->info.target, identity,
+                               &trial->launch, spc__ctx_wants_own_code(ctx)};
+    void *code = NULL;
+    size_t bytes = 0;
+    spc_error error;
+
+    if (ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    spc_status status = spc__cache_get_artefact(ctx->cache, &wanted, &code,
+                                                &bytes, NULL, &error);
+    free(code);
+    if (status == SPC_EWRONG)
+        return spc__ctx_fail(ctx, &error);
+    memset(out, 0, sizeof(*out));
+    out->launch = trial->launch;
+    snprintf(out->artefact, sizeof(out->artefact), "%s", trial->artefact);
+    return status;
+}
+
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
-                             const spc__attrs *problem, const spc__trial *trial)
+                             const spc__attrs *problem, const spc__trial *trial,
+                             unsigned flags)
 {
     spc__buf identity = SPC__BUF_INIT;
     char hex[SPC__SHA256_HEX];
+    spc_status status;
 
     if (trial->artefact[0] == '\0' ||
         !spc__ctx_template_hash(hex, ctx, trial->template_name) ||
@@ -174,9 +200,11 @@ spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
         return SPC_ENOTFOUND;
     spc__code_identity(&identity, trial->template_name, problem,
                        &trial->config);
-    spc_status status =
-        take_artefact(out, ctx, trial->artefact, spc__buf_text(&identity),
-                      &trial->launch, true);
+    if (flags & SPC__PLAN_UNLOADED)
+        status = see_artefact(out, ctx, trial, spc__buf_text(&identity));
+    else
+        status = take_artefact(out, ctx, trial->artefact,
+                               spc__buf_text(&identity), &trial->launch, true);
     spc__buf_release(&identity);
     return status;
 }
@@ -189,14 +217,15 @@ static spc_status from_record(spc__code *out, const request *want)
     if (want->ctx->cache == NULL || (trial = malloc(sizeof(*trial))) == NULL)
         return SPC_ENOTFOUND;
     if (find_record(trial, want))
-        status = spc__ctx_recorded(out, want->ctx, want->problem, trial);
+        status = spc__ctx_recorded(out, want->ctx, want->problem, trial,
+                                   want->flags);
     free(trial);
     return status;
 }
 
 spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
                                 spc_ctx *ctx, const char *template_name,
-                                const spc__attrs *problem)
+                                const spc__attrs *problem, unsigned flags)
 {
     request want = {
         .ctx = ctx, .template_name = template_name, .problem = problem};
@@ -213,8 +242,8 @@ spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
         SPC_OK)
         database_trouble(ctx, &error);
     for (int i = count - 1; i >= 0 && status != SPC_OK; i--)
-        if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i])) ==
-            SPC_OK)
+        if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i],
+                                        flags)) == SPC_OK)
             *config = trials[i].config;
     free(trials);
     return status;
@@ -411,6 +440,32 @@ done:
     return status;
 }
 
+/* How it would be launched, though there is no code of it. */
+static spc_status describe(spc__code *out, request *want)
+{
+    spc_status status;
+
+    if (want->flags & SPC_PLAN_CACHED_ONLY)
+        return fail_uncompiled(want);
+    memset(out, 0, sizeof(*out));
+    if ((status = question_template(want)) == SPC_OK)
+        out->launch = want->launch;
+    return status;
+}
+
+/* Code that is not in memory: of a record, or made. */
+static spc_status find_code(spc__code *out, request *want)
+{
+    spc_status status = from_record(out, want);
+
+    if (status == SPC_OK)
+        return SPC_OK;
+    if (want->flags & SPC__PLAN_RECORDED)
+        return fail_uncompiled(want);
+    return want->flags & SPC__PLAN_UNLOADED ? describe(out, want)
+                                            : make(out, want);
+}
+
 spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
                          const char *template_name, const spc__attrs *problem,
                          const spc__attrs *config, unsigned flags)
@@ -422,9 +477,8 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
 
     write_name(&name, &want);
     if (!spc__modules_named(out, want.ctx, spc__buf_text(&name))) {
-        if ((status = from_record(out, &want)) != SPC_OK)
-            status = make(out, &want);
-        if (status == SPC_OK)
+        status = find_code(out, &want);
+        if (status == SPC_OK && !(flags & SPC__PLAN_UNLOADED))
             spc__modules_name(ctx->modules, spc__buf_text(&name), out);
     }
     spc__buf_release(&name);

@@ -69,19 +69,28 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
                          const char *template_name, const spc__attrs *problem,
                          const spc__attrs *config, unsigned flags);
 
+/* A flag beside those of spc.h: nothing is compiled, rendered or loaded. Of
+ * spc__code then only `launch` is known, and `artefact` where the database has
+ * the code; else it is empty, or, with SPC_PLAN_CACHED_ONLY, SPC_ENOTFOUND. */
+enum { SPC__PLAN_UNLOADED = 1 << 16 };
+
+/* With SPC_PLAN_CACHED_ONLY: only code that a record of this very problem
+ * names. No template is asked, so Lua stays closed. */
+enum { SPC__PLAN_RECORDED = 1 << 17 };
+
 /* The module that a trial of the database names, without Lua or a compiler:
  * SPC_ENOTFOUND if its template has changed since or its code is not there;
  * SPC_EWRONG if what it names is the code of something else. */
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
-                             const spc__attrs *problem,
-                             const spc__trial *trial);
+                             const spc__attrs *problem, const spc__trial *trial,
+                             unsigned flags);
 
 /* Code that the database has of a template for the problem, whatever its
  * configuration, which *config receives: that which was stored last. Needs
  * neither Lua nor a compiler. SPC_ENOTFOUND; SPC_EWRONG as above. */
 spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
                                 spc_ctx *ctx, const char *template_name,
-                                const spc__attrs *problem);
+                                const spc__attrs *problem, unsigned flags);
 
 /* What code is compiled for, in words: it is stored with the code, and compared
  * when that is loaded. */

@@ -1,4 +1,5 @@
 /* db_keep.c - packing, pruning, pinning, migrating, for readers of spc.h. */
+#include "class_default.h"
 #include "ctx.h"
 
 #include "error.h"
@@ -13,7 +14,8 @@ spc_status spc_db_pack(spc_ctx *ctx, const char *path, spc_db_packed *packed)
 
     if (status != SPC_OK)
         return status;
-    status = spc__cache_pack(ctx->cache, path, &report, spc__error_of(ctx));
+    status = spc__cache_pack(ctx->cache, path, spc__class_defaults_add, &report,
+                             spc__error_of(ctx));
     if (packed != NULL)
         *packed = (spc_db_packed){
             .choices = report.choices,

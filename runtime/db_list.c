@@ -1,4 +1,5 @@
 /* db_list.c - the database for readers of spc.h: problems and their trials. */
+#include "class_default.h"
 #include "ctx.h"
 
 #include "error.h"
@@ -31,13 +32,16 @@ static void provenance_text(char *out, size_t bytes,
 }
 
 /* Code records (code.c) name compiled code, not measurements; those of maps
- * (coords/map_choice.h) a geometry. */
+ * (coords/map_choice.h) a geometry, those of classes (class_default.h) layers
+ * of a kind. */
 static const char *kind_of(const spc__problem_key *key)
 {
     spc_conv conv;
 
     if (spc__attrs_find(&key->layer, "template") != NULL)
         return "code";
+    if (spc__class_is(key))
+        return "class";
     return spc__conv_from_attrs(&conv, &key->layer) ? "layer" : "map";
 }
 

@@ -1,9 +1,11 @@
 /* lookup.c - the lookup order: exact, bucket, nearest, default. */
 #include "lookup.h"
 
+#include "class_default.h"
 #include "error.h"
 #include "pass.h"
 #include "plan.h"
+#include "printable.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +85,15 @@ static void explain_record(lookup *look, const spc__choice *choice)
              look->refused);
 }
 
+static void explain_class(lookup *look, const spc__choice *choice)
+{
+    look->out->origin = SPC_ORIGIN_DEFAULT;
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "the measured default of its class, %s%s%s", choice->reason,
+             look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
+             look->refused);
+}
+
 static void note_refusal(lookup *look, const char *why)
 {
     if (look->refused[0] == '\0')
@@ -116,7 +127,9 @@ static bool was_refused(const lookup *look, const spc__choice *choice)
     return choice->file == look->file && choice->problem == look->record;
 }
 
-/* The template, if it still knows and permits the record's configuration. */
+/* May the template that there is now be launched with the record's
+ * configuration? What a record of this very problem names was permitted when
+ * it was made. */
 static spc_status permit(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
@@ -124,8 +137,9 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     spc__template *tpl;
     spc_status status;
 
-    /* Without templates only stored code serves, and that was permitted when
-     * it was made. */
+    if (look->flags & SPC__PLAN_RECORDED)
+        return SPC_OK;
+    /* Without templates only stored code serves. */
     if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
         return status == SPC_EUNSUPPORTED ? SPC_OK : status;
     if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
@@ -176,8 +190,8 @@ static spc_status check_library(const lookup *look, const spc__attrs *launch,
 static spc_status take_recorded(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
-    spc_status status =
-        spc__ctx_recorded(&look->out->code, ctx, &look->problem, trial);
+    spc_status status = spc__ctx_recorded(&look->out->code, ctx, &look->problem,
+                                          trial, look->flags);
 
     if (status != SPC_OK)
         return status;
@@ -244,6 +258,25 @@ static spc_status try_choices(lookup *look, int capacity)
     return status;
 }
 
+/* The measured default of the layer's class, where a pack has it. */
+static spc_status try_class(lookup *look)
+{
+    spc__problem_key key;
+    spc__choice *choice = malloc(sizeof(*choice));
+    spc_status status = SPC_ENOTFOUND;
+    bool found = false;
+
+    spc__class_key(&key, &look->key);
+    if (choice != NULL)
+        spc__cache_find_exact(look->ctx->cache, &key, choice, &found, NULL);
+    if (found)
+        status = try_choice(look, choice);
+    if (status == SPC_OK)
+        explain_class(look, choice);
+    free(choice);
+    return status;
+}
+
 /* An exact hit is one quick question; only what is not one scans. */
 static spc_status from_database(lookup *look)
 {
@@ -251,7 +284,10 @@ static spc_status from_database(lookup *look)
         return SPC_ENOTFOUND;
     if (try_choices(look, 1) == SPC_OK)
         return SPC_OK;
-    return try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache));
+    if (try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache)) ==
+        SPC_OK)
+        return SPC_OK;
+    return try_class(look);
 }
 
 /* ---- defaults ------------------------------------------------------------ */
@@ -385,9 +421,9 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
     return status;
 }
 
-/* Without templates to ask, a default is what somebody had compiled for this
+/* Without asking templates, a default is what somebody had compiled for this
  * problem: the best by its own word. */
-static spc_status from_stored_defaults(lookup *look)
+static spc_status try_stored_defaults(lookup *look)
 {
     char name[SPC__TEMPLATE_NAME];
     int64_t best = INT64_MIN;
@@ -397,7 +433,7 @@ static spc_status from_stored_defaults(lookup *look)
         spc__code code = {0};
         spc__attrs config = {0};
         if (spc__ctx_stored_code(&code, &config, look->ctx, name,
-                                 &look->problem) != SPC_OK ||
+                                 &look->problem, look->flags) != SPC_OK ||
             check_order(look, &code.launch, NULL) != SPC_OK ||
             check_library(look, &code.launch, NULL) != SPC_OK)
             continue;
@@ -411,8 +447,13 @@ static spc_status from_stored_defaults(lookup *look)
         explain_default(look, name);
         status = SPC_OK;
     }
-    if (status == SPC_OK)
-        return status;
+    return status;
+}
+
+static spc_status from_stored_defaults(lookup *look)
+{
+    if (try_stored_defaults(look) == SPC_OK)
+        return SPC_OK;
     return spc__fail(spc__error_of(look->ctx), SPC_ENOTFOUND,
                      "no compiled code for '%s' on %s (%s) in the database, "
                      "and this libspc has no compiler: tune the layer, or run "
@@ -458,6 +499,31 @@ static spc_status from_defaults(lookup *look)
     return status;
 }
 
+/* ---- records alone -------------------------------------------------------
+ */
+
+/* Where compiling is not permitted, only code that is there serves, and nearly
+ * always a record of this problem names it. To ask all templates instead, and
+ * to render what they say, takes tens of milliseconds: that comes after. */
+static spc_status from_records(lookup *look)
+{
+    spc_status status;
+
+    if (!(look->flags & SPC_PLAN_CACHED_ONLY) ||
+        look->flags & SPC_PLAN_ESTIMATE || look->ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    look->flags |= SPC__PLAN_RECORDED;
+    status = from_database(look);
+    if (status != SPC_OK && look->ctx->template_dir == NULL)
+        status = try_stored_defaults(look);
+    look->flags &= ~(unsigned)SPC__PLAN_RECORDED;
+    if (status == SPC_OK)
+        return SPC_OK;
+    look->refused[0] = '\0'; /* all are asked again */
+    look->file = NULL;
+    return status;
+}
+
 /* ---- entry --------------------------------------------------------------- */
 
 static void count(spc_stats *stats, spc_origin origin)
@@ -485,11 +551,13 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     spc_conv_format(look.layer, sizeof(look.layer), conv);
     spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);
-    status = from_database(&look);
-    if (status != SPC_OK)
+    if ((status = from_records(&look)) != SPC_OK &&
+        (status = from_database(&look)) != SPC_OK)
         status = from_defaults(&look);
-    if (status == SPC_OK)
+    if (status == SPC_OK) {
         count(&ctx->stats, out->origin);
+        spc__make_printable(out->reason); /* it repeats words of records */
+    }
     return status;
 }
 

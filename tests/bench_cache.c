@@ -128,7 +128,7 @@ static int bench_lookups(int problems)
     print("a near hit, once the family is read",
           lookup_us(cache, problems, 40, 300), "us", 0);
     uint64_t start = spc__now_ns();
-    assert_ok(spc__cache_pack(cache, file, &packed, &error));
+    assert_ok(spc__cache_pack(cache, file, NULL, &packed, &error));
     print("packing", (double)(spc__now_ns() - start) / 1e9, "s", 0);
     spc__cache_close(cache);
     missed += print("opening the pack", open_ms(&file, 1), "ms", 5);

@@ -10,6 +10,7 @@
 #include "file.h"
 #include "random.h"
 #include "record_form.h"
+#include "sha256.h"
 #include "suite.h"
 
 #include <math.h>
@@ -177,6 +178,103 @@ static inline void make_drawn(const char *name, uint64_t *seed, int records)
     for (int i = 0; i < records; i++)
         put_drawn(cache, seed);
     spc__cache_close(cache);
+}
+
+/* ---- a network ------------------------------------------------------------
+ */
+
+enum { NET_PARTS = 3, NET_PART_BYTES = 5000 };
+
+static inline spc_status give_part(const void **data, size_t *bytes,
+                                   int64_t part, void *payload, spc_error *e)
+{
+    static char weights[NET_PARTS][NET_PART_BYTES];
+
+    (void)payload;
+    (void)e;
+    memset(weights[part], 'a' + (int)part, sizeof(weights[part]));
+    *data = weights[part];
+    *bytes = sizeof(weights[part]);
+    return SPC_OK;
+}
+
+static inline void digest_parts(char hex[SPC__SHA256_HEX])
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+    const void *data;
+    size_t bytes;
+
+    spc__sha256_init(&sha);
+    for (int64_t part = 0; part < NET_PARTS; part++) {
+        give_part(&data, &bytes, part, NULL, NULL);
+        spc__sha256_update(&sha, data, bytes);
+    }
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+static inline spc_status put_network(spc__cache *cache, const char *source,
+                                     bool replace)
+{
+    static const spc__network_source parts = {give_part, NULL};
+    char weights[SPC__SHA256_HEX];
+    spc__network net = {.name = "net",
+                        .graph = "one line\n",
+                        .weights = weights,
+                        .bytes = NET_PARTS * NET_PART_BYTES,
+                        .parts = NET_PARTS,
+                        .source = source,
+                        .version = "0.1.0",
+                        .unix_seconds = 7};
+
+    digest_parts(weights);
+    return spc__cache_put_network(cache, &net, &parts, replace, &error);
+}
+
+/* What is read of a network must be what was stored, to the last byte. */
+static inline spc_status begin_network(const spc__network *network,
+                                       void *payload, spc_error *e)
+{
+    const char *how = payload;
+
+    (void)e;
+    ck_assert_msg(strcmp(network->graph, "one line\n") == 0 &&
+                      strcmp(network->source, "made") == 0 &&
+                      network->bytes == NET_PARTS * NET_PART_BYTES,
+                  "%s: another network", how);
+    return SPC_OK;
+}
+
+static inline spc_status check_part(int64_t part, const void *data,
+                                    size_t bytes, void *payload, spc_error *e)
+{
+    const void *wanted;
+    size_t wanted_bytes;
+
+    ck_assert_msg(part >= 0 && part < NET_PARTS, "%s", (const char *)payload);
+    give_part(&wanted, &wanted_bytes, part, NULL, e);
+    ck_assert_msg(bytes == wanted_bytes && memcmp(data, wanted, bytes) == 0,
+                  "%s: other weights", (const char *)payload);
+    return SPC_OK;
+}
+
+static inline spc_status end_network(void *payload, spc_error *e)
+{
+    (void)payload;
+    (void)e;
+    return SPC_OK;
+}
+
+/* Whether it was read. */
+static inline bool ask_network(spc__cache *cache, char *how)
+{
+    spc__network_reader reader = {begin_network, check_part, end_network, how};
+
+    error.text[0] = '\0';
+    spc_status status = spc__cache_get_network(cache, "net", &reader, &error);
+    ck_assert_msg(status == SPC_OK || error.text[0] != '\0', "%s", how);
+    return status == SPC_OK;
 }
 
 /* ---- text ---------------------------------------------------------------- */

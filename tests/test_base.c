@@ -73,6 +73,17 @@ START_TEST(an_error_keeps_its_status_under_a_prefix)
 }
 END_TEST
 
+/* A terminal would obey what a stranger's file says. */
+START_TEST(an_error_has_letters_and_ends_of_lines_alone)
+{
+
+    spc__fail(&error, SPC_EIO, "\033]0;\007 \"%s\"\n\t\xc3\xa9", "a\rb\177");
+    ck_assert_str_eq(error.text, "?]0;? \"a?b?\"\n\t\xc3\xa9");
+    spc__fail_prefix(&error, "\b%s", "x: ");
+    ck_assert_str_eq(error.text, "?x: ?]0;? \"a?b?\"\n\t\xc3\xa9");
+}
+END_TEST
+
 START_TEST(an_error_may_quote_itself_and_is_cut_not_overrun)
 {
     char big[3000];
@@ -923,6 +934,7 @@ static TCase *values(void)
     TCase *tc = tcase_create("values");
     tcase_add_test(tc, every_status_has_a_name_a_text_and_an_exit_code);
     tcase_add_test(tc, an_error_keeps_its_status_under_a_prefix);
+    tcase_add_test(tc, an_error_has_letters_and_ends_of_lines_alone);
     tcase_add_test(tc, an_error_may_quote_itself_and_is_cut_not_overrun);
     tcase_add_test(tc, a_buffer_grows_and_stays_terminated);
     tcase_add_test(tc, a_detached_buffer_is_a_string_of_its_own);

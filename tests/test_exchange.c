@@ -17,7 +17,7 @@ Suite *suite(void);
 static void merge(const char *into, const char *from)
 {
     spc__cache *cache = open_user(into);
-    spc__exchange exchange = {0};
+    spc__exchange exchange = {.trusts = true};
 
     assert_ok(spc__cache_merge(cache, at(from), &exchange, &error));
     spc__cache_close(cache);
@@ -144,6 +144,102 @@ START_TEST(code_for_the_host_is_taken_from_those_who_are_trusted)
 }
 END_TEST
 
+static spc_status import_text(spc__exchange *exchange, const char *name,
+                              const char *text, size_t bytes)
+{
+    spc__cache *cache = open_user(name);
+    spc_status status = spc__cache_import(cache, text, bytes, exchange, &error);
+
+    spc__cache_close(cache);
+    return status;
+}
+
+static spc_status keep_reason(spc__fate fate, const char *record,
+                              const char *reason, int64_t line, void *payload)
+{
+    ck_assert_int_eq(fate, SPC__FATE_REJECTED);
+    ck_assert_ptr_ne(record, NULL);
+    ck_assert_int_eq(line, 2);
+    snprintf(payload, 300, "%s", reason);
+    return SPC_OK;
+}
+
+/* What a file says that nobody vouches for, beside one that says `ours`. */
+static const struct {
+    const char *theirs, *ours, *reason;
+    bool is_for_the_trusted;
+} strangers[] = {
+    {"fact device=d name=gbps value=9 at=99999999999", "", "a clock", false},
+    {"trial device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " status=ok median_us=1 samples=5 verified=1 at=99999999999 seed=0",
+     "", "a clock", false},
+    {"choice device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " reason=\"pinned by hand\" at=5 seed=0",
+     "trial device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " status=ok median_us=1 samples=5 verified=1 at=4 seed=0",
+     "pinned", true},
+};
+
+static void import_line(spc__exchange *exchange, const char *line)
+{
+    char text[600];
+
+    snprintf(text, sizeof(text), "# records\n%s\n", line);
+    assert_ok(import_text(exchange, "into", text, strlen(text)));
+}
+
+START_TEST(a_file_that_is_not_trusted_does_not_rule)
+{
+    char reason[300] = "";
+    spc__exchange own = {.trusts = true};
+    spc__exchange not_trusted = {.each = keep_reason, .payload = reason};
+    spc__exchange trusted = {
+        .trusts = true, .each = keep_reason, .payload = reason};
+
+    if (strangers[_i].ours[0] != '\0')
+        import_line(&own, strangers[_i].ours);
+    import_line(&not_trusted, strangers[_i].theirs);
+    ck_assert_int_eq(not_trusted.counts[SPC__FATE_REJECTED], 1);
+    ck_assert_msg(strstr(reason, strangers[_i].reason) != NULL, "%s", reason);
+    import_line(&trusted, strangers[_i].theirs);
+    ck_assert_int_eq(trusted.counts[SPC__FATE_ACCEPTED],
+                     strangers[_i].is_for_the_trusted);
+}
+END_TEST
+
+static void put_gpu_code(const char *name, char mark)
+{
+    spc__attrs none = {0};
+    char code[32] = "\177ELF..............\276\0..";
+    spc__cache *cache = open_user(name);
+
+    code[18] = (char)190;
+    code[19] = 0;
+    code[22] = mark;
+    assert_ok(spc__cache_put_artefact(cache, "k", "sm_90a", "nvrtc", "is",
+                                      &none, &none, code, sizeof(code),
+                                      &error));
+    spc__cache_close(cache);
+}
+
+/* Whichever of the two is above the other by its bytes. */
+START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
+{
+    put_gpu_code("into", _i == 0 ? 'a' : 'b');
+    put_gpu_code("from", _i == 0 ? 'b' : 'a');
+    char *before = text_of("into");
+    spc__exchange exchange = {0};
+    spc__cache *cache = open_user("into");
+    assert_ok(spc__cache_merge(cache, at("from"), &exchange, &error));
+    spc__cache_close(cache);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 0);
+    char *after = text_of("into");
+    ck_assert_str_eq(after, before);
+    free(before);
+    free(after);
+}
+END_TEST
+
 static spc_status count_side(char side, const char *line, void *payload)
 {
     int *counts = payload;
@@ -177,21 +273,11 @@ END_TEST
 
 /* ---- text ---------------------------------------------------------------- */
 
-static spc_status import_text(spc__exchange *exchange, const char *name,
-                              const char *text, size_t bytes)
-{
-    spc__cache *cache = open_user(name);
-    spc_status status = spc__cache_import(cache, text, bytes, exchange, &error);
-
-    spc__cache_close(cache);
-    return status;
-}
-
 START_TEST(text_says_all_that_records_say)
 {
     for (uint64_t first = 0; first < 3; first++) {
         uint64_t seed = 50 + first + (uint64_t)suite_day;
-        spc__exchange exchange = {0};
+        spc__exchange exchange = {.trusts = true};
         remove_file("from");
         remove_file("into");
         make_drawn("from", &seed, 30);
@@ -232,16 +318,6 @@ static const struct {
      " median_us=inf samples=1 verified=1 at=1 seed=0",
      "median_us='inf'"},
 };
-
-static spc_status keep_reason(spc__fate fate, const char *record,
-                              const char *reason, int64_t line, void *payload)
-{
-    ck_assert_int_eq(fate, SPC__FATE_REJECTED);
-    ck_assert_ptr_ne(record, NULL);
-    ck_assert_int_eq(line, 2);
-    snprintf(payload, 300, "%s", reason);
-    return SPC_OK;
-}
 
 START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
 {
@@ -310,6 +386,10 @@ Suite *suite(void)
     tcase_add_test(merging, what_is_damaged_stays_behind);
     tcase_add_test(merging,
                    code_for_the_host_is_taken_from_those_who_are_trusted);
+    tcase_add_loop_test(merging, a_file_that_is_not_trusted_does_not_rule, 0,
+                        LENGTH(strangers));
+    tcase_add_loop_test(merging, code_of_a_key_is_not_replaced_by_a_stranger, 0,
+                        2);
     tcase_add_test(merging, a_difference_has_two_sides);
     suite_add_tcase(all, merging);
     tcase_add_checked_fixture(text, make_folder, remove_folder);

@@ -267,8 +267,8 @@ static void list_corpus(const char *part)
     const struct dirent *entry;
 
     while (folder != NULL && (entry = readdir(folder)) != NULL)
-        if (entry->d_name[0] != '.' && name_count < MOST_FILES &&
-            strstr(entry->d_name, part) != NULL)
+        if (strchr(entry->d_name, '.') > entry->d_name && /* no folder */
+            name_count < MOST_FILES && strstr(entry->d_name, part) != NULL)
             names[name_count++] = strdup(entry->d_name);
     if (folder != NULL)
         closedir(folder);

@@ -980,6 +980,165 @@ START_TEST(the_hash_without_lua_is_the_hash_with_it)
 }
 END_TEST
 
+/* The templates that there are take tens of milliseconds to be asked. */
+START_TEST(a_stored_default_is_served_without_asking_templates)
+{
+    rig r;
+
+    compile_once(NULL, NULL);
+    setenv("SPC_CC", "/nonexistent/cc", 1);
+    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
+        spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert(r.ctx->library == NULL);
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* Without a record, with one without code, and with one whose code is there. */
+START_TEST(an_explanation_is_what_the_plan_will_be)
+{
+    static const record choice = {LAYER, 0, "probe",
+                                  "tile=32,order=gray,arrival=0", false};
+    spc_explanation is;
+    rig r;
+
+    if (_i == 1)
+        fill(database, &choice, 1);
+    if (_i == 2)
+        compile_once(templates, &choice);
+    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+             "gen:uniform,n=300,extent=9");
+    spc_explain_question ask = {&r.conv, 300, 300, spc_map_pairs(r.map)};
+    assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 0);
+    ck_assert_int_eq(is.has_code, _i == 2);
+    ck_assert_int_eq(spc_explain(&is, r.ctx, &ask, SPC_PLAN_CACHED_ONLY),
+                     _i == 2 ? SPC_OK : SPC_ENOTFOUND);
+    assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_int_eq(is.origin, spc_plan_origin(r.plan));
+    ck_assert_str_eq(is.template_name, spc_plan_template(r.plan));
+    ck_assert_str_eq(is.config, spc_plan_config(r.plan));
+    ck_assert_str_eq(is.reason, spc_plan_reason(r.plan));
+    ck_assert_uint_eq(is.weights_bytes, spc_plan_weights_bytes(r.plan));
+    ck_assert_int_eq(is.workspace_bytes,
+                     (int64_t)spc_plan_workspace_bytes(r.plan, r.map));
+    ask.rows_in = -1;
+    ck_assert_int_eq(spc_explain(&is, r.ctx, &ask, 0), SPC_EINVAL);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- what a pack has for classes of layers ------------------------------- */
+
+typedef struct timed {
+    const char *layer, *config;
+    double us;
+    bool chosen;
+} timed;
+
+/* The middle one is no problem's best, and the best for all. */
+static const timed class_trials[] = {
+    {LAYER, "tile=16,order=gray,arrival=0", 10, true},
+    {LAYER, "tile=32,order=gray,arrival=0", 11, false},
+    {LAYER, "tile=64,order=gray,arrival=0", 30, false},
+    {"subm,cin=8,cout=5,dtype=f32", "tile=16,order=gray,arrival=0", 90, false},
+    {"subm,cin=8,cout=5,dtype=f32", "tile=32,order=gray,arrival=0", 52, false},
+    {"subm,cin=8,cout=5,dtype=f32", "tile=64,order=gray,arrival=0", 50, true},
+    /* Of another class, and faster. */
+    {"subm,cin=9,cout=5,dtype=f32", "tile=64,order=none,arrival=0", 1, true},
+};
+
+static void put_timed(spc_ctx *ctx, const timed *from)
+{
+    spc__provenance provenance;
+    spc__problem_key key;
+    spc__trial trial = {.template_name = "probe", .samples = 9};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
+    spc__conv_key(&key, ctx, &conv, 300, 300, 0.2);
+    spc__ctx_provenance(&provenance, ctx);
+    ck_assert(spc__ctx_template_hash(trial.template_hash, ctx, "probe"));
+    assert_ok(spc__attrs_parse(&trial.config, from->config, &error),
+              error.text);
+    trial.median_us = from->us;
+    assert_ok(
+        spc__cache_put_trial(ctx->cache, &key, &trial, &provenance, &error),
+        error.text);
+    if (from->chosen)
+        assert_ok(spc__cache_put_choice(ctx->cache, &key, &trial, "for a test",
+                                        &provenance, &error),
+                  error.text);
+}
+
+static void pack_classes(void)
+{
+    spc_ctx *ctx = open_ctx("cpu", database, templates);
+    spc_db_packed packed;
+
+    for (int i = 0; i < LENGTH(class_trials); i++)
+        put_timed(ctx, &class_trials[i]);
+    assert_ok(spc_db_pack(ctx, shipped, &packed), spc_ctx_error(ctx));
+    ck_assert_int_eq(packed.choices, 3 + 2);
+    spc_ctx_free(ctx);
+}
+
+/* Of another kernel size, so of no family that was measured. */
+static const struct {
+    const char *layer, *config;
+    bool of_class;
+} unseen[] = {
+    {"subm,cin=7,cout=6,k=2,dtype=f32", "tile=32,order=gray,arrival=0", true},
+    {"subm,cin=16,cout=3,k=2,dtype=f32", "tile=64,order=none,arrival=0", true},
+    {"subm,cin=4,cout=4,k=2,dtype=f32", "", false},
+};
+
+START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
+{
+    rig r;
+
+    pack_classes();
+    rig_open(&r, open_layered("", shipped, templates), unseen[_i].layer,
+             "gen:uniform,n=300,extent=9");
+    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+              spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert_msg(
+        (strstr(spc_plan_reason(r.plan), "the measured default of its class") !=
+         NULL) == unseen[_i].of_class,
+        "%s", spc_plan_reason(r.plan));
+    if (unseen[_i].of_class)
+        ck_assert_str_eq(spc_plan_config(r.plan), unseen[_i].config);
+    rig_prepare(&r, SPC_KRSC);
+    rig_check(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* Who packs a pack gets the same choices: classes are no problems. */
+START_TEST(the_classes_of_a_pack_are_the_same_when_packed_again)
+{
+    char again[500];
+    spc_db_packed packed;
+
+    pack_classes();
+    snprintf(again, sizeof(again), "%s/again.db", folder);
+    spc_ctx *ctx = open_ctx("cpu", shipped, templates);
+    assert_ok(spc_db_pack(ctx, again, &packed), spc_ctx_error(ctx));
+    ck_assert_int_eq(packed.choices, 3 + 2);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- listing ------------------------------------------------------------- */
 
 typedef struct seen {
@@ -1113,6 +1272,12 @@ int main(void)
     tcase_add_test(code, one_context_loads_a_module_once);
     tcase_add_test(code, unloading_spares_what_others_use);
     tcase_add_test(code, the_hash_without_lua_is_the_hash_with_it);
+    tcase_add_loop_test(
+        code, a_pack_serves_an_unseen_layer_by_the_default_of_its_class, 0,
+        LENGTH(unseen));
+    tcase_add_test(code, the_classes_of_a_pack_are_the_same_when_packed_again);
+    tcase_add_test(code, a_stored_default_is_served_without_asking_templates);
+    tcase_add_loop_test(code, an_explanation_is_what_the_plan_will_be, 0, 3);
     tcase_add_test(code,
                    the_listing_shows_what_was_measured_and_no_code_records);
     tcase_add_test(code, trials_are_those_of_the_problem_that_is_listed_first);

@@ -105,7 +105,7 @@ static void pack(const char *name, const char *into)
 {
     spc__cache *cache = open_user(name);
 
-    assert_ok(spc__cache_pack(cache, at(into), &packed, &error));
+    assert_ok(spc__cache_pack(cache, at(into), NULL, &packed, &error));
     spc__cache_close(cache);
 }
 

@@ -10,9 +10,14 @@
 #include "rig.h"
 #include "suite.h"
 #include "targets.h"
+#include "worker_limits.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
@@ -800,6 +805,9 @@ static const struct {
     {"nasty tile=64,mood=next", "ok", ""},
     {"nasty tile=64,mood=flaky", "ok", ""},
     {"nasty tile=64,mood=starved", "ok", ""},
+    {"nasty tile=64,mood=greedy", "fault", "signal 11"},
+    {"nasty tile=64,mood=spent", "timeout", "had all processors"},
+    {"nasty tile=64,mood=grown", "fault", "GiB of memory"},
 };
 
 static const char *const nasty_worker[] = {
@@ -833,6 +841,67 @@ START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
     }
     spc_ctx_free(ctx);
     remove_database(database);
+}
+END_TEST
+
+/* What a process does under a limit, and how it ends. */
+static int end_of(void (*body)(void))
+{
+    int code = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        body();
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &code, 0), child);
+    return code;
+}
+
+static void compute_for_ever(void)
+{
+    spc__limits_compute(0);
+    for (volatile int forever = 1; forever;)
+        ;
+}
+
+enum { MUCH = 64 << 20 };
+
+static void fill_memory(void)
+{
+    const struct timespec second = {1, 0};
+
+    if (!spc__limits_grow(MUCH / 4, true))
+        _exit(1);
+    char *much = mmap(NULL, MUCH, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(much, 1, MUCH);
+    nanosleep(&second, NULL);
+}
+
+/* With a limit of the address space the process is told, and lives. */
+static void ask_for_space(void)
+{
+    if (!spc__limits_grow(MUCH / 4, false))
+        _exit(1);
+    if (mmap(NULL, MUCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+        MAP_FAILED)
+        _exit(2);
+    if (mmap(NULL, MUCH / 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+        MAP_FAILED)
+        _exit(3);
+}
+
+START_TEST(a_worker_has_limits_of_its_own)
+{
+    int code = end_of(compute_for_ever);
+
+    ck_assert(WIFSIGNALED(code) && WTERMSIG(code) == SIGXCPU);
+    code = end_of(fill_memory);
+    ck_assert(WIFEXITED(code) && WEXITSTATUS(code) == SPC__LIMITS_GROWN);
+    code = end_of(ask_for_space);
+    ck_assert(WIFEXITED(code));
+    ck_assert_int_eq(WEXITSTATUS(code), 0);
 }
 END_TEST
 
@@ -927,7 +996,7 @@ START_TEST(failures_are_known_the_second_time)
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
     memset(&t, 0, sizeof(t));
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
-    ck_assert_int_eq(report.known, 7);
+    ck_assert_int_eq(report.known, 10);
     ck_assert_int_eq(report.compiled, 0);
     ck_assert_str_eq(t.at[find(&t, spoilers[2].candidate)].status, "fault");
     spc_ctx_free(ctx);
@@ -1773,6 +1842,7 @@ int main(void)
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
     tcase_add_test(workers, failures_are_known_the_second_time);
+    tcase_add_test(workers, a_worker_has_limits_of_its_own);
     tcase_add_test(workers, a_device_that_answers_runs_an_empty_kernel);
     tcase_add_test(workers,
                    a_spoiled_process_is_no_verdict_on_the_next_candidate);

@@ -4,6 +4,7 @@
 #include "cancel.h"
 #include "error.h"
 #include "wire.h"
+#include "worker_limits.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -41,7 +42,8 @@ struct spc__runner {
     unsigned number; /* of the last request */
     bool *loaded;    /* by slot, in the worker that runs now */
     int loaded_count;
-    bool was_killed; /* the last one ended so, and not by us */
+    int ended_by;    /* of the last one: a signal, and not ours; 0: none */
+    int exit_status; /* where it ended by itself */
     bool must_probe; /* a worker was killed: is the device free again? */
 };
 
@@ -110,8 +112,8 @@ static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
         while (waitpid(runner->pid, &code, 0) < 0 && errno == EINTR)
             ;
     }
-    runner->was_killed =
-        gone != 0 && WIFSIGNALED(code) && WTERMSIG(code) == SIGKILL;
+    runner->ended_by = gone != 0 && WIFSIGNALED(code) ? WTERMSIG(code) : 0;
+    runner->exit_status = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
     runner->must_probe |= WIFSIGNALED(code);
     if (how != NULL && WIFSIGNALED(code))
         snprintf(how, bytes, "signal %d (%s)", WTERMSIG(code),
@@ -256,6 +258,7 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     spc_status status;
 
     request->magic = SPC__WIRE_MAGIC;
+    request->limit_s = limit_of(runner, request);
     request->number = ++runner->number;
     if (!spc__wire_is_silent(runner->socket))
         return SPC_EFORMAT;
@@ -266,11 +269,33 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                           runner->socket, request->code.code, bytes)) != SPC_OK)
         return status;
     status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
-                               limit_of(runner, request), runner->ctx->cancel);
+                               request->limit_s, runner->ctx->cancel);
     if (status == SPC_OK &&
         (reply->magic != SPC__WIRE_MAGIC || reply->number != request->number))
         status = SPC_EFORMAT;
     return status;
+}
+
+/* A worker that ended before its reply came. */
+static void blame_end(spc__outcome *out, const spc__runner *runner,
+                      const char *how)
+{
+    out->status = SPC__TRIAL_FAULT;
+    if (runner->ended_by == SIGXCPU) {
+        out->status = SPC__TRIAL_TIMEOUT;
+        snprintf(out->note, sizeof(out->note),
+                 "had all processors for longer than its limit: ended by %s",
+                 how);
+    } else if (runner->ended_by == 0 &&
+               runner->exit_status == SPC__LIMITS_GROWN) {
+        snprintf(out->note, sizeof(out->note),
+                 "took more than %.1f GiB of memory besides its arrays",
+                 (double)spc__limits_memory() / (1 << 30));
+    } else {
+        /* No candidate ends itself so; who is out of memory is ended so. */
+        out->trouble = runner->ended_by == SIGKILL ? SPC_ENOMEM : SPC_OK;
+        snprintf(out->note, sizeof(out->note), "its process ended by %s", how);
+    }
 }
 
 /* Turns the end of a worker into the outcome of the candidate it ran. */
@@ -295,10 +320,7 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
                  "wrote to a descriptor that is not its own: its worker's "
                  "replies are no replies");
     } else {
-        out->status = SPC__TRIAL_FAULT;
-        /* No candidate ends itself so; who is out of memory is ended so. */
-        out->trouble = runner->was_killed ? SPC_ENOMEM : SPC_OK;
-        snprintf(out->note, sizeof(out->note), "its process ended by %s", how);
+        blame_end(out, runner, how);
     }
     return SPC_OK;
 }

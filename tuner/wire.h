@@ -27,6 +27,7 @@ typedef struct spc__wire_request {
     unsigned number; /* counts the requests to all workers of a run */
     spc__wire_op op;
     int slot;
+    double limit_s; /* the worker's, on the clock; see worker_limits.h */
     spc__rig_order order;
     spc__rig_code code; /* code_bytes bytes follow */
 } spc__wire_request;

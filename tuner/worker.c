@@ -7,16 +7,28 @@
 #include "error.h"
 #include "runner.h"
 #include "wire.h"
+#include "worker_limits.h"
 #include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static spc_status answer(const spc__wire_reply *reply)
 {
     return spc__wire_send(SPC__WIRE_SOCKET, reply, sizeof(*reply));
+}
+
+/* All cores may compute until the tuner's clock strikes; what goes on after
+ * that has a tuner that does not look. */
+static void limit_request(const spc__wire_request *request)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    spc__limits_compute((request->limit_s + 2) *
+                        (double)(cores > 0 ? cores : 1));
 }
 
 static void carry_out(spc__outcome *out, spc__rig *rig,
@@ -78,6 +90,7 @@ static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
         reply.magic = SPC__WIRE_MAGIC;
         reply.number = request.number;
         request.code.code = code;
+        limit_request(&request);
         carry_out(&reply.outcome, rig, &request);
         restore_arithmetic(&reply.outcome, arithmetic);
         status = answer(&reply);
@@ -109,6 +122,8 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
     limit_process();
     if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
         spc__rig_create(&rig, ctx, &sample, &hello.run);
+    spc__limits_grow(spc__limits_memory(),
+                     !spc__device_ops_of(ctx->device)->runs_on_host_cores);
     spc_status status = hello.run.status;
     if (answer(&hello) != SPC_OK && status == SPC_OK)
         status = spc__fail(&hello.run, SPC_ESTATE,

@@ -2,6 +2,7 @@
  */
 #include "cli.h"
 
+#include "printable.h"
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(last_error.text, sizeof(last_error.text), format, arguments);
     va_end(arguments);
+    spc__make_printable(last_error.text);
     last_error.status = status;
     fflush(stdout);
     fprintf(stderr, "spctune: %s\n", last_error.text);
@@ -175,8 +177,9 @@ static spc_status read_time(const cli_option *option, void *to,
         const char *unit =
             value >= 0 && *end != '\0' ? strchr(units, *end) : units;
         if (value < 0 || unit == NULL)
-            return bad_value(option, text, "a time such as 90s, 10m or 1h30m "
-                                           "is");
+            return bad_value(option, text,
+                             "a time such as 90s, 10m or 1h30m "
+                             "is");
         sum += value * seconds[unit - units];
         at = end + (*end != '\0');
     } while (*at != '\0');

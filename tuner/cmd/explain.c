@@ -1,6 +1,7 @@
 /* explain.c - spctune explain: which kernel a layer would run, and why. */
 #include "layers.h"
 #include "output.h"
+#include "relate.h"
 
 #include <stdio.h>
 
@@ -15,114 +16,113 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "the scene it would run on (may be repeated)"},
     {0, "cached-only", NULL, CLI_FLAG, AT(cached_only),
-     "do not compile: what the database alone can serve"},
+     "what the database alone can serve"},
     {0, "estimate", NULL, CLI_FLAG, AT(estimate),
      "without the database: the template's default"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* A linear layer runs on rows, without a map. */
-static size_t workspace_bytes(const spc_plan *plan, const spc_scene *scene,
-                              const spc_map *map)
-{
-    return map != NULL ? spc_plan_workspace_bytes(plan, map)
-                       : spc_plan_workspace_rows(plan, spc_scene_rows(scene));
-}
+/* The answer, and what was asked about. */
+typedef struct answer {
+    const char *layer;
+    const spc_scene *scene;
+    int64_t rows, pairs;
+    double density;
+    spc_explanation is;
+} answer;
 
-static void print_scene(const spc_scene *scene, const spc_map *map)
+static void print_workspace(int64_t bytes)
 {
-    if (map == NULL)
-        printf("scene      %s: %lld rows, no map\n", spc_scene_name(scene),
-               (long long)spc_scene_rows(scene));
+    if (bytes >= 0)
+        printf("workspace  %lld bytes\n", (long long)bytes);
     else
-        printf("scene      %s: %lld voxels, %lld pairs, density %.4f, %d-bit "
-               "keys\n",
-               spc_scene_name(scene), (long long)spc_map_rows(map),
-               (long long)spc_map_pairs(map), spc_map_density(map),
-               spc_map_key_bits(map));
+        printf("workspace  by the blocks that are resident\n");
 }
 
-static void print_plan(const cli_job *job, const spc_scene *scene,
-                       const spc_map *map, const spc_plan *plan,
-                       const char *text)
+static void print_answer(const answer *a)
 {
-    spc_stats stats = spc_ctx_stats(job->ctx);
-
-    printf("layer      %s\n", text);
-    print_scene(scene, map);
-    printf("kernel     %s %s\n", spc_plan_template(plan),
-           spc_plan_config(plan));
-    printf("origin     %s\n", origin_name(spc_plan_origin(plan)));
-    printf("reason     %s\n", spc_plan_reason(plan));
-    printf("weights    %zu bytes packed\n", spc_plan_weights_bytes(plan));
-    printf("workspace  %zu bytes\n", workspace_bytes(plan, scene, map));
-    printf("so far     %lld compiled, %lld taken from the database\n",
-           (long long)stats.compiles, (long long)stats.artefacts_loaded);
+    printf("layer      %s\n", a->layer);
+    printf("scene      %s: %lld rows, %lld pairs, density %.4f\n",
+           spc_scene_name(a->scene), (long long)a->rows, (long long)a->pairs,
+           a->density);
+    printf("kernel     %s %s\n", a->is.template_name, a->is.config);
+    printf("origin     %s\n", origin_name(a->is.origin));
+    printf("reason     %s\n", a->is.reason);
+    printf("code       %s\n",
+           a->is.has_code ? "in the database" : "to be compiled");
+    printf("weights    %zu bytes packed\n", a->is.weights_bytes);
+    print_workspace(a->is.workspace_bytes);
 }
 
-static void write_plan(const cli_job *job, const spc_scene *scene,
-                       const spc_map *map, const spc_plan *plan,
-                       const char *text)
+static void write_answer(spc__json *json, const answer *a)
 {
-    spc_stats stats = spc_ctx_stats(job->ctx);
-    spc__json *json = job->json;
-
     spc__json_object(json, NULL);
-    spc__json_text(json, "layer", text);
-    spc__json_text(json, "scene", spc_scene_name(scene));
-    spc__json_int(json, "voxels",
-                  map != NULL ? spc_map_rows(map) : spc_scene_rows(scene));
-    spc__json_int(json, "pairs",
-                  map != NULL ? spc_map_pairs(map) : spc_scene_rows(scene));
-    spc__json_real(json, "density", map != NULL ? spc_map_density(map) : 1);
-    spc__json_int(json, "key_bits", spc_map_key_bits(map));
-    spc__json_text(json, "template", spc_plan_template(plan));
-    spc__json_text(json, "config", spc_plan_config(plan));
-    spc__json_text(json, "origin", origin_name(spc_plan_origin(plan)));
-    spc__json_text(json, "reason", spc_plan_reason(plan));
-    spc__json_int(json, "weights_bytes", (int64_t)spc_plan_weights_bytes(plan));
-    spc__json_int(json, "workspace_bytes",
-                  (int64_t)workspace_bytes(plan, scene, map));
-    spc__json_int(json, "compiled", stats.compiles);
-    spc__json_int(json, "artefacts_loaded", stats.artefacts_loaded);
+    spc__json_text(json, "layer", a->layer);
+    spc__json_text(json, "scene", spc_scene_name(a->scene));
+    spc__json_int(json, "rows", a->rows);
+    spc__json_int(json, "pairs", a->pairs);
+    spc__json_real(json, "density", a->density);
+    spc__json_text(json, "template", a->is.template_name);
+    spc__json_text(json, "config", a->is.config);
+    spc__json_text(json, "origin", origin_name(a->is.origin));
+    spc__json_text(json, "reason", a->is.reason);
+    spc__json_bool(json, "has_code", a->is.has_code);
+    spc__json_int(json, "weights_bytes", (int64_t)a->is.weights_bytes);
+    if (a->is.workspace_bytes >= 0)
+        spc__json_int(json, "workspace_bytes", a->is.workspace_bytes);
     spc__json_end_object(json);
 }
 
-static spc_status make_plan(spc_plan **plan, spc_map **map, cli_job *job,
-                            const spc_conv *layer, const spc_scene *scene,
-                            unsigned flags)
+/* What a map would say of the layer on the scene. */
+static spc_status count(spc_explain_question *ask, answer *out,
+                        const spc_conv *layer, int threads)
 {
-    spc_status status;
+    spc_relation r;
+    spc_status status = relate(&r, layer, out->scene, threads);
 
-    if (spc_conv_is_linear(layer))
-        return spc_plan_create_rows(plan, job->ctx, layer,
-                                    spc_scene_rows(scene), flags);
-    status = spc_map_create_from_scene(map, job->ctx, layer, scene);
+    if (status != SPC_OK)
+        return status;
+    *ask = (spc_explain_question){layer, r.rows_in, r.rows_out, r.pairs};
+    out->rows = r.rows_out;
+    out->pairs = r.pairs;
+    out->density =
+        r.rows_out > 0 ? (double)r.pairs / ((double)r.rows_out * r.offsets) : 0;
+    spc_relation_release(&r);
+    return SPC_OK;
+}
+
+static spc_status ask(answer *out, cli_job *job, const spc_conv *layer)
+{
+    const struct args *args = job->args;
+    unsigned flags = (args->cached_only ? SPC_PLAN_CACHED_ONLY : 0u) |
+                     (args->estimate ? SPC_PLAN_ESTIMATE : 0u);
+    spc_explain_question question;
+    spc_status status =
+        count(&question, out, layer, job->self->globals.threads);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc_explain(&out->is, job->ctx, &question, flags);
     return status == SPC_OK
-               ? spc_plan_create(plan, job->ctx, layer, *map, flags)
-               : status;
+               ? SPC_OK
+               : cli_fail(status, "%s on %s: %s", out->layer,
+                          spc_scene_name(out->scene), spc_ctx_error(job->ctx));
 }
 
 static spc_status explain_on(cli_job *job, const spc_conv *layer,
                              const spc_scene *scene, const char *text)
 {
-    const struct args *args = job->args;
-    unsigned flags = (args->cached_only ? SPC_PLAN_CACHED_ONLY : 0u) |
-                     (args->estimate ? SPC_PLAN_ESTIMATE : 0u);
-    spc_map *map = NULL;
-    spc_plan *plan = NULL;
-    spc_status status;
+    answer answer = {.layer = text, .scene = scene};
+    spc_status status = ask(&answer, job, layer);
 
-    if ((status = make_plan(&plan, &map, job, layer, scene, flags)) == SPC_OK)
-        (job->json != NULL ? write_plan : print_plan)(job, scene, map, plan,
-                                                      text);
-    else
-        cli_fail(status, "%s on %s: %s", text, spc_scene_name(scene),
-                 spc_ctx_error(job->ctx));
-    if (status != SPC_OK && job->json != NULL)
+    job->left_scenes = status == SPC_EINTERRUPTED;
+
+    if (status == SPC_OK && job->json == NULL)
+        print_answer(&answer);
+    else if (status == SPC_OK)
+        write_answer(job->json, &answer);
+    else if (job->json != NULL)
         job_write_failure(job->json, text, spc_scene_name(scene));
-    spc_plan_free(plan);
-    spc_map_free(map);
     return status;
 }
 
@@ -150,10 +150,12 @@ const cli_command cli_explain = {
     .name = "explain",
     .operands = "LAYER... --scene SPEC...",
     .summary = "say which kernel a layer would run, and why",
-    .more = "Makes the plan that a program would get and prints where it came "
-            "from: a record\nof exactly this problem, of the same layer on a "
-            "similar scene, the nearest\nmeasured layer, or a template's "
-            "default.",
+    .more =
+        "Says which kernel a program would get and where it would come from: a "
+        "record of\nexactly this problem, of the same layer on a similar "
+        "scene, the nearest measured\nlayer, or a template's default. "
+        "Records, keys and the scene's statistics, counted\non the host, "
+        "answer: nothing is compiled, loaded or run.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

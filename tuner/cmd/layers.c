@@ -167,7 +167,8 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
         status = self->globals.json ? each_layer_json(&job, layers, body)
                                     : each_layer(&job, layers, body);
     spc_ctx_free(job.ctx);
-    free_scenes(&job.scenes);
+    if (!job.left_scenes)
+        free_scenes(&job.scenes);
     free(layers);
     return status;
 }

@@ -18,8 +18,9 @@ typedef struct cli_job {
     void *args; /* the command's */
     spc_ctx *ctx;
     scene_set scenes;
-    bool is_alone;   /* its progress is the command's */
-    spc__json *json; /* an array to write objects to, or NULL: print */
+    bool is_alone;    /* its progress is the command's */
+    bool left_scenes; /* to a search that goes on until the program ends */
+    spc__json *json;  /* an array to write objects to, or NULL: print */
 } cli_job;
 
 typedef spc_status (*job_body)(cli_job *job, const spc_conv *layer,

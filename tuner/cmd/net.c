@@ -3,6 +3,7 @@
 
 #include "database.h"
 #include "output.h"
+#include "printable.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,16 +259,19 @@ static spc_status print_graph(const spc_net_row *row)
 {
     static const char *const columns[] = {"node", "name", "is", NULL};
     char *copy = strdup(row->graph), *rest = copy;
-    char date[16];
+    char date[16], heading[1024];
     table t;
 
     if (copy == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     date_of(date, row->unix_seconds);
-    printf("%s: from '%s' by spctune %s on %s, %.1f MB of weights, %s\n",
-           row->name, row->source, row->version, date,
-           (double)row->weights_bytes * 1e-6,
-           row->fault != NULL ? row->fault : "good");
+    snprintf(heading, sizeof(heading),
+             "%s: from '%s' by spctune %s on %s, %.1f MB of weights, %s",
+             row->name, row->source, row->version, date,
+             (double)row->weights_bytes * 1e-6,
+             row->fault != NULL ? row->fault : "good");
+    spc__make_printable(heading);
+    puts(heading);
     table_init(&t, columns);
     strsep(&rest, "\n"); /* which form it is */
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)

@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include "cli.h"
+#include "printable.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ void table_cell(table *t, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    spc__make_printable(text);
     put(t, strdup(text));
 }
 

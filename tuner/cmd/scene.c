@@ -1,6 +1,7 @@
 /* scene.c - spctune scene: what a scene holds. */
 #include "layers.h"
 #include "output.h"
+#include "relate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,47 +34,6 @@ static void find_extent(struct facts *out, const spc_scene *scene)
             if (i == 0 || *at > out->high[axis])
                 out->high[axis] = *at;
         }
-}
-
-/* ---- relations ----------------------------------------------------------- */
-
-struct search {
-    spc_conv conv;
-    const spc_scene *scene;
-    int threads;
-    spc_relation relation;
-    spc_error error;
-};
-
-static void *find_relation(void *payload)
-{
-    struct search *s = payload;
-
-    spc_oracle_relation(&s->relation, &s->conv, s->scene, s->threads,
-                        &s->error);
-    return NULL;
-}
-
-/* The caller releases *out. After SPC_EINTERRUPTED the search goes on until the
- * program ends: what it uses is left to it, the scene too. */
-static spc_status relate(spc_relation *out, const spc_conv *conv,
-                         const spc_scene *scene, int threads)
-{
-    struct search *s = calloc(1, sizeof(*s));
-
-    if (s == NULL)
-        return cli_fail(SPC_ENOMEM, "out of memory");
-    s->conv = *conv;
-    s->scene = scene;
-    s->threads = threads;
-    if (cli_run_apart(find_relation, s) != SPC_OK)
-        return cli_fail(SPC_EINTERRUPTED, "interrupted");
-    *out = s->relation;
-    spc_status status = s->error.status;
-    if (status != SPC_OK)
-        cli_fail(status, "%s: %s", spc_scene_name(scene), s->error.text);
-    free(s);
-    return status;
 }
 
 static double ratio(int64_t part, int64_t whole)

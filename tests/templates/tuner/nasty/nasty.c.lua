@@ -6,7 +6,7 @@
 %  summary = "spoils its process",
 %  params = {
 %    {"tile", {64}, "output rows of a tile"},
-%    {"mood", {"good", "round", "careful", "babble", "next", "flaky", "starved"}, "what it does"},
+%    {"mood", {"good", "round", "careful", "babble", "next", "flaky", "starved", "greedy", "spent", "grown"}, "what it does"},
 %  },
 %  default = function() return {tile = 64, mood = "good"} end,
 %}
@@ -15,6 +15,7 @@
 #include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 % write_loops()
@@ -52,6 +53,16 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 % elseif mood == "starved" then
     if (getenv("SPC_TEST_DOOM") != NULL || turn() <= 4)
         raise(SIGKILL);
+% elseif mood == "greedy" then
+    /* Address space, of which a page is never touched. */
+    void *space = mmap(NULL, 1l << 43, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+        raise(SIGSEGV);
+    munmap(space, 1l << 43);
+% elseif mood == "spent" then
+    raise(SIGXCPU);
+% elseif mood == "grown" then
+    _exit(86);
 % end
     for (int p = first; p < first + TILE; p++)
         convolve(args, p);

@@ -1,0 +1,1 @@
+add,c=64,act=gelu,dtype=f16

@@ -1,0 +1,1 @@
+pool=max,c=32,rule=floor,index=1,k=3,stride=2,dtype=f32

@@ -1,0 +1,90 @@
+/*
+ * failing_writes.h - for tests: a disk that is full from one write on.
+ *
+ * The program has these functions in the place of the C library's, for itself
+ * and for the libraries it uses. Only regular files are counted, and of one
+ * process.
+ */
+#ifndef SPC_TESTS_FAILING_WRITES_H
+#define SPC_TESTS_FAILING_WRITES_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+typedef enum disk_fault {
+    DISK_STAYS_FULL, /* from the write on */
+    DISK_IS_FULL_ONCE,
+    DISK_TAKES_HALF /* of that write, and nothing any more */
+} disk_fault;
+
+static long writes_left; /* until the one that fails; 0: none does */
+static long writes_seen; /* since they are counted */
+static bool disk_is_full;
+static disk_fault disk_fails_so;
+
+/* From now on the `nth` write fails, counted from 1; 0: none. */
+static void fail_write(long nth, disk_fault how)
+{
+    writes_left = nth;
+    writes_seen = 0;
+    disk_is_full = false;
+    disk_fails_so = how;
+}
+
+static bool is_file(int fd)
+{
+    struct stat facts;
+
+    return fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+/* How many of the bytes there is room for. */
+static size_t room_for(int fd, size_t bytes)
+{
+    if ((writes_left == 0 && !disk_is_full) || !is_file(fd))
+        return bytes;
+    writes_seen++;
+    if (disk_is_full)
+        return 0;
+    if (--writes_left > 0)
+        return bytes;
+    disk_is_full = disk_fails_so != DISK_IS_FULL_ONCE;
+    return disk_fails_so == DISK_TAKES_HALF ? bytes / 2 : 0;
+}
+
+static ssize_t no_room(void)
+{
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Seen by the libraries. */
+#define SHOWN __attribute__((visibility("default")))
+
+SHOWN ssize_t write(int fd, const void *data, size_t bytes)
+{
+    size_t room = room_for(fd, bytes);
+
+    return room == 0 && bytes > 0 ? no_room()
+                                  : syscall(SYS_write, fd, data, room);
+}
+
+SHOWN ssize_t pwrite64(int fd, const void *data, size_t bytes, off_t at)
+{
+    size_t room = room_for(fd, bytes);
+
+    return room == 0 && bytes > 0 ? no_room()
+                                  : syscall(SYS_pwrite64, fd, data, room, at);
+}
+
+SHOWN ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
+{
+    return pwrite64(fd, data, bytes, at);
+}
+
+#endif
