@@ -1238,6 +1238,8 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       times the derivative at in[r][c], its inputs; of relu
  *                       and leaky its outputs do as well. At 0 these have the
  *                       derivative of negative numbers
+ *   affine              in * scale[c] + shift[c], then the activation `act`: a
+ *                       folded batch normalisation as a step of its own
  *   norm=layer          (x - mean) / sqrt(var + eps) over the channels of a row
  *                       (Ba, Kiros, Hinton, 2016), with affine=1 times scale[c]
  *                       plus shift[c]; then the activation `act`
@@ -1257,6 +1259,30 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *
  * Operators that look at each row alone work on every row that the set was
  * given; the others on its voxels.
+ *
+ * Gradients are problems like those of convolutions: pass=dgrad from dy, that of
+ * the outputs, to that of the inputs, and pass=wgrad to that of scale and shift.
+ * An operator with an activation is two steps. Where another operator is the
+ * gradient (spc_feature_pass), that is meant:
+ *
+ *   of                  in              add    out
+ *   pool=mean|sum       dy              -      dx, over the inverse map (of subm
+ *                                              over that of its mirrored
+ *                                              offsets)
+ *   pool=max,index=1    unpool=index of dy
+ *   unpool              dy              -      dx, over the pooling's map
+ *   global=mean|sum     dy [batches]    -      dx
+ *   global=max          x               dy [batches]  dx: of equal ones the
+ *                                              first voxel, by (batch, x, y, z)
+ *   add                 repeat,by=1 of dy, for both
+ *   act                 actgrad
+ *   affine              dy              -      dx
+ *   norm=layer|group    x               dy     dx
+ *   groupsum, repeat    each other's of dy
+ *   groupmean           dy              -      dx
+ *   bev                 dy, dense       -      dx, 0 of voxels outside the shape
+ *   affine, norms       x               dy     pass=wgrad: fp32 [2][c], that of
+ *                                              scale and that of shift
  */
 typedef enum spc_feature_op {
     SPC_FEATURE_POOL,
@@ -1270,7 +1296,8 @@ typedef enum spc_feature_op {
     SPC_FEATURE_GROUPMEAN,
     SPC_FEATURE_REPEAT,
     SPC_FEATURE_BEV,
-    SPC_FEATURE_ACTGRAD
+    SPC_FEATURE_ACTGRAD,
+    SPC_FEATURE_AFFINE
 } spc_feature_op;
 
 typedef enum spc_reduction {
@@ -1289,7 +1316,7 @@ typedef struct spc_feature {
     spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
-    spc_activation activation; /* ACT, ACTGRAD; ADD and norms: last */
+    spc_activation activation; /* ACT, ACTGRAD; ADD, AFFINE, norms: last */
     float slope;               /* of LEAKY and ELU below zero */
     bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
     float eps;
@@ -1299,13 +1326,14 @@ typedef struct spc_feature {
     spc_bev_order order;
     int shape[3];          /* BEV: voxels along x, y, z, from 0 */
     spc_geometry geometry; /* POOL; UNPOOL: of the pooling that it inverts */
+    spc_pass pass;
 } spc_feature;
 
 #define SPC_FEATURE_INIT                                                       \
     {                                                                          \
         SPC_FEATURE_ACT, 0, SPC_F16, SPC_REDUCE_MAX, false, SPC_ACT_NONE,      \
             0.01f, false, 1e-5f, 1, 1, SPC_BEV_ZYX, {0, 0, 0},                 \
-            SPC_GEOMETRY_INIT                                                  \
+            SPC_GEOMETRY_INIT, SPC_FORWARD                                     \
     }
 
 /*
@@ -1321,8 +1349,9 @@ typedef struct spc_feature {
  *   norm=group,c=768,groups=32
  *   groupsum,c=128,by=2   groupmean,...   repeat,...
  *   bev,c=64,shape=176x200x2,order=zyx
+ *   affine,c=64,act=relu
  *
- * and dtype (f16, f32) for all. SPC_EINVAL names the unknown word or the bad
+ * and dtype (f16, bf16, f32) and pass (dgrad, wgrad) for all. SPC_EINVAL names the unknown word or the bad
  * value and what would be right.
  */
 SPC_API spc_status spc_feature_parse(spc_feature *out, const char *text,
@@ -1334,6 +1363,11 @@ SPC_API int spc_feature_format(char *out, size_t bytes,
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_feature_check(const spc_feature *feature,
                                      spc_error *error);
+/* The problem of a pass of `layer`, a forward operator; that of pool=max reads
+ * what index=1 stores. SPC_EINVAL: it has none (an operator with an activation
+ * is two steps, one without parameters has no WGRAD). */
+SPC_API spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
+                                    spc_pass pass, spc_error *error);
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
  * last. */
 SPC_API const char *spc_feature_example(int i);
@@ -1341,11 +1375,17 @@ SPC_API const char *spc_feature_example(int i);
  * returns the length as snprintf does. */
 SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
 
-/* Elements of an output row: channels, or the whole dense volume of a batch
- * element for BEV; 0 for what is no operator. */
+/* Elements of a row of outputs, or of inputs: channels, or the whole dense
+ * volume of a batch element for BEV; 0 for what is no operator. */
 SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
-/* Output rows: `batches` for GLOBAL and BEV, else `rows`. */
+SPC_API int64_t spc_feature_row_in(const spc_feature *feature);
+/* Output rows: `batches` for GLOBAL and BEV, 1 of a WGRAD, else `rows`; and
+ * rows of `in` and `add`, which gradients have by batch element, too. */
 SPC_API int64_t spc_feature_rows_out(const spc_feature *feature, int64_t rows,
+                                     int64_t batches);
+SPC_API int64_t spc_feature_rows_in(const spc_feature *feature, int64_t rows,
+                                    int64_t batches);
+SPC_API int64_t spc_feature_rows_add(const spc_feature *feature, int64_t rows,
                                      int64_t batches);
 
 /* A plan of one operator: its kernels, loaded. Immutable, as a convolution's.
@@ -1358,10 +1398,11 @@ SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                                            const spc_feature *feature,
                                            unsigned flags);
 SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
-/* For sets of this capacity and extent; 0 where no workspace is needed. */
+/* For sets of this capacity and extent; 0 where no workspace is needed. Of what
+ * reads a map, which only gradients do with one, it is the set of the inputs. */
 SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
-/* Makes a map ready for POOL and UNPOOL, on `stream`; as spc_map_prepare. */
+/* Makes a map ready for POOL and UNPOOL, and their gradients, on `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
                                        spc_map *map, void *stream);
 
@@ -1370,9 +1411,9 @@ SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
  * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
  * in large pieces. */
 typedef struct spc_feature_buffers {
-    const void *in; /* [rows in][channels] */
+    const void *in; /* spc_feature_rows_in rows of spc_feature_row_in */
     int64_t in_pitch;
-    const void *add; /* ADD, ACTGRAD: [rows][channels] */
+    const void *add; /* ADD, ACTGRAD, gradients: [rows][channels] */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
     int64_t out_pitch; /* of BEV from batch element to batch element */
@@ -1386,7 +1427,8 @@ typedef struct spc_feature_buffers {
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * takes a map of its geometry, UNPOOL the inverse map; all others take the set
+ * takes a map of its geometry, UNPOOL the inverse map, their gradients the
+ * other's; all others take the set
  * whose rows they work on. The other of the two is NULL. Rows past those that
  * there are remain as they were. SPC_ESTATE: the map is not prepared;
  * SPC_EINVAL: a missing or misaligned buffer, a pitch below the row, another
