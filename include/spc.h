@@ -1878,12 +1878,17 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
 /* ---- training ------------------------------------------------------------ */
 
 /*
- * A network that is a chain, on one scene: each layer reads what the one before
- * it makes, and is a convolution (with a bias and an activation, if you like) or
- * an activation. Its sets, maps and plans are made once; nothing else is
- * allocated by the two passes, which only enqueue. Values of parameters are kept
- * as fp32 on the host and begin as those of the network, which it leaves alone;
- * gradients are fp32 too. SPC_EUNSUPPORTED: the network is no such chain.
+ * A network on one scene: any graph of convolutions, operators on features,
+ * concatenations and sets made of others, with one output; what several layers
+ * read has the sum of their gradients. Of a layer its sums, scale, residual and
+ * activation are steps of their own, whose results lie in memory between the
+ * two passes. Normalisations by batch are what a network has of them, a scale
+ * and a bias: parameters like others. Sets, maps and plans are made once;
+ * nothing else is allocated by the two passes, which only enqueue. Values of
+ * parameters are kept as fp32 on the host and begin as those of the network,
+ * which it leaves alone; gradients are fp32 too. SPC_EUNSUPPORTED names the
+ * layer that cannot be trained: one of whole numbers, with another type of
+ * outputs, or whose voxels features choose.
  */
 typedef struct spc_training spc_training;
 
@@ -1901,11 +1906,18 @@ SPC_API spc_status spc_net_forward(spc_training *training, const void *features,
  * of all parameters. SPC_ESTATE: there was no forward pass. */
 SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
                                     void *stream);
-/* The weights (KRSC) or the bias of a layer and their gradient, on the host;
- * NULL: not wanted. Waits. SPC_ENOTFOUND; SPC_EINVAL: another count. */
+/* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
+ * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
+ * on; SPC_EINVAL: another count. */
 SPC_API spc_status spc_training_param(spc_training *training, const char *layer,
                                       spc_operand which, float *values,
                                       float *gradient, int64_t count);
+/* Gives a parameter other values, for who descends in a way of his own. Waits.
+ * Fails as spc_training_param. */
+SPC_API spc_status spc_training_set_param(spc_training *training,
+                                          const char *layer,
+                                          spc_operand which,
+                                          const float *values, int64_t count);
 /* Plain descent: each parameter less `rate` times its gradient. Waits. */
 SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 

@@ -224,16 +224,22 @@ static spc_status fetch(const spc_training *t, const step *s, float *change)
                             (size_t)(s->first + s->second) * sizeof(float));
 }
 
-/* As the network has its parameters: weights KRSC. */
-static void give(float *out, const param *p, const float *from)
+/* Where value i of the parameter lies among the step's: the network has its
+ * weights KRSC. */
+static int64_t place_in(const param *p, int64_t i)
 {
     const step *s = p->step;
-    bool weights = s->kind == SPC__TRAIN_CONV && !p->second;
 
     if (p->second)
-        from += s->first;
+        return s->first + i;
+    return s->kind == SPC__TRAIN_CONV ? spc__train_place(&s->forward.conv, i)
+                                      : i;
+}
+
+static void give(float *out, const param *p, const float *from)
+{
     for (int64_t i = 0; i < p->count; i++)
-        out[i] = from[weights ? spc__train_place(&s->forward.conv, i) : i];
+        out[i] = from[place_in(p, i)];
 }
 
 static spc_status give_gradient(float *out, const spc_training *t,
@@ -252,26 +258,56 @@ static spc_status give_gradient(float *out, const spc_training *t,
     return status;
 }
 
+/* The parameter that is meant, of so many values. */
+static spc_status take_param(param *out, spc_training *t, const char *function,
+                             const char *layer, spc_operand which,
+                             int64_t count)
+{
+    spc_error *error = t != NULL ? spc__error_of(t->ctx) : NULL;
+    spc_status status =
+        spc__need(error, function, "training", t, "layer", layer, NULL);
+
+    *out = (param){0};
+    if (status != SPC_OK)
+        return status;
+    bool has = find_param(out, t, layer, which);
+    return has && count == out->count
+               ? SPC_OK
+               : spc__fail(error, has ? SPC_EINVAL : SPC_ENOTFOUND,
+                           "layer '%.60s' has %lld such values, %lld were "
+                           "asked for",
+                           layer, (long long)out->count, (long long)count);
+}
+
 spc_status spc_training_param(spc_training *t, const char *layer,
                               spc_operand which, float *values, float *gradient,
                               int64_t count)
 {
-    spc_error *error = t != NULL ? spc__error_of(t->ctx) : NULL;
-    spc_status status =
-        spc__need(error, __func__, "training", t, "layer", layer, NULL);
-    param p = {0};
+    param p;
+    spc_status status = take_param(&p, t, __func__, layer, which, count);
 
     if (status != SPC_OK)
         return status;
-    bool has = find_param(&p, t, layer, which);
-    if (!has || count != p.count)
-        return spc__fail(error, has ? SPC_EINVAL : SPC_ENOTFOUND,
-                         "layer '%.60s' has %lld such values, %lld were asked "
-                         "for",
-                         layer, (long long)p.count, (long long)count);
     if (values != NULL)
         give(values, &p, p.step->values);
     return gradient != NULL ? give_gradient(gradient, t, &p) : SPC_OK;
+}
+
+spc_status spc_training_set_param(spc_training *t, const char *layer,
+                                  spc_operand which, const float *values,
+                                  int64_t count)
+{
+    param p;
+    spc_status status = take_param(&p, t, __func__, layer, which, count);
+
+    if (status == SPC_OK)
+        status =
+            spc__need(spc__error_of(t->ctx), __func__, "values", values, NULL);
+    if (status != SPC_OK || (status = spc_synchronize(t->ctx)) != SPC_OK)
+        return status;
+    for (int64_t i = 0; i < count; i++)
+        p.step->values[place_in(&p, i)] = values[i];
+    return spc__train_put(t, p.step);
 }
 
 /* ---- descent ------------------------------------------------------------- */
