@@ -494,7 +494,7 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
-    suite_sample(2);
+    suite_sample(3);
     Suite *suite = suite_create("train");
     TCase *tcase = tcase_create("train");
 
