@@ -1886,9 +1886,10 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  * and a bias: parameters like others. Sets, maps and plans are made once;
  * nothing else is allocated by the two passes, which only enqueue. Values of
  * parameters are kept as fp32 on the host and begin as those of the network,
- * which it leaves alone; gradients are fp32 too. SPC_EUNSUPPORTED names the
- * layer that cannot be trained: one of whole numbers, with another type of
- * outputs, or whose voxels features choose.
+ * which it leaves alone; gradients are fp32 too. Voxels that features choose are
+ * chosen anew by each forward pass; what chooses them has no gradient by that.
+ * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole numbers,
+ * or with another type of outputs.
  */
 typedef struct spc_training spc_training;
 
@@ -1896,7 +1897,8 @@ SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
 SPC_API void spc_training_free(spc_training *training);
-SPC_API int64_t spc_training_rows(const spc_training *training); /* outputs */
+/* Of the outputs; as many as there can be, where features choose them. */
+SPC_API int64_t spc_training_rows(const spc_training *training);
 
 /* `features` [rows of the scene][channels], which must stay until the way back;
  * *out [spc_training_rows][channels], both on the device. */

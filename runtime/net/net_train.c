@@ -173,6 +173,7 @@ void spc_training_free(spc_training *t)
     free(t->values);
     free(t->value_of);
     free(t->actions);
+    free(t->updates);
     free(t->arrays);
     spc_net_plan_free(t->plan);
     free(t);

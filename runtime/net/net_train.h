@@ -4,9 +4,10 @@
  *
  * A layer becomes a few steps (net_train_steps.c), as the gradient of each part
  * needs what went into it: a convolution, its scale, the residual, the
- * activation. The way back is a list of actions that is made once
- * (net_train_back.c); net_train_run.c runs both, net_train.c has the entry and
- * the parameters.
+ * activation. Sets that features choose are filled anew by each forward pass,
+ * with all that hangs on them. The way back is a list of actions that is made
+ * once (net_train_back.c); net_train_run.c runs both, net_train.c has the entry
+ * and the parameters.
  */
 #ifndef SPC_RUNTIME_NET_TRAIN_H
 #define SPC_RUNTIME_NET_TRAIN_H
@@ -54,6 +55,13 @@ typedef struct spc__train_feature {
     spc_feature_plan *plan;
 } spc__train_feature;
 
+/* What must be filled before a step, as features choose its voxels: a set, or a
+ * map. */
+typedef struct spc__train_update {
+    int set;      /* of the network */
+    spc_map *map; /* NULL: it is the set */
+} spc__train_update;
+
 typedef struct spc__train_step {
     spc__train_kind kind;
     const spc__net_node *node;
@@ -62,6 +70,7 @@ typedef struct spc__train_step {
     spc__train_feature run, back, sums;        /* FEATURE; sums: wgrad */
     spc__train_feature copy[SPC__NET_SOURCES]; /* CONCAT: of each part */
     int32_t *index; /* FEATURE: where maxima are from */
+    int first_update, update_count;
     /* Parameters: `first` values, then `second`. Of a convolution weights
      * (RSCK) and bias, else scale and shift. */
     int64_t first, second;
@@ -93,8 +102,9 @@ struct spc_training {
     spc__train_value *values; /* 0: the features */
     spc__train_step *steps;
     spc__train_action *actions;
+    spc__train_update *updates;
     void **arrays; /* of gradients, on the device; 0: the caller's */
-    int value_count, step_count, action_count, array_count;
+    int value_count, step_count, action_count, array_count, update_count;
     int *value_of; /* by tensor of the network */
     int last;      /* the value that is the output */
     void *work;    /* of one step at a time */

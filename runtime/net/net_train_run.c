@@ -109,9 +109,39 @@ static spc_status gather_forward(const spc_training *t, const step *s,
                              stream);
 }
 
+/* The mask lies in the workspace: nobody else reads it. */
+static spc_status choose_voxels(const spc_training *t, int set, void *stream)
+{
+    const spc__net_set *of = &t->plan->net->sets[set];
+    const spc__train_value *v = &t->values[t->value_of[of->mask]];
+    const void *numbers = data_of(t, t->value_of[of->mask]);
+    spc_coords *coords = t->plan->sets[set];
+    spc_status status =
+        spc_coords_mask(coords, t->work, &numbers, v->dtype, of->above, stream);
+
+    return status == SPC_OK ? spc_coords_regroup(coords, t->work, stream)
+                            : status;
+}
+
+static spc_status update(const spc_training *t, const spc__train_update *u,
+                         void *stream)
+{
+    if (u->map != NULL)
+        return spc_map_update(u->map, NULL, NULL, 0, stream);
+    if (t->plan->net->sets[u->set].masked)
+        return choose_voxels(t, u->set, stream);
+    return spc_coords_update(t->plan->sets[u->set], NULL, NULL, 0, stream);
+}
+
 static spc_status step_forward(const spc_training *t, const step *s,
                                void *stream)
 {
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < s->update_count && status == SPC_OK; i++)
+        status = update(t, &t->updates[s->first_update + i], stream);
+    if (status != SPC_OK)
+        return status;
     switch (s->kind) {
     case SPC__TRAIN_CONV:
         return conv_forward(t, s, stream);

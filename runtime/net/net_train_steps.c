@@ -2,7 +2,8 @@
  * net_train_steps.c - what can be trained, and the steps that it consists of.
  *
  * Sets and maps are those of a plan of the network for the scene, and maps
- * besides that only gradients read.
+ * besides that only gradients read. Of sets that features choose nobody knows
+ * how many voxels they will have: their values have room for all there can be.
  */
 #include "net_train.h"
 
@@ -41,15 +42,12 @@ static spc_status check_conv(const spc__net_node *node, spc_error *error)
     return SPC_OK;
 }
 
-static spc_status check_node(const spc_net *net, const spc__net_node *node,
-                             spc_error *error)
+static spc_status check_node(const spc__net_node *node, spc_error *error)
 {
     int params = node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE
                      ? SPC__NET_PARAMS
                      : 0;
 
-    if (spc__net_set_is_late(net, net->tensors[node->out].set))
-        return fail_node(node, "features choose its voxels", error);
     for (int i = 0; i < params; i++)
         if (node->counts[i] > 0 && node->params[i] == NULL)
             return fail_node(node, "its parameters are not set yet", error);
@@ -62,6 +60,17 @@ static void mark(const spc_net *net, bool *used, int tensor)
 
     if (node >= 0)
         used[node] = true;
+}
+
+/* The masks that a set is made by, and those that it comes from. */
+static void mark_masks(const spc_net *net, bool *used, int set)
+{
+    const spc__net_set *s = &net->sets[set];
+
+    if (s->masked)
+        mark(net, used, s->mask);
+    for (int i = 0; i < s->sources; i++)
+        mark_masks(net, used, s->from[i]);
 }
 
 spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
@@ -80,7 +89,8 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
         for (int j = 0; j < node->ins; j++)
             mark(net, used, node->in[j]);
         mark(net, used, node->add);
-        status = check_node(net, node, error);
+        mark_masks(net, used, net->tensors[node->out].set);
+        status = check_node(node, error);
     }
     return status;
 }
@@ -104,15 +114,89 @@ static int add_value(spc_training *t, const spc__net_tensor *like)
                  .dtype = like->dtype,
                  .elements = like->dense ? like->elements : like->channels,
                  .grad = SPC__TRAIN_NONE};
-    v->rows = like->dense ? spc_coords_batches(set) : spc_coords_rows(set);
+    bool late = spc__net_set_is_late(t->plan->net, like->set);
+    v->rows = like->dense ? spc_coords_batches(set)
+              : late      ? spc_coords_capacity(set)
+                          : spc_coords_rows(set);
     v->room = v->rows;
     return t->value_count++;
+}
+
+/* ---- what features choose -------------------------------------------------
+ */
+
+static void need_work(spc_training *t, size_t bytes)
+{
+    if (bytes > t->work_bytes)
+        t->work_bytes = bytes;
+}
+
+/* A byte for each slot. */
+static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
+{
+    const int *split = set->how.split;
+
+    return (size_t)spc_coords_capacity(t->plan->sets[set->from[0]]) *
+           (size_t)(split[0] * split[1] * split[2]);
+}
+
+static spc_status add_update(spc_training *t, int set, spc_map *map)
+{
+    step *s = &t->steps[t->step_count - 1]; /* the one that is being made */
+    void *updates =
+        spc__net_grow(t->updates, t->update_count, sizeof(*t->updates));
+
+    if (updates == NULL)
+        return spc__fail_memory(spc__error_of(t->ctx), sizeof(*t->updates));
+    t->updates = updates;
+    if (s->update_count++ == 0)
+        s->first_update = t->update_count;
+    t->updates[t->update_count++] = (spc__train_update){set, map};
+    return SPC_OK;
+}
+
+static bool is_updated(const spc_training *t, int set, const spc_map *map)
+{
+    for (int i = 0; i < t->update_count; i++)
+        if (t->updates[i].map == map &&
+            (map != NULL || t->updates[i].set == set))
+            return true;
+    return false;
+}
+
+/* A late set with what it is made of, unless a step before has brought it. */
+static spc_status bring_set(spc_training *t, int set)
+{
+    const spc__net_set *of = &t->plan->net->sets[set];
+    spc_status status = SPC_OK;
+
+    if (!spc__net_set_is_late(t->plan->net, set) || is_updated(t, set, NULL))
+        return SPC_OK;
+    for (int i = 0; i < of->sources && status == SPC_OK; i++)
+        status = bring_set(t, of->from[i]);
+    if (of->masked)
+        need_work(t, mask_bytes(t, of));
+    return status == SPC_OK ? add_update(t, set, NULL) : status;
+}
+
+static spc_status bring_map(spc_training *t, spc_map *map, int in, int to)
+{
+    const spc_net *net = t->plan->net;
+    spc_status status;
+
+    if ((!spc__net_set_is_late(net, in) && !spc__net_set_is_late(net, to)) ||
+        is_updated(t, 0, map))
+        return SPC_OK;
+    if ((status = bring_set(t, in)) != SPC_OK ||
+        (status = bring_set(t, to)) != SPC_OK)
+        return status;
+    return add_update(t, to, map);
 }
 
 /* ---- maps and operators -------------------------------------------------- */
 
 /* The map from set `in` to set `to`: the plan's, or one of its own. */
-static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
+static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
                            const spc_geometry *geometry, bool inverse, int in,
                            int to)
 {
@@ -135,15 +219,18 @@ static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
     return status == SPC_OK ? spc_map_check(*out, NULL) : status;
 }
 
+static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
+                           const spc_geometry *geometry, bool inverse, int in,
+                           int to)
+{
+    spc_status status = make_map(out, owned, t, geometry, inverse, in, to);
+
+    return status == SPC_OK ? bring_map(t, *out, in, to) : status;
+}
+
 spc_status spc__train_take(void **out, spc_training *t, size_t bytes)
 {
     return spc_alloc(out, t->ctx, bytes + 16);
-}
-
-static void need_work(spc_training *t, size_t bytes)
-{
-    if (bytes > t->work_bytes)
-        t->work_bytes = bytes;
 }
 
 spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
@@ -490,7 +577,8 @@ static spc_status make_gather_node(spc_training *t, const spc__net_node *node)
         value *v = &t->values[s->in[i]];
         v->room = spc_coords_capacity(t->plan->sets[v->set]);
     }
-    status = finish_step(t, s, tensor);
+    if ((status = bring_set(t, tensor->set)) == SPC_OK)
+        status = finish_step(t, s, tensor);
     t->value_of[node->out] = s->out;
     return status;
 }
