@@ -1879,8 +1879,8 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
 
 /*
  * A network on one scene: any graph of convolutions, operators on features,
- * concatenations and sets made of others, with one output; what several layers
- * read has the sum of their gradients. Of a layer its sums, scale, residual and
+ * concatenations and sets made of others; what several layers read has the sum
+ * of their gradients. Of a layer its sums, scale, residual and
  * activation are steps of their own, whose results lie in memory between the
  * two passes. Normalisations by batch are what a network has of them, a scale
  * and a bias: parameters like others. Sets, maps and plans are made once;
@@ -1897,17 +1897,36 @@ SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
 SPC_API void spc_training_free(spc_training *training);
-/* Of the outputs; as many as there can be, where features choose them. */
+/* Of the first output; as many as there can be, where features choose them. */
 SPC_API int64_t spc_training_rows(const spc_training *training);
 
+/* An output of the network: [rows][elements] on the device, of the voxels of
+ * `set` or, where it is dense, of batch elements. */
+typedef struct spc_training_out {
+    const char *name;
+    const void *data; /* of the last forward pass; its place does not change,
+                         unless it is the features themselves */
+    spc_dtype dtype;
+    int64_t rows, elements;
+    spc_coords *set; /* the training's own */
+} spc_training_out;
+
+/* Outputs count from 0. SPC_EINVAL: there is none with this number. */
+SPC_API spc_status spc_training_output(spc_training_out *out,
+                                       const spc_training *training, int i);
+
 /* `features` [rows of the scene][channels], which must stay until the way back;
- * *out [spc_training_rows][channels], both on the device. */
+ * *out, the first output, [spc_training_rows][channels], both on the device. */
 SPC_API spc_status spc_net_forward(spc_training *training, const void *features,
                                    const void **out, void *stream);
-/* From the gradient of the outputs, on the device and in their type, to those
- * of all parameters. SPC_ESTATE: there was no forward pass. */
+/* From the gradient of the output, on the device and in its type, to those of
+ * all parameters; of a network with several outputs from that of each, `count`
+ * of them. SPC_ESTATE: there was no forward pass; SPC_EINVAL: another count. */
 SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
                                     void *stream);
+SPC_API spc_status spc_net_backward_all(spc_training *training,
+                                        const void *const *grads, int count,
+                                        void *stream);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
  * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
  * on; SPC_EINVAL: another count. */

@@ -351,6 +351,108 @@ START_TEST(a_step_gives_the_same_bits_again)
 }
 END_TEST
 
+/* ---- several outputs ----------------------------------------------------- */
+
+/* <dy, y> of both outputs. */
+static double loss_of_heads(const task *t, float *const *dy)
+{
+    const void *first;
+    double loss = 0;
+
+    assert_ok(spc_net_forward(t->training, t->features, &first, NULL),
+              spc_ctx_error(t->ctx));
+    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    for (int i = 0; i < 2; i++) {
+        spc_training_out out;
+        ck_assert_int_eq(spc_training_output(&out, t->training, i), SPC_OK);
+        ck_assert(i > 0 || out.data == first);
+        int64_t count = out.rows * out.elements;
+        float *y = malloc((size_t)count * sizeof(*y));
+        assert_ok(
+            spc_copy_to_host(t->ctx, y, out.data, (size_t)count * sizeof(*y)),
+            spc_ctx_error(t->ctx));
+        for (int64_t j = 0; j < count; j++)
+            loss += (double)dy[i][j] * (double)y[j];
+        free(y);
+    }
+    return loss;
+}
+
+/* The convolutions are linear in their weights: "far" in its own alone, which
+ * is enough to see its gradient, and of "near" both outputs have a share. */
+static double loss_beside(const task *t, const char *layer, const float *values,
+                          const float *gradient, int64_t count,
+                          float *const *dy)
+{
+    float *moved = malloc((size_t)count * sizeof(*moved));
+
+    for (int64_t i = 0; i < count; i++)
+        moved[i] = values[i] + 0.25f * gradient[i];
+    assert_ok(
+        spc_training_set_param(t->training, layer, SPC_WEIGHTS, moved, count),
+        spc_ctx_error(t->ctx));
+    double loss = loss_of_heads(t, dy);
+    assert_ok(
+        spc_training_set_param(t->training, layer, SPC_WEIGHTS, values, count),
+        spc_ctx_error(t->ctx));
+    free(moved);
+    return loss;
+}
+
+static void check_head(const task *t, const char *layer, int64_t count,
+                       float *const *dy)
+{
+    float *values = malloc((size_t)count * sizeof(*values));
+    float *gradient = malloc((size_t)count * sizeof(*gradient));
+    double size = 0, before = loss_of_heads(t, dy);
+
+    assert_ok(spc_training_param(t->training, layer, SPC_WEIGHTS, values,
+                                 gradient, count),
+              spc_ctx_error(t->ctx));
+    for (int64_t i = 0; i < count; i++)
+        size += 0.25 * (double)gradient[i] * (double)gradient[i];
+    double rise = loss_beside(t, layer, values, gradient, count, dy) - before;
+    ck_assert_msg(size > 0 && fabs(rise - size) <= 1e-3 * size,
+                  "%s: the loss rises by %.9g, its gradient says %.9g", layer,
+                  rise, size);
+    free(values);
+    free(gradient);
+}
+
+START_TEST(several_outputs_have_a_gradient_each)
+{
+    spc_ctx *ctx = open_device();
+    float *dy[2];
+    void *grads[2];
+    task t;
+
+    task_open(&t, ctx, "networks/trained_heads.lua");
+    for (int i = 0; i < 2; i++) {
+        spc_training_out out;
+        ck_assert_int_eq(spc_training_output(&out, t.training, i), SPC_OK);
+        ck_assert_str_eq(out.name, i == 0 ? "near" : "far");
+        ck_assert_int_eq(out.rows, spc_coords_rows(out.set));
+        dy[i] = draw(out.rows * out.elements, 40 + (uint64_t)i);
+        grads[i] = upload(ctx, dy[i], out.rows * out.elements);
+    }
+    loss_of_heads(&t, dy);
+    ck_assert_int_eq(spc_net_backward(t.training, grads[0], NULL), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "1 gradients of 2 outputs");
+    assert_ok(spc_net_backward_all(t.training,
+                                   (const void *const[]){grads[0], grads[1]}, 2,
+                                   NULL),
+              spc_ctx_error(ctx));
+    check_head(&t, "far", 8 * 10 * 3, dy);
+    check_head(&t, "near", 27 * 8 * 2, dy);
+    for (int i = 0; i < 2; i++) {
+        spc_dealloc(ctx, grads[i]);
+        free(dy[i]);
+    }
+    task_close(&t);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- learning ------------------------------------------------------------ */
 
 /* Half the mean square of what differs from the targets, whose gradient goes
@@ -483,7 +585,7 @@ END_TEST
 static const struct {
     const char *file, *says;
 } refused[] = {
-    {"networks/masked.lua", "a network with 3 outputs: one can be trained"},
+    {"networks/trained_twice.lua", "outputs 0 and 1 are one tensor"},
     {"networks/trained_wider.lua",
      "layer 'wider' cannot be trained: it has whole numbers, or another type"},
 };
@@ -546,6 +648,7 @@ int main(int argc, char **argv)
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, gradients_are_differences_of_the_loss);
     tcase_add_test(tcase, a_step_gives_the_same_bits_again);
+    tcase_add_test(tcase, several_outputs_have_a_gradient_each);
     tcase_add_test(tcase, a_small_unet_learns);
     tcase_add_test(tcase, descent_lowers_the_loss);
     tcase_add_test(tcase, what_cannot_be_trained_is_said);

@@ -166,7 +166,8 @@ void spc_training_free(spc_training *t)
         spc__train_release(&t->actions[i].sum);
     for (int i = 0; i < t->value_count; i++)
         spc_dealloc(t->ctx, t->values[i].data);
-    for (int i = 1; i < t->array_count; i++)
+    for (int i = t->array_count > 0 ? t->plan->net->out_count : 0;
+         i < t->array_count; i++)
         spc_dealloc(t->ctx, t->arrays[i]);
     spc_dealloc(t->ctx, t->work);
     free(t->steps);
@@ -179,9 +180,31 @@ void spc_training_free(spc_training *t)
     free(t);
 }
 
+const spc__train_value *spc__train_output(const spc_training *t, int i)
+{
+    return &t->values[t->value_of[t->plan->net->outs[i].tensor]];
+}
+
 int64_t spc_training_rows(const spc_training *t)
 {
-    return t != NULL ? t->values[t->last].rows : 0;
+    return t != NULL ? spc__train_output(t, 0)->rows : 0;
+}
+
+spc_status spc_training_output(spc_training_out *out, const spc_training *t,
+                               int i)
+{
+    if (out == NULL || t == NULL || i < 0 || i >= t->plan->net->out_count)
+        return SPC_EINVAL;
+    const spc__train_value *v = spc__train_output(t, i);
+    bool is_input = v == &t->values[0];
+
+    *out = (spc_training_out){.name = t->plan->net->outs[i].name,
+                              .data = is_input ? t->features : v->data,
+                              .dtype = v->dtype,
+                              .rows = v->rows,
+                              .elements = v->elements,
+                              .set = t->plan->sets[v->set]};
+    return SPC_OK;
 }
 
 /* ---- parameters ---------------------------------------------------------- */

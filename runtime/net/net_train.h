@@ -16,8 +16,7 @@
 
 enum {
     SPC__TRAIN_PARTS = 5, /* steps of a layer at most */
-    SPC__TRAIN_NONE = -1,
-    SPC__TRAIN_GIVEN = 0 /* the array that the caller gives: dy */
+    SPC__TRAIN_NONE = -1
 };
 
 /* What a step makes, or the features. */
@@ -103,10 +102,10 @@ struct spc_training {
     spc__train_step *steps;
     spc__train_action *actions;
     spc__train_update *updates;
-    void **arrays; /* of gradients, on the device; 0: the caller's */
+    void **arrays; /* of gradients, on the device; the first ones, by output,
+                      are the caller's */
     int value_count, step_count, action_count, array_count, update_count;
     int *value_of; /* by tensor of the network */
-    int last;      /* the value that is the output */
     void *work;    /* of one step at a time */
     size_t work_bytes;
     const void *features; /* of the last forward pass; NULL: there was none */
@@ -119,6 +118,9 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error);
 /* Steps, values and parameters, whose memory is taken; then the way back. */
 spc_status spc__train_steps(spc_training *t, const bool *used);
 spc_status spc__train_back(spc_training *t);
+
+/* The value that is output i. */
+const spc__train_value *spc__train_output(const spc_training *t, int i);
 
 /* Device memory; SPC_ENOMEM. */
 spc_status spc__train_take(void **out, spc_training *t, size_t bytes);

@@ -164,14 +164,26 @@ static spc_status turn_step(spc_training *t, int i)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* The arrays that the caller gives, by output. */
+static spc_status take_outputs(spc_training *t)
+{
+    const spc_net *net = t->plan->net;
+
+    for (int i = 0; i < net->out_count; i++) {
+        void *arrays = spc__net_grow(t->arrays, i, sizeof(void *));
+        if (arrays == NULL)
+            return spc__fail_memory(spc__error_of(t->ctx), sizeof(void *));
+        t->arrays = arrays;
+        t->array_count++;
+        t->values[t->value_of[net->outs[i].tensor]].grad = i;
+    }
+    return SPC_OK;
+}
+
 spc_status spc__train_back(spc_training *t)
 {
-    spc_status status = SPC_OK;
+    spc_status status = take_outputs(t);
 
-    if ((t->arrays = spc__net_grow(NULL, 0, sizeof(void *))) == NULL)
-        return spc__fail_memory(spc__error_of(t->ctx), sizeof(void *));
-    t->array_count = 1;
-    t->values[t->last].grad = SPC__TRAIN_GIVEN;
     for (int i = t->step_count - 1; i >= 0 && status == SPC_OK; i--)
         status = turn_step(t, i);
     return status;

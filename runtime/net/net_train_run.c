@@ -175,7 +175,7 @@ spc_status spc_net_forward(spc_training *t, const void *features,
     for (int i = 0; i < t->step_count && status == SPC_OK; i++)
         status =
             name_step(t, &t->steps[i], step_forward(t, &t->steps[i], stream));
-    *out = data_of(t, t->last);
+    *out = data_of(t, t->value_of[t->plan->net->outs[0].tensor]);
     return status;
 }
 
@@ -257,24 +257,52 @@ typedef spc_status (*runner)(const spc_training *t, const action *a,
 static const runner runners[] = {to_weights, to_inputs, to_part, to_sources,
                                  add_up};
 
-spc_status spc_net_backward(spc_training *t, const void *grad, void *stream)
+static spc_status run_actions(spc_training *t, void *stream)
 {
-    spc_status status = spc__need(t != NULL ? spc__error_of(t->ctx) : NULL,
-                                  __func__, "training", t, "grad", grad, NULL);
+    spc_status status = SPC_OK;
 
-    if (status != SPC_OK)
-        return status;
-    if (t->features == NULL)
-        return spc__fail(spc__error_of(t->ctx), SPC_ESTATE,
-                         "there was no forward pass to go back from: call "
-                         "spc_net_forward first");
-    t->arrays[SPC__TRAIN_GIVEN] = (void *)(uintptr_t)grad; /* only read */
     for (int i = 0; i < t->action_count && status == SPC_OK; i++) {
         const action *a = &t->actions[i];
         status = runners[a->what](t, a, t->arrays[a->dy], stream);
         if (a->step != SPC__TRAIN_NONE)
             status = name_step(t, &t->steps[a->step], status);
     }
-    t->arrays[SPC__TRAIN_GIVEN] = NULL;
     return status;
+}
+
+spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
+                                int count, void *stream)
+{
+    spc_error *error = t != NULL ? spc__error_of(t->ctx) : NULL;
+    spc_status status =
+        spc__need(error, __func__, "training", t, "grads", grads, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (t->features == NULL)
+        return spc__fail(error, SPC_ESTATE,
+                         "there was no forward pass to go back from: call "
+                         "spc_net_forward first");
+    if (count != t->plan->net->out_count)
+        return spc__fail(error, SPC_EINVAL,
+                         "%d gradients of %d outputs: one of each is right",
+                         count, t->plan->net->out_count);
+    for (int i = 0; i < count; i++) {
+        if (grads[i] == NULL)
+            return spc__fail(error, SPC_EINVAL,
+                             "the gradient of output %d is NULL", i);
+        t->arrays[i] = (void *)(uintptr_t)grads[i]; /* only read */
+    }
+    status = run_actions(t, stream);
+    memset(t->arrays, 0, (size_t)count * sizeof(*t->arrays));
+    return status;
+}
+
+spc_status spc_net_backward(spc_training *t, const void *grad, void *stream)
+{
+    spc_status status = spc__need(t != NULL ? spc__error_of(t->ctx) : NULL,
+                                  __func__, "training", t, "grad", grad, NULL);
+
+    return status == SPC_OK ? spc_net_backward_all(t, &grad, 1, stream)
+                            : status;
 }

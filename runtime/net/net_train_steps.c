@@ -77,11 +77,15 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
 {
     spc_status status = SPC_OK;
 
-    if (net->out_count != 1)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "a network with %d outputs: one can be trained",
-                         net->out_count);
-    mark(net, used, net->outs[0].tensor);
+    for (int i = 0; i < net->out_count && status == SPC_OK; i++) {
+        mark(net, used, net->outs[i].tensor);
+        for (int j = 0; j < i; j++)
+            if (net->outs[i].tensor == net->outs[j].tensor)
+                status = spc__fail(error, SPC_EUNSUPPORTED,
+                                   "outputs %d and %d are one tensor: each "
+                                   "once can be trained",
+                                   j, i);
+    }
     for (int i = net->node_count - 1; i >= 0 && status == SPC_OK; i--) {
         const spc__net_node *node = &net->nodes[i];
         if (!used[i])
@@ -626,6 +630,5 @@ spc_status spc__train_steps(spc_training *t, const bool *used)
         if (used[i] && (status = make_node(t, node)) != SPC_OK)
             spc__fail_prefix(spc__error_of(t->ctx), "layer '%s': ", node->name);
     }
-    t->last = t->value_of[net->outs[0].tensor];
     return status;
 }
