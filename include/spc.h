@@ -1264,6 +1264,8 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       times the derivative at in[r][c], its inputs; of relu
  *                       and leaky its outputs do as well. At 0 these have the
  *                       derivative of negative numbers
+ *   affine              in * scale[c] + shift[c], then the activation `act`: a
+ *                       folded batch normalisation as a step of its own
  *   norm=layer          (x - mean) / sqrt(var + eps) over the channels of a row
  *                       (Ba, Kiros, Hinton, 2016), with affine=1 times scale[c]
  *                       plus shift[c]; then the activation `act`
@@ -1283,6 +1285,30 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *
  * Operators that look at each row alone work on every row that the set was
  * given; the others on its voxels.
+ *
+ * Gradients are problems like those of convolutions: pass=dgrad from dy, that of
+ * the outputs, to that of the inputs, and pass=wgrad to that of scale and shift.
+ * An operator with an activation is two steps. Where another operator is the
+ * gradient (spc_feature_pass), that is meant:
+ *
+ *   of                  in              add    out
+ *   pool=mean|sum       dy              -      dx, over the inverse map (of subm
+ *                                              over that of its mirrored
+ *                                              offsets)
+ *   pool=max,index=1    unpool=index of dy
+ *   unpool              dy              -      dx, over the pooling's map
+ *   global=mean|sum     dy [batches]    -      dx
+ *   global=max          x               dy [batches]  dx: of equal ones the
+ *                                              first voxel, by (batch, x, y, z)
+ *   add                 repeat,by=1 of dy, for both
+ *   act                 actgrad
+ *   affine              dy              -      dx
+ *   norm=layer|group    x               dy     dx
+ *   groupsum, repeat    each other's of dy
+ *   groupmean           dy              -      dx
+ *   bev                 dy, dense       -      dx, 0 of voxels outside the shape
+ *   affine, norms       x               dy     pass=wgrad: fp32 [2][c], that of
+ *                                              scale and that of shift
  */
 typedef enum spc_feature_op {
     SPC_FEATURE_POOL,
@@ -1296,7 +1322,8 @@ typedef enum spc_feature_op {
     SPC_FEATURE_GROUPMEAN,
     SPC_FEATURE_REPEAT,
     SPC_FEATURE_BEV,
-    SPC_FEATURE_ACTGRAD
+    SPC_FEATURE_ACTGRAD,
+    SPC_FEATURE_AFFINE
 } spc_feature_op;
 
 typedef enum spc_reduction {
@@ -1315,7 +1342,7 @@ typedef struct spc_feature {
     spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
-    spc_activation activation; /* ACT, ACTGRAD; ADD and norms: last */
+    spc_activation activation; /* ACT, ACTGRAD; ADD, AFFINE, norms: last */
     float slope;               /* of LEAKY and ELU below zero */
     bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
     float eps;
@@ -1325,13 +1352,14 @@ typedef struct spc_feature {
     spc_bev_order order;
     int shape[3];          /* BEV: voxels along x, y, z, from 0 */
     spc_geometry geometry; /* POOL; UNPOOL: of the pooling that it inverts */
+    spc_pass pass;
 } spc_feature;
 
 #define SPC_FEATURE_INIT                                                       \
     {                                                                          \
         SPC_FEATURE_ACT, 0, SPC_F16, SPC_REDUCE_MAX, false, SPC_ACT_NONE,      \
             0.01f, false, 1e-5f, 1, 1, SPC_BEV_ZYX, {0, 0, 0},                 \
-            SPC_GEOMETRY_INIT                                                  \
+            SPC_GEOMETRY_INIT, SPC_FORWARD                                     \
     }
 
 /*
@@ -1347,8 +1375,9 @@ typedef struct spc_feature {
  *   norm=group,c=768,groups=32
  *   groupsum,c=128,by=2   groupmean,...   repeat,...
  *   bev,c=64,shape=176x200x2,order=zyx
+ *   affine,c=64,act=relu
  *
- * and dtype (f16, f32) for all. SPC_EINVAL names the unknown word or the bad
+ * and dtype (f16, bf16, f32) and pass (dgrad, wgrad) for all. SPC_EINVAL names the unknown word or the bad
  * value and what would be right.
  */
 SPC_API spc_status spc_feature_parse(spc_feature *out, const char *text,
@@ -1360,6 +1389,11 @@ SPC_API int spc_feature_format(char *out, size_t bytes,
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_feature_check(const spc_feature *feature,
                                      spc_error *error);
+/* The problem of a pass of `layer`, a forward operator; that of pool=max reads
+ * what index=1 stores. SPC_EINVAL: it has none (an operator with an activation
+ * is two steps, one without parameters has no WGRAD). */
+SPC_API spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
+                                    spc_pass pass, spc_error *error);
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
  * last. */
 SPC_API const char *spc_feature_example(int i);
@@ -1367,11 +1401,17 @@ SPC_API const char *spc_feature_example(int i);
  * returns the length as snprintf does. */
 SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
 
-/* Elements of an output row: channels, or the whole dense volume of a batch
- * element for BEV; 0 for what is no operator. */
+/* Elements of a row of outputs, or of inputs: channels, or the whole dense
+ * volume of a batch element for BEV; 0 for what is no operator. */
 SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
-/* Output rows: `batches` for GLOBAL and BEV, else `rows`. */
+SPC_API int64_t spc_feature_row_in(const spc_feature *feature);
+/* Output rows: `batches` for GLOBAL and BEV, 1 of a WGRAD, else `rows`; and
+ * rows of `in` and `add`, which gradients have by batch element, too. */
 SPC_API int64_t spc_feature_rows_out(const spc_feature *feature, int64_t rows,
+                                     int64_t batches);
+SPC_API int64_t spc_feature_rows_in(const spc_feature *feature, int64_t rows,
+                                    int64_t batches);
+SPC_API int64_t spc_feature_rows_add(const spc_feature *feature, int64_t rows,
                                      int64_t batches);
 
 /* A plan of one operator: its kernels, loaded. Immutable, as a convolution's.
@@ -1384,10 +1424,11 @@ SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                                            const spc_feature *feature,
                                            unsigned flags);
 SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
-/* For sets of this capacity and extent; 0 where no workspace is needed. */
+/* For sets of this capacity and extent; 0 where no workspace is needed. Of what
+ * reads a map, which only gradients do with one, it is the set of the inputs. */
 SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
-/* Makes a map ready for POOL and UNPOOL, on `stream`; as spc_map_prepare. */
+/* Makes a map ready for POOL and UNPOOL, and their gradients, on `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
                                        spc_map *map, void *stream);
 
@@ -1396,9 +1437,9 @@ SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
  * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
  * in large pieces. */
 typedef struct spc_feature_buffers {
-    const void *in; /* [rows in][channels] */
+    const void *in; /* spc_feature_rows_in rows of spc_feature_row_in */
     int64_t in_pitch;
-    const void *add; /* ADD, ACTGRAD: [rows][channels] */
+    const void *add; /* ADD, ACTGRAD, gradients: [rows][channels] */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
     int64_t out_pitch; /* of BEV from batch element to batch element */
@@ -1412,7 +1453,8 @@ typedef struct spc_feature_buffers {
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * takes a map of its geometry, UNPOOL the inverse map; all others take the set
+ * takes a map of its geometry, UNPOOL the inverse map, their gradients the
+ * other's; all others take the set
  * whose rows they work on. The other of the two is NULL. Rows past those that
  * there are remain as they were. SPC_ESTATE: the map is not prepared;
  * SPC_EINVAL: a missing or misaligned buffer, a pitch below the row, another
@@ -1862,12 +1904,18 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
 /* ---- training ------------------------------------------------------------ */
 
 /*
- * A network that is a chain, on one scene: each layer reads what the one before
- * it makes, and is a convolution (with a bias and an activation, if you like) or
- * an activation. Its sets, maps and plans are made once; nothing else is
- * allocated by the two passes, which only enqueue. Values of parameters are kept
- * as fp32 on the host and begin as those of the network, which it leaves alone;
- * gradients are fp32 too. SPC_EUNSUPPORTED: the network is no such chain.
+ * A network on one scene: any graph of convolutions, operators on features,
+ * concatenations and sets made of others; what several layers read has the sum
+ * of their gradients. Of a layer its sums, scale, residual and
+ * activation are steps of their own, whose results lie in memory between the
+ * two passes. Normalisations by batch are what a network has of them, a scale
+ * and a bias: parameters like others. Sets, maps and plans are made once;
+ * nothing else is allocated by the two passes, which only enqueue. Values of
+ * parameters are kept as fp32 on the host and begin as those of the network,
+ * which it leaves alone; gradients are fp32 too. Voxels that features choose are
+ * chosen anew by each forward pass; what chooses them has no gradient by that.
+ * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole numbers,
+ * or with another type of outputs.
  */
 typedef struct spc_training spc_training;
 
@@ -1875,21 +1923,48 @@ SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
 SPC_API void spc_training_free(spc_training *training);
-SPC_API int64_t spc_training_rows(const spc_training *training); /* outputs */
+/* Of the first output; as many as there can be, where features choose them. */
+SPC_API int64_t spc_training_rows(const spc_training *training);
+
+/* An output of the network: [rows][elements] on the device, of the voxels of
+ * `set` or, where it is dense, of batch elements. */
+typedef struct spc_training_out {
+    const char *name;
+    const void *data; /* of the last forward pass; its place does not change,
+                         unless it is the features themselves */
+    spc_dtype dtype;
+    int64_t rows, elements;
+    spc_coords *set; /* the training's own */
+} spc_training_out;
+
+/* Outputs count from 0. SPC_EINVAL: there is none with this number. */
+SPC_API spc_status spc_training_output(spc_training_out *out,
+                                       const spc_training *training, int i);
 
 /* `features` [rows of the scene][channels], which must stay until the way back;
- * *out [spc_training_rows][channels], both on the device. */
+ * *out, the first output, [spc_training_rows][channels], both on the device. */
 SPC_API spc_status spc_net_forward(spc_training *training, const void *features,
                                    const void **out, void *stream);
-/* From the gradient of the outputs, on the device and in their type, to those
- * of all parameters. SPC_ESTATE: there was no forward pass. */
+/* From the gradient of the output, on the device and in its type, to those of
+ * all parameters; of a network with several outputs from that of each, `count`
+ * of them. SPC_ESTATE: there was no forward pass; SPC_EINVAL: another count. */
 SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
                                     void *stream);
-/* The weights (KRSC) or the bias of a layer and their gradient, on the host;
- * NULL: not wanted. Waits. SPC_ENOTFOUND; SPC_EINVAL: another count. */
+SPC_API spc_status spc_net_backward_all(spc_training *training,
+                                        const void *const *grads, int count,
+                                        void *stream);
+/* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
+ * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
+ * on; SPC_EINVAL: another count. */
 SPC_API spc_status spc_training_param(spc_training *training, const char *layer,
                                       spc_operand which, float *values,
                                       float *gradient, int64_t count);
+/* Gives a parameter other values, for who descends in a way of his own. Waits.
+ * Fails as spc_training_param. */
+SPC_API spc_status spc_training_set_param(spc_training *training,
+                                          const char *layer,
+                                          spc_operand which,
+                                          const float *values, int64_t count);
 /* Plain descent: each parameter less `rate` times its gradient. Waits. */
 SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 

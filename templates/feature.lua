@@ -11,9 +11,12 @@
 %}
 %function feature_format(problem) return formats[problem.dtype] end
 %
+%-- A gradient is named with its pass: "pool,dgrad".
 %function accepts_feature(problem, ops)
+%  local name = problem.op
+%  if problem.pass then name = name .. "," .. problem.pass end
 %  for _, op in ipairs(ops) do
-%    if problem.op == op then
+%    if name == op then
 %      if not formats[problem.dtype] then return false, "takes f16, bf16 and f32" end
 %      return true
 %    end

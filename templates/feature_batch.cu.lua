@@ -11,10 +11,18 @@
 %-- A part's variance is taken about the part's own mean, which is near it; moments of
 %-- parts are joined by Chan, Golub and LeVeque's formula (1979). So nothing cancels, as
 %-- it does in the difference of the mean square and the squared mean.
+%--
+%-- Gradients: that of a sum or mean goes back to every voxel, that of a maximum to the
+%-- first voxel that has it (spc_find, by the least position). That of group normalisation
+%-- is layer normalisation's (feature_norm.cu.lua) with means over the group: of these
+%-- spc_part_back and spc_join_back make the sums in the same way as the moments.
 %
 %include "feature.lua"
+%include "feature_channels.lua"
 %
-%local ops = {"global", "groupnorm"}
+%local ops = {
+%  "global", "groupnorm", "global,dgrad", "groupnorm,dgrad", "groupnorm,wgrad",
+%}
 %
 %template = {
 %  summary = "pools over batch elements; group normalisation",
@@ -32,6 +40,7 @@
 %                            natural_elements(problem, problem.channels)),
 %      norm = problem.op == "groupnorm",
 %      best = problem.reduce == "max",
+%      back = problem.pass ~= nil,
 %    }
 %  end,
 %  launch = function() return {} end,
@@ -247,24 +256,136 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
     }
 }
 
+% if problem.pass == "dgrad" then
+%-- g = dy times the scale, of n channels from `at`.
+%local function write_g(n)
+SPC_DEVICE void load_g$(n)(float *g, const spc_feature_args *args, long long row,
+                           int at)
+{
+    load$(n)(g, args->add, row * args->add_pitch + at);
+%   if problem.affine == 1 then
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        g[e] *= spc_load_f32(args->scale + at + e);
+%   end
+}
+
+%end
+%-- The sums of g and of g xhat, of a part.
+%local function write_part_back(name, n)
+/* Of every warp a group. */
+SPC_DEVICE void part_back$(n)(const spc_feature_args *args, float *to, int begin,
+                              int end, int group)
+{
+    int items = (end - begin) * (GROUP / $(n));
+    int batch = coordinate_of(args, begin, 0);
+    const float *of = args->moments + 2 * ((long long)batch * GROUPS + group);
+    float all = 0, along = 0;
+
+    for (int i = spc_lane(); i < items; i += 32) {
+        long long row = args->order[begin + i / (GROUP / $(n))];
+        int at = group * GROUP + i % (GROUP / $(n)) * $(n);
+        float x[$(n)], g[$(n)];
+
+        load$(n)(x, args->in, row * args->in_pitch + at);
+        load_g$(n)(g, args, row, at);
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++) {
+            all += g[e];
+            along += g[e] * ((x[e] - of[0]) * of[1]);
+        }
+    }
+    all = sum_warp(all);
+    along = sum_warp(along);
+    if (spc_lane() == 0) {
+        to[2 * group] = all;
+        to[2 * group + 1] = along;
+    }
+}
+
+% write_part_kernel(name, "int group = spc_warp(); group < GROUPS; group += WARPS",
+%   "part_back" .. n, "GROUPS * 2", "group")
+%end
+%local sizes = {}
+%for _, n in ipairs {1, wide, wide_group} do
+%  if not sizes[n] then write_g(n) end
+%  sizes[n] = true
+%end
+%   write_part_back("spc_part_back", wide_group)
+%   if needs_single(problem, problem.channels, problem.channels) then
+%     if wide_group == 1 then
+SPC_KERNEL(spc_part_back_1, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    spc_part_back_body(args);
+}
+
+%     else
+%       write_part_back("spc_part_back_1", 1)
+%     end
+%   end
+/* Their means, behind the moments. */
+SPC_KERNEL(spc_join_back, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int items = args->batches * GROUPS;
+    float *means = args->moments + 2 * (long long)items;
+
+    for (int i = spc_block_x() * WARPS + spc_warp(); i < items;
+         i += spc_grid_x() * WARPS) {
+        int batch = i / GROUPS, group = i % GROUPS;
+        element e = find_element(args, batch);
+        const float *parts =
+            args->parts + (long long)batch * SPC_FEATURE_PARTS * GROUPS * 2;
+        float n = (float)(e.end - e.begin) * (float)GROUP, all = 0, along = 0;
+
+        for (int j = spc_lane(); j < parts_of(&e); j += 32) {
+            all += parts[(j * GROUPS + group) * 2];
+            along += parts[(j * GROUPS + group) * 2 + 1];
+        }
+        all = sum_warp(all);
+        along = sum_warp(along);
+        if (spc_lane() == 0 && n > 0) {
+            means[2 * i] = all / n;
+            means[2 * i + 1] = along / n;
+        }
+    }
+}
+
+% elseif problem.pass then
+%   write_channels(problem, wide, "*args->count", "args->order[p]",
+%                  "(x[e] - of[c / GROUP * 2]) * of[c / GROUP * 2 + 1]",
+%                  "const float *of = args->moments + (long long)coordinate_of(args, p, 0) * GROUPS * 2;")
+% else
 % write_slope_activation(problem, "SPC_DEVICE")
+% end
 %local function write_apply(name, n)
 SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
 {
     int row = args->order[p];
     const float *of = args->moments + (long long)coordinate_of(args, p, 0) * GROUPS * 2;
     float x[$(n)];
+% if back then
+    const float *means = of + (long long)args->batches * GROUPS * 2;
+    float g[$(n)];
+% end
 
     load$(n)(x, args->in, row * args->in_pitch + at);
+% if back then
+    load_g$(n)(g, args, row, at);
+% end
     SPC_UNROLL
     for (int e = 0; e < $(n); e++) {
         int group = $(group % n == 0 and "at" or "(at + e)") / GROUP;
         x[e] = (x[e] - of[2 * group]) * of[2 * group + 1];
+% if back then
+        x[e] = of[2 * group + 1] *
+               (g[e] - means[2 * group] - x[e] * means[2 * group + 1]);
+% else
 % if problem.affine == 1 then
         x[e] = x[e] * spc_load_f32(args->scale + at + e) +
                spc_load_f32(args->shift + at + e);
 % end
         x[e] = activate(x[e], args->slope);
+% end
     }
     store$(n)(args->out, row * args->out_pitch + at, x);
 }
@@ -281,10 +402,51 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 }
 
 %end
-% write_apply("spc_apply", wide)
-% if needs_single(problem, problem.channels, problem.channels) then
-%   write_apply("spc_apply_1", 1)
+% if problem.pass ~= "wgrad" then
+%   write_apply("spc_apply", wide)
+%   if needs_single(problem, problem.channels, problem.channels) then
+%     write_apply("spc_apply_1", 1)
+%   end
 % end
+% elseif back and not best then
+%-- Every voxel has what its batch element has.
+%local function write_spread(name, n)
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int count = *args->count;
+% if problem.reduce == "mean" then
+    int last = -1;
+    element e = {0, 0, SPC_FEATURE_PART_ROWS};
+% end
+
+    for (int p = spc_block_x() * WARPS + spc_warp(); p < count; p += spc_grid_x() * WARPS) {
+        int batch = coordinate_of(args, p, 0);
+        long long from = batch * args->in_pitch, to = args->order[p] * args->out_pitch;
+% if problem.reduce == "mean" then
+        if (batch != last) {
+            e = find_element(args, batch);
+            last = batch;
+        }
+% end
+        for (int at = spc_lane() * $(n); at < CHANNELS; at += 32 * $(n)) {
+            float v[$(n)];
+
+            load$(n)(v, args->in, from + at);
+% if problem.reduce == "mean" then
+            SPC_UNROLL
+            for (int i = 0; i < $(n); i++)
+                v[i] = v[i] / (float)(e.end - e.begin);
+% end
+            store$(n)(args->out, to + at, v);
+        }
+    }
+}
+
+%end
+%   write_spread("spc_spread", wide)
+%   if needs_single(problem, problem.channels, problem.channels) then
+%     write_spread("spc_spread_1", 1)
+%   end
 % else
 /* ---- pooling ---------------------------------------------------------- */
 
@@ -387,9 +549,60 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
 % end
             if (e.begin == e.end)
                 sum = 0;
+% if back then
+            args->moments[(long long)batch * CHANNELS + c] = sum;
+% else
             store1(args->out, batch * args->out_pitch + c, &sum);
+% end
         }
         spc_sync_block();
     }
 }
+% if back then
+/* The first voxel that has the maximum. */
+SPC_KERNEL(spc_find, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    long long items = (long long)*args->count * CHANNELS;
+    long long step = (long long)spc_grid_x() * SPC_FEATURE_THREADS;
+    long long i = (long long)spc_block_x() * SPC_FEATURE_THREADS + spc_thread();
+
+    for (; i < items; i += step) {
+        int p = (int)(i / CHANNELS), c = (int)(i % CHANNELS);
+        long long at = (long long)coordinate_of(args, p, 0) * CHANNELS + c;
+        float x;
+
+        load1(&x, args->in, args->order[p] * args->in_pitch + c);
+        if (x == args->moments[at])
+            spc_atomic_min(args->cells + at, p);
+    }
+}
+
+%local function write_spread(name, n)
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int count = *args->count;
+
+    for (int p = spc_block_x() * WARPS + spc_warp(); p < count; p += spc_grid_x() * WARPS) {
+        int batch = coordinate_of(args, p, 0);
+        const int *first = args->cells + (long long)batch * CHANNELS;
+        long long to = args->order[p] * args->out_pitch;
+
+        for (int at = spc_lane() * $(n); at < CHANNELS; at += 32 * $(n)) {
+            float v[$(n)];
+
+            load$(n)(v, args->add, batch * args->add_pitch + at);
+            SPC_UNROLL
+            for (int i = 0; i < $(n); i++)
+                v[i] = first[at + i] == p ? v[i] : 0.0f;
+            store$(n)(args->out, to + at, v);
+        }
+    }
+}
+
+%end
+%   write_spread("spc_spread", wide)
+%   if needs_single(problem, problem.channels, problem.channels) then
+%     write_spread("spc_spread_1", 1)
+%   end
+% end
 % end

@@ -4,10 +4,13 @@
 %--   spc_dense   a lane has a cell of a plane, and neighbouring lanes neighbouring
 %--               cells: what they write for a channel lies together, and everything is
 %--               written once, the zeros too
+%--
+%-- The gradient is what lies in the cell of a voxel: a lane has a voxel, and neighbouring
+%-- lanes mostly neighbouring cells.
 %
 %include "feature.lua"
 %
-%local ops = {"bev"}
+%local ops = {"bev", "bev,dgrad"}
 %
 %template = {
 %  summary = "scatters voxels into dense planes",
@@ -41,6 +44,53 @@ enum {
 
 % write_accesses(problem, {1, wide})
 % write_coordinates("SPC_DEVICE")
+% if problem.pass then
+%local function write_fetch(name, n)
+/* $(span) channels of the voxel at position p. */
+SPC_DEVICE void fetch$(n)(const spc_feature_args *args, int p, int c)
+{
+    int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
+    int z = coordinate_of(args, p, 3);
+    int inside = x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z);
+    long long from = coordinate_of(args, p, 0) * args->in_pitch +
+                     ((long long)c * DEPTH + z) * PLANE +
+                     $(problem.order == "xyz" and "x" or "y") * $(problem.order == "xyz" and y or x) +
+                     $(problem.order == "xyz" and "y" or "x");
+    long long to = args->order[p] * args->out_pitch + c;
+
+    for (int i = 0; i < $(span); i += $(n)) {
+        float v[$(n)];
+
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++) {
+            v[e] = 0;
+            if (inside)
+                load1(v + e, args->in, from + (i + e) * (DEPTH * PLANE));
+        }
+        store$(n)(args->out, to + i, v);
+    }
+}
+
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    enum { SPANS = CHANNELS / $(span) };
+    int runs = (*args->count + 31) / 32;
+    long long items = (long long)runs * SPANS;
+
+    for (long long i = (long long)spc_block_x() * WARPS + spc_warp(); i < items;
+         i += (long long)spc_grid_x() * WARPS) {
+        int p = (int)(i / SPANS) * 32 + spc_lane();
+        if (p < *args->count)
+            fetch$(n)(args, p, (int)(i % SPANS) * $(span));
+    }
+}
+
+%end
+%   write_fetch("spc_fetch", wide)
+%   if needs_single(problem, 1, problem.channels) then
+%     write_fetch("spc_fetch_1", 1)
+%   end
+% else
 SPC_KERNEL(spc_place, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
     int count = *args->count;
@@ -99,4 +149,5 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 % write_kernel("spc_dense", wide, span)
 % if needs_single(problem, problem.channels, 1) then
 %   write_kernel("spc_dense_1", 1, span)
+% end
 % end

@@ -1,13 +1,23 @@
 %-- Layer normalisation: some lanes of a warp share a row. They sum it for the mean, then
 %-- the squares of what differs from it, and write the row. A row that fits their
 %-- registers is read once, a wider one again from the nearest cache.
+%--
+%-- With xhat = (x - mean) / sqrt(var + eps) and g = dy times the scale the gradient of a row
+%-- is
+%--
+%--     dx = (g - mean of g - xhat * mean of g xhat) / sqrt(var + eps)
+%--
+%-- (Ba, Kiros, Hinton, 2016); those of scale and shift are sums over all rows
+%-- (feature_channels.lua), for which every row leaves its moments. Those of an operator
+%-- "affine", which has no moments, are made here as well.
 %
 %include "feature.lua"
+%include "feature_channels.lua"
 %
-%local ops = {"layernorm"}
+%local ops = {"layernorm", "layernorm,dgrad", "layernorm,wgrad", "affine,wgrad"}
 %
 %template = {
-%  summary = "normalises every row over its channels",
+%  summary = "normalises every row over its channels; gradients of that",
 %  role = "feature",
 %  device = "cuda",
 %  params = {},
@@ -27,7 +37,12 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 
 % write_accesses(problem, {1, wide})
 % write_rows_given("SPC_DEVICE")
-% write_slope_activation(problem, "SPC_DEVICE")
+% if problem.op == "affine" then
+%   write_channels(problem, wide, "rows_given(args)", "p", "x[e]")
+% else
+% if not problem.pass then
+%   write_slope_activation(problem, "SPC_DEVICE")
+% end
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %
 %local function write_loops(n)
@@ -59,6 +74,57 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %  end
 %end
 %
+%-- The last step: the row of outputs, of its moments, or of the gradient.
+%local function write_row(n)
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++) {
+            x[e] = (x[e] - mean) * scale;
+% if problem.affine == 1 then
+            x[e] = x[e] * spc_load_f32(args->scale + at + e) +
+                   spc_load_f32(args->shift + at + e);
+% end
+            x[e] = activate(x[e], args->slope);
+        }
+        store$(n)(args->out, to + at, x);
+    }
+%end
+%
+%-- g = dy times the scale, of the piece at hand.
+%local function write_g(n)
+        float g[$(n)];
+
+        load$(n)(g, args->add, row * args->add_pitch + at);
+% if problem.affine == 1 then
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            g[e] *= spc_load_f32(args->scale + at + e);
+% end
+%end
+%
+%local function write_gradient(n, begin)
+    float all = 0, along = 0; /* of g, of g xhat */
+
+% begin(false)
+% write_g(n)
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++) {
+            all += g[e];
+            along += g[e] * ((x[e] - mean) * scale);
+        }
+    }
+    all = sum_row$(n)(all) / (float)CHANNELS;
+    along = sum_row$(n)(along) / (float)CHANNELS;
+    if (!written)
+        return;
+% begin(false)
+% write_g(n)
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e++)
+            x[e] = scale * (g[e] - all - (x[e] - mean) * scale * along);
+        store$(n)(args->out, to + at, x);
+    }
+%end
+%
 %local function write_kernel(name, n)
 %  local pieces, lanes, steps, held = write_loops(n)
 %  local function begin(first) write_begin(n, pieces, lanes, steps, held, first) end
@@ -74,7 +140,7 @@ SPC_DEVICE float sum_row$(n)(float v)
 SPC_DEVICE void normalise$(n)(const spc_feature_args *args, int row, int written)
 {
     int lane = spc_lane() % $(lanes);
-    long long from = row * args->in_pitch, to = row * args->out_pitch;
+    long long from = row * args->in_pitch$(problem.pass == "wgrad" and "" or ", to = row * args->out_pitch");
     float sum = 0, squares = 0;
 % if held then
     float v[$(steps * n)];
@@ -94,20 +160,19 @@ SPC_DEVICE void normalise$(n)(const spc_feature_args *args, int row, int written
     }
     float scale = feature_rsqrt(sum_row$(n)(squares) / (float)CHANNELS + args->eps);
 
+% if problem.pass == "dgrad" then
+%   write_gradient(n, begin)
+% elseif problem.pass then
+    if (written && lane == 0) {
+        args->moments[2 * (long long)row] = mean;
+        args->moments[2 * (long long)row + 1] = scale;
+    }
+% else
     if (!written)
         return;
-% begin(false)
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++) {
-            x[e] = (x[e] - mean) * scale;
-% if problem.affine == 1 then
-            x[e] = x[e] * spc_load_f32(args->scale + at + e) +
-                   spc_load_f32(args->shift + at + e);
+%   begin(false)
+%   write_row(n)
 % end
-            x[e] = activate(x[e], args->slope);
-        }
-        store$(n)(args->out, to + at, x);
-    }
 }
 
 SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
@@ -123,7 +188,13 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 }
 
 %end
-% write_kernel("spc_norm", wide)
-% if needs_single(problem, problem.channels, problem.channels) then
-%   write_kernel("spc_norm_1", 1)
+% local name = problem.pass == "wgrad" and "spc_moments" or "spc_norm"
+% write_kernel(name, wide)
+% if needs_single(problem, problem.channels, problem.pass == "wgrad" and 1 or problem.channels) then
+%   write_kernel(name .. "_1", 1)
+% end
+% if problem.pass == "wgrad" then
+%   write_channels(problem, wide, "rows_given(args)", "p", "(x[e] - mean) * scale",
+%                  "float mean = args->moments[2 * row], scale = args->moments[2 * row + 1];")
+% end
 % end

@@ -1,14 +1,19 @@
-%-- Pooling over a kernel map, and its way back.
+%-- Pooling over a kernel map, and its way back; the gradients of both.
 %--
 %-- A thread has some neighbouring channels of one output voxel. It takes some offsets at
 %-- a time: first their input rows, which all threads of the voxel share, then the loads
 %-- that these allow, all at once; they stay as they are in memory until they are used.
 %-- An input is read once for every output that sees it, which caches serve, an output
 %-- is written once.
+%--
+%-- A gradient adds up, over the map read the other way, dy of all outputs that an input
+%-- was seen by. What it must know of these spc_count finds out first, by whole numbers,
+%-- whose order of arrival does not matter: how many inputs each was the mean of, or the
+%-- first offset of each row that was un-pooled, which is the one that it came by.
 %
 %include "feature.lua"
 %
-%local ops = {"pool", "unpool"}
+%local ops = {"pool", "unpool", "pool,dgrad", "unpool,dgrad"}
 %
 %template = {
 %  summary = "pools features over a map, and un-pools them",
@@ -20,9 +25,13 @@
 %  derive = function(problem, config, target)
 %    return {
 %      wide = natural_elements(problem, problem.channels),
-%      stored = problem.index == 1,
-%      back = problem.op == "unpool",
+%      stored = problem.index == 1 and not problem.pass,
+%      back = problem.op == "unpool" and not problem.pass,
 %      best = problem.op == "pool" and problem.reduce == "max",
+%      mean = problem.reduce == "mean" and not problem.pass,
+%      shares = problem.reduce == "mean" and problem.pass ~= nil,
+%      fetches = problem.op == "unpool" and problem.pass ~= nil,
+%      picked = problem.index == 1,
 %    }
 %  end,
 %  launch = function() return {} end,
@@ -65,18 +74,30 @@ enum {
             for (int e = 0; e < $(n); e++)
                 if (was[j][e] == row)
                     sum[e] += x[e];
+% elseif shares then
+            float of = (float)args->cells[from[j]];
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                sum[e] += x[e] / of;
+% elseif fetches then
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                if ($(picked and "was[e] == from[j]" or "args->cells[from[j]] == k + j"))
+                    sum[e] += x[e];
 % else
             SPC_UNROLL
             for (int e = 0; e < $(n); e++)
                 sum[e] += x[e];
+%   if mean or problem.pass == nil then
             present++;
+%   end
 % end
 %end
 %
 %-- Stored rows, four at a time where the channels allow.
 %local function write_rows(n)
 %  local four = n % 4 == 0 and problem.channels % 4 == 0
-% if back then
+% if back or fetches then
 SPC_DEVICE void load_rows$(n)(int *v, const int *from)
 {
 %   if four then
@@ -116,14 +137,17 @@ SPC_DEVICE void store_rows$(n)(int *to, const int *v)
 % end
 %end
 %local function write_kernel(name, n)
-% if stored then write_rows(n) end
+% if stored or (fetches and picked) then write_rows(n) end
 /* $(n) channels from `at` of the voxel at position p. */
 SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 {
     int row = args->order[p];
     float sum[$(n)];
-% if not (back and stored) then
+% if not (back and stored) and not problem.pass then
     int present = 0;
+% end
+% if fetches and picked then
+    int was[$(n)]; /* the input that an element was put at */
 % end
 % if stored and not back then
     int row_of[$(n)];
@@ -136,6 +160,9 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
         row_of[e] = -1;
 % end
     }
+% if fetches and picked then
+    load_rows$(n)(was, args->index + (long long)row * CHANNELS + at);
+% end
     for (int k = 0; k < OFFSETS; k += BATCH) {
         int from[BATCH];
         $(piece_type(problem, n)) loaded[BATCH];
@@ -168,7 +195,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 % write_take(n)
         }
     }
-% if problem.reduce == "mean" then
+% if mean then
     if (present > 0)
         SPC_UNROLL
         for (int e = 0; e < $(n); e++)
@@ -193,6 +220,21 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 }
 
 %end
+% if shares or (fetches and not picked) then
+SPC_KERNEL(spc_count, spc_feature_args, SPC_FEATURE_THREADS, 1)
+{
+    int step = spc_grid_x() * SPC_FEATURE_THREADS;
+
+    for (int p = spc_block_x() * SPC_FEATURE_THREADS + spc_thread(); p < *args->count;
+         p += step)
+        for (int k = 0; k < OFFSETS; k++) {
+            int from = spc_load_int(args->map + (long long)k * args->rows_padded + p);
+            if (from >= 0)
+                $(shares and "spc_atomic_add(args->cells + from, 1)" or "spc_atomic_min(args->cells + from, k)");
+        }
+}
+
+% end
 % write_kernel("spc_pool", wide)
 % if needs_single(problem, problem.channels, problem.channels) then
 %   write_kernel("spc_pool_1", 1)

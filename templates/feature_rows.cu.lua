@@ -3,15 +3,25 @@
 %
 %include "feature.lua"
 %
-%local ops = {"add", "act", "groupsum", "groupmean", "repeat", "actgrad"}
+%local ops = {
+%  "add", "act", "groupsum", "groupmean", "repeat", "actgrad", "affine", "affine,dgrad",
+%  "groupmean,dgrad",
+%}
+%
+%-- The gradient of a mean repeats, too.
+%local function is_repeat(problem)
+%  return problem.op == "repeat" or problem.op == "groupmean" and problem.pass ~= nil
+%end
+%local function is_gather(problem)
+%  return (problem.op == "groupsum" or problem.op == "groupmean") and not problem.pass
+%end
 %
 %-- Outputs of a thread: those of a piece of 16 bytes, unless they are made of more than
 %-- 64 bytes of inputs.
 %local function outputs_of_thread(problem, outputs)
 %  local n = natural_elements(problem, outputs)
 %  local bytes = feature_format(problem).bytes
-%  local gathers = problem.op == "groupsum" or problem.op == "groupmean"
-%  while gathers and n > 1 and n * problem.by * bytes > 64 do n = n // 2 end
+%  while is_gather(problem) and n > 1 and n * problem.by * bytes > 64 do n = n // 2 end
 %  return n
 %end
 %
@@ -25,7 +35,7 @@
 %  derive = function(problem, config, target)
 %    local outputs = problem.channels
 %    if problem.op == "repeat" then outputs = outputs * problem.by end
-%    local gathers = problem.op == "groupsum" or problem.op == "groupmean"
+%    local gathers = is_gather(problem)
 %    if gathers then outputs = outputs // problem.by end
 %    local n = outputs_of_thread(problem, outputs)
 %    local piece = n
@@ -34,7 +44,13 @@
 %      piece = math.min(natural_elements(problem, problem.channels),
 %                       natural(n * problem.by * bytes) // bytes)
 %    end
-%    return {outputs = outputs, wide = n, piece = piece, gathers = gathers}
+%    return {
+%      outputs = outputs, wide = n, piece = piece, gathers = gathers,
+%      repeats = is_repeat(problem),
+%      inputs = problem.channels // (problem.pass and problem.by or 1),
+%      activates = problem.op == "add" or problem.op == "act" or problem.op == "actgrad" or
+%                  problem.op == "affine" and not problem.pass,
+%    }
 %  end,
 %  launch = function() return {} end,
 %  default = function() return {} end,
@@ -51,7 +67,7 @@ enum {
 
 % write_accesses(problem, {1, wide, piece})
 % write_rows_given("SPC_DEVICE")
-% if problem.op == "add" or problem.op == "act" or problem.op == "actgrad" then
+% if activates then
 %   write_slope_activation(problem, "SPC_DEVICE")
 % end
 %
@@ -83,14 +99,14 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
         for (int e = 0; e < $(piece); e++)
             v[0] += x[e];
     }
-% elseif problem.op == "repeat" and problem.by % n == 0 then
+% elseif repeats and problem.by % n == 0 then
     float x[1];
 
     load1(x, args->in, from + at / BY);
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         v[e] = x[0];
-% elseif problem.op == "repeat" then
+% elseif repeats then
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         load1(v + e, args->in, from + (at + e) / BY);
@@ -103,9 +119,16 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
     for (int e = 0; e < $(n); e++)
         v[e] += other[e];
 %   end
+%   if problem.op == "affine" then
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        v[e] = v[e] * spc_load_f32(args->scale + at + e)$(problem.pass and "" or " + spc_load_f32(args->shift + at + e)");
+%   end
+%   if activates then
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
         v[e] = activate(v[e], args->slope);
+%   end
 %   if problem.op == "actgrad" then
     float dy[$(n)];
     load$(n)(dy, args->add, row * args->add_pitch + at);
@@ -141,6 +164,6 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 
 %end
 % write_kernel("spc_rows", "compute", wide, piece)
-% if needs_single(problem, problem.channels, outputs) then
+% if needs_single(problem, inputs, outputs) then
 %   write_kernel("spc_rows_1", "compute_single", 1, 1)
 % end

@@ -46,3 +46,5 @@ spc_run_suite(targets_nvrtc targets nvrtc)
 # The passes of a training step.
 spc_suite(backward)
 spc_gpu_suite(backward)
+spc_suite(feature_gradients)
+spc_gpu_suite(feature_gradients)

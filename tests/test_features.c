@@ -66,6 +66,7 @@ static const char *const operators[] = {
     "norm=layer,act=gelu",
     "norm=group,groups=%d,affine=1",
     "norm=group,groups=%d,act=silu",
+    "affine,act=silu",
     "groupsum,by=%d",
     "groupmean,by=%d",
     "repeat,by=3",
@@ -834,8 +835,8 @@ START_TEST(sizes_follow_from_the_words)
     ck_assert_ptr_null(spc_feature_example(1000));
     char words[80];
     spc_feature_words(words, sizeof(words), SPC_FEATURE_GROUPSUM);
-    ck_assert_str_eq(words, "c, by, dtype");
-    ck_assert_int_eq(spc_feature_words(NULL, 0, SPC_FEATURE_GROUPSUM), 12);
+    ck_assert_str_eq(words, "c, by, dtype, pass");
+    ck_assert_int_eq(spc_feature_words(NULL, 0, SPC_FEATURE_GROUPSUM), 18);
 }
 END_TEST
 
@@ -1165,6 +1166,19 @@ static const struct {
     {"feature_batch", "global=max,c=512"},
     {"feature_batch", "global=mean,c=163,dtype=f32"},
     {"feature_bev", "bev,c=128,shape=176x200x2,order=zyx"},
+    {"feature_pool", "pool=mean,c=64,rule=floor,k=2,stride=2,pass=dgrad"},
+    {"feature_pool", "unpool=nearest,c=64,rule=floor,k=2,stride=2,pass=dgrad"},
+    {"feature_pool", "unpool=index,c=20,rule=floor,k=2,stride=2,pass=dgrad"},
+    {"feature_rows", "affine,c=64,act=silu"},
+    {"feature_rows", "groupmean,c=64,by=4,pass=dgrad"},
+    {"feature_norm", "norm=layer,c=1024,affine=1,pass=dgrad"},
+    {"feature_norm", "norm=layer,c=1024,affine=1,pass=wgrad"},
+    {"feature_norm", "affine,c=163,dtype=f32,pass=wgrad"},
+    {"feature_batch", "norm=group,c=768,groups=32,affine=1,pass=dgrad"},
+    {"feature_batch", "norm=group,c=96,groups=32,affine=1,pass=wgrad"},
+    {"feature_batch", "global=max,c=512,pass=dgrad"},
+    {"feature_batch", "global=mean,c=163,dtype=f32,pass=dgrad"},
+    {"feature_bev", "bev,c=128,shape=176x200x2,order=zyx,pass=dgrad"},
 };
 
 static void check_code(spc__compiler *nvrtc, spc__library *library,
@@ -1267,7 +1281,7 @@ int main(int argc, char **argv)
         return status;
     int turns = suite_device ? 1 : 2;
     Suite *suite = suite_create("features");
-    add(suite, "examples", every_example_reads_back_as_it_is_written, 11);
+    add(suite, "examples", every_example_reads_back_as_it_is_written, 13);
     add(suite, "text", the_canonical_text_keeps_all_words, LENGTH(canonical));
     add(suite, "words", bad_words_have_their_sentence, LENGTH(bad));
     add(suite, "sizes", sizes_follow_from_the_words, 1);

@@ -106,6 +106,7 @@ static const struct word {
     {"features", "by", NULL, "4", {"0", "-1", "x", "1.5", ""}},
     {"features", "order", NULL, "xyz", {"yxz", "1", ""}},
     {"features", "dtype", NULL, "f32", {"f64", "F16", "16", ""}},
+    {"features", "pass", "act=none", "dgrad", {"grad", "1", "dgrad2", ""}},
 
     {"sets", "by", NULL, "3x2x1", {"2x2", "-1", "x", "70000", "1.5", ""}},
     {"sets", "axis", NULL, "x", {"w", "xyz", "0", ""}},

@@ -5,6 +5,7 @@
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
+#include "pass.h"
 #include <math.h>
 #include <string.h>
 
@@ -15,18 +16,8 @@ const char *const spc__bev_order_names[] = {"zyx", "xyz", NULL};
 static const char *const op_names[] = {
     "pool",      "unpool",    "global",   "add",       "act",
     "layernorm", "groupnorm", "groupsum", "groupmean", "repeat",
-    "bev",       "actgrad",   NULL,
+    "bev",       "actgrad",   "affine",   NULL,
 };
-
-bool spc__feature_takes_map(const spc_feature *feature)
-{
-    return feature->op == SPC_FEATURE_POOL || feature->op == SPC_FEATURE_UNPOOL;
-}
-
-bool spc__feature_adds(const spc_feature *feature)
-{
-    return feature->op == SPC_FEATURE_ADD || feature->op == SPC_FEATURE_ACTGRAD;
-}
 
 /* ---- rules --------------------------------------------------------------- */
 
@@ -54,7 +45,7 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
     spc_status status;
 
     if ((status =
-             check_range("operator", f->op, 0, SPC_FEATURE_ACTGRAD, error)) ||
+             check_range("operator", f->op, 0, SPC_FEATURE_AFFINE, error)) ||
         (status = check_range("reduction", f->reduction, 0, SPC_REDUCE_SUM,
                               error)) ||
         (status =
@@ -150,42 +141,8 @@ spc_status spc_feature_check(const spc_feature *feature, spc_error *error)
     if (isnan(feature->slope) || isinf(feature->slope))
         return spc__fail(error, SPC_EINVAL, "slope=%g: a number is right",
                          (double)feature->slope);
-    return check_words(feature, error);
-}
-
-/* ---- sizes --------------------------------------------------------------- */
-
-int64_t spc__feature_outputs(const spc_feature *f)
-{
-    switch (f->op) {
-    case SPC_FEATURE_GROUPSUM:
-    case SPC_FEATURE_GROUPMEAN:
-        return f->channels / f->by;
-    case SPC_FEATURE_REPEAT:
-        return (int64_t)f->channels * f->by;
-    case SPC_FEATURE_BEV:
-        return 1;
-    default:
-        return f->channels;
-    }
-}
-
-int64_t spc_feature_row_out(const spc_feature *f)
-{
-    if (spc_feature_check(f, NULL) != SPC_OK)
-        return 0;
-    if (f->op == SPC_FEATURE_BEV)
-        return (int64_t)f->channels * f->shape[0] * f->shape[1] * f->shape[2];
-    return spc__feature_outputs(f);
-}
-
-int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
-                             int64_t batches)
-{
-    if (spc_feature_check(f, NULL) != SPC_OK)
-        return 0;
-    return f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV ? batches
-                                                                   : rows;
+    status = check_words(feature, error);
+    return status == SPC_OK ? spc__feature_check_pass(feature, error) : status;
 }
 
 /* ---- attrs --------------------------------------------------------------- */
@@ -195,12 +152,15 @@ static void set_activation(spc__attrs *out, const spc_feature *f)
     spc__attrs_set_text(out, "act", spc__activation_names[f->activation]);
 }
 
+/* The gradient of scale and shift does not read them. */
 static void set_norm(spc__attrs *out, const spc_feature *f)
 {
-    spc__attrs_set_number(out, "affine", f->affine);
+    if (f->pass != SPC_WGRAD)
+        spc__attrs_set_number(out, "affine", f->affine);
     if (f->op == SPC_FEATURE_GROUPNORM)
         spc__attrs_set_number(out, "groups", f->groups);
-    set_activation(out, f);
+    if (f->pass == SPC_FORWARD)
+        set_activation(out, f);
 }
 
 static void set_bev(spc__attrs *out, const spc_feature *f)
@@ -232,7 +192,9 @@ void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
     case SPC_FEATURE_ADD:
     case SPC_FEATURE_ACT:
     case SPC_FEATURE_ACTGRAD:
-        set_activation(out, f);
+    case SPC_FEATURE_AFFINE:
+        if (f->pass == SPC_FORWARD)
+            set_activation(out, f);
         break;
     case SPC_FEATURE_LAYERNORM:
     case SPC_FEATURE_GROUPNORM:
@@ -244,4 +206,6 @@ void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
     default:
         spc__attrs_set_number(out, "by", f->by);
     }
+    if (f->pass != SPC_FORWARD)
+        spc__attrs_set_text(out, "pass", spc__pass_names[f->pass]);
 }

@@ -2,7 +2,7 @@
  * feature_plan.c - operators on features bound to loaded kernels: made once,
  * then only run.
  *
- * An operator is one launch, or a few one after the other (the table `kinds`).
+ * An operator is one launch, or a few one after the other (feature_kind.c).
  * Where code is found, and what happens without a compiler, is code.c's matter:
  * kernels of features are kept as code records.
  */
@@ -11,6 +11,7 @@
 #include "ctx.h"
 #include "dtype.h"
 #include "error.h"
+#include "feature_kind.h"
 #include "map.h"
 #include "operands.h"
 #include "space.h"
@@ -21,138 +22,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_MOST = 3, WARP = 32 };
-
-typedef struct sizes sizes;
-
-/* One launch. Of a kernel that moves rows there is a second, for rows at any
- * address. */
-typedef struct step {
-    const char *name;
-    bool moves_rows;
-    int64_t (*threads)(const spc_feature *f, const sizes *s);
-    size_t shared_bytes;
-} step;
-
-/* What a launch's grid and the workspace depend on. */
-struct sizes {
-    int64_t rows; /* capacity */
-    int64_t batches;
-};
-
-/* Operators that run alike. */
-typedef struct kind {
-    const char *template_name;
-    unsigned ops;
-    step steps[STEPS_MOST];
-} kind;
+typedef spc__feature_step step;
 
 struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
-    const kind *kind;
-    spc__kernel *wide[STEPS_MOST];   /* for rows that are aligned */
-    spc__kernel *single[STEPS_MOST]; /* for any; may be the same */
-    unsigned resident[STEPS_MOST];   /* blocks that run at the same time */
+    const spc__feature_kind *kind;
+    spc__kernel *wide[SPC__FEATURE_STEPS];   /* for rows that are aligned */
+    spc__kernel *single[SPC__FEATURE_STEPS]; /* for any; may be the same */
+    unsigned
+        resident[SPC__FEATURE_STEPS]; /* blocks that run at the same time */
 };
-
-/* ---- how much there is to do --------------------------------------------- */
-
-/* The largest power of two up to 16 that divides a row: what feature.lua calls
- * natural. */
-static size_t natural(const spc_feature *f, int64_t elements)
-{
-    size_t bytes = (size_t)elements * spc__dtype_of(f->dtype)->bytes, at = 16;
-
-    while (bytes % at != 0)
-        at /= 2;
-    return at;
-}
-
-/* A thread for each piece of an output row. */
-static int64_t by_pieces(const spc_feature *f, const sizes *s)
-{
-    int64_t outputs = spc__feature_outputs(f);
-    int64_t bytes = outputs * (int64_t)spc__dtype_of(f->dtype)->bytes;
-
-    return s->rows * (bytes / (int64_t)natural(f, outputs));
-}
-
-static int64_t by_warps(const spc_feature *f, const sizes *s)
-{
-    (void)f;
-    return s->rows * WARP;
-}
-
-static int64_t by_rows(const spc_feature *f, const sizes *s)
-{
-    (void)f;
-    return s->rows;
-}
-
-static int64_t by_parts(const spc_feature *f, const sizes *s)
-{
-    (void)f;
-    return s->batches * SPC_FEATURE_PARTS * SPC_FEATURE_THREADS;
-}
-
-static int64_t by_channels(const spc_feature *f, const sizes *s)
-{
-    return s->batches * ((f->channels + WARP - 1) / WARP) * SPC_FEATURE_THREADS;
-}
-
-static int64_t by_groups(const spc_feature *f, const sizes *s)
-{
-    return s->batches * f->groups * WARP;
-}
-
-static int64_t layer_cells(const spc_feature *f)
-{
-    return (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
-}
-
-static int64_t by_cells(const spc_feature *f, const sizes *s)
-{
-    return s->batches * layer_cells(f);
-}
-
-#define OP(name) (1u << SPC_FEATURE_##name)
-
-/* What a block of global pooling keeps of every warp. */
-enum {
-    PART_BYTES = SPC_FEATURE_THREADS / WARP * WARP * 8 * sizeof(float),
-    JOIN_BYTES = SPC_FEATURE_THREADS / WARP * WARP * sizeof(float)
-};
-
-static const kind kinds[] = {
-    {"feature_pool", OP(POOL) | OP(UNPOOL), {{"spc_pool", true, by_pieces, 0}}},
-    {"feature_rows",
-     OP(ADD) | OP(ACT) | OP(ACTGRAD) | OP(GROUPSUM) | OP(GROUPMEAN) |
-         OP(REPEAT),
-     {{"spc_rows", true, by_pieces, 0}}},
-    {"feature_norm", OP(LAYERNORM), {{"spc_norm", true, by_warps, 0}}},
-    {"feature_batch",
-     OP(GLOBAL),
-     {{"spc_part", true, by_parts, PART_BYTES},
-      {"spc_join", false, by_channels, JOIN_BYTES}}},
-    {"feature_batch",
-     OP(GROUPNORM),
-     {{"spc_part", true, by_parts, 0},
-      {"spc_join", false, by_groups, 0},
-      {"spc_apply", true, by_pieces, 0}}},
-    {"feature_bev",
-     OP(BEV),
-     {{"spc_place", false, by_rows, 0}, {"spc_dense", true, by_cells, 0}}},
-};
-
-static const kind *kind_of(spc_feature_op op)
-{
-    const kind *at = kinds;
-
-    while (!(at->ops >> op & 1))
-        at++;
-    return at;
-}
 
 /* ---- making -------------------------------------------------------------- */
 
@@ -162,9 +42,11 @@ static bool is_for_processor(const spc_ctx *ctx)
 }
 
 /* One template serves a processor, some a GPU. */
-static const char *template_for(const spc_ctx *ctx, const kind *k)
+static const char *template_for(const spc_ctx *ctx, const spc__feature_kind *k)
 {
-    return is_for_processor(ctx) ? "feature_cpu" : k->template_name;
+    if (!is_for_processor(ctx))
+        return k->template_name;
+    return k->pass == SPC_FORWARD ? "feature_cpu" : "feature_grad_cpu";
 }
 
 /* Is there a second kernel? Not for a processor, whose loads may lie anywhere,
@@ -175,8 +57,8 @@ static bool has_single(const spc_feature_plan *plan, const step *s)
     size_t element = spc__dtype_of(f->dtype)->bytes;
 
     return s->moves_rows && !is_for_processor(plan->ctx) &&
-           (natural(f, f->channels) > element ||
-            natural(f, spc__feature_outputs(f)) > element);
+           (spc__feature_natural(f, spc__feature_inputs(f)) > element ||
+            spc__feature_natural(f, spc__feature_outputs(f)) > element);
 }
 
 /* More blocks than run at the same time would gain nothing. */
@@ -222,7 +104,7 @@ static spc_status load(spc_feature_plan *plan, unsigned flags)
         spc__ctx_code(&code, plan->ctx, template_for(plan->ctx, plan->kind),
                       &problem, NULL, flags);
 
-    for (int i = 0; i < STEPS_MOST && status == SPC_OK; i++)
+    for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++)
         if (plan->kind->steps[i].name != NULL)
             status = load_step(plan, i, &code);
     return status;
@@ -249,7 +131,7 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
         return spc__fail_memory(error, sizeof(*plan));
     plan->ctx = ctx;
     plan->feature = *feature;
-    plan->kind = kind_of(feature->op);
+    plan->kind = spc__feature_kind_of(feature);
     if ((status = load(plan, flags)) == SPC_OK) {
         *out = plan;
         plan = NULL;
@@ -275,40 +157,17 @@ int64_t spc_coords_batches(const spc_coords *coords)
     return coords != NULL ? (int64_t)spc__key_high(&coords->key, 0) + 1 : 0;
 }
 
-/* 256 bytes are what each array of a workspace begins at a multiple of. */
-static size_t padded(int64_t bytes)
-{
-    return ((size_t)bytes + 255) / 256 * 256;
-}
-
-static size_t parts_bytes(const spc_feature *f, int64_t batches)
-{
-    int64_t floats =
-        f->op == SPC_FEATURE_GLOBAL ? f->channels : 2 * (int64_t)f->groups;
-
-    return padded(batches * SPC_FEATURE_PARTS * floats * 4);
-}
-
-static size_t workspace_bytes(const spc_feature *f, int64_t batches)
-{
-    switch (f->op) {
-    case SPC_FEATURE_GLOBAL:
-        return parts_bytes(f, batches);
-    case SPC_FEATURE_GROUPNORM:
-        return parts_bytes(f, batches) + padded(batches * f->groups * 8);
-    case SPC_FEATURE_BEV:
-        return padded(batches * layer_cells(f) * 4);
-    default:
-        return 0;
-    }
-}
-
 size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                    const spc_coords *set)
 {
+    spc__feature_room room;
+
     if (plan == NULL || set == NULL)
         return 0;
-    return workspace_bytes(&plan->feature, spc_coords_batches(set));
+    spc__feature_sizes sizes = {set->capacity, spc_coords_batches(set),
+                                set->capacity};
+    spc__feature_room_of(&room, &plan->feature, &sizes);
+    return room.bytes;
 }
 
 /* ---- maps ---------------------------------------------------------------- */
@@ -317,7 +176,10 @@ static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
                             spc_error *error)
 {
     const spc_feature *f = &plan->feature;
-    bool back = f->op == SPC_FEATURE_UNPOOL;
+    bool back = spc__feature_takes_inverse(f);
+    const char *pooling =
+        f->op == SPC_FEATURE_UNPOOL ? "un-pooling" : "pooling";
+    const char *of = f->pass == SPC_FORWARD ? "" : "the gradient of ";
 
     if (!spc__feature_takes_map(f))
         return spc__fail(error, SPC_EINVAL,
@@ -327,9 +189,10 @@ static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
                          "the map belongs to another context than the plan");
     if (map->inverse != back)
         return spc__fail(error, SPC_EINVAL,
-                         back ? "un-pooling takes the inverse map "
+                         back ? "%s%s takes the inverse map "
                                 "(spc_map_create_inverse)"
-                              : "pooling takes a map that is not inverse");
+                              : "%s%s takes a map that is not inverse",
+                         of, pooling);
     if (!spc__geometry_equal(&map->geometry, &f->geometry))
         return spc__fail(error, SPC_EINVAL,
                          "the map was built for another rule, kernel, stride, "
@@ -364,7 +227,8 @@ spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
 typedef struct run {
     const spc_feature_plan *plan;
     spc_feature_args args;
-    sizes sizes;
+    spc__feature_sizes sizes;
+    spc__feature_room room;
     bool aligned; /* all rows lie at multiples of their pieces */
 } run;
 
@@ -374,7 +238,7 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
                             int64_t together, spc_error *error)
 {
     size_t element = spc__dtype_of(r->plan->feature.dtype)->bytes;
-    size_t piece = natural(&r->plan->feature, together);
+    size_t piece = spc__feature_natural(&r->plan->feature, together);
     uintptr_t address = (uintptr_t)memory;
 
     *pitch = given != 0 ? given : row;
@@ -393,17 +257,6 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     return SPC_OK;
 }
 
-static bool has_index(const spc_feature *f)
-{
-    return f->index && spc__feature_takes_map(f);
-}
-
-static bool is_affine(const spc_feature *f)
-{
-    return f->affine &&
-           (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM);
-}
-
 static spc_status take_buffers(run *r, const spc_feature_buffers *b,
                                spc_error *error)
 {
@@ -412,8 +265,9 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     spc_status status;
 
     r->aligned = true;
-    if ((status = take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
-                            f->channels, f->channels, error)) ||
+    if ((status =
+             take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
+                       spc_feature_row_in(f), spc__feature_inputs(f), error)) ||
         (status =
              take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
                        spc_feature_row_out(f), spc__feature_outputs(f), error)))
@@ -422,12 +276,15 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
                             f->channels, f->channels, error)))
         return status;
-    if ((has_index(f) &&
+    if ((spc__feature_has_index(f) &&
          (status = spc__check_buffer("index", b->index, 16, error))) ||
-        (is_affine(f) &&
-         ((status = spc__check_buffer("scale", b->scale, 4, error)) ||
-          (status = spc__check_buffer("shift", b->shift, 4, error)))) ||
-        (workspace_bytes(f, r->sizes.batches) > 0 &&
+        (spc__feature_has_scale(f) &&
+         (status = spc__check_buffer("scale", b->scale, 4, error))) ||
+        (spc__feature_has_shift(f) &&
+         (status = spc__check_buffer("shift", b->shift, 4, error))) ||
+        (f->pass == SPC_WGRAD &&
+         (status = spc__check_buffer("out", b->out, 4, error))) ||
+        (r->room.bytes > 0 &&
          (status = spc__check_buffer("workspace", b->workspace, 256, error))))
         return status;
     a->in = b->in;
@@ -452,7 +309,7 @@ static void take_set(run *r, const spc_coords *set)
     a->keys = set->keys;
     a->key = set->key;
     a->batches = (int)spc_coords_batches(set);
-    r->sizes = (sizes){set->capacity, a->batches};
+    r->sizes = (spc__feature_sizes){set->capacity, a->batches, set->capacity};
 }
 
 static spc_status take_map(run *r, const spc_map *map, spc_error *error)
@@ -467,6 +324,7 @@ static spc_status take_map(run *r, const spc_map *map, spc_error *error)
                          "the map is not prepared for this plan: call "
                          "spc_feature_prepare first");
     take_set(r, map->to);
+    r->sizes.seen = map->in->capacity;
     r->args.map = view.index;
     r->args.rows_padded = view.rows_padded;
     return SPC_OK;
@@ -492,23 +350,21 @@ static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
 }
 
 /* Where its arrays lie in the workspace; cells begin empty. */
-static spc_status set_workspace(run *r, void *workspace, void *stream,
+static spc_status set_workspace(run *r, char *workspace, void *stream,
                                 spc_error *error)
 {
-    const spc_feature *f = &r->plan->feature;
     spc__device *device = r->plan->ctx->device;
-    size_t bytes = workspace_bytes(f, r->sizes.batches);
+    const spc__feature_room *room = &r->room;
 
-    if (f->op == SPC_FEATURE_BEV) {
-        r->args.cells = workspace;
-        return spc__device_ops_of(device)->fill(device, workspace, 0xff, bytes,
-                                                stream, error);
-    }
-    r->args.parts = workspace;
-    if (f->op == SPC_FEATURE_GROUPNORM)
-        r->args.moments =
-            (float *)((char *)workspace + parts_bytes(f, r->sizes.batches));
-    return SPC_OK;
+    if (room->bytes == 0)
+        return SPC_OK;
+    r->args.parts = (float *)workspace;
+    r->args.moments = (float *)(workspace + room->moments);
+    r->args.cells = (int *)(workspace + room->cells);
+    return room->cells_bytes > 0 ? spc__device_ops_of(device)->fill(
+                                       device, r->args.cells, room->empty,
+                                       room->cells_bytes, stream, error)
+                                 : SPC_OK;
 }
 
 static unsigned grid_of(const run *r, int i)
@@ -527,7 +383,7 @@ static spc_status enqueue(run *r, void *stream, spc_error *error)
     spc__device *device = plan->ctx->device;
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < STEPS_MOST && status == SPC_OK; i++) {
+    for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++) {
         const step *s = &plan->kind->steps[i];
         if (s->name == NULL)
             break;
@@ -558,6 +414,7 @@ spc_status spc_feature_execute(const spc_feature_plan *plan,
     r.args.eps = plan->feature.eps;
     r.args.slope = plan->feature.slope;
     if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
+        spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
         int64_t rows =
             spc_feature_rows_out(&plan->feature, r.sizes.rows, r.sizes.batches);
         if (rows == 0) /* buffers of no rows may well be NULL */

@@ -6,6 +6,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "number.h"
+#include "pass.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ static const char *const examples[] = {
     "repeat,c=64,by=2",
     "bev,c=64,shape=176x200x2,order=zyx",
     "actgrad=silu,c=64",
+    "affine,c=64,act=relu",
 };
 enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
 
@@ -59,6 +61,7 @@ static const head heads[] = {
     {"repeat", SPC_FEATURE_REPEAT, NULL, NULL},
     {"bev", SPC_FEATURE_BEV, NULL, NULL},
     {"actgrad", SPC_FEATURE_ACTGRAD, spc__activation_names, "activation"},
+    {"affine", SPC_FEATURE_AFFINE, NULL, NULL},
 };
 enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
 
@@ -140,10 +143,10 @@ struct feature_word {
 #define OP(name) (1u << SPC_FEATURE_##name)
 
 enum {
-    ALL = OP(ACTGRAD) * 2 - 1,
+    ALL = OP(AFFINE) * 2 - 1,
     MAPPED = OP(POOL) | OP(UNPOOL),
     NORMS = OP(LAYERNORM) | OP(GROUPNORM),
-    ACTIVE = OP(ADD) | NORMS,
+    ACTIVE = OP(ADD) | OP(AFFINE) | NORMS,
     GROUPED = OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT)
 };
 
@@ -225,6 +228,17 @@ static spc_status set_activation(spc_feature *f, const feature_word *word,
     return status;
 }
 
+static spc_status set_pass(spc_feature *f, const feature_word *word,
+                           const char *value, spc_error *error)
+{
+    unsigned index = (unsigned)f->pass;
+    spc_status status =
+        set_name(&index, spc__pass_names, word->name, value, error);
+
+    f->pass = (spc_pass)index;
+    return status;
+}
+
 static spc_status set_order(spc_feature *f, const feature_word *word,
                             const char *value, spc_error *error)
 {
@@ -270,6 +284,7 @@ static const feature_word words[] = {
     {"affine", set_flag, AT(affine), NORMS},
     {"order", set_order, 0, OP(BEV)},
     {"dtype", set_dtype, 0, ALL},
+    {"pass", set_pass, 0, ALL & ~OP(ACTGRAD)},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
 
@@ -371,8 +386,11 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
         return spc__fail(error, SPC_EINVAL,
                          "the operator is empty: it is written %s",
                          examples[0]);
-    if ((status = read_words(&feature, text, error)) == SPC_OK)
-        status = spc_feature_check(&feature, error);
+    if ((status = read_words(&feature, text, error)) == SPC_OK) {
+        spc_pass pass = feature.pass;
+        feature.pass = SPC_FORWARD;
+        status = spc_feature_pass(&feature, &feature, pass, error);
+    }
     if (status != SPC_OK) {
         spc__fail_prefix(error, "operator '%.120s': ", text);
         return status; /* also when nobody wants the sentence */
@@ -431,17 +449,25 @@ static void write_activation(writer *w, const spc_feature *f)
         write_real(w, "slope", f->slope);
 }
 
+/* Of a gradient that of the operator. */
+static void write_geometry(writer *w, const spc_feature *f)
+{
+    spc_geometry of = f->geometry;
+    bool subm = of.rule == SPC_RULE_SUBM;
+    char text[320];
+
+    if (subm && f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD)
+        spc__feature_mirror(&of);
+    spc__geometry_format(text, sizeof(text), &of);
+    write_text(w, "%s%s", subm ? ",rule=subm" : "", text);
+}
+
 static void write_words(writer *w, const spc_feature *f)
 {
     unsigned op = 1u << f->op;
-    char geometry[320];
 
-    if (op & MAPPED) {
-        spc__geometry_format(geometry, sizeof(geometry), &f->geometry);
-        write_text(w, "%s%s",
-                   f->geometry.rule == SPC_RULE_SUBM ? ",rule=subm" : "",
-                   geometry);
-    }
+    if (op & MAPPED)
+        write_geometry(w, f);
     if (f->op == SPC_FEATURE_POOL && f->index)
         write_text(w, ",index=1");
     if (op & GROUPED)
@@ -466,7 +492,7 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 
     write_text(&w, "%s", "");
     for (int i = 0; i < WORDS; i++)
-        if ((unsigned)op <= SPC_FEATURE_ACTGRAD && words[i].ops >> op & 1)
+        if ((unsigned)op <= SPC_FEATURE_AFFINE && words[i].ops >> op & 1)
             write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
     return (int)w.length;
 }
@@ -488,5 +514,8 @@ int spc_feature_format(char *out, size_t bytes, const spc_feature *f)
     write_words(&w, f);
     write_text(&w, ",dtype=%s",
                spc__name_at(spc__dtype_names, (unsigned)f->dtype));
+    if (f->pass != SPC_FORWARD)
+        write_text(&w, ",pass=%s",
+                   spc__name_at(spc__pass_names, (unsigned)f->pass));
     return (int)w.length;
 }

@@ -25,7 +25,7 @@ static spc_conv layer_of(const spc_feature *f)
     conv.geometry = f->geometry;
     conv.cin = conv.cout = 1;
     if (f->geometry.rule != SPC_RULE_SUBM)
-        conv.op = f->op == SPC_FEATURE_UNPOOL ? SPC_INVERSE : SPC_CONV;
+        conv.op = spc__feature_takes_inverse(f) ? SPC_INVERSE : SPC_CONV;
     return conv;
 }
 
@@ -94,14 +94,12 @@ static void *data_of(const spc__feature_rows *r)
 }
 
 static spc_status alloc_rows(spc__feature_rows *out, spc__feature_bed *b,
-                             int64_t rows, int64_t row)
+                             int64_t rows, int64_t row, spc_dtype dtype)
 {
     void *memory = NULL;
 
-    *out = (spc__feature_rows){.rows = rows,
-                               .row = row,
-                               .pitch = row + b->draw.wider,
-                               .dtype = b->feature->dtype};
+    *out = (spc__feature_rows){
+        .rows = rows, .row = row, .pitch = row + b->draw.wider, .dtype = dtype};
     out->first = ZONE + (size_t)b->draw.shift * element_bytes(out);
     out->bytes = offset_of(out, rows) + ZONE;
     spc_status status = spc_alloc(&memory, b->ctx, out->bytes);
@@ -179,23 +177,27 @@ static spc_status draw_vector(float **host, const float **device,
                             : status;
 }
 
-/* Of every row that is un-pooled the voxels that see it take turns. */
+/* Of every row that is un-pooled the voxels that see it take turns; in the
+ * gradient of that, which reads the map the other way, those that it sees. */
 static void fill_stored(spc__feature_bed *b)
 {
+    bool turned = b->feature->pass != SPC_FORWARD;
     int channels = b->feature->channels;
     int offsets = spc_geometry_offsets(&b->feature->geometry);
 
     for (int k = 0; k < offsets; k++)
         for (int64_t row = 0; row < b->of.rows_out; row++) {
             int64_t from = b->index[k * b->of.rows_out + row];
+            int64_t to = turned ? row : from;
             for (int64_t c = k; from >= 0 && c < channels; c += offsets)
-                b->stored[from * channels + c] = (int32_t)row;
+                b->stored[to * channels + c] = (int32_t)(turned ? from : row);
         }
 }
 
 static size_t stored_count(const spc__feature_bed *b)
 {
-    bool back = b->feature->op == SPC_FEATURE_UNPOOL;
+    bool back =
+        b->feature->op == SPC_FEATURE_UNPOOL && b->feature->pass == SPC_FORWARD;
 
     return (size_t)(back ? b->of.rows_in : b->of.rows_out) *
            (size_t)b->feature->channels;
@@ -218,22 +220,32 @@ static spc_status draw_stored(spc__feature_bed *b)
     return move(&b->buffers.index, b->ctx, b->stored, count * 4);
 }
 
+/* `rows` of so many elements, drawn and moved. */
+static spc_status draw_array(float **host, spc__feature_rows *to,
+                             spc__feature_bed *b, int64_t rows, int64_t row,
+                             spc__random *random)
+{
+    spc_dtype dtype = b->feature->dtype;
+    spc_status status =
+        draw_values(host, b, (size_t)(rows * row), dtype, random);
+
+    if (status == SPC_OK &&
+        (status = alloc_rows(to, b, rows, row, dtype)) == SPC_OK)
+        status = move_rows(to, b->ctx, *host);
+    return status;
+}
+
 static spc_status draw_rows(spc__feature_bed *b, spc__random *random)
 {
-    int channels = b->feature->channels;
-    size_t all = (size_t)b->of.rows_in * (size_t)channels;
-    bool adds = spc__feature_adds(b->feature);
-    spc_dtype dtype = b->feature->dtype;
-    spc_status status;
+    const spc_feature *f = b->feature;
+    int64_t in = spc_feature_rows_in(f, b->of.rows_in, b->of.batches);
+    int64_t add = spc_feature_rows_add(f, b->of.rows_in, b->of.batches);
+    spc_status status =
+        draw_array(&b->host[0], &b->in, b, in, spc_feature_row_in(f), random);
 
-    if ((status = draw_values(&b->host[0], b, all, dtype, random)) ||
-        (status = alloc_rows(&b->in, b, b->of.rows_in, channels)) ||
-        (status = move_rows(&b->in, b->ctx, b->host[0])) || !adds)
-        return status;
-    if ((status = draw_values(&b->host[1], b, all, dtype, random)) ||
-        (status = alloc_rows(&b->add, b, b->of.rows_in, channels)))
-        return status;
-    return move_rows(&b->add, b->ctx, b->host[1]);
+    return status == SPC_OK && spc__feature_adds(f)
+               ? draw_array(&b->host[1], &b->add, b, add, f->channels, random)
+               : status;
 }
 
 static spc_status ask_oracle(spc__feature_bed *b)
@@ -244,10 +256,13 @@ static spc_status ask_oracle(spc__feature_bed *b)
     if ((status = allocate(&b->reference, b->ctx, count, 8)) != SPC_OK ||
         (status = allocate(&b->tolerance, b->ctx, count, 8)) != SPC_OK)
         return status;
-    spc__feature_oracle(b->reference, b->tolerance,
-                        b->feature->op == SPC_FEATURE_POOL ? b->stored : NULL,
-                        b->feature, &b->of);
-    return SPC_OK;
+    status = spc__feature_oracle(b->reference, b->tolerance,
+                                 b->feature->op == SPC_FEATURE_POOL ? b->stored
+                                                                    : NULL,
+                                 b->feature, &b->of);
+    return status == SPC_OK
+               ? SPC_OK
+               : spc__fail_memory(spc__error_of(b->ctx), (size_t)b->of.rows_in);
 }
 
 static void drop_draw(spc__feature_bed *b)
@@ -295,6 +310,7 @@ spc_status spc__feature_bed_fill(spc__feature_bed *b,
 {
     const spc_feature *f = b->feature;
     int64_t rows = spc_feature_rows_out(f, b->of.rows_out, b->of.batches);
+    const spc_coords *inputs = b->map != NULL ? spc_map_in(b->map) : b->set;
     spc__random random;
     spc_status status;
 
@@ -306,8 +322,9 @@ spc_status spc__feature_bed_fill(spc__feature_bed *b,
         (status = draw_vector(&b->host[3], &b->buffers.shift, b, &random)) ||
         (status = draw_stored(b)) ||
         (status = move(&b->buffers.workspace, b->ctx, NULL,
-                       spc_feature_workspace_bytes(b->plan, b->set))) ||
-        (status = alloc_rows(&b->out, b, rows, spc_feature_row_out(f))))
+                       spc_feature_workspace_bytes(b->plan, inputs))) ||
+        (status = alloc_rows(&b->out, b, rows, spc_feature_row_out(f),
+                             spc__feature_out_dtype(f))))
         return status;
     point_to_rows(b);
     return ask_oracle(b);

@@ -10,6 +10,8 @@
  */
 #include "feature_oracle.h"
 
+#include "feature_grad_oracle.h"
+
 #include "dtype.h"
 #include "feature.h"
 #include <math.h>
@@ -27,6 +29,11 @@ static double least(double a, double b)
 static double growth(double n)
 {
     return least(n, 8 * sqrt(n)) * unit;
+}
+
+double spc__feature_growth(double n)
+{
+    return growth(n);
 }
 
 /* ---- activations --------------------------------------------------------- */
@@ -222,9 +229,16 @@ static void add_one(double *out, double *tolerance, const spc_feature *f,
         differentiate(out, tolerance, f, x, (double)of->add[at]);
         return;
     }
-    if (f->op == SPC_FEATURE_ADD)
+    double error = 0;
+    if (f->op == SPC_FEATURE_ADD) {
         x += (double)of->add[at];
-    finish(out, tolerance, f, x, f->op == SPC_FEATURE_ADD ? unit * fabs(x) : 0);
+        error = unit * fabs(x);
+    } else if (f->op == SPC_FEATURE_AFFINE) {
+        double product = x * (double)of->scale[at % f->channels];
+        x = product + (double)of->shift[at % f->channels];
+        error = unit * (fabs(product) + fabs(x));
+    }
+    finish(out, tolerance, f, x, error);
 }
 
 static void regroup_one(double *out, double *tolerance, const spc_feature *f,
@@ -254,7 +268,8 @@ static void by_row(double *out, double *tolerance, const spc_feature *f,
     for (int64_t row = 0; row < of->rows_out; row++)
         for (int64_t j = 0; j < outputs; j++) {
             int64_t at = row * outputs + j;
-            if (spc__feature_adds(f) || f->op == SPC_FEATURE_ACT)
+            if (spc__feature_adds(f) || f->op == SPC_FEATURE_ACT ||
+                f->op == SPC_FEATURE_AFFINE)
                 add_one(out + at, tolerance + at, f, of, at);
             else
                 regroup_one(out + at, tolerance + at, f,
@@ -264,11 +279,7 @@ static void by_row(double *out, double *tolerance, const spc_feature *f,
 
 /* ---- normalisation ------------------------------------------------------- */
 
-/* Moments of a set of elements, and by how much fp32 may miss them. */
-typedef struct moments {
-    double n, mean, variance, largest;
-    double mean_error, variance_error;
-} moments;
+typedef spc__feature_moments moments;
 
 /*
  * `steps`: roundings that follow each other in the longest chain of a sum; at
@@ -319,18 +330,26 @@ static void add_to(moments *m, double x)
     m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
 }
 
+static void layer_moments(moments *m, const spc_feature *f,
+                          const spc__feature_case *of, int64_t row)
+{
+    const float *x = of->in + row * f->channels;
+
+    for (int c = 0; c < f->channels; c++)
+        add_to(m, (double)x[c]);
+    m->mean /= m->n;
+    for (int c = 0; c < f->channels; c++)
+        m->variance += pow((double)x[c] - m->mean, 2) / m->n;
+    bound(m, 1);
+}
+
 static void layer_norm(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int64_t row)
 {
     int64_t at = row * f->channels;
-    moments m = {0};
+    moments m;
 
-    for (int c = 0; c < f->channels; c++)
-        add_to(&m, (double)of->in[at + c]);
-    m.mean /= m.n;
-    for (int c = 0; c < f->channels; c++)
-        m.variance += pow((double)of->in[at + c] - m.mean, 2) / m.n;
-    bound(&m, 1);
+    spc__feature_moments_of(&m, f, of, row, 0, 0);
     for (int c = 0; c < f->channels; c++)
         normalise(out + at + c, tolerance + at + c, f, of, &m,
                   (double)of->in[at + c], c);
@@ -341,21 +360,42 @@ static void layer_norm(double *out, double *tolerance, const spc_feature *f,
     for (int64_t row = 0; row < of->rows_in; row++)                            \
         for (int c = first; c < last && of->coords[4 * row] == batch; c++)
 
+static void group_moments(moments *m, const spc_feature *f,
+                          const spc__feature_case *of, int batch, int group)
+{
+    int size = f->channels / f->groups;
+    int first = group * size, last = first + size;
+
+    FOR_GROUP(row, c)
+    add_to(m, (double)of->in[row * f->channels + c]);
+    if (m->n == 0)
+        return;
+    m->mean /= m->n;
+    FOR_GROUP(row, c)
+    m->variance +=
+        pow((double)of->in[row * f->channels + c] - m->mean, 2) / m->n;
+    bound(m, ceil(m->n / size / 32));
+}
+
+void spc__feature_moments_of(moments *out, const spc_feature *f,
+                             const spc__feature_case *of, int64_t row,
+                             int batch, int group)
+{
+    *out = (moments){0};
+    if (f->op == SPC_FEATURE_LAYERNORM)
+        layer_moments(out, f, of, row);
+    else
+        group_moments(out, f, of, batch, group);
+}
+
 static void group_norm(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int batch, int group)
 {
     int size = f->channels / f->groups;
     int first = group * size, last = first + size;
-    moments m = {0};
+    moments m;
 
-    FOR_GROUP(row, c)
-    add_to(&m, (double)of->in[row * f->channels + c]);
-    if (m.n == 0)
-        return;
-    m.mean /= m.n;
-    FOR_GROUP(row, c)
-    m.variance += pow((double)of->in[row * f->channels + c] - m.mean, 2) / m.n;
-    bound(&m, ceil(m.n / size / 32));
+    spc__feature_moments_of(&m, f, of, 0, batch, group);
     FOR_GROUP(row, c)
     {
         int64_t at = row * f->channels + c;
@@ -428,14 +468,17 @@ static void by_batch(double *out, double *tolerance, const spc_feature *f,
 
 /* ---- all of them --------------------------------------------------------- */
 
-void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
-                         const spc_feature *f, const spc__feature_case *of)
+spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
+                               const spc_feature *f,
+                               const spc__feature_case *of)
 {
     size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
                           spc_feature_row_out(f));
 
     memset(out, 0, all * sizeof(*out));
     memset(tolerance, 0, all * sizeof(*tolerance));
+    if (f->pass != SPC_FORWARD)
+        return spc__feature_grad_oracle(out, tolerance, f, of);
     switch (f->op) {
     case SPC_FEATURE_POOL:
     case SPC_FEATURE_UNPOOL:
@@ -453,13 +496,14 @@ void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
     default:
         by_row(out, tolerance, f, of);
     }
+    return SPC_OK;
 }
 
 /* Half a unit in the last place, or half of the least number above zero. */
 double spc__feature_tolerance(const spc_feature *f, double reference,
                               double tolerance)
 {
-    const spc__dtype *type = spc__dtype_of(f->dtype);
+    const spc__dtype *type = spc__dtype_of(spc__feature_out_dtype(f));
     double size = fabs(reference) + tolerance;
 
     return tolerance + ldexp(size, -type->stored_bits) + type->least_half;
@@ -469,8 +513,10 @@ bool spc__feature_is_exact(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
         return false;
-    return (!spc__feature_adds(f) && f->op != SPC_FEATURE_ACT) ||
-           f->activation <= SPC_ACT_LEAKY;
+    /* A sum of quotients is rounded more than once. */
+    if (f->pass == SPC_DGRAD && f->op == SPC_FEATURE_POOL)
+        return f->reduction != SPC_REDUCE_MEAN;
+    return f->activation <= SPC_ACT_LEAKY;
 }
 
 /* ---- compulsory bytes ---------------------------------------------------- */
@@ -488,18 +534,22 @@ void spc__feature_bytes(double *read, double *written, const spc_feature *f,
                         int64_t pairs)
 {
     double element = (double)spc__dtype_of(f->dtype)->bytes;
-    double row = (double)f->channels * element;
+    double result = (double)spc__dtype_of(spc__feature_out_dtype(f))->bytes;
     double stored = f->index ? 4.0 * f->channels : 0;
+    bool back = f->pass != SPC_FORWARD;
 
-    *read = (double)rows_in * row * (spc__feature_adds(f) ? 2 : 1);
+    *read = (double)spc_feature_rows_in(f, rows_in, batches) *
+                (double)spc_feature_row_in(f) * element +
+            (double)spc_feature_rows_add(f, rows_in, batches) *
+                (double)f->channels * element;
     *written = (double)spc_feature_rows_out(f, rows_out, batches) *
-               (double)spc_feature_row_out(f) * element;
-    if (f->affine)
-        *read += 8.0 * f->channels;
-    if (f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL)
+               (double)spc_feature_row_out(f) * result;
+    if (spc__feature_has_scale(f))
+        *read += (spc__feature_has_shift(f) ? 8.0 : 4.0) * f->channels;
+    if (spc__feature_takes_map(f))
         *read += index_bytes(f, rows_out, pairs);
     if (f->op == SPC_FEATURE_POOL)
         *written += (double)rows_out * stored;
     if (f->op == SPC_FEATURE_UNPOOL)
-        *read += (double)rows_in * stored;
+        *read += (double)(back ? rows_out : rows_in) * stored;
 }

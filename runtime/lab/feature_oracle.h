@@ -12,23 +12,24 @@
 typedef struct spc__feature_case {
     int64_t rows_in, rows_out;
     int64_t batches;
-    const float *in;       /* [rows_in][channels] */
-    const float *add;      /* the same */
+    const float *in;       /* spc_feature_rows_in rows */
+    const float *add;      /* spc_feature_rows_add rows */
     const float *scale;    /* [channels] */
     const float *shift;    /* [channels] */
     const int32_t *map;    /* [offsets][rows_out]: input row or -1 */
-    const int32_t *index;  /* [rows_in][channels], for UNPOOL */
+    const int32_t *index;  /* [rows_in][channels], for UNPOOL; of its gradient
+                              [rows_out][channels] */
     const int32_t *coords; /* [rows_in][4] */
 } spc__feature_case;
 
 /*
  * The result, spc_feature_rows_out rows of spc_feature_row_out elements, and by
  * how much a kernel's may differ, its rounding to the operator's type not
- * included. `index` (may be NULL) gets what POOL stores.
+ * included. `index` (may be NULL) gets what POOL stores. SPC_ENOMEM.
  */
-void spc__feature_oracle(double *out, double *tolerance, int32_t *index,
-                         const spc_feature *feature,
-                         const spc__feature_case *of);
+spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
+                               const spc_feature *feature,
+                               const spc__feature_case *of);
 
 /* The tolerance of an element, rounding to the operator's type included. */
 double spc__feature_tolerance(const spc_feature *feature, double reference,

@@ -287,6 +287,9 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
         (status = spc__net_check_type("it takes", f->dtype, t->dtype, error)) !=
             SPC_OK)
         return status;
+    if (f->pass != SPC_FORWARD)
+        return spc__fail(error, SPC_EINVAL,
+                         "gradients are no layers: spc_training makes them");
     if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
                    ? SPC_OK
@@ -308,15 +311,14 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
 static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
 {
     const spc_feature *f = &node->feature;
-    bool norm =
-        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
 
     tensor->dense = f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV;
     tensor->elements = spc_feature_row_out(f);
     tensor->channels =
         f->op == SPC_FEATURE_BEV ? f->channels : (int)spc__feature_outputs(f);
     tensor->dtype = f->dtype;
-    node->counts[1] = node->counts[2] = norm && f->affine ? f->channels : 0;
+    node->counts[1] = node->counts[2] =
+        spc__feature_has_scale(f) ? f->channels : 0;
 }
 
 static spc_status make_feature(spc_net *net, spc_tensor *out,

@@ -5,9 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct args {
     cli_list scenes;
+    const char *pass;
     uint64_t seed;
 };
 
@@ -16,6 +18,8 @@ struct args {
 static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "a scene to run on (may be repeated)"},
+    {0, "pass", "WORD", CLI_TEXT, AT(pass),
+     "a pass of training: forward, dgrad, wgrad, or all that there are"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of the features"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
@@ -191,33 +195,73 @@ static spc_status run_sheet(struct sheet *sheet, const spc_feature *features,
 
 /* ---- the command --------------------------------------------------------- */
 
-static spc_status read_features(spc_feature **out, const cli_list *texts)
+enum { PASSES = 3 };
+static const char *const passes[PASSES] = {"forward", "dgrad", "wgrad"};
+
+/* Of an operator the passes that `word` names; NULL: as it is. "all" leaves out
+ * those that it has not. *count grows. */
+static spc_status add_passes(spc_feature *out, int *count,
+                             const spc_feature *feature, const char *word)
 {
+    bool all = word != NULL && strcmp(word, "all") == 0, known = all;
     spc_error error = {0};
 
-    *out = calloc((size_t)texts->count, sizeof(**out));
+    if (word == NULL) {
+        out[(*count)++] = *feature;
+        return SPC_OK;
+    }
+    for (int p = 0; p < PASSES; p++) {
+        if (!all && strcmp(word, passes[p]) != 0)
+            continue;
+        known = true;
+        spc_status status =
+            spc_feature_pass(&out[*count], feature, (spc_pass)p, &error);
+        if (status == SPC_OK)
+            ++*count;
+        else if (!all || p != SPC_WGRAD)
+            return cli_fail(status, "%s", error.text);
+    }
+    return known ? SPC_OK
+                 : cli_fail(SPC_EINVAL,
+                            "--pass %s: forward, dgrad, wgrad or all is right",
+                            word);
+}
+
+static spc_status read_features(spc_feature **out, int *count,
+                                const cli_list *texts, const char *pass)
+{
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    *count = 0;
+    *out = calloc((size_t)texts->count * PASSES, sizeof(**out));
     if (*out == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    for (int i = 0; i < texts->count; i++)
-        if (spc_feature_parse(&(*out)[i], texts->at[i], &error) != SPC_OK) {
-            free(*out);
-            *out = NULL;
-            return cli_fail(error.status, "%s", error.text);
-        }
-    return SPC_OK;
+    for (int i = 0; i < texts->count && status == SPC_OK; i++) {
+        spc_feature feature;
+        status = spc_feature_parse(&feature, texts->at[i], &error);
+        status = status != SPC_OK ? cli_fail(status, "%s", error.text)
+                                  : add_passes(*out, count, &feature, pass);
+    }
+    if (status != SPC_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 static spc_status run(cli *self, void *payload)
 {
     struct sheet sheet = {.args = payload};
-    int count = self->operands.count;
     spc_feature *features = NULL;
     scene_set scenes = {0};
     spc_status status;
+    int count;
 
-    if (count == 0)
+    if (self->operands.count == 0)
         return list_operators(self);
-    if ((status = read_features(&features, &self->operands)) != SPC_OK)
+    if ((status = read_features(&features, &count, &self->operands,
+                                sheet.args->pass)) != SPC_OK)
         return status;
     cli_catch_signals(self); /* loading takes long too */
     if ((status = load_scenes(&scenes, &sheet.args->scenes)) == SPC_OK &&
@@ -241,7 +285,9 @@ const cli_command cli_features = {
         "with the operator's definition, before\nand after it is timed, warm "
         "and with flushed caches, and set beside its floor.\n`error` is the "
         "largest difference over what rounding explains. Of an unpool the\n"
-        "voxels are the outputs.",
+        "voxels are the outputs. With --pass all the gradients of each "
+        "operator "
+        "have their\nrows, too.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

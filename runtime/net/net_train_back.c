@@ -1,0 +1,190 @@
+/*
+ * net_train_back.c - the way back as a list of actions, made once: which array
+ * has the gradient of what, and where those of several readers add up.
+ *
+ * Steps are visited last ones first. When it is a step's turn all who read its
+ * outputs have been, so the gradient of these is complete; the step then gives
+ * each of its inputs a share. A first share is the gradient itself, a later one
+ * is added to it in a new array: so nothing is written twice, and what several
+ * values share (as the two sides of an addition do) may be one array.
+ */
+#include "net_train.h"
+
+#include "ctx.h"
+#include "dtype.h"
+#include "error.h"
+#include <stdlib.h>
+
+typedef spc__train_action action;
+typedef spc__train_step step;
+
+/* ---- arrays -------------------------------------------------------------- */
+
+/* Of the shape of a value; SPC__TRAIN_NONE without memory. */
+static int add_array(spc_training *t, int value)
+{
+    const spc__train_value *v = &t->values[value];
+    size_t bytes =
+        (size_t)v->room * (size_t)v->elements * spc__dtype_of(v->dtype)->bytes;
+    void *arrays = spc__net_grow(t->arrays, t->array_count, sizeof(void *));
+
+    if (arrays == NULL) {
+        spc__fail_memory(spc__error_of(t->ctx), sizeof(void *));
+        return SPC__TRAIN_NONE;
+    }
+    t->arrays = arrays;
+    return spc__train_take(&t->arrays[t->array_count], t, bytes) == SPC_OK
+               ? t->array_count++
+               : SPC__TRAIN_NONE;
+}
+
+static action *add_action(spc_training *t, spc__train_do what, int s, int dy)
+{
+    void *actions =
+        spc__net_grow(t->actions, t->action_count, sizeof(*t->actions));
+
+    if (actions == NULL) {
+        spc__fail_memory(spc__error_of(t->ctx), sizeof(*t->actions));
+        return NULL;
+    }
+    t->actions = actions;
+    action *a = &t->actions[t->action_count++];
+    a->what = what;
+    a->step = s;
+    a->dy = dy;
+    return a;
+}
+
+/* ---- shares -------------------------------------------------------------- */
+
+static spc_status add_sum(spc_training *t, int value, int array)
+{
+    spc__train_value *v = &t->values[value];
+    action *a = add_action(t, SPC__TRAIN_SUM, SPC__TRAIN_NONE, v->grad);
+    spc_feature f = SPC_FEATURE_INIT;
+
+    if (a == NULL)
+        return SPC_ENOMEM;
+    f.op = SPC_FEATURE_ADD;
+    f.channels = v->channels;
+    f.dtype = v->dtype;
+    a->with = array;
+    a->part = value;
+    if ((a->out[0] = v->grad = add_array(t, value)) == SPC__TRAIN_NONE)
+        return SPC_ENOMEM;
+    return spc__train_operator(&a->sum, t, &f, v->set, v->set);
+}
+
+/* `array` is a share of the gradient of a value. */
+static spc_status share(spc_training *t, int value, int array)
+{
+    spc__train_value *v = &t->values[value];
+
+    if (v->grad != SPC__TRAIN_NONE)
+        return add_sum(t, value, array);
+    v->grad = array;
+    return SPC_OK;
+}
+
+/* An action that makes one. */
+static spc_status make_share(spc_training *t, spc__train_do what, int s,
+                             int part, int dy)
+{
+    int value = t->steps[s].in[part], array;
+    action *a = add_action(t, what, s, dy);
+
+    if (a == NULL || (array = add_array(t, value)) == SPC__TRAIN_NONE)
+        return SPC_ENOMEM;
+    a->part = part;
+    a->out[0] = array;
+    return share(t, value, array);
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+/* Each source has an array, also where its gradient is not wanted. */
+static spc_status spread(spc_training *t, int s, int dy)
+{
+    action *a = add_action(t, SPC__TRAIN_SPREAD, s, dy);
+    int arrays[SPC__NET_SOURCES], count = t->steps[s].ins;
+    spc_status status = SPC_OK;
+
+    if (a == NULL)
+        return SPC_ENOMEM;
+    for (int i = 0; i < count; i++) {
+        arrays[i] = a->out[i] = add_array(t, t->steps[s].in[i]);
+        if (arrays[i] == SPC__TRAIN_NONE)
+            return SPC_ENOMEM;
+    }
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if (t->values[t->steps[s].in[i]].wanted)
+            status = share(t, t->steps[s].in[i], arrays[i]);
+    return status;
+}
+
+static bool is_addition(const step *s)
+{
+    return s->kind == SPC__TRAIN_FEATURE &&
+           s->run.feature.op == SPC_FEATURE_ADD;
+}
+
+static spc_status add_up(spc_training *t, const step *s, int dy)
+{
+    int both[] = {s->in[0], s->add};
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < 2 && status == SPC_OK; i++)
+        if (t->values[both[i]].wanted)
+            status = share(t, both[i], dy);
+    return status;
+}
+
+static spc_status turn_step(spc_training *t, int i)
+{
+    const step *s = &t->steps[i];
+    int dy = t->values[s->out].grad;
+    bool joins = s->kind == SPC__TRAIN_CONCAT;
+    spc_status status = SPC_OK;
+
+    if (dy == SPC__TRAIN_NONE || !t->values[s->out].wanted)
+        return SPC_OK;
+    if (spc__train_has_params(s) &&
+        add_action(t, SPC__TRAIN_WEIGHTS, i, dy) == NULL)
+        return SPC_ENOMEM;
+    if (is_addition(s))
+        return add_up(t, s, dy);
+    if (s->kind == SPC__TRAIN_GATHER)
+        return spread(t, i, dy);
+    for (int j = 0; j < s->ins && status == SPC_OK; j++)
+        if (t->values[s->in[j]].wanted)
+            status = make_share(t, joins ? SPC__TRAIN_SLICE : SPC__TRAIN_INPUTS,
+                                i, j, dy);
+    return status;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+/* The arrays that the caller gives, by output. */
+static spc_status take_outputs(spc_training *t)
+{
+    const spc_net *net = t->plan->net;
+
+    for (int i = 0; i < net->out_count; i++) {
+        void *arrays = spc__net_grow(t->arrays, i, sizeof(void *));
+        if (arrays == NULL)
+            return spc__fail_memory(spc__error_of(t->ctx), sizeof(void *));
+        t->arrays = arrays;
+        t->array_count++;
+        t->values[t->value_of[net->outs[i].tensor]].grad = i;
+    }
+    return SPC_OK;
+}
+
+spc_status spc__train_back(spc_training *t)
+{
+    spc_status status = take_outputs(t);
+
+    for (int i = t->step_count - 1; i >= 0 && status == SPC_OK; i--)
+        status = turn_step(t, i);
+    return status;
+}

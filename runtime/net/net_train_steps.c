@@ -1,0 +1,634 @@
+/*
+ * net_train_steps.c - what can be trained, and the steps that it consists of.
+ *
+ * Sets and maps are those of a plan of the network for the scene, and maps
+ * besides that only gradients read. Of sets that features choose nobody knows
+ * how many voxels they will have: their values have room for all there can be.
+ */
+#include "net_train.h"
+
+#include "conv.h"
+#include "ctx.h"
+#include "dtype.h"
+#include "error.h"
+#include "feature.h"
+#include "geometry.h"
+#include "map.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef spc__train_step step;
+typedef spc__train_value value;
+
+/* ---- what can be trained ------------------------------------------------- */
+
+static spc_status fail_node(const spc__net_node *node, const char *why,
+                            spc_error *error)
+{
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "layer '%.60s' cannot be trained: %s",
+                     node->name != NULL ? node->name : "?", why);
+}
+
+static spc_status check_conv(const spc__net_node *node, spc_error *error)
+{
+    const spc_conv *conv = &node->conv;
+
+    if (conv->out != SPC_OUT_OWN || spc__dtype_is_whole(conv->dtype))
+        return fail_node(node,
+                         "it has whole numbers, or another type of outputs "
+                         "than of inputs",
+                         error);
+    return SPC_OK;
+}
+
+static spc_status check_node(const spc__net_node *node, spc_error *error)
+{
+    int params = node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE
+                     ? SPC__NET_PARAMS
+                     : 0;
+
+    for (int i = 0; i < params; i++)
+        if (node->counts[i] > 0 && node->params[i] == NULL)
+            return fail_node(node, "its parameters are not set yet", error);
+    return node->kind == SPC__NODE_CONV ? check_conv(node, error) : SPC_OK;
+}
+
+static void mark(const spc_net *net, bool *used, int tensor)
+{
+    int node = tensor != SPC_NO_TENSOR ? net->tensors[tensor].node : -1;
+
+    if (node >= 0)
+        used[node] = true;
+}
+
+/* The masks that a set is made by, and those that it comes from. */
+static void mark_masks(const spc_net *net, bool *used, int set)
+{
+    const spc__net_set *s = &net->sets[set];
+
+    if (s->masked)
+        mark(net, used, s->mask);
+    for (int i = 0; i < s->sources; i++)
+        mark_masks(net, used, s->from[i]);
+}
+
+spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < net->out_count && status == SPC_OK; i++) {
+        mark(net, used, net->outs[i].tensor);
+        for (int j = 0; j < i; j++)
+            if (net->outs[i].tensor == net->outs[j].tensor)
+                status = spc__fail(error, SPC_EUNSUPPORTED,
+                                   "outputs %d and %d are one tensor: each "
+                                   "once can be trained",
+                                   j, i);
+    }
+    for (int i = net->node_count - 1; i >= 0 && status == SPC_OK; i--) {
+        const spc__net_node *node = &net->nodes[i];
+        if (!used[i])
+            continue;
+        for (int j = 0; j < node->ins; j++)
+            mark(net, used, node->in[j]);
+        mark(net, used, node->add);
+        mark_masks(net, used, net->tensors[node->out].set);
+        status = check_node(node, error);
+    }
+    return status;
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+static size_t bytes_of(const value *v)
+{
+    return (size_t)v->room * (size_t)v->elements *
+           spc__dtype_of(v->dtype)->bytes;
+}
+
+/* One more, of the rows and the type of a tensor, with so many channels. */
+static int add_value(spc_training *t, const spc__net_tensor *like)
+{
+    value *v = &t->values[t->value_count];
+    const spc_coords *set = t->plan->sets[like->set];
+
+    *v = (value){.set = like->set,
+                 .channels = like->channels,
+                 .dtype = like->dtype,
+                 .elements = like->dense ? like->elements : like->channels,
+                 .grad = SPC__TRAIN_NONE};
+    bool late = spc__net_set_is_late(t->plan->net, like->set);
+    v->rows = like->dense ? spc_coords_batches(set)
+              : late      ? spc_coords_capacity(set)
+                          : spc_coords_rows(set);
+    v->room = v->rows;
+    return t->value_count++;
+}
+
+/* ---- what features choose -------------------------------------------------
+ */
+
+static void need_work(spc_training *t, size_t bytes)
+{
+    if (bytes > t->work_bytes)
+        t->work_bytes = bytes;
+}
+
+/* A byte for each slot. */
+static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
+{
+    const int *split = set->how.split;
+
+    return (size_t)spc_coords_capacity(t->plan->sets[set->from[0]]) *
+           (size_t)(split[0] * split[1] * split[2]);
+}
+
+static spc_status add_update(spc_training *t, int set, spc_map *map)
+{
+    step *s = &t->steps[t->step_count - 1]; /* the one that is being made */
+    void *updates =
+        spc__net_grow(t->updates, t->update_count, sizeof(*t->updates));
+
+    if (updates == NULL)
+        return spc__fail_memory(spc__error_of(t->ctx), sizeof(*t->updates));
+    t->updates = updates;
+    if (s->update_count++ == 0)
+        s->first_update = t->update_count;
+    t->updates[t->update_count++] = (spc__train_update){set, map};
+    return SPC_OK;
+}
+
+static bool is_updated(const spc_training *t, int set, const spc_map *map)
+{
+    for (int i = 0; i < t->update_count; i++)
+        if (t->updates[i].map == map &&
+            (map != NULL || t->updates[i].set == set))
+            return true;
+    return false;
+}
+
+/* A late set with what it is made of, unless a step before has brought it. */
+static spc_status bring_set(spc_training *t, int set)
+{
+    const spc__net_set *of = &t->plan->net->sets[set];
+    spc_status status = SPC_OK;
+
+    if (!spc__net_set_is_late(t->plan->net, set) || is_updated(t, set, NULL))
+        return SPC_OK;
+    for (int i = 0; i < of->sources && status == SPC_OK; i++)
+        status = bring_set(t, of->from[i]);
+    if (of->masked)
+        need_work(t, mask_bytes(t, of));
+    return status == SPC_OK ? add_update(t, set, NULL) : status;
+}
+
+static spc_status bring_map(spc_training *t, spc_map *map, int in, int to)
+{
+    const spc_net *net = t->plan->net;
+    spc_status status;
+
+    if ((!spc__net_set_is_late(net, in) && !spc__net_set_is_late(net, to)) ||
+        is_updated(t, 0, map))
+        return SPC_OK;
+    if ((status = bring_set(t, in)) != SPC_OK ||
+        (status = bring_set(t, to)) != SPC_OK)
+        return status;
+    return add_update(t, to, map);
+}
+
+/* ---- maps and operators -------------------------------------------------- */
+
+/* The map from set `in` to set `to`: the plan's, or one of its own. */
+static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
+                           const spc_geometry *geometry, bool inverse, int in,
+                           int to)
+{
+    const spc_net *net = t->plan->net;
+    spc_coords *from = t->plan->sets[in], *at = t->plan->sets[to];
+    spc_status status;
+
+    for (int i = 0; i < net->map_count; i++)
+        if (t->plan->maps[i] != NULL && net->maps[i].in == in &&
+            net->maps[i].to == to && net->maps[i].inverse == inverse &&
+            spc__geometry_equal(&net->maps[i].geometry, geometry)) {
+            *out = t->plan->maps[i];
+            return SPC_OK;
+        }
+    *owned = true;
+    status = inverse ? spc_map_create_inverse(out, from, at, geometry)
+                     : spc_map_create(out, from, at, geometry);
+    if (status == SPC_OK)
+        status = spc_map_update(*out, NULL, NULL, 0, NULL);
+    return status == SPC_OK ? spc_map_check(*out, NULL) : status;
+}
+
+static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
+                           const spc_geometry *geometry, bool inverse, int in,
+                           int to)
+{
+    spc_status status = make_map(out, owned, t, geometry, inverse, in, to);
+
+    return status == SPC_OK ? bring_map(t, *out, in, to) : status;
+}
+
+spc_status spc__train_take(void **out, spc_training *t, size_t bytes)
+{
+    return spc_alloc(out, t->ctx, bytes + 16);
+}
+
+spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
+                               const spc_feature *feature, int in, int to)
+{
+    unsigned flags = t->plan->options.flags & SPC_PLAN_CACHED_ONLY;
+    spc_status status;
+
+    out->feature = *feature;
+    if ((status = spc_feature_plan_create(&out->plan, t->ctx, feature,
+                                          flags)) != SPC_OK)
+        return status;
+    need_work(t, spc_feature_workspace_bytes(out->plan, t->plan->sets[in]));
+    if (!spc__feature_takes_map(feature))
+        return SPC_OK;
+    status = find_map(&out->map, &out->owned, t, &feature->geometry,
+                      spc__feature_takes_inverse(feature), in, to);
+    return status == SPC_OK ? spc_feature_prepare(out->plan, out->map, NULL)
+                            : status;
+}
+
+void spc__train_release(spc__train_feature *f)
+{
+    spc_feature_plan_free(f->plan);
+    if (f->owned)
+        spc_map_free(f->map);
+}
+
+static spc_status make_pass(spc__train_pass *p, spc_training *t,
+                            const spc_conv *layer, spc_pass which, int in,
+                            int to)
+{
+    spc_error *error = spc__error_of(t->ctx);
+    spc_status status = spc_conv_pass(&p->conv, layer, which, error);
+
+    if (status == SPC_OK && which == SPC_WGRAD)
+        p->conv.out = SPC_OUT_F32;
+    if (status != SPC_OK ||
+        (status = find_map(&p->map, &p->owned, t, &p->conv.geometry,
+                           spc__conv_is_inverse(&p->conv), in, to)) != SPC_OK ||
+        (status = spc_plan_create(&p->plan, t->ctx, &p->conv, p->map,
+                                  t->plan->options.flags)) != SPC_OK)
+        return status;
+    need_work(t, spc_plan_workspace_bytes(p->plan, p->map));
+    return spc__train_take(&p->packed, t, spc_plan_weights_bytes(p->plan));
+}
+
+/* ---- parameters ---------------------------------------------------------- */
+
+bool spc__train_has_params(const step *s)
+{
+    return s->first > 0;
+}
+
+int64_t spc__train_place(const spc_conv *conv, int64_t i)
+{
+    int64_t in = spc__conv_group_in(conv), offsets = spc__conv_offsets(conv);
+    int64_t co = i / (offsets * in), tap = i % (offsets * in);
+
+    return tap * conv->cout + co;
+}
+
+/* Host and device memory for `first` and `second` values; the gradient is 0
+ * until there is one. */
+static spc_status take_params(step *s, spc_training *t, int64_t first,
+                              int64_t second)
+{
+    size_t bytes = (size_t)(first + second) * sizeof(float);
+    void *vector = NULL, *change = NULL;
+    spc_status status;
+
+    s->first = first;
+    s->second = second;
+    if ((s->values = calloc(1, bytes + 1)) == NULL)
+        return spc__fail_memory(spc__error_of(t->ctx), bytes);
+    status = spc__train_take(&vector, t, bytes);
+    s->vector = vector;
+    if (status == SPC_OK)
+        status = spc__train_take(&change, t, bytes);
+    s->change = change;
+    return status == SPC_OK
+               ? spc_copy_to_device(t->ctx, change, s->values, bytes)
+               : status;
+}
+
+static void copy_param(float *to, const spc__net_node *node, int which)
+{
+    if (node->params[which] != NULL)
+        memcpy(to, node->params[which],
+               (size_t)node->counts[which] * sizeof(float));
+}
+
+static spc_status take_weights(step *s, spc_training *t)
+{
+    const spc_conv *conv = &s->forward.conv;
+    int64_t count = s->node->counts[0];
+    spc_status status = take_params(s, t, count, conv->bias ? conv->cout : 0);
+
+    if (status != SPC_OK)
+        return status;
+    for (int64_t i = 0; i < count; i++)
+        s->values[spc__train_place(conv, i)] = s->node->params[0][i];
+    if (conv->bias)
+        copy_param(s->values + count, s->node, 2);
+    return SPC_OK;
+}
+
+static spc_status take_vectors(step *s, spc_training *t, int channels)
+{
+    spc_status status = take_params(s, t, channels, channels);
+
+    if (status != SPC_OK)
+        return status;
+    s->keeps_second = s->node->counts[2] == 0;
+    copy_param(s->values, s->node, 1);
+    copy_param(s->values + channels, s->node, 2);
+    return SPC_OK;
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+static step *add_step(spc_training *t, spc__train_kind kind,
+                      const spc__net_node *node, int in)
+{
+    step *s = &t->steps[t->step_count++];
+
+    s->kind = kind;
+    s->node = node;
+    s->in[0] = in;
+    s->ins = 1;
+    s->add = SPC__TRAIN_NONE;
+    return s;
+}
+
+/* Its outputs, whose gradient is wanted if that of something it reads is, or if
+ * it has parameters. */
+static spc_status finish_step(spc_training *t, step *s,
+                              const spc__net_tensor *like)
+{
+    s->out = add_value(t, like);
+    value *out = &t->values[s->out];
+
+    out->wanted = spc__train_has_params(s);
+    for (int i = 0; i < s->ins; i++)
+        out->wanted |= t->values[s->in[i]].wanted;
+    if (s->add != SPC__TRAIN_NONE)
+        out->wanted |= t->values[s->add].wanted;
+    return spc__train_take(&out->data, t, bytes_of(out));
+}
+
+/* The gradient of the inputs, which nobody asks for if they are the features.
+ */
+static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
+                             int in, int to)
+{
+    return t->values[s->in[0]].wanted
+               ? make_pass(&s->dgrad, t, plain, SPC_DGRAD, to, in)
+               : SPC_OK;
+}
+
+static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
+                            int *out)
+{
+    const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
+    step *s = add_step(t, SPC__TRAIN_CONV, node, in);
+    int from = t->values[in].set, to = tensor->set;
+    spc_conv plain = node->conv;
+    spc_status status;
+
+    plain.activation = SPC_ACT_NONE;
+    plain.slope = 0;
+    plain.add = SPC_ADD_NONE;
+    plain.bias = node->conv.bias && !node->conv.scale;
+    plain.scale = false;
+    if ((status = make_pass(&s->forward, t, &plain, SPC_FORWARD, from, to)) ||
+        (status = make_pass(&s->wgrad, t, &plain, SPC_WGRAD, from, to)) ||
+        (status = make_dgrad(s, t, &plain, from, to)) ||
+        (status = take_weights(s, t)))
+        return status;
+    status = finish_step(t, s, tensor);
+    *out = s->out;
+    return status;
+}
+
+static bool has_vectors(const spc_feature *f)
+{
+    bool norm =
+        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
+
+    return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
+}
+
+/* An addition gives its gradient on as it is. */
+static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
+                                 int from, int to)
+{
+    spc_error *error = spc__error_of(t->ctx);
+    spc_feature of;
+    spc_status status = SPC_OK;
+
+    if (has_vectors(f) &&
+        ((status = spc_feature_pass(&of, f, SPC_WGRAD, error)) != SPC_OK ||
+         (status = spc__train_operator(&s->sums, t, &of, from, to)) != SPC_OK))
+        return status;
+    if (!t->values[s->in[0]].wanted || f->op == SPC_FEATURE_ADD)
+        return SPC_OK;
+    if ((status = spc_feature_pass(&of, f, SPC_DGRAD, error)) != SPC_OK)
+        return status;
+    return spc__train_operator(&s->back, t, &of, to, from);
+}
+
+/* An operator without its activation; `add` may be SPC__TRAIN_NONE. */
+static spc_status make_operator(spc_training *t, const spc__net_node *node,
+                                const spc_feature *f, int in, int add, int *out)
+{
+    const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
+    step *s = add_step(t, SPC__TRAIN_FEATURE, node, in);
+    int from = t->values[in].set, to = tensor->set;
+    void *index = NULL;
+    spc_status status;
+
+    s->add = add;
+    if ((status = spc__train_operator(&s->run, t, f, from, to)) ||
+        (status = make_gradients(s, t, f, from, to)) ||
+        (has_vectors(f) && (status = take_vectors(s, t, f->channels))) ||
+        (status = finish_step(t, s, tensor)))
+        return status;
+    *out = s->out;
+    if (!f->index)
+        return SPC_OK;
+    status = spc__train_take(
+        &index, t, (size_t)(t->values[s->out].rows * f->channels) * 4);
+    s->index = index;
+    return status;
+}
+
+/* The parts of what follows a convolution, as operators of their own. */
+static spc_feature operator_of(const spc_conv *conv, spc_feature_op op)
+{
+    spc_feature f = SPC_FEATURE_INIT;
+
+    f.op = op;
+    f.channels = conv->cout;
+    f.dtype = conv->dtype == SPC_TF32 ? SPC_F32 : conv->dtype;
+    if (op != SPC_FEATURE_ACT)
+        return f;
+    f.activation = conv->activation;
+    if (conv->slope != 0 || conv->activation == SPC_ACT_ELU)
+        f.slope = conv->slope != 0 ? conv->slope : 1;
+    return f;
+}
+
+static spc_status make_part(spc_training *t, const spc__net_node *node,
+                            bool wanted, spc_feature_op op, int add, int *at)
+{
+    spc_feature f = operator_of(&node->conv, op);
+
+    return wanted ? make_operator(t, node, &f, *at, add, at) : SPC_OK;
+}
+
+static spc_status make_conv_node(spc_training *t, const spc__net_node *node)
+{
+    const spc_conv *conv = &node->conv;
+    int add =
+        node->add != SPC_NO_TENSOR ? t->value_of[node->add] : SPC__TRAIN_NONE;
+    int *at = &t->value_of[node->out];
+    spc_status status = make_conv(t, node, t->value_of[node->in[0]], at);
+
+    if (status == SPC_OK)
+        status = make_part(t, node, conv->scale, SPC_FEATURE_AFFINE,
+                           SPC__TRAIN_NONE, at);
+    if (status == SPC_OK)
+        status = make_part(t, node, conv->add == SPC_ADD_BEFORE,
+                           SPC_FEATURE_ADD, add, at);
+    if (status == SPC_OK)
+        status = make_part(t, node, conv->activation != SPC_ACT_NONE,
+                           SPC_FEATURE_ACT, SPC__TRAIN_NONE, at);
+    return status == SPC_OK ? make_part(t, node, conv->add == SPC_ADD_AFTER,
+                                        SPC_FEATURE_ADD, add, at)
+                            : status;
+}
+
+/* A maximum stores where it is from, for its gradient. */
+static spc_status make_feature_node(spc_training *t, const spc__net_node *node)
+{
+    spc_feature f = node->feature, act = node->feature;
+    int add =
+        node->add != SPC_NO_TENSOR ? t->value_of[node->add] : SPC__TRAIN_NONE;
+    int in = t->value_of[node->in[0]], *at = &t->value_of[node->out];
+    spc_status status;
+
+    if (f.op == SPC_FEATURE_POOL && f.reduction == SPC_REDUCE_MAX)
+        f.index = t->values[in].wanted;
+    if (f.op != SPC_FEATURE_ACT)
+        f.activation = SPC_ACT_NONE;
+    status = make_operator(t, node, &f, in, add, at);
+    if (status != SPC_OK || f.activation == node->feature.activation)
+        return status;
+    act = (spc_feature)SPC_FEATURE_INIT;
+    act.channels = t->values[*at].channels;
+    act.dtype = f.dtype;
+    act.activation = node->feature.activation;
+    act.slope = f.slope;
+    return make_operator(t, node, &act, *at, SPC__TRAIN_NONE, at);
+}
+
+static void take_sources(spc_training *t, step *s, const spc__net_node *node)
+{
+    s->ins = node->ins;
+    for (int i = 0; i < node->ins; i++)
+        s->in[i] = t->value_of[node->in[i]];
+}
+
+static spc_status make_concat_node(spc_training *t, const spc__net_node *node)
+{
+    const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
+    step *s = add_step(t, SPC__TRAIN_CONCAT, node, SPC__TRAIN_NONE);
+    spc_status status = SPC_OK;
+
+    take_sources(t, s, node);
+    for (int i = 0; i < s->ins && status == SPC_OK; i++) {
+        spc_feature f = SPC_FEATURE_INIT;
+        f.op = SPC_FEATURE_REPEAT;
+        f.channels = t->values[s->in[i]].channels;
+        f.dtype = tensor->dtype;
+        status =
+            spc__train_operator(&s->copy[i], t, &f, tensor->set, tensor->set);
+    }
+    if (status == SPC_OK)
+        status = finish_step(t, s, tensor);
+    t->value_of[node->out] = s->out;
+    return status;
+}
+
+/* The way back writes as many rows of a source as its set has room for. */
+static spc_status make_gather_node(spc_training *t, const spc__net_node *node)
+{
+    const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
+    step *s = add_step(t, SPC__TRAIN_GATHER, node, SPC__TRAIN_NONE);
+    spc_status status;
+
+    take_sources(t, s, node);
+    for (int i = 0; i < s->ins; i++) {
+        value *v = &t->values[s->in[i]];
+        v->room = spc_coords_capacity(t->plan->sets[v->set]);
+    }
+    if ((status = bring_set(t, tensor->set)) == SPC_OK)
+        status = finish_step(t, s, tensor);
+    t->value_of[node->out] = s->out;
+    return status;
+}
+
+static spc_status make_node(spc_training *t, const spc__net_node *node)
+{
+    switch (node->kind) {
+    case SPC__NODE_CONV:
+        return make_conv_node(t, node);
+    case SPC__NODE_FEATURE:
+        return make_feature_node(t, node);
+    case SPC__NODE_CONCAT:
+        return make_concat_node(t, node);
+    default:
+        return make_gather_node(t, node);
+    }
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc_status alloc_lists(spc_training *t)
+{
+    const spc_net *net = t->plan->net;
+    size_t most = SPC__TRAIN_PARTS * (size_t)net->node_count + 1;
+
+    t->steps = calloc(most, sizeof(*t->steps));
+    t->values = calloc(most, sizeof(*t->values));
+    t->value_of = calloc((size_t)net->tensor_count, sizeof(*t->value_of));
+    return t->steps != NULL && t->values != NULL && t->value_of != NULL
+               ? SPC_OK
+               : spc__fail_memory(spc__error_of(t->ctx),
+                                  most * sizeof(*t->steps));
+}
+
+spc_status spc__train_steps(spc_training *t, const bool *used)
+{
+    const spc_net *net = t->plan->net;
+    spc_status status = alloc_lists(t);
+
+    if (status != SPC_OK)
+        return status;
+    t->value_of[0] = add_value(t, &net->tensors[0]);
+    for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
+        const spc__net_node *node = &net->nodes[i];
+        if (used[i] && (status = make_node(t, node)) != SPC_OK)
+            spc__fail_prefix(spc__error_of(t->ctx), "layer '%s': ", node->name);
+    }
+    return status;
+}
