@@ -108,11 +108,11 @@ SPC_KERNEL(spc_place, spc_place_args, SPC_POINTS_THREADS, 1)
 /* The rows of another cloud that a set of voxels has kept. */
 SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
 {
-    int rows = *args->source;
+    int asked = *args->source, rows = asked > args->to.capacity ? 0 : asked;
 
     if (first_thread() == 0) {
         *args->to.count = rows;
-        args->stats[SPC_POINTS_ROWS] = rows;
+        args->stats[SPC_POINTS_ROWS] = asked;
     }
     for (int row = first_thread(); row < rows; row += all_threads()) {
         int from = args->picked[row];

@@ -77,11 +77,11 @@ static void place(const spc_ctx *ctx, const void *args)
 static void pick(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
-    int rows = *a->source;
+    int asked = *a->source, rows = asked > a->to.capacity ? 0 : asked;
 
     (void)ctx;
     *a->to.count = rows;
-    a->stats[SPC_POINTS_ROWS] = rows;
+    a->stats[SPC_POINTS_ROWS] = asked;
     for (int row = 0; row < rows; row++) {
         a->sources[row] = a->picked[row];
         memcpy(a->to.at + 4 * (size_t)row, a->from + 4 * (size_t)a->picked[row],

@@ -101,7 +101,7 @@ static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
 }
 
 /* Room for so many triplets, in place of what there was. */
-static spc_status reserve_list(const spc_map *map, int64_t capacity,
+spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
                                spc_error *error)
 {
     radius_work *w = map->work;
@@ -226,7 +226,7 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
         return spc__fail_memory(error, sizeof *map);
     describe(map, in, to, geometry, inverse);
     if ((status = map_create(map, error)) == SPC_OK)
-        status = reserve_list(map, triplets, error);
+        status = spc__radius_reserve(map, triplets, error);
     if (status == SPC_OK) {
         map->plain.order = ((radius_work *)map->work)->order;
         *out = map;
@@ -518,7 +518,7 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error)
                            "a radius of %g gives 2^31-1 triplets or more",
                            (double)map->geometry.radius);
     if (status == SPC_OK &&
-        (status = reserve_list(map, total, error)) == SPC_OK)
+        (status = spc__radius_reserve(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
     return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
 }

@@ -23,6 +23,14 @@ bool spc__feature_takes_map(const spc_feature *feature)
     return feature->op == SPC_FEATURE_POOL || feature->op == SPC_FEATURE_UNPOOL;
 }
 
+bool spc__feature_is_by_row(const spc_feature *feature)
+{
+    return !spc__feature_takes_map(feature) &&
+           feature->op != SPC_FEATURE_GLOBAL &&
+           feature->op != SPC_FEATURE_GROUPNORM &&
+           feature->op != SPC_FEATURE_BEV;
+}
+
 bool spc__feature_adds(const spc_feature *feature)
 {
     return feature->op == SPC_FEATURE_ADD || feature->op == SPC_FEATURE_ACTGRAD;

@@ -26,6 +26,9 @@ int64_t spc__feature_outputs(const spc_feature *feature);
 /* Does it read a map? If not, a set. */
 bool spc__feature_takes_map(const spc_feature *feature);
 
+/* Does it take each row by itself, whatever set it lies over? */
+bool spc__feature_is_by_row(const spc_feature *feature);
+
 /* Does it read a second array of rows, `add`? */
 bool spc__feature_adds(const spc_feature *feature);
 

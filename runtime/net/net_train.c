@@ -88,6 +88,10 @@ static spc_status check_chain(const spc_net *net, spc_error *error)
     int before = 0; /* the input */
     spc_status status = SPC_OK;
 
+    if (net->set_count > 0 && net->sets[0].cloud)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "a network of clouds cannot be trained: gradients of "
+                         "its layers have plans of their own");
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
         status = check_node(&net->nodes[i], before, error);
         before = net->nodes[i].out;
