@@ -78,7 +78,7 @@ SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch
     return inside;
 }
 
-SPC_KERNEL(spc_place, spc_place_args, SPC_POINTS_THREADS, 1)
+SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
 {
     int asked = args->source ? *args->source : args->rows;
     int rows = asked < 0 || asked > args->to.capacity ? 0 : asked;

@@ -270,8 +270,7 @@ spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status =
-        spc__points_make_sampled(out, in, edge, in->rows.capacity, &error);
+    status = spc__points_make_sampled(out, in, edge, in->rows.capacity, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->rows.ctx, &error);
 }
 

@@ -171,7 +171,8 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
     return status;
 }
 
-/* A point that takes part in nothing has no batch element, as none has below. */
+/* A point that takes part in nothing has no batch element, as none has below.
+ */
 static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);

@@ -9,7 +9,7 @@
 enum { BLOCKS = 8 };
 
 static const char *const names[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = "spc_place",
+    [SPC__POINTS_PLACE] = "spc_points_place",
     [SPC__POINTS_PICK] = "spc_pick",
     [SPC__POINTS_CELLS] = "spc_cells",
     [SPC__POINTS_SORT] = "spc_sort_points",

@@ -223,10 +223,9 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
 
 static int do_input(lua_State *L)
 {
-    static const char *const names[] = {"name",  "channels", "dtype",
-                                        "shape", "voxel",    "low",
-                                        "high",  "points",   "cloud",
-                                        NULL};
+    static const char *const names[] = {"name",  "channels", "dtype", "shape",
+                                        "voxel", "low",      "high",  "points",
+                                        "cloud", NULL};
     reader *r = self(L);
     spc_net_input input = SPC_NET_INPUT_INIT;
     spc_tensor out;

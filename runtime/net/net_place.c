@@ -76,7 +76,7 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
     if (g->rule == SPC_RULE_RADIUS) {
         status = spc__net_place_points(to, net, g, inverse, in, at, error);
     } else if (inverse && g->rule != SPC_RULE_GENERATIVE &&
-        g->rule != SPC_RULE_GIVEN) {
+               g->rule != SPC_RULE_GIVEN) {
         status = find_back(to, net, g, in, at, error);
     } else if (g->rule == SPC_RULE_GIVEN) {
         if ((status = spc__net_check_rows(net, at, "at", error)) == SPC_OK)

@@ -68,7 +68,7 @@ struct spc_net_plan {
     spc_map **maps;
     spc__net_work *works;
     int work_count;
-    float *scales;          /* on the device, by tensor: of I8 */
+    float *scales;             /* on the device, by tensor: of I8 */
     spc__net_branch *branches; /* of the first works; NULL: there are none */
     int branch_count;
     spc__net_place *places; /* by tensor */

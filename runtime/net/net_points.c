@@ -46,8 +46,7 @@ spc_status spc__net_place_points(int *to, spc_net *net, const spc_geometry *g,
                             : SPC_OK;
     spc__net_set sampled;
 
-    if (status != SPC_OK ||
-        (status = spc_geometry_check(g, error)) != SPC_OK)
+    if (status != SPC_OK || (status = spc_geometry_check(g, error)) != SPC_OK)
         return status;
     if (inverse)
         return find_back(to, net, g, in, at, error);
@@ -98,8 +97,8 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
     if (status != SPC_OK)
         *error = *spc__error_of(plan->ctx);
     else
-        status = spc__points_fill_steps(cloud, steps, NULL,
-                                        (int)o->sample_rows, NULL, error);
+        status = spc__points_fill_steps(cloud, steps, NULL, (int)o->sample_rows,
+                                        NULL, error);
     if (status == SPC_OK)
         status = spc__points_inspect(cloud, NULL, error);
     spc_dealloc(plan->ctx, steps);
@@ -135,7 +134,8 @@ static spc_status sample(spc_points **out, spc_points *from, float edge,
     return status == SPC_OK ? spc__points_inspect(*out, NULL, error) : status;
 }
 
-/* Sampled twice: into what could be needed, then into what there is room for. */
+/* Sampled twice: into what could be needed, then into what there is room for.
+ */
 static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
                                   const spc__net_set *set, spc_error *error)
 {
@@ -149,9 +149,8 @@ static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
     *out = NULL;
     if ((status = sample(&wide, from, edge, most, error)) == SPC_OK) {
         double room = room_for(plan, (double)wide->rows.rows);
-        status = sample(out, from, edge, room < (double)most ? (int64_t)room
-                                                             : most,
-                        error);
+        status = sample(out, from, edge,
+                        room < (double)most ? (int64_t)room : most, error);
     }
     spc_points_free(wide);
     return status;
@@ -200,10 +199,10 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
     const spc__net_map *map = &plan->net->maps[i];
     spc_points *in = cloud_of(plan, map->in), *to = cloud_of(plan, map->to);
 
-    return map->inverse ? spc_map_radius_inverse(&plan->maps[i], in, to,
-                                                 &map->geometry, 0)
-                        : spc_map_radius(&plan->maps[i], in, to, &map->geometry,
-                                         0);
+    return map->inverse
+               ? spc_map_radius_inverse(&plan->maps[i], in, to, &map->geometry,
+                                        0)
+               : spc_map_radius(&plan->maps[i], in, to, &map->geometry, 0);
 }
 
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
@@ -224,11 +223,11 @@ spc_status spc__net_fit_radius(spc_net_plan *plan, int i)
 {
     spc_map *map = plan->maps[i];
     spc_error error = {0};
-    spc_status status = has_sample(plan) ? spc__radius_fit(map, &error) : SPC_OK;
+    spc_status status =
+        has_sample(plan) ? spc__radius_fit(map, &error) : SPC_OK;
 
     if (status == SPC_OK)
-        status =
-            spc__radius_reserve(map, triplets_for(plan, map), &error);
+        status = spc__radius_reserve(map, triplets_for(plan, map), &error);
     if (status != SPC_OK)
         return spc__ctx_fail(plan->ctx, &error);
     return spc_map_update(map, NULL, NULL, 0, NULL);

@@ -119,8 +119,9 @@ spc_status network_load_points(network *n)
     spc_status status;
 
     if (n->info.input.cloud && n->info.input.channels < 3)
-        return cli_fail(SPC_EINVAL, "points have x, y and z at least: the "
-                                    "network's input has %d channels",
+        return cli_fail(SPC_EINVAL,
+                        "points have x, y and z at least: the "
+                        "network's input has %d channels",
                         n->info.input.channels);
     if (n->args->scenes.count > 0 || n->args->coords != NULL ||
         n->args->features != NULL)
