@@ -838,7 +838,6 @@ static const struct {
     {"spc_cells", sizeof(spc_cells_args)},
     {"spc_sort_points", sizeof(spc_sort_points_args)},
     {"spc_radius_count", sizeof(spc_radius_args)},
-    {"spc_radius_sum", sizeof(spc_radius_args)},
     {"spc_radius_write", sizeof(spc_radius_args)},
     {"spc_offsets_count", sizeof(spc_by_offset_args)},
     {"spc_offsets_sum", sizeof(spc_by_offset_args)},

@@ -339,15 +339,13 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
     spc_radius_args args = radius_args(map);
     spc_status status;
 
-    if ((status = spc__points_run(&w->code, SPC__RADIUS_COUNT, &args,
-                                  sizeof args, w->blocks, 0, stream, error)) !=
-            SPC_OK ||
-        (status = spc__points_run(&w->code, SPC__RADIUS_SUM, &args, sizeof args,
-                                  1, 0, stream, error)) != SPC_OK)
-        return status;
-    return spc__points_run(&w->code, SPC__RADIUS_WRITE, &args, sizeof args,
-                           w->blocks, SPC_POINTS_SHARED((size_t)map->offsets),
-                           stream, error);
+    status = spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
+                             w->blocks, SPC_RADIUS_SHARED(0), stream, error);
+    return status == SPC_OK
+               ? spc__points_run(
+                     &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
+                     SPC_RADIUS_SHARED((size_t)map->offsets), stream, error)
+               : status;
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,
