@@ -1772,6 +1772,7 @@ typedef struct spc_net_output {
     int64_t elements;
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
+    const spc_points *cloud; /* where rows are points; else NULL */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */

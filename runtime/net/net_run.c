@@ -413,6 +413,9 @@ spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
         .elements = t->elements,
         .batches = t->dense ? spc_coords_batches(set) : 0,
         .set = set,
+        .cloud = plan->net->sets[t->set].cloud
+                     ? spc__points_of(plan->sets[t->set])
+                     : NULL,
     };
     return SPC_OK;
 }
