@@ -447,7 +447,7 @@ SPC_DEVICE void sum_block(const spc_radius_args *args, int begin, int end)
         args->sums[spc_block_x()] = sum;
 }
 
-SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 1)
+SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 4)
 {
     int begin = block_begin(args, spc_block_x());
     int end = block_begin(args, spc_block_x() + 1);
@@ -510,21 +510,28 @@ SPC_DEVICE int begin_of_block(const spc_radius_args *args, int *held, int *fits)
 
 /* ---- writing ----------------------------------------------------------- */
 
-/* How many triplets of each offset the output has: where they begin. */
-SPC_DEVICE void count_offsets(const spc_radius_args *args, const query *from,
-                              int *offsets)
-{
-    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], sum = 0;
-    query of = *from, *q = &of;
+/* What a warp of this kernel has in shared memory besides the points. */
+typedef struct writing {
+    int *offsets; /* [offsets] where the next triplet of each goes */
+    spc_u8 *kept; /* [SPC_POINTS_KEPT] the output's triplets, as they were met */
+} writing;
 
-    for (int k = spc_lane(); k < all; k += 32)
-        offsets[k] = 0;
-    spc_sync_warp();
-% write_visit(function()
-            if (counts(q, &c))
-                spc_atomic_add(offsets + c.k, 1);
-% end)
-    spc_sync_warp();
+SPC_DEVICE writing writing_of(const spc_radius_args *args)
+{
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], warp = spc_warp();
+    spc_u8 *at = spc_shared() + SPC_POINTS_WARPS * SPC_POINTS_STAGED * 16;
+    writing w;
+
+    w.kept = at + warp * (SPC_POINTS_KEPT * 8);
+    w.offsets = (int *)(at + SPC_POINTS_WARPS * SPC_POINTS_KEPT * 8) + warp * all;
+    return w;
+}
+
+/* How many there are becomes where they begin. */
+SPC_DEVICE void begin_offsets(int *offsets, int all)
+{
+    int sum = 0;
+
     for (int at = 0; at < all; at += 32) {
         int k = at + spc_lane(), own = k < all ? offsets[k] : 0, upto = own;
         for (int by = 1; by < 32; by *= 2) {
@@ -539,37 +546,85 @@ SPC_DEVICE void count_offsets(const spc_radius_args *args, const query *from,
     spc_sync_warp();
 }
 
+/* Counts what the output has of each offset, and keeps it as far as there is room. Returns
+ * how many there are. */
+SPC_DEVICE int collect(const spc_radius_args *args, const query *from, const writing *w)
+{
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], count = 0;
+    query of = *from, *q = &of;
+
+    for (int k = spc_lane(); k < all; k += 32)
+        w->offsets[k] = 0;
+    spc_sync_warp();
+% write_visit(function()
+            int kept = counts(q, &c);
+            spc_u32 lanes = spc_ballot(kept);
+            int at_kept = count + spc_popc(lanes & lanes_below());
+            spc_b8 entry;
+            entry.x = (spc_u32)c.row;
+            entry.y = (spc_u32)c.k;
+            if (kept)
+                spc_atomic_add(w->offsets + c.k, 1);
+            if (kept && at_kept < SPC_POINTS_KEPT)
+                spc_shared_store8(w->kept + at_kept * 8, entry);
+            count += spc_popc(lanes);
+% end)
+    spc_sync_warp();
+    begin_offsets(w->offsets, all);
+    return count;
+}
+
+/* Writes a triplet of each lane that has one to its place, in the order of lanes. */
+SPC_DEVICE void place_entries(int *to, int *offsets, int some, spc_b8 entry)
+{
+    spc_u32 peers = spc_match(some ? entry.y : 0xffffffffu);
+    int place = some ? offsets[entry.y] + spc_popc(peers & lanes_below()) : 0;
+
+    spc_sync_warp();
+    if (some) {
+        spc_store8(to + 2ll * place, entry);
+        if ((peers & lanes_below()) == 0)
+            offsets[entry.y] += spc_popc(peers);
+    }
+    spc_sync_warp();
+}
+
+SPC_DEVICE void place_again(const spc_radius_args *args, query *q, const writing *w, int *to)
+{
+% write_visit(function()
+            int kept = counts(q, &c);
+            spc_b8 entry;
+            entry.x = (spc_u32)c.row;
+            entry.y = (spc_u32)c.k;
+            place_entries(to, w->offsets, kept, entry);
+% end)
+}
+
 SPC_DEVICE void write_output(const spc_radius_args *args, query *q, int first, int position,
-                             int *offsets)
+                             const writing *w)
 {
     int *to = args->list + 2ll * first;
 
     ask(args, q, position);
     if (args->nearest > 0)
         keep_nearest(args, q);
-    count_offsets(args, q, offsets);
-% write_visit(function()
-            int kept = counts(q, &c);
-            spc_u32 peers = spc_match(kept ? (spc_u32)c.k : 0xffffffffu);
-            int place = kept ? offsets[c.k] + spc_popc(peers & lanes_below()) : 0;
-            spc_sync_warp();
-            if (kept) {
-                spc_b8 entry;
-                entry.x = (spc_u32)c.row;
-                entry.y = (spc_u32)c.k;
-                spc_store8(to + 2ll * place, entry);
-                if ((peers & lanes_below()) == 0)
-                    offsets[c.k] += spc_popc(peers);
-            }
-            spc_sync_warp();
-% end)
+    int count = collect(args, q, w);
+    if (count > SPC_POINTS_KEPT) {
+        place_again(args, q, w, to);
+        return;
+    }
+    for (int at = 0; at < count; at += 32) {
+        int i = at + spc_lane();
+        spc_b8 entry = {0, 0};
+        if (i < count)
+            entry = spc_shared_load8(w->kept + i * 8);
+        place_entries(to, w->offsets, i < count, entry);
+    }
 }
 
-SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 1)
+SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
 {
-    int all = args->kernel[0] * args->kernel[1] * args->kernel[2];
-    int *offsets = (int *)(spc_shared() + SPC_POINTS_WARPS * SPC_POINTS_STAGED * 16) +
-                   spc_warp() * all;
+    writing w = writing_of(args);
     int begin = block_begin(args, spc_block_x());
     int end = block_begin(args, spc_block_x() + 1);
     int outputs = args->out.begin[*args->out.cells], held, fits;
@@ -584,7 +639,7 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 1)
         if (spc_lane() == 0)
             args->first[p] = first;
         if (fits && p < outputs)
-            write_output(args, &q, first, p, offsets);
+            write_output(args, &q, first, p, &w);
     }
 }
 

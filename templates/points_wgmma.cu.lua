@@ -255,7 +255,7 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 typedef struct loader {
     const spc_triplets_view *all;
     const spc_u8 *in;            /* the lane's part of the first row */
-    int staged;                  /* are the warp's triplets in shared memory? */
+    const spc_u8 *entries;       /* the warp's triplets in shared memory; null: not */
     int at[2], end[2];           /* the next triplet of the lane's rows, g and g + 8 */
     int row[2], offset[2];       /* which was loaded ahead */
 % if k_blocks > 1 then
@@ -271,30 +271,31 @@ SPC_DEVICE spc_u8 *entries_of(int warp)
     return spc_shared() + $(entry_at) + warp * $(entries * 8);
 }
 
-SPC_DEVICE void look_ahead(loader *l, int h, const spc_u8 *entries)
+SPC_DEVICE void look_ahead(loader *l, int h)
 {
     spc_b8 entry = {0, 0xffffffffu};
 
     if (l->at[h] < l->end[h])
-        entry = l->staged ? spc_shared_load8(entries + l->at[h] * 8)
-                          : spc_load8(l->all->list + 2ll * l->at[h]);
+        entry = l->entries ? spc_shared_load8(l->entries + l->at[h] * 8)
+                           : spc_load8(l->all->list + 2ll * l->at[h]);
     l->row[h] = (int)entry.x;
     l->offset[h] = (int)entry.y;
 }
 
 /* p is the warp's first position. */
-SPC_DEVICE void stage_entries(loader *l, spc_u8 *entries, int p)
+SPC_DEVICE void stage_entries(loader *l, int p)
 {
+    spc_u8 *entries = entries_of(spc_warp());
     int first = spc_load_int(l->all->first + p);
     int count = spc_load_int(l->all->first + p + 16) - first;
     int g = spc_lane() >> 2;
 
     spc_sync_warp(); /* all are done with those of the tile before */
-    l->staged = count <= $(entries);
-    for (int i = spc_lane(); i < count && l->staged; i += 32)
+    l->entries = count <= $(entries) ? entries : 0;
+    for (int i = spc_lane(); i < count && l->entries; i += 32)
         spc_shared_store8(entries + i * 8, spc_load8(l->all->list + 2ll * (first + i)));
     spc_sync_warp();
-    if (l->staged == 0)
+    if (!l->entries)
         first = 0;
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
@@ -303,13 +304,13 @@ SPC_DEVICE void stage_entries(loader *l, spc_u8 *entries, int p)
 % if k_blocks > 1 then
         l->begin[h] = l->at[h];
 % end
-        look_ahead(l, h, entries);
+        look_ahead(l, h);
     }
 }
 
 SPC_DEVICE void begin_tile(loader *l, const int *list, int p)
 {
-    stage_entries(l, entries_of(spc_warp()), p);
+    stage_entries(l, p);
     l->list = list;
     l->k = list[0];
     l->block = 0;
@@ -317,7 +318,7 @@ SPC_DEVICE void begin_tile(loader *l, const int *list, int p)
 }
 
 /* On to the next block of channels, of the same inputs, or to the next offset. */
-SPC_DEVICE void turn_over(loader *l, const spc_u8 *entries)
+SPC_DEVICE void turn_over(loader *l)
 {
     l->serial++;
 % if k_blocks > 1 then
@@ -328,7 +329,7 @@ SPC_DEVICE void turn_over(loader *l, const spc_u8 *entries)
             l->begin[h] = l->at[h];
         else if (l->at[h] != l->begin[h]) {
             l->at[h] = l->begin[h];
-            look_ahead(l, h, entries);
+            look_ahead(l, h);
         }
     }
     if (again)
@@ -340,7 +341,7 @@ SPC_DEVICE void turn_over(loader *l, const spc_u8 *entries)
 
 /* Starts loading the next input at the loader's offset of each row that has one; zeroes
  * of others. */
-SPC_DEVICE void take(loader *l, spc_u32 *data, const spc_u8 *entries)
+SPC_DEVICE void take(loader *l, spc_u32 *data)
 {
 % if row_bytes % 64 ~= 0 then
     int byte = l->block * $(pieces * 64) + (spc_lane() & 3) * 16;
@@ -361,7 +362,7 @@ SPC_DEVICE void take(loader *l, spc_u32 *data, const spc_u8 *entries)
         }
         if (present) {
             l->at[h]++;
-            look_ahead(l, h, entries);
+            look_ahead(l, h);
         }
     }
 }
@@ -370,14 +371,12 @@ SPC_DEVICE void take(loader *l, spc_u32 *data, const spc_u8 *entries)
  * the tile has no more. */
 SPC_DEVICE int load_step(loader *l, spc_u32 *data)
 {
-    const spc_u8 *entries = entries_of(spc_warp());
-
     while (l->k >= 0) {
         if (spc_ballot(l->offset[0] == l->k || l->offset[1] == l->k)) {
-            take(l, data, entries);
+            take(l, data);
             return l->serial;
         }
-        turn_over(l, entries);
+        turn_over(l);
     }
     return -1;
 }
