@@ -375,11 +375,32 @@ SPC_DEVICE int count_upto(const spc_radius_args *args, const query *q, spc_u32 m
     return count;
 }
 
-/* Of more than `nearest`: the square of the last that counts, by bisection. */
+SPC_DEVICE spc_u32 least_square(const spc_radius_args *args, const query *q)
+{
+    spc_u32 least = 0xffffffffu;
+
+% write_visit(function()
+            if (c.seen && c.square < least)
+                least = c.square;
+% end)
+    for (int by = 1; by < 32; by *= 2) {
+        spc_u32 other = (spc_u32)spc_shfl_xor((int)least, by);
+        least = other < least ? other : least;
+    }
+    return least;
+}
+
+/* Of more than `nearest`: the square of the last that counts, by bisection; of the one
+ * that is nearest at once. */
 SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
 {
     spc_u32 low = 0, high = spc_f32_bits(args->square);
 
+    if (args->nearest == 1) {
+        q->limit = least_square(args, q);
+        q->ties = 1;
+        return;
+    }
     if (count_upto(args, q, high) <= args->nearest)
         return;
     while (low < high) {
