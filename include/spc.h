@@ -1565,11 +1565,14 @@ typedef struct spc_net_input {
     /* Where a plan makes voxels of points: of those of a voxel so many count,
      * and its features are their mean; 0: all. */
     int points;
+    /* Rows are true points, which stay where they are: see "native points". The
+     * network has no shape and no voxel then. */
+    bool cloud;
 } spc_net_input;
 
 #define SPC_NET_INPUT_INIT                                                     \
     {                                                                          \
-        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0         \
+        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, false  \
     }
 
 /* The one input, and the first of the tensors. */
@@ -1598,6 +1601,14 @@ typedef struct spc_net_layer {
             NULL, NULL, 0                                                      \
     }
 
+/*
+ * Networks of clouds have layers of points, linear layers, concatenations, and
+ * operators on features that take each row by itself. A layer of points with a
+ * voxel makes a cloud of its own, one point of each voxel, which layers share;
+ * one without has the points of `at`, or else of its inputs. So up-sampling is
+ * nearest=1 with a cube of one cell at the finer tensor, or an inverse layer,
+ * and nearest=1 with a voxel takes the points that stay as they are.
+ */
 SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
                                     const spc_net_layer *layer,
                                     spc_error *error);
@@ -1760,12 +1771,17 @@ typedef struct spc_net_options {
      * and where high[0] is above 0 its batch element in front of them.
      */
     int64_t points;
+    /* Of networks of clouds, whose extent low to high is in units of 1/1024, as
+     * scenes are: each map has room for so many triplets times the capacity of
+     * its outputs. 0: twice what the sample has of them, 32 without one.
+     * Sampled clouds have room for twice the sample's. */
+    double neighbours;
 } spc_net_options;
 
 #define SPC_NET_OPTIONS_INIT                                                   \
     {                                                                          \
         0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
-            NULL, 0, false, 0                                                  \
+            NULL, 0, false, 0, 0                                               \
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
@@ -1787,8 +1803,11 @@ typedef struct spc_net_buffers {
     const void *features; /* [capacity][channels], 16-byte aligned */
     void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
     /* Of a plan that takes points, in the place of coords and features; `count`
-     * and `rows` are theirs. */
+     * and `rows` are theirs. Of a network of clouds, in the place of coords
+     * alone: [rows][3], with their batch elements (NULL: all of element 0).
+     * Its coords are points in units of 1/1024. */
     const float *points;
+    const int32_t *batch;
 } spc_net_buffers;
 
 /*
@@ -1821,6 +1840,7 @@ typedef struct spc_net_output {
     int64_t elements;
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
+    const spc_points *cloud; /* where rows are points; else NULL */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */

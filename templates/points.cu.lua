@@ -3,10 +3,11 @@
 %--
 %-- Cells have the radius for an edge. Sorting their coordinates (index.cu.lua) puts points
 %-- of one cell together, so that the points of a run of cells along z are a run too. A warp
-%-- has an output: its lanes find the runs of the columns about it, all of them look at a
-%-- run's points, 32 at a time. Counting and writing look at the same points in the same
-%-- order, so what one has counted the other has room for, and every run of the kernels
-%-- gives the same list.
+%-- has outputs that follow each other: its lanes find the runs of the columns about one and
+%-- bring the points of all runs to shared memory, 32 at a time, where the next outputs find
+%-- them as long as they look at the same cells. Counting and writing look at the same
+%-- points in the same order, so what one has counted the other has room for, and every run
+%-- of the kernels gives the same list.
 %--
 %-- A point within the radius must lie in the cells that are searched, whatever rounding
 %-- does. Where (dx dx + dy dy) + dz dz <= r r in fp32, |dx| is at most r (1 + 2^-21), so
@@ -78,7 +79,7 @@ SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch
     return inside;
 }
 
-SPC_KERNEL(spc_place, spc_place_args, SPC_POINTS_THREADS, 1)
+SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
 {
     int asked = args->source ? *args->source : args->rows;
     int rows = asked < 0 || asked > args->to.capacity ? 0 : asked;
@@ -108,11 +109,11 @@ SPC_KERNEL(spc_place, spc_place_args, SPC_POINTS_THREADS, 1)
 /* The rows of another cloud that a set of voxels has kept. */
 SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
 {
-    int rows = *args->source;
+    int asked = *args->source, rows = asked > args->to.capacity ? 0 : asked;
 
     if (first_thread() == 0) {
         *args->to.count = rows;
-        args->stats[SPC_POINTS_ROWS] = rows;
+        args->stats[SPC_POINTS_ROWS] = asked;
     }
     for (int row = first_thread(); row < rows; row += all_threads()) {
         int from = args->picked[row];
@@ -155,10 +156,13 @@ SPC_KERNEL(spc_sort_points, spc_sort_points_args, SPC_POINTS_THREADS, 1)
 
 /* ---- looking about an output ------------------------------------------- */
 
-/* An output and the runs of points that are near: lane c has the c-th column. */
+/* An output and the points that are near, of all runs one after the other in shared
+ * memory. Where they are too many, `staged` is -1, and lane c has the run of column c. */
 typedef struct query {
     float x, y, z;
     int row;
+    int batch, low[3], high[3]; /* the cells that it looks at */
+    int staged;
     int begin, end;
     int columns;
     spc_u32 limit; /* with `nearest`: squares below it count, */
@@ -220,34 +224,82 @@ SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
     q->end = args->in.begin[end];
 }
 
-SPC_DEVICE query ask(const spc_radius_args *args, int position)
+/* The points of a warp's query. */
+SPC_DEVICE spc_u8 *stage_of_warp(void)
+{
+    return spc_shared() + spc_warp() * (SPC_POINTS_STAGED * 16);
+}
+
+SPC_DEVICE void stage_runs(const spc_radius_args *args, query *q)
+{
+    spc_u8 *to = stage_of_warp();
+    int count = 0;
+
+    spc_sync_warp(); /* nobody looks at what was there */
+    for (int column = 0; column < q->columns; column++) {
+        int begin = spc_shfl(q->begin, column), end = spc_shfl(q->end, column);
+        for (int at = begin + spc_lane(); at < end; at += 32)
+            if (count + at - begin < SPC_POINTS_STAGED)
+                spc_shared_store16(to + (count + at - begin) * 16,
+                                   spc_load16(args->in.points + 4ll * at));
+        count += end - begin;
+    }
+    q->staged = count <= SPC_POINTS_STAGED ? count : -1;
+    spc_sync_warp();
+}
+
+SPC_DEVICE void find_runs(const spc_radius_args *args, query *q)
+{
+    int wide = q->high[1] - q->low[1] + 1, c = spc_lane();
+
+    q->begin = q->end = 0;
+    q->columns = (q->high[0] - q->low[0] + 1) * wide;
+    if (c < q->columns)
+        find_run(args, q,
+                 key_field(&args->key, 0, q->batch + args->key.low[0]) +
+                     key_field(&args->key, 1, q->low[0] + c / wide) +
+                     key_field(&args->key, 2, q->low[1] + c % wide),
+                 q->low[2], q->high[2]);
+    stage_runs(args, q);
+}
+
+/* Before the first output. */
+SPC_DEVICE void begin_asking(query *q)
+{
+    q->batch = -2;
+}
+
+/* The next output: what the last one found still holds where it looked at the same cells. */
+SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
 {
     spc_b16 p = spc_load16(args->out.points + 4ll * position);
-    int batch, low[3], high[3], c = spc_lane();
-    query q;
+    float at[3];
+    int batch, some = 1, same = 1;
 
-    q.x = spc_bits_f32(p.x);
-    q.y = spc_bits_f32(p.y);
-    q.z = spc_bits_f32(p.z);
-    q.row = (int)p.w;
-    q.begin = q.end = q.columns = 0;
-    q.limit = 0xffffffffu;
-    q.ties = 0;
-    batch = (int)spc_load4(args->out_at + 4ll * q.row + 3) - args->key.low[0];
-    int some = clip_axis(args, 0, q.x, &low[0], &high[0]);
-    some &= clip_axis(args, 1, q.y, &low[1], &high[1]);
-    some &= clip_axis(args, 2, q.z, &low[2], &high[2]);
-    if (!some || batch < 0 || (spc_u32)batch > args->key.last[0])
-        return q;
-    int wide = high[1] - low[1] + 1;
-    q.columns = (high[0] - low[0] + 1) * wide;
-    if (c < q.columns)
-        find_run(args, &q,
-                 key_field(&args->key, 0, batch + args->key.low[0]) +
-                     key_field(&args->key, 1, low[0] + c / wide) +
-                     key_field(&args->key, 2, low[1] + c % wide),
-                 low[2], high[2]);
-    return q;
+    q->x = at[0] = spc_bits_f32(p.x);
+    q->y = at[1] = spc_bits_f32(p.y);
+    q->z = at[2] = spc_bits_f32(p.z);
+    q->row = (int)p.w;
+    q->limit = 0xffffffffu;
+    q->ties = 0;
+    batch = (int)spc_load4(args->out_at + 4ll * q->row + 3) - args->key.low[0];
+    SPC_UNROLL
+    for (int i = 0; i < 3; i++) {
+        int low, high;
+        some &= clip_axis(args, i, at[i], &low, &high);
+        same &= low == q->low[i] && high == q->high[i];
+        q->low[i] = low;
+        q->high[i] = high;
+    }
+    if (!some || batch < 0 || (spc_u32)batch > args->key.last[0]) {
+        q->staged = 0;
+        q->batch = -2;
+        return;
+    }
+    if (same && batch == q->batch)
+        return;
+    q->batch = batch;
+    find_runs(args, q);
 }
 
 /* A point that was looked at. */
@@ -268,6 +320,7 @@ SPC_DEVICE int cell_along(const spc_radius_args *args, int axis, float d)
 
 SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, int end)
 {
+    const spc_u8 *stage = stage_of_warp();
     candidate c;
 
     c.seen = 0;
@@ -276,7 +329,8 @@ SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, i
     c.square = 0;
     if (at >= end)
         return c;
-    spc_b16 p = spc_load16(args->in.points + 4ll * at);
+    spc_b16 p = q->staged >= 0 ? spc_shared_load16(stage + at * 16)
+                               : spc_load16(args->in.points + 4ll * at);
     float dx = spc_add_rn(spc_bits_f32(p.x), -q->x);
     float dy = spc_add_rn(spc_bits_f32(p.y), -q->y);
     float dz = spc_add_rn(spc_bits_f32(p.z), -q->z);
@@ -298,8 +352,12 @@ SPC_DEVICE spc_u32 lanes_below(void)
 
 %-- A loop of the whole warp over all candidates of q, 32 at a time.
 %local function write_visit(body)
-    for (int column = 0; column < q->columns; column++) {
-        int begin = spc_shfl(q->begin, column), end = spc_shfl(q->end, column);
+    for (int column = 0; column < (q->staged >= 0 ? 1 : q->columns); column++) {
+        int begin = 0, end = q->staged;
+        if (q->staged < 0) {
+            begin = spc_shfl(q->begin, column);
+            end = spc_shfl(q->end, column);
+        }
         for (int at = begin; at < end; at += 32) {
             candidate c = look(args, q, at + spc_lane(), end);
 %   body()
@@ -317,11 +375,32 @@ SPC_DEVICE int count_upto(const spc_radius_args *args, const query *q, spc_u32 m
     return count;
 }
 
-/* Of more than `nearest`: the square of the last that counts, by bisection. */
+SPC_DEVICE spc_u32 least_square(const spc_radius_args *args, const query *q)
+{
+    spc_u32 least = 0xffffffffu;
+
+% write_visit(function()
+            if (c.seen && c.square < least)
+                least = c.square;
+% end)
+    for (int by = 1; by < 32; by *= 2) {
+        spc_u32 other = (spc_u32)spc_shfl_xor((int)least, by);
+        least = other < least ? other : least;
+    }
+    return least;
+}
+
+/* Of more than `nearest`: the square of the last that counts, by bisection; of the one
+ * that is nearest at once. */
 SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
 {
     spc_u32 low = 0, high = spc_f32_bits(args->square);
 
+    if (args->nearest == 1) {
+        q->limit = least_square(args, q);
+        q->ties = 1;
+        return;
+    }
     if (count_upto(args, q, high) <= args->nearest)
         return;
     while (low < high) {
@@ -355,9 +434,15 @@ SPC_DEVICE int block_begin(const spc_radius_args *args, int block)
     return (int)((long long)args->rows_padded * block / args->blocks);
 }
 
-SPC_DEVICE int count_output(const spc_radius_args *args, int position)
+/* And of those each warp. */
+SPC_DEVICE int warp_begin_of(int begin, int end, int warp)
 {
-    query of = ask(args, position), *q = &of;
+    return begin + (int)((long long)(end - begin) * warp / SPC_POINTS_WARPS);
+}
+
+SPC_DEVICE int count_output(const spc_radius_args *args, query *q, int position)
+{
+    ask(args, q, position);
     int count = count_upto(args, q, 0xffffffffu);
 
     return args->nearest > 0 && count > args->nearest ? args->nearest : count;
@@ -383,19 +468,20 @@ SPC_DEVICE void sum_block(const spc_radius_args *args, int begin, int end)
         args->sums[spc_block_x()] = sum;
 }
 
-SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 1)
+SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 4)
 {
     int begin = block_begin(args, spc_block_x());
     int end = block_begin(args, spc_block_x() + 1);
     int outputs = args->out.begin[*args->out.cells];
+    int last = warp_begin_of(begin, end, spc_warp() + 1);
+    query q;
 
-    for (int p = begin + spc_warp(); p < end; p += SPC_POINTS_WARPS) {
-        int count = p < outputs ? count_output(args, p) : 0;
+    begin_asking(&q);
+    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+        int count = p < outputs ? count_output(args, &q, p) : 0;
         if (spc_lane() == 0) {
             args->first[p] = count;
-            args->order[p] = p < outputs
-                                 ? (int)spc_load4(args->out.points + 4ll * p + 3)
-                                 : -1;
+            args->order[p] = p < outputs ? q.row : -1;
         }
     }
     spc_sync_block();
@@ -403,45 +489,70 @@ SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 1)
         sum_block(args, begin, end);
 }
 
-/* One warp: where the triplets of each block begin. Of too many none is held. */
-SPC_KERNEL(spc_radius_sum, spc_radius_args, 32, 1)
+/* The sums of the block's threads, in all of them. */
+SPC_DEVICE long long sum_of_threads(spc_u8 *shared, long long own)
 {
-    long long sum = 0;
+    long long *sums = (long long *)shared, all = 0;
+    int warp = spc_warp();
 
-    for (int at = 0; at < args->blocks; at += 32) {
-        int i = at + spc_lane(), own = i < args->blocks ? args->sums[i] : 0, upto = own;
-        for (int by = 1; by < 32; by *= 2) {
-            int below = spc_shfl_up(upto, by);
-            if (spc_lane() >= by)
-                upto += below;
-        }
-        if (i < args->blocks)
-            args->sums[i] = (int)sum + upto - own;
-        sum += spc_shfl(upto, 31);
+    for (int by = 1; by < 32; by *= 2)
+        own += (long long)((spc_u64)(spc_u32)spc_shfl_xor((int)own, by) |
+                           (spc_u64)(spc_u32)spc_shfl_xor((int)(own >> 32), by) << 32);
+    spc_sync_block();
+    if (spc_lane() == 0)
+        sums[warp] = own;
+    spc_sync_block();
+    for (int w = 0; w < SPC_POINTS_WARPS; w++)
+        all += sums[w];
+    spc_sync_block();
+    return all;
+}
+
+/* Where the triplets of the block begin; of all that there are too many none is held. */
+SPC_DEVICE int begin_of_block(const spc_radius_args *args, int *held, int *fits)
+{
+    long long before = 0, all = 0;
+
+    for (int i = spc_thread(); i < args->blocks; i += SPC_POINTS_THREADS) {
+        before += i < spc_block_x() ? args->sums[i] : 0;
+        all += args->sums[i];
     }
-    if (spc_lane() == 0) {
-        args->total[0] = sum < SPC_INDEX_NO_ROW ? (int)sum : SPC_INDEX_NO_ROW;
-        args->total[1] = sum <= args->capacity ? (int)sum : 0;
+    before = sum_of_threads(spc_shared(), before);
+    all = sum_of_threads(spc_shared(), all);
+    *fits = all <= args->capacity;
+    *held = *fits ? (int)all : 0;
+    if (first_thread() == 0) {
+        args->total[0] = all < SPC_INDEX_NO_ROW ? (int)all : SPC_INDEX_NO_ROW;
+        args->total[1] = *held;
+        args->first[args->rows_padded] = *held;
     }
+    return (int)before;
 }
 
 /* ---- writing ----------------------------------------------------------- */
 
-/* How many triplets of each offset the output has: where they begin. */
-SPC_DEVICE void count_offsets(const spc_radius_args *args, const query *from,
-                              int *offsets)
-{
-    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], sum = 0;
-    query of = *from, *q = &of;
+/* What a warp of this kernel has in shared memory besides the points. */
+typedef struct writing {
+    int *offsets; /* [offsets] where the next triplet of each goes */
+    spc_u8 *kept; /* [SPC_POINTS_KEPT] the output's triplets, as they were met */
+} writing;
 
-    for (int k = spc_lane(); k < all; k += 32)
-        offsets[k] = 0;
-    spc_sync_warp();
-% write_visit(function()
-            if (counts(q, &c))
-                spc_atomic_add(offsets + c.k, 1);
-% end)
-    spc_sync_warp();
+SPC_DEVICE writing writing_of(const spc_radius_args *args)
+{
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], warp = spc_warp();
+    spc_u8 *at = spc_shared() + SPC_POINTS_WARPS * SPC_POINTS_STAGED * 16;
+    writing w;
+
+    w.kept = at + warp * (SPC_POINTS_KEPT * 8);
+    w.offsets = (int *)(at + SPC_POINTS_WARPS * SPC_POINTS_KEPT * 8) + warp * all;
+    return w;
+}
+
+/* How many there are becomes where they begin. */
+SPC_DEVICE void begin_offsets(int *offsets, int all)
+{
+    int sum = 0;
+
     for (int at = 0; at < all; at += 32) {
         int k = at + spc_lane(), own = k < all ? offsets[k] : 0, upto = own;
         for (int by = 1; by < 32; by *= 2) {
@@ -456,51 +567,101 @@ SPC_DEVICE void count_offsets(const spc_radius_args *args, const query *from,
     spc_sync_warp();
 }
 
-SPC_DEVICE void write_output(const spc_radius_args *args, int position, int *offsets)
+/* Counts what the output has of each offset, and keeps it as far as there is room. Returns
+ * how many there are. */
+SPC_DEVICE int collect(const spc_radius_args *args, const query *from, const writing *w)
 {
-    query of = ask(args, position), *q = &of;
-    int *to = args->list + 2ll * args->first[position];
+    int all = args->kernel[0] * args->kernel[1] * args->kernel[2], count = 0;
+    query of = *from, *q = &of;
 
-    if (args->nearest > 0)
-        keep_nearest(args, q);
-    count_offsets(args, q, offsets);
+    for (int k = spc_lane(); k < all; k += 32)
+        w->offsets[k] = 0;
+    spc_sync_warp();
 % write_visit(function()
             int kept = counts(q, &c);
-            spc_u32 peers = spc_match(kept ? (spc_u32)c.k : 0xffffffffu);
-            int place = kept ? offsets[c.k] + spc_popc(peers & lanes_below()) : 0;
-            spc_sync_warp();
-            if (kept) {
-                spc_b8 entry;
-                entry.x = (spc_u32)c.row;
-                entry.y = (spc_u32)c.k;
-                spc_store8(to + 2ll * place, entry);
-                if ((peers & lanes_below()) == 0)
-                    offsets[c.k] += spc_popc(peers);
-            }
-            spc_sync_warp();
+            spc_u32 lanes = spc_ballot(kept);
+            int at_kept = count + spc_popc(lanes & lanes_below());
+            spc_b8 entry;
+            entry.x = (spc_u32)c.row;
+            entry.y = (spc_u32)c.k;
+            if (kept)
+                spc_atomic_add(w->offsets + c.k, 1);
+            if (kept && at_kept < SPC_POINTS_KEPT)
+                spc_shared_store8(w->kept + at_kept * 8, entry);
+            count += spc_popc(lanes);
+% end)
+    spc_sync_warp();
+    begin_offsets(w->offsets, all);
+    return count;
+}
+
+/* Writes a triplet of each lane that has one to its place, in the order of lanes. */
+SPC_DEVICE void place_entries(int *to, int *offsets, int some, spc_b8 entry)
+{
+    spc_u32 peers = spc_match(some ? entry.y : 0xffffffffu);
+    int place = some ? offsets[entry.y] + spc_popc(peers & lanes_below()) : 0;
+
+    spc_sync_warp();
+    if (some) {
+        spc_store8(to + 2ll * place, entry);
+        if ((peers & lanes_below()) == 0)
+            offsets[entry.y] += spc_popc(peers);
+    }
+    spc_sync_warp();
+}
+
+SPC_DEVICE void place_again(const spc_radius_args *args, query *q, const writing *w, int *to)
+{
+% write_visit(function()
+            int kept = counts(q, &c);
+            spc_b8 entry;
+            entry.x = (spc_u32)c.row;
+            entry.y = (spc_u32)c.k;
+            place_entries(to, w->offsets, kept, entry);
 % end)
 }
 
-SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 1)
+SPC_DEVICE void write_output(const spc_radius_args *args, query *q, int first, int position,
+                             const writing *w)
 {
-    int all = args->kernel[0] * args->kernel[1] * args->kernel[2];
-    int *offsets = (int *)spc_shared() + spc_warp() * all;
+    int *to = args->list + 2ll * first;
+
+    ask(args, q, position);
+    if (args->nearest > 0)
+        keep_nearest(args, q);
+    int count = collect(args, q, w);
+    if (count > SPC_POINTS_KEPT) {
+        place_again(args, q, w, to);
+        return;
+    }
+    for (int at = 0; at < count; at += 32) {
+        int i = at + spc_lane();
+        spc_b8 entry = {0, 0};
+        if (i < count)
+            entry = spc_shared_load8(w->kept + i * 8);
+        place_entries(to, w->offsets, i < count, entry);
+    }
+}
+
+SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
+{
+    writing w = writing_of(args);
     int begin = block_begin(args, spc_block_x());
     int end = block_begin(args, spc_block_x() + 1);
-    int outputs = args->out.begin[*args->out.cells];
-    int held = args->total[1], sum = args->sums[spc_block_x()];
-    int fits = args->total[0] == held;
+    int outputs = args->out.begin[*args->out.cells], held, fits;
+    int sum = begin_of_block(args, &held, &fits);
+    int last = warp_begin_of(begin, end, spc_warp() + 1);
+    query q;
 
-    for (int p = begin + spc_warp(); p < end; p += SPC_POINTS_WARPS) {
+    begin_asking(&q);
+    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+        int first = fits ? args->first[p] + sum : 0;
         spc_sync_warp();
         if (spc_lane() == 0)
-            args->first[p] = fits ? args->first[p] + sum : 0;
-        spc_sync_warp();
+            args->first[p] = first;
         if (fits && p < outputs)
-            write_output(args, p, offsets);
+            write_output(args, &q, first, p, &w);
     }
-    if (first_thread() == 0)
-        args->first[args->rows_padded] = held;
 }
 
 /* ---- by offset --------------------------------------------------------- */

@@ -11,6 +11,13 @@
 #define SPC_POINTS_WARPS (SPC_POINTS_THREADS / 32)
 /* Shared memory of a block, in bytes: a counter for each warp and offset. */
 #define SPC_POINTS_SHARED(offsets) (4 * SPC_POINTS_WARPS * (offsets))
+/* Points and triplets that a warp of a search has in shared memory, and all
+ * that it needs. */
+#define SPC_POINTS_STAGED 256
+#define SPC_POINTS_KEPT 128
+#define SPC_RADIUS_SHARED(offsets)                                             \
+    (SPC_POINTS_WARPS *                                                        \
+     (16 * SPC_POINTS_STAGED + 8 * SPC_POINTS_KEPT + 4 * (offsets)))
 
 /* What is wrong with the rows of a cloud: for x, y, z and the batch element
  * SPC_INDEX_NO_ROW less the first row outside, 0 if there is none; how many are

@@ -833,6 +833,15 @@ static const struct {
     {"spc_dense_1", sizeof(spc_feature_args)},
     {"spc_voxel_list", sizeof(spc_voxelise_args)},
     {"spc_voxel_fill", sizeof(spc_voxelise_args)},
+    {"spc_points_place", sizeof(spc_place_args)},
+    {"spc_pick", sizeof(spc_place_args)},
+    {"spc_cells", sizeof(spc_cells_args)},
+    {"spc_sort_points", sizeof(spc_sort_points_args)},
+    {"spc_radius_count", sizeof(spc_radius_args)},
+    {"spc_radius_write", sizeof(spc_radius_args)},
+    {"spc_offsets_count", sizeof(spc_by_offset_args)},
+    {"spc_offsets_sum", sizeof(spc_by_offset_args)},
+    {"spc_offsets_write", sizeof(spc_by_offset_args)},
     {"spc_norm", sizeof(spc_feature_args)},
     {"spc_norm_1", sizeof(spc_feature_args)},
     {"spc_empty", sizeof(spc_measure_args)},
@@ -992,6 +1001,16 @@ static bool pairs_are_sound(const spc_pairs_view *pairs, long long rows)
            is_words(pairs->begin, pairs->offsets + 1);
 }
 
+/* A map of points has neither a table nor masks. */
+static bool triplets_are_sound(const spc_conv_args *args)
+{
+    const spc_triplets_view *t = &args->triplets;
+    long long rows = args->map.rows_padded;
+
+    return is_words(args->map.order, rows) && is_words(t->first, rows + 1) &&
+           is_words(t->list, 2LL * t->capacity);
+}
+
 /* Who reads pairs need not have a table. */
 static bool view_is_sound(const spc_conv_args *args)
 {
@@ -999,6 +1018,8 @@ static bool view_is_sound(const spc_conv_args *args)
     const spc_pairs_view *pairs = &args->pairs;
     long long rows = map->rows_padded;
 
+    if (args->triplets.first != NULL)
+        return triplets_are_sound(args);
     return is_words(map->order, rows) &&
            is_words(map->mask, map->mask_words * rows) &&
            (pairs->begin == NULL || pairs_are_sound(pairs, rows)) &&

@@ -12,6 +12,7 @@
 #include "spc_measure.h"
 /* After index_abi.h. */
 #include "feature_abi.h"
+#include "points_abi.h"
 #include "regroup_abi.h"
 #include "voxelise_abi.h"
 #include <stdbool.h>
@@ -66,6 +67,7 @@ typedef struct fake_launch {
         spc_gather_args gather;
         spc_feature_args feature;
         spc_voxelise_args voxelise;
+        spc_radius_args radius; /* the largest of points */
     } args;
 } fake_launch;
 

@@ -40,7 +40,7 @@ static inline const char *network_path(const char *name)
 {
     static char path[4200];
     static const char *const own[] = {"every.lua", "chain.lua", "masked.lua",
-                                      "points.lua"};
+                                      "points.lua", "cloud.lua"};
     const char *folder = "../examples/networks";
 
     for (int i = 0; i < LENGTH(own); i++)

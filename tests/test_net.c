@@ -23,6 +23,7 @@ static const struct {
     {"voxelnext.lua", 104, 10, 13, 36}, {"largekernel3d.lua", 25, 5, 10, 1},
     {"ptv3.lua", 57, 5, 14, 1},         {"trellis_mesh.lua", 7, 3, 2, 1},
     {"completion.lua", 31, 25, 25, 7},  {"trellis2_shape.lua", 110, 5, 5, 1},
+    {"pointresnet18.lua", 20, 4, 10, 1},
 };
 
 START_TEST(known_networks_share_what_they_can)

@@ -255,6 +255,7 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 static const char *const examples[] = {
     "networks/every.lua",
     "networks/chain.lua",
+    "networks/cloud.lua",
     "networks/masked.lua",
     "../examples/networks/centerpoint.lua",
     "../examples/networks/completion.lua",
@@ -262,6 +263,7 @@ static const char *const examples[] = {
     "../examples/networks/minkunet18a.lua",
     "../examples/networks/minkunet34c.lua",
     "../examples/networks/minkunet_w20.lua",
+    "../examples/networks/pointresnet18.lua",
     "../examples/networks/ptv3.lua",
     "../examples/networks/resn21.lua",
     "../examples/networks/resnl.lua",

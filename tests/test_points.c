@@ -6,6 +6,7 @@
  * side rounds: many points lie just on the radius, or on the border of two
  * cells. Runs on "cpu" and "sim", or on the device it is given.
  */
+#include "points_steps.h"
 #include "random.h"
 #include "suite.h"
 
@@ -229,6 +230,22 @@ static const char *const layers[] = {
 };
 
 /* Empty clouds, one point, a few, many; one batch element and several. */
+static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
+                      const cloud *out, spc_points *inputs, spc_points *outputs,
+                      bool inverse, const char *what)
+{
+    relation want = define(g, in, out, inverse);
+    spc_map *map;
+
+    assert_done((inverse ? spc_map_radius_inverse : spc_map_radius)(
+        &map, inputs, outputs, g, want.count));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    assert_done(spc_map_check(map, NULL));
+    check_map(ctx, map, &want, what);
+    spc_map_free(map);
+    free(want.all);
+}
+
 static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
 {
     static const int sizes[] = {0, 1, 2, 17, 64, 150};
@@ -249,17 +266,10 @@ static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
         bool one = way == 0, inverse = way == 2;
         if (inverse && g.nearest > 0)
             continue;
-        relation want = define(&g, &in, one ? &in : &out, inverse);
-        spc_map *map;
         snprintf(what, sizeof what, "cloud %d, way %d, seed %llu", number, way,
                  (unsigned long long)seed);
-        assert_done((inverse ? spc_map_radius_inverse : spc_map_radius)(
-            &map, inputs, one ? inputs : outputs, &g, want.count));
-        assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
-        assert_done(spc_map_check(map, NULL));
-        check_map(ctx, map, &want, what);
-        spc_map_free(map);
-        free(want.all);
+        check_way(ctx, &g, &in, one ? &in : &out, inputs,
+                  one ? inputs : outputs, inverse, what);
     }
     spc_points_free(inputs);
     spc_points_free(outputs);
@@ -284,6 +294,31 @@ START_TEST(maps_of_fifty_clouds_are_those_of_the_definition)
     for (int number = 0; number < 50; number++)
         if (!is_slow(_i) || suite_takes(number))
             check_clouds(contexts[_i], number, seed);
+}
+END_TEST
+
+/* A warp holds SPC_POINTS_STAGED of them. */
+START_TEST(points_that_lie_densely_are_all_found)
+{
+    spc_ctx *ctx = contexts[_i];
+    spc__random random;
+
+    spc__random_init(&random, 7);
+    cloud in = draw_cloud(SPC_POINTS_STAGED + 44, 1, 12, 1.0f / 1024, &random);
+    cloud out = draw_cloud(3, 1, 12, 1.0f / 1024, &random);
+    spc_points *inputs = make_points(ctx, &in);
+    spc_points *outputs = make_points(ctx, &out);
+    for (int nearest = 0; nearest < 100; nearest += 99) {
+        spc_geometry g = SPC_GEOMETRY_INIT;
+        g.rule = SPC_RULE_RADIUS;
+        g.radius = 1.0f / 128;
+        g.nearest = nearest;
+        check_way(ctx, &g, &in, &out, inputs, outputs, false, "dense");
+    }
+    spc_points_free(inputs);
+    spc_points_free(outputs);
+    release(&in);
+    release(&out);
 }
 END_TEST
 
@@ -824,6 +859,8 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, cases);
     tcase_add_loop_test(cases, maps_of_fifty_clouds_are_those_of_the_definition,
                         0, context_count);
+    tcase_add_loop_test(cases, points_that_lie_densely_are_all_found, 0,
+                        context_count);
     tcase_add_loop_test(
         cases, a_map_without_room_holds_nothing_and_says_what_would_fit, 0,
         context_count);

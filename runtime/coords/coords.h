@@ -75,6 +75,15 @@ static inline bool spc__coords_is_derived(const spc_coords *coords)
     return coords->from != NULL || coords->regroup != NULL;
 }
 
+/* On the device: how many rows the caller gave, with those that are no voxels,
+ * or how many were derived. Clouds of points have no keys, and all rows. */
+static inline const int *spc__coords_row_count(const spc_coords *coords)
+{
+    return spc__coords_is_derived(coords) || coords->keys == NULL
+               ? coords->count
+               : coords->stats + SPC_INDEX_ROWS;
+}
+
 /* Do these rows (host) fit the keys of a map of this geometry? SPC_ERANGE names
  * the axis at fault. */
 spc_status spc__coords_fit(const spc_geometry *geometry, const int32_t *host,

@@ -233,6 +233,32 @@ static spc_status create_voxels(spc_points *p, spc_error *error)
                                     p->inverse, SPC_DUPLICATES_FIRST, error);
 }
 
+spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
+                                    float edge, int64_t capacity,
+                                    spc_error *error)
+{
+    spc_points_options o = {capacity, in->batches, {0}, {0}};
+    spc_status status;
+
+    *out = NULL;
+    memcpy(o.low, in->low, sizeof o.low);
+    memcpy(o.high, in->high, sizeof o.high);
+    if (!(isfinite(edge) && edge > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "voxels of edge %g: a length above 0 is right",
+                         (double)edge);
+    status = spc__points_make(out, in->rows.ctx, &o, in, error);
+    if (status == SPC_OK) {
+        (*out)->inverse = 1 / edge;
+        status = create_voxels(*out, error);
+    }
+    if (status != SPC_OK) {
+        spc_points_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
                                       float edge)
 {
@@ -244,24 +270,8 @@ spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    spc_points_options o = {in->rows.capacity, in->batches, {0}, {0}};
-    memcpy(o.low, in->low, sizeof o.low);
-    memcpy(o.high, in->high, sizeof o.high);
-    if (!(isfinite(edge) && edge > 0))
-        status = spc__fail(&error, SPC_EINVAL,
-                           "voxels of edge %g: a length above 0 is right",
-                           (double)edge);
-    if (status == SPC_OK)
-        status = spc__points_make(out, in->rows.ctx, &o, in, &error);
-    if (status == SPC_OK) {
-        (*out)->inverse = 1 / edge;
-        status = create_voxels(*out, &error);
-    }
-    if (status == SPC_OK)
-        return status;
-    spc_points_free(*out);
-    *out = NULL;
-    return spc__ctx_fail(in->rows.ctx, &error);
+    status = spc__points_make_sampled(out, in, edge, in->rows.capacity, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(in->rows.ctx, &error);
 }
 
 static spc_status clear_stats(const spc_points *p, void *stream,

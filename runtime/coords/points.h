@@ -39,6 +39,10 @@ extern const spc__indexer spc__indexer_points; /* radius.c */
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
                             const spc_points_options *options, spc_points *from,
                             spc_error *error);
+/* A sampled one with room for so many. */
+spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
+                                    float edge, int64_t capacity,
+                                    spc_error *error);
 /* Fills it from the caller's points (spc_points_update). */
 spc_status spc__points_fill(spc_points *points, const float *xyz,
                             const int32_t *batch, const int32_t *count,
@@ -63,6 +67,11 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     spc_error *error);
 
+/* The points of a checked cloud on the host, malloc'd, in the units of a scene;
+ * waits. What lies between two steps is rounded. */
+spc_status spc__points_steps(int32_t **out, const spc_points *points,
+                             spc_error *error);
+
 /* A set of the cells of a cloud, with the coordinates to fill it from. */
 spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
                                     const spc_points *points, float inverse,
@@ -79,6 +88,9 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
                               bool inverse, spc_error *error);
 /* Fills it, with room for exactly what there is; waits. */
 spc_status spc__radius_fit(spc_map *map, spc_error *error);
+/* Gives it room for so many triplets; it must be filled anew. */
+spc_status spc__radius_reserve(const spc_map *map, int64_t triplets,
+                               spc_error *error);
 
 /* The whole of map.c's business for a map of points: from a scene, again, and
  * what is wrong with it. */

@@ -77,11 +77,11 @@ static void place(const spc_ctx *ctx, const void *args)
 static void pick(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
-    int rows = *a->source;
+    int asked = *a->source, rows = asked > a->to.capacity ? 0 : asked;
 
     (void)ctx;
     *a->to.count = rows;
-    a->stats[SPC_POINTS_ROWS] = rows;
+    a->stats[SPC_POINTS_ROWS] = asked;
     for (int row = 0; row < rows; row++) {
         a->sources[row] = a->picked[row];
         memcpy(a->to.at + 4 * (size_t)row, a->from + 4 * (size_t)a->picked[row],
@@ -282,12 +282,11 @@ static void count_all(const spc_ctx *ctx, const void *args)
                       (void *)(uintptr_t)a);
 }
 
-static void sum(const spc_ctx *ctx, const void *args)
+/* Where the triplets of each position begin. Of too many none is held. */
+static void sum(const spc_radius_args *a)
 {
-    const spc_radius_args *a = args;
     int64_t all = 0;
 
-    (void)ctx;
     for (int p = 0; p < a->rows_padded; p++)
         all += a->first[p];
     a->total[0] = all < SPC_INDEX_NO_ROW ? (int)all : SPC_INDEX_NO_ROW;
@@ -406,6 +405,7 @@ static void write_all(const spc_ctx *ctx, const void *args)
     const spc_radius_args *a = args;
     int outputs = a->out.begin[*a->out.cells];
 
+    sum(a);
     if (a->total[0] != a->total[1])
         return;
     spc__parallel_for(chunks_of(outputs), ctx->threads, write_chunk,
@@ -456,9 +456,9 @@ static void list_by_offset(const spc_ctx *ctx, const void *args)
 }
 
 spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = place,      [SPC__POINTS_PICK] = pick,
-    [SPC__POINTS_CELLS] = find_cells, [SPC__POINTS_SORT] = sort_points,
-    [SPC__RADIUS_COUNT] = count_all,  [SPC__RADIUS_SUM] = sum,
-    [SPC__RADIUS_WRITE] = write_all,  [SPC__OFFSETS_COUNT] = nothing,
-    [SPC__OFFSETS_SUM] = nothing,     [SPC__OFFSETS_WRITE] = list_by_offset,
+    [SPC__POINTS_PLACE] = place,           [SPC__POINTS_PICK] = pick,
+    [SPC__POINTS_CELLS] = find_cells,      [SPC__POINTS_SORT] = sort_points,
+    [SPC__RADIUS_COUNT] = count_all,       [SPC__RADIUS_WRITE] = write_all,
+    [SPC__OFFSETS_COUNT] = nothing,        [SPC__OFFSETS_SUM] = nothing,
+    [SPC__OFFSETS_WRITE] = list_by_offset,
 };

@@ -171,6 +171,42 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
     return status;
 }
 
+/* A point that takes part in nothing has no batch element, as none has below.
+ */
+static void round_point(int32_t to[4], const float at[4])
+{
+    memcpy(to, at + 3, sizeof *to);
+    for (int a = 0; a < 3; a++)
+        to[1 + a] = (int32_t)lrintf(at[a] / SPC_POINTS_STEP);
+}
+
+spc_status spc__points_steps(int32_t **out, const spc_points *p,
+                             spc_error *error)
+{
+    spc__device *device = p->rows.ctx->device;
+    size_t bytes = 16 * (size_t)p->rows.rows;
+    float *at = malloc(bytes + 1);
+    int32_t *steps = malloc(bytes + 1);
+    spc_status status = SPC_OK;
+
+    *out = NULL;
+    if (!at || !steps)
+        status = spc__fail_memory(error, bytes);
+    if (status == SPC_OK && bytes > 0)
+        status = ops_of(p)->copy_out(device, at, p->at, bytes, NULL, error);
+    if (status == SPC_OK)
+        status = ops_of(p)->sync(device, NULL, error);
+    for (int i = 0; i < p->rows.rows && status == SPC_OK; i++)
+        round_point(steps + 4 * (size_t)i, at + 4 * (size_t)i);
+    if (status == SPC_OK) {
+        *out = steps;
+        steps = NULL;
+    }
+    free(at);
+    free(steps);
+    return status;
+}
+
 /* ---- of a scene ---------------------------------------------------------- */
 
 /* The layer's second cloud, if it has one. */

@@ -9,12 +9,11 @@
 enum { BLOCKS = 8 };
 
 static const char *const names[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = "spc_place",
+    [SPC__POINTS_PLACE] = "spc_points_place",
     [SPC__POINTS_PICK] = "spc_pick",
     [SPC__POINTS_CELLS] = "spc_cells",
     [SPC__POINTS_SORT] = "spc_sort_points",
     [SPC__RADIUS_COUNT] = "spc_radius_count",
-    [SPC__RADIUS_SUM] = "spc_radius_sum",
     [SPC__RADIUS_WRITE] = "spc_radius_write",
     [SPC__OFFSETS_COUNT] = "spc_offsets_count",
     [SPC__OFFSETS_SUM] = "spc_offsets_sum",
@@ -48,7 +47,7 @@ spc_status spc__points_code_load(spc__points_code *out, spc_ctx *ctx,
     for (int i = 0; i < SPC__POINTS_STEPS && status == SPC_OK; i++)
         status = spc__index_load(&out->kernels[i], ctx, "points", &problem,
                                  NULL, names[i],
-                                 SPC_POINTS_SHARED(SPC_MAX_OFFSETS), error);
+                                 SPC_RADIUS_SHARED(SPC_MAX_OFFSETS), error);
     return status;
 }
 
@@ -59,8 +58,7 @@ spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
     spc__device *device = code->ctx->device;
     spc__launch how = {.grid_x = (unsigned)blocks,
                        .grid_y = 1,
-                       .block =
-                           step == SPC__RADIUS_SUM ? 32 : SPC_POINTS_THREADS,
+                       .block = SPC_POINTS_THREADS,
                        .shared_bytes = shared};
 
     if (runs_on_host(code->ctx)) {

@@ -19,7 +19,6 @@ typedef enum spc__points_step {
     SPC__POINTS_CELLS, /* spc_cells_args */
     SPC__POINTS_SORT,  /* spc_sort_points_args */
     SPC__RADIUS_COUNT, /* spc_radius_args */
-    SPC__RADIUS_SUM,
     SPC__RADIUS_WRITE,
     SPC__OFFSETS_COUNT, /* spc_by_offset_args */
     SPC__OFFSETS_SUM,

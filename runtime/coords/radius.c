@@ -101,7 +101,7 @@ static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
 }
 
 /* Room for so many triplets, in place of what there was. */
-static spc_status reserve_list(const spc_map *map, int64_t capacity,
+spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
                                spc_error *error)
 {
     radius_work *w = map->work;
@@ -226,7 +226,7 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
         return spc__fail_memory(error, sizeof *map);
     describe(map, in, to, geometry, inverse);
     if ((status = map_create(map, error)) == SPC_OK)
-        status = reserve_list(map, triplets, error);
+        status = spc__radius_reserve(map, triplets, error);
     if (status == SPC_OK) {
         map->plain.order = ((radius_work *)map->work)->order;
         *out = map;
@@ -339,15 +339,13 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
     spc_radius_args args = radius_args(map);
     spc_status status;
 
-    if ((status = spc__points_run(&w->code, SPC__RADIUS_COUNT, &args,
-                                  sizeof args, w->blocks, 0, stream, error)) !=
-            SPC_OK ||
-        (status = spc__points_run(&w->code, SPC__RADIUS_SUM, &args, sizeof args,
-                                  1, 0, stream, error)) != SPC_OK)
-        return status;
-    return spc__points_run(&w->code, SPC__RADIUS_WRITE, &args, sizeof args,
-                           w->blocks, SPC_POINTS_SHARED((size_t)map->offsets),
-                           stream, error);
+    status = spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
+                             w->blocks, SPC_RADIUS_SHARED(0), stream, error);
+    return status == SPC_OK
+               ? spc__points_run(
+                     &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
+                     SPC_RADIUS_SHARED((size_t)map->offsets), stream, error)
+               : status;
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,
@@ -518,7 +516,7 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error)
                            "a radius of %g gives 2^31-1 triplets or more",
                            (double)map->geometry.radius);
     if (status == SPC_OK &&
-        (status = reserve_list(map, total, error)) == SPC_OK)
+        (status = spc__radius_reserve(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
     return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
 }

@@ -32,6 +32,9 @@ bool spc__feature_takes_map(const spc_feature *feature);
 /* The inverse one? */
 bool spc__feature_takes_inverse(const spc_feature *feature);
 
+/* Does it take each row by itself, whatever set it lies over? */
+bool spc__feature_is_by_row(const spc_feature *feature);
+
 /* Does it read a second array of rows, `add`? */
 bool spc__feature_adds(const spc_feature *feature);
 

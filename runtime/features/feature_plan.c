@@ -300,9 +300,7 @@ static void take_set(run *r, const spc_coords *set)
 {
     spc_feature_args *a = &r->args;
 
-    /* A set of outputs was given its own voxels. */
-    a->rows =
-        spc__coords_is_derived(set) ? set->count : set->stats + SPC_INDEX_ROWS;
+    a->rows = spc__coords_row_count(set);
     a->capacity = set->capacity;
     a->count = set->count;
     a->order = set->order;

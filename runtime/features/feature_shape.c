@@ -24,6 +24,12 @@ bool spc__feature_takes_map(const spc_feature *f)
     return f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL;
 }
 
+bool spc__feature_is_by_row(const spc_feature *f)
+{
+    return !spc__feature_takes_map(f) && f->op != SPC_FEATURE_GLOBAL &&
+           f->op != SPC_FEATURE_GROUPNORM && f->op != SPC_FEATURE_BEV;
+}
+
 bool spc__feature_takes_inverse(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_UNPOOL)

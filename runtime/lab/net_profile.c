@@ -74,9 +74,45 @@ static void count_seen(work_seen *out, const int32_t *index,
     }
 }
 
+static void count_triplets(work_seen *out, const spc_triplet *all,
+                           int64_t count, unsigned char *read)
+{
+    bool any[SPC_MAX_OFFSETS] = {false};
+
+    for (int64_t i = 0; i < count; i++) {
+        out->rows_in += !read[all[i].in];
+        read[all[i].in] = 1;
+        out->offsets += !any[all[i].k];
+        any[all[i].k] = true;
+    }
+}
+
+static spc_status look_at_triplets(work_seen *out, spc_net_plan *plan,
+                                   const spc_map *m)
+{
+    size_t count = (size_t)spc_map_pairs(m);
+    spc_triplet *all = malloc((count + 1) * sizeof(*all));
+    unsigned char *read =
+        calloc((size_t)spc_coords_capacity(spc_map_in(m)) + 1, 1);
+    spc_status status;
+
+    *out = (work_seen){0, 0};
+    if (all == NULL || read == NULL)
+        status =
+            spc__fail_memory(spc__error_of(plan->ctx), count * sizeof(*all));
+    else if ((status = spc_map_triplets(m, all)) == SPC_OK)
+        count_triplets(out, all, (int64_t)count, read);
+    free(all);
+    free(read);
+    return status;
+}
+
 static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
 {
     const spc_map *m = plan->maps[map];
+
+    if (plan->net->maps[map].geometry.rule == SPC_RULE_RADIUS)
+        return look_at_triplets(out, plan, m);
     int64_t capacity = spc_coords_capacity(spc_map_out(m));
     int64_t inputs = spc_coords_capacity(spc_map_in(m));
     int offsets = spc_geometry_offsets(&plan->net->maps[map].geometry);

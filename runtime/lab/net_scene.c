@@ -4,6 +4,7 @@
 
 #include "ctx.h"
 #include "error.h"
+#include "points.h"
 #include "scene.h"
 #include <math.h>
 #include <stdio.h>
@@ -52,12 +53,14 @@ spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan, int set)
     if (!plan->checked)
         return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
     int64_t rows = spc_coords_rows(plan->sets[set]);
-    int32_t *coords = malloc(16 * (size_t)rows + 16);
-    if (coords == NULL)
-        return spc__fail_memory(error, 16 * (size_t)rows);
+    int32_t *coords;
     snprintf(name, sizeof(name), "set %d", set);
-    status = spc_copy_to_host(
-        plan->ctx, coords, spc_coords_data(plan->sets[set]), 16 * (size_t)rows);
+    status =
+        plan->net->sets[set].cloud
+            ? spc__points_steps(&coords, spc__points_of(plan->sets[set]), error)
+            : spc__coords_fetch(&coords, plan->ctx,
+                                spc_coords_data(plan->sets[set]), rows, NULL,
+                                error);
     if (status == SPC_OK)
         status = spc_scene_create(out, coords, rows, name, error);
     free(coords);

@@ -189,8 +189,25 @@ static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
     return status;
 }
 
-/* A linear layer's relation is its own: that of the set's rows to themselves.
- */
+/* Each row sees itself. */
+static spc_status relate_rows(spc__relation *out, int64_t rows,
+                              spc_error *error)
+{
+    *out = (spc__relation){.rows_in = rows,
+                           .rows_out = rows,
+                           .pairs = rows,
+                           .offsets = 1,
+                           .slots = 1};
+    out->index = malloc((size_t)rows * sizeof(*out->index) + 1);
+    if (out->index == NULL)
+        return spc__fail_memory(error, (size_t)rows * sizeof(*out->index));
+    for (int64_t row = 0; row < rows; row++)
+        out->index[row] = (int32_t)row;
+    return SPC_OK;
+}
+
+/* A linear layer's relation is its own: that of the set's rows to themselves,
+ * of which points may be equal. */
 static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
                                const spc_conv *conv, const spc__values *values,
                                const float *got)
@@ -205,9 +222,7 @@ static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
                    ? compare_sums(v, work, conv, shared, values, got)
                    : status;
     }
-    status = spc__relation_init(&own, conv, v->sets[work->set],
-                                v->plan->ctx->threads, v->plan->ctx->cancel,
-                                v->error);
+    status = relate_rows(&own, spc_scene_rows(v->sets[work->set]), v->error);
     if (status == SPC_OK)
         status = compare_sums(v, work, conv, &own, values, got);
     spc__relation_release(&own);

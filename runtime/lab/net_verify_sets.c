@@ -8,6 +8,8 @@
 #include "ctx.h"
 #include "dtype.h"
 #include "error.h"
+#include "points.h"
+#include "points_oracle.h"
 #include "row_set.h"
 #include <math.h>
 #include <stdlib.h>
@@ -27,6 +29,8 @@ static void layer_of(spc_conv *out, const spc_geometry *g, bool inverse)
         out->op = SPC_GENERATIVE;
     else if (g->rule == SPC_RULE_GIVEN)
         out->op = inverse ? SPC_TRANSPOSED : SPC_CONV;
+    else if (g->rule == SPC_RULE_RADIUS && !inverse)
+        out->op = SPC_POINTS;
     else
         out->op = inverse ? SPC_INVERSE : SPC_CONV;
 }
@@ -131,29 +135,37 @@ static spc_status regroup_set(spc__net_verifier *v, int i)
     return status;
 }
 
+/* The set's rows on the device; of points in units of 1/1024. */
+static spc_status fetch_set(int32_t **out, const spc__net_verifier *v, int i)
+{
+    spc_coords *set = v->plan->sets[i];
+
+    return v->net->sets[i].cloud
+               ? spc__points_steps(out, spc__points_of(set), v->error)
+               : spc__coords_fetch(out, v->plan->ctx, spc_coords_data(set),
+                                   spc_coords_rows(set), NULL, v->error);
+}
+
 /* The device's voxels must be these, in this order. */
 static spc_status compare_set(spc__net_verifier *v, int i)
 {
     const spc_coords *set = v->plan->sets[i];
     int64_t rows = spc_scene_rows(v->sets[i]);
     size_t bytes = (size_t)rows * 16;
-    const int32_t *data = spc_coords_data(set);
+    int32_t *got = NULL;
     spc_status status = SPC_OK;
 
     if (spc_coords_rows(set) != rows)
         return spc__fail(v->error, SPC_EWRONG,
-                         "set %d has %lld voxels on the device, %lld are right",
+                         "set %d has %lld rows on the device, %lld are right",
                          i, (long long)spc_coords_rows(set), (long long)rows);
-    if (data == NULL) /* the caller's rows, in their order */
-        return SPC_OK;
-    int32_t *got = malloc(bytes + 1);
-    if (got == NULL)
-        return spc__fail_memory(v->error, bytes);
-    status = spc_copy_to_host(v->plan->ctx, got, data, bytes);
+    if (!v->net->sets[i].cloud && spc_coords_data(set) == NULL)
+        return SPC_OK; /* the caller's rows, in their order */
+    status = fetch_set(&got, v, i);
     if (status == SPC_OK && rows > 0 &&
         memcmp(got, spc_scene_coords(v->sets[i]), bytes) != 0)
         status = spc__fail(v->error, SPC_EWRONG,
-                           "set %d has other voxels on the device than are "
+                           "set %d has other rows on the device than are "
                            "right, or in another order",
                            i);
     free(got);
@@ -195,6 +207,9 @@ spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
     if (r->index != NULL)
         return SPC_OK;
     layer_of(&conv, &map->geometry, map->inverse);
+    if (conv.geometry.rule == SPC_RULE_RADIUS)
+        return spc__points_relation_between(r, &conv, in, to, ctx->threads,
+                                            ctx->cancel, v->error);
     bool ends = spc__conv_ends_at_scene(&conv);
     return spc__relation_init_between(
         r, &conv, ends ? to : in,

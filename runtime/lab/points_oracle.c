@@ -344,3 +344,30 @@ spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
     free(some.at);
     return status;
 }
+
+spc_status spc__points_relation_between(spc__relation *out,
+                                        const spc_conv *conv,
+                                        const spc_scene *in,
+                                        const spc_scene *to, int threads,
+                                        const volatile int *cancel,
+                                        spc_error *error)
+{
+    const spc_geometry *g = &conv->geometry;
+    problem p = {.g = g,
+                 .inverse = spc__conv_is_inverse(conv),
+                 .out = out,
+                 .cancel = cancel};
+    cloud from = {0}, at = {0};
+    spc_status status = make_cloud(&from, in, g->radius, error);
+
+    memset(out, 0, sizeof *out);
+    if (status == SPC_OK)
+        status = make_cloud(&at, to, g->radius, error);
+    if (status == SPC_OK)
+        status = run(&p, &from, &at, threads, error);
+    if (status != SPC_OK)
+        spc__relation_release(out);
+    free(from.at);
+    free(at.at);
+    return status;
+}

@@ -13,4 +13,13 @@ spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
                                 const spc_scene *scene, int threads,
                                 const volatile int *cancel, spc_error *error);
 
+/* The same with outputs at the points of a second scene, whatever the layer's
+ * voxel is; those of an inverse layer too. */
+spc_status spc__points_relation_between(spc__relation *out,
+                                        const spc_conv *conv,
+                                        const spc_scene *in,
+                                        const spc_scene *to, int threads,
+                                        const volatile int *cancel,
+                                        spc_error *error);
+
 #endif

@@ -109,11 +109,14 @@ static bool same3(const int a[3], const int b[3])
     return memcmp(a, b, 3 * sizeof(*a)) == 0;
 }
 
-/* The outputs of the rule FLOOR follow from the stride alone. */
+/* The outputs of the rule FLOOR follow from the stride alone, of points from
+ * the voxel. */
 static bool same_rule(const spc_geometry *a, const spc_geometry *b)
 {
     if (a->rule == SPC_RULE_FLOOR && b->rule == SPC_RULE_FLOOR)
         return same3(a->stride, b->stride);
+    if (a->rule == SPC_RULE_RADIUS && b->rule == SPC_RULE_RADIUS)
+        return a->voxel == b->voxel;
     return spc__geometry_equal(a, b);
 }
 
@@ -160,6 +163,7 @@ void spc__net_outputs_of(spc__net_set *out, const spc_net *net, int from,
     out->from[0] = from;
     out->sources = 1;
     out->rule = *geometry;
+    out->cloud = geometry->rule == SPC_RULE_RADIUS;
     for (int i = 0; i < 3; i++)
         out->shape[i] = outputs_shape(geometry, net->sets[from].shape[i], i);
 }

@@ -31,6 +31,7 @@ typedef struct spc__net_set {
     float above;
     double room;
     int shape[3]; /* voxels along x, y, z, from 0; 0: not known */
+    bool cloud;   /* true points; of OUTPUTS those that `rule.voxel` samples */
 } spc__net_set;
 
 typedef struct spc__net_map {

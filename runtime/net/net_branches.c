@@ -26,11 +26,14 @@ static bool is_indexing(const spc__net_work *work)
     return work->kind == SPC_NET_SET || work->kind == SPC_NET_MAP;
 }
 
-/* Works up to the first layer. Sets that follow a layer wait for it. */
+/* Works up to the first layer. Sets that follow a layer wait for it. Clouds
+ * follow from each other one by one. */
 static int count_branches(const spc_net_plan *plan)
 {
     int count = 0;
 
+    if (plan->net->sets[0].cloud)
+        return 0;
     while (count < plan->work_count && is_indexing(&plan->works[count]))
         count++;
     return count;

@@ -38,6 +38,10 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
                          "%d points of a voxel: a positive number is right, or "
                          "0 for all",
                          input->points);
+    if (input->cloud && (grid || input->shape[0] > 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "a network of clouds has no voxels: its input has "
+                         "neither a shape nor a grid");
     for (int i = 0; i < 3; i++) {
         if (input->shape[i] < 0 || input->shape[i] > 1 << 20 ||
             (input->shape[i] > 0) != (input->shape[0] > 0))
@@ -76,6 +80,7 @@ spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
                               .elements = input->channels,
                               .node = -1};
     memcpy(set.shape, input->shape, sizeof(set.shape));
+    set.cloud = input->cloud;
     net->input = *input;
     net->input.name = net->input_name;
     if (spc__net_find_set(net, &set, error) < 0)
@@ -281,6 +286,10 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
     const spc__net_tensor *t = &net->tensors[in];
     spc_status status;
 
+    if (net->sets[t->set].cloud && !spc__feature_is_by_row(f))
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "its inputs are points: operators that take each row "
+                         "by itself are for them");
     if ((status = spc_feature_check(f, error)) != SPC_OK ||
         (status = spc__net_check_width("it takes", f->channels, t->channels,
                                        error)) != SPC_OK ||

@@ -54,6 +54,10 @@ spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
         return status;
     if (!plan->checked)
         status = spc__fail(&error, SPC_ESTATE, "nothing was run and checked");
+    else if (plan->net->sets[0].cloud)
+        status = spc__fail(&error, SPC_EUNSUPPORTED,
+                           "layers of points are not written down: the voxels "
+                           "of a scene are");
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         if (plan->works[i].kind == SPC_NET_CONV)
             status =

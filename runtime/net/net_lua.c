@@ -5,7 +5,8 @@
  *
  *   network "NAME"
  *   input {channels = 4, shape = {X, Y, Z}, voxel = {..}, low = {..},
- *          high = {..}, points = 10, dtype = "f16"}  a tensor
+ *          high = {..}, points = 10, cloud = true,
+ *          dtype = "f16"}                            a tensor
  *   conv(x, "subm,cout=16,k=3", {name =, residual =, at =, key =, norm =,
  *          eps =})                                   a tensor
  *   feature(x, "add,act=relu", {name =, add =, at =})
@@ -222,9 +223,9 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
 
 static int do_input(lua_State *L)
 {
-    static const char *const names[] = {"name",  "channels", "dtype",
-                                        "shape", "voxel",    "low",
-                                        "high",  "points",   NULL};
+    static const char *const names[] = {"name",  "channels", "dtype", "shape",
+                                        "voxel", "low",      "high",  "points",
+                                        "cloud", NULL};
     reader *r = self(L);
     spc_net_input input = SPC_NET_INPUT_INIT;
     spc_tensor out;
@@ -239,6 +240,8 @@ static int do_input(lua_State *L)
     three_field(L, 1, "low", input.low);
     three_field(L, 1, "high", input.high);
     input.points = whole(L, number_field(L, 1, "points", 0), "points");
+    lua_getfield(L, 1, "cloud");
+    input.cloud = lua_toboolean(L, -1);
     if (spc_net_add_input(r->net, &out, &input, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);

@@ -41,6 +41,10 @@ spc_status spc__net_fail_layer(const spc_net *net, const char *name,
  * geometry by what the network knows. */
 spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
                                bool inverse, int in, int at, spc_error *error);
+/* The cloud that a layer of points has its outputs at (net_points.c). */
+spc_status spc__net_place_points(int *to, spc_net *net, const spc_geometry *g,
+                                 bool inverse, int in, int at,
+                                 spc_error *error);
 /* Does the key stand for this map? If not, a note says so. Called before the
  * layer is there. */
 spc_status spc__net_check_key(spc_net *net, const char *key, int map,

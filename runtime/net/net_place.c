@@ -66,12 +66,17 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
     spc_status status = SPC_OK;
 
     *to = in;
-    if (g->rule == SPC_RULE_RADIUS)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "networks have no layers of points: spc_map_radius "
-                         "and plans run them one by one");
-    if (inverse && g->rule != SPC_RULE_GENERATIVE &&
-        g->rule != SPC_RULE_GIVEN) {
+    if ((g->rule == SPC_RULE_RADIUS) != net->sets[in].cloud)
+        return spc__fail(error, SPC_EINVAL,
+                         net->sets[in].cloud
+                             ? "its inputs are points: layers of voxels take "
+                               "none"
+                             : "its inputs are voxels: layers of points take "
+                               "those of an input with cloud = true");
+    if (g->rule == SPC_RULE_RADIUS) {
+        status = spc__net_place_points(to, net, g, inverse, in, at, error);
+    } else if (inverse && g->rule != SPC_RULE_GENERATIVE &&
+               g->rule != SPC_RULE_GIVEN) {
         status = find_back(to, net, g, in, at, error);
     } else if (g->rule == SPC_RULE_GIVEN) {
         if ((status = spc__net_check_rows(net, at, "at", error)) == SPC_OK)

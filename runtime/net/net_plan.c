@@ -23,6 +23,10 @@ static spc_status check_points(const spc_net *net, const spc_net_options *o,
 {
     spc_voxelisation how;
 
+    if (net->set_count > 0 && net->sets[0].cloud && o->points > 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "points of a network of clouds become no voxels: its "
+                         "capacity is theirs, and `points` 0");
     return o->points > 0
                ? spc_net_voxelisation(&how, net, o->high[0] + 1, error)
                : SPC_OK;
@@ -60,6 +64,10 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a growth of %g: a positive number is right, or 0",
                          o->growth);
+    if (!(o->neighbours >= 0))
+        return spc__fail(error, SPC_EINVAL,
+                         "%g neighbours: a positive number is right, or 0",
+                         o->neighbours);
     if (o->points < 0)
         return spc__fail(error, SPC_EINVAL, "scenes of %lld points",
                          (long long)o->points);

@@ -68,7 +68,7 @@ struct spc_net_plan {
     spc_map **maps;
     spc__net_work *works;
     int work_count;
-    float *scales;          /* on the device, by tensor: of I8 */
+    float *scales;             /* on the device, by tensor: of I8 */
     spc__net_branch *branches; /* of the first works; NULL: there are none */
     int branch_count;
     spc__net_place *places; /* by tensor */
@@ -89,6 +89,15 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error);
 spc_status spc__net_make_sets(spc_net_plan *plan);
 spc_status spc__net_index_sample(spc_net_plan *plan);
 spc_status spc__net_make_voxels(spc_net_plan *plan);
+
+/* Of networks of clouds (net_points.c): reserves a set, filled with the sample;
+ * makes a map; gives it room for what it has there, once it was filled; fills
+ * a set in a run. */
+spc_status spc__net_reserve_cloud(spc_net_plan *plan, int set);
+spc_status spc__net_make_radius(spc_net_plan *plan, int map);
+spc_status spc__net_fit_radius(spc_net_plan *plan, int map);
+spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
+                               const spc_net_buffers *buffers, void *stream);
 
 /* The pieces' offsets, once their bytes are known; returns all bytes. */
 size_t spc__net_arrange(spc__net_piece *pieces, int count);

@@ -108,6 +108,9 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
                              "tensor %d has a range of %g: a number above 0 is "
                              "right, or 0 for one that stays as it is",
                              t, (double)ranges[t]);
+    if (net->set_count > 0 && net->sets[0].cloud)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "layers of points have no kernels for i8");
     if (net->users > 1)
         return spc__fail(error, SPC_ESTATE,
                          "the network has plans: it is quantised before them");

@@ -191,6 +191,9 @@ static spc_status read_input(reader *r)
         (status = read_grid(&input, r, 4)) != SPC_OK ||
         (status = read_int(&input.points, r, 5)) != SPC_OK)
         return status;
+    input.cloud = r->count > 6;
+    if (input.cloud && strcmp(r->fields[6], "cloud") != 0)
+        return fail_field(r, 6, "word");
     input.name = name;
     return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
 }
@@ -386,7 +389,7 @@ static const struct line {
     spc_status (*read)(reader *r);
 } lines[] = {
     {"network", 1, 1, read_network},
-    {"input", 6, 6, read_input},
+    {"input", 6, 7, read_input},
     {"conv", 8, 8, read_conv},
     {"feature", 5, 5, read_feature},
     {"concat", 1, SPC__NET_SOURCES, read_concat},

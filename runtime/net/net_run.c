@@ -10,6 +10,7 @@
 #include "error.h"
 #include "feature.h"
 #include "map.h"
+#include "points.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +91,8 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
 {
     if (work->in != SPC_NO_TENSOR)
         return run_masked(plan, work, b, stream);
+    if (plan->net->sets[work->set].cloud)
+        return spc__net_fill_cloud(plan, work->set, b, stream);
     spc_net_buffers rows = rows_of(plan, b);
     return work->set == 0 ? spc_coords_update(plan->sets[0], rows.coords,
                                               rows.count, rows.rows, stream)
@@ -107,17 +110,14 @@ static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                : spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
 }
 
-/* The rows that the caller gave are counted with those that are no voxels. */
 static spc_status run_linear(const spc_net_plan *plan,
                              const spc__net_work *work,
                              const spc_buffers *buffers, void *stream)
 {
     const spc_coords *set = plan->sets[work->set];
-    const int32_t *count =
-        spc__coords_is_derived(set) ? set->count : set->stats + SPC_INDEX_ROWS;
 
-    return spc_plan_execute_rows(work->conv_plan, set->capacity, count, buffers,
-                                 stream);
+    return spc_plan_execute_rows(work->conv_plan, set->capacity,
+                                 spc__coords_row_count(set), buffers, stream);
 }
 
 /* A tensor's, if it is of I8. */
@@ -306,13 +306,19 @@ static spc_status check_voxels(spc_net_plan *plan, void *stream)
                : spc__fail_prefix(spc__error_of(plan->ctx), "the points: ");
 }
 
+static spc_status check_set(spc_net_plan *plan, int i, void *stream)
+{
+    return plan->net->sets[i].cloud
+               ? spc_points_check(spc__points_of(plan->sets[i]), stream)
+               : spc_coords_check(plan->sets[i], stream);
+}
+
 static spc_status check_indexing(spc_net_plan *plan, void *stream)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < plan->net->set_count; i++)
-        if (plan->sets[i] != NULL &&
-            spc_coords_check(plan->sets[i], stream) != SPC_OK)
+        if (plan->sets[i] != NULL && check_set(plan, i, stream) != SPC_OK)
             return fail_set(plan, i);
     for (int i = 0; i < plan->net->map_count && status == SPC_OK; i++)
         if (plan->maps[i] != NULL)
@@ -407,6 +413,9 @@ spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
         .elements = t->elements,
         .batches = t->dense ? spc_coords_batches(set) : 0,
         .set = set,
+        .cloud = plan->net->sets[t->set].cloud
+                     ? spc__points_of(plan->sets[t->set])
+                     : NULL,
     };
     return SPC_OK;
 }

@@ -166,7 +166,9 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
     const spc__net_set *set = &plan->net->sets[i];
     spc_status status;
 
-    if (set->kind == SPC__NET_INPUT)
+    if (set->cloud)
+        status = spc__net_reserve_cloud(plan, i);
+    else if (set->kind == SPC__NET_INPUT)
         status = reserve_input(plan);
     else if (set->kind == SPC__NET_REGROUPED)
         status = reserve_regrouped(plan, &plan->sets[i], set);
@@ -184,7 +186,8 @@ static spc_status make_map(spc_net_plan *plan, int i)
     const spc__net_map *map = &plan->net->maps[i];
     spc_coords *in = plan->sets[map->in], *to = plan->sets[map->to];
     spc_status status =
-        map->inverse
+        map->geometry.rule == SPC_RULE_RADIUS ? spc__net_make_radius(plan, i)
+        : map->inverse
             ? spc_map_create_inverse(&plan->maps[i], in, to, &map->geometry)
             : spc_map_create(&plan->maps[i], in, to, &map->geometry);
 
@@ -258,6 +261,9 @@ static spc_status index_one(spc_net_plan *plan, int i,
 
     if (work->kind == SPC_NET_SET && plan->net->sets[work->set].masked)
         return sample_masked(plan, work->set);
+    if (work->kind == SPC_NET_MAP &&
+        plan->net->maps[work->map].geometry.rule == SPC_RULE_RADIUS)
+        return spc__net_fit_radius(plan, work->map);
     if (work->kind == SPC_NET_SET || work->kind == SPC_NET_MAP)
         return spc__net_work_run(plan, i, buffers, NULL);
     return SPC_OK;

@@ -161,6 +161,9 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
     if (status != SPC_OK || (status = check_regrouping(how, error)) != SPC_OK)
         return status;
     tensor = net->tensors[sources[0]];
+    if (net->sets[tensor.set].cloud)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "its inputs are points: voxels alone are regrouped");
     if (masked != NULL &&
         (status = check_mask(net, node, how, masked, error)) != SPC_OK)
         return status;

@@ -4,7 +4,7 @@
  *
  *     spctune network 1
  *     network  NAME
- *     input    NAME CHANNELS DTYPE SHAPE GRID POINTS
+ *     input    NAME CHANNELS DTYPE SHAPE GRID POINTS [cloud]
  *     conv     NAME IN RESIDUAL AT LAYER OFFSETS NORM EPS
  *     feature  NAME IN ADD AT OPERATOR
  *     concat   IN...

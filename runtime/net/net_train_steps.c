@@ -77,6 +77,10 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
 {
     spc_status status = SPC_OK;
 
+    if (net->set_count > 0 && net->sets[0].cloud)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "a network of clouds cannot be trained: gradients of "
+                         "its layers have plans of their own");
     for (int i = 0; i < net->out_count && status == SPC_OK; i++) {
         mark(net, used, net->outs[i].tensor);
         for (int j = 0; j < i; j++)

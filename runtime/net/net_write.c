@@ -130,8 +130,11 @@ static bool needs_at(const spc__net_node *node)
 {
     if (node->kind == SPC__NODE_FEATURE)
         return node->feature.op == SPC_FEATURE_UNPOOL;
+    const spc_geometry *g = &node->conv.geometry;
+
     return node->conv.op == SPC_INVERSE || node->conv.op == SPC_TRANSPOSED ||
-           node->conv.geometry.rule == SPC_RULE_GIVEN;
+           g->rule == SPC_RULE_GIVEN ||
+           (g->rule == SPC_RULE_RADIUS && g->voxel == 0);
 }
 
 static int at_of(const spc_net *net, const spc__net_node *node)
@@ -153,6 +156,8 @@ static void write_input(spc__buf *out, const spc_net_input *input)
     for (int i = 0; i < 9; i++)
         write_number(out, i == 0 ? "\t" : ",", grid[i / 3][i % 3]);
     spc__buf_printf(out, "\t%d", input->points);
+    if (input->cloud)
+        spc__buf_puts(out, "\tcloud");
 }
 
 /* The text has no words for a list of offsets: it says the kernel that such a

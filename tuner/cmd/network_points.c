@@ -6,6 +6,7 @@
 
 #include "buf.h"
 #include "file.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,10 +86,43 @@ static spc_status find_voxels(network *n)
     return status;
 }
 
+/* Of a network of clouds they are the scene, in steps of 1/1024, and their
+ * numbers are the features. */
+static spc_status take_cloud(network *n)
+{
+    int channels = n->info.input.channels;
+    int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);
+    spc_error error = {0};
+    spc_status status;
+
+    if (steps == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int64_t row = 0; row < n->point_rows; row++) {
+        steps[4 * row] = 0;
+        for (int a = 0; a < 3; a++)
+            steps[4 * row + 1 + a] =
+                (int32_t)lrintf(n->points[row * channels + a] * 1024);
+    }
+    if ((status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
+                                   n->args->points, &error)) != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    n->features = n->points;
+    n->points = NULL;
+    n->point_rows = 0;
+    n->scene_count = status == SPC_OK;
+    free(steps);
+    return status;
+}
+
 spc_status network_load_points(network *n)
 {
     spc_status status;
 
+    if (n->info.input.cloud && n->info.input.channels < 3)
+        return cli_fail(SPC_EINVAL,
+                        "points have x, y and z at least: the "
+                        "network's input has %d channels",
+                        n->info.input.channels);
     if (n->args->scenes.count > 0 || n->args->coords != NULL ||
         n->args->features != NULL)
         return cli_fail(SPC_EINVAL, "--points are the scene and its features: "
@@ -97,6 +131,8 @@ spc_status network_load_points(network *n)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if ((status = read_points(n)) != SPC_OK)
         return status;
+    if (n->info.input.cloud)
+        return take_cloud(n);
     status = spc_alloc(&n->points_there, n->ctx,
                        (size_t)n->point_rows * (size_t)n->info.input.channels *
                                sizeof(float) +

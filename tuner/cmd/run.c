@@ -292,6 +292,25 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
 }
 
 /* Rows of the input's set are those of the scene. */
+/* Points in the units of scenes. */
+static spc_status fetch_cloud(const sheet *s, int32_t *rows,
+                              const spc_net_output *o)
+{
+    int64_t count = spc_points_rows(o->cloud);
+    float point[4];
+    spc_status status = spc_copy_to_host(
+        s->net->ctx, rows, spc_points_data(o->cloud), 16 * (size_t)count);
+
+    for (int64_t i = 0; i < count && status == SPC_OK; i++) {
+        int32_t *row = rows + 4 * i;
+        memcpy(point, row, sizeof(point));
+        memcpy(row, &point[3], sizeof(*row));
+        for (int a = 0; a < 3; a++)
+            row[1 + a] = (int32_t)lrintf(point[a] * 1024);
+    }
+    return status;
+}
+
 static spc_status write_coords(const sheet *s, const spc_net_output *o)
 {
     const int32_t *data = spc_coords_data(o->set);
@@ -302,7 +321,10 @@ static spc_status write_coords(const sheet *s, const spc_net_output *o)
 
     if (rows == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    if (data == NULL)
+    if (o->cloud != NULL) {
+        if ((status = fetch_cloud(s, rows, o)) != SPC_OK)
+            cli_fail_ctx(status, s->net->ctx);
+    } else if (data == NULL)
         memcpy(rows, spc_scene_coords(s->net->scenes[0]), bytes);
     else if ((status = spc_copy_to_host(s->net->ctx, rows, data, bytes)) !=
              SPC_OK)
