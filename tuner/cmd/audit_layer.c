@@ -46,6 +46,7 @@ static spc_status open_database(spc_ctx **out, audit *a, int i)
                  folder != NULL && folder[0] != '\0' ? folder : "/tmp",
                  (long)getpid(), i);
     a->self->globals.database = a->path[i];
+    a->self->globals.shipped = ""; /* what is known would be no search */
     spc_status status = cli_open(out, a->self);
     a->self->globals.database = given;
     return status;
