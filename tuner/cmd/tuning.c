@@ -34,6 +34,9 @@ const cli_option tune_options[] = {
     {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
      "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
      "share it"},
+    {0, "in-order", NULL, CLI_FLAG, AT(in_order),
+     "with --budget: the list's first items matter most, and none is cut short "
+     "for those behind it"},
     {0, "shard", "K/N", CLI_TEXT, AT(shard),
      "of the list the K-th of N parts; auto: as Slurm, MPI, Kubernetes or "
      "torchrun say"},
