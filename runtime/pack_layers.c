@@ -34,13 +34,21 @@ static int expand(const char **out, spc__buf *code, const spc_ctx *ctx,
     return files;
 }
 
+static void swap(const char **a, const char **b)
+{
+    const char *kept = *a;
+
+    *a = *b;
+    *b = kept;
+}
+
 /* With what ships as the lowest, unless that is NULL. */
 static spc_status open_files(spc__cache **out, const spc_ctx *ctx,
                              const char *path, const char *const *layers,
                              int count, const char *key, const char *shipped,
                              spc_error *error)
 {
-    const char **files = calloc(2 * (size_t)count + 2, sizeof(*files));
+    const char **files = calloc(2 * (size_t)count + 3, sizeof(*files));
     spc__buf *code = calloc((size_t)count + 1, sizeof(*code));
     spc_status status = SPC_ENOMEM;
 
@@ -48,12 +56,14 @@ static spc_status open_files(spc__cache **out, const spc_ctx *ctx,
     if (files != NULL && code != NULL) {
         int all = expand(files, code, ctx, layers, count);
         if (shipped != NULL)
-            files[all++] = shipped;
+            all += expand(files + all, &code[count], ctx, &shipped, 1);
+        if (shipped != NULL && code[count].length > 0) /* it is the lowest */
+            swap(&files[all - 1], &files[all - 2]);
         status = spc__cache_open_signed(out, path, files, all, key, error);
     } else {
         spc__fail_memory(error, (size_t)count * sizeof(*code));
     }
-    for (int i = 0; code != NULL && i < count; i++)
+    for (int i = 0; code != NULL && i <= count; i++)
         spc__buf_release(&code[i]);
     free(files);
     free(code);

@@ -1,4 +1,5 @@
-# cmake -DSPCTUNE=command -DTEXT=nvidia-h200.txt -DPACK=nvidia-h200.db -P pack.cmake
+# cmake -DSPCTUNE=command -DTEXT=nvidia-h200.txt -DPACK=nvidia-h200.db
+#       [-DTARGETS=sm_90a] -P pack.cmake
 #
 # No other database takes part, nor what shipped before.
 set(ENV{SPC_DATABASE} "")
@@ -13,6 +14,11 @@ execute_process(COMMAND ${SPCTUNE} -q --database ${part} db import ${TEXT}
   OUTPUT_VARIABLE taken COMMAND_ERROR_IS_FATAL ANY)
 # The last line counts what became of the records; those above name them.
 string(REGEX MATCH "[^\n/]*: [0-9]+ accepted[^\n]*" counts "${taken}")
+if(TARGETS)
+  # What a template takes no more is passed over, and stays without code.
+  execute_process(COMMAND ${SPCTUNE} -q --device cpu --database ${part}
+    build --choices --target ${TARGETS} OUTPUT_QUIET)
+endif()
 execute_process(COMMAND ${SPCTUNE} -q --database ${part} db pack ${PACK}
   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 file(REMOVE ${part} ${part}-wal ${part}-shm)

@@ -66,19 +66,6 @@ const cli_option verify_options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-static bool is_wanted(const char *template_name, const char *config,
-                      void *payload)
-{
-    const trials *found = payload;
-    char name[320];
-
-    snprintf(name, sizeof(name), "%s %s", template_name, config);
-    for (int i = 0; i < found->wanted->count; i++)
-        if (strcmp(found->wanted->at[i], name) == 0)
-            return true;
-    return false;
-}
-
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted)
@@ -89,7 +76,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     trials_init(found, job->self);
     found->wanted = wanted;
     found->progress.enabled &= job->is_alone;
-    options.wants = wanted != NULL ? is_wanted : NULL;
+    options.wants = wanted != NULL ? trials_want : NULL;
     options.stage = stage;
     options.effort = args->effort;
     options.only = args->only;
