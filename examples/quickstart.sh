@@ -1,5 +1,5 @@
 #!/bin/sh
-# quickstart.sh - the main job in one go: build, look at what is known of a layer,
+# quickstart.sh - the main job in one go: build, see what is known of a layer,
 # tune it, look at the result, run it from the database.
 #
 #     sh examples/quickstart.sh [SCENE] [LAYER]
