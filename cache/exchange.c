@@ -93,13 +93,16 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     /* What people look at first; code, which is long, last. */
     static const spc__kind order[] = {SPC__CHOICE, SPC__TRIAL, SPC__FACT,
                                       SPC__CODE};
+    /* So many of them. What a device can do is one machine's: who gets choices
+     * measures that. Without its bytes code is of no use to anybody. */
+    static const int kinds[] = {[SPC__EXPORT_RECORDS] = 3,
+                                [SPC__EXPORT_CODE] = 4,
+                                [SPC__EXPORT_CHOICES] = 2};
     output out = {write, payload, what, SPC__BUF_INIT};
-    int kinds = what == SPC__EXPORT_CODE ? SPC__KINDS : SPC__KINDS - 1;
     spc_status status = write(heading, sizeof(heading) - 1, payload);
 
     *damaged = 0;
-    /* Without its bytes a record of code is of no use to anybody. */
-    for (int i = 0; i < kinds && status == SPC_OK; i++)
+    for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
         status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
     spc__buf_release(&out.line);
     return status;

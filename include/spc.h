@@ -2305,8 +2305,8 @@ typedef struct spc_db_exchange {
 typedef enum spc_db_what {
     SPC_DB_RECORDS,  /* choices, trials, facts of devices */
     SPC_DB_AND_CODE, /* those, and compiled code */
-    SPC_DB_CHOICES   /* choices, the trials that they chose, facts: what ships,
-                        and so without the names of hosts */
+    SPC_DB_CHOICES   /* choices and the trials that they chose: what ships, and
+                        so without the names of hosts */
 } spc_db_what;
 
 /* Writes records as text, one a line, sorted. *damaged (may be NULL): how many

@@ -18,11 +18,8 @@ mkdir -p "$out"
 export SPC_DATABASE="$out/tuning.db" SPC_SHIPPED=
 
 sh "$here/tune_lists.sh" ships >"$out/list"
-# Ceilings first: nothing that is tuned may disturb them.
-devices=${SPC_SHIPS_DEVICE:-cuda:all}
-[ "$devices" != cuda:all ] || "$spctune" devices --measure
 status=0
-"$spctune" --device "$devices" --progress plain \
+"$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
     tune "$out/list" --scenes "$scenes" --effort quick --in-order \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"

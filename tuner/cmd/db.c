@@ -15,7 +15,7 @@ static const cli_option options[] = {
     {'o', "output", "FILE", CLI_TEXT, AT(output),
      "export: the file to write; default: standard output"},
     {0, "choices", NULL, CLI_FLAG, AT(choices),
-     "export: choices, their trials and facts of devices alone, as they ship"},
+     "export: choices and their trials alone, as they ship"},
     {0, "code", NULL, CLI_FLAG, AT(code),
      "export: compiled code as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
