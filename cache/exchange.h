@@ -36,8 +36,7 @@ typedef struct spc__exchange {
 typedef enum spc__export {
     SPC__EXPORT_RECORDS,
     SPC__EXPORT_CODE,   /* as well */
-    SPC__EXPORT_CHOICES /* with their trials alone, and without names of hosts
-                         */
+    SPC__EXPORT_CHOICES /* and their trials, without hosts' names */
 } spc__export;
 
 /* The uppermost file's records as text, one a line, sorted. *damaged counts
