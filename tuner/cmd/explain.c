@@ -52,8 +52,7 @@ static void print_plan(const cli_job *job, const spc_scene *scene,
     print_scene(scene, map);
     printf("kernel     %s %s\n", spc_plan_template(plan),
            spc_plan_config(plan));
-    printf("origin     %s%s\n", origin_name(spc_plan_origin(plan)),
-           spc_plan_is_shipped(plan) ? ", shipped" : "");
+    printf("origin     %s\n", origin_name(spc_plan_origin(plan)));
     printf("reason     %s\n", spc_plan_reason(plan));
     printf("weights    %zu bytes packed\n", spc_plan_weights_bytes(plan));
     printf("workspace  %zu bytes\n", workspace_bytes(plan, scene, map));
@@ -80,7 +79,6 @@ static void write_plan(const cli_job *job, const spc_scene *scene,
     spc__json_text(json, "template", spc_plan_template(plan));
     spc__json_text(json, "config", spc_plan_config(plan));
     spc__json_text(json, "origin", origin_name(spc_plan_origin(plan)));
-    spc__json_bool(json, "shipped", spc_plan_is_shipped(plan));
     spc__json_text(json, "reason", spc_plan_reason(plan));
     spc__json_int(json, "weights_bytes", (int64_t)spc_plan_weights_bytes(plan));
     spc__json_int(json, "workspace_bytes",
