@@ -32,6 +32,7 @@ typedef enum spc__sql {
     SPC__SQL_SIMILAR_CHOICES,
     SPC__SQL_DATA_VERSION,
     SPC__SQL_CHOICE_OF,
+    SPC__SQL_IS_CHOSEN,
     SPC__SQL_CHOICE_AT,
     SPC__SQL_GET_ARTEFACT,
     SPC__SQL_PUT_ARTEFACT,
@@ -65,6 +66,7 @@ typedef struct spc__layer {
     sqlite3 *db;
     bool writable;
     bool is_only_code; /* it has no choices, and never will */
+    bool yields;       /* what it knows comes behind what others know as well */
     int64_t version;   /* of its schema; older tables are read through views */
     spc_error refused; /* why it could not be brought to ours */
     struct spc__manifest *manifest; /* signed: what is not in it is not used;

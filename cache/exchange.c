@@ -15,15 +15,17 @@ static const char heading[] =
 typedef struct output {
     spc_status (*write)(const char *text, size_t bytes, void *payload);
     void *payload;
-    bool with_code;
+    spc__export what;
     spc__buf line;
 } output;
 
-static spc_status write_record(output *out, const spc__record *record,
+static spc_status write_record(output *out, spc__record *record,
                                spc_error *error)
 {
     spc__buf_clear(&out->line);
-    spc__record_format(&out->line, record, out->with_code);
+    if (out->what == SPC__EXPORT_CHOICES)
+        spc__record_blank(record, "host");
+    spc__record_format(&out->line, record, out->what == SPC__EXPORT_CODE);
     spc__buf_puts(&out->line, "\n");
     if (out->line.failed)
         return spc__fail_memory(error, record->code.length);
@@ -32,6 +34,36 @@ static spc_status write_record(output *out, const spc__record *record,
     return status == SPC_OK
                ? status
                : spc__fail(error, status, "what is exported cannot be written");
+}
+
+/* Is the trial of that row a choice's? */
+static spc_status is_chosen(bool *chosen, spc__layer *layer, int64_t trial,
+                            spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_IS_CHOSEN, error);
+
+    *chosen = false;
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, trial);
+    status = spc__layer_step(chosen, layer, stmt, "read", error);
+    spc__sql_done(stmt);
+    return status;
+}
+
+static spc_status export_next(output *out, spc__record *record,
+                              const spc__record_cursor *cursor,
+                              spc_error *error)
+{
+    bool wanted = true;
+    spc_status status = SPC_OK;
+
+    if (out->what == SPC__EXPORT_CHOICES && cursor->kind == SPC__TRIAL)
+        status = is_chosen(&wanted, cursor->layer, cursor->row, error);
+    return status == SPC_OK && wanted ? write_record(out, record, error)
+                                      : status;
 }
 
 static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
@@ -45,7 +77,7 @@ static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
     while (status == SPC_OK && more) {
         status = spc__cursor_next(&more, &record, &cursor, error);
         if (status == SPC_OK && more)
-            status = write_record(out, &record, error);
+            status = export_next(out, &record, &cursor, error);
     }
     *damaged += cursor.damaged;
     spc__cursor_close(&cursor);
@@ -53,7 +85,7 @@ static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
     return status;
 }
 
-spc_status spc__cache_export(spc__cache *cache, bool with_code,
+spc_status spc__cache_export(spc__cache *cache, spc__export what,
                              spc_status (*write)(const char *text, size_t bytes,
                                                  void *payload),
                              void *payload, int64_t *damaged, spc_error *error)
@@ -61,12 +93,16 @@ spc_status spc__cache_export(spc__cache *cache, bool with_code,
     /* What people look at first; code, which is long, last. */
     static const spc__kind order[] = {SPC__CHOICE, SPC__TRIAL, SPC__FACT,
                                       SPC__CODE};
-    output out = {write, payload, with_code, SPC__BUF_INIT};
+    /* So many of them. What a device can do is one machine's: who gets choices
+     * measures that. Without its bytes code is of no use to anybody. */
+    static const int kinds[] = {[SPC__EXPORT_RECORDS] = 3,
+                                [SPC__EXPORT_CODE] = 4,
+                                [SPC__EXPORT_CHOICES] = 2};
+    output out = {write, payload, what, SPC__BUF_INIT};
     spc_status status = write(heading, sizeof(heading) - 1, payload);
 
     *damaged = 0;
-    /* Without its bytes a record of code is of no use to anybody. */
-    for (int i = 0; i < SPC__KINDS - !with_code && status == SPC_OK; i++)
+    for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
         status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
     spc__buf_release(&out.line);
     return status;

@@ -33,9 +33,15 @@ typedef struct spc__exchange {
     int64_t counts[SPC__FATE_REJECTED + 1]; /* by fate */
 } spc__exchange;
 
+typedef enum spc__export {
+    SPC__EXPORT_RECORDS,
+    SPC__EXPORT_CODE,   /* as well */
+    SPC__EXPORT_CHOICES /* and their trials, without hosts' names */
+} spc__export;
+
 /* The uppermost file's records as text, one a line, sorted. *damaged counts
  * those that were left out. */
-spc_status spc__cache_export(spc__cache *cache, bool with_code,
+spc_status spc__cache_export(spc__cache *cache, spc__export what,
                              spc_status (*write)(const char *text, size_t bytes,
                                                  void *payload),
                              void *payload, int64_t *damaged, spc_error *error);

@@ -21,6 +21,7 @@ typedef struct found {
     spc__similar_choice record;
     spc__match match;
     double distance;
+    bool yields; /* to what is as near */
 } found;
 
 typedef struct top_list {
@@ -75,28 +76,27 @@ static spc__match match_of(const spc__similar_choice *record,
     return farthest < 0.5 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
 }
 
-/* Is the record, which would be placed so, better than `other`? */
-static bool is_better(const spc__similar_choice *record, spc__match match,
-                      double distance, const found *other)
+static bool is_better(const found *one, const found *other)
 {
-    if (match != other->match)
-        return match < other->match;
-    if (distance != other->distance)
-        return distance < other->distance;
-    if (record->median_us != other->record.median_us)
-        return record->median_us < other->record.median_us;
-    return record->layer < other->record.layer;
+    if (one->match != other->match)
+        return one->match < other->match;
+    if (one->distance != other->distance)
+        return one->distance < other->distance;
+    if (one->yields != other->yields)
+        return other->yields;
+    if (one->record.median_us != other->record.median_us)
+        return one->record.median_us < other->record.median_us;
+    return one->record.layer < other->record.layer;
 }
 
 /* Inserts in order. Of one problem each layer's record stays: which of them can
  * serve, only the caller finds out. */
-static void rank(top_list *top, const spc__similar_choice *record,
-                 spc__match match, double distance)
+static void rank(top_list *top, const found *next)
 {
     found *best = top->best;
     int at = top->count;
 
-    while (at > 0 && is_better(record, match, distance, &best[at - 1]))
+    while (at > 0 && is_better(next, &best[at - 1]))
         at--;
     if (at == top->capacity)
         return;
@@ -104,7 +104,7 @@ static void rank(top_list *top, const spc__similar_choice *record,
         top->count++;
     memmove(&best[at + 1], &best[at],
             (size_t)(top->count - 1 - at) * sizeof(*best));
-    best[at] = (found){*record, match, distance};
+    best[at] = *next;
 }
 
 void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer)
@@ -133,9 +133,9 @@ static spc_status rank_exact(top_list *top, spc__cache *cache, int at,
     spc__bind_key(stmt, cache, ask->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (row) {
-        spc__similar_choice record;
-        spc__similar_read(&record, stmt, at);
-        rank(top, &record, SPC__MATCH_EXACT, 0);
+        found next = {.match = SPC__MATCH_EXACT, .yields = layer->yields};
+        spc__similar_read(&next.record, stmt, at);
+        rank(top, &next);
     }
     spc__sql_done(stmt);
     return status;
@@ -161,7 +161,8 @@ static spc_status rank_all_exact(top_list *top, spc__cache *cache,
     return status;
 }
 
-static void rank_similar(top_list *top, const spc__similar_choice *record,
+static void rank_similar(top_list *top, const spc__cache *cache,
+                         const spc__similar_choice *record,
                          const spc__similar_list *all, const question *ask)
 {
     bool same_target = record->target_word == all->target_word;
@@ -171,7 +172,8 @@ static void rank_similar(top_list *top, const spc__similar_choice *record,
     double distance =
         match == SPC__MATCH_EXACT ? 0 : distance_of(record, ask, same_target);
 
-    rank(top, record, match, distance);
+    rank(top, &(found){*record, match, distance,
+                       cache->layers[record->layer].yields});
 }
 
 static spc_status rank_all_similar(top_list *top, spc__cache *cache,
@@ -184,7 +186,7 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
         return status;
     status = spc__similar_get(&all, cache, ask->key, error);
     for (int64_t i = 0; i < all.count; i++)
-        rank_similar(top, &all.at[i], &all, ask);
+        rank_similar(top, cache, &all.at[i], &all, ask);
     return status;
 }
 

@@ -368,6 +368,12 @@ spc_status spc__cache_open(spc__cache **out, const char *path,
     return spc__cache_open_signed(out, path, layers, layer_count, NULL, error);
 }
 
+void spc__cache_yield_lowest(spc__cache *cache)
+{
+    if (cache->count > 0)
+        cache->layers[cache->count - 1].yields = true;
+}
+
 const char *spc__cache_file(const spc__cache *cache, int i)
 {
     return cache->layers[i].path;

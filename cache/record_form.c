@@ -131,6 +131,15 @@ const char *spc__record_named(const spc__record *record, const char *name)
     return "";
 }
 
+void spc__record_blank(spc__record *record, const char *name)
+{
+    const spc__record_kind *kind = &kinds[record->kind];
+
+    for (int i = 0; i < record->filled && !record->text.failed; i++)
+        if (strcmp(kind->fields[i].name, name) == 0)
+            record->text.data[record->start[i]] = '\0';
+}
+
 /* ---- writing ------------------------------------------------------------- */
 
 static bool is_plain(char byte)

@@ -71,6 +71,9 @@ const char *spc__record_value(const spc__record *record, int i);
 /* By its name; "" where the kind has no such field. */
 const char *spc__record_named(const spc__record *record, const char *name);
 
+/* Empties the field of that name, where the kind has it. */
+void spc__record_blank(spc__record *record, const char *name);
+
 /* The line, without its end; of code, only if asked for. */
 void spc__record_format(spc__buf *out, const spc__record *record,
                         bool with_code);

@@ -106,6 +106,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " t.features" FROM_CHOICE
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
+    [SPC__SQL_IS_CHOSEN] = "SELECT 1 FROM choice WHERE trial = ?1 LIMIT 1",
     [SPC__SQL_CHOICE_OF] = WHOLE_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
     [SPC__SQL_CHOICE_AT] = WHOLE_CHOICE PROBLEM_IS IS_USABLE,
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# quickstart.sh - the main job in one go: build, tune a layer, look at the
-# result, run it from the database.
+# quickstart.sh - the main job in one go: build, see what is known of a layer,
+# tune it, look at the result, run it from the database.
 #
 #     sh examples/quickstart.sh [SCENE] [LAYER]
 #
@@ -57,6 +57,10 @@ example=build/release/examples/jit_layer
 
 say "devices; the best one's ceilings, for the floor below"
 "$spctune" --database "$database" devices --measure
+
+say "what is known of $layer without tuning: on an NVIDIA H200 what ships"
+"$spctune" --database "$database" explain "$layer" --scene "$scene"
+"$spctune" --database "$database" bench "$layer" --scene "$scene"
 
 say "tuning $layer on $scene"
 "$spctune" --database "$database" tune "$layer" --scene "$scene" \

@@ -89,11 +89,18 @@ typedef struct spc_ctx_options {
      * whose manifest (spc_db_pack) was signed with it, and of these only what
      * the manifest lists. NULL: no signature is asked for. */
     const char *key;
+    /* Folder of what was tuned before the library went out, a database for each
+     * class of device. That of this device, if there is one, lies below all
+     * other files, and what they know as nearly comes before it. NULL:
+     * $SPC_SHIPPED, else where it was installed; "": none, as with `key`, and
+     * with a `database` of "". */
+    const char *shipped;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL     \
+        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL,    \
+            NULL                                                               \
     }
 
 /*
@@ -1097,7 +1104,8 @@ enum {
  * last check, choose the record; of a map that was never checked the capacity
  * stands for the rows. Looked up in this order: a record of exactly this
  * problem; of the same layer in a neighbouring bucket; the nearest measured
- * layer whose configuration passes this one's constraints; the template's
+ * layer whose configuration passes this one's constraints, or a nearer record
+ * whose template has changed since (SPC_ORIGIN_NEAREST); the template's
  * default. Prepares the map's layout for the kernel chosen and waits for it:
  * any stream may then run the plan. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY
  * the database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
@@ -1117,6 +1125,8 @@ typedef enum spc_origin {
 
 SPC_API spc_origin spc_plan_origin(const spc_plan *plan);
 SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
+/* Was its choice measured before the library went out (`shipped`)? */
+SPC_API bool spc_plan_is_shipped(const spc_plan *plan);
 SPC_API const char *spc_plan_template(const spc_plan *plan);
 SPC_API const char *spc_plan_config(const spc_plan *plan);   /* "rows=64,..." */
 SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
@@ -2235,7 +2245,8 @@ typedef struct spc_bench_result {
                      before and after timing */
     int samples;
     spc_origin origin;
-    char plan[256]; /* "os_warp rows=16,..." */
+    bool is_shipped; /* as spc_plan_is_shipped */
+    char plan[256];  /* "os_warp rows=16,..." */
 } spc_bench_result;
 
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
@@ -2412,10 +2423,16 @@ typedef struct spc_db_exchange {
     void *payload;
 } spc_db_exchange;
 
-/* Writes the records as text, one a line, sorted: choices, trials, facts of
- * devices, and code only `with_code`. *damaged (may be NULL): how many were left
- * out because they are not what was stored. */
-SPC_API spc_status spc_db_export(spc_ctx *ctx, bool with_code,
+typedef enum spc_db_what {
+    SPC_DB_RECORDS,  /* choices, trials, facts of devices */
+    SPC_DB_AND_CODE, /* those, and compiled code */
+    SPC_DB_CHOICES   /* choices and the trials that they chose: what ships, and
+                        so without the names of hosts */
+} spc_db_what;
+
+/* Writes records as text, one a line, sorted. *damaged (may be NULL): how many
+ * were left out because they are not what was stored. */
+SPC_API spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                                  spc_status (*write)(const char *text,
                                                      size_t bytes,
                                                      void *payload),

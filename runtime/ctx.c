@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "parallel.h"
+#include "shipped.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static void open_what_works(spc_ctx *ctx, const char *path,
         path = NULL;
     }
     spc__cache_close(probe);
-    if ((path != NULL || count > 0) &&
+    if ((path != NULL || count > 0 || ctx->shipped != NULL) &&
         spc__ctx_open_cache(&ctx->cache, ctx, path, good, count, options->key,
                             &error) != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
@@ -103,7 +104,7 @@ static void go_nameless(spc_ctx *ctx)
 static spc_status open_files(spc_ctx *ctx, const char *path,
                              const spc_ctx_options *options, spc_error *error)
 {
-    if (path == NULL && options->layer_count == 0)
+    if (path == NULL && options->layer_count == 0 && ctx->shipped == NULL)
         return SPC_OK;
     spc_status status = check_owner(ctx, path, error);
     if (status == SPC_OK)
@@ -115,6 +116,27 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
         open_what_works(ctx, path, options);
         status = SPC_OK;
     }
+    return status;
+}
+
+/* Who asks for signatures wants them of everything, and who wants no database
+ * wants none at all. */
+static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
+                               spc_error *error)
+{
+    spc__buf file = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    if (options->key != NULL || wants_none(options->database))
+        return SPC_OK;
+    if (options->shipped != NULL &&
+        (ctx->shipped_folder = strdup(options->shipped)) == NULL)
+        return spc__fail_memory(error, strlen(options->shipped) + 1);
+    spc__shipped_file(&file, options->shipped, ctx->info.name);
+    if (file.length > 0 &&
+        (ctx->shipped = strdup(spc__buf_text(&file))) == NULL)
+        status = spc__fail_memory(error, file.length + 1);
+    spc__buf_release(&file);
     return status;
 }
 
@@ -288,6 +310,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
     if ((status = open_device(ctx, options->device, error)) != SPC_OK ||
+        (status = find_shipped(ctx, options, error)) != SPC_OK ||
         (status = open_database(ctx, options, error)) != SPC_OK)
         return status;
     read_measured(ctx);
@@ -336,6 +359,8 @@ void spc_ctx_free(spc_ctx *ctx)
     free_failures(ctx->failures);
     free(ctx->template_dir);
     free(ctx->key);
+    free(ctx->shipped);
+    free(ctx->shipped_folder);
     free(ctx);
 }
 

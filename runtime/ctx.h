@@ -29,7 +29,9 @@ struct spc_ctx {
     int threads;
     bool trusts_layers; /* runs their host code, and a file of others */
     char *template_dir;
-    char *key;                          /* for signatures, or NULL */
+    char *key;            /* for signatures, or NULL */
+    char *shipped;        /* the file below all others; NULL: there is none */
+    char *shipped_folder; /* as the caller said it, or NULL */
     struct spc__background *background; /* NULL: not started */
     const volatile int *cancel;         /* the caller's; NULL: nobody cancels */
     pthread_mutex_t failures_lock;      /* of the list, not of what it holds */
@@ -132,10 +134,11 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
 void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
 
 /* pack_layers.c: opens the files of a context: of packs, the code for its
- * target as well. */
-spc_status spc__ctx_open_cache(spc__cache **out, const spc_ctx *ctx,
-                               const char *path, const char *const *layers,
-                               int count, const char *key, spc_error *error);
+ * target as well. What ships lies below them, unless it does not open: then it
+ * is left out, and the log says why. */
+spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
+                               const char *const *layers, int count,
+                               const char *key, spc_error *error);
 
 /* code.c: the table of modules, made and freed with the context. */
 spc__modules *spc__modules_create(void);

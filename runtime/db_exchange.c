@@ -73,7 +73,11 @@ spc_status spc_db_merge(spc_ctx *ctx, const char *path,
 
 /* ---- showing ------------------------------------------------------------- */
 
-spc_status spc_db_export(spc_ctx *ctx, bool with_code,
+_Static_assert((int)SPC_DB_CHOICES == (int)SPC__EXPORT_CHOICES &&
+                   (int)SPC_DB_AND_CODE == (int)SPC__EXPORT_CODE,
+               "spc_db_what and spc__export");
+
+spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                          spc_status (*write)(const char *text, size_t bytes,
                                              void *payload),
                          void *payload, int64_t *damaged)
@@ -84,7 +88,7 @@ spc_status spc_db_export(spc_ctx *ctx, bool with_code,
 
     if (status != SPC_OK)
         return status;
-    return spc__cache_export(ctx->cache, with_code, write, payload,
+    return spc__cache_export(ctx->cache, (spc__export)what, write, payload,
                              damaged != NULL ? damaged : &unwanted,
                              spc__error_of(ctx));
 }

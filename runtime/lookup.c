@@ -65,7 +65,25 @@ static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
              density);
 }
 
-static void explain_record(lookup *look, const spc__choice *choice)
+/* Was it measured with other text of its template? Then the time is not this
+ * kernel's, and another might be faster now. One that is not here cannot say.
+ */
+static bool is_stale(lookup *look, const spc__trial *trial)
+{
+    char now[SPC__SHA256_HEX];
+
+    return spc__ctx_template_hash(now, look->ctx, trial->template_name) &&
+           strcmp(now, trial->template_hash) != 0;
+}
+
+static bool is_shipped(const lookup *look, const spc__choice *choice)
+{
+    const char *shipped = look->ctx->shipped;
+
+    return shipped != NULL && strcmp(choice->file, shipped) == 0;
+}
+
+static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
     static const char *const how[] = {
         [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
@@ -77,12 +95,15 @@ static void explain_record(lookup *look, const spc__choice *choice)
 
     layer_text(layer, sizeof(layer), &choice->key.layer);
     scene_text(scene, sizeof(scene), &choice->key);
-    snprintf(look->out->reason, sizeof(look->out->reason),
-             "%s: '%.120s' at %s on %.40s took %.1f us (distance %.2f)%s%s",
-             how[look->out->origin], layer, scene, choice->key.device,
-             choice->trial.median_us, choice->distance,
-             look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
-             look->refused);
+    snprintf(
+        look->out->reason, sizeof(look->out->reason),
+        "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)%s%.130s",
+        look->out->is_shipped ? "shipped with the library, " : "",
+        how[look->out->origin], layer, scene, choice->key.device,
+        choice->trial.median_us,
+        stale ? " by an earlier version of its kernel" : "", choice->distance,
+        look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
+        look->refused);
 }
 
 static void explain_class(lookup *look, const spc__choice *choice)
@@ -204,6 +225,16 @@ static spc_status take_recorded(lookup *look, const spc__trial *trial)
     return status;
 }
 
+/* A stale record is a configuration that was good once: no more than what a
+ * neighbour knows. */
+static spc_origin origin_of(const spc__choice *choice, bool stale)
+{
+    if (stale || choice->match == SPC__MATCH_NEAREST)
+        return SPC_ORIGIN_NEAREST;
+    return choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
+                                             : SPC_ORIGIN_BUCKET;
+}
+
 /* Code does not depend on the scene: a record of the same layer brings its
  * own, which needs neither Lua nor a compiler. Others, and those whose code is
  * stale or gone, are a configuration to be tried. */
@@ -229,12 +260,11 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
         refuse(look, choice, spc__error_of(ctx)->text);
         return status;
     }
-    look->out->origin = choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
-                        : choice->match == SPC__MATCH_BUCKET
-                            ? SPC_ORIGIN_BUCKET
-                            : SPC_ORIGIN_NEAREST;
+    bool stale = is_stale(look, trial);
+    look->out->origin = origin_of(choice, stale);
+    look->out->is_shipped = is_shipped(look, choice);
     set_config(look->out, trial->template_name, &trial->config);
-    explain_record(look, choice);
+    explain_record(look, choice, stale);
     return SPC_OK;
 }
 
@@ -548,6 +578,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     spc_status status;
 
     ctx->stats.lookups++;
+    out->is_shipped = false;
     spc_conv_format(look.layer, sizeof(look.layer), conv);
     spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);

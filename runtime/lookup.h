@@ -10,6 +10,7 @@
 typedef struct spc__pick {
     spc__code code;
     spc_origin origin;
+    bool is_shipped; /* it came with the library */
     char template_name[32];
     char config[256];
     char reason[512]; /* one sentence: which record, how far, why */

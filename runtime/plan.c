@@ -176,6 +176,7 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
     if (status != SPC_OK)
         return status;
     (*out)->origin = pick.origin;
+    (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
     if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_ORIGIN_EXACT)
         (*out)->outdated = ctx->background->ask(ctx->background, lack);
@@ -282,6 +283,11 @@ void spc_plan_free(spc_plan *plan)
 spc_origin spc_plan_origin(const spc_plan *plan)
 {
     return plan != NULL ? plan->origin : SPC_ORIGIN_DEFAULT;
+}
+
+bool spc_plan_is_shipped(const spc_plan *plan)
+{
+    return plan != NULL && plan->is_shipped;
 }
 
 const char *spc_plan_reason(const spc_plan *plan)

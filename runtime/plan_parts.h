@@ -15,6 +15,7 @@ struct spc_plan {
     bool takes_rows;       /* it runs without a map, too */
     spc__kernel *lay_rows; /* then before it, where the host does not */
     spc_origin origin;
+    bool is_shipped;
     char template_name[32];
     char config[256];
     char reason[512];

@@ -48,6 +48,16 @@ for kind in c_spc c_spc_static cxx_spc cxx_spc_static; do
     check "find_package, $kind" "$work/consumer/$kind"
 done
 
+# ---- what ships, found from where the tree lies now
+for text in "$here"/../tuned/*.txt; do
+    [ -e "$text" ] || continue
+    name=$(basename "$text" .txt)
+    [ -s "$work/tree/share/spctune/$name.db" ] || fail "$name.db is not there"
+    "$work/tree/bin/spctune" --database "$work/tree/share/spctune/$name.db" \
+        db verify >>"$work/log" 2>&1 || fail "$name.db: $(tail -1 "$work/log")"
+    echo "ok: $name.db"
+done
+
 # ---- for those who type
 page="$work/tree/share/man/man1/spctune.1"
 if command -v groff >/dev/null; then

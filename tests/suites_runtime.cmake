@@ -4,6 +4,7 @@ spc_run_suite(floor_nvrtc floor nvrtc)
 spc_gpu_suite(floor)
 spc_suite(header)
 spc_suite(lookup)
+spc_suite(shipped)
 spc_suite(runtime)
 spc_gpu_suite(runtime)
 # The execute path is watched for allocations.

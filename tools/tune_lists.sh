@@ -1,9 +1,12 @@
 #!/bin/sh
 # tune_lists.sh - lists for 'spctune tune': the layers that networks in use have.
 #
-#     sh tools/tune_lists.sh networks|layers|all [DTYPE] >list
+#     sh tools/tune_lists.sh networks|layers|all|ships [DTYPE] >list
 #     spctune tune list --scenes DIR --effort quick --budget 2h
 #
+# `ships` has what tuned/ is made of, the most important first (--in-order; see
+# tools/tune_ships.sh): networks that are deployed and compared, the layers of
+# `bench --suite`, then what others are likely to be near to, and gradients.
 # `networks` are those of examples/networks on scenes of their kind: every layer on
 # the voxels that its level has there. `layers` are plain layers, 4 to 512 channels,
 # kernels of 2, 3 and 5, at the levels where networks have them, for what is not in
@@ -93,15 +96,92 @@ list_layers() {
     between 3 128-256
 }
 
+# strided LEVEL CHANNELS...: as `between`, on the scans alone
+strided() {
+    all=$scenes
+    scenes=$scans
+    between "$@"
+    scenes=$all
+}
+
+# ranked SCENES LEVEL KERNEL CHANNELS...: as `at`, on these
+ranked() {
+    all=$scenes
+    scenes=$1
+    shift
+    at "$@"
+    scenes=$all
+}
+
+# trained LEVEL CHANNELS...: both gradients
+trained() {
+    level=$1
+    shift
+    for pass in dgrad wgrad; do
+        for pair in "$@"; do
+            for scene in $scans; do
+                echo "subm,cin=${pair%-*},cout=${pair#*-},k=3,dtype=$dtype,pass=$pass" \
+                    "--scene $scene,level=$level"
+            done
+        done
+    done
+}
+
+list_ships() {
+    kitti=kitti_hdl64_full.bin@0.05 waymo=waymo_frame.bin@0.1
+    echo "# networks that are deployed, and those that engines are compared on"
+    on nuscenes_sweep1.bin centerpoint
+    on kitti_hdl64_full.bin second
+    on "$kitti" resn21 unet42 resnl
+    on "$waymo" resn21 unet42 resnl
+    echo "# the suites peers and deep"
+    ranked "$scans" 0 3 4-32 16-32 32-32 32-64 64-64 128-128 256-256
+    strided 0 32-64
+    ranked "$scans" 0 5 32-32 16-16 32-64
+    ranked "$kitti" 3 3 128-128 256-256 384-256
+    ranked "$kitti" 4 3 256-256 128-256
+    ranked "$kitti" 3 5 64-128 128-128
+    ranked "$waymo" 2 5 32-64 64-64
+    ranked "$kitti" 0 5 64-128
+    ranked "$kitti" 0 4 64-64
+    ranked "$kitti" 0 7 32-32
+    ranked "$kitti" 0 3 160-160
+    ranked gen:shell,r=256 0 3 16-32 32-32 64-64 128-128 256-256
+    for type in tf32 f32; do
+        for pair in 32 64; do
+            echo "subm,cin=$pair,cout=$pair,k=3,dtype=$type --scene $kitti"
+        done
+    done
+    echo "# networks that take longer"
+    on "$kitti" minkunet34c
+    on nuscenes_sweep1.bin voxelnext
+    echo "# training"
+    trained 0 32-32 64-64
+    trained 2 64-64 128-128
+    echo "# what lies between"
+    ranked "$scans" 2 3 64-64 128-128
+    ranked "$scans" 1 3 32-32 64-64 96-96
+    ranked "$waymo" 3 3 128-128 256-256
+    strided 1 32-64 64-128
+    strided 2 64-128 128-256
+    ranked "$kitti" 1 2 32-32 64-64
+    ranked "$scans" 4 3 256-512 512-512
+    ranked "$scans" 0 3 16-16 96-96 4-16 8-16 24-24 48-48
+    ranked indoor_rgbd_fragment.bin@0.02 0 3 16-16 32-32 64-64 96-96 128-128
+    ranked indoor_rgbd_fragment.bin@0.02 0 5 4-32 16-16 32-32
+    ranked "$kitti" 2 5 32-32 64-64
+}
+
 case $what in
 networks) list_networks ;;
 layers) list_layers ;;
+ships) list_ships ;;
 all)
     list_networks
     list_layers
     ;;
 *)
-    echo "tune_lists.sh: '$what' is not right: networks, layers or all is" >&2
+    echo "tune_lists.sh: '$what' is not right: networks, layers, all or ships is" >&2
     exit 2
     ;;
 esac

@@ -58,8 +58,12 @@ static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
     *out = NULL;
     if (layers == NULL)
         return spc__fail_memory(error, (size_t)files * sizeof(*layers));
-    for (int i = 1; i < files; i++) /* the user's file is the uppermost */
+    /* The user's file is the uppermost, what ships the lowest: that is found
+     * again as the host found it. */
+    files -= host->shipped != NULL;
+    for (int i = 1; i < files; i++)
         layers[i - 1] = spc__cache_file(host->cache, i);
+    options.shipped = host->shipped != NULL ? host->shipped_folder : "";
     options.device = host->info.id;
     options.database = spc__cache_user_file(host->cache);
     options.layers = layers;

@@ -62,12 +62,20 @@ void spc__record_init(spc__record *out, const spc__request *request)
     out->provenance.seed = request->options.seed;
 }
 
+/* Where a machine keeps its files is no part of what they are. */
+static const char *without_folder(const char *name)
+{
+    const char *slash = strncmp(name, "gen:", 4) ? strrchr(name, '/') : NULL;
+
+    return slash != NULL ? slash + 1 : name;
+}
+
 static void note_scene(spc__provenance *provenance, const char *name)
 {
     size_t used = strlen(provenance->scenes);
 
     snprintf(provenance->scenes + used, sizeof(provenance->scenes) - used,
-             "%s%s", used > 0 ? " " : "", name);
+             "%s%s", used > 0 ? " " : "", without_folder(name));
 }
 
 void spc__record_add_scene(spc__record *record, const spc_conv *conv,
@@ -89,8 +97,9 @@ void spc__record_note_compiler(spc__record *record, const char *identity)
 
 /* ---- recalling ----------------------------------------------------------- */
 
-static spc__entry *entry_of(const spc__candidates *candidates,
-                            const spc__trial *trial)
+/* The candidate of that configuration. */
+static spc__entry *alike(const spc__candidates *candidates,
+                         const spc__trial *trial)
 {
     spc__buf config = SPC__BUF_INIT;
 
@@ -98,6 +107,15 @@ static spc__entry *entry_of(const spc__candidates *candidates,
     spc__entry *entry = spc__candidates_find(candidates, trial->template_name,
                                              spc__buf_text(&config));
     spc__buf_release(&config);
+    return entry;
+}
+
+/* The candidate that was measured. */
+static spc__entry *entry_of(const spc__candidates *candidates,
+                            const spc__trial *trial)
+{
+    spc__entry *entry = alike(candidates, trial);
+
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
         entry = NULL; /* a changed template makes old rows hints only */
@@ -205,7 +223,8 @@ static bool is_exact(const spc__choice *choice)
 }
 
 /* The candidate that scene s would be served with, and whether it was chosen
- * for exactly this problem; NULL: none of the database. */
+ * for exactly this problem; NULL: none of the database. One that was chosen
+ * when its template was another is still worth a look. */
 static spc__entry *serving(bool *exact, const spc__record *record,
                            const spc__candidates *candidates, int s)
 {
@@ -220,8 +239,9 @@ static spc__entry *serving(bool *exact, const spc__record *record,
         spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
                                 MOST, &count, &error);
     for (int i = 0; i < count && entry == NULL; i++) {
-        entry = entry_of(candidates, &found[i].trial);
-        *exact = is_exact(&found[i]);
+        entry = alike(candidates, &found[i].trial);
+        *exact = entry != NULL && is_exact(&found[i]) &&
+                 entry == entry_of(candidates, &found[i].trial);
     }
     free(found);
     return entry;

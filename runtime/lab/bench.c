@@ -120,6 +120,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
     if (status != SPC_OK)
         return status;
     out->origin = spc_plan_origin(b->plan);
+    out->is_shipped = spc_plan_is_shipped(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
     return spc__gate_enter(&b->tested, b->bed, b->plan);

@@ -18,7 +18,7 @@
 #include "trials.h"
 #include "worklist.h"
 
-#include <math.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +43,8 @@ static const cli_option options[] = {
     {0, "keep", "FILE", CLI_TEXT, AT(keep),
      "a new database that gets the measurements; default: they are dropped"},
     {0, "minutes", "M", CLI_REAL, AT(minutes), "begin no layer after so long"},
+    {'o', "output", "FILE", CLI_TEXT, AT(output),
+     "also the single figures, a line each, for 'report --audit FILE'"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -57,46 +59,10 @@ static void defaults(void *to)
 
 /* ---- results ------------------------------------------------------------- */
 
-static const struct {
-    const char *name, *about;
-} figures[AUDIT_FIGURES] = {
-    [AUDIT_REGRET] = {"regret", "quick's choice over the best that is known"},
-    [AUDIT_FLIP] = {"flip", "the choices of two tunings, one over the other"},
-    [AUDIT_SERVED] = {"served", "a served plan over what was recorded"},
-    [AUDIT_BUCKET] = {"bucket", "a choice of another scene over the own one"},
-};
-
-/* Less is asked of nobody: a choice may cost so much in the median, and at the
- * 95th percentile. */
-static const double reach_median = 0.02, reach_high = 0.08;
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The nearest rank: of few figures the 95th percentile is the largest. */
-static double percentile(const audit_sample *sample, double share)
-{
-    int rank = (int)ceil(share * sample->count);
-
-    return sample->count > 0 ? sample->at[rank > 0 ? rank - 1 : 0] : NAN;
-}
-
-static bool is_reached(const audit_sample *sample)
-{
-    return percentile(sample, 0.5) <= reach_median &&
-           percentile(sample, 0.95) <= reach_high;
-}
-
 static void sort_samples(audit *a)
 {
     for (int i = 0; i < AUDIT_FIGURES; i++)
-        if (a->samples[i].count > 0)
-            qsort(a->samples[i].at, (size_t)a->samples[i].count, sizeof(double),
-                  by_size);
+        audit_sort(&a->samples[i]);
 }
 
 static void print_summary(const audit *a)
@@ -110,20 +76,21 @@ static void print_summary(const audit *a)
         const audit_sample *sample = &a->samples[i];
         if (sample->count == 0)
             continue;
-        table_cell(&t, "%s", figures[i].name);
+        table_cell(&t, "%s", audit_names[i]);
         table_cell(&t, "%d", sample->count);
-        table_cell(&t, "%.2f", 100 * percentile(sample, 0.5));
-        table_cell(&t, "%.2f", 100 * percentile(sample, 0.95));
-        table_cell(&t, "%s", is_reached(sample) ? "reached" : "not reached");
-        table_cell(&t, "%s", figures[i].about);
+        table_cell(&t, "%.2f", 100 * audit_percentile(sample, 0.5));
+        table_cell(&t, "%.2f", 100 * audit_percentile(sample, 0.95));
+        table_cell(&t, "%s",
+                   audit_is_reached(sample) ? "reached" : "not reached");
+        table_cell(&t, "%s", audit_about[i]);
     }
     printf("\n");
     table_print(&t, stdout);
     table_release(&t);
     printf("%d of %d tunings chose anew; reach is %.0f %% in the median, %.0f "
            "%% at the 95th percentile\n",
-           a->flips, a->samples[AUDIT_FLIP].count, 100 * reach_median,
-           100 * reach_high);
+           a->flips, a->samples[AUDIT_FLIP].count, 100 * AUDIT_REACH_MEDIAN,
+           100 * AUDIT_REACH_HIGH);
 }
 
 static void write_summary(spc__json *json, const audit *a)
@@ -131,10 +98,10 @@ static void write_summary(spc__json *json, const audit *a)
     spc__json_object(json, "summary");
     for (int i = 0; i < AUDIT_FIGURES; i++) {
         const audit_sample *sample = &a->samples[i];
-        spc__json_object(json, figures[i].name);
+        spc__json_object(json, audit_names[i]);
         spc__json_int(json, "count", sample->count);
-        spc__json_real(json, "median", percentile(sample, 0.5));
-        spc__json_real(json, "p95", percentile(sample, 0.95));
+        spc__json_real(json, "median", audit_percentile(sample, 0.5));
+        spc__json_real(json, "p95", audit_percentile(sample, 0.95));
         spc__json_end_object(json);
     }
     spc__json_int(json, "flips", a->flips);
@@ -215,6 +182,32 @@ static spc_status read_list(worklist *list, const cli *self,
     return status;
 }
 
+/* The file of figures, which report reads (audit_figures.h). */
+static spc_status open_lines(audit *a)
+{
+    const char *path = a->args->output;
+
+    if (path == NULL)
+        return SPC_OK;
+    a->lines = fopen(path, "w");
+    if (a->lines == NULL)
+        return cli_fail(SPC_EIO, "cannot write '%s': %s", path,
+                        strerror(errno));
+    fputs(AUDIT_HEADING, a->lines);
+    return SPC_OK;
+}
+
+static spc_status close_lines(audit *a, spc_status status)
+{
+    if (a->lines == NULL)
+        return status;
+    bool failed = ferror(a->lines) != 0;
+    failed |= fclose(a->lines) != 0;
+    if (failed && status == SPC_OK)
+        status = cli_fail(SPC_EIO, "cannot write '%s'", a->args->output);
+    return status;
+}
+
 static spc_status run(cli *self, void *to)
 {
     audit_args *args = to;
@@ -231,7 +224,8 @@ static spc_status run(cli *self, void *to)
                         "--keep: '%s' is there already: what it knows would "
                         "not be measured",
                         args->keep);
-    if ((status = read_list(&list, self, args)) == SPC_OK) {
+    if ((status = read_list(&list, self, args)) == SPC_OK &&
+        (status = open_lines(&a)) == SPC_OK) {
         cli_catch_signals(self);
         status = audit_open(&a);
     }
@@ -239,7 +233,7 @@ static spc_status run(cli *self, void *to)
         status = report(&a, &list);
     audit_close(&a);
     worklist_free(&list);
-    return status;
+    return close_lines(&a, status);
 }
 
 const cli_command cli_audit = {

@@ -2,33 +2,23 @@
 #ifndef SPC_CMD_AUDIT_H
 #define SPC_CMD_AUDIT_H
 
+#include "audit_figures.h"
 #include "layers.h"
+
+#include <stdio.h>
 
 enum { AUDIT_AROUND = 8 };
 
 typedef struct audit_args {
     cli_list scenes;
     const char *folder, *only, *keep;
+    const char *output; /* a file of figures, for report */
     spc_effort against;
     int around;
     uint64_t seed;
     double limit_s, minutes;
     bool in_process;
 } audit_args;
-
-typedef enum audit_figure {
-    AUDIT_REGRET,
-    AUDIT_FLIP,
-    AUDIT_SERVED,
-    AUDIT_BUCKET,
-    AUDIT_FIGURES
-} audit_figure;
-
-/* Shares: 0.02 is two per cent more time. */
-typedef struct audit_sample {
-    double *at;
-    int count;
-} audit_sample;
 
 typedef struct audit {
     cli *self;
@@ -38,7 +28,8 @@ typedef struct audit {
     char path[2][4200];
     spc__json *json; /* an array to write to, or NULL: print */
     audit_sample samples[AUDIT_FIGURES];
-    int flips; /* second tunings that chose another candidate */
+    FILE *lines; /* a figure each; NULL: not wanted */
+    int flips;   /* second tunings that chose another candidate */
     double started_s;
 } audit;
 

@@ -46,6 +46,7 @@ static spc_status open_database(spc_ctx **out, audit *a, int i)
                  folder != NULL && folder[0] != '\0' ? folder : "/tmp",
                  (long)getpid(), i);
     a->self->globals.database = a->path[i];
+    a->self->globals.shipped = ""; /* what is known would be no search */
     spc_status status = cli_open(out, a->self);
     a->self->globals.database = given;
     return status;
@@ -87,18 +88,19 @@ bool audit_is_late(const audit *a)
     return a->args->minutes > 0 && spent > 60 * a->args->minutes;
 }
 
-static void add_sample(audit *a, audit_figure figure, double share)
+static void add_sample(audit *a, const finding *f, audit_figure figure,
+                       double share)
 {
-    audit_sample *sample = &a->samples[figure];
-
     if (isnan(share))
         return;
-    double *more =
-        realloc(sample->at, ((size_t)sample->count + 1) * sizeof(*more));
-    if (more == NULL)
+    audit_add(&a->samples[figure], share);
+    if (a->lines == NULL)
         return;
-    sample->at = more;
-    sample->at[sample->count++] = share;
+    const char *scene = spc_scene_name(f->scene);
+    const char *slash = strrchr(scene, '/');
+    fprintf(a->lines, "%s %.6g %s on %s\n", audit_names[figure], share, f->text,
+            slash != NULL ? slash + 1 : scene);
+    fflush(a->lines); /* who stops an audit has what it found */
 }
 
 /* ---- tuning -------------------------------------------------------------- */
@@ -301,9 +303,9 @@ static spc_status study(finding *f, audit *a)
         (status = run_contest(&f->rivals, a, f)) != SPC_OK)
         return status;
     judge(f);
-    add_sample(a, AUDIT_REGRET, f->regret);
-    add_sample(a, AUDIT_FLIP, f->flip);
-    add_sample(a, AUDIT_SERVED, f->served);
+    add_sample(a, f, AUDIT_REGRET, f->regret);
+    add_sample(a, f, AUDIT_FLIP, f->flip);
+    add_sample(a, f, AUDIT_SERVED, f->served);
     a->flips += f->flipped;
     return SPC_OK;
 }
@@ -422,7 +424,7 @@ static spc_status study_neighbour(audit *a, finding *f)
     double cost = f->rivals.count < 2
                       ? 0
                       : share(time_of(&f->rivals, served), best_of(&f->rivals));
-    add_sample(a, AUDIT_BUCKET, cost);
+    add_sample(a, f, AUDIT_BUCKET, cost);
     print_neighbour(a, f, origin, served, cost);
     return SPC_OK;
 }

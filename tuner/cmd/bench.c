@@ -161,7 +161,8 @@ static void add_result(struct sheet *sheet, const struct row *row,
     }
     table_cell(t, "%.2g", result->error);
     table_cell(t, "%s", result->plan);
-    table_cell(t, "%s", origin_name(result->origin));
+    table_cell(t, "%s%s", origin_name(result->origin),
+               result->is_shipped ? ", shipped" : "");
 }
 
 /* What nobody measured is no number: null. */
@@ -224,6 +225,7 @@ static void write_result(struct sheet *sheet, const struct row *row,
     spc__json_bool(json, "floor_measured", result->floor_measured);
     spc__json_int(json, "samples", result->samples);
     spc__json_text(json, "origin", origin_name(result->origin));
+    spc__json_bool(json, "shipped", result->is_shipped);
     spc__json_text(json, "plan", result->plan);
     if (sheet->args->peers != NULL)
         write_peer(json, time_of(row, result), peer);

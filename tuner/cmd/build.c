@@ -10,7 +10,8 @@ struct args {
     cli_list targets;
     spc_effort effort;
     const char *only;
-    bool allow_spills, all;
+    bool allow_spills, all, choices;
+    cli_list layers, names; /* of choices: a layer each, and its candidate */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -23,6 +24,8 @@ static const cli_option options[] = {
     {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
     {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
      "admit also candidates that spill registers"},
+    {0, "choices", NULL, CLI_FLAG, AT(choices),
+     "of every layer that the database has a choice for, what was chosen"},
     {'a', "all", NULL, CLI_FLAG, AT(all), "print all candidates"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
@@ -126,6 +129,73 @@ static void write_build(const cli_job *job, const trials *found,
     spc__json_end_object(job->json);
 }
 
+/* ---- choices ------------------------------------------------------------- */
+
+/* Notes what was chosen, and each layer once. */
+static spc_status note_choice(const spc_db_row *row, void *payload)
+{
+    struct args *args = payload;
+    char *layer, *name;
+
+    if (row->choice == NULL)
+        return SPC_OK;
+    for (int i = 0; i < args->layers.count; i++)
+        if (strcmp(args->layers.at[i], row->layer) == 0 &&
+            strcmp(args->names.at[i], row->choice) == 0)
+            return SPC_OK;
+    layer = strdup(row->layer);
+    name = strdup(row->choice);
+    if (layer != NULL && name != NULL &&
+        cli_append(&args->layers, layer) == SPC_OK &&
+        cli_append(&args->names, name) == SPC_OK)
+        return SPC_OK;
+    return cli_fail(SPC_ENOMEM, "out of memory");
+}
+
+static bool has(const cli_list *list, const char *text)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->at[i], text) == 0)
+            return true;
+    return false;
+}
+
+/* The layers become the command's own. */
+static spc_status read_choices(cli *self, struct args *args)
+{
+    spc_ctx *ctx = NULL;
+    spc_status status;
+
+    if (self->operands.count > 0 || args->only != NULL)
+        return cli_fail(SPC_EINVAL, "--choices brings its own layers and "
+                                    "candidates: leave out yours");
+    if ((status = cli_open(&ctx, self)) == SPC_OK &&
+        (status = spc_db_each(ctx, note_choice, args)) != SPC_OK &&
+        cli_last_error()->status == SPC_OK)
+        cli_fail_ctx(status, ctx);
+    spc_ctx_free(ctx);
+    for (int i = 0; i < args->layers.count && status == SPC_OK; i++)
+        if (!has(&self->operands, args->layers.at[i]))
+            status = cli_append(&self->operands, args->layers.at[i]);
+    if (status == SPC_OK && self->operands.count == 0)
+        status = cli_fail(SPC_ENOTFOUND, "the database has no choice");
+    return status;
+}
+
+/* Those of one layer; the texts stay where they are. */
+static spc_status list_chosen(cli_list *out, const struct args *args,
+                              const char *layer)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < args->layers.count && status == SPC_OK; i++)
+        if (strcmp(args->layers.at[i], layer) == 0)
+            status = cli_append(out, args->names.at[i]);
+    return status;
+}
+
+/* ---- one layer for one target -------------------------------------------- */
+
 static spc_status build_target(cli_job *job, const spc_conv *layer,
                                const char *text, const char *target)
 {
@@ -133,10 +203,15 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
     spc_device_info device;
     spc_tune_report report;
+    cli_list chosen = {0};
     trials found;
     char subject[256];
 
     trials_init(&found, job->self);
+    if (args->choices && list_chosen(&chosen, args, text) != SPC_OK)
+        return SPC_ENOMEM;
+    found.wanted = &chosen;
+    tune.wants = args->choices ? trials_want : NULL;
     tune.stage = SPC_STAGE_BUILD;
     tune.effort = args->effort;
     tune.only = args->only;
@@ -154,6 +229,9 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         target = device.target;
     if (job->json == NULL && found.count > 0)
         print_build(job, &found, &sum, &report, text, target);
+    if (job->json == NULL && args->choices && report.candidates > 0 &&
+        found.count == 0)
+        printf("%s for %s: what was chosen is no candidate\n", text, target);
     if (status != SPC_OK) {
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));
@@ -165,6 +243,7 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     if (job->json != NULL)
         write_build(job, &found, &sum, &report, text, target, status);
     trials_release(&found);
+    free(chosen.at);
     return status;
 }
 
@@ -232,16 +311,27 @@ static spc_status build_layer(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status run(cli *self, void *to)
 {
-    spc_status status = check_lists(&((struct args *)args)->targets);
+    struct args *args = to;
+    spc_status status = check_lists(&args->targets);
 
-    return status != SPC_OK ? status : job_run(self, args, NULL, build_layer);
+    if (status == SPC_OK && args->choices)
+        status = read_choices(self, args);
+    if (status == SPC_OK)
+        status = job_run(self, args, NULL, build_layer);
+    for (int i = 0; i < args->names.count; i++) {
+        free((char *)args->names.at[i]);
+        free((char *)args->layers.at[i]);
+    }
+    free(args->names.at);
+    free(args->layers.at);
+    return status;
 }
 
 const cli_command cli_build = {
     .name = "build",
-    .operands = "LAYER...",
+    .operands = "LAYER...|--choices",
     .summary = "compile the candidates, also for GPUs that are not here",
     .more =
         "Compiles the candidates of each LAYER for each target and stores "
@@ -249,7 +339,9 @@ const cli_command cli_build = {
         "only NVRTC (libnvrtc of the\nCUDA Toolkit; $SPC_NVRTC names "
         "another). Candidates that spill registers are\nrefused. Exit "
         "status 9 if any candidate does not compile, 8 if\nonly mistakes of "
-        "templates are in the way.",
+        "templates are in the way. With --choices it is what the database's "
+        "choices\nname that is compiled: for a pack that is to serve without "
+        "a compiler.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

@@ -459,6 +459,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.template_dir = globals->templates;
     options.threads = globals->threads;
     options.trust = globals->trust;
+    options.shipped = globals->shipped;
     if (globals->key != NULL) {
         if (read_key(key, sizeof(key), globals->key) != SPC_OK)
             return SPC_ENOTFOUND;

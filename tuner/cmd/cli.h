@@ -44,7 +44,8 @@ typedef struct cli_globals {
     const char *progress;
     int threads;
     bool trust;
-    const char *key; /* a file */
+    const char *key;     /* a file */
+    const char *shipped; /* as in spc_ctx_options; audit wants none */
     bool json;
     bool quiet;
     bool verbose;
@@ -64,7 +65,7 @@ typedef struct cli {
     cli_globals globals;
     const cli_command *command;
     cli_list operands;
-    cli_list warnings;     /* that were printed: each once */
+    cli_list warnings;           /* that were printed: each once */
     const cli_option *given[64]; /* on the command line: they win */
     int given_count;
     cli_list config; /* values of the file of defaults, which it owns */

@@ -1,6 +1,6 @@
 /* db.c - spctune db: its verbs; looking into a database. */
-#include "database.h"
 #include "db.h"
+#include "database.h"
 #include "trials.h"
 
 #include <errno.h>
@@ -14,6 +14,8 @@
 static const cli_option options[] = {
     {'o', "output", "FILE", CLI_TEXT, AT(output),
      "export: the file to write; default: standard output"},
+    {0, "choices", NULL, CLI_FLAG, AT(choices),
+     "export: choices and their trials alone, as they ship"},
     {0, "code", NULL, CLI_FLAG, AT(code),
      "export: compiled code as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
@@ -322,7 +324,7 @@ static const db_verb verbs[] = {
     {"ls", "[--all]", 0, 0, false, run_ls, NULL},
     {"show", "ID", 1, 1, false, run_show, NULL},
     {"verify", "[--key FILE]", 0, 0, false, run_verify, NULL},
-    {"export", "[-o FILE] [--code]", 0, 0, false, db_export, NULL},
+    {"export", "[-o FILE] [--code|--choices]", 0, 0, false, db_export, NULL},
     {"import", "FILE...", 1, 999, true, db_import, NULL},
     {"merge", "FILE...", 1, 999, true, db_merge, NULL},
     {"diff", "FILE", 1, 1, false, db_diff, NULL},
@@ -376,8 +378,7 @@ static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
 
     cli_database_file(&file, self);
     spc_status status =
-        verb->creates ? SPC_OK
-                      : cli_database_there(self, spc__buf_text(&file));
+        verb->creates ? SPC_OK : cli_database_there(self, spc__buf_text(&file));
     if (status != SPC_OK)
         goto done;
     /* Named, it must open. What it holds has nothing to do with the device:

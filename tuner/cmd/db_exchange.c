@@ -37,7 +37,7 @@ static spc_status say_damaged(const cli *self, int64_t damaged)
     return SPC_OK;
 }
 
-static spc_status export_json(spc_ctx *ctx, FILE *to, bool code)
+static spc_status export_json(spc_ctx *ctx, FILE *to, spc_db_what what)
 {
     spc__buf text = SPC__BUF_INIT;
     spc__json json;
@@ -47,7 +47,7 @@ static spc_status export_json(spc_ctx *ctx, FILE *to, bool code)
     spc__json_init(&json, &text);
     spc__json_object(&json, NULL);
     spc__json_array(&json, "records");
-    spc_status status = spc_db_export(ctx, code, write_text, &out, &damaged);
+    spc_status status = spc_db_export(ctx, what, write_text, &out, &damaged);
     spc__json_end_array(&json);
     spc__json_int(&json, "damaged", damaged);
     spc__json_end_object(&json);
@@ -58,11 +58,11 @@ static spc_status export_json(spc_ctx *ctx, FILE *to, bool code)
 }
 
 static spc_status export_text(spc_ctx *ctx, const cli *self, FILE *to,
-                              bool code)
+                              spc_db_what what)
 {
     sink out = {to, NULL};
     int64_t damaged = 0;
-    spc_status status = spc_db_export(ctx, code, write_text, &out, &damaged);
+    spc_status status = spc_db_export(ctx, what, write_text, &out, &damaged);
 
     return status == SPC_OK ? say_damaged(self, damaged)
                             : cli_fail_ctx(status, ctx);
@@ -71,15 +71,22 @@ static spc_status export_text(spc_ctx *ctx, const cli *self, FILE *to,
 spc_status db_export(spc_ctx *ctx, cli *self, const db_args *args,
                      const char *const *words)
 {
-    FILE *to = args->output != NULL ? fopen(args->output, "w") : stdout;
+    FILE *to;
+    spc_db_what what = args->choices ? SPC_DB_CHOICES
+                       : args->code  ? SPC_DB_AND_CODE
+                                     : SPC_DB_RECORDS;
     spc_status status;
 
     (void)words;
+    if (args->choices && args->code)
+        return cli_fail(SPC_EINVAL, "--choices leaves the code out: say "
+                                    "that or --code");
+    to = args->output != NULL ? fopen(args->output, "w") : stdout;
     if (to == NULL)
         return cli_fail(SPC_EIO, "cannot write '%s': %s", args->output,
                         strerror(errno));
-    status = self->globals.json ? export_json(ctx, to, args->code)
-                                : export_text(ctx, self, to, args->code);
+    status = self->globals.json ? export_json(ctx, to, what)
+                                : export_text(ctx, self, to, what);
     bool failed = fflush(to) != 0 || ferror(to);
     if (to != stdout)
         failed |= fclose(to) != 0;

@@ -29,6 +29,7 @@ typedef struct tuning {
     cli_job job;
     problem *problems;
     int count;
+    bool is_cut;         /* the budget was over before the layers were */
     spc_scene ***levels; /* [scenes][sets]; NULL: no layer's */
 } tuning;
 
@@ -139,7 +140,8 @@ static bool has_time(tuning *t, int i, double ends_s)
 
     if (args->budget_s <= 0)
         return true;
-    if (left_s <= 0) {
+    t->is_cut = left_s <= 0;
+    if (t->is_cut) {
         cli_say(t->job.self,
                 "spctune: the time is over: %d of %d layers of '%s' are not "
                 "begun",
@@ -236,7 +238,7 @@ static spc_status tune_network(tuning *t)
     if (status != SPC_OK || (status = find_all_levels(t)) != SPC_OK ||
         (status = tune_problems(t)) == SPC_EINTERRUPTED)
         return status;
-    confirmed = confirm(t);
+    confirmed = t->is_cut ? SPC_OK : confirm(t);
     return status != SPC_OK ? status : confirmed;
 }
 

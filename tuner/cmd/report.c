@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct args {
-    const char *output, *title;
+    const char *output, *title, *audit;
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -22,6 +22,8 @@ static const cli_option options[] = {
     {'o', "output", "FILE", CLI_TEXT, AT(output),
      "where the page goes; default: standard output"},
     {0, "title", "TEXT", CLI_TEXT, AT(title), "its heading"},
+    {0, "audit", "FILE", CLI_TEXT, AT(audit),
+     "what 'spctune audit -o FILE' has found"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -114,7 +116,7 @@ static void add_head(spc__buf *page, const report_data *data, const char *title)
 static void add_links(spc__buf *page, const char *sections)
 {
     static const char *const ids[] = {"layers", "candidates", "choices",
-                                      "regret", "devices"};
+                                      "regret", "audit",      "devices"};
     char mark[40];
 
     spc__buf_puts(page, "<nav>");
@@ -126,15 +128,17 @@ static void add_links(spc__buf *page, const char *sections)
     spc__buf_puts(page, "</nav>\n");
 }
 
-static void write_page(spc__buf *page, const report_data *data,
-                       const char *title)
+static spc_status write_page(spc__buf *page, const report_data *data,
+                             const struct args *args)
 {
+    const char *title = args->title != NULL ? args->title : "What was tuned";
     spc__buf sections = SPC__BUF_INIT;
 
     report_layers(&sections, data);
     report_candidates(&sections, data);
     report_choices(&sections, data);
     report_regret(&sections, data);
+    spc_status status = report_audit(&sections, args->audit);
     report_devices(&sections, data);
     add_head(page, data, title);
     add_links(page, spc__buf_text(&sections));
@@ -142,6 +146,9 @@ static void write_page(spc__buf *page, const report_data *data,
     spc__buf_puts(page, "</html>\n");
     page->failed |= sections.failed;
     spc__buf_release(&sections);
+    if (status == SPC_OK && page->failed)
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    return status;
 }
 
 static spc_status put_page(const cli *self, const spc__buf *page,
@@ -183,12 +190,9 @@ static spc_status run(cli *self, void *to)
     if (self->globals.device == NULL)
         self->globals.device = "cpu"; /* any device can read */
     if ((status = cli_open(&ctx, self)) == SPC_OK &&
-        (status = report_read(&data, ctx)) == SPC_OK) {
-        write_page(&page, &data,
-                   args->title != NULL ? args->title : "What was tuned");
-        status = page.failed ? cli_fail(SPC_ENOMEM, "out of memory")
-                             : put_page(self, &page, args->output);
-    }
+        (status = report_read(&data, ctx)) == SPC_OK &&
+        (status = write_page(&page, &data, args)) == SPC_OK)
+        status = put_page(self, &page, args->output);
     report_free(&data);
     spc_ctx_free(ctx);
     spc__buf_release(&page);

@@ -11,6 +11,9 @@ void report_candidates(spc__buf *page, const report_data *data);
 void report_choices(spc__buf *page, const report_data *data);
 void report_regret(spc__buf *page, const report_data *data);
 void report_devices(spc__buf *page, const report_data *data);
+/* Of a file of 'spctune audit -o'; NULL: there is none. What is wrong with it
+ * is said through cli_fail. */
+spc_status report_audit(spc__buf *page, const char *path);
 
 /* Text with what HTML takes for markup written as it must be. */
 void report_text(spc__buf *page, const char *text);

@@ -183,10 +183,28 @@ static void compare(spc__buf *page, const report_data *data,
         if (on != NULL)
             report_us(page, on->us);
         spc__buf_puts(page, "<td class=n>");
-        if (on != NULL && d > 0)
+        if (on != NULL && on != p)
             spc__buf_printf(page, "%.2f", on->us / p->us);
     }
     spc__buf_puts(page, "\n");
+}
+
+/* Is it the first device that has this layer, and is there another? Those who
+ * come later find themselves in its row. */
+static bool is_compared(const report_data *data, const report_problem *p,
+                        const char *const *devices, int count)
+{
+    int others = 0;
+
+    if (!is_shown(p, p->device))
+        return false;
+    for (int d = 0; d < count; d++) {
+        const report_problem *on = find_on(data, p, devices[d]);
+        if (on != NULL && others == 0 && on != p)
+            return false;
+        others += on != NULL;
+    }
+    return others > 1;
 }
 
 void report_devices(spc__buf *page, const report_data *data)
@@ -194,23 +212,22 @@ void report_devices(spc__buf *page, const report_data *data)
     const char *devices[MOST_DEVICES];
     int count = list_devices(devices, data), shared = 0;
 
-    for (int i = 0; i < data->count && count > 1; i++)
-        for (int d = 1; d < count; d++)
-            shared += is_shown(&data->at[i], devices[0]) &&
-                      find_on(data, &data->at[i], devices[d]) != NULL;
+    for (int i = 0; i < data->count; i++)
+        shared += is_compared(data, &data->at[i], devices, count);
     if (shared == 0)
         return;
     spc__buf_puts(page, "<h2 id=devices>Devices compared</h2><p>Layers that "
                         "were tuned on the same scene: microseconds, and how "
-                        "many times those of the first device.\n<div "
-                        "class=scroll><table><tr><th>layer<th>rows<th>density");
+                        "many times those of the first device that has "
+                        "it.\n<div class=scroll><table><tr><th>layer<th>rows"
+                        "<th>density");
     for (int d = 0; d < count; d++) {
         spc__buf_puts(page, "<th>");
         report_text(page, devices[d]);
-        spc__buf_puts(page, d > 0 ? "<th>times" : "<th>");
+        spc__buf_puts(page, "<th>times");
     }
     for (int i = 0; i < data->count; i++)
-        if (is_shown(&data->at[i], devices[0]))
+        if (is_compared(data, &data->at[i], devices, count))
             compare(page, data, &data->at[i], devices, count);
     spc__buf_puts(page, "</table></div>\n");
 }

@@ -43,6 +43,18 @@ void trials_collect(const spc_trial *trial, void *payload)
     kept->note = strdup(trial->note);
 }
 
+bool trials_want(const char *template_name, const char *config, void *payload)
+{
+    const trials *found = payload;
+    char name[320];
+
+    snprintf(name, sizeof(name), "%s %s", template_name, config);
+    for (int i = 0; i < found->wanted->count; i++)
+        if (strcmp(found->wanted->at[i], name) == 0)
+            return true;
+    return false;
+}
+
 void trials_progress(const spc_progress *state, void *payload)
 {
     trials *t = payload;

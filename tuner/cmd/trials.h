@@ -20,6 +20,8 @@ void trials_release(trials *t);
 /* Callbacks for spc_tune_options; the payload is a trials. */
 void trials_collect(const spc_trial *trial, void *payload);
 void trials_progress(const spc_progress *state, void *payload);
+/* Is it one of `wanted`? */
+bool trials_want(const char *template_name, const char *config, void *payload);
 
 bool trial_is_ok(const spc_trial *trial);
 bool trial_is_refused(const spc_trial *trial); /* by a constraint */

@@ -129,8 +129,9 @@ static spc_status tune_one_network(tune_list *t, const work_item *item)
 }
 
 /* Seconds of the budget for one item: a fair share of what is left, as others
- * wait for theirs. 0: there is no budget; below it: it is spent. */
-static double share_of_budget(const progress_board *board)
+ * wait for theirs, or all of it where those behind are worth less. 0: there is
+ * no budget; below it: it is spent. */
+static double share_of_budget(const progress_board *board, bool in_order)
 {
     double spent = (double)(spc__now_ns() - board->started_ns) * 1e-9;
     double left = board->budget_s - spent;
@@ -139,7 +140,9 @@ static double share_of_budget(const progress_board *board)
 
     if (board->budget_s <= 0)
         return 0;
-    return left > 0 ? left / (turns > 0 ? turns : 1) : -1;
+    if (left <= 0)
+        return -1;
+    return in_order || turns < 1 ? left : left / turns;
 }
 
 static void note_end(progress_board *board, uint64_t began_ns, int timed)
@@ -193,7 +196,7 @@ void tune_list_work(tune_list *t, progress_lane *lane)
                                             t->list.at[i].text));
             break;
         }
-        double budget_s = share_of_budget(&shared->board);
+        double budget_s = share_of_budget(&shared->board, t->args->in_order);
         if (budget_s < 0)
             break;
         t->args->budget_s = budget_s;

@@ -34,6 +34,9 @@ const cli_option tune_options[] = {
     {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
      "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
      "share it"},
+    {0, "in-order", NULL, CLI_FLAG, AT(in_order),
+     "with --budget: the list's first items matter most, and none is cut short "
+     "for those behind it"},
     {0, "shard", "K/N", CLI_TEXT, AT(shard),
      "of the list the K-th of N parts; auto: as Slurm, MPI, Kubernetes or "
      "torchrun say"},
@@ -63,19 +66,6 @@ const cli_option verify_options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-static bool is_wanted(const char *template_name, const char *config,
-                      void *payload)
-{
-    const trials *found = payload;
-    char name[320];
-
-    snprintf(name, sizeof(name), "%s %s", template_name, config);
-    for (int i = 0; i < found->wanted->count; i++)
-        if (strcmp(found->wanted->at[i], name) == 0)
-            return true;
-    return false;
-}
-
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted)
@@ -86,7 +76,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     trials_init(found, job->self);
     found->wanted = wanted;
     found->progress.enabled &= job->is_alone;
-    options.wants = wanted != NULL ? is_wanted : NULL;
+    options.wants = wanted != NULL ? trials_want : NULL;
     options.stage = stage;
     options.effort = args->effort;
     options.only = args->only;

@@ -22,6 +22,7 @@ typedef struct tuning_args {
     const char *pass;            /* tune; NULL: the layer as it is */
     const char *shard, *folder;  /* tune: a part of a list; of scene files */
     double whole_budget_s, budget_s; /* of a list, and of one layer of it */
+    bool in_order;                   /* a list's first items have all of it */
     int timed;                       /* candidates of the last layer, or more */
 } tuning_args;
 

@@ -1,0 +1,36 @@
+#!/bin/sh
+# tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
+#
+#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET]
+#
+# SPCTUNE is the command (that of the preset `static` runs anywhere), SCENES the
+# folder with the files of scenes, OUT the folder that gets nvidia-h200.txt, or
+# what else the device is called: review it, and put it in tuned/. What is
+# measured lies in OUT/tuning.db: the same command, run again, goes on with it.
+set -eu
+[ $# -ge 3 ] || {
+    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET]" >&2
+    exit 2
+}
+spctune=$1 scenes=$2 out=$3 budget=${4:-8m}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$out"
+export SPC_DATABASE="$out/tuning.db" SPC_SHIPPED=
+
+sh "$here/tune_lists.sh" ships >"$out/list"
+status=0
+"$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
+    tune "$out/list" --scenes "$scenes" --effort quick --in-order \
+    --budget "$budget" || status=$?
+"$spctune" db export --choices -o "$out/choices"
+# As runtime/shipped.c writes the device's name.
+name=$(sed -n 's/^choice device="\([^"]*\)".*/\1/p' "$out/choices" | head -1 |
+    tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9.]+/-/g; s/-$//')
+[ -n "$name" ] || {
+    echo "tune_ships.sh: nothing was chosen" >&2
+    exit 1
+}
+mv "$out/choices" "$out/$name.txt"
+echo "$out/$name.txt: $(grep -c '^choice' "$out/$name.txt") choices," \
+    "$(wc -c <"$out/$name.txt") bytes"
+exit $status
