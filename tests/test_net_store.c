@@ -227,7 +227,7 @@ static void compare_nets(const spc_net *a, const spc_net *b)
         const spc__net_tensor *x = &a->tensors[i], *y = &b->tensors[i];
         ck_assert(x->set == y->set && x->channels == y->channels &&
                   x->dtype == y->dtype && x->dense == y->dense &&
-                  x->elements == y->elements);
+                  x->elements == y->elements && x->scale == y->scale);
         ck_assert_mem_eq(a->sets[x->set].shape, b->sets[y->set].shape, 12);
         ck_assert(a->sets[x->set].masked == b->sets[y->set].masked &&
                   a->sets[x->set].mask == b->sets[y->set].mask &&
@@ -299,6 +299,81 @@ START_TEST(every_network_reads_back_from_its_text)
     spc_net *net = load(examples[_i]);
 
     check_text(net);
+    spc_net_free(net);
+}
+END_TEST
+
+/* As a network of f16, by ranges of which none is a whole number's. */
+static spc_net *load_quantised(const char *file, uint64_t seed, int *layers)
+{
+    spc_net *net;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    assert_net(spc_net_load(&net, suite_path(file), SPC_F16, &error));
+    float *ranges = malloc((size_t)net->tensor_count * sizeof(*ranges));
+    for (int t = 0; t < net->tensor_count; t++)
+        ranges[t] = 0.01f + 9 * (float)spc__random_unit(&random);
+    assert_net(spc_net_quantise(net, ranges, layers, &error));
+    free(ranges);
+    return net;
+}
+
+START_TEST(every_network_reads_back_quantised)
+{
+    int layers;
+    spc_net *net = load_quantised(examples[_i], 3 + (uint64_t)_i, &layers);
+
+    check_text(net);
+    spc_net_free(net);
+}
+END_TEST
+
+/* Layers that stay in f16 have their weights rounded when they are stored. */
+static void round_halves(spc_net *net)
+{
+    for (int n = 0; n < net->node_count; n++) {
+        const spc__net_node *node = &net->nodes[n];
+        for (int64_t i = 0; node->conv.dtype == SPC_F16 && i < node->counts[0];
+             i++)
+            node->params[0][i] =
+                spc__half_to_float(spc__half_from_float(node->params[0][i]));
+    }
+}
+
+START_TEST(a_quantised_network_is_stored_and_opened)
+{
+    int layers, count;
+    int64_t bytes;
+    spc__buf text = SPC__BUF_INIT;
+    spc__net_array *arrays;
+    spc_net *back,
+        *net = load_quantised("../examples/networks/resn21.lua", 7, &layers);
+
+    ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay */
+    assert_net(spc_net_draw_params(net, 7, &error));
+    round_halves(net);
+    assert_ok(spc_net_store(ctx, net, "small", NULL, false));
+    assert_ok(spc_net_open(&back, ctx, "small"));
+    compare_nets(net, back);
+    compare_weights(net, back);
+    float *ranges = calloc((size_t)net->tensor_count, sizeof(*ranges));
+    ck_assert_int_eq(spc_net_quantise(back, ranges, NULL, &error), SPC_ESTATE);
+    assert_says(error.text, "quantised already");
+    free(ranges);
+    spc_net_free(back);
+    write_text(&text, net, &bytes); /* of a tensor that an output is */
+    char *wrong = malloc(text.length + 40), *at_arrays;
+    at_arrays = strstr(spc__buf_text(&text), "array\t");
+    sprintf(wrong, "%.*swhole\t%d\t0.5\n%s",
+            (int)(at_arrays - spc__buf_text(&text)), spc__buf_text(&text),
+            net->outs[0].tensor, at_arrays);
+    ck_assert_int_eq(
+        spc__net_read(&back, &arrays, &count, wrong, bytes, &error),
+        SPC_EFORMAT);
+    assert_says(error.text, "cannot be of whole numbers");
+    free(wrong);
+    spc__buf_release(&text);
     spc_net_free(net);
 }
 END_TEST
@@ -385,6 +460,8 @@ static const struct {
     {"array\t0\tscale\tf32", "array\t0\tscale\tf16", "bytes, and"},
     {"array\t0\tscale", "array\t0\tweights", "no such array"},
     {"regroup\t1x1x0", "regroup\t1x1x-9", "scale -9"},
+    {"array\t0\tw", "whole\t99\t1\narray\t0\tw", "a tensor and its scale"},
+    {"array\t0\tw", "whole\t1\t-1\narray\t0\tw", "a tensor and its scale"},
     {"concat\t8\t5", "concat\t8\t5\t5\t5\t5\t5\t5\t5\t5", "fields"},
 };
 
@@ -427,9 +504,9 @@ START_TEST(a_mistake_in_a_text_is_named_with_its_line)
     ck_assert_int_eq(read_text(wrong, bytes), SPC_EFORMAT);
     assert_says(error.text, wrongs[_i].says);
     free(wrong);
-    wrong = exchange(spc__buf_text(&text), "network 1", "network 2");
+    wrong = exchange(spc__buf_text(&text), "network 1", "network 3");
     ck_assert_int_eq(read_text(wrong, bytes), SPC_EDBVERSION);
-    assert_says(error.text, "this spctune knows form 1");
+    assert_says(error.text, "this spctune knows forms 1 and 2");
     free(wrong);
     spc__buf_release(&text);
     spc_net_free(net);
@@ -898,11 +975,14 @@ int main(void)
 
     tcase_add_loop_test(tc, every_network_reads_back_from_its_text, 0,
                         LENGTH(examples));
+    tcase_add_loop_test(tc, every_network_reads_back_quantised, 0,
+                        LENGTH(examples));
     tcase_add_test(tc, what_networks_seldom_have_reads_back_too);
     tcase_add_loop_test(tc, a_mistake_in_a_text_is_named_with_its_line, 0,
                         LENGTH(wrongs));
     tcase_add_test(tc, a_text_that_was_changed_at_random_is_read_or_refused);
     tc = add(suite, "database");
+    tcase_add_test(tc, a_quantised_network_is_stored_and_opened);
     tcase_add_checked_fixture(tc, open_database, close_database);
     tcase_add_test(tc, what_is_stored_is_opened_with_the_same_bits);
     tcase_add_loop_test(tc, weights_are_stored_as_their_layer_multiplies_them,
