@@ -901,6 +901,105 @@ START_TEST(a_damaged_network_is_not_merged)
 }
 END_TEST
 
+/* ---- as text ------------------------------------------------------------- */
+
+static spc_status append(const char *text, size_t bytes, void *payload)
+{
+    spc__buf_append(payload, text, bytes);
+    return SPC_OK;
+}
+
+/* The network of this seed as text; the database is a new one then. */
+static char *text_of(uint64_t seed, int64_t when, size_t *length)
+{
+    char name[20];
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged = -1;
+
+    snprintf(name, sizeof(name), "%lld.db", (long long)when);
+    make_other(name, seed, when);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(rename(at("user.db"), at("empty.db")), 0);
+    ck_assert_int_eq(rename(at(name), at("user.db")), 0);
+    open_layered(NULL);
+    assert_net(
+        spc__cache_export(ctx->cache, false, append, &text, &damaged, &error));
+    ck_assert_ptr_null(strstr(spc__buf_text(&text), "network")); /* no bytes */
+    spc__buf_clear(&text);
+    assert_net(
+        spc__cache_export(ctx->cache, true, append, &text, &damaged, &error));
+    ck_assert_int_eq(damaged, 0);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(rename(at("empty.db"), at("user.db")), 0);
+    open_layered(NULL);
+    *length = text.length;
+    return text.data;
+}
+
+static void import_text(const char *text, size_t length, spc__fate want)
+{
+    spc__exchange exchange = {0};
+
+    assert_net(spc__cache_import(ctx->cache, text, length, &exchange, &error));
+    for (int fate = 0; fate <= SPC__FATE_REJECTED; fate++)
+        ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
+}
+
+START_TEST(networks_go_as_text_too)
+{
+    size_t lengths[2];
+    int faults = 0;
+    char *old = text_of(1, 1000, &lengths[0]);
+    char *new = text_of(2, 2000, &lengths[1]);
+
+    assert_listed(0, 0);
+    import_text(old, lengths[0], SPC__FATE_ACCEPTED);
+    assert_seed(1);
+    import_text(new, lengths[1], SPC__FATE_ACCEPTED);
+    import_text(new, lengths[1], SPC__FATE_KNOWN);
+    import_text(old, lengths[0], SPC__FATE_OLDER);
+    assert_seed(2);
+    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    ck_assert_int_eq(faults, 0);
+    free(old);
+    free(new);
+}
+END_TEST
+
+/* One byte of it, anywhere: the network, another good one of other words, or
+ * none; never other weights. */
+START_TEST(a_changed_text_is_never_a_weight)
+{
+    enum { ROUNDS = 60 };
+    uint64_t seed = (uint64_t)time(NULL) / 86400;
+    spc__random random;
+    size_t length;
+    char *text = text_of(1, 1000, &length);
+    const char *lines = strstr(text, "\nnetwork ") + 1;
+    uint32_t first = (uint32_t)(lines - text);
+    spc_net *back;
+
+    printf("texts of seed %llu\n", (unsigned long long)seed);
+    spc__random_init(&random, seed);
+    for (int i = 0; i < ROUNDS; i++) {
+        spc__exchange exchange = {0};
+        uint32_t at =
+            first + spc__random_below(&random, (uint32_t)length - first);
+        char before = text[at];
+        text[at] = (char)(32 + spc__random_below(&random, 95));
+        assert_net(
+            spc__cache_import(ctx->cache, text, length, &exchange, &error));
+        text[at] = before;
+        if (spc_net_open(&back, ctx, "n") != SPC_OK)
+            continue;
+        spc_net_free(back);
+        assert_seed(1);
+        assert_ok(spc_net_remove(ctx, "n"));
+    }
+    free(text);
+}
+END_TEST
+
 /* What ships has the network, and a manifest that lists all of it. */
 START_TEST(a_pack_has_its_networks)
 {
@@ -997,6 +1096,8 @@ int main(void)
     tcase_add_test(tc, a_layer_below_serves_what_is_damaged_above);
     tcase_add_loop_test(
         tc, the_newer_network_stays_in_whatever_order_files_are_merged, 0, 2);
+    tcase_add_test(tc, networks_go_as_text_too);
+    tcase_add_test(tc, a_changed_text_is_never_a_weight);
     tcase_add_test(tc, a_damaged_network_is_not_merged);
     tcase_add_test(tc, a_pack_has_its_networks);
     tcase_add_test(tc, every_allocation_may_fail);

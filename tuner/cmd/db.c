@@ -15,7 +15,7 @@ static const cli_option options[] = {
     {'o', "output", "FILE", CLI_TEXT, AT(output),
      "export: the file to write; default: standard output"},
     {0, "code", NULL, CLI_FLAG, AT(code),
-     "export: compiled code as well, as base64"},
+     "export: compiled code and networks as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
      "ls: also the records of maps, and of code that nobody measured"},
     {0, "losers", NULL, CLI_FLAG, AT(losers),
