@@ -1,7 +1,7 @@
 /* exchange.c - export, import, merge, diff. */
 #include "exchange.h"
 
-#include "network.h"
+#include "network_text.h"
 
 #include "error.h"
 #include "records.h"
@@ -104,6 +104,9 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     *damaged = 0;
     for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
         status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
+    if (status == SPC_OK && with_code) /* weights are bytes too */
+        status = spc__networks_write(&cache->layers[0], write, payload, damaged,
+                                     error);
     spc__buf_release(&out.line);
     return status;
 }
@@ -158,6 +161,28 @@ static spc_status begin(spc__intake *intake, spc__cache *cache,
     return spc__intake_begin(intake, cache, error);
 }
 
+static spc_status tell_network_at(spc__exchange *exchange, spc__fate fate,
+                                  const char *name, const char *reason,
+                                  int64_t line)
+{
+    spc__buf key = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    exchange->counts[fate]++;
+    spc__buf_printf(&key, "network %s", name);
+    if (fate > SPC__FATE_KNOWN && exchange->each != NULL)
+        status = exchange->each(fate, spc__buf_text(&key), reason, line,
+                                exchange->payload);
+    spc__buf_release(&key);
+    return status;
+}
+
+static spc_status tell_network(spc__fate fate, const char *name,
+                               const char *reason, void *payload)
+{
+    return tell_network_at(payload, fate, name, reason, 0);
+}
+
 /* ---- import -------------------------------------------------------------- */
 
 /* A text, read twice: choices refer to trials, wherever these stand. */
@@ -203,6 +228,36 @@ static spc_status import_line(spc__exchange *exchange, spc__intake *intake,
     return take(exchange, intake, record, pass->line, error);
 }
 
+/* The network whose line was read, with its parts behind it. */
+static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
+                                 text_pass *pass, const char *start,
+                                 spc_error *error)
+{
+    spc__fate fate;
+    spc_error why = {0};
+    char name[64];
+    int64_t line = pass->line, lines;
+    spc_status status =
+        spc__network_read_lines(&fate, &why, name, &pass->at, &lines,
+                                intake->layer, start, pass->end, error);
+
+    pass->line += lines - 1;
+    return status == SPC_OK ? tell_network_at(exchange, fate, name,
+                                              fate == SPC__FATE_OLDER
+                                                  ? "what is there is newer"
+                                                  : why.text,
+                                              line)
+                            : status;
+}
+
+/* In the first of the two passes. */
+static bool skips_network(text_pass *pass, const char *start, size_t length)
+{
+    return pass->choices &&
+           ((length > 8 && memcmp(start, "network ", 8) == 0) ||
+            (length > 5 && memcmp(start, "part ", 5) == 0));
+}
+
 static spc_status import_pass(spc__exchange *exchange, spc__intake *intake,
                               text_pass pass, spc_error *error)
 {
@@ -211,9 +266,15 @@ static spc_status import_pass(spc__exchange *exchange, spc__intake *intake,
     const char *start;
     size_t length;
 
-    while (status == SPC_OK && next_line(&start, &length, &pass))
-        status =
-            import_line(exchange, intake, &record, &pass, start, length, error);
+    while (status == SPC_OK && next_line(&start, &length, &pass)) {
+        if (skips_network(&pass, start, length))
+            continue;
+        if (length > 8 && memcmp(start, "network ", 8) == 0)
+            status = import_network(exchange, intake, &pass, start, error);
+        else
+            status = import_line(exchange, intake, &record, &pass, start,
+                                 length, error);
+    }
     spc__record_release(&record);
     return status;
 }
@@ -264,22 +325,6 @@ static spc_status merge_kind(spc__exchange *exchange, spc__intake *intake,
         status = tell_damaged(exchange, &cursor);
     spc__cursor_close(&cursor);
     spc__record_release(&record);
-    return status;
-}
-
-static spc_status tell_network(spc__fate fate, const char *name,
-                               const char *reason, void *payload)
-{
-    spc__exchange *exchange = payload;
-    spc__buf key = SPC__BUF_INIT;
-    spc_status status = SPC_OK;
-
-    exchange->counts[fate]++;
-    spc__buf_printf(&key, "network %s", name);
-    if (fate > SPC__FATE_KNOWN && exchange->each != NULL)
-        status = exchange->each(fate, spc__buf_text(&key), reason, 0,
-                                exchange->payload);
-    spc__buf_release(&key);
     return status;
 }
 

@@ -185,8 +185,8 @@ static spc_status read_head(reading *r, sqlite3_stmt *stmt, spc_error *error)
 }
 
 /* SPC_ENOTFOUND without a sentence if this layer has no such network. */
-static spc_status get_from(spc__layer *layer, const char *name,
-                           const spc__network_reader *reader, spc_error *error)
+spc_status spc__network_get(spc__layer *layer, const char *name,
+                            const spc__network_reader *reader, spc_error *error)
 {
     reading r = {.layer = layer, .reader = reader};
     spc_error why = {0};
@@ -226,8 +226,9 @@ spc_status spc__cache_get_network(spc__cache *cache, const char *name,
     spc_status trouble = SPC_ENOTFOUND;
 
     for (int i = 0; i < cache->count; i++) {
-        spc_status status = get_from(&cache->layers[i], name, reader,
-                                     trouble == SPC_ENOTFOUND ? error : NULL);
+        spc_status status =
+            spc__network_get(&cache->layers[i], name, reader,
+                             trouble == SPC_ENOTFOUND ? error : NULL);
         if (status == SPC_OK || status == SPC_ENOMEM)
             return status;
         if (trouble == SPC_ENOTFOUND)
@@ -368,10 +369,10 @@ spc_status spc__cache_drop_network(spc__cache *cache, const char *name,
 
 /* ---- listing ------------------------------------------------------------- */
 
-static spc_status each_of(spc__layer *layer,
-                          spc_status (*each)(const spc__network *at,
-                                             void *payload),
-                          void *payload, spc_error *error)
+spc_status spc__networks_each(spc__layer *layer,
+                              spc_status (*each)(const spc__network *at,
+                                                 void *payload),
+                              void *payload, spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc__network network;
@@ -398,7 +399,7 @@ spc_status spc__cache_each_network(spc__cache *cache,
     spc_status status = SPC_OK;
 
     for (int i = 0; i < cache->count && status == SPC_OK; i++)
-        status = each_of(&cache->layers[i], each, payload, error);
+        status = spc__networks_each(&cache->layers[i], each, payload, error);
     return status;
 }
 
@@ -434,6 +435,15 @@ static spc_status end_nothing(void *payload, spc_error *error)
     return SPC_OK;
 }
 
+spc_status spc__network_check(spc__layer *layer, const char *name,
+                              spc_error *error)
+{
+    static const spc__network_reader nobody = {begin_nothing, take_nothing,
+                                               end_nothing, NULL};
+
+    return spc__network_get(layer, name, &nobody, error);
+}
+
 static spc_status copy_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {
@@ -451,21 +461,6 @@ static spc_status copy_part(const void **data, size_t *bytes, int64_t part,
     return SPC_OK;
 }
 
-static spc_status copy(copying *c, const spc__network *network,
-                       spc_error *error)
-{
-    spc__network_source source = {copy_part, c};
-    spc_status status =
-        spc__layer_statement(&c->parts, c->from, SPC__SQL_GET_PARTS, error);
-
-    if (status != SPC_OK)
-        return status;
-    sqlite3_bind_int64(c->parts, 1, network->id);
-    status = put_locked(c->to, network, &source, true, error);
-    spc__sql_done(c->parts);
-    return status;
-}
-
 static int compare(const spc__network *a, const spc__network *b)
 {
     const char *const one[] = {a->weights, a->graph, a->source, a->version};
@@ -480,22 +475,22 @@ static int compare(const spc__network *a, const spc__network *b)
 
 /* What becomes of a network that is sound: what is there and damaged is no
  * obstacle. */
-static spc_status judge(spc__fate *fate, copying *c,
+static spc_status judge(spc__fate *fate, spc__layer *to,
                         const spc__network *network, spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc__network there;
     bool row = false;
     spc_status status =
-        spc__layer_statement(&stmt, c->to, SPC__SQL_FIND_NETWORK, error);
+        spc__layer_statement(&stmt, to, SPC__SQL_FIND_NETWORK, error);
 
     *fate = SPC__FATE_ACCEPTED;
     if (status != SPC_OK)
         return status;
     spc__bind_text(stmt, 1, network->name);
-    status = spc__layer_step(&row, c->to, stmt, "read", error);
+    status = spc__layer_step(&row, to, stmt, "read", error);
     if (status == SPC_OK && row) {
-        read_row(&there, c->to, stmt);
+        read_row(&there, to, stmt);
         int order = compare(network, &there);
         if (there.fault == NULL && order <= 0)
             *fate = order == 0 ? SPC__FATE_KNOWN : SPC__FATE_OLDER;
@@ -504,25 +499,48 @@ static spc_status judge(spc__fate *fate, copying *c,
     return status;
 }
 
+spc_status spc__network_offer(spc__fate *fate, spc__layer *to,
+                              const spc__network *network,
+                              const spc__network_source *source,
+                              spc_error *error)
+{
+    spc_status status = judge(fate, to, network, error);
+
+    return status == SPC_OK && *fate == SPC__FATE_ACCEPTED
+               ? put_locked(to, network, source, true, error)
+               : status;
+}
+
+static spc_status copy(spc__fate *fate, copying *c, const spc__network *network,
+                       spc_error *error)
+{
+    spc__network_source source = {copy_part, c};
+    spc_status status =
+        spc__layer_statement(&c->parts, c->from, SPC__SQL_GET_PARTS, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(c->parts, 1, network->id);
+    status = spc__network_offer(fate, c->to, network, &source, error);
+    spc__sql_done(c->parts);
+    return status;
+}
+
 static spc_status offer(const spc__network *network, void *payload)
 {
     copying *c = payload;
-    static const spc__network_reader nobody = {begin_nothing, take_nothing,
-                                               end_nothing, NULL};
     const char *reason = network->fault;
     spc_error why = {0};
     spc__fate fate = SPC__FATE_REJECTED;
     spc_status status = SPC_OK;
 
     if (reason == NULL &&
-        get_from(c->from, network->name, &nobody, &why) != SPC_OK)
+        spc__network_check(c->from, network->name, &why) != SPC_OK)
         reason = why.text;
     if (reason == NULL && spc__is_from_the_future(network->unix_seconds))
         reason = spc__future_reason;
     if (reason == NULL)
-        status = judge(&fate, c, network, c->error);
-    if (status == SPC_OK && fate == SPC__FATE_ACCEPTED)
-        status = copy(c, network, c->error);
+        status = copy(&fate, c, network, c->error);
     if (fate == SPC__FATE_OLDER)
         reason = "what is there is newer";
     return status == SPC_OK ? c->each(fate, network->name,
@@ -542,7 +560,7 @@ spc__networks_merge(spc__layer *to, spc__layer *from,
                  .payload = payload,
                  .error = error};
 
-    return each_of(from, offer, &c, error);
+    return spc__networks_each(from, offer, &c, error);
 }
 
 spc_status spc__networks_list(spc__buf *out, spc__layer *layer,

@@ -18,6 +18,24 @@ spc__networks_merge(spc__layer *to, spc__layer *from,
                                        const char *reason, void *payload),
                     void *payload, spc_error *error);
 
+/* Takes a network from anywhere, by the same rules; *fate: accepted, known or
+ * older. The parts are read only if it is accepted. */
+spc_status spc__network_offer(spc__fate *fate, spc__layer *to,
+                              const spc__network *network,
+                              const spc__network_source *source,
+                              spc_error *error);
+
+/* All networks of a file; the one of a name, read; and is that sound? */
+spc_status spc__networks_each(spc__layer *layer,
+                              spc_status (*each)(const spc__network *at,
+                                                 void *payload),
+                              void *payload, spc_error *error);
+spc_status spc__network_get(spc__layer *layer, const char *name,
+                            const spc__network_reader *reader,
+                            spc_error *error);
+spc_status spc__network_check(spc__layer *layer, const char *name,
+                              spc_error *error);
+
 /* Adds a line for each network and each part of the file, which will be called
  * `name`, to a manifest. */
 spc_status spc__networks_list(spc__buf *out, spc__layer *layer,

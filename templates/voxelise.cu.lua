@@ -1,9 +1,14 @@
 %-- Points become voxels: each point's voxel, then what the points of a voxel say together.
 %--
-%-- spc_voxel_list writes down the voxel of every point, -1 where it is left out. Sorting
-%-- that list as any set (index.cu.lua) finds the voxels, and which points each has, in the
-%-- order of the points. spc_voxel_fill then writes coordinates and features, a thread for
-%-- each column of a voxel, so that a sum has one order.
+%-- spc_voxel_list writes down the voxel of every point. Sorting that list as any set
+%-- (index.cu.lua) finds the voxels, and which points each has, in the order of the points.
+%-- spc_voxel_fill then writes coordinates and features, a thread for each column of a voxel,
+%-- so that a sum has one order.
+%--
+%-- The sort is slow where a thousand rows are equal, as points outside the grid would be, and
+%-- those next to the sensor are. So points that do not count are *parked*: each gets a voxel
+%-- of its own, behind the grid, where it is sorted last. Where only the first points of a
+%-- voxel count, a block parks those of its chunk that have as many before them there.
 %--
 %-- Nothing of grids or points is a constant: one module serves all.
 %
@@ -71,6 +76,7 @@ SPC_DEVICE int is_numbers(const float *at)
     return at[0] == at[0] && at[1] == at[1] && at[2] == at[2];
 }
 
+/* All of it -1 where the point is left out. */
 SPC_DEVICE spc_b16 voxel_of(const spc_voxelise_args *args, int i)
 {
     const float *point = args->points + (long long)i * args->pitch;
@@ -93,13 +99,115 @@ SPC_DEVICE spc_b16 voxel_of(const spc_voxelise_args *args, int i)
     return voxel;
 }
 
+/* ---- a chunk of points ------------------------------------------------ */
+
+#define CHUNK SPC_VOXELISE_CHUNK
+#define SLOTS (2 * CHUNK)
+#define NOBODY 0xffffffffu
+
+/* SPC_VOXELISE_SHARED bytes. Points are numbers within the chunk. */
+typedef struct voxel_chunk {
+    spc_b16 voxel[CHUNK];
+    int owner[CHUNK];    /* the point that stands for a point's voxel; -1: it has none */
+    int count[CHUNK];    /* of a voxel's owner: its points so far */
+    spc_u32 slot[SLOTS]; /* owners by voxel, or NOBODY */
+} voxel_chunk;
+
+SPC_DEVICE void open_chunk(const spc_voxelise_args *args, voxel_chunk *c, int first, int count)
+{
+    for (int p = spc_thread(); p < CHUNK; p += $(problem.threads)) {
+        c->count[p] = 0;
+        if (first + p < count)
+            c->voxel[p] = voxel_of(args, first + p);
+        else
+            c->voxel[p].x = 0xffffffffu;
+    }
+    for (int i = spc_thread(); i < SLOTS; i += $(problem.threads))
+        c->slot[i] = NOBODY;
+}
+
+SPC_DEVICE int is_same(const spc_b16 *a, const spc_b16 *b)
+{
+    return a->x == b->x && a->y == b->y && a->z == b->z && a->w == b->w;
+}
+
+/* Who stands for the voxel of point p. At most half of the slots are taken, so a free one is
+ * found. */
+SPC_DEVICE int find_owner(voxel_chunk *c, int p)
+{
+    const spc_b16 *own = &c->voxel[p];
+    spc_u32 slot = own->y * 0x9e3779b1u ^ own->z * 0x85ebca6bu ^ own->w * 0xc2b2ae35u ^ own->x;
+
+    if (own->x == 0xffffffffu)
+        return -1;
+    for (slot ^= slot >> 15;; slot++) {
+        spc_u32 there = spc_atomic_cas(&c->slot[slot % SLOTS], NOBODY, (spc_u32)p);
+        if (there == NOBODY)
+            return p;
+        if (is_same(own, &c->voxel[there]))
+            return (int)there;
+    }
+}
+
+/* How many points of its voxel come before this one in the chunk: the warps count their
+ * points one after the other. */
+SPC_DEVICE int count_before(voxel_chunk *c, int owner)
+{
+    int lane = spc_lane(), before = 0;
+    spc_u32 peers = spc_match((spc_u32)owner);
+    int leader = spc_ffs(peers) - 1;
+
+    for (int warp = 0; warp < $(problem.threads // 32); warp++) {
+        if (warp == spc_warp() && lane == leader && owner >= 0) {
+            before = c->count[owner];
+            c->count[owner] = before + spc_popc(peers);
+        }
+        spc_sync_block();
+    }
+    return spc_shfl(before, leader) + spc_popc(peers & ((1u << lane) - 1u));
+}
+
+/* Points that have so many before them in their voxel will not count. */
+SPC_DEVICE void drop_surplus(const spc_voxelise_args *args, voxel_chunk *c)
+{
+    for (int p = spc_thread(); p < CHUNK; p += $(problem.threads))
+        c->owner[p] = find_owner(c, p);
+    spc_sync_block();
+    for (int p = spc_thread(); p < CHUNK; p += $(problem.threads))
+        if (count_before(c, c->owner[p]) >= args->most)
+            c->voxel[p].x = 0xffffffffu;
+}
+
+/* A voxel for point i alone. */
+SPC_DEVICE spc_b16 park(const spc_voxelise_args *args, int i)
+{
+    int rest = i % args->plane;
+    spc_b16 voxel;
+
+    spc_atomic_add(args->stats + SPC_VOXELISE_PARKED, 1);
+    voxel.x = (spc_u32)(args->batches - 1);
+    voxel.y = (spc_u32)(args->cells[0] + i / args->plane);
+    voxel.z = (spc_u32)(rest % args->cells[1]);
+    voxel.w = (spc_u32)(rest / args->cells[1]);
+    return voxel;
+}
+
 SPC_KERNEL(spc_voxel_list, spc_voxelise_args, $(problem.threads), 1)
 {
+    voxel_chunk *c = (voxel_chunk *)spc_shared();
     int count = args->count ? *args->count : args->rows;
 
-    count = count < args->capacity ? count : args->capacity;
-    for (int i = first_thread(); i < count; i += all_threads())
-        spc_store16(args->list + 4ll * i, voxel_of(args, i));
+    count = count <= args->capacity ? count : 0;
+    for (int first = spc_block_x() * CHUNK; first < count; first += spc_grid_x() * CHUNK) {
+        spc_sync_block();
+        open_chunk(args, c, first, count);
+        spc_sync_block();
+        if (args->most > 0)
+            drop_surplus(args, c);
+        for (int p = spc_thread(); p < CHUNK && first + p < count; p += $(problem.threads))
+            spc_store16(args->list + 4ll * (first + p),
+                        c->voxel[p].x == 0xffffffffu ? park(args, first + p) : c->voxel[p]);
+    }
 }
 
 /* ---- what the points of a voxel say ----------------------------------- */
@@ -174,9 +282,12 @@ SPC_DEVICE void store_points(const spc_voxelise_args *args, const span *s, int v
 
 SPC_KERNEL(spc_voxel_fill, spc_voxelise_args, $(problem.threads), 1)
 {
-    int voxels = *args->voxels < args->room ? *args->voxels : args->room;
+    int all = *args->listed - args->stats[SPC_VOXELISE_PARKED];
+    int voxels = all < args->room ? all : args->room;
     long long items = (long long)voxels * args->columns;
 
+    if (spc_block_x() == 0 && spc_thread() == 0)
+        *args->voxels = all > 0 ? all : 0;
     for (long long i = first_thread(); i < items; i += all_threads()) {
         int voxel = (int)(i / args->columns), column = (int)(i % args->columns);
         span s = points_of(args, voxel);

@@ -13,7 +13,13 @@
 #define SPC_VOXELISE_OUTSIDE 0
 #define SPC_VOXELISE_BAD 1
 #define SPC_VOXELISE_BAD_POINT 2
-#define SPC_VOXELISE_STATS 3
+/* Points that were given a voxel of their own, behind the grid. */
+#define SPC_VOXELISE_PARKED 3
+#define SPC_VOXELISE_STATS 4
+
+/* Points that a block looks at together; and the shared memory it takes. */
+#define SPC_VOXELISE_CHUNK 1024
+#define SPC_VOXELISE_SHARED (SPC_VOXELISE_CHUNK * (16 + 4 + 4 + 2 * 4))
 
 typedef struct spc_voxelise_args {
     const float *points;
@@ -25,10 +31,12 @@ typedef struct spc_voxelise_args {
     int columns;  /* the others: x, y, z and more */
     float low[3], size[3];
     int cells[3], batches;
+    int plane;  /* voxels side by side behind the grid, along y and z */
     int *list;  /* [capacity][4] the voxel of each point; -1 if none */
     int *stats; /* [SPC_VOXELISE_STATS] */
     /* What the sort has made of the list. */
-    const int *voxels; /* how many there are */
+    const int *listed; /* how many there are, with those of parked points */
+    int *voxels;       /* without them: written */
     const int *sorted; /* stats of the sort */
     const int *order;  /* first point of each */
     const int *twins, *twin_begin;

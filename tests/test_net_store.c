@@ -227,7 +227,7 @@ static void compare_nets(const spc_net *a, const spc_net *b)
         const spc__net_tensor *x = &a->tensors[i], *y = &b->tensors[i];
         ck_assert(x->set == y->set && x->channels == y->channels &&
                   x->dtype == y->dtype && x->dense == y->dense &&
-                  x->elements == y->elements);
+                  x->elements == y->elements && x->scale == y->scale);
         ck_assert_mem_eq(a->sets[x->set].shape, b->sets[y->set].shape, 12);
         ck_assert(a->sets[x->set].masked == b->sets[y->set].masked &&
                   a->sets[x->set].mask == b->sets[y->set].mask &&
@@ -301,6 +301,81 @@ START_TEST(every_network_reads_back_from_its_text)
     spc_net *net = load(examples[_i]);
 
     check_text(net);
+    spc_net_free(net);
+}
+END_TEST
+
+/* As a network of f16, by ranges of which none is a whole number's. */
+static spc_net *load_quantised(const char *file, uint64_t seed, int *layers)
+{
+    spc_net *net;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    assert_net(spc_net_load(&net, suite_path(file), SPC_F16, &error));
+    float *ranges = malloc((size_t)net->tensor_count * sizeof(*ranges));
+    for (int t = 0; t < net->tensor_count; t++)
+        ranges[t] = 0.01f + 9 * (float)spc__random_unit(&random);
+    assert_net(spc_net_quantise(net, ranges, layers, &error));
+    free(ranges);
+    return net;
+}
+
+START_TEST(every_network_reads_back_quantised)
+{
+    int layers;
+    spc_net *net = load_quantised(examples[_i], 3 + (uint64_t)_i, &layers);
+
+    check_text(net);
+    spc_net_free(net);
+}
+END_TEST
+
+/* Layers that stay in f16 have their weights rounded when they are stored. */
+static void round_halves(spc_net *net)
+{
+    for (int n = 0; n < net->node_count; n++) {
+        const spc__net_node *node = &net->nodes[n];
+        for (int64_t i = 0; node->conv.dtype == SPC_F16 && i < node->counts[0];
+             i++)
+            node->params[0][i] =
+                spc__half_to_float(spc__half_from_float(node->params[0][i]));
+    }
+}
+
+START_TEST(a_quantised_network_is_stored_and_opened)
+{
+    int layers, count;
+    int64_t bytes;
+    spc__buf text = SPC__BUF_INIT;
+    spc__net_array *arrays;
+    spc_net *back,
+        *net = load_quantised("../examples/networks/resn21.lua", 7, &layers);
+
+    ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay */
+    assert_net(spc_net_draw_params(net, 7, &error));
+    round_halves(net);
+    assert_ok(spc_net_store(ctx, net, "small", NULL, false));
+    assert_ok(spc_net_open(&back, ctx, "small"));
+    compare_nets(net, back);
+    compare_weights(net, back);
+    float *ranges = calloc((size_t)net->tensor_count, sizeof(*ranges));
+    ck_assert_int_eq(spc_net_quantise(back, ranges, NULL, &error), SPC_ESTATE);
+    assert_says(error.text, "quantised already");
+    free(ranges);
+    spc_net_free(back);
+    write_text(&text, net, &bytes); /* of a tensor that an output is */
+    char *wrong = malloc(text.length + 40), *at_arrays;
+    at_arrays = strstr(spc__buf_text(&text), "array\t");
+    sprintf(wrong, "%.*swhole\t%d\t0.5\n%s",
+            (int)(at_arrays - spc__buf_text(&text)), spc__buf_text(&text),
+            net->outs[0].tensor, at_arrays);
+    ck_assert_int_eq(
+        spc__net_read(&back, &arrays, &count, wrong, bytes, &error),
+        SPC_EFORMAT);
+    assert_says(error.text, "cannot be of whole numbers");
+    free(wrong);
+    spc__buf_release(&text);
     spc_net_free(net);
 }
 END_TEST
@@ -387,6 +462,8 @@ static const struct {
     {"array\t0\tscale\tf32", "array\t0\tscale\tf16", "bytes, and"},
     {"array\t0\tscale", "array\t0\tweights", "no such array"},
     {"regroup\t1x1x0", "regroup\t1x1x-9", "scale -9"},
+    {"array\t0\tw", "whole\t99\t1\narray\t0\tw", "a tensor and its scale"},
+    {"array\t0\tw", "whole\t1\t-1\narray\t0\tw", "a tensor and its scale"},
     {"concat\t8\t5", "concat\t8\t5\t5\t5\t5\t5\t5\t5\t5", "fields"},
 };
 
@@ -429,9 +506,9 @@ START_TEST(a_mistake_in_a_text_is_named_with_its_line)
     ck_assert_int_eq(read_text(wrong, bytes), SPC_EFORMAT);
     assert_says(error.text, wrongs[_i].says);
     free(wrong);
-    wrong = exchange(spc__buf_text(&text), "network 1", "network 2");
+    wrong = exchange(spc__buf_text(&text), "network 1", "network 3");
     ck_assert_int_eq(read_text(wrong, bytes), SPC_EDBVERSION);
-    assert_says(error.text, "this spctune knows form 1");
+    assert_says(error.text, "this spctune knows forms 1 and 2");
     free(wrong);
     spc__buf_release(&text);
     spc_net_free(net);
@@ -826,6 +903,105 @@ START_TEST(a_damaged_network_is_not_merged)
 }
 END_TEST
 
+/* ---- as text ------------------------------------------------------------- */
+
+static spc_status append(const char *text, size_t bytes, void *payload)
+{
+    spc__buf_append(payload, text, bytes);
+    return SPC_OK;
+}
+
+/* The network of this seed as text; the database is a new one then. */
+static char *text_of(uint64_t seed, int64_t when, size_t *length)
+{
+    char name[20];
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged = -1;
+
+    snprintf(name, sizeof(name), "%lld.db", (long long)when);
+    make_other(name, seed, when);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(rename(at("user.db"), at("empty.db")), 0);
+    ck_assert_int_eq(rename(at(name), at("user.db")), 0);
+    open_layered(NULL);
+    assert_net(
+        spc__cache_export(ctx->cache, false, append, &text, &damaged, &error));
+    ck_assert_ptr_null(strstr(spc__buf_text(&text), "network")); /* no bytes */
+    spc__buf_clear(&text);
+    assert_net(
+        spc__cache_export(ctx->cache, true, append, &text, &damaged, &error));
+    ck_assert_int_eq(damaged, 0);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(rename(at("empty.db"), at("user.db")), 0);
+    open_layered(NULL);
+    *length = text.length;
+    return text.data;
+}
+
+static void import_text(const char *text, size_t length, spc__fate want)
+{
+    spc__exchange exchange = {0};
+
+    assert_net(spc__cache_import(ctx->cache, text, length, &exchange, &error));
+    for (int fate = 0; fate <= SPC__FATE_REJECTED; fate++)
+        ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
+}
+
+START_TEST(networks_go_as_text_too)
+{
+    size_t lengths[2];
+    int faults = 0;
+    char *old = text_of(1, 1000, &lengths[0]);
+    char *new = text_of(2, 2000, &lengths[1]);
+
+    assert_listed(0, 0);
+    import_text(old, lengths[0], SPC__FATE_ACCEPTED);
+    assert_seed(1);
+    import_text(new, lengths[1], SPC__FATE_ACCEPTED);
+    import_text(new, lengths[1], SPC__FATE_KNOWN);
+    import_text(old, lengths[0], SPC__FATE_OLDER);
+    assert_seed(2);
+    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    ck_assert_int_eq(faults, 0);
+    free(old);
+    free(new);
+}
+END_TEST
+
+/* One byte of it, anywhere: the network, another good one of other words, or
+ * none; never other weights. */
+START_TEST(a_changed_text_is_never_a_weight)
+{
+    enum { ROUNDS = 60 };
+    uint64_t seed = (uint64_t)time(NULL) / 86400;
+    spc__random random;
+    size_t length;
+    char *text = text_of(1, 1000, &length);
+    const char *lines = strstr(text, "\nnetwork ") + 1;
+    uint32_t first = (uint32_t)(lines - text);
+    spc_net *back;
+
+    printf("texts of seed %llu\n", (unsigned long long)seed);
+    spc__random_init(&random, seed);
+    for (int i = 0; i < ROUNDS; i++) {
+        spc__exchange exchange = {0};
+        uint32_t at =
+            first + spc__random_below(&random, (uint32_t)length - first);
+        char before = text[at];
+        text[at] = (char)(32 + spc__random_below(&random, 95));
+        assert_net(
+            spc__cache_import(ctx->cache, text, length, &exchange, &error));
+        text[at] = before;
+        if (spc_net_open(&back, ctx, "n") != SPC_OK)
+            continue;
+        spc_net_free(back);
+        assert_seed(1);
+        assert_ok(spc_net_remove(ctx, "n"));
+    }
+    free(text);
+}
+END_TEST
+
 /* What ships has the network, and a manifest that lists all of it. */
 START_TEST(a_pack_has_its_networks)
 {
@@ -901,11 +1077,14 @@ int main(void)
 
     tcase_add_loop_test(tc, every_network_reads_back_from_its_text, 0,
                         LENGTH(examples));
+    tcase_add_loop_test(tc, every_network_reads_back_quantised, 0,
+                        LENGTH(examples));
     tcase_add_test(tc, what_networks_seldom_have_reads_back_too);
     tcase_add_loop_test(tc, a_mistake_in_a_text_is_named_with_its_line, 0,
                         LENGTH(wrongs));
     tcase_add_test(tc, a_text_that_was_changed_at_random_is_read_or_refused);
     tc = add(suite, "database");
+    tcase_add_test(tc, a_quantised_network_is_stored_and_opened);
     tcase_add_checked_fixture(tc, open_database, close_database);
     tcase_add_test(tc, what_is_stored_is_opened_with_the_same_bits);
     tcase_add_loop_test(tc, weights_are_stored_as_their_layer_multiplies_them,
@@ -920,6 +1099,8 @@ int main(void)
     tcase_add_test(tc, a_layer_below_serves_what_is_damaged_above);
     tcase_add_loop_test(
         tc, the_newer_network_stays_in_whatever_order_files_are_merged, 0, 2);
+    tcase_add_test(tc, networks_go_as_text_too);
+    tcase_add_test(tc, a_changed_text_is_never_a_weight);
     tcase_add_test(tc, a_damaged_network_is_not_merged);
     tcase_add_test(tc, a_pack_has_its_networks);
     tcase_add_test(tc, every_allocation_may_fail);

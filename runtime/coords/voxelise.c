@@ -102,10 +102,19 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
     o.high[0] = v->how.batches - 1;
     for (int a = 0; a < 3; a++)
         o.high[1 + a] = v->cells[a] - 1;
+    o.high[1] += (int32_t)(points / v->plane) + 1; /* for the parked */
     if (spc_coords_reserve(&v->set, v->ctx, &o) == SPC_OK)
         return SPC_OK;
     *error = *spc__error_of(v->ctx);
     return error->status;
+}
+
+/* So that neither it nor a number of it passes an int. */
+static int plane_of(const spc_voxels *v)
+{
+    int64_t plane = (int64_t)v->cells[1] * v->cells[2];
+
+    return plane < INT32_MAX ? (int)plane : v->cells[1];
 }
 
 static spc_status take(void *out, spc_voxels *v, size_t bytes, spc_error *error)
@@ -125,6 +134,7 @@ static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
             SPC_OK ||
         (status = take(&v->stats, v, 4 * SPC_VOXELISE_STATS, error)) !=
             SPC_OK ||
+        (status = take(&v->count, v, sizeof *v->count, error)) != SPC_OK ||
         (status = take(&v->coords, v, 16 * rows, error)) != SPC_OK ||
         (status = take(&v->points_of, v, 4 * rows, error)) != SPC_OK ||
         (status = take(&v->features, v,
@@ -133,6 +143,9 @@ static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
         return status;
     status = ops_of(v)->fill(v->ctx->device, v->stats, 0,
                              4 * SPC_VOXELISE_STATS, NULL, error);
+    if (status == SPC_OK)
+        status = ops_of(v)->fill(v->ctx->device, v->count, 0, sizeof *v->count,
+                                 NULL, error);
     /* The first filling may run on another stream than this. */
     return status == SPC_OK ? ops_of(v)->sync(v->ctx->device, NULL, error)
                             : status;
@@ -168,6 +181,7 @@ static spc_status create(spc_voxels **out, spc_ctx *ctx,
     for (int a = 0; a < 3; a++)
         v->cells[a] =
             spc__voxel_cells(how->low[a], how->high[a], how->voxel[a]);
+    v->plane = plane_of(v);
     if ((status = reserve(v, points, error)) == SPC_OK &&
         (status = alloc_arrays(v, error)) == SPC_OK)
         status = voxeliser_of(v)->create(v, error);
@@ -202,6 +216,7 @@ void spc_voxels_free(spc_voxels *v)
         voxeliser_of(v)->destroy(v);
         spc__coords_dealloc(v->set, v->list);
         spc__coords_dealloc(v->set, v->stats);
+        spc__coords_dealloc(v->set, v->count);
         spc__coords_dealloc(v->set, v->coords);
         spc__coords_dealloc(v->set, v->points_of);
         spc__coords_dealloc(v->set, v->features);
@@ -233,6 +248,7 @@ static void describe_grid(spc_voxelise_args *args, const spc_voxels *v)
         args->size[a] = (float)v->how.voxel[a];
         args->cells[a] = v->cells[a];
     }
+    args->plane = v->plane;
     args->batches = v->how.batches;
     args->batched = v->how.batched;
     args->columns = v->how.columns;
@@ -241,7 +257,8 @@ static void describe_grid(spc_voxelise_args *args, const spc_voxels *v)
 
 static void describe_features(spc_voxelise_args *args, const spc_voxels *v)
 {
-    args->voxels = v->set->count;
+    args->listed = v->set->count;
+    args->voxels = v->count;
     args->sorted = v->set->stats;
     args->order = v->set->order;
     args->twins = v->set->twins;
@@ -341,7 +358,7 @@ static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
         .points = v->set->asked,
         .outside = stats[SPC_VOXELISE_OUTSIDE],
         .bad = stats[SPC_VOXELISE_BAD],
-        .voxels = v->set->rows,
+        .voxels = v->set->rows - stats[SPC_VOXELISE_PARKED],
     };
     return judge(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT], error);
 }
@@ -365,7 +382,7 @@ const int32_t *spc_voxels_coords(const spc_voxels *v)
 
 const int32_t *spc_voxels_count(const spc_voxels *v)
 {
-    return v ? v->set->count : NULL;
+    return v ? v->count : NULL;
 }
 
 const void *spc_voxels_features(const spc_voxels *v)

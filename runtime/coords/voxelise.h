@@ -15,12 +15,14 @@
 struct spc_voxels {
     spc_ctx *ctx;
     spc_voxelisation how;
-    spc_coords *set; /* of the list */
+    spc_coords *set; /* of the list; it may hold parked points too */
+    int plane;       /* voxels side by side behind the grid */
     int cells[3];
     int pitch; /* numbers of a point */
     int capacity;
     int32_t *list; /* [points][4] */
     int32_t *stats;
+    int32_t *count; /* voxels */
     int32_t *coords;
     int32_t *points_of;
     void *features;

@@ -37,22 +37,22 @@ static spc_status device_create(spc_voxels *v, spc_error *error)
     spc__attrs_set_text(&problem, "op", "voxelise");
     spc__attrs_set_number(&problem, "threads", w->block);
     status = spc__index_load(&w->list, v->ctx, "voxelise", &problem, NULL,
-                             "spc_voxel_list", 0, error);
+                             "spc_voxel_list", SPC_VOXELISE_SHARED, error);
     return status == SPC_OK
                ? spc__index_load(&w->fill, v->ctx, "voxelise", &problem, NULL,
                                  "spc_voxel_fill", 0, error)
                : status;
 }
 
-/* Blocks for so many items of one thread each, or eight a multiprocessor. */
+/* So many blocks, or eight a multiprocessor. */
 static spc_status launch(const spc_voxels *v, spc__kernel *kernel,
-                         int64_t items, const spc_voxelise_args *args,
-                         void *stream, spc_error *error)
+                         int64_t useful, size_t shared,
+                         const spc_voxelise_args *args, void *stream,
+                         spc_error *error)
 {
     const voxelise_work *w = v->work;
-    int64_t useful = (items + w->block - 1) / w->block;
     int64_t most = 8 * (int64_t)v->ctx->info.multiprocessors;
-    spc__launch how = {.grid_y = 1, .block = w->block};
+    spc__launch how = {.grid_y = 1, .block = w->block, .shared_bytes = shared};
 
     most = most > 0 ? most : 1;
     how.grid_x = (unsigned)(useful < 1 ? 1 : useful < most ? useful : most);
@@ -65,9 +65,11 @@ static spc_status device_list(const spc_voxels *v,
                               spc_error *error)
 {
     const voxelise_work *w = v->work;
+    int64_t points = args->count ? args->capacity : args->rows;
 
-    return launch(v, w->list, args->count ? args->capacity : args->rows, args,
-                  stream, error);
+    return launch(v, w->list,
+                  (points + SPC_VOXELISE_CHUNK - 1) / SPC_VOXELISE_CHUNK,
+                  SPC_VOXELISE_SHARED, args, stream, error);
 }
 
 static spc_status device_fill(const spc_voxels *v,
@@ -75,9 +77,10 @@ static spc_status device_fill(const spc_voxels *v,
                               spc_error *error)
 {
     const voxelise_work *w = v->work;
+    int64_t items = (int64_t)args->room * args->columns; /* a thread each */
 
-    return launch(v, w->fill, (int64_t)args->room * args->columns, args, stream,
-                  error);
+    return launch(v, w->fill, (items + w->block - 1) / w->block, 0, args,
+                  stream, error);
 }
 
 const spc__voxeliser spc__voxeliser_device = {

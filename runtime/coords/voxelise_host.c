@@ -186,9 +186,10 @@ static spc_status host_list(const spc_voxels *v, const spc_voxelise_args *args,
 static spc_status host_fill(const spc_voxels *v, const spc_voxelise_args *args,
                             void *stream, spc_error *error)
 {
-    loop l = {args, spc__dtype_of(v->how.dtype), *args->voxels};
+    loop l = {args, spc__dtype_of(v->how.dtype), *args->listed};
 
     (void)stream;
+    *args->voxels = *args->listed; /* nothing is parked here */
     return run(v, &l, args->room, error);
 }
 

@@ -125,6 +125,10 @@ bool spc__net_set_is_late(const spc_net *net, int set);
  * the scale has then. The caller's, also on failure. */
 spc_status spc__net_stored_params(float **weights, float **scale,
                                   const spc__net_node *node, spc_error *error);
+/* A layer as it was before spc_net_quantise, but for a scale that it may have
+ * been given. */
+void spc__net_unquantised(spc_conv *conv);
+
 /* 1 where weights are no whole numbers. */
 float spc__net_weight_step(const spc__net_node *node, int channel);
 

@@ -95,7 +95,8 @@ static spc_status change_layer(spc__net_node *node, const bool *whole,
     if (!in)
         return SPC_OK;
     node->conv.dtype = SPC_I8;
-    node->conv.out = out ? SPC_OUT_OWN : SPC_OUT_F16;
+    if (!out && node->conv.out == SPC_OUT_OWN)
+        node->conv.out = SPC_OUT_F16;
     return add_scale(node, error);
 }
 
@@ -111,6 +112,10 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
     if (net->set_count > 0 && net->sets[0].cloud)
         return spc__fail(error, SPC_EUNSUPPORTED,
                          "layers of points have no kernels for i8");
+    for (int t = 0; t < net->tensor_count; t++)
+        if (net->tensors[t].dtype == SPC_I8)
+            return spc__fail(error, SPC_ESTATE,
+                             "the network is quantised already");
     if (net->users > 1)
         return spc__fail(error, SPC_ESTATE,
                          "the network has plans: it is quantised before them");
@@ -147,6 +152,16 @@ spc_status spc_net_quantise(spc_net *net, const float *ranges, int *layers,
         }
     free(whole);
     return status;
+}
+
+void spc__net_unquantised(spc_conv *conv)
+{
+    bool whole = conv->dtype == SPC_I8;
+
+    if (whole)
+        conv->dtype = SPC_F16;
+    if (conv->out == (whole ? SPC_OUT_F16 : SPC_OUT_I8))
+        conv->out = SPC_OUT_OWN;
 }
 
 /* ---- weights ------------------------------------------------------------- */

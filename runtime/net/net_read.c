@@ -8,6 +8,8 @@
 #include "error.h"
 #include "number.h"
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,8 @@ typedef struct reader {
     spc__net_array *arrays;
     int array_count;
     int64_t bytes; /* of the arrays so far */
+    float *scales; /* by tensor, 0: none; NULL: the network is not quantised */
+    int scale_count;
     int line;
     char *fields[FIELDS]; /* of this line, without the first word */
     int count;
@@ -333,6 +337,31 @@ static spc_status read_output(reader *r)
     return at_line(r, spc_net_add_output(r->net, tensor, name, r->error));
 }
 
+/* Nodes stand before it: all tensors are there. */
+static spc_status read_whole_tensor(reader *r)
+{
+    size_t tensors = (size_t)r->net->tensor_count;
+    double scale = 0;
+    int tensor = 0;
+    spc_status status;
+
+    if ((status = read_int(&tensor, r, 0)) != SPC_OK ||
+        (status = read_real(&scale, r, 1)) != SPC_OK)
+        return status;
+    if (tensor < 0 || tensor >= r->net->tensor_count || !((float)scale > 0) ||
+        isinf((float)scale))
+        return spc__fail(r->error, SPC_EFORMAT,
+                         "line %d: a tensor and its scale, above 0, are right",
+                         r->line);
+    if (r->scales == NULL)
+        r->scales = calloc(tensors, sizeof(*r->scales));
+    if (r->scales == NULL)
+        return spc__fail_memory(r->error, tensors * sizeof(*r->scales));
+    r->scale_count = r->net->tensor_count;
+    r->scales[tensor] = (float)scale;
+    return SPC_OK;
+}
+
 static int param_named(const char *name)
 {
     static const char *const names[SPC__NET_PARAMS] = {"weights", "scale",
@@ -396,6 +425,7 @@ static const struct line {
     {"regroup", 4, 3 + SPC__NET_SOURCES, read_regroup},
     {"masked", 8, 8, read_masked},
     {"output", 2, 2, read_output},
+    {"whole", 2, 2, read_whole_tensor},
     {"array", 4, 4, read_array},
 };
 
@@ -428,12 +458,12 @@ static spc_status check_form(const char *text, spc_error *error)
         return spc__fail(error, SPC_EFORMAT,
                          "line 1: it is not the text of a network");
     text += sizeof(head) - 1;
-    if (strncmp(text, "1\n", 2) == 0)
+    if (strncmp(text, "1\n", 2) == 0 || strncmp(text, "2\n", 2) == 0)
         return SPC_OK;
     return spc__fail(
         error, SPC_EDBVERSION,
         "the network is written in form '%.*s', and this spctune "
-        "knows form 1: update spctune",
+        "knows forms 1 and 2: update spctune",
         (int)strcspn(text, "\n") < 20 ? (int)strcspn(text, "\n") : 20, text);
 }
 
@@ -465,6 +495,40 @@ static spc_status check_arrays(const reader *r, int64_t bytes)
     return SPC_OK;
 }
 
+/* Scales to ranges and back may round: those that were written count. */
+static spc_status set_scales(reader *r)
+{
+    for (int t = 0; t < r->net->tensor_count; t++) {
+        spc__net_tensor *tensor = &r->net->tensors[t];
+        if ((tensor->dtype == SPC_I8) != (r->scales[t] > 0))
+            return spc__fail(r->error, SPC_EFORMAT,
+                             "tensor %d cannot be of whole numbers", t);
+        if (r->scales[t] > 0)
+            tensor->scale = r->scales[t];
+    }
+    return SPC_OK;
+}
+
+static spc_status quantise(reader *r)
+{
+    size_t count = (size_t)r->net->tensor_count;
+    float *ranges;
+    spc_status status;
+
+    if (r->scales == NULL)
+        return SPC_OK;
+    if (r->scale_count != r->net->tensor_count)
+        return spc__fail(r->error, SPC_EFORMAT,
+                         "nodes stand behind the scales of tensors");
+    if ((ranges = malloc(count * sizeof(*ranges))) == NULL)
+        return spc__fail_memory(r->error, count * sizeof(*ranges));
+    for (size_t t = 0; t < count; t++)
+        ranges[t] = fminf(r->scales[t], FLT_MAX / 127) * 127;
+    status = spc_net_quantise(r->net, ranges, NULL, r->error);
+    free(ranges);
+    return status == SPC_OK ? set_scales(r) : status;
+}
+
 spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
                          int *array_count, const char *text, int64_t bytes,
                          spc_error *error)
@@ -484,6 +548,7 @@ spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
     char *rest = strchr(copy, '\n') + 1;
     r.line++;
     if ((status = read_lines(&r, rest)) != SPC_OK ||
+        (status = quantise(&r)) != SPC_OK ||
         (status = check_arrays(&r, bytes)) != SPC_OK)
         goto done;
     *out = r.net;
@@ -494,6 +559,7 @@ spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
 done:
     spc_net_free(r.net);
     free(r.arrays);
+    free(r.scales);
     free(copy);
     return status;
 }

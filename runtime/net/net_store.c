@@ -138,6 +138,7 @@ static bool same_tensors(int *node, const spc_net *a, const spc_net *b)
         *node = x->node >= 0 ? x->node : 0;
         if (x->channels != y->channels || x->dtype != y->dtype ||
             x->dense != y->dense || x->elements != y->elements ||
+            x->scale != y->scale ||
             !spc__net_set_equal(&a->sets[x->set], &b->sets[y->set]))
             return false;
     }

@@ -11,12 +11,15 @@
  *     regroup  SCALE SPLIT SLICES IN...
  *     masked   NAME SCALE SPLIT SLICES IN MASK ABOVE ROOM
  *     output   NAME TENSOR
+ *     whole    TENSOR SCALE
  *     array    NODE WHICH DTYPE COUNT
  *
  * Fields are separated by tabs; in names bytes below a blank, and %, are
  * written %XX. Nodes stand in their order, so that tensors have the numbers
  * that they had; sets, maps and shapes are not written, as they follow. Who
  * reads adds the nodes by the calls of spc.h, which check them like anybody's.
+ * A quantised network is written as what it was made of, in form 2, and by which
+ * scales: quantising it again gives its layers.
  */
 #ifndef SPC_RUNTIME_NET_TEXT_H
 #define SPC_RUNTIME_NET_TEXT_H

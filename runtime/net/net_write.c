@@ -177,6 +177,7 @@ static void write_conv(spc__buf *out, const spc_net *net,
     spc_conv plain = node->conv;
 
     plain.geometry.offset_count = 0;
+    spc__net_unquantised(&plain);
     spc_conv_format(text, sizeof(text), &plain);
     spc__buf_puts(out, "conv");
     write_name(out, node->name);
@@ -267,13 +268,32 @@ static void write_array(spc__buf *out, const spc__net_array *a)
                     spc__dtype_names[a->dtype], (long long)a->count);
 }
 
+static bool is_quantised(const spc_net *net)
+{
+    for (int t = 0; t < net->tensor_count; t++)
+        if (net->tensors[t].dtype == SPC_I8)
+            return true;
+    return false;
+}
+
+static void write_scales(spc__buf *out, const spc_net *net)
+{
+    for (int t = 0; t < net->tensor_count; t++)
+        if (net->tensors[t].dtype == SPC_I8) {
+            spc__buf_printf(out, "whole\t%d", t);
+            write_number(out, "\t", net->tensors[t].scale);
+            spc__buf_puts(out, "\n");
+        }
+}
+
 spc_status spc__net_write(spc__buf *out, const spc_net *net,
                           const spc__net_array *arrays, int array_count,
                           spc_error *error)
 {
     spc_status status = SPC_OK;
 
-    spc__buf_puts(out, "spctune network 1\nnetwork");
+    spc__buf_printf(out, "spctune network %d\nnetwork",
+                    is_quantised(net) ? 2 : 1);
     write_name(out, net->name);
     spc__buf_puts(out, "\n");
     write_input(out, &net->input);
@@ -285,6 +305,7 @@ spc_status spc__net_write(spc__buf *out, const spc_net *net,
         write_name(out, net->outs[i].name);
         spc__buf_printf(out, "\t%d\n", net->outs[i].tensor);
     }
+    write_scales(out, net);
     for (int i = 0; i < array_count; i++)
         write_array(out, &arrays[i]);
     if (status == SPC_OK && out->failed)

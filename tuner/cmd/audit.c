@@ -170,7 +170,7 @@ static spc_status read_list(worklist *list, const cli *self,
                             const audit_args *args)
 {
     worklist_source from = {&self->operands, &args->scenes, args->folder,
-                            "audit"};
+                            "audit", false};
     spc_status status = worklist_read(list, &from);
 
     for (int i = 0; i < list->count && status == SPC_OK; i++)

@@ -17,7 +17,7 @@ static const cli_option options[] = {
     {0, "choices", NULL, CLI_FLAG, AT(choices),
      "export: choices and their trials alone, as they ship"},
     {0, "code", NULL, CLI_FLAG, AT(code),
-     "export: compiled code as well, as base64"},
+     "export: compiled code and networks as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
      "ls: also the records of maps, and of code that nobody measured"},
     {0, "losers", NULL, CLI_FLAG, AT(losers),

@@ -38,7 +38,12 @@ static const cli_option options[] = {
      "add: and X,Y,Z of both corners of its grid"},
     {0, "dtype", "TYPE", CLI_TEXT, AT_NET(dtype),
      "add: of features and weights: f16 (default), bf16 or f32"},
-    {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes), "first: the scene"},
+    {0, "int8", NULL, CLI_FLAG, AT_NET(int8),
+     "add: convolutions on i8, by the ranges that the scenes show in f16"},
+    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+     "add --int8: points in the place of scenes, as for spctune run"},
+    {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
+     "first: the scene; add --int8: one of those that show the ranges"},
     {0, "capacity", "N", CLI_INT, AT_NET(capacity),
      "first: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
@@ -113,11 +118,40 @@ static spc_status read_network(spc_net **out, const struct args *args)
     return SPC_OK;
 }
 
+static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
+                        const struct args *args)
+{
+    spc_net_info info;
+    spc_status status =
+        spc_net_store(ctx, net, args->name, args->net.file, args->replace);
+
+    if (status != SPC_OK)
+        return cli_fail_ctx(status, ctx);
+    spc_net_describe(&info, net);
+    cli_say(self, "%s: %d layers, %d arrays of weights are stored", args->name,
+            info.layers, info.params);
+    return SPC_OK;
+}
+
+/* Ranges are found by running it. */
+static spc_status store_quantised(cli *self, const struct args *args)
+{
+    network n;
+    spc_status status = network_open(&n, self, &args->net);
+
+    if (status == SPC_OK)
+        cli_say(self, "%s: %d of %d layers on i8", args->name, n.whole_layers,
+                n.info.layers);
+    if (status == SPC_OK)
+        status = store(self, n.ctx, n.net, args);
+    network_close(&n);
+    return status;
+}
+
 static spc_status add(cli *self, const struct args *args)
 {
     spc_net *net = NULL;
     spc_ctx *ctx = NULL;
-    spc_net_info info;
     spc_status status;
 
     if (args->name == NULL)
@@ -125,15 +159,10 @@ static spc_status add(cli *self, const struct args *args)
                         "--name NAME is missing: what '%s' will be "
                         "called",
                         args->net.file);
-    if ((status = read_network(&net, args)) == SPC_OK &&
-        (status = open_any(&ctx, self)) == SPC_OK &&
-        (status = spc_net_store(ctx, net, args->name, args->net.file,
-                                args->replace)) != SPC_OK)
-        cli_fail_ctx(status, ctx);
-    spc_net_describe(&info, net);
-    if (status == SPC_OK)
-        cli_say(self, "%s: %d layers, %d arrays of weights are stored",
-                args->name, info.layers, info.params);
+    if ((status = read_network(&net, args)) == SPC_OK && args->net.int8)
+        status = store_quantised(self, args);
+    else if (status == SPC_OK && (status = open_any(&ctx, self)) == SPC_OK)
+        status = store(self, ctx, net, args);
     spc_ctx_free(ctx);
     spc_net_free(net);
     return status;

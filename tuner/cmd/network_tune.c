@@ -260,6 +260,8 @@ spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
         .file = args->network,
         .dtype = args->dtype,
         .scenes = args->scenes,
+        .points = args->points,
+        .int8 = args->int8,
         .seed = args->seed,
         .growth = 2,
     };

@@ -258,12 +258,15 @@ static spc_status read_list(tune_list *t, cli *self)
 {
     tuning_args *args = t->args;
     worklist_source from = {&self->operands, &args->scenes, args->folder,
-                            "tune"};
+                            "tune", args->points != NULL};
     spc_status status;
 
     if (args->network != NULL && (self->operands.count > 0 || args->maps))
         return cli_fail(SPC_EINVAL, "--network brings its own layers: leave "
                                     "out yours, and --maps");
+    if (args->network == NULL && (args->int8 || args->points != NULL))
+        return cli_fail(SPC_EINVAL, "--int8 and --points are words on a "
+                                    "--network");
     status = args->network != NULL
                  ? worklist_add_network(&t->list, &from, args->network, NULL)
                  : worklist_read(&t->list, &from);

@@ -19,6 +19,8 @@ typedef struct tuning_args {
     const char *cases, *part, *config;
     double minutes;
     const char *network, *dtype; /* tune; NULL: layers */
+    const char *points;          /* of the network; NULL: scenes */
+    bool int8;                   /* its convolutions on i8 */
     const char *pass;            /* tune; NULL: the layer as it is */
     const char *shard, *folder;  /* tune: a part of a list; of scene files */
     double whole_budget_s, budget_s; /* of a list, and of one layer of it */

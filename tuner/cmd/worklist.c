@@ -99,7 +99,8 @@ static spc_status complete(work_item *item, const worklist_source *from,
     if (item->dtype != NULL && !item->is_network)
         return fail_at(at, SPC_EINVAL,
                        "--dtype is a network's: a layer says dtype= itself");
-    if (item->scenes.count == 0 && from->scenes->count == 0)
+    if (item->scenes.count == 0 && from->scenes->count == 0 &&
+        !from->needs_no_scenes)
         return fail_at(at, SPC_EINVAL,
                        "a scene is needed: --scene SPEC, such as "
                        "scan.bin@0.05 or gen:lidar@0.1");

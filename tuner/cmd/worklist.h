@@ -34,6 +34,7 @@ typedef struct worklist_source {
     const cli_list *scenes;   /* of items that name none */
     const char *folder;       /* of scene files; NULL: none */
     const char *command;      /* for sentences */
+    bool needs_no_scenes;     /* points stand in their place */
 } worklist_source;
 
 /* Reads all that is named. Says what is wrong, and in which line, through
