@@ -606,7 +606,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         spc_mbar_fence();
     }
 % if parts > 1 then
-    spc_cluster_sync();
+    spc_cluster_start();
 % else
     spc_sync_block();
 % end

@@ -699,10 +699,18 @@ SPC_DEVICE spc_b16 spc_cluster_load16(const void *p, int block)
     return v;
 }
 
+/* The same barrier, but of what was done before only mbarriers are seen whose
+ * initialisation spc_mbar_fence followed: nobody waits for memory. */
+SPC_DEVICE void spc_cluster_start(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
 /* An arrival at the mbarrier of the cluster's block `block`, where `bar` points
  * to in this one's, and a wait for arrivals from all of a cluster: what they
  * wrote to shared memory before is seen. Barriers are there for other blocks
- * after spc_cluster_sync. */
+ * after spc_cluster_start. */
 SPC_DEVICE void spc_cluster_arrive(spc_u64 *bar, int block)
 {
     asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\n"

@@ -343,6 +343,8 @@ SPC_DEVICE void spc_sim_cluster_sync(const spc_sim_place *place)
 }
 #define spc_cluster_sync()                                                     \
     spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_sync"))
+#define spc_cluster_start()                                                    \
+    spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_start"))
 
 /* From this block's shared memory to that of the cluster's block `block`. */
 SPC_DEVICE long long spc_sim_cluster_offset(int block,
