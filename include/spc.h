@@ -2255,6 +2255,13 @@ typedef struct spc_bench_result {
 SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
                              const spc_scene *scene, uint64_t seed,
                              spc_bench_result *out);
+/* The same with a map that has room for `capacity` voxels, as networks and
+ * frames have: grids are made for the capacity. Times of the map itself are
+ * those of an exact one. SPC_ECAPACITY: the scene has more; SPC_EUNSUPPORTED:
+ * the layer is given both sets, or its kernel clears what it adds to. */
+SPC_API spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
+                                      const spc_scene *scene, uint64_t seed,
+                                      int64_t capacity, spc_bench_result *out);
 
 /*
  * The same of an operator on features: its result on random features of the

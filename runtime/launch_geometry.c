@@ -70,7 +70,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, block_work, per_sm;
     int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
-    int64_t depth, grid_x, sum_grid_x;
+    int64_t depth, grid_x, sum_grid_x, sum_per_sm;
     /* A gradient of weights reads none. */
     bool gradient = spc__attrs_number(launch, "gradient", 0) != 0;
     bool blocks = strcmp(spc__attrs_text(launch, "grid", ""), "blocks") == 0;
@@ -89,6 +89,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
         {&grid_x, "grid_x", 0, blocks ? 1 : 0, INT_MAX},
         {&sum_grid_x, "sum_grid_x", 0, 0, INT_MAX},
         {&per_sm, "blocks_per_sm", 0, 0, 1024},
+        {&sum_per_sm, "sum_blocks_per_sm", 0, 0, 1024},
         {&work, "workspace_bytes", 0, 0, INT64_MAX},
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
         {&block_work, "workspace_block_bytes", 0, 0, INT_MAX},
@@ -153,6 +154,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     out->gradient = gradient;
     out->grid_x = blocks ? (unsigned)grid_x : 0;
     out->sum_grid_x = (unsigned)sum_grid_x;
+    out->sum_per_sm = (unsigned)sum_per_sm;
     return SPC_OK;
 }
 

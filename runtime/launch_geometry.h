@@ -22,6 +22,7 @@ typedef struct spc__launch_geometry {
     unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
     unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
     unsigned sum_grid_x; /* 0: one block a tile */
+    unsigned sum_per_sm; /* or, of those, at most so many a multiprocessor */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
     bool reads_table;    /* of the map: row order, index and tile table */

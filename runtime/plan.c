@@ -15,6 +15,33 @@
 
 /* ---- grids --------------------------------------------------------------- */
 
+/* Blocks of whole clusters. What shares a cluster shares a part of the device,
+ * so they may be fewer than multiprocessors and resident blocks make. */
+static spc_status set_clusters(spc_plan *plan)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    spc__launch_geometry *geometry = &plan->geometry;
+    spc__launch launch = {
+        .grid_x = geometry->cluster,
+        .grid_y = 1,
+        .block = geometry->block,
+        .shared_bytes = geometry->shared_bytes,
+        .cluster = geometry->cluster,
+    };
+    int clusters = (int)(geometry->persistent / geometry->cluster),
+        resident = 0;
+    spc_status status = SPC_OK;
+
+    if (ops->clusters != NULL)
+        status = ops->clusters(plan->ctx->device, &resident, plan->run, &launch,
+                               spc__error_of(plan->ctx));
+    if (resident > 0 && clusters > resident)
+        clusters = resident;
+    geometry->persistent =
+        (unsigned)(clusters > 0 ? clusters : 1) * geometry->cluster;
+    return status;
+}
+
 /* More blocks than are resident would wait for the first ones to end, which is
  * what a persistent grid is there to avoid. */
 static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
@@ -40,7 +67,7 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
         wanted = 1;
     geometry->persistent =
         (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
-    return SPC_OK;
+    return geometry->cluster > 1 ? set_clusters(plan) : SPC_OK;
 }
 
 /* Products by a library need one. */

@@ -181,9 +181,22 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     if (geometry->grid_x > 0)
         return geometry->grid_x;
     if (geometry->persistent > 0 &&
-        (geometry->shares_tiles || geometry->persistent < blocks))
+        (geometry->shares_tiles ||
+         geometry->persistent < blocks * geometry->cluster))
         return geometry->persistent;
     return blocks * geometry->cluster;
+}
+
+/* Blocks that walk over tiles are no more than the device is full with. */
+static unsigned sum_grid_of(const spc_plan *plan, int tiles)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    unsigned most =
+        geometry->sum_per_sm * (unsigned)plan->ctx->info.multiprocessors;
+
+    if (geometry->sum_grid_x > 0)
+        return geometry->sum_grid_x;
+    return most > 0 && most < (unsigned)tiles ? most : (unsigned)tiles;
 }
 
 /* What adds what blocks left: parts of tiles, or of rows by pairs. */
@@ -192,8 +205,7 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
 {
     const spc__launch_geometry *geometry = &plan->geometry;
     spc__launch launch = {
-        .grid_x = geometry->sum_grid_x > 0 ? geometry->sum_grid_x
-                                           : (unsigned)args->map.tiles,
+        .grid_x = sum_grid_of(plan, args->map.tiles),
         .grid_y = geometry->sum_grid_y,
         .block = geometry->sum_block,
         .shared_bytes = geometry->sum_shared_bytes,

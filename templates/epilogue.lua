@@ -134,12 +134,13 @@ $(indent)$(y) *= out_inverse;
 %               function(v) return "spc_reciprocal(" .. v .. ")" end)
 %end
 %-- The bytes of a residual's `count` channels that one load takes; nil: it takes a channel.
-%local function added_piece(count)
-% local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
-% local load = math.min(16, count * bytes)
-% local fits = load >= 4 and alignment_of(row, problem.cout * bytes, load) == load
-% return problem.add and fits and load or nil
+%function residual_piece(problem, count)
+%  local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
+%  local load = math.min(16, count * bytes)
+%  local fits = load >= 4 and alignment_of(row, problem.cout * bytes, load) == load
+%  return problem.add and fits and load or nil
 %end
+%local function added_piece(count) return residual_piece(problem, count) end
 %-- Loads the residual of row[h] from channel `co` on into the words at `to`, where `store`
 %-- says so; else they are 0.
 %function write_lane_added(count, to, co, store)
@@ -163,8 +164,9 @@ $(indent)$(y) *= out_inverse;
 %end
 %
 %-- v[i] = value, a sum, and the epilogue of output channel co + i where the row is stored:
-%-- it is row[h], `store` says so. `ready` is where its residual is if that was loaded before.
-%function write_lane_values(count, value, ready)
+%-- it is row[h], `store` says so. `ready` is where its residual is if that was loaded before;
+%-- `factors`: its scale and bias were, into arrays of these names.
+%function write_lane_values(count, value, ready, factors)
 % if whole_in(problem) then value = "spc_int_to_f32(" .. value .. ")" end
 % write_device_scales("            ")
 % local each = "0.0f"
@@ -181,7 +183,11 @@ $(indent)$(y) *= out_inverse;
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
                 v[i] = $(value);
-% if starts_with_bias(problem) then
+% if factors and starts_with_bias(problem) then
+                v[i] += bias[i];
+% elseif factors and is_scaled(problem) then
+                v[i] = $(affine(problem, "v[i]", "scale[i]", "bias[i]"));
+% elseif starts_with_bias(problem) then
                 if ($(inside))
                     v[i] += spc_load_f32(args->bias + co + i);
 % elseif is_scaled(problem) then

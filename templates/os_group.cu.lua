@@ -12,6 +12,7 @@
 %-- takes its place, whose indices were asked for `depth` steps before.
 %
 %include "os_rows.lua"
+%include "epilogue_shared.lua"
 %
 %function columns(problem)
 %  for _, n in ipairs {16, 32, 48, 64, 96, 128, 192, 256} do
@@ -22,8 +23,16 @@
 %  return #k_steps(problem) * columns(problem) * 32 * images(problem)
 %end
 %function packed_bytes(problem) return problem.offsets * image_bytes(problem) end
-%function shared_bytes(problem, config)
+%local function working_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
+%end
+%-- Scale and bias, where they fit besides: the weights may take all that there is.
+%local function end_bytes(problem, config)
+%  local bytes = factor_bytes(problem, columns(problem))
+%  return working_bytes(problem, config) + bytes <= 232448 and bytes or 0
+%end
+%function shared_bytes(problem, config)
+%  return working_bytes(problem, config) + end_bytes(problem, config)
 %end
 %-- Registers of a thread: sums, rows under way with their indices, operands, and what
 %-- the compiler was seen to need besides: 26, fitted to NVRTC's reports of 80 kernels.
@@ -88,6 +97,8 @@
 %      threads = config.groups * 128, span = 4 * channels_of_lane(problem),
 %      image = image_bytes(problem), weight_bytes = packed_bytes(problem),
 %      half = element_bytes(problem) < 4, sum = sum_type(problem),
+%      factors_at = end_bytes(problem, config) > 0 and working_bytes(problem, config) or nil,
+%      columns_of_block = columns(problem), consumers = config.groups * 128,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -173,6 +184,7 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, const int *row,
 }
 
 % write_activation("SPC_DEVICE")
+% write_fetches()
 SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
 {
@@ -185,8 +197,9 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 %   ready[i] = added_batch(run.lane, 1, 0) and taken
 %   taken = taken + run.lane * out_bytes(problem) // 4
 % end
-% local loads_first = #ready == #all and ready[1] and taken <= (config.groups < 4 and 8 or 4)
-% local both = loads_first and taken <= (config.groups == 2 and 8 or 4)
+% local loads_first = #ready == #all and ready[1] and
+%   taken <= ((config.groups < 4 or factors_at) and 8 or 4)
+% local both = loads_first and taken <= ((config.groups == 2 or factors_at) and 8 or 4)
 % local function write_added(to)
 %   for i, run in ipairs(all) do
         {
@@ -217,7 +230,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
             int co = $(run.first) + q * $(run.lane);
             int store = row[h] >= 0$(run.first + run.span > problem.cout and " && co < " .. problem.cout or "");
             float v[$(run.lane)];
-%   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]", loads_first and (both and "added[h] + " or "added + ") .. ready[i])
+%   write_factors(run.lane, "co")
+%   write_lane_values(run.lane, "acc[" .. sum_of_channel(run.first // 2, "h") .. "]", loads_first and (both and "added[h] + " or "added + ") .. ready[i], factors_at)
 %   write_lane_store(run.lane, "to + co * " .. out_bytes(problem))
         }
 % end
@@ -254,6 +268,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
                             spc_warp() >> 2, $(config.groups));
 % write_first_loads(64, not half)
     spc_mbar_wait(loaded, 0);
+% if factors_at then
+    fetch_factors(args);
+% end
     for (int done = 0; done < stream.filled; done += $(config.depth)) {
         spc_stream_fill(&stream, map, done + $(3 * config.depth), 64, $(words),
                         $(problem.centre));

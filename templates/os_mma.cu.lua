@@ -197,6 +197,10 @@ typedef struct loader {
 % if divided and k_blocks > 1 then
     int end, next_first, next_end; /* blocks of the step and of the next */
 % end
+% if parts > 1 then
+    int last, next_last; /* does the step, or the next, end its part? */
+    int held;            /* the part is complete: nothing is copied till it is joined */
+% end
 } loader;
 
 SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
@@ -220,6 +224,9 @@ SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
     l->next_first = SPC_STEP_FIRST(step.y);
     l->next_end = SPC_STEP_FINAL(step.y) + 1;
 % end
+% if parts > 1 then
+    l->next_last = step.y & SPC_STEP_LAST;
+% end
     l->taken++;
     if (++l->place == SPC_STREAM_STEPS)
         l->place = 0;
@@ -236,6 +243,12 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     in += spc_block_y() / $(part_blocks) * $(part_in_bytes(problem));
 % end
 
+% if parts > 1 then
+    if (l->held) {
+        spc_copy_commit();
+        return;
+    }
+% end
 % if divided and k_blocks > 1 then
     if (++l->block == l->end) {
         l->block = l->next_first;
@@ -245,6 +258,9 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         l->block = 0;
 % end
         l->offset = l->next_offset;
+% if parts > 1 then
+        l->last = l->next_last;
+% end
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
             l->row[h] = l->next_row[h];
@@ -270,6 +286,9 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 % end
         }
     }
+% if parts > 1 then
+    l->held = l->last && l->block == $(k_blocks > 1 and "l->end" or k_blocks) - 1;
+% end
     spc_copy_commit();
 }
 
@@ -368,8 +387,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     int stage = 0, place = 0;
 % if is_stream(config) then
     int later = 0; /* tiles after the block's first have another place */
-% elseif parts > 1 then
-    int row[$(2 * config.m)];
 % end
 
 % if divided then
@@ -386,6 +403,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     l.block = $(k_blocks - 1);
 % if divided and k_blocks > 1 then
     l.end = $(k_blocks);
+% end
+% if parts > 1 then
+    l.held = 0;
 % end
     SPC_UNROLL
     for (int i = 0; i < $(config.m * config.n // 2); i++)
@@ -405,10 +425,12 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 
         if (++place == SPC_STREAM_STEPS)
             place = 0;
+% if parts < 2 then
         const int *rows = $(last_rows("l.index", "map", first_row));
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++)
             row[h] = last ? spc_load_int(rows + 8 * h) : -1;
+% end
         for ($(blocks_of("step.y")); block++) {
             /* The step has arrived, for the whole block; and all have left the
              * stage that is loaded next. */
@@ -424,18 +446,22 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 %   write_part_end()
             clear(acc);
         }
+% elseif parts > 1 then
+        if (last) {
+            spc_sync_block(); /* all have left the ring */
+            join_cluster(acc, step, args);
+            clear(acc);
+            l.held = 0;
+            SPC_ROLLED
+            for (int i = 0; i < $(config.stages - 1); i++)
+                load_next(&l, (stage + i) % $(config.stages), args);
+        }
 % elseif not divided then
         if (last)
             finish(acc, row, args);
 % end
     }
     spc_copy_wait(0);
-% if parts > 1 then
-    if (l.stream.filled > 0) {
-        spc_sync_block(); /* all have left the ring */
-        join_cluster(acc, row, args);
-    }
-% end
 }
 
 % write_sum_kernel(config.m, threads)

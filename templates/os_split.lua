@@ -7,7 +7,8 @@
 %-- those of a tile in the order of blocks; whole tiles are stored at once.
 %-- `atomic`: the same steps; parts are added to the cleared output as they come.
 %-- `cluster2` to `cluster8`: a tile has a cluster of so many blocks, which add their sums
-%-- through each other's shared memory: no second kernel and no workspace.
+%-- through each other's shared memory: no second kernel and no workspace. There are as many
+%-- clusters as are resident, and each walks over tiles.
 %-- But for `atomic` sums are added in a fixed order: the result is the same in every
 %-- run.
 %--
@@ -93,12 +94,12 @@
 %  if is_masked(config) then
 %    launch.order = config.order .. masks_of(config)
 %    launch.workspace_row_bytes = masks_of(config) * sum_pitch(problem) * 4
-%    launch.sum_block = 256
+%    launch.sum_block, launch.sum_blocks_per_sm = 256, 8
 %  elseif is_stream(config) then
 %    launch.grid = "steps"
 %    launch.workspace_row_bytes = 1
 %    launch.workspace_block_bytes = 2 * tile_bytes(config, launch.tile_rows)
-%    launch.sum_block = threads
+%    launch.sum_block, launch.sum_blocks_per_sm = threads, 1
 %    launch.sum_grid_y = launch.grid_y * lane_turns(problem, config)
 %    launch.few_tiles = 1
 %  elseif is_atomic(config) then
@@ -107,10 +108,8 @@
 %    launch.atomics = 1
 %    launch.few_tiles = 1
 %  elseif cluster > 1 then
-%    launch.grid = "tiles"
-%    launch.blocks_per_sm = nil
 %    launch.cluster = cluster
-%    launch.few_tiles = cluster
+%    launch.few_tiles = cluster // 2 -- it walks over tiles, of which it may have several
 %  end
 %  return launch
 %end
@@ -131,20 +130,18 @@
 %  return string.format("%s->order + spc_step_position(step, %s) + %s", map, map, first)
 %end
 %
-%-- The block's share of the map, for the span `s`.
+%-- The block's share of the map, for the span `s`; clusters ask for a tile at a time.
 %function write_span_start(s, map)
 %  if parts == 0 then
     spc_span_of_grid($(s), $(map), $(rows), $(problem.offsets), $(k_blocks));
-%  else
-    spc_span_of_cluster($(s), $(map), $(words), $(k_blocks), $(cluster_of(config)));
 %  end
 %end
 %
 %-- ---- groups of offsets ---------------------------------------------------------------
 %
 %-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready` as
-%-- for write_lane_values.
-%function write_lane_result(count, value, to, ready)
+%-- and `factors` for write_lane_values.
+%function write_lane_result(count, value, to, ready, factors)
 % if is_masked(config) then
             for (int i = 0; i < $(count); i++)
                 v[i] = $(value);
@@ -158,7 +155,7 @@
                                 ((long long)row[h] * $(sum_pitch(problem)) + co + $(at)) * 4, w$(at));
 %   end
 % else
-%   write_lane_values(count, value, ready)
+%   write_lane_values(count, value, ready, factors)
 %   write_lane_store(count, to)
 % end
 %end
@@ -184,10 +181,13 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_depend_wait();
     spc_depend_launch();
     SPC_ROLLED
-    for (int item = spc_thread(); item < $(rows * pieces); item += 256) {
-        int p = spc_block_x() * $(rows) + item / $(pieces);
-        int co = item % $(pieces) * $(lane_channels), h = 0;
+    for (long long item = spc_block_x() * 256ll + spc_thread();
+         item < map->rows_padded * $(pieces)ll; item += spc_grid_x() * 256ll) {
+        int p = (int)(item / $(pieces));
+        int co = (int)(item % $(pieces)) * $(lane_channels), h = 0;
         int row[1] = {spc_load_int(map->order + p)}, store = row[0] >= 0;
+        if (!store) /* nor are there others behind it */
+            return;
         const spc_u8 *from = (const spc_u8 *)args->workspace +
                              ((long long)row[0] * $(pitch) + co) * 4;
         spc_u32 part[$(masks_of(config))][$(lane_channels)];
@@ -238,15 +238,37 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 %  return string.format("(%s * %d + %s * %d + %s)", k, config.n // 8, j, turn_quads(), i)
 %end
 %
+%-- What the end of turn `j`, from channel `first` on, reads besides sums: asked for before
+%-- those, on which it would wait a second time.
+%local function reads_ahead() return has_epilogue(problem) and (is_scaled(problem) or problem.bias == 1) end
+%local function write_factors_ahead(name)
+        float $(name)[$(lane_channels)];
+        SPC_UNROLL
+        for (int i = 0; i < $(lane_channels); i++)
+            $(name)[i] = co$(problem.cout % lane_channels ~= 0 and " + i" or "") < $(problem.cout) ? spc_load_f32(args->$(name) + co + i) : 0.0f;
+%end
+%local function write_turn_loads(m, first)
+        int co = $(first);
+% if reads_ahead() and problem.scale then write_factors_ahead("scale") end
+% if reads_ahead() and problem.bias == 1 then write_factors_ahead("bias") end
+% if added_batch(lane_channels, 1, 0) then
+%   local each = lane_channels * out_bytes(problem) // 4
+        spc_u32 added[$(2 * m * each)];
+        SPC_UNROLL
+        for (int h = 0; h < $(2 * m); h++) {
+%   write_lane_added(lane_channels, "added + h * " .. each, "co", "row[h] >= 0 && co < " .. problem.cout)
+        }
+% end
+%end
 %-- Stores turn `j` of rows row[2 * m] from sum[m][turn_quads][4].
-%local function write_store_turn(m, first)
+%local function write_store_turn(m)
+% local ready = added_batch(lane_channels, 1, 0) and "added + h * " .. lane_channels * out_bytes(problem) // 4
             SPC_UNROLL
             for (int h = 0; h < $(2 * m); h++) {
                 const $(sum_type(problem)) *d = sum + h / 2 * $(4 * turn_quads());
-                int co = $(first);
                 int store = row[h] >= 0 && co < $(problem.cout);
                 float v[$(lane_channels)];
-% write_lane_values(lane_channels, "d[" .. sum_of_channel("0", "h % 2") .. "]")
+% write_lane_values(lane_channels, "d[" .. sum_of_channel("0", "h % 2") .. "]", ready, reads_ahead())
 % write_lane_store(lane_channels, "(spc_u8 *)args->out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
             }
 %end
@@ -318,15 +340,29 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
 
 %end
 %
+%-- Waits for all of the cluster who sum, for the `i`-th time in a join. Where other warps
+%-- of a block run ahead meanwhile, at its barriers in memory; else all threads meet.
+%local function write_meeting(i, has_others)
+%  if has_others then
+    spc_sync_warp();
+    if (spc_lane() < $(cluster_of(config)))
+        spc_cluster_arrive(joined + $(i), spc_lane());
+    spc_cluster_wait(joined + $(i), step.y & SPC_STEP_ODD ? 1 : 0);
+%  else
+    spc_cluster_sync();
+%  end
+%end
 %-- For a cluster: all consumers of its blocks call it, when nobody uses the first bytes
 %-- of shared memory any more.
-%local function write_join(m, threads)
+%local function write_join(m, threads, has_others)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
 /* Adds the parts of a tile in the order of the cluster's blocks, and stores it: each
  * block a part of the columns. */
-SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, const spc_conv_args *args)
+SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, $(has_others and "spc_u64 *joined, " or "")const spc_conv_args *args)
 {
+    const int *rows = $(part_rows("", "(&args->map)", "spc_warp() * " .. 16 * m .. " + (spc_lane() >> 2)"));
     const spc_u8 *mine = spc_shared() + spc_thread() * 16;
+    int row[$(2 * m)];
     int part = spc_block_x() % $(cluster);
 
     SPC_UNROLL
@@ -335,10 +371,14 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, co
 % write_quad("        ", "w", "i * 4")
         spc_shared_store16(spc_shared() + (i * $(threads) + spc_thread()) * 16, w);
     }
-    spc_cluster_sync();
+    SPC_UNROLL
+    for (int h = 0; h < $(2 * m); h++)
+        row[h] = spc_load_int(rows + 8 * h);
+% write_meeting(0, has_others)
     SPC_ROLLED
     for (int j = $(turns) * part / $(cluster); j < $(turns) * (part + 1) / $(cluster); j++) {
         $(sum_type(problem)) sum[$(m * turn_quads() * 4)];
+% write_turn_loads(m, string.format("spc_block_y() * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
         SPC_UNROLL
         for (int p = 0; p < $(cluster); p++) {
             SPC_UNROLL
@@ -352,19 +392,24 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, co
             }
         }
         {
-% write_store_turn(m, string.format("spc_block_y() * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
+% write_store_turn(m)
         }
     }
-    spc_cluster_sync(); /* nobody ends while others read its memory */
+    /* Nobody ends, or uses its memory for something else, while others read it. */
+% if has_others then
+    spc_fence_async();
+% end
+% write_meeting(1, has_others)
 }
 
 %end
 %
-%-- What a divided kernel does with the sums of its parts.
-%function write_division(m, threads)
+%-- What a divided kernel does with the sums of its parts. `has_others`: blocks have warps
+%-- besides the `threads` that sum.
+%function write_division(m, threads, has_others)
 %  if is_stream(config) then write_parts(m, threads)
 %  elseif is_atomic(config) then write_add(m)
-%  elseif is_divided(config) then write_join(m, threads) end
+%  elseif is_divided(config) then write_join(m, threads, has_others) end
 %end
 %
 %-- The end of a part `step` of a grid, whose rows are `row`.
@@ -384,36 +429,32 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, const int *row, co
 % end
 %end
 %
-%-- The second kernel of a stream: a block for each tile and turn of output channels.
-%-- Four parts are under way at a time.
+%-- The second kernel of a stream: blocks walk over tiles, each with one turn of output
+%-- channels. Four parts are under way at a time.
 %function write_sum_kernel(m, threads)
 % if is_masked(config) then
 %   write_add_groups()
 % elseif is_stream(config) then
 % local turns, floats = lane_turns(problem, config), m * turn_quads() * 4
-SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
+/* Turn `j` of the tile's output channels in block `y` of those, if there are parts. */
+SPC_DEVICE void sum_tile(int tile, int y, int j, const spc_conv_args *args)
 {
     const spc_map_view *map = &args->map;
-    int y = spc_block_y() / $(turns), j = spc_block_y() % $(turns);
-    int tile = spc_load_int(map->tile_order + spc_block_x());
-    int at = (tile < 0 ? 0 : tile) * $(rows) + spc_warp() * $(m * 16) + (spc_lane() >> 2);
-    const spc_u32 *noted = (const spc_u32 *)args->workspace + at / $(rows) * 2;
+    int at = tile * $(rows) + spc_warp() * $(m * 16) + (spc_lane() >> 2);
+    const spc_u32 *noted = (const spc_u32 *)args->workspace + tile * 2;
+    int first = (int)spc_load_relaxed(noted);
+    int count = (int)spc_load_relaxed(noted + 1) - first / 2 + 1;
+    const spc_u8 *from = (const spc_u8 *)args->workspace + map->rows_padded +
+                         y * $(tile_bytes(config, rows)) + spc_thread() * 16;
     $(sum_type(problem)) sum[$(floats)];
     int row[$(2 * m)];
 
     SPC_UNROLL
     for (int h = 0; h < $(2 * m); h++)
         row[h] = spc_load_int(map->order + at + 8 * h);
-    spc_depend_wait();
-    spc_depend_launch();
-    if (tile < 0)
-        return;
-    int first = (int)spc_load_relaxed(noted);
-    int count = (int)spc_load_relaxed(noted + 1) - first / 2 + 1;
-    const spc_u8 *from = (const spc_u8 *)args->workspace + map->rows_padded +
-                         y * $(tile_bytes(config, rows)) + spc_thread() * 16;
     if (count == 1)
         return; /* the block that summed it has stored it */
+% write_turn_loads(m, string.format("y * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
     SPC_UNROLL
     for (int i = 0; i < $(floats); i++)
         sum[i] = $(sum_zero(problem));
@@ -440,7 +481,23 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
             sum[i % $(floats)] += $(bits_sum(problem, "v[i]"));
     }
     {
-% write_store_turn(m, string.format("y * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
+% write_store_turn(m)
+    }
+}
+
+SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
+{
+    const spc_map_view *map = &args->map;
+    int y = spc_block_y() / $(turns), j = spc_block_y() % $(turns);
+    int rank = spc_block_x();
+    int tile = spc_load_int(map->tile_order + rank);
+
+    spc_depend_wait();
+    spc_depend_launch();
+    while (tile >= 0) {
+        sum_tile(tile, y, j, args);
+        rank += spc_grid_x();
+        tile = rank < map->tiles ? spc_load_int(map->tile_order + rank) : -1;
     }
 }
 

@@ -15,6 +15,7 @@
 %
 %include "os_blocks.lua"
 %include "os_split.lua"
+%include "epilogue_shared.lua"
 %
 %local widths, several = {32, 64, 96, 128, 192, 256}, 128
 %
@@ -40,10 +41,22 @@
 %function gather_bytes(config)
 %  return config.gather == "shared" and config.groups * config.pieces * 8192 or 0
 %end
-%function shared_bytes(problem, config)
+%local function working_bytes(problem, config)
 %  return config.stages * step_weights(problem, config)
 %       + gather_bytes(config) + 16 * config.stages
 %       + schedule_bytes + share_bytes
+%end
+%-- Where blocks have whole tiles, what is left of the 227 KiB holds what their ends read.
+%local function end_bytes(problem, config)
+%  local left = 232448 - working_bytes(problem, config)
+%  local factors = factor_bytes(problem, config.n)
+%  local residual = residual_bytes(problem, config, config.groups * 64)
+%  if config.split ~= "none" or factors > left then return 0, 0 end
+%  return factors, factors + residual <= left and residual or 0
+%end
+%function shared_bytes(problem, config)
+%  local factors, residual = end_bytes(problem, config)
+%  return working_bytes(problem, config) + factors + residual
 %end
 %
 %-- What setmaxnreg may give a consumer when the producers keep 32 registers.
@@ -111,7 +124,10 @@
 %    end},
 %  },
 %  derive = function(problem, config, target)
+%    local working, factors, residual = working_bytes(problem, config), end_bytes(problem, config)
 %    return {
+%      factors_at = factors > 0 and working or nil, columns_of_block = config.n,
+%      residual_at = residual > 0 and working + factors or nil,
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32),
@@ -126,13 +142,14 @@
 %                 + gather_bytes(config),
 %      schedule_at = config.stages * (step_weights(problem, config) + 16)
 %                  + gather_bytes(config),
-%      share_at = shared_bytes(problem, config) - share_bytes,
+%      share_at = working_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %      align = input_alignment(problem),
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
+%      balances = problem.offsets > 1, -- else all tiles cost alike: a snake is as good
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -316,7 +333,7 @@ SPC_DEVICE void advance(gatherer *g)
 }
 
 SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
-                        spc_u64 *full, spc_u64 *empty)
+                        spc_u64 *full, spc_u64 *empty$(parts > 1 and ", spc_u64 *joined" or ""))
 {
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
@@ -346,10 +363,17 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
                 parity ^= 1;
             }
         }
+% if parts > 1 then
+        if (code & SPC_STEP_LAST) { /* then the ring holds parts of sums */
+            spc_cluster_wait(joined + 1, (spc_u32)code & SPC_STEP_ODD ? 1 : 0);
+            spc_fence_async();
+        }
+% end
     }
 }
 
 % write_activation("SPC_DEVICE")
+% write_fetches()
 /* The epilogue; stores this lane's pieces of rows g and g + 8. */
 SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
@@ -360,7 +384,7 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 %-- What the limit of a thread's registers leaves beside sums and rows under way.
 % local free = (config.groups == 2 and 168 or 128) - config.n // 2 -
 %   (config.gather == "registers" and 8 * config.pieces or 0)
-% local batch = not is_masked(config) and free >= 40 and
+% local batch = not is_masked(config) and not residual_at and free >= 40 and
 %   added_batch(lane_channels, turns, free < 64 and 8 or 16) or nil
 % local each = lane_channels * out_bytes(problem) // 4
 % if batch then
@@ -381,17 +405,19 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 % if has_epilogue(problem) then
         spc_sync_warp(); /* else the loads of all turns come first, and spill */
 % end
+% write_factors(lane_channels, "j * " .. 4 * lane_channels .. " + (spc_lane() & 3) * " .. lane_channels)
         SPC_UNROLL
         for (int h = 0; h < 2; h++) {
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
-% local ready = batch and "added + (j % " .. batch .. " * 2 + h) * " .. each
-% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready)
+% write_turn_residual()
+% local ready = residual_at and "added" or batch and "added + (j % " .. batch .. " * 2 + h) * " .. each
+% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready, factors_at)
         }
     }
 }
 
-% write_division(1, consumers)
+% write_division(1, consumers, true)
 %local place = config.gather == "shared" and "slot" or "data"
 %-- Converted operands leave the registers that rows are gathered into.
 %local gathers_first = config.gather == "registers" and not half
@@ -405,10 +431,17 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                 slot = 0;
 %  end
 %end
+%-- A step's residual: before its products where its gathered rows are the output rows, which
+%-- the gatherer still has; else behind the next gather, when their numbers have come.
+%local rows_are_gathered = config.gather == "registers" and problem.centre >= 0
+%local function write_fetch()
+            if (last$(k_blocks > 1 and " && block == " .. (config.gather == "shared" and k_blocks - 1 or 0) or ""))
+                fetch_residual($(rows_are_gathered and "g.row" or "row"), args);
+%end
 %local first_row = "spc_warp() * 16 + (spc_lane() >> 2)"
 %local last_rows = (divided or is_masked(config)) and part_rows or ending_rows
 SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
-                        spc_u64 *full, spc_u64 *empty)
+                        spc_u64 *full, spc_u64 *empty$(parts > 1 and ", spc_u64 *joined" or ""))
 {
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)spc_base(
@@ -421,8 +454,6 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % end
 % if is_stream(config) then
     int later = 0; /* tiles after the block's first have another place */
-% elseif parts > 1 then
-    int row[2], any = 0;
 % end
 
     g.schedule = schedule;
@@ -436,6 +467,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     look_ahead(&g);
     spc_depend_wait();
     spc_depend_launch();
+% if factors_at then
+    fetch_factors(args);
+% end
 % if config.gather == "shared" then
     for (int i = 0; i < 2; i++) {
         advance(&g);
@@ -462,16 +496,21 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 
         if (step.y & SPC_STEP_END)
             break;
+% if parts < 2 then
         if (last) {
             const int *rows = $(last_rows("g.index", "map", first_row));
             row[0] = spc_load_int(rows);
             row[1] = spc_load_int(rows + 8);
         }
+% end
         for ($(blocks_of("step.y")); block++) {
             spc_u32 a[$(pieces * 8)]$(images(problem) == 2 and ", small[" .. pieces * 8 .. "]" or "");
 
 % if config.gather == "shared" then
             spc_copy_wait(1);
+% end
+% if residual_at and rows_are_gathered then
+%   write_fetch()
 % end
             arrange(a, $(place), g.row, g.block);
 % if not half then
@@ -503,6 +542,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if not gathers_first then
 %   write_gather()
 % end
+% if residual_at and not rows_are_gathered then
+%   write_fetch()
+% end
             spc_wgmma_wait(0);
             if (spc_lane() == 0)
                 spc_mbar_arrive(empty + stage);
@@ -517,22 +559,24 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             place = 0;
         if (last) {
 % if parts > 1 then
-            any = 1;
+            spc_sync_named(1, $(consumers)); /* all have left the ring */
+            join_cluster(acc, step, joined, args);
+            SPC_UNROLL
+            for (int i = 0; i < $(config.n // 2); i++)
+                acc[i] = $(sum_zero(problem)); /* else it is kept during the join */
+            fresh = 1;
 % elseif divided then
 %   write_part_end()
             fresh = 1;
 % else
+% if residual_at then
+            spc_copy_wait(0);
+% end
             finish(acc, row, args);
             fresh = 1;
 % end
         }
     }
-% if parts > 1 then
-    if (any) {
-        spc_sync_named(1, $(consumers)); /* all have left the ring */
-        join_cluster(acc, row, args);
-    }
-% end
 % if config.gather == "shared" then
     spc_copy_wait(0);
 % end
@@ -543,7 +587,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_u64 *full = (spc_u64 *)(spc_shared() + $(barrier_at));
     spc_u64 *empty = full + $(config.stages);
     spc_schedule *schedule = (spc_schedule *)(spc_shared() + $(schedule_at));
+% if parts > 1 then
+    spc_u64 *joined = (spc_u64 *)(spc_shared() + $(share_at)); /* nothing is shared */
+% elseif balances then
     spc_share *share = (spc_share *)(spc_shared() + $(share_at));
+% end
 
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
@@ -551,12 +599,20 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
             spc_mbar_init(empty + i, $(config.groups * 4));
         }
         spc_schedule_init(schedule, $(config.groups * 4 + 1));
+% if parts > 1 then
+        spc_mbar_init(joined, $(config.groups * 4 * parts));
+        spc_mbar_init(joined + 1, $(config.groups * 4 * parts));
+% end
         spc_mbar_fence();
     }
+% if parts > 1 then
+    spc_cluster_start();
+% else
     spc_sync_block();
+% end
     if (spc_warp() < $(config.groups * 4)) {
         spc_registers_raise($(consumer_limit));
-        consume(args, schedule, full, empty);
+        consume(args, schedule, full, empty$(parts > 1 and ", joined" or ""));
         return;
     }
     spc_registers_lower(32);
@@ -568,18 +624,20 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         spc_schedule_span(schedule, &span, &args->map, $(rows), $(words),
                           $(k_blocks), $(parts));
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
-        produce(args, schedule, full, empty);
+        produce(args, schedule, full, empty$(parts > 1 and ", joined" or ""));
     }
 % else
     if (spc_warp() == $(config.groups * 4)) {
         spc_schedule_steps(schedule, &args->map, $(rows), $(words),
-                           $(centre), share);
+                           $(centre), $(balances and "share" or "(const spc_share *)0"));
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
         produce(args, schedule, full, empty);
-    } else if (spc_warp() == $(config.groups * 4 + 2)) {
+    }$(balances and " else if (spc_warp() == " .. config.groups * 4 + 2 .. ") {" or "")
+% if balances then
         spc_balance(share, &args->map, $(words));
         spc_mbar_arrive(&schedule->dealt);
     }
+% end
 % end
 }
 

@@ -699,6 +699,39 @@ SPC_DEVICE spc_b16 spc_cluster_load16(const void *p, int block)
     return v;
 }
 
+/* The same barrier, but of what was done before only mbarriers are seen whose
+ * initialisation spc_mbar_fence followed: nobody waits for memory. */
+SPC_DEVICE void spc_cluster_start(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
+/* An arrival at the mbarrier of the cluster's block `block`, where `bar` points
+ * to in this one's, and a wait for arrivals from all of a cluster: what they
+ * wrote to shared memory before is seen. Barriers are there for other blocks
+ * after spc_cluster_start. */
+SPC_DEVICE void spc_cluster_arrive(spc_u64 *bar, int block)
+{
+    asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [at];\n}"
+                 ::"r"(spc_shared_address(bar)),
+                 "r"(block)
+                 : "memory");
+}
+SPC_DEVICE void spc_cluster_wait(spc_u64 *bar, int parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                 "done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}\n" ::"r"(spc_shared_address(bar)),
+                 "r"(parity)
+                 : "memory");
+}
+
 /* Programmatic dependent launch: wait for the kernels before this one; let the
  * next one start. Harmless where the launch did not ask for it. */
 SPC_DEVICE void spc_depend_wait(void)

@@ -343,20 +343,28 @@ SPC_DEVICE void spc_sim_cluster_sync(const spc_sim_place *place)
 }
 #define spc_cluster_sync()                                                     \
     spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_sync"))
+#define spc_cluster_start()                                                    \
+    spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_start"))
 
-SPC_DEVICE spc_b16 spc_sim_cluster_load16(const void *p, int block,
-                                          const spc_sim_place *place)
+/* From this block's shared memory to that of the cluster's block `block`. */
+SPC_DEVICE long long spc_sim_cluster_offset(int block,
+                                            const spc_sim_place *place)
 {
     spc_sim_thread *self = spc_sim_self();
     int there = block - self->block_x % self->cluster;
-    spc_sim_check_shared(p, 16, 16, place);
     if (block < 0 || block >= self->cluster)
         self->api->fault(self, place,
                          "asks for a block that the cluster "
                          "does not have",
                          0);
+    return (long long)there * self->stride;
+}
+SPC_DEVICE spc_b16 spc_sim_cluster_load16(const void *p, int block,
+                                          const spc_sim_place *place)
+{
+    spc_sim_check_shared(p, 16, 16, place);
     return *(const spc_b16 *)((const spc_u8 *)p +
-                              (long long)there * self->stride);
+                              spc_sim_cluster_offset(block, place));
 }
 #define spc_cluster_load16(p, block)                                           \
     spc_sim_cluster_load16(p, block, SPC_SIM_HERE("spc_cluster_load16"))
@@ -938,6 +946,18 @@ SPC_DEVICE void spc_sim_bulk_copy(void *to, const void *from, int bytes,
     spc_sim_mbar_arrive(bar, bytes, SPC_SIM_HERE("spc_mbar_expect"))
 #define spc_mbar_wait(bar, parity)                                             \
     spc_sim_mbar_wait(bar, parity, SPC_SIM_HERE("spc_mbar_wait"))
+SPC_DEVICE void spc_sim_cluster_arrive(spc_u64 *bar, int block,
+                                       const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
+    spc_u8 *there = (spc_u8 *)bar + spc_sim_cluster_offset(block, place);
+    spc_sim_check_shared(bar, 8, 8, place);
+    self->api->mbar_arrive(self, (spc_u64 *)there, 0, place);
+}
+#define spc_cluster_arrive(bar, block)                                         \
+    spc_sim_cluster_arrive(bar, block, SPC_SIM_HERE("spc_cluster_arrive"))
+#define spc_cluster_wait(bar, parity)                                          \
+    spc_sim_mbar_wait(bar, parity, SPC_SIM_HERE("spc_cluster_wait"))
 #define spc_bulk_copy(to, from, bytes, bar)                                    \
     spc_sim_bulk_copy(to, from, bytes, bar, SPC_SIM_HERE("spc_bulk_copy"))
 

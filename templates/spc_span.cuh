@@ -7,7 +7,8 @@
  * the blocks of the grid, whatever their number (stream-K; Osama, Merrill,
  * Cecka, Garland, Owens 2023): then a block has a run of tiles, of which others
  * sum parts of the first and of the last. Or each tile has a cluster of blocks,
- * among which its units are divided.
+ * among which its units are divided; with more tiles than clusters a cluster
+ * takes one after the other, as a snake deals them.
  *
  * What a part of a tile is follows from the table of tiles alone, so nobody
  * waits, and the same grid gives the same parts. A step is as in
@@ -28,6 +29,7 @@
 #define SPC_STEP_HEAD 0x40000000u /* the part has its tile's first unit */
 #define SPC_STEP_TAIL 0x80000000u /* and its last: with both it is the tile */
 #define SPC_STEP_VOID 0x40000000u /* of a cluster: the part has no unit */
+#define SPC_STEP_ODD 0x80000000u  /* and: of its second tile, its fourth... */
 
 typedef struct spc_span {
     spc_u8 *ring; /* as of spc_stream */
@@ -38,6 +40,7 @@ typedef struct spc_span {
     int word;  /* of its mask, the next; -1: the tile is not yet read */
     int units; /* of the tile */
     int tile;  /* its number */
+    int turn;  /* tiles that the block's cluster has begun */
     /* Lane w, of word w of the mask; there are at most 32: */
     spc_u32 lane_mask;
     int lane_before; /* offsets in the words before */
@@ -58,11 +61,10 @@ SPC_DEVICE int spc_scan(int v)
 }
 
 /* How many tiles there are: the place of the table's first -1. It is where
- * map->rows end, unless those are a capacity; then it is found by looking at 32
- * places at a time. `tile_rows` and `offsets` are constants of the caller, here
- * and below. */
-SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows,
-                               int offsets)
+ * map->rows end, unless those are a capacity; then it is found by looking at
+ * 128 places at a time, for each look is a trip to memory. `tile_rows` is a
+ * constant of the caller, here and below. */
+SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows)
 {
     int tiles = (map->rows + tile_rows - 1) / tile_rows;
     int place = tiles - 1 + (spc_lane() & 1), there = place < 0;
@@ -71,12 +73,18 @@ SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows,
     if ((spc_ballot(there) & 3u) == 1u)
         return tiles;
 
-    int low = spc_load_int(map->tile_begin + offsets - 1), high = map->tiles;
+    int low = 0, high = map->tiles;
 
     while (low < high) {
-        int stride = (high - low + 31) / 32, at = low + spc_lane() * stride;
-        int tile = at < high ? spc_load_int(map->tile_order + at) : -1;
-        int seen = spc_popc(spc_ballot(tile >= 0));
+        int stride = (high - low + 127) / 128, seen = 0, tile[4];
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++) {
+            int at = low + (i * 32 + spc_lane()) * stride;
+            tile[i] = at < high ? spc_load_int(map->tile_order + at) : -1;
+        }
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            seen += spc_popc(spc_ballot(tile[i] >= 0));
         if (seen == 0)
             return low;
         if (low + seen * stride < high)
@@ -114,6 +122,7 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
     s->begin = 0;
     s->left = 0;
     s->word = -1;
+    s->turn = 0;
 }
 
 /* The block's share of all units. `blocks` is how many blocks of input channels
@@ -121,7 +130,7 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
 SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
                                  int tile_rows, int offsets, int blocks)
 {
-    int tiles = spc_count_tiles(map, tile_rows, offsets), all = 0, before = 0;
+    int tiles = spc_count_tiles(map, tile_rows), all = 0, before = 0;
     int begin, cost, share, rest, first, block = spc_block_x();
 
     for (int at = 0; at < offsets; at += 32) {
@@ -169,21 +178,23 @@ SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
     s->word = 0;
 }
 
-/* The share of a cluster's block: part `part` of `parts` of the tile whose rank
- * is the cluster's number. */
-SPC_DEVICE void spc_span_of_cluster(spc_span *s, const spc_map_view *map,
-                                    int words, int blocks, int parts)
+/* The share of a cluster's block: part `part` of `parts` of the cluster's next
+ * tile. Returns 0 if it has no more. */
+SPC_DEVICE int spc_span_of_cluster(spc_span *s, const spc_map_view *map,
+                                   int words, int blocks, int parts)
 {
     int part = spc_block_x() % parts;
 
-    s->rank = spc_block_x() / parts;
-    if (spc_load_int(map->tile_order + s->rank) < 0)
-        return;
+    s->rank =
+        spc_snake_rank(s->turn++, spc_block_x() / parts, spc_grid_x() / parts);
+    if (s->rank >= map->tiles || spc_load_int(map->tile_order + s->rank) < 0)
+        return 0;
     spc_span_read(s, map, words, blocks);
     s->begin = s->units * part / parts;
     s->left = s->units * (part + 1) / parts - s->begin;
     if (s->left == 0) /* a void part has a step all the same */
         s->left = -1;
+    return 1;
 }
 
 SPC_DEVICE void spc_span_put(const spc_span *s, int ahead, spc_u32 at,
@@ -230,12 +241,18 @@ SPC_DEVICE void spc_span_word(spc_span *s, const spc_map_view *map, int end,
     spc_span_advance(s, spc_popc(put));
 }
 
+/* Of a cluster's tile, in the code of its steps. */
+SPC_DEVICE spc_u32 spc_span_odd(const spc_span *s)
+{
+    return s->turn & 1 ? 0u : SPC_STEP_ODD;
+}
+
 /* A step of void rows ends a part without units. */
 SPC_DEVICE void spc_span_void(spc_span *s, int tile_rows)
 {
     if (spc_lane() == 0)
         spc_span_put(s, 0, (spc_u32)s->tile * tile_rows,
-                     SPC_STEP_LAST | SPC_STEP_VOID);
+                     SPC_STEP_LAST | SPC_STEP_VOID | spc_span_odd(s));
     spc_span_advance(s, 1);
     s->left = 0;
 }
@@ -254,6 +271,8 @@ SPC_DEVICE void spc_span_next(spc_span *s, const spc_map_view *map,
     if (parts == 0)
         flags = (s->begin == 0 ? SPC_STEP_HEAD : 0u) |
                 (end == s->units ? SPC_STEP_TAIL : 0u);
+    else
+        flags = spc_span_odd(s);
     spc_span_word(s, map, end, tile_rows, blocks, flags);
     if (++s->word < words)
         return;
@@ -261,6 +280,22 @@ SPC_DEVICE void spc_span_next(spc_span *s, const spc_map_view *map,
     s->begin = 0;
     s->rank++;
     s->word = -1;
+}
+
+/* Some more steps, of this tile or of the next; 0: there are none. */
+SPC_DEVICE int spc_span_more(spc_span *s, const spc_map_view *map,
+                             int tile_rows, int words, int blocks, int parts)
+{
+    if (parts > 0 && s->left == 0 &&
+        !spc_span_of_cluster(s, map, words, blocks, parts))
+        return 0;
+    if (parts > 0 && s->left < 0)
+        spc_span_void(s, tile_rows);
+    else if (s->left > 0)
+        spc_span_next(s, map, tile_rows, words, blocks, parts);
+    else
+        return 0;
+    return 1;
 }
 
 /* As spc_stream_fill: until `wanted` steps are in the ring, in all, or there
@@ -271,10 +306,9 @@ SPC_DEVICE void spc_span_fill(spc_span *s, const spc_map_view *map, int wanted,
     if (s->filled >= wanted || s->ended)
         return;
     spc_sync_warp(); /* all lanes have read what is overwritten now */
-    while (s->filled < wanted && s->left > 0)
-        spc_span_next(s, map, tile_rows, words, blocks, parts);
-    if (parts > 0 && s->left < 0)
-        spc_span_void(s, tile_rows);
+    while (s->filled < wanted &&
+           spc_span_more(s, map, tile_rows, words, blocks, parts)) {
+    }
     if (s->filled < wanted) {
         s->ended = 1;
         if (spc_lane() < 24) /* three bundles look past the end */

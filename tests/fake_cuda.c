@@ -106,6 +106,7 @@ static const struct rule {
     [FAKE_ModuleLoadData] = {.context = true},
     [FAKE_ModuleUnload] = {.context = true},
     [FAKE_OccupancyMaxActiveBlocksPerMultiprocessor] = {.context = true},
+    [FAKE_OccupancyMaxActiveClusters] = {.context = true},
     [FAKE_LaunchKernelEx] = {.context = true},
 };
 
@@ -972,6 +973,27 @@ CUresult OccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
         result = FAKE_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         *blocks = resident(threads, shared);
+    return end(result);
+}
+
+static bool read_attributes(fake_launch *out, const CUlaunchConfig *config);
+
+CUresult OccupancyMaxActiveClusters(int *clusters, CUfunction function,
+                                    const CUlaunchConfig *config)
+{
+    CUresult result = begin(FAKE_OccupancyMaxActiveClusters);
+    fake_launch launch = {0};
+
+    if (result == CUDA_SUCCESS && find(FUNCTION, function, current()) == NULL)
+        result = FAKE_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS &&
+        (!read_attributes(&launch, config) || launch.cluster < 2 ||
+         config->gridDimX % launch.cluster != 0))
+        result = FAKE_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *clusters = MULTIPROCESSORS *
+                    resident((int)config->blockDimX, config->sharedMemBytes) /
+                    (int)launch.cluster;
     return end(result);
 }
 

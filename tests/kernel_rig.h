@@ -229,13 +229,14 @@ typedef struct rig_run {
     spc__launch launch, sum;
 } rig_run;
 
-/* The blocks of a persistent kernel, or one for each tile; a test may ask for
- * fewer of the former. */
+/* The blocks of a persistent kernel, or one (or a cluster) for each tile; a test
+ * may ask for fewer of the former. */
 static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
                                 int tiles)
 {
     int per_block = (int)spc__attrs_number(launch, "tiles_per_block", 1);
-    int blocks = (tiles + per_block - 1) / per_block;
+    int cluster = (int)spc__attrs_number(launch, "cluster", 1);
+    int blocks = (tiles + per_block - 1) / per_block * cluster;
     int most = (int)spc__attrs_number(launch, "blocks_per_sm", 1) *
                (int)spc__attrs_number(&r->target, "multiprocessors", 1);
 
@@ -243,8 +244,8 @@ static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
 
     if (strcmp(grid, "steps") == 0 ||
         (strcmp(grid, "persistent") == 0 && most < blocks))
-        return (unsigned)most;
-    return (unsigned)(blocks * spc__attrs_number(launch, "cluster", 1));
+        return (unsigned)(most < cluster ? cluster : most / cluster * cluster);
+    return (unsigned)blocks;
 }
 
 static inline size_t rig_workspace_bytes(const rig_run *run)
@@ -255,6 +256,14 @@ static inline size_t rig_workspace_bytes(const rig_run *run)
 
     return (size_t)(rows * run->args.map.rows_padded +
                     block * run->launch.grid_x * run->launch.grid_y);
+}
+
+/* The blocks of the kernel that sums; where they walk over tiles, few. */
+static inline unsigned rig_sum_grid(const spc__attrs *launch, int tiles)
+{
+    bool walks = spc__attrs_number(launch, "sum_blocks_per_sm", 0) > 0;
+
+    return (unsigned)(walks && tiles > 3 ? 3 : tiles);
 }
 
 static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
@@ -278,7 +287,7 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
         .cluster = (unsigned)spc__attrs_number(launch, "cluster", 1),
     };
     run.sum = (spc__launch){
-        .grid_x = (unsigned)view->tiles,
+        .grid_x = rig_sum_grid(launch, view->tiles),
         .grid_y = (unsigned)spc__attrs_number(launch, "sum_grid_y", 1),
         .block = (unsigned)spc__attrs_number(launch, "sum_block", 0),
     };

@@ -110,6 +110,7 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
         rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
 
     const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
+    blocks *= run.launch.cluster;
     if (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x)
         run.launch.grid_x = blocks;
     if (strcmp(grid, "steps") == 0) /* so many that some have nothing to do */

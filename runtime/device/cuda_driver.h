@@ -150,6 +150,8 @@ typedef struct CUlaunchConfig {
     X(OccupancyMaxActiveBlocksPerMultiprocessor,                               \
       "cuOccupancyMaxActiveBlocksPerMultiprocessor",                           \
       (int *blocks, CUfunction function, int threads, size_t shared))          \
+    X(OccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters",              \
+      (int *clusters, CUfunction function, const CUlaunchConfig *config))      \
     X(LaunchKernelEx, "cuLaunchKernelEx",                                      \
       (const CUlaunchConfig *config, CUfunction function, void **params,       \
        void **extra))

@@ -115,6 +115,10 @@ typedef struct spc__device_ops {
     spc_status (*occupancy)(spc__device *device, int *out, spc__kernel *kernel,
                             unsigned block, size_t shared_bytes,
                             spc_error *error);
+    /* Resident clusters of such launches, on the whole device; NULL: as many as
+     * the resident blocks make. */
+    spc_status (*clusters)(spc__device *device, int *out, spc__kernel *kernel,
+                           const spc__launch *launch, spc_error *error);
     spc_status (*launch)(spc__device *device, spc__kernel *kernel,
                          const spc__launch *launch, const void *args,
                          size_t args_bytes, void *stream, spc_error *error);

@@ -511,13 +511,11 @@ static unsigned launch_attributes(const spc__cuda_device *d,
     return count;
 }
 
-static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
-                              const spc__launch *launch, const void *args,
-                              size_t args_bytes, void *stream, spc_error *error)
+static CUlaunchConfig launch_config(const spc__cuda_device *d,
+                                    const spc__launch *launch,
+                                    CUlaunchAttribute attributes[3])
 {
-    spc__cuda_device *d = self(device);
-    CUlaunchAttribute attributes[3];
-    CUlaunchConfig config = {
+    return (CUlaunchConfig){
         .gridDimX = launch->grid_x,
         .gridDimY = launch->grid_y ? launch->grid_y : 1,
         .gridDimZ = 1,
@@ -525,14 +523,44 @@ static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
         .blockDimY = 1,
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)launch->shared_bytes,
-        .hStream = stream,
         .attrs = attributes,
         .numAttrs = launch_attributes(d, launch, attributes),
     };
+}
+
+static spc_status cuda_clusters(spc__device *device, int *out,
+                                spc__kernel *kernel, const spc__launch *launch,
+                                spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    CUlaunchAttribute attributes[3];
+    CUlaunchConfig config = launch_config(d, launch, attributes);
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    *out = 0;
+    if (status != SPC_OK)
+        return status;
+    status = spc__cuda_check(
+        &d->api,
+        d->api.OccupancyMaxActiveClusters(out, kernel->function, &config),
+        error, "count the resident clusters of a kernel");
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
+static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
+                              const spc__launch *launch, const void *args,
+                              size_t args_bytes, void *stream, spc_error *error)
+{
+    spc__cuda_device *d = self(device);
+    CUlaunchAttribute attributes[3];
+    CUlaunchConfig config = launch_config(d, launch, attributes);
     void *params[1] = {(void *)(uintptr_t)args}; /* the driver only reads */
     bool pushed;
     spc_status status;
 
+    config.hStream = stream;
     (void)args_bytes; /* the kernel knows the size of its parameter */
     if (launch->grid_x == 0)
         return SPC_OK;
@@ -563,6 +591,7 @@ const spc__device_ops spc__device_cuda = {
     .module_unload = cuda_module_unload,
     .kernel_get = cuda_kernel_get,
     .occupancy = cuda_occupancy,
+    .clusters = cuda_clusters,
     .launch = cuda_launch,
     .has_gemm = spc__cuda_has_gemm,
     .gemm = spc__cuda_gemm,

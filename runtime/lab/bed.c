@@ -279,6 +279,7 @@ void spc__bed_free(spc__bed *bed)
     }
     spc__bed_release(bed, &bed->out);
     spc__bed_release(bed, &bed->workspace);
+    spc_dealloc(bed->ctx, bed->count);
     spc__digester_free(bed->digester);
     free(bed->host);
     free(bed);
@@ -286,11 +287,17 @@ void spc__bed_free(spc__bed *bed)
 
 /* ---- a candidate --------------------------------------------------------- */
 
+/* The rows that a linear layer is run for. */
+static int64_t linear_rows(const spc__bed *bed, int s)
+{
+    return s == 0 && bed->count != NULL ? bed->capacity
+                                        : bed->sample->scenes[s].rows_out;
+}
+
 static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
 {
-    return is_linear(bed)
-               ? spc_plan_workspace_rows(plan, bed->sample->scenes[s].rows_out)
-               : spc_plan_workspace_bytes(plan, bed->maps[s]);
+    return is_linear(bed) ? spc_plan_workspace_rows(plan, linear_rows(bed, s))
+                          : spc_plan_workspace_bytes(plan, bed->maps[s]);
 }
 
 spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
@@ -388,8 +395,9 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
     spc__bed_buffers(&buffers, bed, s, draw);
     buffers.weights = packed;
     return is_linear(bed)
-               ? spc_plan_execute_rows(plan, bed->sample->scenes[s].rows_out,
-                                       NULL, &buffers, stream)
+               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
+                                       s == 0 ? bed->count : NULL, &buffers,
+                                       stream)
                : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
 }
 

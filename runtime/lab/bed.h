@@ -39,6 +39,10 @@ typedef struct spc__bed {
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
     int64_t out_rows;
+    /* Of a linear layer's first scene, if it was given room for more rows than
+     * there are: the capacity, and how many there are, on the device. */
+    int64_t capacity;
+    int32_t *count;
     void *host; /* as large as the largest result */
 } spc__bed;
 
@@ -48,6 +52,11 @@ char *spc__guarded_end(const spc__guarded *of); /* the second zone */
 spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
                            const spc__sample *sample);
 void spc__bed_free(spc__bed *bed);
+
+/* The first scene has room for `capacity` voxels from now on, as in a network
+ * or a frame; layouts that were prepared are gone. SPC_ECAPACITY: those are
+ * fewer than it has; SPC_EUNSUPPORTED: a layer with two sets that are given. */
+spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity);
 
 /* Room for `bytes`, at the least; what was in it is lost. */
 spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,

@@ -1,6 +1,6 @@
 /* bench.c - how fast the plan for a layer is, and how fast it could be. */
 #include "map.h"
-#include "plan.h"
+#include "plan_parts.h"
 
 #include "clock.h"
 #include "conv.h"
@@ -20,6 +20,7 @@ typedef struct bench {
     spc_ctx *ctx;
     const spc_conv *conv;
     const spc_scene *scene;
+    int64_t capacity; /* 0: as many as the scene has */
     spc__sample sample;
     spc__bed *bed;
     spc_plan *plan;
@@ -104,8 +105,11 @@ static spc_status prepare_sample(bench *b, uint64_t seed)
     spc_status status = spc__sample_init(&b->sample, b->conv, &source, 1,
                                          &options, spc__error_of(b->ctx));
 
-    return status == SPC_OK ? spc__bed_create(&b->bed, b->ctx, &b->sample)
-                            : status;
+    if (status == SPC_OK)
+        status = spc__bed_create(&b->bed, b->ctx, &b->sample);
+    return status == SPC_OK && b->capacity > 0
+               ? spc__bed_make_room(b->bed, b->capacity)
+               : status;
 }
 
 static spc_status prepare_plan(bench *b, spc_bench_result *out)
@@ -123,6 +127,11 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
     out->is_shipped = spc_plan_is_shipped(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
+    if (b->capacity > 0 && b->plan->geometry.clear)
+        return spc__fail(spc__error_of(b->ctx), SPC_EUNSUPPORTED,
+                         "'%s' clears all rows that its map has room for, and "
+                         "the outputs here have those of the scene alone",
+                         out->plan);
     return spc__gate_enter(&b->tested, b->bed, b->plan);
 }
 
@@ -271,13 +280,15 @@ static void compute_floor(const bench *b, spc_bench_result *out)
 
 /* ---- entry --------------------------------------------------------------- */
 
-spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
-                     uint64_t seed, spc_bench_result *out)
+static spc_status run_bench(const char *name, spc_ctx *ctx,
+                            const spc_conv *conv, const spc_scene *scene,
+                            uint64_t seed, int64_t capacity,
+                            spc_bench_result *out)
 {
-    bench b = {.ctx = ctx, .conv = conv, .scene = scene};
+    bench b = {.ctx = ctx, .conv = conv, .scene = scene, .capacity = capacity};
     spc_error *error = spc__error_of(ctx);
-    spc_status status = spc__need(error, __func__, "out", out, "ctx", ctx,
-                                  "conv", conv, "scene", scene, NULL);
+    spc_status status = spc__need(error, name, "out", out, "ctx", ctx, "conv",
+                                  conv, "scene", scene, NULL);
 
     if (out != NULL) {
         memset(out, 0, sizeof(*out));
@@ -303,4 +314,21 @@ spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
     spc__bed_free(b.bed);
     spc__sample_release(&b.sample);
     return status;
+}
+
+spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
+                     uint64_t seed, spc_bench_result *out)
+{
+    return run_bench(__func__, ctx, conv, scene, seed, 0, out);
+}
+
+spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
+                              const spc_scene *scene, uint64_t seed,
+                              int64_t capacity, spc_bench_result *out)
+{
+    if (capacity <= 0 && out != NULL && ctx != NULL)
+        return spc__fail(spc__error_of(ctx), SPC_EINVAL,
+                         "a capacity of %lld rows: at least 1 is right",
+                         (long long)capacity);
+    return run_bench(__func__, ctx, conv, scene, seed, capacity, out);
 }

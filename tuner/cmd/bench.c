@@ -294,8 +294,13 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
 {
     spc_bench_result result;
     const char *scene = spc_scene_name(row->scene);
-    spc_status status = spc_bench(sheet->ctx, row->layer, row->scene,
-                                  sheet->args->seed, &result);
+    int64_t capacity = sheet->args->net.capacity;
+    uint64_t seed = sheet->args->seed;
+    spc_status status =
+        capacity > 0
+            ? spc_bench_capacity(sheet->ctx, row->layer, row->scene, seed,
+                                 capacity, &result)
+            : spc_bench(sheet->ctx, row->layer, row->scene, seed, &result);
 
     if (status == SPC_EINTERRUPTED) /* which is said once, at the end */
         return status;
@@ -576,7 +581,10 @@ const cli_command cli_bench = {
         "the ratio to it is the score. A time below its floor is\n"
         "reported, and fails.\n\nWith --pass all the gradients of the layer "
         "are timed, too, and the last row is\nthe training step: forward, "
-        "dgrad and wgrad, one after the other.\n\nWith --network one graph of "
+        "dgrad and wgrad, one after the other.\n\nWith --capacity a layer's "
+        "map has room for so many voxels, as in a network, whose\ngrids are "
+        "made for the capacity; times of the map itself are those of an "
+        "exact one.\n\nWith --network one graph of "
         "it, indexing "
         "included, is replayed on each scene; a\ntime runs from the launch, "
         "with coordinates and features on the device, till the\nlast "

@@ -1,0 +1,150 @@
+/* bed_room.c - a bed whose first scene has a map with room for more rows than
+ * there are, as networks and frames have. */
+#include "bed.h"
+#include "map.h"
+#include "operands.h"
+
+#include "conv.h"
+#include "error.h"
+#include <string.h>
+
+/* The sets and the map in the making. */
+typedef struct room {
+    const spc__bed *bed;
+    const spc_geometry *geometry;
+    int32_t *coords; /* on the device */
+    int64_t rows;    /* of them */
+    spc_coords *scene, *other;
+    spc_map *map;
+} room;
+
+static spc_status check(const spc__bed *bed, int64_t capacity)
+{
+    const spc_conv *conv = &bed->sample->conv;
+    const spc__sample_scene *scene = &bed->sample->scenes[0];
+    spc_error *error = spc__error_of(bed->ctx);
+    spc_rule rule = conv->geometry.rule;
+
+    if (capacity < scene->voxels)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "a capacity of %lld rows: the scene has %lld",
+                         (long long)capacity, (long long)scene->voxels);
+    if (rule == SPC_RULE_GIVEN || rule == SPC_RULE_RADIUS)
+        return spc__fail(
+            error, SPC_EUNSUPPORTED,
+            "a capacity is for layers that have one set, or derive "
+            "the second from it");
+    return SPC_OK;
+}
+
+/* How far the kernel looks. */
+static int reach_of(const spc_geometry *g)
+{
+    int reach = 8;
+
+    for (int i = 0; i < 3; i++)
+        if ((g->kernel[i] - 1) * g->dilation[i] > reach)
+            reach = (g->kernel[i] - 1) * g->dilation[i];
+    return reach;
+}
+
+static spc_status reserve_scene(room *r, int64_t capacity)
+{
+    const spc__sample_scene *scene = &r->bed->sample->scenes[0];
+    spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
+    size_t bytes = 16 * (size_t)scene->voxels;
+    spc_ctx *ctx = r->bed->ctx;
+    spc_status status = spc_alloc((void **)&r->coords, ctx, bytes);
+
+    options.capacity = capacity;
+    options.reach = reach_of(r->geometry);
+    spc__coords_extent(options.low, options.high, scene->coords, scene->voxels);
+    r->rows = scene->voxels;
+    if (status == SPC_OK)
+        status = spc_copy_to_device(ctx, r->coords, scene->coords, bytes);
+    if (status == SPC_OK)
+        status = spc_coords_reserve(&r->scene, ctx, &options);
+    return status == SPC_OK
+               ? spc_coords_update(r->scene, r->coords, NULL, r->rows, NULL)
+               : status;
+}
+
+static spc_status reserve_other(room *r)
+{
+    spc_status status =
+        spc_coords_reserve_outputs(&r->other, r->scene, r->geometry, 0);
+
+    return status == SPC_OK ? spc_coords_update(r->other, NULL, NULL, 0, NULL)
+                            : status;
+}
+
+static spc_status build_map(room *r)
+{
+    const spc_conv *conv = &r->bed->sample->conv;
+    bool subm = r->geometry->rule == SPC_RULE_SUBM;
+    bool ends = spc__conv_ends_at_scene(conv);
+    spc_coords *other = subm ? r->scene : r->other;
+    spc_coords *in = ends ? other : r->scene, *to = ends ? r->scene : other;
+    spc_status status =
+        spc__conv_is_inverse(conv)
+            ? spc_map_create_inverse(&r->map, in, to, r->geometry)
+            : spc_map_create(&r->map, in, to, r->geometry);
+
+    if (status == SPC_OK)
+        status = spc_map_update(r->map, subm ? r->coords : NULL, NULL, r->rows,
+                                NULL);
+    return status == SPC_OK ? spc_map_check(r->map, NULL) : status;
+}
+
+static spc_status replace_map(spc__bed *bed, int64_t capacity)
+{
+    room r = {.bed = bed, .geometry = &bed->sample->conv.geometry};
+    spc_status status = reserve_scene(&r, capacity);
+
+    if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
+        status = reserve_other(&r);
+    if (status == SPC_OK)
+        status = build_map(&r);
+    if (status == SPC_OK) {
+        spc_map *exact = bed->maps[0];
+        bed->maps[0] = r.map;
+        r.map = exact;
+    }
+    spc_map_free(r.map);
+    spc_coords_free(r.other);
+    spc_coords_free(r.scene);
+    spc_dealloc(bed->ctx, r.coords);
+    return status;
+}
+
+/* A linear layer has no map: its arrays have room, and the count is on the
+ * device. */
+static spc_status leave_room(spc__bed *bed, int64_t capacity)
+{
+    int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
+    spc__operand all[SPC_OPERANDS];
+    spc_status status = spc_alloc((void **)&bed->count, bed->ctx, sizeof rows);
+
+    spc__operands(all, &bed->sample->conv, capacity, capacity);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = spc__bed_reserve(bed, &bed->in[0][d], all[SPC_IN].bytes);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = spc__bed_reserve(bed, &bed->residual[0][d],
+                                  all[SPC_RESIDUAL].bytes);
+    if (status == SPC_OK)
+        status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+    if (status == SPC_OK)
+        status = spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+    bed->capacity = capacity;
+    return status == SPC_OK ? spc__bed_refill(bed) : status;
+}
+
+spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
+{
+    spc_status status = check(bed, capacity);
+
+    if (status != SPC_OK)
+        return status;
+    return spc_conv_is_linear(&bed->sample->conv) ? leave_room(bed, capacity)
+                                                  : replace_map(bed, capacity);
+}
