@@ -16,7 +16,7 @@
 %-- `spc_sum` adds those of an offset. The gradient of a bias is one offset more, of which
 %-- every row is a pair with an input of 1 in channel 0 alone.
 %
-%include "wgrad.lua"
+%include "wgrad_rows.lua"
 %
 %local sizes = {16, 32, 64, 128, 256}
 %-- The workspace begins with the size of the grid and the numbers of the tiles.
@@ -31,11 +31,6 @@
 %    left = left // 2
 %  end
 %  return m, n, left
-%end
-%-- Bytes from row to row of a stage: so many that eight rows, or four rows of words, are
-%-- in different banks.
-%function pitch_of(problem, channels)
-%  return channels * element_bytes(problem) + (element_bytes(problem) == 2 and 16 or 32)
 %end
 %function stage_bytes(problem, config)
 %  return config.pairs * (pitch_of(problem, config.m) + pitch_of(problem, config.n))
@@ -63,11 +58,6 @@
 %    if size >= channels then return size end
 %  end
 %  return sizes[#sizes]
-%end
-%function row_alignment(problem)
-%  local element = element_bytes(problem)
-%  return alignment_of(problem.cin * element, (problem.in_pitch or problem.cin) * element,
-%                      problem.cout * element, add_pitch(problem) * element)
 %end
 %function registers_of(problem, config)
 %  local m, n = warps_of(config)
@@ -260,22 +250,7 @@ SPC_DEVICE void load_numbers(loader *l)
     l->slot_ahead = next_slot(l->slot_ahead);
 }
 
-/* Copies 16 bytes of a row from byte `at` on; of row -1, and past its `bytes`, zeroes. */
-SPC_DEVICE void copy_piece(spc_u8 *to, const spc_u8 *from, int row, long long pitch,
-                           int at, int bytes)
-{
-% if align == 16 then
-    int valid = row >= 0 && at < bytes ? 16 : 0;
-    spc_copy_async16(to, valid ? from + row * pitch + at : from, valid);
-% else
-    SPC_UNROLL
-    for (int j = 0; j < 16; j += $(align)) {
-        int valid = row >= 0 && at + j < bytes ? $(align) : 0;
-        spc_copy_async$(align)(to + j, valid ? from + row * pitch + at + j : from, valid);
-    }
-% end
-}
-
+% write_copy_piece()
 % if problem.bias == 1 then
 /* What stands for inputs of the bias: 1 in channel 0, else 0. */
 SPC_DEVICE void store_one(spc_u8 *to, int is_first)
