@@ -84,20 +84,25 @@
 %  default = function(problem, target)
 %    local config = {m = least(problem.cin, 64), n = least(problem.cout, 64), slices = 1,
 %                    rows = 128, stages = 3, blocks = 1}
-%    local function fits()
-%      return registers_of(problem, config) <= registers_free(problem, config)
-%        and shared_bytes(problem, config) <= target.shared_block
+%    local function is_too_large()
+%      return shared_bytes(problem, config) > target.shared_block
 %    end
-%    for slices = 2, math.min(3, slices_of(problem)) do
-%      config.slices = slices
-%      if not fits() then config.slices = slices - 1 end
+%    local function fits()
+%      return registers_of(problem, config) + 32 <= registers_free(problem, config)
+%        and not is_too_large()
 %    end
 %    while not fits() do
-%      if config.stages > 2 then config.stages = 2
+%      if is_too_large() and config.stages > 2 then config.stages = 2
+%      elseif config.n > 32 then config.n = config.n // 2
 %      elseif config.rows > 64 then config.rows = 64
-%      elseif config.n > 16 then config.n = config.n // 2
 %      elseif config.m > 16 then config.m = config.m // 2
+%      elseif config.n > 16 then config.n = config.n // 2
 %      else break end
+%    end
+%    for slices = math.min(3, slices_of(problem)), 2, -1 do
+%      config.slices = slices
+%      if fits() then break end
+%      config.slices = 1
 %    end
 %    return config
 %  end,
