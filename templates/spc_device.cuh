@@ -849,6 +849,34 @@ SPC_WGMMA_SIZES(16, f16)
 SPC_WGMMA_SIZES(16, bf16)
 SPC_WGMMA_SIZES(8, tf32)
 
+/*
+ * The same of 16-bit types with B as it lies in rows: spc_wgmma_rows_<n>_<type>.
+ * A core matrix is 8 rows of K by 16 bytes of neighbouring columns; `leading`
+ * and `stride` of the descriptor are along K and N as ever.
+ */
+#define SPC_WGMMA_ROWS(n, type, text, A0, A1, A2, A3, B, P, ...)               \
+    SPC_DEVICE void spc_wgmma_rows_##n##_##type(float *d, const spc_u32 *a,    \
+                                                spc_u64 b, int accumulate)     \
+    {                                                                          \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"            \
+                     "wgmma.mma_async.sync.aligned.m64n" #n                    \
+                     "k16.f32." #type "." #type " {" text "}, {" A0 "," A1     \
+                     "," A2 "," A3 "}, " B ", p, 1, 1, 1;\n}\n"                \
+                     : __VA_ARGS__                                             \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
+                       "r"(accumulate));                                       \
+    }
+#define SPC_WGMMA_ROWS_SIZES(type)                                             \
+    SPC_WGMMA_ROWS(64, type, SPC_T32, "%32", "%33", "%34", "%35", "%36",       \
+                   "%37", SPC_D32(0))                                          \
+    SPC_WGMMA_ROWS(128, type, SPC_T64, "%64", "%65", "%66", "%67", "%68",      \
+                   "%69", SPC_D64(0))                                          \
+    SPC_WGMMA_ROWS(256, type, SPC_T128, "%128", "%129", "%130", "%131",        \
+                   "%132", "%133", SPC_D64(0), SPC_D64(64))
+
+SPC_WGMMA_ROWS_SIZES(f16)
+SPC_WGMMA_ROWS_SIZES(bf16)
+
 /* The same of int8, k 32 and int32 accumulate. */
 #define SPC_R8(o)                                                              \
     "+r"(d[o]), "+r"(d[o + 1]), "+r"(d[o + 2]), "+r"(d[o + 3]),                \

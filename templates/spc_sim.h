@@ -91,7 +91,9 @@ enum spc_sim_op {
     SPC_SIM_WGMMA_COMMIT,
     SPC_SIM_WGMMA_WAIT,
     SPC_SIM_MMA_I8,
-    SPC_SIM_WGMMA_I8
+    SPC_SIM_WGMMA_I8,
+    SPC_SIM_WGMMA_ROWS_F16,
+    SPC_SIM_WGMMA_ROWS_BF16
 };
 
 /*
@@ -1041,6 +1043,18 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
 #define spc_wgmma_128_tf32(d, a, b, c) SPC_SIM_WGMMA(128, TF32, d, a, b, c)
 #define spc_wgmma_192_tf32(d, a, b, c) SPC_SIM_WGMMA(192, TF32, d, a, b, c)
 #define spc_wgmma_256_tf32(d, a, b, c) SPC_SIM_WGMMA(256, TF32, d, a, b, c)
+#define spc_wgmma_rows_64_f16(d, a, b, c)                                      \
+    SPC_SIM_WGMMA(64, ROWS_F16, d, a, b, c)
+#define spc_wgmma_rows_128_f16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA(128, ROWS_F16, d, a, b, c)
+#define spc_wgmma_rows_256_f16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA(256, ROWS_F16, d, a, b, c)
+#define spc_wgmma_rows_64_bf16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA(64, ROWS_BF16, d, a, b, c)
+#define spc_wgmma_rows_128_bf16(d, a, b, c)                                    \
+    SPC_SIM_WGMMA(128, ROWS_BF16, d, a, b, c)
+#define spc_wgmma_rows_256_bf16(d, a, b, c)                                    \
+    SPC_SIM_WGMMA(256, ROWS_BF16, d, a, b, c)
 /* Sums move between the lanes and the runtime as bytes alone. */
 #define spc_wgmma_16_i8(d, a, b, c)                                            \
     SPC_SIM_WGMMA(16, I8, (float *)(d), a, b, c)

@@ -16,63 +16,7 @@
 %-- `spc_sum` adds those of an offset. The gradient of a bias is one offset more, of which
 %-- every row is a pair with an input of 1 in channel 0 alone.
 %
-%include "wgrad.lua"
-%
-%local sizes = {16, 32, 64, 128, 256}
-%-- The workspace begins with the size of the grid and the numbers of the tiles.
-%function header_bytes(problem) return ceil_div((offsets_of(problem) + 2) * 4, 256) * 256 end
-%-- How warps divide the tile: over m, over n, over the pairs of a step.
-%function warps_of(config)
-%  local m, n, left = 1, 1, config.warps
-%  while left > 1 do
-%    if config.m // m >= config.n // n and config.m // m > 16 then m = m * 2
-%    elseif config.n // n > 16 then n = n * 2
-%    else break end
-%    left = left // 2
-%  end
-%  return m, n, left
-%end
-%-- Bytes from row to row of a stage: so many that eight rows, or four rows of words, are
-%-- in different banks.
-%function pitch_of(problem, channels)
-%  return channels * element_bytes(problem) + (element_bytes(problem) == 2 and 16 or 32)
-%end
-%function stage_bytes(problem, config)
-%  return config.pairs * (pitch_of(problem, config.m) + pitch_of(problem, config.n))
-%end
-%-- Of the ring of row numbers, both sides. They are a ring of rows ahead, whose first
-%-- tiles are loaded without a barrier: nobody may find other numbers there then.
-%function rows_bytes(config) return 2 * config.stages * config.pairs * 8 end
-%function offsets_of(problem) return problem.offsets + problem.bias end
-%function shared_bytes(problem, config)
-%  local m, n, k = warps_of(config)
-%  local joined = k > 1 and config.m * config.n * 4 * (k - 1) or 0
-%  return math.max(config.stages * stage_bytes(problem, config), joined) + rows_bytes(config)
-%    + ceil_div((offsets_of(problem) + 1) * 4, 16) * 16
-%end
-%function sums_of(config)
-%  local m, n = warps_of(config)
-%  return config.m // m * config.n // n // 32
-%end
-%function blocks_of(problem, config)
-%  return ceil_div(problem.cin, config.m) * ceil_div(problem.cout, config.n)
-%end
-%-- The least size that holds so many channels, or the largest.
-%local function least(channels)
-%  for _, size in ipairs(sizes) do
-%    if size >= channels then return size end
-%  end
-%  return sizes[#sizes]
-%end
-%function row_alignment(problem)
-%  local element = element_bytes(problem)
-%  return alignment_of(problem.cin * element, (problem.in_pitch or problem.cin) * element,
-%                      problem.cout * element, add_pitch(problem) * element)
-%end
-%function registers_of(problem, config)
-%  local m, n = warps_of(config)
-%  return sums_of(config) + (config.m // m // 4 + config.n // n // 4) * images(problem) + 56
-%end
+%include "wgrad_pairs.lua"
 %
 %template = {
 %  summary = "products of gathered rows on mma.sync, offset by offset",
@@ -80,12 +24,13 @@
 %  triplets = true,
 %  device = "cuda",
 %  params = {
-%    {"m", sizes, "input channels of a block"},
-%    {"n", sizes, "output channels of a block"},
+%    {"m", block_sizes, "input channels of a block"},
+%    {"n", block_sizes, "output channels of a block"},
 %    {"warps", {4, 8}, "warps of a block"},
 %    {"pairs", {32, 64}, "pairs of a step"},
 %    {"stages", {2, 3, 4}, "steps in flight"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
+%    {"unit", {"mma", "wgmma"}, "matrix instructions: of a warp, or of four (sm_90a)"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "needs a layer without groups" end
@@ -93,11 +38,17 @@
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if row_alignment(problem) < 4 then return false, "needs rows of whole words" end
+%    if problem.cin * ceil_div(problem.cout, 4) > 65535 * 64 then return false, "too many channels" end
 %    return true
 %  end,
 %  constraints = {
 %    {"no block is mostly padding", function(problem, config, target)
-%      return config.m <= least(problem.cin) and config.n <= least(problem.cout)
+%      return config.m <= least_size(problem.cin) and config.n <= least_size(problem.cout)
+%    end},
+%    {"what wgmma multiplies", function(problem, config, target)
+%      return not is_wide(config)
+%        or (target.target == "sm_90a" and element_bytes(problem) == 2 and config.n >= 64
+%            and config.m == config.warps * 16)
 %    end},
 %    {"sums and operands fit the registers", function(problem, config, target)
 %      return registers_of(problem, config) <= 65536 // (config.warps * 32)
@@ -123,16 +74,16 @@
 %    return {
 %      wm = wm, wn = wn, wk = wk, threads = config.warps * 32,
 %      tm = config.m // wm // 16, tn = config.n // wn // 8, -- products of a warp
-%      element = element, half = element == 2, align = row_alignment(problem),
+%      element = element, half = element == 2, wide = is_wide(config), align = row_alignment(problem),
 %      x_pitch = pitch_of(problem, config.m), y_pitch = pitch_of(problem, config.n),
 %      x_pieces = config.m * element // 16, y_pieces = config.n * element // 16,
 %      stage_size = stage_bytes(problem, config),
-%      rows_at = shared_bytes(problem, config) - rows_bytes(config)
-%        - ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
-%      tiles_at = shared_bytes(problem, config) - ceil_div((offsets_of(problem) + 1) * 4, 16) * 16,
+%      joined_at = config.stages * stage_bytes(problem, config),
+%      rows_at = config.stages * stage_bytes(problem, config) + joined_bytes(config),
+%      tiles_at = shared_bytes(problem, config) - table_bytes(problem),
 %      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
 %      blocks = blocks_of(problem, config), all = offsets_of(problem),
-%      header = header_bytes(problem),
+%      header = header_bytes(problem), quads = ceil_div(problem.cout, 4),
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
 %  end,
@@ -145,15 +96,15 @@
 %      blocks_per_sm = config.blocks,
 %      workspace_block_bytes = sum,
 %      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
-%      sum_block = 256, sum_grid_x = offsets_of(problem),
-%      sum_grid_y = math.min(65535, ceil_div(problem.cin * problem.cout, 256)),
+%      sum_block = 256, sum_grid_x = offsets_of(problem), sum_shared = 4096,
+%      sum_grid_y = ceil_div(problem.cin * ceil_div(problem.cout, 4), 64),
 %      preference = 10,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local m, n = math.min(128, least(problem.cin)), math.min(128, least(problem.cout))
+%    local m, n = math.min(128, least_size(problem.cin)), math.min(128, least_size(problem.cout))
 %    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, pairs = 64, stages = 3,
-%                    blocks = m * n > 4096 and 1 or 2}
+%                    blocks = m * n > 4096 and 1 or 2, unit = "mma"}
 %    while shared_bytes(problem, config) * config.blocks > target.shared_block do
 %      if config.stages > 2 then config.stages = 2
 %      elseif config.pairs > 32 then config.pairs = 32
@@ -171,7 +122,8 @@
 % write_store_sum()
 /* ---- shares ------------------------------------------------------------------ */
 
-/* The first tile of each offset, and behind the last how many there are. */
+/* The first tile of each offset, and behind the last how many there are; then the
+ * first pair of each. */
 SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
 {
     const int *begin = args->pairs.begin;
@@ -179,13 +131,19 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
 
     if (spc_warp() == 0) {
         for (int first = 0; first < $(all); first += 32) {
-            int k = first + spc_lane(), count = 0;
-            if (k < $(problem.offsets))
-                count = spc_load_int(begin + k + 1) - spc_load_int(begin + k);
+            int k = first + spc_lane(), count = 0, pair = 0;
+            if (k < $(problem.offsets)) {
+                pair = spc_load_int(begin + k);
+                count = spc_load_int(begin + k + 1) - pair;
+            }
 % if problem.bias == 1 then
             if (k == $(problem.offsets))
                 count = args->map.rows;
 % end
+            if (k < $(all))
+                tiles[$(all + 1) + k] = pair;
+            if (k == $(problem.offsets - 1))
+                tiles[$(2 * all + 1)] = pair + count;
             count = (count + $(config.pairs - 1)) / $(config.pairs);
             int upto = count;
             for (int by = 1; by < 32; by *= 2) {
@@ -227,10 +185,41 @@ SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 
 /* ---- the ring ---------------------------------------------------------------- */
 
+/* A place in the list of tiles: a tile, its offset, its first pair, and where the
+ * pairs of the offset end. */
+typedef struct cursor {
+    int tile, k, pair, end;
+} cursor;
+
+SPC_DEVICE const int *first_tiles(void) { return (const int *)(spc_shared() + $(tiles_at)); }
+
+/* Goes on to the offset that has the tile. */
+SPC_DEVICE void find_offset(cursor *c, const spc_conv_args *args)
+{
+    const int *tiles = first_tiles(), *pairs = tiles + $(all + 1);
+
+    while (tiles[c->k + 1] <= c->tile)
+        c->k++;
+    c->pair = pairs[c->k] + (c->tile - tiles[c->k]) * $(config.pairs);
+% if problem.bias == 1 then
+    c->end = c->k < $(problem.offsets - 1) ? pairs[c->k + 1] : c->k == $(problem.offsets) ? args->map.rows : pairs[$(all)];
+% else
+    c->end = pairs[c->k + 1];
+% end
+}
+
+/* The next tile; that is the last one's end when the caller's tiles end. */
+SPC_DEVICE void advance(cursor *c, int last, const spc_conv_args *args)
+{
+    c->pair += $(config.pairs);
+    if (++c->tile < last && c->pair >= c->end)
+        find_offset(c, args);
+}
+
 typedef struct loader {
-    const int *in, *out;   /* rows of the offset's pairs; of a bias no inputs */
-    int next, ahead, end;  /* the pairs that rows and row numbers are next copied of */
-    int slot, slot_ahead;  /* where in the ring their numbers lie */
+    cursor rows, numbers;    /* the tiles that either is next copied of */
+    int last;                /* where the block's tiles end */
+    int slot, slot_ahead;    /* where in the ring their numbers lie */
     int first_in, first_out; /* channels */
 } loader;
 
@@ -245,37 +234,33 @@ SPC_DEVICE int next_slot(int slot)
     return slot == $(2 * config.stages - 1) ? 0 : slot + 1;
 }
 
-/* Starts copying the row numbers of one more tile. */
-SPC_DEVICE void load_numbers(loader *l)
+/* Starts copying the row numbers of one more tile, if there is one. */
+SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 {
     int *to = numbers_at(l->slot_ahead);
+    const int *in = args->pairs.in, *out = args->pairs.out;
 
-    for (int i = spc_thread(); i < $(2 * config.pairs); i += $(threads)) {
-        int side = i / $(config.pairs), pair = l->ahead + i % $(config.pairs);
-        const int *from = side ? l->out : l->in;
-        if (pair < l->end$(problem.bias == 1 and " && from != 0" or ""))
-            spc_copy_async4(to + i, from + pair, 4);
+    if (l->numbers.tile >= l->last)
+        return;
+% if problem.bias == 1 then
+    if (l->numbers.k == $(problem.offsets)) {
+        in = 0;
+        out = args->map.order;
     }
-    l->ahead += $(config.pairs);
+% end
+    SPC_UNROLL
+    for (int i = 0; i < $(ceil_div(2 * config.pairs, threads)); i++) {
+        int item = spc_thread() + i * $(threads);
+        int pair = l->numbers.pair + item % $(config.pairs);
+        const int *from = item / $(config.pairs) ? out : in;
+        if ($(2 * config.pairs % threads ~= 0 and "item < " .. 2 * config.pairs .. " && " or "")pair < l->numbers.end$(problem.bias == 1 and " && from != 0" or ""))
+            spc_copy_async4(to + item, from + pair, 4);
+    }
+    advance(&l->numbers, l->last, args);
     l->slot_ahead = next_slot(l->slot_ahead);
 }
 
-/* Copies 16 bytes of a row from byte `at` on; of row -1, and past its `bytes`, zeroes. */
-SPC_DEVICE void copy_piece(spc_u8 *to, const spc_u8 *from, int row, long long pitch,
-                           int at, int bytes)
-{
-% if align == 16 then
-    int valid = row >= 0 && at < bytes ? 16 : 0;
-    spc_copy_async16(to, valid ? from + row * pitch + at : from, valid);
-% else
-    SPC_UNROLL
-    for (int j = 0; j < 16; j += $(align)) {
-        int valid = row >= 0 && at + j < bytes ? $(align) : 0;
-        spc_copy_async$(align)(to + j, valid ? from + row * pitch + at + j : from, valid);
-    }
-% end
-}
-
+% write_copy_piece()
 % if problem.bias == 1 then
 /* What stands for inputs of the bias: 1 in channel 0, else 0. */
 SPC_DEVICE void store_one(spc_u8 *to, int is_first)
@@ -287,51 +272,61 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 }
 
 % end
+%-- The copies of a side of a tile, of which all rows are there or `left` of them.
+%function write_side(side, name, all)
+%  local x = side == "x"
+%  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
+%  local block, blocks = x and config.m or config.n, x and m_blocks or n_blocks
+%  local pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * element
+%  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * " .. element .. " + " or "") .. "piece * 16"
+%  local row = "numbers[" .. (x and "" or config.pairs .. " + ") .. "r]"
+%  local place = "r * " .. (x and x_pitch or y_pitch) .. " + piece * 16"
+%  if wide and not x then place = "r * 16 + piece * " .. piece_pitch(config) end
+        SPC_UNROLL
+        for (int i = 0; i < $(ceil_div(config.pairs * pieces, threads)); i++) {
+            int item = spc_thread() + i * $(threads);
+%   if config.pairs * pieces % threads ~= 0 then
+            if (item >= $(config.pairs * pieces))
+                break;
+%   end
+            int r = item / $(pieces), piece = item % $(pieces);
+%   if x and problem.bias == 1 then
+            if (l->rows.k == $(problem.offsets)) {
+                store_one(to + $(place), l->first_in + piece == 0);
+                continue;
+            }
+%   end
+%   if all and align == 16 and channels % block == 0 then
+            spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(pitch) + $(first), 16);
+%   else
+            copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),
+                       $(pitch), $(first), $(channels * element));
+%   end
+        }
+%end
+%
 /* Starts the copies of the next tile, if there is one; always one group. */
 SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     spc_u8 *to = spc_shared() + stage * $(stage_size);
+    const spc_u8 *in = (const spc_u8 *)args->in, *out = (const spc_u8 *)args->residual;
     const int *numbers = numbers_at(l->slot);
-    int left = l->end - l->next;
+    int left = l->rows.tile < l->last ? l->rows.end - l->rows.pair : 0;
 
-    if (left > 0) {
-        SPC_UNROLL
-        for (int i = 0; i < $(ceil_div(config.pairs * x_pieces, threads)); i++) {
-            int item = spc_thread() + i * $(threads);
-% if config.pairs * x_pieces % threads ~= 0 then
-            if (item >= $(config.pairs * x_pieces))
-                break;
-% end
-            int r = item / $(x_pieces), piece = item % $(x_pieces);
-            spc_u8 *at = to + r * $(x_pitch) + piece * 16;
-% if problem.bias == 1 then
-            if (l->in == 0) {
-                store_one(at, l->first_in + piece == 0);
-                continue;
-            }
-% end
-            copy_piece(at, (const spc_u8 *)args->in, r < left ? numbers[r] : -1,
-                       $((problem.in_pitch or problem.cin) * element),
-                       l->first_in * $(element) + piece * 16, $(problem.cin * element));
-        }
+    if (left >= $(config.pairs)) {
+% write_side("x", "in", true)
         to += $(config.pairs * x_pitch);
-        SPC_UNROLL
-        for (int i = 0; i < $(ceil_div(config.pairs * y_pieces, threads)); i++) {
-            int item = spc_thread() + i * $(threads);
-% if config.pairs * y_pieces % threads ~= 0 then
-            if (item >= $(config.pairs * y_pieces))
-                break;
-% end
-            int r = item / $(y_pieces), piece = item % $(y_pieces);
-            copy_piece(to + r * $(y_pitch) + piece * 16, (const spc_u8 *)args->residual,
-                       r < left ? numbers[$(config.pairs) + r] : -1,
-                       $(add_pitch(problem) * element), l->first_out * $(element) + piece * 16,
-                       $(problem.cout * element));
-        }
-        load_numbers(l);
-        l->next += $(config.pairs);
+% write_side("y", "out", true)
+    } else if (left > 0) {
+% write_side("x", "in", false)
+        to += $(config.pairs * x_pitch);
+% write_side("y", "out", false)
+    }
+    if (left > 0) {
+        advance(&l->rows, l->last, args);
         l->slot = next_slot(l->slot);
     }
+    load_numbers(l, args);
     spc_copy_commit();
 }
 
@@ -342,7 +337,8 @@ SPC_DEVICE int warp_in(void) { return spc_warp() % $(wm) * $(tm * 16); }
 SPC_DEVICE int warp_out(void) { return spc_warp() / $(wm) % $(wn) * $(tn * 8); }
 SPC_DEVICE int warp_part(void) { return spc_warp() / $(wm * wn); }
 
-% if half then
+% if wide then
+% elseif half then
 /* acc[tm][tn][4] += 16 pairs, from row `pair` of a stage on. */
 SPC_DEVICE void multiply_pairs(float *acc, const spc_u8 *x, const spc_u8 *y, int pair)
 {
@@ -404,6 +400,26 @@ SPC_DEVICE void multiply_pairs(float *acc, const spc_u8 *x, const spc_u8 *y, int
 }
 % end
 
+% if wide then
+/* Starts the products of a stage: a warp's 16 input channels come through registers. */
+SPC_DEVICE void multiply(float *acc, int stage)
+{
+    int lane = spc_lane(), r = lane & 7, low = lane >> 3 & 1, high = lane >> 4;
+    const spc_u8 *x = spc_shared() + stage * $(stage_size), *y = x + $(config.pairs * x_pitch);
+    spc_u32 a[$(config.pairs // 16)][4];
+
+    x += (high * 8 + r) * $(x_pitch) + (warp_in() + low * 8) * 2;
+    SPC_UNROLL
+    for (int i = 0; i < $(config.pairs // 16); i++)
+        spc_ldmatrix4_trans(a[i], x + i * $(16 * x_pitch));
+    spc_wgmma_fence();
+    SPC_UNROLL
+    for (int i = 0; i < $(config.pairs // 16); i++)
+        spc_wgmma_rows_$(config.n)_$(problem.dtype)(
+            acc, a[i], spc_wgmma_descriptor(y + i * 256, 128, $(piece_pitch(config))), 1);
+    spc_wgmma_commit();
+}
+% else
 /* The products of a stage. */
 SPC_DEVICE void multiply(float *acc, int stage)
 {
@@ -417,6 +433,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
     for (int pair = 0; pair < $(config.pairs // wk); pair += $(half and 16 or 8))
         multiply_pairs(acc, x, x + $(config.pairs * x_pitch), warp_part() * $(config.pairs // wk) + pair);
 }
+% end
 
 /* ---- sums -------------------------------------------------------------------- */
 
@@ -431,9 +448,9 @@ SPC_DEVICE int place_of(int i, int j, int h)
 /* Adds what the warps have of other pairs, in their order, to the first one's. */
 SPC_DEVICE void join_warps(float *acc)
 {
-    float *parts = (float *)spc_shared();
+    float *parts = (float *)(spc_shared() + $(joined_at));
 
-    spc_sync_block(); /* all have left the ring */
+    spc_sync_block(); /* all have left `parts` */
     if (warp_part() > 0)
         for (int i = 0; i < $(tm * tn * 2); i++) {
             float *to = parts + (warp_part() - 1) * $(config.m * config.n) +
@@ -471,63 +488,68 @@ SPC_DEVICE void leave(float *acc, float *to)
 
 /* ---- the kernels ------------------------------------------------------------- */
 
-/* `count` tiles of offset k from its tile `first` on, of a block of channels. */
-SPC_DEVICE void open_offset(loader *l, int k, int first, int count, int block,
-                            const spc_conv_args *args)
+SPC_DEVICE void clear(float *acc)
 {
-    int begin = 0, end = args->map.rows;
+    SPC_UNROLL
+    for (int i = 0; i < $(tm * tn * 4); i++)
+        acc[i] = 0.0f;
+}
 
-    l->in = args->pairs.in;
-    l->out = args->pairs.out;
-% if problem.bias == 1 then
-    if (k == $(problem.offsets)) {
-        l->in = 0;
-        l->out = args->map.order;
-    } else {
-        begin = spc_load_int(args->pairs.begin + k);
-        end = spc_load_int(args->pairs.begin + k + 1);
-    }
-% else
-    begin = spc_load_int(args->pairs.begin + k);
-    end = spc_load_int(args->pairs.begin + k + 1);
-% end
-    l->next = l->ahead = begin + first * $(config.pairs);
-    l->end = l->next + count * $(config.pairs) < end ? l->next + count * $(config.pairs) : end;
+SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
+{
+    l->rows.tile = tile;
+    l->rows.k = 0;
+    find_offset(&l->rows, args);
+    l->numbers = l->rows;
+    l->last = last;
     l->slot = l->slot_ahead = 0;
     l->first_in = block / $(n_blocks) * $(config.m);
     l->first_out = block % $(n_blocks) * $(config.n);
 }
 
-SPC_DEVICE void run_offset(loader *l, int count, float *to, const spc_conv_args *args)
+/* The tiles of a share; what is copied runs ahead from one offset to the next. */
+SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *args)
 {
+    const int *tiles = first_tiles();
     float acc[$(tm * tn * 4)];
-    int stage = 0;
+    int stage = 0, tile = l->rows.tile, k = l->rows.k;
 
-    SPC_UNROLL
-    for (int i = 0; i < $(tm * tn * 4); i++)
-        acc[i] = 0.0f;
+    clear(acc);
     spc_sync_block(); /* all have left the rings */
     SPC_ROLLED
     for (int i = 0; i < $(config.stages); i++)
-        load_numbers(l);
+        load_numbers(l, args);
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_block();
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(l, i, args);
-    for (; count > 0; count--) {
+    SPC_ROLLED
+    while (tile < l->last) {
         /* The tile has arrived, for the whole block; and all have left the stage
          * that is loaded next. */
         spc_copy_wait($(config.stages - 2));
+% if wide then
+        spc_fence_async();
+        spc_sync_block();
+        multiply(acc, stage);
+        load_next(l, stage == 0 ? $(config.stages - 1) : stage - 1, args);
+        spc_wgmma_wait(0);
+% else
         spc_sync_block();
         load_next(l, stage == 0 ? $(config.stages - 1) : stage - 1, args);
         multiply(acc, stage);
-        if (++stage == $(config.stages))
-            stage = 0;
+% end
+        stage = stage == $(config.stages - 1) ? 0 : stage + 1;
+        if (++tile == l->last || tile == tiles[k + 1]) {
+            leave(acc, sum_at(args, share + k, block));
+            clear(acc);
+            while (tile < l->last && tiles[k + 1] <= tile)
+                k++;
+        }
     }
     spc_copy_wait(0);
-    leave(acc, to);
 }
 
 /* What spc_sum goes by. */
@@ -541,7 +563,7 @@ SPC_DEVICE void leave_header(const int *tiles, int *header)
         header[1 + k] = tiles[k];
 }
 
-SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
     loader l;
@@ -552,60 +574,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     leave_header(tiles, (int *)args->workspace);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
-        int share = item / $(blocks), block = item % $(blocks), k = 0;
-        int tile = share_begin(tiles[$(all)], share, shares);
-        int end = share_begin(tiles[$(all)], share + 1, shares);
-        while (tile < end) {
-            while (tiles[k + 1] <= tile)
-                k++;
-            int stop = tiles[k + 1] < end ? tiles[k + 1] : end;
-            open_offset(&l, k, tile - tiles[k], stop - tile, block, args);
-            run_offset(&l, stop - tile, sum_at(args, share + k, block), args);
-            tile = stop;
-        }
+        int share = item / $(blocks), block = item % $(blocks);
+        open_share(&l, share_begin(tiles[$(all)], share, shares),
+                   share_begin(tiles[$(all)], share + 1, shares), block, args);
+        run_share(&l, share, block, args);
     }
 }
 
-/* The first share that has tile `tile`, which is one of `all`. */
-SPC_DEVICE int share_of(int all, int tile, int shares)
-{
-    int share = (int)((long long)tile * shares / all);
-
-    while (share > 0 && share_begin(all, share, shares) > tile)
-        share--;
-    while (share_begin(all, share + 1, shares) <= tile)
-        share++;
-    return share;
-}
-
-/* Adds the sums that shares left of offset block_x. */
-SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
-{
-    const int *header = (const int *)args->workspace, *tiles = header + 1;
-    int k = spc_block_x(), item = spc_block_y() * 256 + spc_thread();
-    int ci = item / $(problem.cout), co = item % $(problem.cout);
-    int share = 0, end = 0;
-    float sum = 0.0f;
-
-    spc_depend_wait();
-    spc_depend_launch();
-    if (ci >= (k == $(problem.offsets) ? 1 : $(problem.cin)))
-        return;
-    int all = tiles[$(all)], shares = shares_of(header[0], all);
-    int block = ci / $(config.m) * $(n_blocks) + co / $(config.n);
-    int at = ci % $(config.m) * $(config.n) + co % $(config.n);
-    if (tiles[k] < tiles[k + 1]) {
-        share = share_of(all, tiles[k], shares);
-        end = share_of(all, tiles[k + 1] - 1, shares) + 1;
-    }
-    for (; share < end; share += 8) { /* eight are under way */
-        float part[8];
-        SPC_UNROLL
-        for (int i = 0; i < 8; i++)
-            part[i] = share + i < end ? sum_at(args, share + i + k, block)[at] : 0.0f;
-        SPC_UNROLL
-        for (int i = 0; i < 8; i++)
-            sum += part[i];
-    }
-    store_sum(args, ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co, sum);
-}
+% write_sum_kernel()

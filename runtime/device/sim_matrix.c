@@ -214,6 +214,20 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
     }
 }
 
+static bool is_bf16(int op)
+{
+    return op == SPC_SIM_WGMMA_BF16 || op == SPC_SIM_WGMMA_ROWS_BF16;
+}
+
+/* The same where a core matrix is 8 rows of k by 16 bytes of columns. */
+ALWAYS void unpack_b_rows(float (*b)[8], const unsigned char *core, int leading,
+                          bool bf16)
+{
+    for (int k = 0; k < 16; k++)
+        widen_as(b[k], (const uint16_t *)(core + k / 8 * leading + k % 8 * 16),
+                 bf16);
+}
+
 /* A lane's four accumulators are two pairs of neighbours, eight rows apart; of
  * four bytes each, whatever the type. */
 ALWAYS void load_tile(void *tile, const spc__sim_product *p, int j)
@@ -242,11 +256,15 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
     float a[16][16], columns[16][8], tile[16][8];
     bool tf32 = p->op == SPC_SIM_WGMMA_TF32;
     if (!tf32)
-        unpack_a_short(a, p->a, p->op == SPC_SIM_WGMMA_BF16);
+        unpack_a_short(a, p->a, is_bf16(p->op));
     else
         unpack_a_tf32(a, p->a);
     for (int j = 0; j < p->n / 8; j++) {
-        unpack_b(columns, b + (size_t)j * (size_t)stride, leading, p->op);
+        const unsigned char *core = b + (size_t)j * (size_t)stride;
+        if (p->op >= SPC_SIM_WGMMA_ROWS_F16)
+            unpack_b_rows(columns, core, leading, is_bf16(p->op));
+        else
+            unpack_b(columns, core, leading, p->op);
         load_tile(tile, p, j);
         multiply(tile, a, columns, tf32 ? 8 : 16);
         store_tile(p, j, tile);
@@ -448,6 +466,8 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
     case SPC_SIM_WGMMA_BF16:
     case SPC_SIM_WGMMA_TF32:
     case SPC_SIM_WGMMA_I8:
+    case SPC_SIM_WGMMA_ROWS_F16:
+    case SPC_SIM_WGMMA_ROWS_BF16:
         issue_wgmma(self, e, op, caller);
         break;
     case SPC_SIM_WGMMA_COMMIT:
