@@ -104,7 +104,8 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     *damaged = 0;
     for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
         status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
-    if (status == SPC_OK && with_code) /* weights are bytes too */
+    if (status == SPC_OK &&
+        what == SPC__EXPORT_CODE) /* weights are bytes too */
         status = spc__networks_write(&cache->layers[0], write, payload, damaged,
                                      error);
     spc__buf_release(&out.line);

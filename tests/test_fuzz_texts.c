@@ -296,7 +296,8 @@ static spc_status read_list(const char *data, size_t bytes, spc_error *error)
 {
     const char *one = input;
     cli_list operands = {&one, 1}, scenes = {0};
-    worklist_source from = {&operands, &scenes, NULL, "tune"};
+    worklist_source from = {
+        .operands = &operands, .scenes = &scenes, .command = "tune"};
     worklist list = {0};
     spc_status status = write_input(".list", data, bytes, error);
 

@@ -112,15 +112,15 @@ static spc_status ask(answer *out, cli_job *job, const spc_conv *layer)
 static spc_status explain_on(cli_job *job, const spc_conv *layer,
                              const spc_scene *scene, const char *text)
 {
-    answer answer = {.layer = text, .scene = scene};
-    spc_status status = ask(&answer, job, layer);
+    answer found = {.layer = text, .scene = scene};
+    spc_status status = ask(&found, job, layer);
 
     job->left_scenes = status == SPC_EINTERRUPTED;
 
     if (status == SPC_OK && job->json == NULL)
-        print_answer(&answer);
+        print_answer(&found);
     else if (status == SPC_OK)
-        write_answer(job->json, &answer);
+        write_answer(job->json, &found);
     else if (job->json != NULL)
         job_write_failure(job->json, text, spc_scene_name(scene));
     return status;
