@@ -1427,12 +1427,11 @@ typedef struct spc_feature_buffers {
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * takes a map of its geometry, UNPOOL the inverse map, their gradients the
- * other's; all others take the set
- * whose rows they work on. The other of the two is NULL. Rows past those that
- * there are remain as they were. SPC_ESTATE: the map is not prepared;
- * SPC_EINVAL: a missing or misaligned buffer, a pitch below the row, another
- * operator's map; SPC_EDEVICE.
+ * takes a map of its geometry, UNPOOL the inverse map, their gradients each
+ * other's; all others take the set whose rows they work on. The other of the
+ * two is NULL. Rows past those that there are remain as they were. SPC_ESTATE:
+ * the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
+ * below the row, another operator's map; SPC_EDEVICE.
  */
 SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
                                        const spc_coords *set,

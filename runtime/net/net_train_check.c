@@ -21,7 +21,16 @@ static spc_status check_conv(const spc__net_node *node, spc_error *error)
                          "it has whole numbers, or another type of outputs "
                          "than of inputs",
                          error);
+    if (conv->geometry.rule == SPC_RULE_RADIUS)
+        return fail_node(node, "it is a layer of points", error);
     return SPC_OK;
+}
+
+/* What net_train_steps.c has steps for. */
+static bool has_steps(const spc__net_node *node)
+{
+    return node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE ||
+           node->kind == SPC__NODE_CONCAT || node->kind == SPC__NODE_REGROUP;
 }
 
 static spc_status check_node(const spc__net_node *node, spc_error *error)
@@ -30,6 +39,8 @@ static spc_status check_node(const spc__net_node *node, spc_error *error)
                      ? SPC__NET_PARAMS
                      : 0;
 
+    if (!has_steps(node))
+        return fail_node(node, "layers of its kind have no gradient", error);
     for (int i = 0; i < params; i++)
         if (node->counts[i] > 0 && node->params[i] == NULL)
             return fail_node(node, "its parameters are not set yet", error);
