@@ -1892,6 +1892,10 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  */
 typedef struct spc_training spc_training;
 
+/* Of spc_training_create, beside SPC_PLAN_*: the features have a gradient, too,
+ * for who makes them with something that learns. */
+enum { SPC_TRAINING_FEATURES = 1 << 16 };
+
 SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
@@ -1926,6 +1930,10 @@ SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
 SPC_API spc_status spc_net_backward_all(spc_training *training,
                                         const void *const *grads, int count,
                                         void *stream);
+/* The gradient of the features, [rows of the scene][channels] on the device, as
+ * the last spc_net_backward has enqueued it: the training's, or an array that
+ * was given to that. NULL: it was not asked for, or no output depends on them. */
+SPC_API const void *spc_training_features(const spc_training *training);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
  * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
  * on; SPC_EINVAL: another count. */

@@ -115,8 +115,9 @@ struct spc_training {
  * becomes true for those that the output depends on. */
 spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error);
 
-/* Steps, values and parameters, whose memory is taken; then the way back. */
-spc_status spc__train_steps(spc_training *t, const bool *used);
+/* Steps, values and parameters, whose memory is taken; then the way back, to
+ * the features too if they are wanted. */
+spc_status spc__train_steps(spc_training *t, const bool *used, bool features);
 spc_status spc__train_back(spc_training *t);
 
 /* The value that is output i. */

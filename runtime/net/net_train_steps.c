@@ -538,7 +538,7 @@ static spc_status alloc_lists(spc_training *t)
                                   most * sizeof(*t->steps));
 }
 
-spc_status spc__train_steps(spc_training *t, const bool *used)
+spc_status spc__train_steps(spc_training *t, const bool *used, bool features)
 {
     const spc_net *net = t->plan->net;
     spc_status status = alloc_lists(t);
@@ -546,6 +546,7 @@ spc_status spc__train_steps(spc_training *t, const bool *used)
     if (status != SPC_OK)
         return status;
     t->value_of[0] = add_value(t, &net->tensors[0]);
+    t->values[0].wanted = features;
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
         const spc__net_node *node = &net->nodes[i];
         if (used[i] && (status = make_node(t, node)) != SPC_OK)
