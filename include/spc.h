@@ -1463,12 +1463,11 @@ typedef struct spc_feature_buffers {
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * takes a map of its geometry, UNPOOL the inverse map, their gradients the
- * other's; all others take the set
- * whose rows they work on. The other of the two is NULL. Rows past those that
- * there are remain as they were. SPC_ESTATE: the map is not prepared;
- * SPC_EINVAL: a missing or misaligned buffer, a pitch below the row, another
- * operator's map; SPC_EDEVICE.
+ * takes a map of its geometry, UNPOOL the inverse map, their gradients each
+ * other's; all others take the set whose rows they work on. The other of the
+ * two is NULL. Rows past those that there are remain as they were. SPC_ESTATE:
+ * the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
+ * below the row, another operator's map; SPC_EDEVICE.
  */
 SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
                                        const spc_coords *set,
@@ -1949,6 +1948,10 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  */
 typedef struct spc_training spc_training;
 
+/* Of spc_training_create, beside SPC_PLAN_*: the features have a gradient, too,
+ * for who makes them with something that learns. */
+enum { SPC_TRAINING_FEATURES = 1 << 16 };
+
 SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
@@ -1983,6 +1986,10 @@ SPC_API spc_status spc_net_backward(spc_training *training, const void *grad,
 SPC_API spc_status spc_net_backward_all(spc_training *training,
                                         const void *const *grads, int count,
                                         void *stream);
+/* The gradient of the features, [rows of the scene][channels] on the device, as
+ * the last spc_net_backward has enqueued it: the training's, or an array that
+ * was given to that. NULL: it was not asked for, or no output depends on them. */
+SPC_API const void *spc_training_features(const spc_training *training);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
  * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
  * on; SPC_EINVAL: another count. */

@@ -359,6 +359,110 @@ START_TEST(kernels_give_what_the_definition_gives)
 }
 END_TEST
 
+/* ---- capacities ---------------------------------------------------------- */
+
+/* Sums over rows whose parts must not depend on the room that a set has. */
+static const char *const summed[] = {
+    "norm=group,c=12,groups=3,affine=1,pass=dgrad,dtype=f32",
+    "norm=group,c=12,groups=3,affine=1,pass=wgrad,dtype=f32",
+    "affine,c=12,pass=wgrad,dtype=f32",
+    "global=max,c=12,pass=dgrad,dtype=f32",
+};
+
+enum { WIDTH = 12, ROWS = 500 };
+
+/* Voxels of one batch element in ascending order, in a set with room for
+ * more. */
+static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
+{
+    spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
+    int32_t at[ROWS][4];
+    spc_coords *set = NULL;
+    void *rows = NULL;
+
+    for (int i = 0; i < ROWS; i++)
+        memcpy(at[i], (int32_t[]){0, i / 64, i / 8 % 8, i % 8}, sizeof(at[i]));
+    assert_ok(spc_alloc(&rows, ctx, sizeof(at)), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_device(ctx, rows, at, sizeof(at)),
+              spc_ctx_error(ctx));
+    o.capacity = ROWS + spare;
+    for (int i = 1; i < 4; i++)
+        o.high[i] = 7;
+    assert_ok(spc_coords_reserve(&set, ctx, &o), spc_ctx_error(ctx));
+    assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_coords_check(set, NULL), spc_ctx_error(ctx));
+    spc_dealloc(ctx, rows);
+    return set;
+}
+
+/* The result on `arrays` (in, add, scale), the caller's. */
+static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
+                     void *const *arrays, int64_t count)
+{
+    spc_feature_plan *plan = NULL;
+    spc_coords *set = fill_set(ctx, spare);
+    float *result = malloc((size_t)count * sizeof(*result));
+    void *out = NULL, *work = NULL;
+
+    assert_ok(spc_feature_plan_create(&plan, ctx, f, SPC_PLAN_JIT),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&out, ctx, (size_t)(ROWS + spare) * WIDTH * 4),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&work, ctx, spc_feature_workspace_bytes(plan, set) + 1),
+              spc_ctx_error(ctx));
+    spc_feature_buffers b = {.in = arrays[0],
+                             .add = arrays[1],
+                             .scale = arrays[2],
+                             .out = out,
+                             .workspace = work};
+    assert_ok(spc_feature_execute(plan, set, NULL, &b, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_host(ctx, result, out, (size_t)count * 4),
+              spc_ctx_error(ctx));
+    spc_dealloc(ctx, out);
+    spc_dealloc(ctx, work);
+    spc_feature_plan_free(plan);
+    spc_coords_free(set);
+    return result;
+}
+
+START_TEST(a_gradient_does_not_depend_on_the_capacity)
+{
+    spc_ctx *ctx = open_ctx(suite_device != NULL ? suite_device : "cpu",
+                            suite_database(), NULL);
+    void *arrays[3];
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < 3; i++) {
+        float *values = draw(ROWS * WIDTH, false, &random);
+        assert_ok(spc_alloc(&arrays[i], ctx, ROWS * WIDTH * 4),
+                  spc_ctx_error(ctx));
+        assert_ok(spc_copy_to_device(ctx, arrays[i], values, ROWS * WIDTH * 4),
+                  spc_ctx_error(ctx));
+        free(values);
+    }
+    for (int i = 0; i < LENGTH(summed); i++) {
+        spc_feature f;
+        assert_ok(spc_feature_parse(&f, summed[i], &error), error.text);
+        int64_t count =
+            spc_feature_rows_out(&f, ROWS, 1) * spc_feature_row_out(&f);
+        float *tight = run_in(ctx, &f, 0, arrays, count);
+        float *roomy = run_in(ctx, &f, 20000, arrays, count);
+        ck_assert_msg(memcmp(tight, roomy, (size_t)count * 4) == 0,
+                      "%s depends on the capacity, seed %llu", summed[i],
+                      (unsigned long long)seed);
+        free(tight);
+        free(roomy);
+    }
+    for (int i = 0; i < 3; i++)
+        spc_dealloc(ctx, arrays[i]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- words --------------------------------------------------------------- */
 
 static const struct {
@@ -442,6 +546,7 @@ int main(int argc, char **argv)
         LENGTH(curved));
     add(suite, "kernels", kernels_give_what_the_definition_gives,
         suite_device != NULL ? 1 : LENGTH(devices));
+    add(suite, "capacity", a_gradient_does_not_depend_on_the_capacity, 1);
     add(suite, "meanings", words_mean_the_operator_that_is_the_gradient,
         LENGTH(meanings));
     add(suite, "bad", what_has_no_gradient_says_so, LENGTH(bad));

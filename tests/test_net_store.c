@@ -252,10 +252,13 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 
 /* ---- the text ------------------------------------------------------------ */
 
+/* The first ones are of clouds, which have no i8. */
+enum { OF_CLOUDS = 2 };
 static const char *const examples[] = {
+    "networks/cloud.lua",
+    "../examples/networks/pointresnet18.lua",
     "networks/every.lua",
     "networks/chain.lua",
-    "networks/cloud.lua",
     "networks/masked.lua",
     "../examples/networks/centerpoint.lua",
     "../examples/networks/completion.lua",
@@ -263,7 +266,6 @@ static const char *const examples[] = {
     "../examples/networks/minkunet18a.lua",
     "../examples/networks/minkunet34c.lua",
     "../examples/networks/minkunet_w20.lua",
-    "../examples/networks/pointresnet18.lua",
     "../examples/networks/ptv3.lua",
     "../examples/networks/resn21.lua",
     "../examples/networks/resnl.lua",
@@ -1077,7 +1079,7 @@ int main(void)
 
     tcase_add_loop_test(tc, every_network_reads_back_from_its_text, 0,
                         LENGTH(examples));
-    tcase_add_loop_test(tc, every_network_reads_back_quantised, 0,
+    tcase_add_loop_test(tc, every_network_reads_back_quantised, OF_CLOUDS,
                         LENGTH(examples));
     tcase_add_test(tc, what_networks_seldom_have_reads_back_too);
     tcase_add_loop_test(tc, a_mistake_in_a_text_is_named_with_its_line, 0,

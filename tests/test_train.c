@@ -82,7 +82,7 @@ static void task_open(task *t, spc_ctx *ctx, const char *file)
 {
     open_net(t, ctx, file);
     assert_ok(spc_training_create(&t->training, t->ctx, t->net, t->scene,
-                                  SPC_PLAN_JIT),
+                                  SPC_PLAN_JIT | SPC_TRAINING_FEATURES),
               spc_ctx_error(t->ctx));
     spc_net_info info;
     spc_tensor_info last;
@@ -259,6 +259,51 @@ static void check_param(const task *t, const spc_net_param *p)
     free(gradient);
 }
 
+/* The loss on features that lie `by` along the signs of their gradient. */
+static double loss_on(const task *t, const float *x, const float *gradient,
+                      float by)
+{
+    int64_t count = t->rows * CHANNELS;
+    size_t bytes = (size_t)count * sizeof(float);
+    float *moved = malloc(bytes);
+
+    for (int64_t i = 0; i < count; i++)
+        moved[i] = x[i] + (gradient[i] < 0 ? -by : by);
+    assert_ok(spc_copy_to_device(t->ctx, t->features, moved, bytes),
+              spc_ctx_error(t->ctx));
+    double loss = loss_of(t);
+    assert_ok(spc_copy_to_device(t->ctx, t->features, x, bytes),
+              spc_ctx_error(t->ctx));
+    free(moved);
+    return loss;
+}
+
+static void check_features(const task *t, const char *file)
+{
+    const float by = 0x1p-10f;
+    size_t bytes = (size_t)(t->rows * CHANNELS) * sizeof(float);
+    float *x = malloc(bytes), *gradient = malloc(bytes);
+    double size = 0;
+
+    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_copy_to_host(t->ctx, x, t->features, bytes),
+              spc_ctx_error(t->ctx));
+    assert_ok(spc_copy_to_host(t->ctx, gradient,
+                               spc_training_features(t->training), bytes),
+              spc_ctx_error(t->ctx));
+    for (int64_t i = 0; i < t->rows * CHANNELS; i++)
+        size += fabs((double)gradient[i]);
+    double difference =
+        (loss_on(t, x, gradient, by) - loss_on(t, x, gradient, -by)) /
+        (2 * (double)by);
+    ck_assert_msg(size > 0 && fabs(difference - size) <= 0.02 * size,
+                  "%s, features: the loss rises by %.6g, their gradient says "
+                  "%.6g",
+                  file, difference, size);
+    free(x);
+    free(gradient);
+}
+
 /* What chooses voxels has no slope. */
 static bool chooses(const spc_net_param *p)
 {
@@ -280,6 +325,7 @@ static void check_no_gradient(const task *t, const spc_net_param *p)
 static void check_network(spc_ctx *ctx, int i)
 {
     spc_net_param p;
+    bool steady = true; /* the same voxels, wherever features are */
     int params = 0;
     task t;
 
@@ -287,10 +333,14 @@ static void check_network(spc_ctx *ctx, int i)
     check_forward(&t);
     assert_ok(spc_net_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
     for (; spc_net_param_at(&p, t.net, params) == SPC_OK; params++)
-        if (chooses(&p))
+        if (chooses(&p)) {
             check_no_gradient(&t, &p);
-        else
+            steady = false;
+        } else {
             check_param(&t, &p);
+        }
+    if (steady)
+        check_features(&t, networks[i].file);
     ck_assert_int_eq(params, networks[i].params);
     task_close(&t);
 }
@@ -616,6 +666,7 @@ START_TEST(wrong_questions_have_their_sentence)
     task t;
 
     task_open(&t, ctx, networks[0].file);
+    ck_assert_ptr_null(spc_training_features(NULL));
     ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
     ck_assert_int_eq(

@@ -270,12 +270,13 @@ static spc_status compare_feature(spc__net_verifier *v,
     if (reference == NULL || tolerance == NULL) {
         status = spc__fail_memory(v->error, count * sizeof(*reference));
     } else {
-        spc__feature_oracle(reference, tolerance, NULL, f, of);
-        for (size_t i = 0; i < count; i++)
+        status = spc__feature_oracle(reference, tolerance, NULL, f, of);
+        for (size_t i = 0; i < count && status == SPC_OK; i++)
             tolerance[i] =
                 spc__feature_tolerance(f, reference[i], tolerance[i]);
-        status = spc__net_compare(v, work, got, columns, reference, tolerance,
-                                  rows, columns);
+        if (status == SPC_OK)
+            status = spc__net_compare(v, work, got, columns, reference,
+                                      tolerance, rows, columns);
     }
     free(reference);
     free(tolerance);

@@ -90,12 +90,13 @@ static spc_net_options room_for(const spc_scene *scene, unsigned flags)
 static spc_status make(spc_training *t, const spc_net *net, const bool *used,
                        const spc_scene *scene, unsigned flags)
 {
-    spc_net_options options = room_for(scene, flags);
+    unsigned own = SPC_TRAINING_FEATURES;
+    spc_net_options options = room_for(scene, flags & ~own);
     spc_status status;
 
     if ((status = spc_net_plan_create(&t->plan, t->ctx, net, &options)) !=
             SPC_OK ||
-        (status = spc__train_steps(t, used)) != SPC_OK ||
+        (status = spc__train_steps(t, used, flags & own)) != SPC_OK ||
         (status = spc__train_back(t)) != SPC_OK ||
         (status = spc__train_take(&t->work, t, t->work_bytes)) != SPC_OK)
         return status;

@@ -2,12 +2,12 @@
  * net_train.h - training a network on one scene: values, steps, and the way
  * back.
  *
- * A layer becomes a few steps (net_train_steps.c), as the gradient of each part
- * needs what went into it: a convolution, its scale, the residual, the
- * activation. Sets that features choose are filled anew by each forward pass,
- * with all that hangs on them. The way back is a list of actions that is made
- * once (net_train_back.c); net_train_run.c runs both, net_train.c has the entry
- * and the parameters.
+ * What can be trained says net_train_check.c. A layer becomes a few steps
+ * (net_train_steps.c), as the gradient of each part needs what went into it: a
+ * convolution, its scale, the residual, the activation. Sets that features
+ * choose are filled anew by each forward pass, with all that hangs on them. The
+ * way back is a list of actions that is made once (net_train_back.c);
+ * net_train_run.c runs both, net_train.c has the entry and the parameters.
  */
 #ifndef SPC_RUNTIME_NET_TRAIN_H
 #define SPC_RUNTIME_NET_TRAIN_H
@@ -115,8 +115,9 @@ struct spc_training {
  * becomes true for those that the output depends on. */
 spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error);
 
-/* Steps, values and parameters, whose memory is taken; then the way back. */
-spc_status spc__train_steps(spc_training *t, const bool *used);
+/* Steps, values and parameters, whose memory is taken; then the way back, to
+ * the features too if they are wanted. */
+spc_status spc__train_steps(spc_training *t, const bool *used, bool features);
 spc_status spc__train_back(spc_training *t);
 
 /* The value that is output i. */

@@ -5,7 +5,6 @@
 #include "dtype.h"
 #include "error.h"
 #include "feature.h"
-#include <string.h>
 
 typedef spc__train_action action;
 typedef spc__train_step step;
@@ -293,9 +292,15 @@ spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
                              "the gradient of output %d is NULL", i);
         t->arrays[i] = (void *)(uintptr_t)grads[i]; /* only read */
     }
-    status = run_actions(t, stream);
-    memset(t->arrays, 0, (size_t)count * sizeof(*t->arrays));
-    return status;
+    return run_actions(t, stream);
+}
+
+const void *spc_training_features(const spc_training *t)
+{
+    int array =
+        t != NULL && t->values[0].wanted ? t->values[0].grad : SPC__TRAIN_NONE;
+
+    return array != SPC__TRAIN_NONE ? t->arrays[array] : NULL;
 }
 
 spc_status spc_net_backward(spc_training *t, const void *grad, void *stream)

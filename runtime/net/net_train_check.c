@@ -1,0 +1,97 @@
+/* net_train_check.c - what of a network can be trained. */
+#include "net_train.h"
+
+#include "dtype.h"
+#include "error.h"
+
+static spc_status fail_node(const spc__net_node *node, const char *why,
+                            spc_error *error)
+{
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "layer '%.60s' cannot be trained: %s",
+                     node->name != NULL ? node->name : "?", why);
+}
+
+static spc_status check_conv(const spc__net_node *node, spc_error *error)
+{
+    const spc_conv *conv = &node->conv;
+
+    if (conv->out != SPC_OUT_OWN || spc__dtype_is_whole(conv->dtype))
+        return fail_node(node,
+                         "it has whole numbers, or another type of outputs "
+                         "than of inputs",
+                         error);
+    if (conv->geometry.rule == SPC_RULE_RADIUS)
+        return fail_node(node, "it is a layer of points", error);
+    return SPC_OK;
+}
+
+/* What net_train_steps.c has steps for. */
+static bool has_steps(const spc__net_node *node)
+{
+    return node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE ||
+           node->kind == SPC__NODE_CONCAT || node->kind == SPC__NODE_REGROUP;
+}
+
+static spc_status check_node(const spc__net_node *node, spc_error *error)
+{
+    int params = node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE
+                     ? SPC__NET_PARAMS
+                     : 0;
+
+    if (!has_steps(node))
+        return fail_node(node, "layers of its kind have no gradient", error);
+    for (int i = 0; i < params; i++)
+        if (node->counts[i] > 0 && node->params[i] == NULL)
+            return fail_node(node, "its parameters are not set yet", error);
+    return node->kind == SPC__NODE_CONV ? check_conv(node, error) : SPC_OK;
+}
+
+static void mark(const spc_net *net, bool *used, int tensor)
+{
+    int node = tensor != SPC_NO_TENSOR ? net->tensors[tensor].node : -1;
+
+    if (node >= 0)
+        used[node] = true;
+}
+
+/* The masks that a set is made by, and those that it comes from. */
+static void mark_masks(const spc_net *net, bool *used, int set)
+{
+    const spc__net_set *s = &net->sets[set];
+
+    if (s->masked)
+        mark(net, used, s->mask);
+    for (int i = 0; i < s->sources; i++)
+        mark_masks(net, used, s->from[i]);
+}
+
+spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    if (net->set_count > 0 && net->sets[0].cloud)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "a network of clouds cannot be trained: gradients of "
+                         "its layers have plans of their own");
+    for (int i = 0; i < net->out_count && status == SPC_OK; i++) {
+        mark(net, used, net->outs[i].tensor);
+        for (int j = 0; j < i; j++)
+            if (net->outs[i].tensor == net->outs[j].tensor)
+                status = spc__fail(error, SPC_EUNSUPPORTED,
+                                   "outputs %d and %d are one tensor: each "
+                                   "once can be trained",
+                                   j, i);
+    }
+    for (int i = net->node_count - 1; i >= 0 && status == SPC_OK; i--) {
+        const spc__net_node *node = &net->nodes[i];
+        if (!used[i])
+            continue;
+        for (int j = 0; j < node->ins; j++)
+            mark(net, used, node->in[j]);
+        mark(net, used, node->add);
+        mark_masks(net, used, net->tensors[node->out].set);
+        status = check_node(node, error);
+    }
+    return status;
+}
