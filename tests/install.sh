@@ -49,7 +49,7 @@ for kind in c_spc c_spc_static cxx_spc cxx_spc_static; do
 done
 
 # ---- what ships, found from where the tree lies now
-for text in "$here"/../tuned/*.txt; do
+for text in "$here"/../tuned/*-*.txt; do
     [ -e "$text" ] || continue
     name=$(basename "$text" .txt)
     [ -s "$work/tree/share/spctune/$name.db" ] || fail "$name.db is not there"

@@ -156,6 +156,31 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
 }
 END_TEST
 
+/* It is a hint, so the layer is tuned here, by a thread that knows the hint. */
+START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    const choice stale = {0, 32, 5, true};
+    rig r;
+
+    put(shipped, &stale);
+    rig_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    for (int tuned = 0; tuned < 2; tuned++) {
+        spc_plan_free(r.plan);
+        assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map,
+                                  SPC_PLAN_BACKGROUND),
+                  spc_ctx_error(r.ctx));
+        ck_assert_msg(spc_plan_origin(r.plan) ==
+                          (tuned ? SPC_ORIGIN_EXACT : SPC_ORIGIN_NEAREST),
+                      "%s", spc_plan_reason(r.plan));
+        ck_assert(spc_plan_is_shipped(r.plan) == !tuned);
+        spc_background_wait(r.ctx);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 static void expect_shipped(spc_ctx *ctx, bool wanted)
 {
     ck_assert((ctx->shipped != NULL) == wanted);
@@ -224,6 +249,7 @@ int main(void)
     tcase_add_checked_fixture(all, set_up, tear_down);
     tcase_add_loop_test(all, what_ships_comes_behind_what_is_known_as_nearly, 0,
                         LENGTH(cases));
+    tcase_add_test(all, in_the_background_a_stale_choice_is_tuned_anew);
     tcase_add_test(all, who_wants_none_has_none);
     tcase_add_test(all, what_ships_damaged_is_left_out);
     tcase_add_test(all, each_class_of_device_has_a_file_of_its_own);

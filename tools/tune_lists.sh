@@ -127,49 +127,57 @@ trained() {
     done
 }
 
+# Plain layers first: their code is the same on all scenes and levels, a few
+# seconds each, and they are near to what networks have, which is code of its own
+# for each epilogue.
 list_ships() {
     kitti=kitti_hdl64_full.bin@0.05 waymo=waymo_frame.bin@0.1
-    echo "# networks that are deployed, and those that engines are compared on"
-    on nuscenes_sweep1.bin centerpoint
-    on kitti_hdl64_full.bin second
-    on "$kitti" resn21 unet42 resnl
-    on "$waymo" resn21 unet42 resnl
     echo "# the suites peers and deep"
     ranked "$scans" 0 3 4-32 16-32 32-32 32-64 64-64 128-128 256-256
+    ranked "$scans" 2 3 64-64 128-128
     strided 0 32-64
     ranked "$scans" 0 5 32-32 16-16 32-64
     ranked "$kitti" 3 3 128-128 256-256 384-256
     ranked "$kitti" 4 3 256-256 128-256
     ranked "$kitti" 3 5 64-128 128-128
     ranked "$waymo" 2 5 32-64 64-64
+    echo "# networks that are deployed, and those that engines are compared on"
+    on nuscenes_sweep1.bin centerpoint
+    on kitti_hdl64_full.bin second
+    on "$kitti" resn21 unet42
+    echo "# training"
+    trained 0 32-32 64-64
+    trained 2 64-64 128-128
+    echo "# what is left of the suites"
     ranked "$kitti" 0 5 64-128
     ranked "$kitti" 0 4 64-64
     ranked "$kitti" 0 7 32-32
     ranked "$kitti" 0 3 160-160
     ranked gen:shell,r=256 0 3 16-32 32-32 64-64 128-128 256-256
+    echo "# the same networks on another scan, and with wide kernels"
+    on "$waymo" resn21 unet42
+    on "$kitti" resnl
+    echo "# what lies between"
+    ranked "$scans" 1 3 32-32 64-64 96-96
+    ranked nuscenes_sweep1.bin@0.1 0 3 16-16 32-32 64-64 128-128
+    strided 1 32-64 64-128
+    strided 2 64-128 128-256
+    ranked "$waymo" 3 3 128-128 256-256
+    ranked "$scans" 4 3 256-512 512-512
+    ranked "$kitti" 1 2 32-32 64-64
     for type in tf32 f32; do
         for pair in 32 64; do
             echo "subm,cin=$pair,cout=$pair,k=3,dtype=$type --scene $kitti"
         done
     done
-    echo "# networks that take longer"
-    on "$kitti" minkunet34c
-    on nuscenes_sweep1.bin voxelnext
-    echo "# training"
-    trained 0 32-32 64-64
-    trained 2 64-64 128-128
-    echo "# what lies between"
-    ranked "$scans" 2 3 64-64 128-128
-    ranked "$scans" 1 3 32-32 64-64 96-96
-    ranked "$waymo" 3 3 128-128 256-256
-    strided 1 32-64 64-128
-    strided 2 64-128 128-256
-    ranked "$kitti" 1 2 32-32 64-64
-    ranked "$scans" 4 3 256-512 512-512
     ranked "$scans" 0 3 16-16 96-96 4-16 8-16 24-24 48-48
     ranked indoor_rgbd_fragment.bin@0.02 0 3 16-16 32-32 64-64 96-96 128-128
     ranked indoor_rgbd_fragment.bin@0.02 0 5 4-32 16-16 32-32
     ranked "$kitti" 2 5 32-32 64-64
+    echo "# networks that take longer"
+    on nuscenes_sweep1.bin voxelnext
+    on "$kitti" minkunet34c
+    on "$waymo" resnl
 }
 
 case $what in

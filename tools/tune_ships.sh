@@ -1,25 +1,28 @@
 #!/bin/sh
 # tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
 #
-#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET]
+#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT]]
 #
 # SPCTUNE is the command (that of the preset `static` runs anywhere), SCENES the
 # folder with the files of scenes, OUT the folder that gets nvidia-h200.txt, or
 # what else the device is called: review it, and put it in tuned/. What is
-# measured lies in OUT/tuning.db: the same command, run again, goes on with it.
+# measured lies in OUT/tuning.db: the same command, run again, goes on with it. No
+# layer is begun after BUDGET (default: 8m); after LIMIT (540s) those at hand are
+# ended, and what they have measured is kept.
 set -eu
 [ $# -ge 3 ] || {
-    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET]" >&2
+    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT]]" >&2
     exit 2
 }
-spctune=$1 scenes=$2 out=$3 budget=${4:-8m}
+spctune=$1 scenes=$2 out=$3 budget=${4:-8m} limit=${5:-540s}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 export SPC_DATABASE="$out/tuning.db" SPC_SHIPPED=
 
 sh "$here/tune_lists.sh" ships >"$out/list"
 status=0
-"$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
+timeout -s TERM -k 20 "$limit" \
+    "$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
     tune "$out/list" --scenes "$scenes" --effort quick --in-order \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"

@@ -141,21 +141,6 @@ void report_candidates(spc__buf *page, const report_data *data)
 
 /* ---- choices over rows and density --------------------------------------- */
 
-static bool is_layer_of(const report_problem *a, const report_problem *b)
-{
-    return strcmp(a->layer, b->layer) == 0 && strcmp(a->device, b->device) == 0;
-}
-
-/* Problems of one layer on one device lie side by side. */
-static int length_of_group(const report_data *data, int from)
-{
-    int end = from + 1;
-
-    while (end < data->count && is_layer_of(&data->at[end], &data->at[from]))
-        end++;
-    return end - from;
-}
-
 static int count_chosen(const report_data *data, int from, int count)
 {
     int chosen = 0;
@@ -250,7 +235,7 @@ void report_choices(spc__buf *page, const report_data *data)
     int shown = 0;
 
     for (int i = 0, count; i < data->count && shown < MOST_CHARTS; i += count) {
-        count = length_of_group(data, i);
+        count = report_group(data, i);
         if (count_chosen(data, i, count) < FEWEST_SCENES)
             continue;
         if (shown++ == 0)
@@ -263,142 +248,4 @@ void report_choices(spc__buf *page, const report_data *data)
     }
     if (shown > 0)
         spc__buf_puts(page, "</div>\n");
-}
-
-/* ---- what a neighbour's choice costs ------------------------------------- */
-
-typedef struct cost {
-    double octaves; /* of rows and density together, as a lookup counts them */
-    double share;   /* more time than the best known */
-} cost;
-
-/* As the distance of the database: density counts half. */
-static double distance(const report_problem *a, const report_problem *b)
-{
-    return fabs(log2(a->rows / b->rows)) +
-           0.5 * fabs(log2(a->density / b->density));
-}
-
-static int add_costs(cost *out, const report_data *data, int from, int count)
-{
-    int found = 0;
-
-    for (int i = from; i < from + count; i++)
-        for (int k = from; k < from + count; k++) {
-            const report_problem *of = &data->at[i], *on = &data->at[k];
-            double us = of->choice != NULL ? report_time_of(on, of->choice) : 0;
-            if (i == k || us <= 0 || !(of->density > 0 && on->density > 0))
-                continue;
-            out[found++] = (cost){distance(of, on), us / report_best(on) - 1};
-        }
-    return found;
-}
-
-static int by_share(const void *a, const void *b)
-{
-    double x = ((const cost *)a)->share, y = ((const cost *)b)->share;
-
-    return (x > y) - (x < y);
-}
-
-/* Sorted by share: the nearest rank among those of this distance. */
-static double percentile(const cost *costs, int count, double low, double high,
-                         double part, int *inside)
-{
-    int seen = 0;
-
-    *inside = 0;
-    for (int i = 0; i < count; i++)
-        *inside += costs[i].octaves >= low && costs[i].octaves < high;
-    int rank = (int)ceil(part * *inside);
-    for (int i = 0; i < count; i++)
-        if (costs[i].octaves >= low && costs[i].octaves < high &&
-            ++seen >= rank)
-            return costs[i].share;
-    return NAN;
-}
-
-static void add_cost_table(spc__buf *page, const cost *costs, int count)
-{
-    static const struct {
-        double low, high;
-        const char *name;
-    } bins[] = {{0, 0.5, "below 0.5"},
-                {0.5, 1, "0.5 to 1"},
-                {1, 2, "1 to 2"},
-                {2, 4, "2 to 4"},
-                {4, INFINITY, "4 and more"}};
-
-    spc__buf_puts(page, "<table><tr><th>distance<th>pairs<th>median %"
-                        "<th>95th %\n");
-    for (size_t i = 0; i < sizeof(bins) / sizeof(bins[0]); i++) {
-        int inside;
-        double median =
-            percentile(costs, count, bins[i].low, bins[i].high, 0.5, &inside);
-        double high =
-            percentile(costs, count, bins[i].low, bins[i].high, 0.95, &inside);
-        if (inside > 0)
-            spc__buf_printf(page,
-                            "<tr><td>%s<td class=n>%d<td class=n>%.1f<td "
-                            "class=n>%.1f\n",
-                            bins[i].name, inside, 100 * median, 100 * high);
-    }
-    spc__buf_puts(page, "</table>\n");
-}
-
-static void add_cost_chart(spc__buf *page, const cost *costs, int count)
-{
-    enum { WIDTH = 520, HEIGHT = 200, LEFT = 60 };
-    double widest = 1;
-
-    for (int i = 0; i < count; i++)
-        widest = fmax(widest, costs[i].octaves);
-    /* What costs less than 0.1 % lies on the axis. */
-    report_axis y = report_axis_over(0.001, 1, HEIGHT - 24, -HEIGHT + 34);
-    spc__buf_printf(page, "<svg width=%d height=%d role=img>",
-                    LEFT + WIDTH + 20, HEIGHT);
-    for (double tick = 0.001; tick < 1.1; tick *= 10) {
-        double at = report_axis_at(&y, tick);
-        spc__buf_printf(page,
-                        "<path class=grid d='M%d %.1fH%d'/><text x=%d y=%.1f "
-                        "class=name>%g %%</text>",
-                        LEFT, at, LEFT + WIDTH, LEFT - 6, at + 4, 100 * tick);
-    }
-    for (int tick = 0; tick <= (int)widest; tick++)
-        spc__buf_printf(page, "<text x=%.1f y=%d class=tick>%d</text>",
-                        LEFT + WIDTH * tick / widest, HEIGHT - 6, tick);
-    spc__buf_puts(page, "<path class='dots c1' d='");
-    for (int i = 0; i < count; i++)
-        spc__buf_printf(page, "M%.1f %.1fh0",
-                        LEFT + WIDTH * costs[i].octaves / widest,
-                        report_axis_at(&y, fmax(costs[i].share, 0.001)));
-    spc__buf_puts(page, "'/></svg>\n");
-}
-
-void report_regret(spc__buf *page, const report_data *data)
-{
-    size_t pairs = 1;
-    int found = 0;
-
-    for (int i = 0, count; i < data->count; i += count) {
-        count = length_of_group(data, i);
-        pairs += (size_t)count * (size_t)(count - 1);
-    }
-    cost *costs = calloc(pairs, sizeof(*costs));
-    for (int i = 0, count; costs != NULL && i < data->count; i += count) {
-        count = length_of_group(data, i);
-        found += add_costs(costs + found, data, i, count);
-    }
-    if (found > 0) {
-        qsort(costs, (size_t)found, sizeof(*costs), by_share);
-        spc__buf_puts(page,
-                      "<h2 id=regret>What another scene's choice costs</h2>"
-                      "<p>Of two scenes on which a layer was tuned: the time "
-                      "of the one's choice on the other, over the best that "
-                      "is known there. The distance is what a lookup counts: "
-                      "octaves of rows, and half of those of density.\n");
-        add_cost_table(page, costs, found);
-        add_cost_chart(page, costs, found);
-    }
-    free(costs);
 }

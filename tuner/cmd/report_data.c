@@ -204,3 +204,17 @@ double report_best(const report_problem *problem)
 {
     return problem->timed > 0 ? problem->trials[0].us : 0;
 }
+
+static bool is_layer_of(const report_problem *a, const report_problem *b)
+{
+    return strcmp(a->layer, b->layer) == 0 && strcmp(a->device, b->device) == 0;
+}
+
+int report_group(const report_data *data, int from)
+{
+    int end = from + 1;
+
+    while (end < data->count && is_layer_of(&data->at[end], &data->at[from]))
+        end++;
+    return end - from;
+}

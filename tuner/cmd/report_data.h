@@ -36,6 +36,9 @@ typedef struct report_data {
 spc_status report_read(report_data *out, spc_ctx *ctx);
 void report_free(report_data *data);
 
+/* So many problems from there on are of one layer on one device. */
+int report_group(const report_data *data, int from);
+
 /* What the trial of that name took for a problem; 0: it was not timed there. */
 double report_time_of(const report_problem *problem, const char *name);
 /* Of the best trial; 0: none was timed. */
