@@ -176,6 +176,7 @@ START_TEST(a_configuration_passes_the_gate)
     const char *device = suite_device != NULL ? suite_device
                          : is_host            ? "cpu"
                                               : "sim";
+    setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
     spc__sample_options options = {1, true, 2, NULL};
     spc__sample_source source = {0};
