@@ -74,16 +74,17 @@
 %-- blocks, whose parts are large, else the grid shares all steps; wide kernels gain by
 %-- it even where there is a tile for each multiprocessor. 2 and 1.25 lie in the gaps. A tile
 %-- of one offset has too little to share: a cluster of linear layers costs what it saves.
+%function usual_cluster(target, tiles)
+%  for _, cluster in ipairs {8, 4, 2} do
+%    if target.sm >= 90 and tiles * cluster <= target.multiprocessors * 5 // 4 then return "cluster" .. cluster end
+%  end
+%  return "none"
+%end
 %function usual_split(problem, target, n, tiles)
 %  local processors = target.multiprocessors
 %  if problem.offsets == 1 then return "none" end
 %  if not target.rows or not processors or problem.offsets > 1024 then return "none" end
-%  if n >= 192 then
-%    for _, cluster in ipairs {8, 4, 2} do
-%      if target.sm >= 90 and tiles * cluster <= processors * 5 // 4 then return "cluster" .. cluster end
-%    end
-%    return "none"
-%  end
+%  if n >= 192 then return usual_cluster(target, tiles) end
 %  local most = problem.offsets > 32 and processors * 5 // 4 or processors // 2
 %  return tiles <= most and "stream" or "none"
 %end
@@ -109,7 +110,7 @@
 %    launch.few_tiles = 1
 %  elseif cluster > 1 then
 %    launch.cluster = cluster
-%    launch.few_tiles = cluster // 2 -- it walks over tiles, of which it may have several
+%    launch.few_tiles = cluster
 %  end
 %  return launch
 %end

@@ -53,6 +53,15 @@ static const struct {
      "add",
      "os_group", ""},
     {"subm,cin=36,cout=35,k=3", "os_wgmma", "split=mask2,groups=2"},
+    /* Residual, scale and bias that wait in shared memory, in parts of 16 and
+     * of 8 bytes. */
+    {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
+     "gather=shared,groups=2,pieces=2,stages=4"},
+    {"conv,cin=64,cout=44,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
+     "bias+silu+add,add_pitch=52",
+     "os_wgmma", "groups=2"},
+    {"subm,cin=32,cout=40,k=3,epilogue=scale+bias+add+relu,out=f32", "os_group",
+     "depth=2"},
     /* Clusters that walk over tiles: there are more of those. */
     {"subm,cin=64,cout=64,k=3", "os_wgmma", "split=cluster4,groups=2"},
     {"conv,cin=128,cout=96,k=3,stride=2,rule=footprint,padding=1,dtype=bf16,"
@@ -167,6 +176,7 @@ START_TEST(a_configuration_passes_the_gate)
     const char *device = suite_device != NULL ? suite_device
                          : is_host            ? "cpu"
                                               : "sim";
+    setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
     spc__sample_options options = {1, true, 2, NULL};
     spc__sample_source source = {0};
@@ -207,6 +217,18 @@ static const struct {
      "subm,cin=162,cout=163,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_90a", "os_group",
      "subm,cin=20,cout=45,k=3,epilogue=scale+bias+relu+add", ""},
+    /* What the end of a tile reads, in shared memory and before a join. */
+    {"sm_90a", "os_wgmma",
+     "subm,cin=256,cout=256,k=3,epilogue=scale+bias+relu+add",
+     "split=cluster4"},
+    {"sm_90a", "os_wgmma",
+     "subm,cin=256,cout=256,k=3,dtype=bf16,epilogue=scale+bias+gelu+add", ""},
+    {"sm_90a", "os_wgmma",
+     "inverse,cin=128,cout=128,k=3,stride=2,rule=floor,epilogue=scale+bias+"
+     "relu+add",
+     "gather=shared,stages=3"},
+    {"sm_90a", "os_group",
+     "subm,cin=64,cout=64,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_100", "os_mma", "conv,cin=64,cout=128,k=3,stride=2,rule=floor",
      "split=mask2"},
     {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=mask2"},
