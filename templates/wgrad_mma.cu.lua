@@ -108,11 +108,12 @@
 %  end,
 %  default = function(problem, target)
 %    local m, n = math.min(128, least_size(problem.cin)), math.min(128, least_size(problem.cout))
-%    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, pairs = 64, stages = 4,
-%                    blocks = m * n > 4096 and 1 or 2, unit = "mma"}
+%    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, unit = "mma",
+%                    pairs = (m + n) * element_bytes(problem) <= 192 and 128 or 64,
+%                    stages = m * n > 4096 and 3 or 4, blocks = m * n > 4096 and 1 or 2}
 %    while shared_bytes(problem, config) * config.blocks > target.shared_block do
 %      if config.stages > 2 then config.stages = config.stages - 1
-%      elseif config.pairs > 32 then config.pairs = 32
+%      elseif config.pairs > 32 then config.pairs = config.pairs // 2
 %      elseif config.blocks > 1 then config.blocks = 1
 %      elseif config.n > 64 then config.n = 64
 %      elseif config.m > 64 then config.m = 64
