@@ -1,4 +1,4 @@
-%-- The gradient of weights on mma.sync: for each offset k
+%-- The gradient of weights on matrix units: for each offset k
 %--
 %--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
 %--
@@ -6,9 +6,11 @@
 %-- by `n` output channels of one offset at a time; `pairs` rows of both go through a ring of
 %-- asynchronous copies, as they lie in memory, so both operands are read transposed
 %-- (ldmatrix.trans; 32-bit types word by word). Warps divide the channels, and where these
-%-- are few the pairs of a step.
+%-- are few the pairs of a step. With unit=wgmma four warps multiply 64 input channels by
+%-- all output channels of a block, whose rows then lie in core matrices.
 %--
-%-- Row numbers come through a ring of their own, with the copies of an earlier tile.
+%-- Row numbers come through a ring of their own, with the copies of an earlier tile. Both
+%-- rings run on from one offset into the next.
 %--
 %-- The tiles of pairs of all offsets are one list, of which every block has an equal share:
 %-- it follows few offsets, and leaves a sum for each of them. Sum number share + offset is
@@ -19,7 +21,7 @@
 %include "wgrad_pairs.lua"
 %
 %template = {
-%  summary = "products of gathered rows on mma.sync, offset by offset",
+%  summary = "products of gathered rows on matrix units, offset by offset",
 %  role = "wgrad",
 %  triplets = true,
 %  device = "cuda",
@@ -27,7 +29,7 @@
 %    {"m", block_sizes, "input channels of a block"},
 %    {"n", block_sizes, "output channels of a block"},
 %    {"warps", {4, 8}, "warps of a block"},
-%    {"pairs", {32, 64}, "pairs of a step"},
+%    {"pairs", {32, 64, 128}, "pairs of a step"},
 %    {"stages", {2, 3, 4}, "steps in flight"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
 %    {"unit", {"mma", "wgmma"}, "matrix instructions: of a warp, or of four (sm_90a)"},
@@ -44,6 +46,9 @@
 %  constraints = {
 %    {"no block is mostly padding", function(problem, config, target)
 %      return config.m <= least_size(problem.cin) and config.n <= least_size(problem.cout)
+%    end},
+%    {"long steps are of short rows", function(problem, config)
+%      return config.pairs <= 64 or (config.m + config.n) * element_bytes(problem) <= 192
 %    end},
 %    {"what wgmma multiplies", function(problem, config, target)
 %      return not is_wide(config)
@@ -103,11 +108,12 @@
 %  end,
 %  default = function(problem, target)
 %    local m, n = math.min(128, least_size(problem.cin)), math.min(128, least_size(problem.cout))
-%    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, pairs = 64, stages = 3,
-%                    blocks = m * n > 4096 and 1 or 2, unit = "mma"}
+%    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, unit = "mma",
+%                    pairs = (m + n) * element_bytes(problem) <= 192 and 128 or 64,
+%                    stages = m * n > 4096 and 3 or 4, blocks = m * n > 4096 and 1 or 2}
 %    while shared_bytes(problem, config) * config.blocks > target.shared_block do
-%      if config.stages > 2 then config.stages = 2
-%      elseif config.pairs > 32 then config.pairs = 32
+%      if config.stages > 2 then config.stages = config.stages - 1
+%      elseif config.pairs > 32 then config.pairs = config.pairs // 2
 %      elseif config.blocks > 1 then config.blocks = 1
 %      elseif config.n > 64 then config.n = 64
 %      elseif config.m > 64 then config.m = 64
@@ -120,62 +126,7 @@
 
 % write_split()
 % write_store_sum()
-/* ---- shares ------------------------------------------------------------------ */
-
-/* The first tile of each offset, and behind the last how many there are; then the
- * first pair of each. */
-SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
-{
-    const int *begin = args->pairs.begin;
-    int sum = 0;
-
-    if (spc_warp() == 0) {
-        for (int first = 0; first < $(all); first += 32) {
-            int k = first + spc_lane(), count = 0, pair = 0;
-            if (k < $(problem.offsets)) {
-                pair = spc_load_int(begin + k);
-                count = spc_load_int(begin + k + 1) - pair;
-            }
-% if problem.bias == 1 then
-            if (k == $(problem.offsets))
-                count = args->map.rows;
-% end
-            if (k < $(all))
-                tiles[$(all + 1) + k] = pair;
-            if (k == $(problem.offsets - 1))
-                tiles[$(2 * all + 1)] = pair + count;
-            count = (count + $(config.pairs - 1)) / $(config.pairs);
-            int upto = count;
-            for (int by = 1; by < 32; by *= 2) {
-                int below = spc_shfl_up(upto, by);
-                if (spc_lane() >= by)
-                    upto += below;
-            }
-            if (k < $(all))
-                tiles[k] = sum + upto - count;
-            sum += spc_shfl(upto, 31);
-        }
-        if (spc_lane() == 0)
-            tiles[$(all)] = sum;
-    }
-    spc_sync_block();
-}
-
-/* So many shares has a grid: each of them in all blocks of channels, and none
- * without a tile. */
-SPC_DEVICE int shares_of(int grid, int all)
-{
-    int shares = grid > $(blocks) ? grid / $(blocks) : 1;
-
-    return shares < all ? shares : all;
-}
-
-/* The first tile of a share of all. */
-SPC_DEVICE int share_begin(int all, int share, int shares)
-{
-    return (int)((long long)all * share / shares);
-}
-
+% write_shares()
 /* The sum that a share leaves of an offset: [m][n]. */
 SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 {
@@ -192,6 +143,18 @@ typedef struct cursor {
 } cursor;
 
 SPC_DEVICE const int *first_tiles(void) { return (const int *)(spc_shared() + $(tiles_at)); }
+
+/* The offset that has a tile: the lanes look at 32 at a time. */
+SPC_DEVICE int offset_of(int tile)
+{
+    int k = 0;
+
+    for (int first = 0; first < $(all); first += 32) {
+        int at = first + spc_lane();
+        k += spc_popc(spc_ballot(at < $(all) && first_tiles()[at + 1] <= tile));
+    }
+    return k;
+}
 
 /* Goes on to the offset that has the tile. */
 SPC_DEVICE void find_offset(cursor *c, const spc_conv_args *args)
@@ -498,7 +461,7 @@ SPC_DEVICE void clear(float *acc)
 SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
 {
     l->rows.tile = tile;
-    l->rows.k = 0;
+    l->rows.k = offset_of(tile);
     find_offset(&l->rows, args);
     l->numbers = l->rows;
     l->last = last;
@@ -552,17 +515,6 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
     spc_copy_wait(0);
 }
 
-/* What spc_sum goes by. */
-SPC_DEVICE void leave_header(const int *tiles, int *header)
-{
-    if (spc_block_x() > 0)
-        return;
-    if (spc_thread() == 0)
-        header[0] = spc_grid_x();
-    for (int k = spc_thread(); k <= $(all); k += $(threads))
-        header[1 + k] = tiles[k];
-}
-
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
@@ -571,8 +523,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_depend_wait();
     spc_depend_launch();
     number_tiles(tiles, args);
-    leave_header(tiles, (int *)args->workspace);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
+    leave_header(tiles, shares, (int *)args->workspace);
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks), block = item % $(blocks);
         open_share(&l, share_begin(tiles[$(all)], share, shares),

@@ -1,10 +1,10 @@
 %-- How wgrad_mma divides channels, shared memory and registers, and what adds its sums.
 %
-%include "wgrad_rows.lua"
+%include "wgrad.lua"
 %
 %block_sizes = {16, 32, 64, 128, 256}
-%-- The workspace begins with the size of the grid and the numbers of the tiles.
-%function header_bytes(problem) return ceil_div((offsets_of(problem) + 2) * 4, 256) * 256 end
+%-- The workspace begins with the first share of each offset, and the first without it.
+%function header_bytes(problem) return ceil_div(offsets_of(problem) * 8, 256) * 256 end
 %-- With wgmma a warpgroup has 64 input channels and all output channels of a block, and
 %-- rows of dy lie in core matrices: 16 bytes each of 8 rows.
 %function is_wide(config) return config.unit == "wgmma" end
@@ -19,6 +19,16 @@
 %    left = left // 2
 %  end
 %  return m, n, left
+%end
+%function row_alignment(problem)
+%  local element = element_bytes(problem)
+%  return alignment_of(problem.cin * element, (problem.in_pitch or problem.cin) * element,
+%                      problem.cout * element, add_pitch(problem) * element)
+%end
+%-- Bytes from row to row of a stage: so many that eight rows, or four rows of words, are
+%-- in different banks.
+%function pitch_of(problem, channels)
+%  return channels * element_bytes(problem) + (element_bytes(problem) == 2 and 16 or 32)
 %end
 %-- Bytes from 8 output channels to the next of a stage's core matrices; those of 8 pairs
 %-- follow each other. 16 more, so that pieces of a row go to different banks.
@@ -63,9 +73,84 @@
 %  return sums_of(config) + (config.m // m // 4 + config.n // n // 4) * images(problem) + 56
 %end
 %
-%-- ---- the sum of the shares -----------------------------------------------------------
+%-- ---- what the body shares ---------------------------------------------------------
 %
-%function write_sum_kernel()
+%function write_copy_piece()
+/* Copies 16 bytes of a row from byte `at` on; of row -1, and past its `bytes`, zeroes. */
+SPC_DEVICE void copy_piece(spc_u8 *to, const spc_u8 *from, int row, long long pitch,
+                           int at, int bytes)
+{
+% if align == 16 then
+    int valid = row >= 0 && at < bytes ? 16 : 0;
+    spc_copy_async16(to, valid ? from + row * pitch + at : from, valid);
+% else
+    SPC_UNROLL
+    for (int j = 0; j < 16; j += $(align)) {
+        int valid = row >= 0 && at + j < bytes ? $(align) : 0;
+        spc_copy_async$(align)(to + j, valid ? from + row * pitch + at + j : from, valid);
+    }
+% end
+}
+
+%end
+%
+%function write_shares()
+/* ---- shares ------------------------------------------------------------------ */
+
+/* The first tile of each offset, and behind the last how many there are; then the
+ * first pair of each. */
+SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
+{
+    const int *begin = args->pairs.begin;
+    int sum = 0;
+
+    if (spc_warp() == 0) {
+        for (int first = 0; first < $(all); first += 32) {
+            int k = first + spc_lane(), count = 0, pair = 0;
+            if (k < $(problem.offsets)) {
+                pair = spc_load_int(begin + k);
+                count = spc_load_int(begin + k + 1) - pair;
+            }
+% if problem.bias == 1 then
+            if (k == $(problem.offsets))
+                count = args->map.rows;
+% end
+            if (k < $(all))
+                tiles[$(all + 1) + k] = pair;
+            if (k == $(problem.offsets - 1))
+                tiles[$(2 * all + 1)] = pair + count;
+            count = (count + $(config.pairs - 1)) / $(config.pairs);
+            int upto = count;
+            for (int by = 1; by < 32; by *= 2) {
+                int below = spc_shfl_up(upto, by);
+                if (spc_lane() >= by)
+                    upto += below;
+            }
+            if (k < $(all))
+                tiles[k] = sum + upto - count;
+            sum += spc_shfl(upto, 31);
+        }
+        if (spc_lane() == 0)
+            tiles[$(all)] = sum;
+    }
+    spc_sync_block();
+}
+
+/* So many shares has a grid: each of them in all blocks of channels, and none
+ * without a tile. */
+SPC_DEVICE int shares_of(int grid, int all)
+{
+    int shares = grid > $(blocks) ? grid / $(blocks) : 1;
+
+    return shares < all ? shares : all;
+}
+
+/* The first tile of a share of all. */
+SPC_DEVICE int share_begin(int all, int share, int shares)
+{
+    return (int)((long long)all * share / shares);
+}
+
 /* The first share that has tile `tile`, which is one of `all`. */
 SPC_DEVICE int share_of(int all, int tile, int shares)
 {
@@ -78,28 +163,40 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
     return share;
 }
 
+/* What spc_sum goes by. */
+SPC_DEVICE void leave_header(const int *tiles, int shares, int *header)
+{
+    if (spc_block_x() > 0)
+        return;
+    for (int k = spc_thread(); k < $(all); k += $(threads)) {
+        int any = tiles[k] < tiles[k + 1];
+        header[2 * k] = any ? share_of(tiles[$(all)], tiles[k], shares) : 0;
+        header[2 * k + 1] = any ? share_of(tiles[$(all)], tiles[k + 1] - 1, shares) + 1 : 0;
+    }
+}
+
+%end
+%
+%-- ---- the sum of the shares -----------------------------------------------------------
+%
+%function write_sum_kernel()
 /* Adds the sums that shares left of offset block_x: 64 times those of four
  * neighbours, of which four threads have every fourth share each. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
-    const int *header = (const int *)args->workspace, *tiles = header + 1;
+    const int *header = (const int *)args->workspace;
     float *parts = (float *)spc_shared();
     int k = spc_block_x(), way = spc_thread() / 64;
     int item = spc_block_y() * 64 + spc_thread() % 64;
     int ci = item / $(quads), co = item % $(quads) * 4;
-    int share = 0, end = 0;
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
     spc_depend_wait();
     spc_depend_launch();
-    int all = tiles[$(all)], shares = shares_of(header[0], all);
     int block = ci / $(config.m) * $(n_blocks) + co / $(config.n);
     int at = ci % $(config.m) * $(config.n) + co % $(config.n);
     int there = ci < (k == $(problem.offsets) ? 1 : $(problem.cin));
-    if (there && tiles[k] < tiles[k + 1]) {
-        share = share_of(all, tiles[k], shares) + way;
-        end = share_of(all, tiles[k + 1] - 1, shares) + 1;
-    }
+    int share = header[2 * k] + way, end = there ? header[2 * k + 1] : 0;
     SPC_ROLLED
     for (; share < end; share += 16) { /* four are under way */
         spc_b16 four[4];

@@ -53,7 +53,7 @@ static const struct {
 #define ROW(n, type) {"wgmma_" #n "_" #type, wgmma_##n##_##type},
 #define ROWS(n) ROW(n, f16) ROW(n, i8) ROW(n, tf32)
     ROWS(16) ROWS(32) ROWS(48) ROWS(64) ROWS(96) ROWS(128) ROWS(192)
-    ROWS(256)
+    ROWS(256) ROW(rows_64, f16) ROW(rows_128, f16) ROW(rows_256, f16)
 };
 
 static kernel_fn find(const char *name)

@@ -245,8 +245,8 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
 
 /* Two products: with 0 and with the first one's result. A's registers, then
  * B's image: core matrices in the order (n, k) or (k, n). */
-#define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
-    SPC_KERNEL(wgmma_##n##_##type, primitive_args, 128, 1)                     \
+#define PRIMITIVE_WGMMA_OF(name, n, leading, stride)                           \
+    SPC_KERNEL(wgmma_##name, primitive_args, 128, 1)                           \
     {                                                                          \
         const spc_u32 *in = args->in;                                          \
         spc_u32 *out = args->out;                                              \
@@ -262,13 +262,15 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
         spc_u64 b = spc_wgmma_descriptor(shared, leading, stride);             \
         SPC_UNROLL for (int i = 0; i < (n) / 2; i++) d[i] = 3.0f;              \
         spc_wgmma_fence();                                                     \
-        spc_wgmma_##n##_##type(d, a, b, 0);                                    \
-        spc_wgmma_##n##_##type(d, a, b, 1);                                    \
+        spc_wgmma_##name(d, a, b, 0);                                          \
+        spc_wgmma_##name(d, a, b, 1);                                          \
         spc_wgmma_commit();                                                    \
         spc_wgmma_wait(0);                                                     \
         SPC_UNROLL for (int i = 0; i < (n) / 2; i++)                           \
             out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
     }
+#define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
+    PRIMITIVE_WGMMA_OF(n##_##type, n, leading, stride)
 
 /* The same of int8. */
 #define PRIMITIVE_WGMMA_I8(n, leading, stride)                                 \
@@ -321,6 +323,9 @@ PRIMITIVE_WGMMA(96, tf32, 96 * 16, 128)
 PRIMITIVE_WGMMA(128, tf32, 128, 256)
 PRIMITIVE_WGMMA(192, tf32, 192 * 16, 128)
 PRIMITIVE_WGMMA(256, tf32, 128, 256)
+PRIMITIVE_WGMMA_OF(rows_64_f16, 64, 64 * 16, 128)
+PRIMITIVE_WGMMA_OF(rows_128_f16, 128, 128, 256)
+PRIMITIVE_WGMMA_OF(rows_256_f16, 256, 256 * 16, 128)
 #endif
 
 #endif
