@@ -124,10 +124,15 @@ typedef struct index_shared {
     unsigned bit_of[OFFSETS + (OFFSETS & 1)];
     union {
         sort_shared sort;
+        struct {
+            int sums[40];
+            int of[SPC_INDEX_GROUPS]; /* keys; then where each begins */
+        } groups;
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
             unsigned mask[SORT_THREADS * WORDS]; /* of each thread's row */
             int digits[SORT_DIGITS]; /* of the rows' digests */
+            map_key run[OFFSETS + 2]; /* of each run: its key less the row's */
         } search;
         struct {
             int from[SPC_INDEX_CHUNK]; /* position in coordinate order */
@@ -156,9 +161,9 @@ SPC_DEVICE int at_most(int value, int limit)
 }
 
 #include "index_keys.cuh"
+#include "index_runs.cuh"
 #include "index_digest.cuh"
 #include "index_merge.cuh"
-#include "index_runs.cuh"
 
 /* ---- extents ---------------------------------------------------------- */
 
@@ -216,6 +221,7 @@ SPC_DEVICE index_range range_of(const index_extent *e)
 % if problem.layout then
 SPC_KERNEL(spc_layout, spc_index_args, $(problem.threads), 1)
 {
+    spc_fetch_args(args, (int)sizeof(*args));
     index_shared *s = (index_shared *)spc_shared();
     int unit = args->unit;
     index_extent e = extent_of(args, *args->set.count);
@@ -228,12 +234,9 @@ SPC_KERNEL(spc_layout, spc_index_args, $(problem.threads), 1)
         way_digest_rows(args, s, r.begin, r.end);
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
     } else {
-        grid_sync(&barrier); /* the table is clear */
-        measure_units(args, &e, unit);
+        tile_rows(args, s, &e, &barrier, unit);
     }
-    if (args->stages & SPC_INDEX_TILE)
-        make_tiles(args, s, &e, &barrier);
-    else
+    if (!(args->stages & SPC_INDEX_TILE))
         sort_clear(args->tables, 3);
     grid_close(&barrier);
 }
@@ -249,23 +252,31 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     bad_rows bad;
     int crowded, rows;
 
-    pack(args, r.begin, r.end, &bad);
-    grid_sync(barrier);
-
-    report_rows(args, &bad);
-    sum_bins(args, s);
+    pack(args, s, r.begin, r.end, &bad);
     grid_arrive(barrier);
     first = packed_at(args, r.begin + spc_thread(), r.end);
     grid_wait(barrier);
 
-    sum_shares(&args->set, s, e.rows);
-    crowded = args->stats[SPC_INDEX_MOST_KEYS] > SPC_INDEX_CROWDED;
+    report_rows(args, &bad);
+    crowded = report_crowd(args);
+    if (is_grouped(&args->set)) {
+        rank_in_group(args, &first);
+        sum_groups(args, s, e.rows);
+    } else {
+        sum_bins(args, s);
+        grid_sync(barrier);
+        sum_shares(&args->set, s, e.rows);
+    }
+    if (!crowded)
+        scatter_to_bins(args, s, first, r.begin, r.end);
+    if (is_grouped(&args->set))
+        begin_bins(args, s);
+    spc_sync_block();
     if (crowded)
         radix_sort(args, s, barrier, r.begin, r.end, r.per_block);
-    else
-        scatter_to_bins(args, s, first, r.begin, r.end);
     grid_sync(barrier);
 
+    clear_bins(args);
     if (crowded) {
         sort_clear(args->tables, 3);
         note_duplicates(args, r.begin, r.end);
@@ -285,6 +296,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
 
 SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 {
+    spc_fetch_args(args, (int)sizeof(*args));
     index_shared *s = (index_shared *)spc_shared();
     int builds = args->stages & SPC_INDEX_BUILD;
     int unit = args->unit;
@@ -318,15 +330,11 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     }
     if (args->stages & SPC_INDEX_SORT)
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
-    if (args->stages & SPC_INDEX_TILE) {
-        if (!(args->stages & SPC_INDEX_SORT)) {
-            grid_sync(&barrier); /* masks are there, the table is clear */
-            measure_units(args, &e, unit);
-        }
-        make_tiles(args, s, &e, &barrier);
-    } else if (args->stages & (SPC_INDEX_BUILD | SPC_INDEX_SORT)) {
+    else if (args->stages & SPC_INDEX_TILE)
+        tile_rows(args, s, &e, &barrier, unit);
+    if (!(args->stages & SPC_INDEX_TILE) &&
+        (args->stages & (SPC_INDEX_BUILD | SPC_INDEX_SORT)))
         sort_clear(args->tables, 3);
-    }
     grid_close(&barrier);
 }
 % end

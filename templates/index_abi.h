@@ -32,6 +32,13 @@
 /* Keys of one bin from which a radix sort is faster. */
 #define SPC_INDEX_CROWDED 1024
 
+/* Bins are counted by groups of 2^GROUP_BITS besides, where there are no more
+ * than GROUPS. Behind the bins: the groups, and the most keys of one bin if
+ * more than CROWDED. */
+#define SPC_INDEX_GROUP_BITS 5
+#define SPC_INDEX_GROUPS 8192
+#define SPC_INDEX_BEHIND_BINS (SPC_INDEX_GROUPS + 4)
+
 /* Digits of the radix sorts, in bits; a tile's cost must fit one. */
 #define SPC_SORT_DIGIT 9
 
@@ -55,6 +62,7 @@
     (8 * (digits) + 160 + 2 * ((threads) / 32) * (digits))
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
     (4 * SPC_INDEX_CHUNK * (2 + ((offsets) + 31) / 32))
+#define SPC_INDEX_GROUPS_SHARED (4 * (40 + SPC_INDEX_GROUPS))
 /* Keys that a block ranks at a time: its chunk, with a crowded bin on each
  * side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
@@ -65,7 +73,8 @@
      SPC_SORT_COUNTS(grid, 1 << SPC_SORT_DIGIT) +                              \
      SPC_LARGER((key_bytes)*SPC_INDEX_RANK_KEYS,                               \
                 SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
-                           SPC_INDEX_MASKS_SHARED(offsets))))
+                           SPC_LARGER(SPC_INDEX_GROUPS_SHARED,                 \
+                                      SPC_INDEX_MASKS_SHARED(offsets)))))
 
 /* The same of a block that lists pairs. */
 #define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads) + 4)
@@ -142,8 +151,8 @@ typedef struct spc_index_way {
 
 /* A tile table. */
 typedef struct spc_index_tiles {
-    int *table;        /* of digit counts: cleared before it is used */
-    unsigned *scratch; /* [mask_words][tiles], working memory */
+    int *table;         /* of digit counts: cleared before it is used */
+    unsigned *scratch;  /* [mask_words][tiles], working memory */
     const unsigned *of; /* the masks of its row order */
     int rows;           /* of a tile; 0: no table is wanted, nor any after it */
     int capacity;
@@ -187,16 +196,17 @@ typedef struct spc_index_args {
     void *keys_b; /* by bin */
     int *rows_a;  /* [2 rows] rank within the bin; digests with rows */
     int *rows_b;  /* [2 rows] by bin, with keys of 32 bits; digests with rows */
-    unsigned *bins; /* [2^bin_bits], zero between launches */
+    unsigned *bins; /* [2^bin_bits + SPC_INDEX_BEHIND_BINS], zero between
+                       launches */
     int *tables;    /* three that take turns, zero between launches */
     spc_index_sync *sync;
     spc_index_set set; /* whose voxels are the rows */
     spc_index_set in;  /* in which their inputs are searched */
     /* The map in coordinate order. */
-    int *first;      /* [rows_padded][batches][4] (index_runs.cuh) */
-    unsigned *mask;  /* [mask_words][rows_padded] */
-    int *index;      /* [offsets][rows_padded], or NULL */
-    int *pairs;      /* [pair_words] the sum of which there are */
+    int *first;     /* [rows_padded][batches][4] (index_runs.cuh) */
+    unsigned *mask; /* [mask_words][rows_padded] */
+    int *index;     /* [offsets][rows_padded], or NULL */
+    int *pairs;     /* [pair_words] the sum of which there are */
     int pair_words;
     const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;

@@ -21,9 +21,16 @@ SPC_DEVICE spc_u32 digest_of(const index_shared *s, const unsigned *mask,
 {
     spc_u32 code = 0;
 
+#if WORDS == 1
+    spc_u32 all = mask[0];
+    SPC_UNROLL
+    for (int k = 0; k < OFFSETS; k++)
+        code |= all >> k & 1u ? s->bit_of[k] : 0u;
+#else
     for (int w = 0; w < WORDS; w++)
         for (spc_u32 left = mask[w * step]; left; left &= left - 1)
             code |= s->bit_of[32 * w + spc_ffs(left) - 1];
+#endif
     for (int shift = 1; shift < 32; shift *= 2)
         code ^= code >> shift;
     return code;
@@ -62,11 +69,14 @@ SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
     sort_count_store(s->u.sort.next, sort_table(args->tables, 0));
 }
 
+#if !LAYOUT
 /* What a block can do before all keys are sorted. */
 SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
 {
     load_bits(args, s);
+    open_runs(args, s);
     sort_count_clear(s->u.search.digits);
 }
+#endif
 
 #endif

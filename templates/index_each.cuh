@@ -36,15 +36,15 @@ SPC_DEVICE index_row row_at(const spc_index_args *args, int p)
 }
 
 /* The key of offset `l` of a run; false if no voxel can be there. */
-SPC_DEVICE int offset_key(const spc_index_args *args, const index_steps *steps,
+SPC_DEVICE int offset_key(const spc_index_args *args, const index_shared *s,
                           const index_row *row, int run, int l, map_key *out)
 {
 #if INVERSE
-    (void)steps;
+    (void)s;
     (void)l; /* runs of one */
     return input_key(args, &row->voxel, run, out);
 #else
-    *out = run_key(args, steps, row->own, run) + (map_key)l;
+    *out = row->own + s->u.search.run[run] + (map_key)l;
     return 1;
 #endif
 }
@@ -67,8 +67,7 @@ SPC_DEVICE void gather_runs(const int *at, index_batch *found)
 }
 
 SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
-                           const index_extent *e, const index_steps *steps,
-                           int p, unsigned *mask)
+                           const index_extent *e, int p, unsigned *mask)
 {
     int valid = p < e->rows, at[BATCH * RUN];
     index_row row = row_at(args, valid ? p : e->rows - 1);
@@ -82,7 +81,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
             int run = batch * BATCH + i / RUN, l = i % RUN;
             want[i] = 0;
             if (valid && l < run_length(run) &&
-                offset_key(args, steps, &row, run, l, &want[i]))
+                offset_key(args, s, &row, run, l, &want[i]))
                 asked |= 1u << i;
         }
         find_keys(args, s, e, want, asked, at);

@@ -2,11 +2,13 @@
  * index_keys.cuh - sorting packed keys by distribution.
  *
  * Packing counts keys by their leading bits into about as many bins as there
- * are rows, with the atomic's answer as the rank inside the bin; the blocks sum
- * the bins, each a share of them; the keys go to their bins; each key finds its
- * place in its bin by counting smaller ones. A barrier of the grid follows each
- * step, however many bits a key has. Scenes so uneven that a bin is large (one
- * far outlier is enough) take a radix sort instead, in the same launch.
+ * are rows, with the atomic's answer as the rank inside the bin, and by groups of
+ * bins; every block sums the groups and, of a key's own group, the bins before
+ * its own; so the keys go to their bins; each key finds its place in its bin by
+ * counting smaller ones. A barrier of the grid follows each step, however many
+ * bits a key has. Where groups are too many for a block, the blocks sum the bins
+ * in a step between, each a share of them. Scenes so uneven that a bin is large
+ * (one far outlier is enough) take a radix sort instead, in the same launch.
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
@@ -28,6 +30,13 @@ SPC_DEVICE int begin_of(const spc_index_set *set, const index_shared *s,
 {
     return set->begins[bin] + s->share[bin >> set->share_shift];
 }
+
+SPC_DEVICE int bin_count(const spc_index_set *set)
+{
+    return SPC_INDEX_SHARES << set->share_shift;
+}
+
+#include "index_groups.cuh"
 
 /* ---- packing ---------------------------------------------------------- */
 
@@ -106,13 +115,32 @@ SPC_DEVICE void report_rows(const spc_index_args *args, const bad_rows *bad)
             args->source ? *args->source : args->source_rows;
 }
 
-/* Keys in the caller's order, counted by bin. */
-SPC_DEVICE void pack(const spc_index_args *args, int begin, int end,
-                     bad_rows *bad)
+/* The fullest bin so far, if it is crowded. */
+SPC_DEVICE void note_crowd(const spc_index_args *args, int keys)
+{
+    if (keys > SPC_INDEX_CROWDED)
+        spc_atomic_max(most_keys(args), keys);
+}
+
+/* Are there too many keys in one bin? */
+SPC_DEVICE int report_crowd(const spc_index_args *args)
+{
+    int most = *most_keys(args);
+
+    if (most > SPC_INDEX_CROWDED && spc_block_x() == 0 && spc_thread() == 0)
+        args->stats[SPC_INDEX_MOST_KEYS] = most;
+    return most > SPC_INDEX_CROWDED;
+}
+
+/* Keys in the caller's order, counted by bin and by group. */
+SPC_DEVICE void pack(const spc_index_args *args, index_shared *s, int begin,
+                     int end, bad_rows *bad)
 {
     map_key *keys = (map_key *)args->keys_a;
-    int lane = spc_lane();
+    int lane = spc_lane(), grouped = is_grouped(&args->set);
 
+    if (grouped)
+        clear_groups(args, s);
     for (int i = 0; i < 4; i++)
         bad->first[i] = SPC_INDEX_NO_ROW;
     bad->count = 0;
@@ -127,47 +155,43 @@ SPC_DEVICE void pack(const spc_index_args *args, int begin, int end,
          * one. */
         spc_u32 peers = spc_match((spc_u32)bin);
         int leader = spc_ffs(peers) - 1;
-        if (valid && lane == leader)
-            rank = (int)spc_atomic_add_u32(&args->bins[bin],
-                                           (spc_u32)spc_popc(peers));
+        if (valid && lane == leader) {
+            int count = spc_popc(peers);
+            rank = (int)spc_atomic_add_u32(&args->bins[bin], (spc_u32)count);
+            if (grouped)
+                spc_atomic_add(&s->u.groups.of[bin >> SPC_INDEX_GROUP_BITS],
+                               count);
+            note_crowd(args, rank + count);
+        }
         rank = spc_shfl(rank, leader) + spc_popc(peers & ((1u << lane) - 1u));
         if (valid) {
             keys[row] = key;
             args->rows_a[row] = rank;
         }
     }
+    if (grouped)
+        add_groups(args, s);
 }
 
 /* ---- bins ------------------------------------------------------------- */
 
-/* Sums one share of the bins, and leaves them clear for the next launch. */
+/* Sums one share of the bins. */
 SPC_DEVICE void sum_share(const spc_index_args *args, index_shared *s,
                           int share)
 {
-    int bins = 1 << args->set.share_shift, sum = 0, most = 0;
-    unsigned *count = args->bins + share * bins;
+    int bins = 1 << args->set.share_shift, sum = 0;
+    const unsigned *count = args->bins + share * bins;
     int *begin = args->set.begins + share * bins;
 
     for (int step = 0; step < bins; step += SORT_THREADS) {
-        int i = step + spc_thread(), own = 0, before;
-        if (i < bins) {
-            own = (int)count[i];
-            count[i] = 0;
-        }
-        before = sort_block_sum(own, s->u.sort.sums);
+        int i = step + spc_thread(), own = i < bins ? (int)count[i] : 0;
+        int before = sort_block_sum(own, s->u.sort.sums);
         if (i < bins)
             begin[i] = sum + before;
         sum += s->u.sort.sums[SORT_WARPS];
-        most = own > most ? own : most;
     }
     if (spc_thread() == 0)
         args->set.shares[share] = sum;
-    for (int bits = 16; bits > 0; bits >>= 1) {
-        int other = spc_shfl_xor(most, bits);
-        most = other > most ? other : most;
-    }
-    if (spc_lane() == 0 && most > SPC_INDEX_CROWDED)
-        spc_atomic_max(&args->stats[SPC_INDEX_MOST_KEYS], most);
 }
 
 SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
@@ -175,6 +199,17 @@ SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
     for (int share = spc_block_x(); share < SPC_INDEX_SHARES;
          share += spc_grid_x())
         sum_share(args, s, share);
+}
+
+/* What was counted is clear for the next launch. */
+SPC_DEVICE void clear_bins(const spc_index_args *args)
+{
+    int fours = (bin_count(&args->set) + SPC_INDEX_BEHIND_BINS) / 4;
+    spc_b16 none = {0, 0, 0, 0};
+
+    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < fours;
+         i += spc_grid_x() * SORT_THREADS)
+        spc_store16(args->bins + 4 * i, none);
 }
 
 /* Where the shares of a set of so many rows begin: every block for itself, a warp
@@ -223,6 +258,12 @@ SPC_DEVICE packed_row packed_at(const spc_index_args *args, int row, int end)
     return r;
 }
 
+/* Adds the keys in the bins of its group before its own to a row's rank. */
+SPC_DEVICE void rank_in_group(const spc_index_args *args, packed_row *r)
+{
+    r->rank += keys_before(args, bin_of(&args->set, r->key));
+}
+
 /* Keys by bin, with their rows: in one word where both fit it, as what is
  * scattered is paid by the store. */
 SPC_DEVICE void put_binned(const spc_index_args *args, int place, map_key key,
@@ -254,15 +295,25 @@ SPC_DEVICE int binned_row(const spc_index_args *args, int p)
 #endif
 }
 
-/* `next` is this thread's first row, loaded ahead. */
+/* `next` is this thread's first row, loaded ahead, and ranked in its group where
+ * there are groups. */
 SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
                                 const index_shared *s, packed_row next,
                                 int begin, int end)
 {
-    for (int row = begin + spc_thread(); row < end; row += SORT_THREADS) {
-        int place = begin_of(&args->set, s, bin_of(&args->set, next.key)) + next.rank;
-        put_binned(args, place, next.key, row);
+    const spc_index_set *set = &args->set;
+    int grouped = is_grouped(set);
+
+    for (int first = begin + 32 * spc_warp(); first < end;
+         first += SORT_THREADS) {
+        int row = first + spc_lane(), bin = bin_of(set, next.key);
+        int place = grouped ? s->u.groups.of[bin >> SPC_INDEX_GROUP_BITS]
+                            : begin_of(set, s, bin);
+        if (row < end)
+            put_binned(args, place + next.rank, next.key, row);
         next = packed_at(args, row + SORT_THREADS, end);
+        if (grouped && first + SORT_THREADS < end)
+            rank_in_group(args, &next);
     }
 }
 
@@ -339,36 +390,64 @@ SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
     return rank;
 }
 
-/*
- * Each key finds its place in its bin: the sum of its ranks in the runs that
- * the bin overlaps. Keys of other bins in those runs are all smaller or all
- * larger. The result does not depend on the order in which the keys came in.
- */
+/* A key by bin, its row, and where its bin begins and ends. */
+typedef struct binned {
+    map_key key;
+    int row, first, last;
+} binned;
+
+SPC_DEVICE binned binned_at(const spc_index_args *args, const index_shared *s,
+                            int p, int end)
+{
+    const spc_index_set *set = &args->set;
+    binned b = {0, 0, 0, 0};
+
+    if (p >= end)
+        return b;
+    b.key = binned_key(args, p);
+    b.row = binned_row(args, p);
+    b.first = begin_of(set, s, bin_of(set, b.key));
+    b.last = begin_of(set, s, bin_of(set, b.key) + 1);
+    return b;
+}
+
+/* Where a key goes: the sum of its ranks in the sorted runs that its bin overlaps,
+ * the first of which is at `base`. Keys of other bins in those runs are all
+ * smaller or all larger. */
+SPC_DEVICE int rank_key(const spc_index_args *args, const index_shared *s,
+                        const binned *b, int base)
+{
+    int place = b->first & ~31, equal = 0;
+
+    for (int run = place; run < b->last; run += 32)
+        place += rank_in_run(s->u.keys + (run - base), b->key, &equal);
+    if (equal > 1) {
+        int before =
+            rank_among_equals(args, b->key, b->row, b->first, b->last);
+        if (before > 0 && b->key != (map_key)args->set.key.none)
+            note_duplicate(args, b->row);
+        place += before;
+    }
+    return place;
+}
+
+/* Each key finds its place in its bin. The result does not depend on the order in
+ * which the keys came in. */
 SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
                            int begin, int end)
 {
     const spc_index_set *set = &args->set;
-    map_key *to = (map_key *)set->keys, none = (map_key)set->key.none;
+    binned own = binned_at(args, s, begin + spc_thread(), end);
     int base = begin_of(set, s, bin_of(set, binned_key(args, begin))) & ~31;
     int top = begin_of(set, s, bin_of(set, binned_key(args, end - 1)) + 1);
 
     sort_runs(args, s, base, top);
     spc_sync_block();
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
-        map_key key = binned_key(args, p);
-        int row = binned_row(args, p), bin = bin_of(set, key);
-        int first = begin_of(set, s, bin), last = begin_of(set, s, bin + 1);
-        int place = first & ~31, equal = 0;
-        for (int run = place; run < last; run += 32)
-            place += rank_in_run(s->u.keys + (run - base), key, &equal);
-        if (equal > 1) {
-            int before = rank_among_equals(args, key, row, first, last);
-            if (before > 0 && key != none)
-                note_duplicate(args, row);
-            place += before;
-        }
-        to[place] = key;
-        set->order[place] = row;
+        int place = rank_key(args, s, &own, base);
+        ((map_key *)set->keys)[place] = own.key;
+        set->order[place] = own.row;
+        own = binned_at(args, s, p + SORT_THREADS, end);
     }
 }
 

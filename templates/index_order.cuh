@@ -189,7 +189,8 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
     }
 }
 
-SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
+/* The rows of a chunk of the block's positions, and the masks of its tiles. */
+SPC_DEVICE void open_chunk(const spc_index_args *args, index_shared *s,
                            const index_extent *e, const int *sorted, int unit,
                            int begin, int count)
 {
@@ -201,76 +202,129 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, index_shared *s,
     for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
         measure_tiles(t, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
                       count);
-    for (int item = spc_thread(); item < count * BATCHES;
-         item += SORT_THREADS) {
-        int batch = item / count, i = item - batch * count;
+}
+
+/* Its entries of the index, by the threads from `first` on. */
 #if LAYOUT
-        way_copy_batch(args, s->u.copy.from[i], s->u.copy.to[i], batch);
-#else
-        index_batch found;
-        load_batch(args, s->u.copy.from[i], s->u.copy.mask + i, SPC_INDEX_CHUNK,
-                   batch, &found);
-        write_batch(args->sorted.index, args->in.order, args->set.rows_padded,
-                    s->u.copy.to[i], batch, &found);
-#endif
-    }
-}
-
-/* Sorts the rows at begin..end of the coordinate order, whose digests are
- * known, with those of all blocks; then writes this block's units of the new
- * one. */
-SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
-                           const index_extent *e, grid_barrier *barrier,
-                           int begin, int end, int per_block, int unit)
+SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
+                           int count, int first)
 {
-    int count = own_positions(e, unit);
-    int chunk = SPC_INDEX_CHUNK / unit * unit; /* whole tiles */
-    const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
-
-    for (int pass = 0; pass < args->sorted.passes; pass++) {
-        grid_arrive(barrier);
-        sort_count_open(next_counts(s));
-        grid_wait(barrier);
-        if (pass > 0) /* the table that was read in the pass before */
-            sort_clear(sort_table(args->tables, pass + 2), 1);
-        order_pass(args, s, pass, begin, end, per_block);
+    if (spc_thread() < first)
+        return;
+    for (int item = spc_thread() - first; item < count * BATCHES;
+         item += SORT_THREADS - first) {
+        int batch = item / count, i = item - batch * count;
+        way_copy_batch(args, s->u.copy.from[i], s->u.copy.to[i], batch);
     }
-    grid_sync(barrier);
-
-    for (int at = 0; at < count; at += chunk)
-        copy_chunk(args, s, e, sorted, unit, at, at_most(chunk, count - at));
 }
+#else
+/* So many batches of a row a thread takes at once: all of few, so that their
+ * loads are under way together. */
+#define SOME (BATCHES <= 3 ? BATCHES : 1)
+
+SPC_DEVICE void load_some(const spc_index_args *args, const index_shared *s,
+                          int count, int item, index_batch *found)
+{
+    int some = item / count, i = item - some * count;
+
+    SPC_UNROLL
+    for (int b = 0; b < SOME; b++)
+        load_batch(args, s->u.copy.from[i], s->u.copy.mask + i, SPC_INDEX_CHUNK,
+                   some * SOME + b, &found[b]);
+}
+
+/* What the next item is made of is on its way while one is written. */
+SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
+                           int count, int first)
+{
+    int step = SORT_THREADS - first, items = count * (BATCHES / SOME);
+    index_batch found[SOME];
+
+    for (int item = spc_thread() - first; item < items; item += step) {
+        int some = item / count, i = item - some * count;
+        if (item < 0)
+            return;
+        load_some(args, s, count, item, found);
+        SPC_UNROLL
+        for (int b = 0; b < SOME; b++)
+            write_batch(args->sorted.index, args->in.order,
+                        args->set.rows_padded, s->u.copy.to[i], some * SOME + b,
+                        &found[b]);
+    }
+}
+#endif
 
 /* ---- the tile table ---------------------------------------------------- */
 
-SPC_DEVICE void sort_tiles(const spc_index_args *args,
-                           const spc_index_tiles *t, sort_shared *s, int tiles,
-                           int begin, int end)
+/* Where the block's first tile of each cost goes. */
+SPC_DEVICE void begin_tiles(const spc_index_tiles *t, int *next)
 {
-    const unsigned *scratch = t->scratch;
+    int block = spc_block_x(), home = block / SPC_SORT_GROUP, below = 0, none;
 
-    sort_begin(s, t->table);
-    if (spc_block_x() == 0) { /* before the first block's there is none */
-        spc_sync_block();
-        for (int d = spc_thread(); d < OFFSETS; d += SORT_THREADS)
-            t->begin[d] = s->next[d];
+    SPC_ROLLED
+    for (int first = 0; first <= OFFSETS; first += 32) {
+        int d = first + spc_lane(), total = 0, before = 0, near = 0, sum;
+        if (d <= OFFSETS) {
+            near = sort_sum_column(
+                t->table + home * SPC_SORT_GROUP * SORT_DIGITS + d,
+                block - home * SPC_SORT_GROUP, 0, &none);
+            total = sort_sum_column(sort_group(t->table, 0) + d,
+                                    SPC_SORT_GROUPS(spc_grid_x()), home,
+                                    &before);
+        }
+        sum = sort_warp_sum(total);
+        if (d <= OFFSETS)
+            next[d] = below + sum - total + before + near;
+        below += spc_shfl(sum, 31);
     }
-    for (int step = begin; step < end; step += SORT_THREADS) {
-        int tile = step + spc_thread(), valid = tile < end, cost = 0;
-        for (int w = 0; valid && w < WORDS; w++)
-            cost += spc_popc(scratch[(long long)w * tiles + tile]);
-        int place = sort_place(s, valid, valid ? tile_digit(cost) : 0);
-        if (!valid)
-            continue;
+    spc_sync_warp();
+}
+
+SPC_DEVICE void put_tile(const spc_index_args *args, const spc_index_tiles *t,
+                         int tiles, int tile, int place, int cost)
+{
 #if LAYOUT
-        t->order[place] = args->way.is_group && cost == 0 ? -1 : tile;
+    t->order[place] = args->way.is_group && cost == 0 ? -1 : tile;
 #else
-        t->order[place] = tile;
+    (void)args;
+    (void)cost;
+    t->order[place] = tile;
 #endif
-        for (int w = 0; w < WORDS; w++)
-            t->mask[(long long)w * t->capacity + place] =
-                scratch[(long long)w * tiles + tile];
+    for (int w = 0; w < WORDS; w++)
+        t->mask[(long long)w * t->capacity + place] =
+            t->scratch[(long long)w * tiles + tile];
+}
+
+/* A warp's work: the block's tiles are few. */
+SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
+                           int *next, int tiles)
+{
+    int share = tile_share(tiles), lane = spc_lane();
+    int begin = at_most(spc_block_x() * share, tiles);
+    int end = at_most(begin + share, tiles);
+
+    begin_tiles(t, next);
+    if (spc_block_x() == 0) /* before the first block's there is none */
+        for (int d = lane; d < OFFSETS; d += 32)
+            t->begin[d] = next[d];
+    SPC_ROLLED
+    for (int step = begin; step < end; step += 32) {
+        int tile = step + lane, valid = tile < end, cost = 0, place = 0;
+        for (int w = 0; valid && w < WORDS; w++)
+            cost += spc_popc(t->scratch[(long long)w * tiles + tile]);
+        int digit = valid ? tile_digit(cost) : SORT_DIGITS;
+        spc_u32 peers = spc_match((spc_u32)digit);
+        int rank = spc_popc(peers & ((1u << lane) - 1u));
+        if (valid)
+            place = next[digit] + rank;
+        spc_sync_warp();
+        if (valid && rank == 0)
+            next[digit] += spc_popc(peers);
+        spc_sync_warp();
+        if (valid)
+            put_tile(args, t, tiles, tile, place, cost);
     }
+    spc_sync_warp(); /* before `next` is another table's */
 }
 
 /* Entries past the last tile: kernels end there. */
@@ -295,23 +349,75 @@ SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                       own_positions(e, unit));
 }
 
-/* Sorts the tiles that all blocks have measured. */
+/* When the rows are sorted, and nobody needs the tables of that. */
+SPC_DEVICE void clear_tables(const spc_index_args *args, const index_extent *e)
+{
+    const spc_index_tiles *t;
+
+    sort_clear(args->tables, 3);
+    for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
+        clear_tiles(t, tile_count(t, e));
+}
+
+/* This block has measured its tiles. Sorts those of all blocks: one warp waits for
+ * them; what the others of its block do meanwhile needs nobody. */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier)
 {
     const spc_index_tiles *t;
 
     grid_arrive(barrier);
-    sort_clear(args->tables, 3); /* nobody needs these again */
+    if (spc_warp() != 0)
+        return;
+    grid_wait_warp(barrier);
     for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
-        clear_tiles(t, tile_count(t, e));
-    grid_wait(barrier);
-    for (int i = 0; (t = tiles_at(args, i)) != 0; i++) {
-        int tiles = tile_count(t, e), share = tile_share(tiles);
-        int begin = at_most(spc_block_x() * share, tiles);
-        spc_sync_block(); /* all are through with the table before */
-        sort_tiles(args, t, &s->u.sort, tiles, begin,
-                   at_most(begin + share, tiles));
+        sort_tiles(args, t, next_counts(s).groups, tile_count(t, e));
+}
+
+/* The tile tables of a row order that an earlier launch has made, or this one
+ * by its search. */
+SPC_DEVICE void tile_rows(const spc_index_args *args, index_shared *s,
+                          const index_extent *e, grid_barrier *barrier,
+                          int unit)
+{
+    grid_sync(barrier); /* masks are there, the table is clear */
+    measure_units(args, e, unit);
+    make_tiles(args, s, e, barrier);
+    clear_tables(args, e);
+}
+
+/* ---- the order --------------------------------------------------------- */
+
+/* Sorts the rows at begin..end of the coordinate order, whose digests are
+ * known, with those of all blocks; then writes this block's units of the new
+ * one, and sorts tiles while it writes the last of them. */
+SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
+                           const index_extent *e, grid_barrier *barrier,
+                           int begin, int end, int per_block, int unit)
+{
+    int count = own_positions(e, unit);
+    int chunk = SPC_INDEX_CHUNK / unit * unit; /* whole tiles */
+    const int *sorted = args->sorted.passes % 2 ? args->rows_b : args->rows_a;
+
+    for (int pass = 0; pass < args->sorted.passes; pass++) {
+        grid_arrive(barrier);
+        sort_count_open(next_counts(s));
+        grid_wait(barrier);
+        if (pass > 0) /* the table that was read in the pass before */
+            sort_clear(sort_table(args->tables, pass + 2), 1);
+        order_pass(args, s, pass, begin, end, per_block);
+    }
+    grid_sync(barrier);
+
+    for (int at = 0; at == 0 || at < count; at += chunk) {
+        int some = at_most(chunk, count - at);
+        int tiles = (args->stages & SPC_INDEX_TILE) && at + chunk >= count;
+        open_chunk(args, s, e, sorted, unit, at, some);
+        if (tiles) {
+            make_tiles(args, s, e, barrier);
+            clear_tables(args, e);
+        }
+        copy_chunk(args, s, some, tiles ? 32 : 0);
     }
 }
 

@@ -46,7 +46,7 @@ SPC_DEVICE int run_length(int run)
 {
     int left = DEPTH - run % RUNS_PER_COLUMN * RUN;
 
-    return run >= RUNS ? 0 : left < RUN ? left : RUN;
+    return RUNS % BATCH && run >= RUNS ? 0 : left < RUN ? left : RUN;
 }
 
 /* The bits of a run in the mask words of a row, `step` words apart. */
@@ -95,10 +95,22 @@ SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
     }
 }
 
+/* Adds offsets, the first of which is number `offset`, to a row's mask. */
+SPC_DEVICE void add_to_mask(unsigned *mask, int offset, spc_u32 bits)
+{
+    int word = offset >> 5, shift = offset & 31;
+
+    if (bits << shift)
+        mask[word * SORT_THREADS] |= bits << shift;
+    if (shift && bits >> (32 - shift))
+        mask[(word + 1) * SORT_THREADS] |= bits >> (32 - shift);
+}
+
 /* Keeps what was found: in the short form, and in the row's mask. */
 SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
                            int batch, const index_batch *found)
 {
+    spc_u32 all = 0;
     spc_b16 first;
 
     first.x = (spc_u32)found->first[0];
@@ -108,13 +120,12 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
     spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        int offset = run_offset(batch * BATCH + j), shift = offset & 31;
-        spc_u32 bits = found->bits[j];
-        if (bits << shift)
-            mask[(offset >> 5) * SORT_THREADS] |= bits << shift;
-        if (shift && bits >> (32 - shift))
-            mask[((offset >> 5) + 1) * SORT_THREADS] |= bits >> (32 - shift);
+        all |= found->bits[j] << j * RUN;
+        if (RUNS_PER_COLUMN > 1)
+            add_to_mask(mask, run_offset(batch * BATCH + j), found->bits[j]);
     }
+    if (RUNS_PER_COLUMN == 1) /* the runs of a batch follow one another */
+        add_to_mask(mask, run_offset(batch * BATCH), all);
 }
 
 SPC_DEVICE void write_found(const spc_index_args *args, unsigned *mask, int p,
@@ -153,20 +164,31 @@ SPC_DEVICE index_steps steps_of(const spc_index_args *args)
 
 /* The key of a run's first offset, seen from a row's own. */
 SPC_DEVICE map_key run_key(const spc_index_args *args, const index_steps *steps,
-                           map_key own, int run)
+                           int run)
 {
 #if LIST
     const int *at = args->list + 3 * run;
 
-    return own + key_step(args, 1, at[0]) + key_step(args, 2, at[1]) +
+    (void)steps;
+    return key_step(args, 1, at[0]) + key_step(args, 2, at[1]) +
            key_step(args, 3, at[2]);
 #else
     int column = run / RUNS_PER_COLUMN;
 
-    return own + steps->origin + (map_key)(column / KERNEL_Y) * steps->x +
+    return steps->origin + (map_key)(column / KERNEL_Y) * steps->x +
            (map_key)(column % KERNEL_Y) * steps->y +
            (map_key)(run % RUNS_PER_COLUMN * RUN) * steps->z;
 #endif
+}
+
+/* Those of all runs, where all threads find them; those past the last, to whole
+ * batches, are somewhere. */
+SPC_DEVICE void open_runs(const spc_index_args *args, index_shared *s)
+{
+    index_steps steps = steps_of(args);
+
+    for (int run = spc_thread(); run < BATCHES * BATCH; run += SORT_THREADS)
+        s->u.search.run[run] = run_key(args, &steps, at_most(run, RUNS - 1));
 }
 
 #ifdef LOW_X

@@ -6,9 +6,12 @@
 #ifndef SPC_INDEX_SEARCH_CUH
 #define SPC_INDEX_SEARCH_CUH
 
-/* Positions past the rows: no neighbours. */
-SPC_DEVICE void search_nothing(const spc_index_args *args, int p)
+/* Positions past the rows: no neighbours, whatever was found. */
+SPC_DEVICE void search_nothing(const spc_index_args *args, int p,
+                               unsigned *mask)
 {
+    for (int w = 0; w < WORDS; w++)
+        mask[w * SORT_THREADS] = 0;
     for (int k = 0; args->index && k < OFFSETS; k++)
         args->index[(long long)k * args->set.rows_padded + p] = -1;
 }
@@ -37,7 +40,6 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
 {
     int sorted = (args->stages & SPC_INDEX_SORT) != 0, pairs = 0;
     unsigned *mask = s->u.search.mask + spc_thread(); /* this thread's own */
-    index_steps steps = steps_of(args);
 
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
@@ -45,9 +47,9 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
         for (int w = 0; w < WORDS; w++)
             mask[w * SORT_THREADS] = 0;
         if (first < e->rows)
-            search_row(args, s, e, &steps, p, mask);
+            search_row(args, s, e, p, mask);
         if (p >= e->rows)
-            search_nothing(args, p);
+            search_nothing(args, p, mask);
         for (int w = 0; w < WORDS; w++) {
             args->mask[(long long)w * args->set.rows_padded + p] =
                 mask[w * SORT_THREADS];

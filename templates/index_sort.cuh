@@ -36,28 +36,32 @@ typedef struct sort_shared {
     } count; /* of each warp */
 } sort_shared;
 
-/* Exclusive sum over the block; `sums` holds SORT_WARPS + 1 words, the last
- * receives the total. Begins and ends with a barrier. */
-SPC_DEVICE int sort_block_sum(int value, int *sums)
+/* Inclusive sum over the warp. */
+SPC_DEVICE int sort_warp_sum(int sum)
 {
-    int lane = spc_lane(), warp = spc_warp(), sum = value;
+    int lane = spc_lane();
 
     for (int by = 1; by < 32; by *= 2) {
         int other = spc_shfl_up(sum, by);
         if (lane >= by)
             sum += other;
     }
+    return sum;
+}
+
+/* Exclusive sum over the block; `sums` holds SORT_WARPS + 1 words, the last
+ * receives the total. Begins and ends with a barrier. */
+SPC_DEVICE int sort_block_sum(int value, int *sums)
+{
+    int lane = spc_lane(), warp = spc_warp(), sum = sort_warp_sum(value);
+
     spc_sync_block();
     if (lane == 31)
         sums[warp] = sum;
     spc_sync_block();
     if (warp == 0) {
-        int own = lane < SORT_WARPS ? sums[lane] : 0, all = own;
-        for (int by = 1; by < 32; by *= 2) {
-            int other = spc_shfl_up(all, by);
-            if (lane >= by)
-                all += other;
-        }
+        int own = lane < SORT_WARPS ? sums[lane] : 0;
+        int all = sort_warp_sum(own);
         spc_sync_warp();
         if (lane < SORT_WARPS)
             sums[lane] = all - own;
@@ -323,6 +327,18 @@ SPC_DEVICE void grid_sync(grid_barrier *barrier)
 {
     grid_arrive(barrier);
     grid_wait(barrier);
+}
+
+/* One warp, the first, waits for a barrier that is the launch's last. */
+SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
+{
+    spc_u32 want = (barrier->round + 1) * (spc_u32)spc_grid_x();
+
+    if (spc_lane() == 0)
+        while (spc_load_acquire(&barrier->words->counter[barrier->turn]) < want)
+            continue;
+    barrier->round += 1;
+    spc_sync_warp();
 }
 
 /* After the launch's last barrier, if it had any: the next launch takes the

@@ -72,6 +72,18 @@ SPC_DEVICE spc_u8 *spc_shared(void)
     return spc_shared_bytes;
 }
 
+/*
+ * Arguments come line by line when they are first used, each from far away. So
+ * a kernel that has many asks for all of its `bytes` at once, each warp for a line.
+ */
+SPC_DEVICE void spc_fetch_args(const void *args, int bytes)
+{
+    for (int at = 64 * spc_warp(); at < bytes; at += 2 * spc_threads()) {
+        int word = *(const int *)((const char *)args + at);
+        asm volatile("" ::"r"(word));
+    }
+}
+
 /* ---- barriers ------------------------------------------------------------- */
 
 SPC_DEVICE void spc_sync_block(void) { __syncthreads(); }
@@ -169,6 +181,13 @@ SPC_DEVICE spc_u32 spc_match(spc_u32 v)
 SPC_DEVICE int spc_popc(spc_u32 v) { return __popc(v); }
 SPC_DEVICE int spc_ffs(spc_u32 v) { return __ffs((int)v); } /* 1..32, 0: none */
 SPC_DEVICE int spc_clz(spc_u32 v) { return __clz((int)v); }
+/* 1 << n; 0 from n = 32 on. */
+SPC_DEVICE spc_u32 spc_bit(spc_u32 n)
+{
+    spc_u32 v;
+    asm("shl.b32 %0, %1, %2;" : "=r"(v) : "r"(1u), "r"(n));
+    return v;
+}
 SPC_DEVICE spc_u32 spc_brev(spc_u32 v) { return __brev(v); }
 
 /* ---- atomics (global or shared memory, relaxed, return the old value) ----- */

@@ -310,6 +310,12 @@ SPC_DEVICE void spc_store_release(spc_u32 *p, spc_u32 v)
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
+SPC_DEVICE void spc_fetch_args(const void *args, int bytes)
+{
+    (void)args;
+    (void)bytes;
+}
+
 SPC_DEVICE void spc_sim_arrive_grid(spc_u32 *counter,
                                     const spc_sim_place *place)
 {
@@ -444,6 +450,7 @@ SPC_DEVICE int spc_clz(spc_u32 v)
 {
     return v ? __builtin_clz(v) : 32;
 }
+SPC_DEVICE spc_u32 spc_bit(spc_u32 n) { return n < 32 ? 1u << n : 0; }
 SPC_DEVICE spc_u32 spc_brev(spc_u32 v)
 {
     v = (v >> 1 & 0x55555555u) | (v & 0x55555555u) << 1;

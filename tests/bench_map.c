@@ -1,5 +1,6 @@
 /*
- * bench_map.c - how long voxel indexing takes: bench_map DEVICE SCENE...
+ * bench_map.c - how long voxel indexing takes:
+ * bench_map [--frames] [--templates DIR] DEVICE SCENE...
  *
  * Rows are shuffled first, so that sorting has real work. Microseconds are
  * medians of warm runs, for kernel sizes 1, 3 and 5: the index in coordinate
@@ -7,7 +8,8 @@
  * both as one build, which writes the index in its final order only. Then, for
  * every row order, the rows that tiles execute over the pairs that are needed;
  * and the update of a map that was reserved for a capacity, with row order and
- * tiles and the count on the device, as a vehicle does for every frame.
+ * tiles and the count on the device, as a vehicle does for every frame; with
+ * --frames that alone.
  */
 #include "clock.h"
 #include "ctx.h"
@@ -105,7 +107,8 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
     return to;
 }
 
-static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int64_t capacity)
+static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int kernel,
+                        int64_t capacity)
 {
     spc_geometry geometry = SPC_GEOMETRY_INIT;
     int32_t rows = (int32_t)spc_scene_rows(scene);
@@ -114,6 +117,8 @@ static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int64_t capacity)
                    upload(ctx, spc_scene_coords(scene), 16 * (size_t)rows),
                .count = upload(ctx, &rows, sizeof(rows))};
 
+    for (int i = 0; i < 3; i++)
+        geometry.kernel[i] = kernel;
     if (spc_map_create(&f.map, set, set, &geometry) != SPC_OK ||
         enqueue_frame(&f, NULL) != SPC_OK ||
         spc__map_prepare(f.map, "gray", TILE_ROWS, NULL) != SPC_OK)
@@ -123,10 +128,11 @@ static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int64_t capacity)
     if (spc_coords_check(set, NULL) != SPC_OK ||
         spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows(f.map) != rows)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
-    printf(
-        "    frame of K3, room for %lld, %d-bit keys: warm %.1f, cold %.1f\n",
-        (long long)spc_coords_capacity(set), spc_coords_key_bits(set), warm,
-        cold);
+    printf("    frame of K%d, room for %lld, %d-bit keys: warm %.1f, cold "
+           "%.1f\n",
+           kernel, (long long)spc_coords_capacity(set),
+           spc_coords_key_bits(set), warm, cold);
+    fflush(stdout);
     spc_map_free(f.map);
     spc_coords_free(set);
     spc_dealloc(ctx, f.coords);
@@ -261,8 +267,17 @@ int main(int argc, char **argv)
     spc_error error;
     spc_ctx *ctx;
 
+    bool frames = argc > 1 && strcmp(argv[1], "--frames") == 0;
+    argc -= frames;
+    argv += frames;
+    if (argc > 2 && strcmp(argv[1], "--templates") == 0) {
+        options.template_dir = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 3) {
-        fprintf(stderr, "usage: bench_map DEVICE SCENE...\n");
+        fprintf(stderr, "usage: bench_map [--frames] [--templates DIR] "
+                        "DEVICE SCENE...\n");
         return EXIT_FAILURE;
     }
     options.device = argv[1];
@@ -273,10 +288,11 @@ int main(int argc, char **argv)
            "K", "index", "cold", "order", "both", "waste");
     for (int i = 2; i < argc; i++) {
         spc_scene *scene = load_shuffled(argv[i]);
-        for (int kernel = 1; kernel <= 5; kernel += 2)
+        for (int kernel = 1; kernel <= 5 && !frames; kernel += 2)
             bench(ctx, scene, kernel);
-        bench_frame(ctx, scene, 0);
-        bench_frame(ctx, scene, CAPACITY);
+        bench_frame(ctx, scene, 3, 0);
+        for (int kernel = 3; kernel <= 7; kernel += 2)
+            bench_frame(ctx, scene, kernel, CAPACITY);
         spc_scene_free(scene);
     }
     spc_ctx_free(ctx);

@@ -181,6 +181,31 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
 }
 END_TEST
 
+/* A set for more rows than a block can sum groups of bins for. */
+START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_conv conv = parse("subm,cin=4,cout=4,k=1x1x3");
+    spc_coords *set = reserve(ctx, 600000, -400, 400, SPC_DUPLICATES_FIRST);
+    spc_map *map;
+
+    ck_assert_int_gt(600000, SPC_INDEX_GROUPS << SPC_INDEX_GROUP_BITS);
+    assert_ok(ctx, spc_map_create(&map, set, set, &conv.geometry));
+    for (int frame = 0; frame < 2; frame++) {
+        rows r = draw(900 - 500 * frame, -400 + 300 * frame, 12, 2, 7);
+        int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+        assert_ok(ctx, spc_map_update(map, coords, NULL, r.count, NULL));
+        assert_ok(ctx, spc_map_check(map, NULL));
+        check_map(ctx, map, &conv, &r);
+        spc_dealloc(ctx, coords);
+        free(r.at);
+    }
+    spc_map_free(map);
+    spc_coords_free(set);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Levels by the floor rule: of each the layer, and one that leads there from
  * the first set at once. */
 static const char *const levels[3][2] = {
@@ -509,6 +534,7 @@ int main(int argc, char **argv)
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);
     add(suite, "frames", frames_are_filled_with_counts_that_live_on_the_device,
         1);
+    add(suite, "large", a_large_set_is_sorted_by_bins_that_are_summed_apart, 1);
     add(suite, "levels", levels_by_the_floor_rule_follow_from_the_first_set, 1);
     add(suite, "blocks", launches_of_fewer_blocks_find_the_same, 1);
     add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SPC_INDEX_SHARES in bits; the largest number of bins, and the least that a
- * level is cut down to. */
-enum { SHARE_BITS = 7, BIN_BITS_MAX = 21, LEVEL_BITS_LEAST = 12 };
+/* Bins are at least a group for each share. */
+enum {
+    BIN_BITS_LEAST = 12,
+    BIN_BITS_MAX = 21,
+};
 
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
 {
@@ -21,12 +23,13 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
  * are less memory to walk through, and hold a few keys more at worst. */
 static int choose_bin_bits(const spc_coords *c)
 {
-    int bits = SHARE_BITS;
+    int bits = BIN_BITS_LEAST;
 
-    while (bits < BIN_BITS_MAX && bits < c->key.bits && 1 << bits < c->capacity)
+    while (bits < BIN_BITS_MAX && bits < c->key.bits &&
+           1 << bits < c->capacity / 2)
         bits++;
     for (; c->from && c->rule.rule == SPC_RULE_FLOOR; c = c->from)
-        bits -= bits > LEVEL_BITS_LEAST;
+        bits -= bits > BIN_BITS_LEAST;
     return bits;
 }
 
@@ -104,7 +107,8 @@ static spc_status alloc_bins(spc_coords *c, spc__index_set_work *w,
                              spc_error *error)
 {
     size_t bytes = (size_t)4 << w->bin_bits;
-    spc_status status = spc__index_alloc_clear(&w->bins, c, bytes, error);
+    spc_status status = spc__index_alloc_clear(
+        &w->bins, c, bytes + 4 * SPC_INDEX_BEHIND_BINS, error);
 
     if (status == SPC_OK)
         status = spc__index_alloc_clear(&w->begins, c, bytes + 4, error);
