@@ -8,9 +8,8 @@
 %--
 %-- At an offset an output may have several inputs, or none. A warp takes as many steps as
 %-- that of its 16 outputs which has most, and adds up rows in fp32, in registers, where
-%-- lanes have them as first operands want them. Its triplets it has copied to shared memory
-%-- beforehand, and the rows of `ahead` steps are under way. Neighbours read the same rows,
-%-- which the first cache holds. A sum has more bits than the type of the inputs: it is multiplied as
+%-- lanes have them as first operands want them. Neighbours read the same rows, which the
+%-- first cache holds. A sum has more bits than the type of the inputs: it is multiplied as
 %-- two numbers of that type, or three of bf16; what is not in these is below 2^-22 of it.
 %-- While products run, the next offset's inputs are added up.
 %--
@@ -26,12 +25,8 @@
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Offsets of a tile, and an end.
 %local function list_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
-%-- Triplets of a warp; of more it reads them from the map.
-%local entries = 1024
-%local function entry_bytes(config) return config.groups * 4 * entries * 8 end
 %local function shared_bytes(problem, config)
 %  return config.stages * (stage_bytes(config) + 16) + 2 * list_bytes(problem) + 32
-%       + entry_bytes(config)
 %end
 %-- Two blocks of one warpgroup share a multiprocessor.
 %local function blocks_per_sm(config) return config.groups == 1 and 2 or 1 end
@@ -40,10 +35,9 @@
 %  local launch = 65536 // ((config.groups + 1) * 128 * blocks_per_sm(config)) // 8 * 8
 %  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - 32) // config.groups // 8 * 8)
 %end
-%-- Sums of products, sums of inputs, these as operands, rows that are under way.
+%-- Sums of products, sums of inputs, both as operands, rows of two steps.
 %local function registers_needed(problem, config)
-%  return config.n // 2 + config.pieces * (16 + 8 * (terms_of[problem.dtype] + config.ahead))
-%       + 46
+%  return config.n // 2 + config.pieces * (32 + 8 * terms_of[problem.dtype]) + 42
 %end
 %
 %template = {
@@ -55,8 +49,7 @@
 %    {"groups", {1, 2, 3}, "consuming warpgroups, 64 rows each"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
-%    {"stages", {2, 3, 4}, "ring of weights"},
-%    {"ahead", {2, 3}, "steps whose rows are under way"},
+%    {"stages", {2, 3, 4, 6}, "ring of weights"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
@@ -85,7 +78,7 @@
 %    end},
 %  },
 %  derive = function(problem, config, target)
-%    local stages = config.stages * stage_bytes(config) + entry_bytes(config)
+%    local stages = config.stages * stage_bytes(config)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
@@ -93,7 +86,7 @@
 %      words = ceil_div(problem.offsets, 32), rows = config.groups * 64,
 %      threads = (config.groups + 1) * 128, warps = config.groups * 4,
 %      stage_size = stage_bytes(config), list_size = list_bytes(problem),
-%      entry_at = config.stages * stage_bytes(config), entries = entries, list_at = stages, barrier_at = stages + 2 * list_bytes(problem),
+%      list_at = stages, barrier_at = stages + 2 * list_bytes(problem),
 %      consumer_limit = consumer_registers(config), per_sm = blocks_per_sm(config),
 %      lane_channels = channels_of_lane(problem), lane_sums = config.pieces * 16,
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
@@ -105,13 +98,16 @@
 %      block = (config.groups + 1) * 128, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = blocks_per_sm(config),
 %      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
-%      layout = "triplets", order = "none", preference = 3,
+%      layout = "triplets", order = "none", preference = 1,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    return {groups = 2, n = least_wasting(problem, widths, several),
-%            pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 3, ahead = 2}
+%    -- NVIDIA H200, a room of 100000 points, 64->128: 344 us with 29 neighbours, 351 with
+%    -- groups=2; points_mma 365. With 53 it takes 573 and points_mma 475, so that one is
+%    -- preferred where nothing was measured.
+%    return {groups = 1, n = least_wasting(problem, widths, several),
+%            pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2}
 %  end,
 %}
 #include "spc_device.cuh"
@@ -250,57 +246,32 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 
 /* ---- sums of inputs -------------------------------------------------------------- */
 
-/* The warp's stream of steps: each is an input of every row that has another at an offset
- * of the list, which it goes through ahead of the products. */
+/* The triplets of the lane's two rows, g and g + 8 of the warp's. */
 typedef struct loader {
     const spc_triplets_view *all;
     const spc_u8 *in;            /* the lane's part of the first row */
-    const spc_u8 *entries;       /* the warp's triplets in shared memory; null: not */
-    int at[2], end[2];           /* the next triplet of the lane's rows, g and g + 8 */
+    int at[2], end[2];           /* the next triplet */
     int row[2], offset[2];       /* which was loaded ahead */
 % if k_blocks > 1 then
     int begin[2];                /* of the offset */
 % end
-    const int *list;             /* the offset that it is at, */
-    int k, block;                /* itself, a block of channels, */
-    int serial;                  /* and which of the tile's products that is */
 } loader;
-
-SPC_DEVICE spc_u8 *entries_of(int warp)
-{
-    return spc_shared() + $(entry_at) + warp * $(entries * 8);
-}
 
 SPC_DEVICE void look_ahead(loader *l, int h)
 {
-    spc_b8 entry = {0, 0xffffffffu};
+    spc_u32 entry[2] = {0, 0xffffffffu};
 
-    if (l->at[h] < l->end[h])
-        entry = l->entries ? spc_shared_load8(l->entries + l->at[h] * 8)
-                           : spc_load8(l->all->list + 2ll * l->at[h]);
-    l->row[h] = (int)entry.x;
-    l->offset[h] = (int)entry.y;
+    spc_load8_into(entry, l->all->list + 2ll * l->at[h], l->at[h] < l->end[h] ? 0 : -1);
+    l->row[h] = (int)entry[0];
+    l->offset[h] = (int)entry[1];
 }
 
-/* p is the warp's first position. */
-SPC_DEVICE void stage_entries(loader *l, int p)
+SPC_DEVICE void begin_tile(loader *l, int p)
 {
-    spc_u8 *entries = entries_of(spc_warp());
-    int first = spc_load_int(l->all->first + p);
-    int count = spc_load_int(l->all->first + p + 16) - first;
-    int g = spc_lane() >> 2;
-
-    spc_sync_warp(); /* all are done with those of the tile before */
-    l->entries = count <= $(entries) ? entries : 0;
-    for (int i = spc_lane(); i < count && l->entries; i += 32)
-        spc_shared_store8(entries + i * 8, spc_load8(l->all->list + 2ll * (first + i)));
-    spc_sync_warp();
-    if (!l->entries)
-        first = 0;
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        l->at[h] = spc_load_int(l->all->first + p + g + 8 * h) - first;
-        l->end[h] = spc_load_int(l->all->first + p + g + 8 * h + 1) - first;
+        l->at[h] = spc_load_int(l->all->first + p + 8 * h);
+        l->end[h] = spc_load_int(l->all->first + p + 8 * h + 1);
 % if k_blocks > 1 then
         l->begin[h] = l->at[h];
 % end
@@ -308,50 +279,24 @@ SPC_DEVICE void stage_entries(loader *l, int p)
     }
 }
 
-SPC_DEVICE void begin_tile(loader *l, const int *list, int p)
+/* Has some row of the warp another input at offset k? */
+SPC_DEVICE int has_more(const loader *l, int k)
 {
-    stage_entries(l, p);
-    l->list = list;
-    l->k = list[0];
-    l->block = 0;
-    l->serial = 0;
+    return spc_ballot(l->offset[0] == k || l->offset[1] == k) != 0;
 }
 
-/* On to the next block of channels, of the same inputs, or to the next offset. */
-SPC_DEVICE void turn_over(loader *l)
-{
-    l->serial++;
-% if k_blocks > 1 then
-    int again = ++l->block < $(k_blocks);
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        if (!again)
-            l->begin[h] = l->at[h];
-        else if (l->at[h] != l->begin[h]) {
-            l->at[h] = l->begin[h];
-            look_ahead(l, h);
-        }
-    }
-    if (again)
-        return;
-    l->block = 0;
-% end
-    l->k = *++l->list;
-}
-
-/* Starts loading the next input at the loader's offset of each row that has one; zeroes
- * of others. */
-SPC_DEVICE void take(loader *l, spc_u32 *data)
+/* Starts loading the next input at offset k of each row that has one; zeroes of others. */
+SPC_DEVICE void take(loader *l, spc_u32 *data, int k, int block)
 {
 % if row_bytes % 64 ~= 0 then
-    int byte = l->block * $(pieces * 64) + (spc_lane() & 3) * 16;
+    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
 % end
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        int present = l->offset[h] == l->k;
+        int present = l->offset[h] == k;
         const spc_u8 *from =
-            l->in + (long long)l->row[h] * $(row_pitch) + l->block * $(pieces * 64);
+            l->in + (long long)l->row[h] * $(row_pitch) + block * $(pieces * 64);
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
             spc_u32 *to = data + (h * $(pieces) + i) * 4;
@@ -367,20 +312,22 @@ SPC_DEVICE void take(loader *l, spc_u32 *data)
     }
 }
 
-/* Starts loading the next step into `data`; returns to which products it belongs, or -1:
- * the tile has no more. */
-SPC_DEVICE int load_step(loader *l, spc_u32 *data)
+% if k_blocks > 1 then
+/* The same inputs again, other channels; or those of the next offset. */
+SPC_DEVICE void turn_over(loader *l, int again)
 {
-    while (l->k >= 0) {
-        if (spc_ballot(l->offset[0] == l->k || l->offset[1] == l->k)) {
-            take(l, data);
-            return l->serial;
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        if (!again)
+            l->begin[h] = l->at[h];
+        else if (l->at[h] != l->begin[h]) {
+            l->at[h] = l->begin[h];
+            look_ahead(l, h);
         }
-        turn_over(l);
     }
-    return -1;
 }
 
+% end
 SPC_DEVICE void add(float *sums, const spc_u32 *data)
 {
     SPC_UNROLL
@@ -388,40 +335,36 @@ SPC_DEVICE void add(float *sums, const spc_u32 *data)
         sums[i] += spc_$(problem.dtype)_to_f32((spc_u16)(data[i / 2] >> i % 2 * 16));
 }
 
-/* Steps under way, each in registers of its own: no load is waited for but by who adds
- * what it brought. */
-typedef struct steps {
-% for i = 1, config.ahead do
-    spc_u32 data$(i)[$(pieces * 8)];
-    int of$(i);
-% end
-    int next; /* which of them comes next */
-} steps;
-
-SPC_DEVICE void begin_steps(steps *s, loader *l)
-{
-% for i = 1, config.ahead do
-    s->of$(i) = load_step(l, s->data$(i));
-% end
-    s->next = 1;
-}
-
-/* The sums of inputs for the products number `serial`. */
-SPC_DEVICE void sum_inputs(float *sums, steps *s, loader *l, int serial)
+/* The sums of the offset and block at hand. `data` has the first inputs of it, if `some`;
+ * when it is done those of what comes next, offset k_next in its block: whether there are
+ * some is what it returns. */
+SPC_DEVICE int sum_inputs(float *sums, loader *l, spc_u32 *data, int some, int k, int block,
+                          int k_next, int block_next)
 {
     SPC_UNROLL
     for (int i = 0; i < $(lane_sums); i++)
         sums[i] = 0.0f;
     for (;;) {
-% for i = 1, config.ahead do
-        if (s->next == $(i)) {
-            if (s->of$(i) != serial)
-                return;
-            add(sums, s->data$(i));
-            s->of$(i) = load_step(l, s->data$(i));
-            s->next = $(i % config.ahead + 1);
-        }
+        spc_u32 later[$(pieces * 8)];
+        int again = some && has_more(l, k);
+        int other = again;
+
+% if k_blocks > 1 then
+        if (!again)
+            turn_over(l, k_next == k);
 % end
+        if (!again)
+            other = k_next >= 0 && has_more(l, k_next); /* -1: the end */
+        if (other)
+            take(l, later, again ? k : k_next, again ? block : block_next);
+        if (some)
+            add(sums, data);
+        SPC_UNROLL
+        for (int i = 0; i < $(pieces * 8); i++)
+            data[i] = later[i];
+        some = other;
+        if (!again)
+            return some;
     }
 }
 
@@ -529,34 +472,38 @@ SPC_DEVICE void finish(const float *acc, const spc_conv_args *args, int p)
     }
 }
 
-/* The products of one tile, whose offsets are listed; p is the warp's first position. */
+/* The products of one tile, whose offsets are listed; p is the lane's first position. */
 SPC_DEVICE void sum_tile(float *acc, loader *l, turn *ring, const int *list, int p)
 {
     barriers *b = all_barriers();
-    spc_u32 a[$(terms * pieces * 8)];
+    spc_u32 data[$(pieces * 8)], a[$(terms * pieces * 8)];
     float sums[$(lane_sums)];
-    int busy = -1, serial = 0; /* the stage that products are reading */
-    steps s;
+    int k = list[0], block = 0, busy = -1; /* the stage that products are reading */
 
-    begin_tile(l, list, p);
-    begin_steps(&s, l);
-    for (int i = 0; list[i] >= 0; i++) {
-        for (int block = 0; block < $(k_blocks); block++) {
-            sum_inputs(sums, &s, l, serial++);
-            spc_wgmma_wait(0);
-            if (busy >= 0 && spc_lane() == 0)
-                spc_mbar_arrive(b->empty + busy);
-            SPC_UNROLL
-            for (int t = 0; t < $(terms); t++)
-                take_term(a + t * $(pieces * 8), sums);
-            spc_mbar_wait(b->full + ring->at, ring->parity);
-            spc_wgmma_fence();
-            multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
-                                                  $(config.n * 16), 128));
-            spc_wgmma_commit();
-            busy = ring->at;
-            next_turn(ring, $(config.stages));
-        }
+    begin_tile(l, p);
+    int some = has_more(l, k);
+    if (some)
+        take(l, data, k, 0);
+    while (k >= 0) {
+        int block_next = block + 1 < $(k_blocks) ? block + 1 : 0;
+        int k_next = block_next > 0 ? k : *++list;
+
+        some = sum_inputs(sums, l, data, some, k, block, k_next, block_next);
+        spc_wgmma_wait(0);
+        if (busy >= 0 && spc_lane() == 0)
+            spc_mbar_arrive(b->empty + busy);
+        SPC_UNROLL
+        for (int t = 0; t < $(terms); t++)
+            take_term(a + t * $(pieces * 8), sums);
+        spc_mbar_wait(b->full + ring->at, ring->parity);
+        spc_wgmma_fence();
+        multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
+                                              $(config.n * 16), 128));
+        spc_wgmma_commit();
+        busy = ring->at;
+        next_turn(ring, $(config.stages));
+        k = k_next;
+        block = block_next;
     }
     spc_wgmma_wait(0);
     if (busy >= 0 && spc_lane() == 0)
@@ -565,7 +512,7 @@ SPC_DEVICE void sum_tile(float *acc, loader *l, turn *ring, const int *list, int
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int first = spc_warp() * 16;
+    int first = spc_warp() * 16 + (spc_lane() >> 2);
     barriers *b = all_barriers();
     turn ring = {0, 0}, listed = {0, 0};
     float acc[$(config.n // 2)];
@@ -588,8 +535,8 @@ SPC_DEVICE void consume(const spc_conv_args *args)
             spc_mbar_arrive(b->read + listed.at);
         next_turn(&listed, 2);
         if (spc_ballot(!is_finite(acc)))
-            sum_again(acc, args, p + (spc_lane() >> 2));
-        finish(acc, args, p + (spc_lane() >> 2));
+            sum_again(acc, args, p);
+        finish(acc, args, p);
     }
 }
 

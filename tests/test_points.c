@@ -6,6 +6,8 @@
  * side rounds: many points lie just on the radius, or on the border of two
  * cells. Runs on "cpu" and "sim", or on the device it is given.
  */
+#include "buf.h"
+#include "file.h"
 #include "points_steps.h"
 #include "random.h"
 #include "suite.h"
@@ -25,6 +27,9 @@ static spc_error error;
         ck_assert_msg(is == SPC_OK, "%s: status %d: %s", #call, (int)is,       \
                       spc_ctx_error(ctx));                                     \
     } while (0)
+
+#define assert_sound(call)                                                     \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
 /* ---- clouds on the host -------------------------------------------------- */
 
@@ -663,10 +668,9 @@ END_TEST
 
 /* Five equal points of 60000 each: their sum is more than f16 holds, but no
  * result. */
-START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
+static void add_large_inputs(spc_ctx *ctx)
 {
     enum { ROWS = 5, CHANNELS = 8, OUT = 96 };
-    spc_ctx *ctx = contexts[_i];
     const int32_t coords[ROWS][4] = {{0}};
     uint16_t in[ROWS * CHANNELS], weights[CHANNELS * OUT];
     spc_scene *scene;
@@ -689,6 +693,50 @@ START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
     free(out);
     free_layer(ctx, &l);
     spc_scene_free(scene);
+}
+
+START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
+{
+    add_large_inputs(contexts[_i]);
+}
+END_TEST
+
+/* A template and what it includes, in a folder of their own. */
+static void copy_templates(const char *folder, const char *const *names)
+{
+    for (; *names; names++) {
+        spc__buf text = SPC__BUF_INIT, from = SPC__BUF_INIT, to = SPC__BUF_INIT;
+        spc__buf_printf(&from, "%s/%s", suite_path("../templates"), *names);
+        spc__buf_printf(&to, "%s/%s", folder, *names);
+        assert_sound(
+            spc__file_read(&text, spc__buf_text(&from), 1 << 20, &error));
+        assert_sound(spc__file_write(spc__buf_text(&to), text.data, text.length,
+                                     &error));
+        spc__buf_release(&text);
+        spc__buf_release(&from);
+        spc__buf_release(&to);
+    }
+}
+
+/* The kernel that nobody prefers without having measured it. */
+START_TEST(sums_that_no_type_holds_are_computed_anew)
+{
+    static const char *const names[] = {"points_wgmma.cu.lua", "os_blocks.lua",
+                                        "operands.lua", "epilogue.lua", NULL};
+    spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
+    spc__buf folder = SPC__BUF_INIT;
+    spc_ctx *ctx;
+
+    assert_sound(spc__temp_dir_create(&folder, &error));
+    copy_templates(spc__buf_text(&folder), names);
+    o.device = "sim";
+    o.database = "";
+    o.template_dir = spc__buf_text(&folder);
+    assert_sound(spc_ctx_create(&ctx, &o, &error));
+    add_large_inputs(ctx);
+    spc_ctx_free(ctx);
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
 }
 END_TEST
 
@@ -875,6 +923,8 @@ int main(int argc, char **argv)
                         0, context_count);
     tcase_add_loop_test(cases, sums_of_inputs_may_be_more_than_their_type_holds,
                         0, context_count);
+    if (suite_device == NULL)
+        tcase_add_test(cases, sums_that_no_type_holds_are_computed_anew);
     tcase_add_loop_test(cases,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
                         0, context_count);
