@@ -13,61 +13,6 @@
 
 enum { WORD_BYTES = 64 };
 
-/* ---- names --------------------------------------------------------------- */
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* Levenshtein's distance, one row of the table at a time. */
-static int edit_distance(const char *a, const char *b)
-{
-    int row[WORD_BYTES + 1];
-    int columns = least((int)strlen(b), WORD_BYTES);
-
-    for (int j = 0; j <= columns; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] != '\0'; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= columns; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(change, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[columns];
-}
-
-static const char *nearest_name(const char *const *names, const char *word)
-{
-    const char *best = names[0];
-    for (int i = 1; names[i] != NULL; i++)
-        if (edit_distance(word, names[i]) < edit_distance(word, best))
-            best = names[i];
-    return best;
-}
-
-static void join_names(char *out, size_t bytes, const char *const *names)
-{
-    size_t length = 0;
-    out[0] = '\0';
-    for (int i = 0; names[i] != NULL && length < bytes; i++)
-        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
-                                   i > 0 ? ", " : "", names[i]);
-}
-
-static spc_status fail_unknown(spc_error *error, const char *what,
-                               const char *word, const char *const *names)
-{
-    char all[320];
-    join_names(all, sizeof(all), names);
-    return spc__fail(error, SPC_EINVAL,
-                     "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
-                     word, nearest_name(names, word), all);
-}
-
 /* ---- values -------------------------------------------------------------- */
 
 /* Reads digits up to `end`; false for anything else or past `most`. */
@@ -195,7 +140,7 @@ static spc_status set_rule(spc_conv *conv, const layer_word *word,
     int index = spc__name_index(spc__rule_names, value);
 
     if (index < 0)
-        return fail_unknown(error, word->name, value, spc__rule_names);
+        return spc__fail_unknown(error, word->name, value, spc__rule_names);
     conv->geometry.rule = (spc_rule)index;
     return SPC_OK;
 }
@@ -234,7 +179,7 @@ static spc_status set_dtype(spc_conv *conv, const layer_word *word,
     int index = spc__name_index(spc__dtype_names, value);
 
     if (index < 0)
-        return fail_unknown(error, word->name, value, spc__dtype_names);
+        return spc__fail_unknown(error, word->name, value, spc__dtype_names);
     conv->dtype = (spc_dtype)index;
     return SPC_OK;
 }
@@ -263,7 +208,7 @@ static spc_status set_pass(spc_conv *conv, const layer_word *word,
     int index = spc__name_index(spc__pass_names, value);
 
     if (index < 0)
-        return fail_unknown(error, word->name, value, spc__pass_names);
+        return spc__fail_unknown(error, word->name, value, spc__pass_names);
     conv->pass = (spc_pass)index;
     return SPC_OK;
 }
@@ -396,7 +341,7 @@ static spc_status read_word(reading *r, char *text, spc_error *error)
         *value++ = '\0';
     int index = spc__name_index(names, text);
     if (index < 0)
-        return fail_unknown(error, "word", text, names);
+        return spc__fail_unknown(error, "word", text, names);
     if (r->seen & 1u << index)
         return spc__fail(error, SPC_EINVAL,
                          "'%s' is given twice; once is right", text);
@@ -451,7 +396,7 @@ static spc_status read_operator(reading *r, const char *text, spc_error *error)
                          "subm,cin=64,cout=64,k=3; found '%.40s'",
                          text);
     list_operators(names);
-    return fail_unknown(error, "operator", text, names);
+    return spc__fail_unknown(error, "operator", text, names);
 }
 
 /* Reads the comma-separated words at `text`, one at a time. */
@@ -638,10 +583,4 @@ int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry)
 {
     return format_geometry(out, bytes, geometry,
                            geometry->rule != SPC_RULE_SUBM);
-}
-
-spc_status spc__fail_unknown(spc_error *error, const char *what,
-                             const char *word, const char *const *names)
-{
-    return fail_unknown(error, what, word, names);
 }

@@ -322,7 +322,7 @@ START_TEST(a_full_disk_loses_nothing)
 {
     const struct operation *of = &operations[_i];
     char *states[MOST_STEPS + 1];
-    disk_fault fault = (disk_fault)(suite_day % 3);
+    disk_fault fault = (disk_fault)(suite_day / 3 % 3);
 
     make_files();
     copy_file("now.db", "base.db");
@@ -332,7 +332,8 @@ START_TEST(a_full_disk_loses_nothing)
     int count = make_states(states, of);
     for (int round = 0; round < (getenv("SPC_TEST_ALL") ? 3 : 1); round++) {
         long nth = 1;
-        while (fill_disk(of, states, count, nth,
+        while (!suite_takes((int)nth) ||
+               fill_disk(of, states, count, nth,
                          (disk_fault)((fault + round) % 3)))
             nth++;
         ck_assert_int_gt(nth, 3);
@@ -347,7 +348,7 @@ Suite *suite(void)
     Suite *all = suite_create("full_disk");
     TCase *part = tcase_create("full_disk");
 
-    suite_sample(1);
+    suite_sample(3);
     tcase_set_timeout(part, 3600);
     tcase_add_checked_fixture(part, make_folder, remove_folder);
     tcase_add_loop_test(part, a_full_disk_loses_nothing, 0, LENGTH(operations));

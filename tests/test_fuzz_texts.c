@@ -312,18 +312,18 @@ static const struct {
     reader read;
     int rounds;
 } readers[] = {
-    {".layer", read_layer, 3000},
-    {".feature", read_feature, 3000},
-    {".npy", read_npy, 200},
-    {".ply", read_ply, 200},
-    {".bin", read_bin, 200},
-    {".lua", read_lua, 30},
-    {".net", read_net, 500},
-    {".records", read_records, 8},
-    {".minisign", read_signature, 300},
-    {".config", read_config, 300},
-    {".peers", read_peers, 300},
-    {".list", read_list, 300},
+    {".layer", read_layer, 500},
+    {".feature", read_feature, 500},
+    {".npy", read_npy, 60},
+    {".ply", read_ply, 60},
+    {".bin", read_bin, 60},
+    {".lua", read_lua, 10},
+    {".net", read_net, 150},
+    {".records", read_records, 3},
+    {".minisign", read_signature, 60},
+    {".config", read_config, 60},
+    {".peers", read_peers, 60},
+    {".list", read_list, 60},
 };
 
 static int reader_of(const char *name)

@@ -46,6 +46,9 @@ static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
         return spc__fail(error, SPC_EINVAL,
                          "its inputs were derived from no other set: there is "
                          "nothing to go back to");
+    if (at != SPC_NO_TENSOR &&
+        (status = spc__net_check_rows(net, at, "at", error)) != SPC_OK)
+        return status;
     *to = at == SPC_NO_TENSOR ? set->from[0] : net->tensors[at].set;
     if ((status = complete_shape(g, &net->sets[*to], error)) != SPC_OK)
         return status;

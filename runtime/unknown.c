@@ -1,0 +1,61 @@
+/* unknown.c - the sentence for a word that is not known: which was meant. */
+#include "conv.h"
+
+#include "error.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_BYTES = 64 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's distance, one row of the table at a time. */
+static int edit_distance(const char *a, const char *b)
+{
+    int row[NAME_BYTES + 1];
+    int columns = least((int)strlen(b), NAME_BYTES);
+
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+static const char *nearest_name(const char *const *names, const char *word)
+{
+    const char *best = names[0];
+    for (int i = 1; names[i] != NULL; i++)
+        if (edit_distance(word, names[i]) < edit_distance(word, best))
+            best = names[i];
+    return best;
+}
+
+static void join_names(char *out, size_t bytes, const char *const *names)
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (int i = 0; names[i] != NULL && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
+                                   i > 0 ? ", " : "", names[i]);
+}
+
+spc_status spc__fail_unknown(spc_error *error, const char *what,
+                             const char *word, const char *const *names)
+{
+    char all[320];
+    join_names(all, sizeof(all), names);
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
+                     word, nearest_name(names, word), all);
+}
