@@ -1179,8 +1179,6 @@ static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
         else if (at->id ==
                  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             out->pdl = at->value.programmaticStreamSerializationAllowed != 0;
-        else if (at->id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-            out->priority = at->value.priority;
         else if (at->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
                  at->value.clusterDim.y == 1 && at->value.clusterDim.z == 1)
             out->cluster = at->value.clusterDim.x;

@@ -49,7 +49,6 @@ typedef struct fake_launch {
     CUstream stream;
     bool pdl, cooperative;
     unsigned cluster;
-    int priority;
     bool captured; /* into a graph, instead of being run: */
     size_t node;   /* its number there, and those that it waits for */
     size_t after[FAKE_OPEN];

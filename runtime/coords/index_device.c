@@ -132,11 +132,6 @@ void spc__index_scratch_limit(spc__index_scratch *s, unsigned blocks)
     s->blocks = blocks > 0 && blocks < s->grid ? blocks : s->grid;
 }
 
-bool spc__index_beside(const spc__index_scratch *s)
-{
-    return s->blocks < s->grid;
-}
-
 /* ---- code ------------------------------------------------------------- */
 
 spc__index_width spc__index_width_of(const spc__index_scratch *s,
@@ -185,7 +180,6 @@ spc_status spc__index_launch(const spc_ctx *ctx, spc__kernel *kernel,
     spc__launch how = {
         .grid_x = s->blocks,
         .grid_y = 1,
-        .urgent = spc__index_beside(s),
         .block = s->block,
         .shared_bytes = s->shared,
         .cooperative = true,

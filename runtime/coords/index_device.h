@@ -92,9 +92,6 @@ void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
 size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words);
 /* Of `blocks` at most; 0: the set's own grid. */
 void spc__index_scratch_limit(spc__index_scratch *s, unsigned blocks);
-/* Is it launched beside others? Then it goes before them: its blocks must be
- * there together, and would else wait until the device is empty. */
-bool spc__index_beside(const spc__index_scratch *s);
 spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
                                     int mask_words, spc_error *error);
 void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s);

@@ -432,7 +432,6 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
     spc__launch how = {
         .grid_x = w->s.blocks,
         .grid_y = 1,
-        .urgent = spc__index_beside(&w->s),
         .block = w->s.block,
         .shared_bytes = pairs_shared(map),
         .cooperative = true,

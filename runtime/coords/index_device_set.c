@@ -232,7 +232,6 @@ spc_status spc__device_set_derive(spc_coords *c, const spc__source *rows,
     spc__launch how = {
         .grid_x = w->s.blocks,
         .grid_y = 1,
-        .urgent = spc__index_beside(&w->s),
         .block = w->s.block,
         .cooperative = true,
     };

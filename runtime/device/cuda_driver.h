@@ -62,8 +62,7 @@ enum {
 enum {
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
-    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
-    CU_LAUNCH_ATTRIBUTE_PRIORITY = 8
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 };
 
 typedef struct CUlaunchAttribute {
@@ -73,7 +72,6 @@ typedef struct CUlaunchAttribute {
         char bytes[64];
         int cooperative;
         int programmaticStreamSerializationAllowed;
-        int priority; /* less goes first; 0 is what streams have */
         struct {
             unsigned x, y, z;
         } clusterDim;

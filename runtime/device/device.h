@@ -34,7 +34,6 @@ typedef struct spc__launch {
     size_t shared_bytes;
     bool pdl;         /* programmatic dependent launch, where the device can */
     bool cooperative; /* all blocks resident: spc_grid_sync may be used */
-    bool urgent;      /* goes before what else the device has to do */
     unsigned cluster; /* blocks in x that form one; 0, 1: there are none */
 } spc__launch;
 

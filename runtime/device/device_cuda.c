@@ -488,11 +488,11 @@ static spc_status cuda_occupancy(spc__device *device, int *out,
 /* Fills the attributes that `launch` asks for; returns how many. */
 static unsigned launch_attributes(const spc__cuda_device *d,
                                   const spc__launch *launch,
-                                  CUlaunchAttribute attributes[4])
+                                  CUlaunchAttribute attributes[3])
 {
     unsigned count = 0;
 
-    memset(attributes, 0, 4 * sizeof *attributes);
+    memset(attributes, 0, 3 * sizeof *attributes);
     if (launch->pdl && d->sm >= 90) {
         attributes[count].id =
             CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -501,10 +501,6 @@ static unsigned launch_attributes(const spc__cuda_device *d,
     if (launch->cooperative) {
         attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attributes[count++].value.cooperative = 1;
-    }
-    if (launch->urgent) { /* -1 is in the range of every device that has one */
-        attributes[count].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-        attributes[count++].value.priority = -1;
     }
     if (launch->cluster > 1) {
         attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
@@ -520,7 +516,7 @@ static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
                               size_t args_bytes, void *stream, spc_error *error)
 {
     spc__cuda_device *d = self(device);
-    CUlaunchAttribute attributes[4];
+    CUlaunchAttribute attributes[3];
     CUlaunchConfig config = {
         .gridDimX = launch->grid_x,
         .gridDimY = launch->grid_y ? launch->grid_y : 1,

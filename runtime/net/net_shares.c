@@ -7,9 +7,10 @@
  * branch that no layer needs yet may be slow. So the model plays a run: each
  * branch begins when what it waits for has ended and its multiprocessors are
  * free, those that layers need first before others; a layer begins when the one
- * before it and its branches have ended, and is as fast as the multiprocessors
- * that are left to it are many. From the fewest blocks on, the share
+ * before it and its branches have ended. From the fewest blocks on, the share
  * of one branch after the other is changed as long as the run gets shorter.
+ * That layers need multiprocessors too is left out: with it, what was found was
+ * slower (docs/LABBOOK.md, levels of a network).
  */
 #include "net_plan.h"
 
@@ -22,10 +23,6 @@
 
 enum { TERMS = 3, BLOCKS_LEAST = 4, ROUNDS_MOST = 100 };
 
-/* Launches that run beside layers have this part of the device at most: where
- * they have more, layers stand in their way, and they in that of layers. */
-enum { BEHIND_PART = 5 };
-
 /* Time of a branch: what its launches take whatever they do, and what each step
  * takes, in which each thread of its blocks has a row. us. */
 typedef struct cost {
@@ -35,14 +32,10 @@ typedef struct cost {
 
 typedef struct model {
     spc_net_plan *plan;
-    cost *costs;    /* by branch */
-    double *layers; /* us on the whole device, by work */
-    bool *runs;     /* by branch, while a run is played */
-    int blocks;     /* of the device */
-    int first;      /* work that is the first layer */
-    int layer;      /* the layer at hand, while a run is played, */
-    double left;    /* what is left of it, us, */
-    double end;     /* and when the one before it ended */
+    cost *costs;  /* by branch */
+    double *rest; /* us of a work and all that come after it */
+    bool *runs;   /* by branch, while a run is played */
+    int blocks;   /* of the device */
 } model;
 
 /* ---- times ---------------------------------------------------------------
@@ -189,29 +182,15 @@ static int end_branches(model *m, double now)
     return freed;
 }
 
-static bool waits_for_branch(const model *m, double now)
+static void run_branches(model *m)
 {
-    const spc_net_plan *plan = m->plan;
+    int free = m->blocks;
 
-    for (int i = 0; i < plan->branch_count; i++)
-        if (plan->branches[i].need == m->layer && plan->branches[i].ends > now)
-            return true;
-    return false;
-}
-
-/* Layers go on with what indexing leaves them of the device. */
-static void run_layers(model *m, double now, double until, int free)
-{
-    double rate = (double)free / m->blocks;
-
-    while (m->layer < m->plan->work_count && rate > 0 &&
-           !waits_for_branch(m, now)) {
-        if (now + m->left / rate > until) {
-            m->left -= (until - now) * rate;
-            return;
-        }
-        m->end = now += m->left / rate;
-        m->left = m->layers[++m->layer];
+    for (int i = 0; i < m->plan->branch_count; i++)
+        m->plan->branches[i].ends = INFINITY;
+    for (double now = 0; now < INFINITY; now = next_end(m)) {
+        free += end_branches(m, now);
+        free = begin_branches(m, now, free);
     }
 }
 
@@ -221,22 +200,15 @@ static double play(model *m)
 {
     const spc_net_plan *plan = m->plan;
     const double part = 0.02;
-    double next, sum = 0;
-    int free = m->blocks;
+    double end = 0, sum = 0;
 
-    for (int i = 0; i < plan->branch_count; i++)
-        plan->branches[i].ends = INFINITY;
-    m->layer = m->first;
-    m->left = m->layers[m->layer];
-    for (double now = 0; now < INFINITY; now = next) {
-        free += end_branches(m, now);
-        free = begin_branches(m, now, free);
-        next = next_end(m);
-        run_layers(m, now, next, free);
+    run_branches(m);
+    for (int i = 0; i < plan->branch_count; i++) {
+        const spc__net_branch *branch = &plan->branches[i];
+        end = fmax(end, branch->ends + m->rest[branch->need]);
+        sum += branch->ends;
     }
-    for (int i = 0; i < plan->branch_count; i++)
-        sum += plan->branches[i].ends;
-    return m->end + part * sum;
+    return end + part * sum;
 }
 
 /* ---- trying --------------------------------------------------------------
@@ -250,10 +222,7 @@ static unsigned next_share(const model *m, int i, int by)
     int now = (int)m->plan->branches[i].blocks;
     double time = time_of(c, (unsigned)now);
 
-    int most = m->plan->branches[i].need > m->first ? m->blocks / BEHIND_PART
-                                                    : m->blocks;
-
-    for (int b = now + by; b >= BLOCKS_LEAST && b <= most; b += by)
+    for (int b = now + by; b >= BLOCKS_LEAST && b <= m->blocks; b += by)
         if (time_of(c, (unsigned)b) != time)
             return (unsigned)b;
     return 0;
@@ -304,8 +273,8 @@ static void find_times(model *m)
 
     for (int i = 0; i < plan->branch_count; i++)
         find_cost(&m->costs[i], plan, i);
-    for (int i = plan->branch_count; i < plan->work_count; i++)
-        m->layers[i] = time_of_layer(plan, &plan->works[i]);
+    for (int i = plan->work_count - 1; i >= plan->branch_count; i--)
+        m->rest[i] = m->rest[i + 1] + time_of_layer(plan, &plan->works[i]);
 }
 
 spc_status spc__net_share_device(spc_net_plan *plan)
@@ -314,14 +283,15 @@ spc_status spc__net_share_device(spc_net_plan *plan)
     model m = {
         .plan = plan,
         .costs = calloc(count, sizeof(*m.costs)),
-        .layers = calloc(count, sizeof(*m.layers)),
+        .rest = calloc(count, sizeof(*m.rest)),
         .runs = calloc(count, sizeof(*m.runs)),
-        .blocks = plan->ctx->info.multiprocessors,
-        .first = plan->branch_count,
+        .blocks = plan->ctx->info.multiprocessors > 0
+                      ? plan->ctx->info.multiprocessors
+                      : 1,
     };
     spc_status status = SPC_OK;
 
-    if (m.costs == NULL || m.layers == NULL || m.runs == NULL) {
+    if (m.costs == NULL || m.rest == NULL || m.runs == NULL) {
         status = spc__fail_memory(spc__error_of(plan->ctx),
                                   count * sizeof(*m.costs));
     } else {
@@ -329,7 +299,7 @@ spc_status spc__net_share_device(spc_net_plan *plan)
         find_shares(&m);
     }
     free(m.costs);
-    free(m.layers);
+    free(m.rest);
     free(m.runs);
     return status;
 }

@@ -256,10 +256,22 @@ static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
     return work;
 }
 
+static bool has_levels(const draft *d)
+{
+    for (int i = 1; i < d->net->set_count; i++)
+        if (d->set_used[i])
+            return true;
+    return false;
+}
+
 /* A submanifold map of the input's set fills that too, faster than the two
- * apart. */
+ * apart; but where a graph has branches, other levels need not wait for it. */
 static int map_that_fills(const draft *d)
 {
+    const spc__device_ops *ops = spc__device_ops_of(d->plan->ctx->device);
+
+    if (ops->graph_mark != NULL && has_levels(d))
+        return -1;
     for (int i = 0; i < d->net->map_count; i++)
         if (d->map_used[i] && d->net->maps[i].to == 0 &&
             d->net->maps[i].geometry.rule == SPC_RULE_SUBM)
