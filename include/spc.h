@@ -1749,7 +1749,8 @@ SPC_API spc_status spc_net_draw_params(spc_net *net, uint64_t seed,
  * read becomes I8; a residual becomes so together with the outputs that it is
  * added to, or neither does. Convolutions of such inputs have weights of I8
  * with a step for each output channel, by the greatest of its weights. *layers
- * (may be NULL): how many those are. SPC_EINVAL: a range is no number.
+ * (may be NULL): how many those are. SPC_EINVAL: a range is no number;
+ * SPC_ESTATE: it is quantised already, or has plans. spc_net_store keeps it so.
  */
 SPC_API spc_status spc_net_quantise(spc_net *net, const float *ranges,
                                     int *layers, spc_error *error);

@@ -68,18 +68,31 @@ SPC_DEVICE void gather_voxels(const spc_index_args *args, index_shared *s,
     }
 }
 
-/* The bins up to that of the voxel at position p begin there. */
-SPC_DEVICE void open_bins(const spc_index_args *args, int p, int rows)
+/* The first of `rows` merged keys that lies in this bin or behind it. */
+SPC_DEVICE int bin_begin(const spc_index_args *args, int bin, int rows)
 {
     const map_key *keys = (const map_key *)args->keys_b;
-    int bins = SPC_INDEX_SHARES << args->set.share_shift;
-    int own = bin_of(&args->set, keys[p]);
-    int bin = p ? bin_of(&args->set, keys[p - 1]) + 1 : 0;
+    int low = 0, high = rows;
 
-    for (; bin <= own; bin++)
-        args->set.begins[bin] = p;
-    for (; p == rows - 1 && bin < bins; bin++)
-        args->set.begins[bin] = rows;
+    while (low < high) {
+        int middle = (low + high) >> 1;
+        if (bin_of(&args->set, keys[middle]) < bin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Each bin is looked for by itself: most are empty, thousands in a row where a
+ * key has room that the scene does not take. */
+SPC_DEVICE void open_bins(const spc_index_args *args, int rows)
+{
+    int bins = SPC_INDEX_SHARES << args->set.share_shift;
+
+    for (int bin = spc_block_x() * SORT_THREADS + spc_thread(); bin < bins;
+         bin += spc_grid_x() * SORT_THREADS)
+        args->set.begins[bin] = bin_begin(args, bin, rows);
 }
 
 /* Sums of bins are found without their shares from here on. */
@@ -121,8 +134,8 @@ SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
          p += spc_grid_x() * SORT_THREADS) {
         ((map_key *)args->set.keys)[p] = ((const map_key *)args->keys_b)[p];
         args->set.order[p] = args->rows_b[p];
-        open_bins(args, p, total);
     }
+    open_bins(args, total);
     close_shares(args, s, total);
     grid_sync(barrier);
     open_search(args, s);

@@ -6,7 +6,8 @@
  * device and on its share of it; all of them one after the other; all of them
  * as a graph has them, side by side; and the replay of the whole network, whose
  * kernels are defaults unless SPC_DATABASE has better ones. What the sets hold
- * afterwards is compared with what they held before.
+ * afterwards is compared with what they held before, and a replay's output with
+ * that of a run that was not captured.
  */
 #include "clock.h"
 #include "ctx.h"
@@ -125,10 +126,9 @@ static void print_work(bench *b, int i)
     spc__net_limit(b->plan, i, branch->blocks);
     double share = median_us(b, one_after_the_other);
     spc__net_limit(b->plan, i, 0);
-    printf(
-        "  %s %2d depth %d rows %7d blocks %3u: %6.1f whole, %6.1f share  %s",
-        step.name, work->kind == SPC_NET_MAP ? work->map : work->set,
-        branch->depth, set->rows, branch->blocks, whole, share, step.text);
+    printf("  %s %2d need %d rows %7d blocks %3u: %6.1f whole, %6.1f share  %s",
+           step.name, work->kind == SPC_NET_MAP ? work->map : work->set,
+           branch->need, set->rows, branch->blocks, whole, share, step.text);
     if (work->kind == SPC_NET_MAP)
         print_layouts(b->plan->maps[work->map]);
     else
@@ -148,8 +148,64 @@ static long long holds(const bench *b)
     return all;
 }
 
+/* ---- outputs ------------------------------------------------------------- */
+
+static size_t output_bytes(const spc_net_output *out)
+{
+    int64_t rows = out->dense ? out->batches : spc_coords_rows(out->set);
+
+    return (size_t)(rows * out->elements) * (out->dtype == SPC_F32 ? 4 : 2);
+}
+
+/* The first output, to be freed. */
+static char *read_output(const bench *b, size_t *bytes)
+{
+    spc_net_output out;
+    const char *memory = b->buffers.memory;
+
+    must(b, "check", spc_net_check(b->plan, NULL));
+    must(b, "output", spc_net_output_at(&out, b->plan, 0));
+    *bytes = output_bytes(&out);
+    char *host = malloc(*bytes + 1);
+    must(b, "output",
+         spc_copy_to_host(b->ctx, host, memory + out.offset, *bytes));
+    return host;
+}
+
+static void poison(const bench *b)
+{
+    size_t bytes = spc_net_memory_bytes(b->plan);
+    char *host = malloc(bytes);
+
+    memset(host, 0x7f, bytes);
+    must(b, "poison",
+         spc_copy_to_device(b->ctx, b->buffers.memory, host, bytes));
+    free(host);
+}
+
+/* A replay must give the bits of a run that was not captured. */
+static void compare_bits(const bench *b)
+{
+    size_t bytes, again;
+
+    poison(b);
+    must(b, "run", spc_net_execute(b->plan, &b->buffers, NULL));
+    char *want = read_output(b, &bytes);
+    must(b, "capture", spc_net_capture(b->plan, &b->buffers));
+    for (int i = 0; i < 3; i++) {
+        poison(b);
+        must(b, "replay", spc_net_replay(b->plan, NULL));
+        char *got = read_output(b, &again);
+        if (again != bytes || memcmp(want, got, bytes) != 0)
+            fail("replay", "the output differs from a run's");
+        free(got);
+    }
+    free(want);
+}
+
 static void print_all(bench *b)
 {
+    compare_bits(b);
     for (int i = 0; i < b->plan->branch_count; i++)
         print_work(b, i);
     b->first = 0;
@@ -187,6 +243,22 @@ static void set_extent(spc_net_options *o, const spc_scene *scene)
     }
 }
 
+/* Numbers between -1 and 1, f16, whatever the input's channels are. */
+static void *draw_features(const bench *b, size_t bytes)
+{
+    uint16_t *host = malloc(bytes);
+    void *out = take(b, bytes);
+    uint32_t state = 1;
+
+    for (size_t i = 0; i < bytes / 2; i++) {
+        state = state * 1664525u + 1013904223u;
+        host[i] = (uint16_t)((state >> 16 & 0x8fff) | 0x3000);
+    }
+    must(b, "features", spc_copy_to_device(b->ctx, out, host, bytes));
+    free(host);
+    return out;
+}
+
 static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
                         int64_t capacity)
 {
@@ -211,7 +283,7 @@ static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
     b.buffers = (spc_net_buffers){
         .coords = coords,
         .rows = rows,
-        .features = take(&b, (size_t)o.capacity * 64),
+        .features = draw_features(&b, (size_t)o.capacity * 64),
         .memory = take(&b, spc_net_memory_bytes(b.plan)),
     };
     printf("%s, %lld rows, room for %lld\n", spec, (long long)rows,

@@ -315,6 +315,29 @@ static inline void open_doubles(void)
     assert_net(spc__cuda_open(&api, &error));
 }
 
+/* The launch of the last graph that is this node of it. */
+static inline const fake_launch *launch_at(size_t node)
+{
+    for (int i = fake->launches - 1; i >= 0; i--)
+        if (fake->launch[i % FAKE_LAUNCHES].node == node)
+            return &fake->launch[i % FAKE_LAUNCHES];
+    return NULL;
+}
+
+static inline bool is_kernel(const fake_launch *it, const char *name)
+{
+    return strcmp(it->kernel, name) == 0;
+}
+
+/* Does a launch of a graph come behind this node on some way? */
+static inline bool follows(const fake_launch *it, size_t node)
+{
+    for (int i = 0; i < it->after_count; i++)
+        if (it->after[i] == node || follows(launch_at(it->after[i]), node))
+            return true;
+    return false;
+}
+
 static inline bool is_about_contexts(int call)
 {
     return call == FAKE_CtxGetCurrent || call == FAKE_CtxPushCurrent ||

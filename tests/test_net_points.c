@@ -163,6 +163,42 @@ START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 }
 END_TEST
 
+/* The last launch of the graph with this name. */
+static size_t last_node(const char *kernel, size_t nodes)
+{
+    size_t found = 0;
+
+    for (size_t n = 1; n <= nodes; n++)
+        if (is_kernel(launch_at(n), kernel))
+            found = n;
+    ck_assert_uint_gt(found, 0);
+    return found;
+}
+
+/* All sets of a graph, and so all maps and layers, are made of what the points
+ * have become. */
+START_TEST(in_a_graph_all_waits_for_the_voxels)
+{
+    rig r;
+
+    open_doubles();
+    open_points(&r, -1, SPC_F16, 1);
+    r.buffers.points = r.features;
+    r.buffers.count = r.count;
+    int launched = fake->launches;
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    size_t nodes = (size_t)(fake->launches - launched);
+    size_t voxels = last_node("spc_voxel_fill", nodes);
+    for (size_t n = voxels + 1; n <= nodes; n++)
+        ck_assert(follows(launch_at(n), voxels));
+    ck_assert_uint_gt(nodes, voxels + 5);
+    const fake_launch *derive = launch_at(last_node("spc_derive", nodes));
+    ck_assert_ptr_eq(derive->args.derive.source,
+                     spc_voxels_count(r.plan->voxels));
+    close_rig(&r);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
@@ -179,6 +215,7 @@ int main(int argc, char **argv)
     if (suite_device == NULL) {
         tcase_add_test(tc, networks_without_a_grid_take_no_points);
         tcase_add_test(tc, a_run_is_nothing_but_launches_and_a_replay_is_one);
+        tcase_add_test(tc, in_a_graph_all_waits_for_the_voxels);
     }
     return run_suite(suite);
 }

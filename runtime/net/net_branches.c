@@ -1,11 +1,11 @@
 /*
- * net_branches.c - sets and maps side by side, in a graph that is captured.
+ * net_branches.c - a captured run as a graph: sets and maps on branches of
+ * their own, and each layer behind its own map alone.
  *
  * What indexing does is short and waits for memory most of the time, so a level
- * costs nearly as much as all of them. In a graph each set or map waits for the
- * sets that it reads alone. The multiprocessors are shared out among those that
- * lie equally deep, by what each has to do: a block of these kernels takes a
- * whole one, and all blocks of a launch must be there before it begins.
+ * costs nearly as much as all of them: levels go side by side, each with a
+ * share of the multiprocessors (net_shares.c). And a layer needs its own level
+ * only, so those that come later are made beside the layers before.
  */
 #include "net_plan.h"
 
@@ -14,16 +14,12 @@
 #include "error.h"
 #include "indexer.h"
 #include "map.h"
-#include <math.h>
 #include <stdlib.h>
-
-/* The fewest blocks of a launch: with less, the share of one that was guessed
- * too small is what the others wait for. */
-enum { BLOCKS_LEAST = 4 };
 
 static bool is_indexing(const spc__net_work *work)
 {
-    return work->kind == SPC_NET_SET || work->kind == SPC_NET_MAP;
+    return work->kind == SPC_NET_VOXELS || work->kind == SPC_NET_SET ||
+           work->kind == SPC_NET_MAP;
 }
 
 /* Works up to the first layer. Sets that follow a layer wait for it. Clouds
@@ -41,32 +37,36 @@ static int count_branches(const spc_net_plan *plan)
 
 /* ---- who waits for whom -------------------------------------------------- */
 
-static int filler_of(const spc_net_plan *plan, const spc_coords *set)
+static int filler_of(const spc_net_plan *plan, int set)
 {
     for (int i = 0; i < plan->branch_count; i++) {
         const spc__net_work *work = &plan->works[i];
-        if ((work->kind == SPC_NET_SET || work->fills) &&
-            plan->sets[work->set] == set)
+        if ((work->kind == SPC_NET_SET || work->fills) && work->set == set)
             return i;
     }
     return -1;
 }
 
-static void wait_for(spc_net_plan *plan, spc__net_branch *branch,
-                     const spc_coords *set)
+static int filler_of_map(const spc_net_plan *plan, int map)
 {
-    int i = filler_of(plan, set);
-
-    if (i < 0)
-        return;
-    branch->after[branch->after_count++] = i;
-    plan->branches[i].waited_for = true;
-    if (plan->branches[i].depth >= branch->depth)
-        branch->depth = plan->branches[i].depth + 1;
+    for (int i = 0; i < plan->branch_count; i++)
+        if (plan->works[i].kind == SPC_NET_MAP && plan->works[i].map == map)
+            return i;
+    return -1;
 }
 
-/* Is it derived from the input, in one step or several? Then the caller's rows
- * do in its place, and it waits for nobody. */
+static void wait_for(spc__net_branch *branch, int i)
+{
+    if (i < 0)
+        return;
+    for (int j = 0; j < branch->after_count; j++)
+        if (branch->after[j] == i)
+            return;
+    branch->after[branch->after_count++] = i;
+}
+
+/* Is it derived from the input, in one step or several? Then the rows that the
+ * input's set is made of do in its place. */
 static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
 {
     int stride[3];
@@ -76,141 +76,119 @@ static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
            spc__coords_root(plan->sets[work->set], stride) == plan->sets[0];
 }
 
-static void find_sources(spc_net_plan *plan, int i)
+/* The rows that points become. */
+static void wait_for_rows(const spc_net_plan *plan, spc__net_branch *branch)
 {
-    const spc__net_work *work = &plan->works[i];
-    const spc__net_set *set = &plan->net->sets[work->set];
-    spc__net_branch *branch = &plan->branches[i];
-    int stride[3];
+    if (plan->works[0].kind == SPC_NET_VOXELS)
+        wait_for(branch, 0);
+}
 
-    if (work->fills || is_of_input(plan, work))
+static int index_of_root(const spc_net_plan *plan, int set)
+{
+    int stride[3];
+    const spc_coords *root = spc__coords_root(plan->sets[set], stride);
+
+    while (plan->sets[set] != root)
+        set = plan->net->sets[set].from[0];
+    return set;
+}
+
+static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
+                                const spc__net_work *work)
+{
+    const spc__net_map *map = &plan->net->maps[work->map];
+
+    if (work->fills) {
+        wait_for_rows(plan, out);
         return;
-    if (work->kind == SPC_NET_MAP) {
-        const spc__net_map *map = &plan->net->maps[work->map];
-        wait_for(plan, branch, plan->sets[map->to]);
-        if (map->in != map->to)
-            wait_for(plan, branch, plan->sets[map->in]);
-    } else if (set->kind == SPC__NET_OUTPUTS) {
-        wait_for(plan, branch, spc__coords_root(plan->sets[work->set], stride));
-    } else if (set->kind == SPC__NET_REGROUPED) {
-        for (int j = 0; j < set->sources; j++)
-            wait_for(plan, branch, plan->sets[set->from[j]]);
     }
+    wait_for(out, filler_of(plan, map->to));
+    wait_for(out, filler_of(plan, map->in));
 }
 
-/* ---- shares ---------------------------------------------------------------
+static void find_sources_of_set(const spc_net_plan *plan, spc__net_branch *out,
+                                const spc__net_work *work)
+{
+    const spc__net_set *set = &plan->net->sets[work->set];
+
+    if (set->kind == SPC__NET_REGROUPED)
+        for (int j = 0; j < set->sources; j++)
+            wait_for(out, filler_of(plan, set->from[j]));
+    else if (set->kind == SPC__NET_OUTPUTS && !is_of_input(plan, work))
+        wait_for(out, filler_of(plan, index_of_root(plan, work->set)));
+    else
+        wait_for_rows(plan, out);
+}
+
+/* Besides tensors a layer reads its map, or its set and that of what it reads.
  */
-
-/* Of the sample; without one, a stride of 2 is taken to leave half of the
- * voxels of a surface seen from afar. */
-static double rows_of(const spc_coords *set)
+static void find_sources_of_layer(const spc_net_plan *plan,
+                                  spc__net_branch *out,
+                                  const spc__net_work *work)
 {
-    double rows = set->capacity;
-
-    if (set->checked && set->rows > 0)
-        return set->rows;
-    for (; set->from; set = set->from)
-        if (set->rule.rule != SPC_RULE_GENERATIVE)
-            rows /= 2;
-    return rows;
+    if (work->map >= 0) {
+        wait_for(out, filler_of_map(plan, work->map));
+        return;
+    }
+    wait_for(out, filler_of(plan, work->set));
+    if (work->in != SPC_NO_TENSOR)
+        wait_for(out, filler_of(plan, plan->net->tensors[work->in].set));
 }
 
-/*
- * What of a work's time falls with the blocks it has: us of a step, in which
- * each thread of its blocks has a row; the rest (17 to 25 us of launches,
- * barriers and latency) does not. Fitted to bench_levels of ResN21 and UNet42
- * on kitti@0.05, and for footprints of CenterPoint on kitti (a voxel has up to
- * eight outputs there), on a whole H200 and on parts of it (docs/LABBOOK.md).
- */
-static double steps_of(const spc_coords *set, int blocks)
-{
-    const double frames_differ = 1.03;
-
-    return ceil(frames_differ * rows_of(set) / (1024.0 * blocks));
-}
-
-static double time_of_set(const spc_coords *set, int blocks)
-{
-    const double sort = 3.5,
-                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 16 : 4.5;
-    int stride[3];
-
-    return sort * steps_of(set, blocks) +
-           (set->from ? derive * steps_of(spc__coords_root(set, stride), blocks)
-                      : 0);
-}
-
-static double time_of_map(const spc_net_plan *plan, const spc__net_map *map,
-                          int blocks)
-{
-    const double fixed = 4, run = 1.7, inverse = 0.9;
-    int offsets = spc_geometry_offsets(&map->geometry);
-    int line = map->geometry.kernel[2];
-    double all = map->inverse ? inverse * offsets
-                              : run * offsets / (line > 0 ? line : 1);
-
-    return (fixed + all) * steps_of(plan->sets[map->to], blocks);
-}
-
-static double time_of(const spc_net_plan *plan, int i, unsigned blocks)
+/* Which branches a work waits for, be it one itself or not. */
+static void find_sources(const spc_net_plan *plan, spc__net_branch *out, int i)
 {
     const spc__net_work *work = &plan->works[i];
-    double time = 0;
 
-    if (work->kind == SPC_NET_SET || work->fills)
-        time += time_of_set(plan->sets[work->set], (int)blocks);
+    out->after_count = 0;
     if (work->kind == SPC_NET_MAP)
-        time += time_of_map(plan, &plan->net->maps[work->map], (int)blocks);
-    return time;
+        find_sources_of_map(plan, out, work);
+    else if (work->kind == SPC_NET_SET)
+        find_sources_of_set(plan, out, work);
+    else if (work->kind != SPC_NET_VOXELS)
+        find_sources_of_layer(plan, out, work);
 }
 
-/* The slowest work of a depth, as their shares are. */
-static int slowest(const spc_net_plan *plan, int depth)
+/* The first layer that waits for each branch, itself or through others. What
+ * is filled comes before what is filled from it. */
+static void find_needs(const spc_net_plan *plan)
 {
-    int at = -1;
-
-    for (int i = 0; i < plan->branch_count; i++) {
-        unsigned blocks = plan->branches[i].blocks;
-        if (plan->branches[i].depth == depth &&
-            (at < 0 || time_of(plan, i, blocks) >
-                           time_of(plan, at, plan->branches[at].blocks)))
-            at = i;
-    }
-    return at;
-}
-
-/* The fewest blocks with which a work is faster, or 0. */
-static unsigned next_share(const spc_net_plan *plan, int i, unsigned most)
-{
-    unsigned now = plan->branches[i].blocks;
-
-    for (unsigned blocks = now + 1; blocks <= most; blocks++)
-        if (time_of(plan, i, blocks) < time_of(plan, i, now))
-            return blocks;
-    return 0;
-}
-
-/* The slowest is given what makes it faster, until nothing is left for it. */
-static void share_blocks(spc_net_plan *plan, int depth)
-{
-    unsigned most = (unsigned)plan->ctx->info.multiprocessors, used = 0;
+    spc__net_branch layer;
 
     for (int i = 0; i < plan->branch_count; i++)
-        if (plan->branches[i].depth == depth)
-            used += plan->branches[i].blocks = BLOCKS_LEAST;
-    for (;;) {
-        int i = slowest(plan, depth);
-        unsigned next = i < 0 ? 0 : next_share(plan, i, most);
-        if (next == 0 || used - plan->branches[i].blocks + next > most)
-            return;
-        used += next - plan->branches[i].blocks;
-        plan->branches[i].blocks = next;
+        plan->branches[i].need = plan->work_count;
+    for (int w = plan->work_count - 1; w >= plan->branch_count; w--) {
+        find_sources(plan, &layer, w);
+        for (int j = 0; j < layer.after_count; j++)
+            plan->branches[layer.after[j]].need = w;
     }
+    for (int i = plan->branch_count - 1; i >= 0; i--) {
+        const spc__net_branch *branch = &plan->branches[i];
+        for (int j = 0; j < branch->after_count; j++) {
+            spc__net_branch *source = &plan->branches[branch->after[j]];
+            if (branch->need < source->need)
+                source->need = branch->need;
+        }
+    }
+}
+
+/* ---- planning ------------------------------------------------------------ */
+
+/* Branches in the order in which layers come to need them: what is filled has
+ * its turn before what waits for it. */
+static void order_branches(spc_net_plan *plan)
+{
+    int turn = 0;
+
+    for (int need = 0; need <= plan->work_count; need++)
+        for (int i = 0; i < plan->branch_count; i++)
+            if (plan->branches[i].need == need)
+                plan->branches[turn++].turn = i;
 }
 
 spc_status spc__net_plan_branches(spc_net_plan *plan)
 {
-    int count = count_branches(plan), depth = 0;
+    int count = count_branches(plan);
 
     if (!spc__device_ops_of(plan->ctx->device)->graph_mark || count == 0)
         return SPC_OK;
@@ -219,14 +197,11 @@ spc_status spc__net_plan_branches(spc_net_plan *plan)
         return spc__fail_memory(spc__error_of(plan->ctx),
                                 (size_t)count * sizeof(*plan->branches));
     plan->branch_count = count;
-    for (int i = 0; i < count; i++) {
-        find_sources(plan, i);
-        if (plan->branches[i].depth > depth)
-            depth = plan->branches[i].depth;
-    }
-    for (int d = 0; d <= depth; d++)
-        share_blocks(plan, d);
-    return SPC_OK;
+    for (int i = 0; i < count; i++)
+        find_sources(plan, &plan->branches[i], i);
+    find_needs(plan);
+    order_branches(plan);
+    return spc__net_share_device(plan);
 }
 
 /* ---- capturing ------------------------------------------------------------
@@ -246,20 +221,22 @@ void spc__net_limit(const spc_net_plan *plan, int i, unsigned blocks)
         indexer->set_limit(set, blocks);
 }
 
+/* What comes next waits for these branches, and for `also`; for nothing, if
+ * there are none. */
 static spc_status wait(spc_net_plan *plan, const spc__net_branch *branch,
-                       const spc__mark *begin, void *stream)
+                       const spc__mark *also, void *stream)
 {
-    spc__mark on[SPC__NET_SOURCES];
+    spc__mark on[SPC__NET_SOURCES + 2];
     spc_error error = {0};
+    int count = 0;
 
-    on[0] = *begin;
+    if (also != NULL)
+        on[count++] = *also;
     for (int j = 0; j < branch->after_count; j++)
-        on[j] = plan->branches[branch->after[j]].end;
+        on[count++] = plan->branches[branch->after[j]].end;
     spc_status status =
         spc__device_ops_of(plan->ctx->device)
-            ->graph_depend(plan->ctx->device, on,
-                           branch->after_count > 0 ? branch->after_count : 1,
-                           stream, &error);
+            ->graph_depend(plan->ctx->device, on, count, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
@@ -273,37 +250,55 @@ static spc_status put_mark(spc_net_plan *plan, spc__mark *mark, void *stream)
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
+static spc_status derive_from_rows(spc_net_plan *plan,
+                                   const spc__net_work *work,
+                                   const spc_net_buffers *b, void *stream)
+{
+    spc_net_buffers rows = spc__net_rows(plan, b);
+
+    return spc__coords_derive(plan->sets[work->set], rows.coords, rows.count,
+                              rows.rows, stream);
+}
+
 static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
                              const spc_net_buffers *b, void *stream)
 {
     const spc__net_work *work = &plan->works[i];
     spc__net_branch *branch = &plan->branches[i];
-    spc_status status = wait(plan, branch, begin, stream);
+    spc_status status =
+        wait(plan, branch, branch->after_count > 0 ? NULL : begin, stream);
 
     if (status != SPC_OK)
         return status;
     spc__net_limit(plan, i, branch->blocks);
-    status = is_of_input(plan, work)
-                 ? spc__coords_derive(plan->sets[work->set], b->coords,
-                                      b->count, b->rows, stream)
-                 : spc__net_work_run(plan, i, b, stream);
+    status = is_of_input(plan, work) ? derive_from_rows(plan, work, b, stream)
+                                     : spc__net_work_run(plan, i, b, stream);
     spc__net_limit(plan, i, 0);
     return status == SPC_OK ? put_mark(plan, &branch->end, stream) : status;
 }
 
-/* What comes next waits for all of them. */
+static bool is_waited_for(const spc_net_plan *plan, int branch)
+{
+    for (int i = 0; i < plan->branch_count; i++)
+        for (int j = 0; j < plan->branches[i].after_count; j++)
+            if (plan->branches[i].after[j] == branch)
+                return true;
+    return false;
+}
+
+/* What comes next waits for all branches. */
 static spc_status join(spc_net_plan *plan, void *stream)
 {
     size_t room = (size_t)plan->branch_count;
     spc__mark *ends = malloc(room * sizeof(*ends));
     spc_error error = {0};
-    spc_status status = SPC_OK;
+    spc_status status;
     int count = 0;
 
     if (ends == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), room * sizeof(*ends));
     for (int i = 0; i < plan->branch_count; i++)
-        if (!plan->branches[i].waited_for)
+        if (!is_waited_for(plan, i))
             ends[count++] = plan->branches[i].end;
     status = spc__device_ops_of(plan->ctx->device)
                  ->graph_depend(plan->ctx->device, ends, count, stream, &error);
@@ -321,6 +316,54 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
         return SPC_OK;
     status = put_mark(plan, &begin, stream);
     for (int i = 0; i < plan->branch_count && status == SPC_OK; i++)
-        status = run_branch(plan, i, &begin, buffers, stream);
+        status =
+            run_branch(plan, plan->branches[i].turn, &begin, buffers, stream);
     return status == SPC_OK ? join(plan, stream) : status;
+}
+
+/* ---- layers -------------------------------------------------------------- */
+
+/* Of what a layer waits for, what none before it has waited for. */
+static void keep_new(const spc_net_plan *plan, spc__net_branch *layer, int i)
+{
+    int count = 0;
+
+    for (int j = 0; j < layer->after_count; j++)
+        if (plan->branches[layer->after[j]].need >= i)
+            layer->after[count++] = layer->after[j];
+    layer->after_count = count;
+}
+
+/* The first layer waits for its branches alone, the others for the layer before
+ * them too. */
+static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
+{
+    bool first = i == plan->branch_count;
+    spc__net_branch layer;
+    spc__mark before;
+    spc_status status = SPC_OK;
+
+    find_sources(plan, &layer, i);
+    keep_new(plan, &layer, i);
+    if (layer.after_count == 0)
+        return SPC_OK;
+    if (!first)
+        status = put_mark(plan, &before, stream);
+    return status == SPC_OK ? wait(plan, &layer, first ? NULL : &before, stream)
+                            : status;
+}
+
+spc_status spc__net_run_layers(spc_net_plan *plan,
+                               const spc_net_buffers *buffers, void *stream)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = plan->branch_count; i < plan->work_count && status == SPC_OK;
+         i++) {
+        if (plan->branch_count > 0)
+            status = wait_for_branches(plan, i, stream);
+        if (status == SPC_OK)
+            status = spc__net_work_run(plan, i, buffers, stream);
+    }
+    return status;
 }

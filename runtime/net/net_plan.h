@@ -5,8 +5,8 @@
  * A plan is a list of works, one after the other: all sets and maps, then the
  * layers. net_works.c makes the list, net_sets.c reserves sets and maps,
  * net_memory.c finds room for tensors, net_plan.c makes what works need,
- * net_run.c runs them; net_branches.c lets sets and maps of a captured run go
- * side by side.
+ * net_run.c runs them; net_branches.c makes a graph of a captured run, and
+ * net_shares.c shares the device out among its branches.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
@@ -49,11 +49,12 @@ typedef struct spc__net_place {
 
 /* A work before the first layer, in a graph (net_branches.c). */
 typedef struct spc__net_branch {
-    int after[SPC__NET_SOURCES]; /* works that fill what it reads */
+    int after[SPC__NET_SOURCES + 1]; /* works that it waits for */
     int after_count;
-    int depth;       /* how many wait for each other before it */
-    bool waited_for; /* by another branch */
+    int need; /* the first layer that waits for it, or for others that do */
+    int turn; /* of the array: the work that is captured at this place */
     unsigned blocks; /* its share of the device */
+    double ends;     /* us, in the model of the run */
     spc__mark end;   /* while a graph is captured */
 } spc__net_branch;
 
@@ -112,9 +113,21 @@ spc_status spc__net_work_run(spc_net_plan *plan, int i,
 /* Finds out what can go side by side, and shares the device out. */
 spc_status spc__net_plan_branches(spc_net_plan *plan);
 
-/* Puts the branches into the graph that is captured from the stream. */
+/* How many multiprocessors each of them has. */
+spc_status spc__net_share_device(spc_net_plan *plan);
+
+/* Puts the branches into the graph that is captured from the stream, and what
+ * comes next behind all of them; then the layers, each behind the branches that
+ * it needs. */
 spc_status spc__net_run_branches(spc_net_plan *plan,
                                  const spc_net_buffers *buffers, void *stream);
+spc_status spc__net_run_layers(spc_net_plan *plan,
+                               const spc_net_buffers *buffers, void *stream);
+
+/* The rows of the input's set: those that the points have become, or the
+ * caller's. */
+spc_net_buffers spc__net_rows(const spc_net_plan *plan,
+                              const spc_net_buffers *buffers);
 
 /* The work takes so many blocks at most; 0: as many as are of use. */
 void spc__net_limit(const spc_net_plan *plan, int work, unsigned blocks);

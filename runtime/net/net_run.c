@@ -56,10 +56,8 @@ static spc_status run_voxels(const spc_net_plan *plan,
                              stream);
 }
 
-/* The rows of the input's set: those that the points have become, or the
- * caller's. */
-static spc_net_buffers rows_of(const spc_net_plan *plan,
-                               const spc_net_buffers *b)
+spc_net_buffers spc__net_rows(const spc_net_plan *plan,
+                              const spc_net_buffers *b)
 {
     if (plan->voxels == NULL)
         return *b;
@@ -93,7 +91,7 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
         return run_masked(plan, work, b, stream);
     if (plan->net->sets[work->set].cloud)
         return spc__net_fill_cloud(plan, work->set, b, stream);
-    spc_net_buffers rows = rows_of(plan, b);
+    spc_net_buffers rows = spc__net_rows(plan, b);
     return work->set == 0 ? spc_coords_update(plan->sets[0], rows.coords,
                                               rows.count, rows.rows, stream)
                           : spc_coords_update(plan->sets[work->set], NULL, NULL,
@@ -103,7 +101,7 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
 static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
-    spc_net_buffers rows = rows_of(plan, b);
+    spc_net_buffers rows = spc__net_rows(plan, b);
     return work->fills
                ? spc_map_update(plan->maps[work->map], rows.coords, rows.count,
                                 rows.rows, stream)
@@ -255,14 +253,16 @@ static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
 {
     spc_error error = {0};
     spc_status status = check_buffers(plan, buffers, &error);
-    int first = in_graph ? plan->branch_count : 0;
 
     if (status != SPC_OK)
         return spc__ctx_fail(plan->ctx, &error);
     plan->checked = false;
-    if (in_graph)
+    if (in_graph) {
         status = spc__net_run_branches(plan, buffers, stream);
-    for (int i = first; i < plan->work_count && status == SPC_OK; i++)
+        return status == SPC_OK ? spc__net_run_layers(plan, buffers, stream)
+                                : status;
+    }
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         status = spc__net_work_run(plan, i, buffers, stream);
     return status;
 }
