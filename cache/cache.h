@@ -232,8 +232,7 @@ spc_status spc__cache_find_choices(spc__cache *cache,
 /* The best choice for exactly this key, and no near one; *got is false if
  * there is none that is sound. */
 spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
-                                 spc__choice *out, bool *got,
-                                 spc_error *error);
+                                 spc__choice *out, bool *got, spc_error *error);
 
 /* Sets a choice that was found aside, with the reason: no lookup of its file
  * finds it again until the problem is tuned anew. A file that may not be

@@ -366,8 +366,7 @@ spc_status spc__cache_find_choices(spc__cache *cache,
 }
 
 spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
-                                 spc__choice *out, bool *got,
-                                 spc_error *error)
+                                 spc__choice *out, bool *got, spc_error *error)
 {
     question asked = ask(key);
     struct found one;

@@ -43,8 +43,8 @@ static spc_status merge_other(spc__cache *cache, uint32_t n, uint64_t *seed)
 enum { AT_ONCE = 8 };
 
 static const habit habits[AT_ONCE] = {put_one,     put_one,        put_one,
-                                     put_one,     put_one,        put_one,
-                                     merge_other, replace_network};
+                                      put_one,     put_one,        put_one,
+                                      merge_other, replace_network};
 
 /* Says after each that it is stored. */
 static void work_for_ever(int tell, habit what, uint64_t seed)

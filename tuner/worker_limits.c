@@ -1,4 +1,4 @@
-/* worker_limits.c - the worker's limits, which follow what it has used so far. */
+/* worker_limits.c - limits that follow what the worker has used so far. */
 #include "worker_limits.h"
 
 #include <math.h>
