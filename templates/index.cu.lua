@@ -163,7 +163,6 @@ SPC_DEVICE int at_most(int value, int limit)
 #include "index_keys.cuh"
 #include "index_runs.cuh"
 #include "index_digest.cuh"
-#include "index_merge.cuh"
 
 /* ---- extents ---------------------------------------------------------- */
 
@@ -192,6 +191,7 @@ SPC_DEVICE int rows_asked(const spc_index_args *args)
 #include "index_way.cuh"
 #include "index_order.cuh"
 % else
+#include "index_merge.cuh"
 #include "index_$(config.search).cuh"
 #include "index_search.cuh"
 #include "index_order.cuh"
