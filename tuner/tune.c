@@ -69,6 +69,18 @@ static spc_status build_all(run *r)
     return status;
 }
 
+/* A search that ended early may have timed next to nothing, and its fastest
+ * would rule where an untuned plan does better. */
+static void forget_hasty_winner(run *r, spc_status status)
+{
+    const spc__entry *untuned = spc__untuned(&r->request, &r->candidates);
+    bool early = r->pipeline.is_cut || status != SPC_OK;
+
+    if (early && untuned != NULL && untuned->state != SPC__TIMED &&
+        untuned->state != SPC__FAILED)
+        memset(&r->winner, 0, sizeof(r->winner));
+}
+
 static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
@@ -90,6 +102,7 @@ static spc_status tune_all(run *r)
         spc_error kept = *r->request.error;
         spc_status chosen =
             spc__choose(&r->winner, &r->request, &r->candidates);
+        forget_hasty_winner(r, status);
         if (status == SPC_OK)
             status = chosen;
         else

@@ -33,8 +33,12 @@ static void print_report(const spc_tune_report *report, int scenes)
            report->candidates, report->refused, report->known, report->compiled,
            report->verified, report->timed, report->failed, report->elapsed_s);
     if (report->out_of_time)
-        puts("the time was over before the search was: the same command goes "
-             "on with it");
+        printf("the time was over before the search was%s: the same command "
+               "goes on with it\n",
+               report->winner[0] == '\0'
+                   ? ", and before what runs untuned was timed; nothing is "
+                     "chosen"
+                   : "");
 }
 
 static void write_report(spc__json *json, const char *layer,
@@ -156,7 +160,8 @@ const cli_command cli_tune = {
         "of it.\n\n"
         "Ctrl-C ends the run with exit status 130, SIGTERM and SIGUSR1 with "
         "75; what was\nmeasured is kept, and the same command goes on. "
-        "A second one ends it at once.\nResults that the database does not take are printed all the "
+        "A second one ends it at once.\nResults that the database does not "
+        "take are printed all the "
         "same; the exit\nstatus is 12 then.",
     .options = tune_options,
     .args_bytes = sizeof(tuning_args),
