@@ -77,7 +77,6 @@
 %    if input_alignment(problem) == 2 then
 %      return false, "rows must be multiples of 4 bytes"
 %    end
-%    if problem.offsets == 1 then return false, "one offset has no pairs to list" end
 %    return true
 %  end,
 %  constraints = ring_constraints {

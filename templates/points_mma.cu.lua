@@ -44,6 +44,9 @@
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
+%    if input_alignment(problem) == 2 then
+%      return false, "rows must be multiples of 4 bytes"
+%    end
 %    return ring_accepts(problem, target)
 %  end,
 %  constraints = ring_constraints {
