@@ -17,14 +17,14 @@ static const struct {
     const char *file;
     int layers, sets, maps, outputs;
 } known[] = {
-    {"resn21.lua", 21, 5, 8, 1},        {"resnl.lua", 20, 4, 7, 1},
-    {"unet42.lua", 49, 5, 13, 1},       {"minkunet_w20.lua", 49, 5, 13, 1},
-    {"minkunet18a.lua", 49, 5, 14, 1},  {"minkunet34c.lua", 63, 5, 14, 1},
-    {"spunet.lua", 60, 5, 14, 1},       {"second.lua", 12, 5, 8, 1},
-    {"centerpoint.lua", 21, 5, 8, 1},   {"unetv2.lua", 28, 5, 11, 2},
-    {"voxelnext.lua", 104, 10, 13, 36}, {"largekernel3d.lua", 25, 5, 10, 1},
-    {"ptv3.lua", 57, 5, 14, 1},         {"trellis_mesh.lua", 7, 3, 2, 1},
-    {"completion.lua", 31, 25, 25, 7},  {"trellis2_shape.lua", 110, 5, 5, 1},
+    {"resn21.lua", 21, 5, 8, 1},         {"resnl.lua", 20, 4, 7, 1},
+    {"unet42.lua", 49, 5, 13, 1},        {"minkunet_w20.lua", 49, 5, 13, 1},
+    {"minkunet18a.lua", 49, 5, 14, 1},   {"minkunet34c.lua", 63, 5, 14, 1},
+    {"spunet.lua", 60, 5, 14, 1},        {"second.lua", 12, 5, 8, 1},
+    {"centerpoint.lua", 21, 5, 8, 1},    {"unetv2.lua", 28, 5, 11, 2},
+    {"voxelnext.lua", 104, 10, 13, 36},  {"largekernel3d.lua", 25, 5, 10, 1},
+    {"ptv3.lua", 57, 5, 14, 1},          {"trellis_mesh.lua", 7, 3, 2, 1},
+    {"completion.lua", 31, 25, 25, 7},   {"trellis2_shape.lua", 110, 5, 5, 1},
     {"pointresnet18.lua", 20, 4, 10, 1},
 };
 

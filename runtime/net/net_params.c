@@ -132,8 +132,8 @@ static void draw(float *out, int64_t count, double mean, double width,
  * A uniform draw of width w has the variance w^2 / 3. A layer of points adds up
  * what a cell holds before it meets the weights: of a surface on which a point
  * has some 30 others within its radius that are 11 cells of 2.6 inputs, which
- * are alike, so their sums vary as 11 * 2.6^2 terms do, 3 times as many as there
- * are cells in all.
+ * are alike, so their sums vary as 11 * 2.6^2 terms do, 3 times as many as
+ * there are cells in all.
  */
 static double weights_width(const spc_conv *conv)
 {

@@ -18,8 +18,8 @@
  * written %XX. Nodes stand in their order, so that tensors have the numbers
  * that they had; sets, maps and shapes are not written, as they follow. Who
  * reads adds the nodes by the calls of spc.h, which check them like anybody's.
- * A quantised network is written as what it was made of, in form 2, and by which
- * scales: quantising it again gives its layers.
+ * A quantised network is written as what it was made of, in form 2, and by
+ * which scales: quantising it again gives its layers.
  */
 #ifndef SPC_RUNTIME_NET_TEXT_H
 #define SPC_RUNTIME_NET_TEXT_H

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_tune,     &cli_bench,  &cli_run,     &cli_explain,
-    &cli_space,   &cli_verify,   &cli_build,  &cli_scene,   &cli_db,
-    &cli_net,     &cli_features, &cli_layers, &cli_weights, &cli_audit,
-    &cli_report,  &cli_completion, &cli_help, &cli_worker,  NULL,
+    &cli_devices, &cli_tune,       &cli_bench,  &cli_run,     &cli_explain,
+    &cli_space,   &cli_verify,     &cli_build,  &cli_scene,   &cli_db,
+    &cli_net,     &cli_features,   &cli_layers, &cli_weights, &cli_audit,
+    &cli_report,  &cli_completion, &cli_help,   &cli_worker,  NULL,
 };
 
 static spc_status no_command(const cli *self)
@@ -30,8 +30,7 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
 {
     spc_status status = cli_parse(self, argc, argv, args);
 
-    if (status != SPC_OK ||
-        (status = cli_read_config(self, *args)) != SPC_OK ||
+    if (status != SPC_OK || (status = cli_read_config(self, *args)) != SPC_OK ||
         (status = progress_check(self)) != SPC_OK)
         return status;
     if (self->globals.help_full)

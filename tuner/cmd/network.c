@@ -284,8 +284,8 @@ static spc_status open_context(network *n)
 
 static spc_status read_scenes(network *n)
 {
-    spc_status status = n->args->points != NULL ? network_load_points(n)
-                                                : load_scenes_of(n);
+    spc_status status =
+        n->args->points != NULL ? network_load_points(n) : load_scenes_of(n);
 
     return status == SPC_OK && n->args->points == NULL ? read_features(n)
                                                        : status;

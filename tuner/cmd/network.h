@@ -26,12 +26,13 @@ typedef struct network_args {
 
 /* Rows of a command's options; AT gives the place of a network_args' member. */
 #define NETWORK_OPTIONS(AT)                                                    \
-    {                                                                          \
-        'n',      "network",                                                   \
-        "FILE",   CLI_TEXT,                                                    \
-        AT(file),                                                              \
-        "a network: Lua, as in examples/networks, .onnx, or the name of one "  \
-        "in the database (spctune net)"},                                      \
+    {'n',                                                                      \
+     "network",                                                                \
+     "FILE",                                                                   \
+     CLI_TEXT,                                                                 \
+     AT(file),                                                                 \
+     "a network: Lua, as in examples/networks, .onnx, or the name of one "     \
+     "in the database (spctune net)"},                                         \
         {'w',                                                                  \
          "weights",                                                            \
          "FILE",                                                               \
