@@ -1,0 +1,71 @@
+/*
+ * gate_launch.h - what the tests of the gate share: one launch, what it leaves,
+ * and the words for what is wrong with that.
+ */
+#ifndef SPC_LAB_GATE_LAUNCH_H
+#define SPC_LAB_GATE_LAUNCH_H
+
+#include "gate.h"
+
+typedef struct spc__gate {
+    spc__verdict *out;
+    spc__bed *bed;
+    spc__tested *tested;
+    uint64_t packed_digest[SPC__DRAWS];
+} spc__gate;
+
+/* One launch: on what, and over what. */
+typedef struct spc__gate_setting {
+    int s;
+    spc__draw draw;
+    int out_byte;       /* -1: the result of draw `previous` */
+    spc__draw previous; /* one of integers */
+    int work_byte;      /* -1: as the launch before left it */
+} spc__gate_setting;
+
+/* Digests of a launch: of the result, and of the zones of output and
+ * workspace. */
+enum { SPC__RESULT, SPC__OUT_ZONES, SPC__WORK_ZONES = 3, SPC__RUN_DIGESTS = 5 };
+
+/* ---- verdicts ------------------------------------------------------------ */
+
+/* Notes a failed call, and whether the device survived it. */
+void spc__gate_failed(const spc__gate *g, spc__trial_status status);
+__attribute__((format(printf, 2, 3))) void
+spc__gate_wrong(const spc__gate *g, const char *format, ...);
+/* `test` found this element of the result on scene s. */
+void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
+                        const spc__worst *worst);
+const char *spc__gate_scene(const spc__gate *g, int s);
+
+/* ---- one launch ---------------------------------------------------------- */
+
+spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte);
+const void *spc__gate_packed(const spc__gate *g, spc__draw draw);
+/* Has the digester look at the zones before and behind an array. */
+spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of);
+/* The two digests of zones at *digests: does a write show in one? */
+bool spc__gate_zones_hold(const spc__gate *g, const char *name,
+                          const uint64_t *digests);
+/* Of what lies in the output now. */
+spc_status spc__gate_digest(const spc__gate *g,
+                            uint64_t digests[SPC__RUN_DIGESTS]);
+/* Runs on a scene that is set. False: it failed, and that is noted. */
+bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
+                   uint64_t digests[SPC__RUN_DIGESTS]);
+/* Compares the result with what it must be; true where it could be had, and
+ * lies where it should. Exact results are fetched only to say how they differ.
+ */
+bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
+                       uint64_t digest, spc__worst *worst);
+
+/* ---- what is wrong (gate_blame.c) ---------------------------------------- */
+
+/* Do inputs, weights and vectors lie there as they did? What is found, is
+ * noted. */
+void spc__gate_read_only(const spc__gate *g, int draw);
+/* Notes what a wrong result is wrong in. */
+void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
+                      uint64_t digest, const spc__worst *worst);
+
+#endif
