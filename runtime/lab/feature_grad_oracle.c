@@ -169,20 +169,12 @@ static void by_batch(const sums *s, const spc_feature *f,
 static void from_planes(const sums *s, const spc_feature *f,
                         const spc__feature_case *of)
 {
-    int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
+    int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 
     for (int64_t row = 0; row < of->rows_out; row++) {
-        const int32_t *at = of->coords + 4 * row;
-        if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
-            at[3] >= z)
-            continue;
-        int64_t cell =
-            f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
-        for (int64_t c = 0; c < f->channels; c++)
-            add_to(
-                s, row * f->channels + c,
-                (double)of->in[((at[0] * f->channels + c) * z + at[3]) * x * y +
-                               cell]);
+        int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
+        for (int64_t c = 0; place >= 0 && c < f->channels; c++)
+            add_to(s, row * f->channels + c, (double)of->in[place + c * step]);
     }
 }
 

@@ -431,21 +431,27 @@ static void global_one(double *out, double *tolerance, const spc_feature *f,
     *tolerance = growth(n) * magnitude / by + unit * fabs(*out);
 }
 
-static void dense(double *out, const spc_feature *f,
-                  const spc__feature_case *of)
+int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
 {
     int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
 
+    if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
+        at[3] >= z)
+        return -1;
+    int64_t cell =
+        f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
+    return (at[0] * f->channels * z + at[3]) * x * y + cell;
+}
+
+static void dense(double *out, const spc_feature *f,
+                  const spc__feature_case *of)
+{
+    int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
+
     for (int64_t row = 0; row < of->rows_in; row++) {
-        const int32_t *at = of->coords + 4 * row;
-        if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
-            at[3] >= z)
-            continue;
-        int64_t cell =
-            f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
-        for (int64_t c = 0; c < f->channels; c++)
-            out[((at[0] * f->channels + c) * z + at[3]) * x * y + cell] =
-                (double)of->in[row * f->channels + c];
+        int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
+        for (int64_t c = 0; place >= 0 && c < f->channels; c++)
+            out[place + c * step] = (double)of->in[row * f->channels + c];
     }
 }
 

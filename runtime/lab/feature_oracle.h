@@ -31,6 +31,10 @@ spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                                const spc_feature *feature,
                                const spc__feature_case *of);
 
+/* Where in the planes of BEV channel 0 of the voxel at `at` lies, the others
+ * each X * Y * Z behind; -1: outside. */
+int64_t spc__feature_bev_place(const spc_feature *feature, const int32_t at[4]);
+
 /* The tolerance of an element, rounding to the operator's type included. */
 double spc__feature_tolerance(const spc_feature *feature, double reference,
                               double tolerance);
