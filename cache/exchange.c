@@ -238,17 +238,14 @@ static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
     spc_error why = {0};
     char name[64];
     int64_t line = pass->line, lines;
-    spc_status status =
-        spc__network_read_lines(&fate, &why, name, &pass->at, &lines,
-                                intake->layer, start, pass->end, error);
+    spc_status status = spc__network_read_lines(
+        &fate, &why, name, &pass->at, &lines, intake->layer, exchange->trusts,
+        start, pass->end, error);
 
     pass->line += lines - 1;
-    return status == SPC_OK ? tell_network_at(exchange, fate, name,
-                                              fate == SPC__FATE_OLDER
-                                                  ? "what is there is newer"
-                                                  : why.text,
-                                              line)
-                            : status;
+    return status == SPC_OK
+               ? tell_network_at(exchange, fate, name, why.text, line)
+               : status;
 }
 
 /* In the first of the two passes. */
@@ -345,7 +342,8 @@ spc_status spc__cache_merge(spc__cache *cache, const char *path,
                                 (spc__kind)kind, error);
         if (status == SPC_OK)
             status = spc__networks_merge(intake.layer, &other->layers[0],
-                                         tell_network, exchange, error);
+                                         exchange->trusts, tell_network,
+                                         exchange, error);
         status = spc__intake_end(&intake, status, error);
     }
     spc__cache_close(other);

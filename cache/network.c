@@ -407,6 +407,7 @@ spc_status spc__cache_each_network(spc__cache *cache,
 
 typedef struct copying {
     spc__layer *to, *from;
+    bool trusts;         /* what comes from `from` */
     sqlite3_stmt *parts; /* of the network at hand */
     spc_status (*each)(spc__fate fate, const char *name, const char *reason,
                        void *payload);
@@ -473,10 +474,27 @@ static int compare(const spc__network *a, const spc__network *b)
     return order;
 }
 
+/* What becomes of a network where there is one of its name, and why. */
+static spc__fate judge_beside(const char **reason, const spc__network *network,
+                              const spc__network *there, bool trusts)
+{
+    int order = compare(network, there);
+
+    if (there->fault != NULL || (order > 0 && trusts))
+        return SPC__FATE_ACCEPTED;
+    if (order == 0)
+        return SPC__FATE_KNOWN;
+    *reason = order < 0 ? "what is there is newer"
+                        : "there is another network of this name here, which "
+                          "stays, as the file is not trusted";
+    return order < 0 ? SPC__FATE_OLDER : SPC__FATE_REJECTED;
+}
+
 /* What becomes of a network that is sound: what is there and damaged is no
  * obstacle. */
-static spc_status judge(spc__fate *fate, spc__layer *to,
-                        const spc__network *network, spc_error *error)
+static spc_status judge(spc__fate *fate, const char **reason, spc__layer *to,
+                        const spc__network *network, bool trusts,
+                        spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc__network there;
@@ -485,34 +503,33 @@ static spc_status judge(spc__fate *fate, spc__layer *to,
         spc__layer_statement(&stmt, to, SPC__SQL_FIND_NETWORK, error);
 
     *fate = SPC__FATE_ACCEPTED;
+    *reason = "";
     if (status != SPC_OK)
         return status;
     spc__bind_text(stmt, 1, network->name);
     status = spc__layer_step(&row, to, stmt, "read", error);
     if (status == SPC_OK && row) {
         read_row(&there, to, stmt);
-        int order = compare(network, &there);
-        if (there.fault == NULL && order <= 0)
-            *fate = order == 0 ? SPC__FATE_KNOWN : SPC__FATE_OLDER;
+        *fate = judge_beside(reason, network, &there, trusts);
     }
     spc__sql_done(stmt);
     return status;
 }
 
-spc_status spc__network_offer(spc__fate *fate, spc__layer *to,
-                              const spc__network *network,
-                              const spc__network_source *source,
+spc_status spc__network_offer(spc__fate *fate, const char **reason,
+                              spc__layer *to, const spc__network *network,
+                              bool trusts, const spc__network_source *source,
                               spc_error *error)
 {
-    spc_status status = judge(fate, to, network, error);
+    spc_status status = judge(fate, reason, to, network, trusts, error);
 
     return status == SPC_OK && *fate == SPC__FATE_ACCEPTED
                ? put_locked(to, network, source, true, error)
                : status;
 }
 
-static spc_status copy(spc__fate *fate, copying *c, const spc__network *network,
-                       spc_error *error)
+static spc_status copy(spc__fate *fate, const char **reason, copying *c,
+                       const spc__network *network, spc_error *error)
 {
     spc__network_source source = {copy_part, c};
     spc_status status =
@@ -521,7 +538,8 @@ static spc_status copy(spc__fate *fate, copying *c, const spc__network *network,
     if (status != SPC_OK)
         return status;
     sqlite3_bind_int64(c->parts, 1, network->id);
-    status = spc__network_offer(fate, c->to, network, &source, error);
+    status = spc__network_offer(fate, reason, c->to, network, c->trusts,
+                                &source, error);
     spc__sql_done(c->parts);
     return status;
 }
@@ -540,22 +558,21 @@ static spc_status offer(const spc__network *network, void *payload)
     if (reason == NULL && spc__is_from_the_future(network->unix_seconds))
         reason = spc__future_reason;
     if (reason == NULL)
-        status = copy(&fate, c, network, c->error);
-    if (fate == SPC__FATE_OLDER)
-        reason = "what is there is newer";
+        status = copy(&fate, &reason, c, network, c->error);
     return status == SPC_OK ? c->each(fate, network->name,
                                       reason != NULL ? reason : "", c->payload)
                             : status;
 }
 
 spc_status
-spc__networks_merge(spc__layer *to, spc__layer *from,
+spc__networks_merge(spc__layer *to, spc__layer *from, bool trusts,
                     spc_status (*each)(spc__fate fate, const char *name,
                                        const char *reason, void *payload),
                     void *payload, spc_error *error)
 {
     copying c = {.to = to,
                  .from = from,
+                 .trusts = trusts,
                  .each = each,
                  .payload = payload,
                  .error = error};

@@ -9,20 +9,21 @@
  * Takes the networks of another file into one that is written to, within its
  * transaction. Of two of one name the newer stays; of two of one moment that
  * with the greater digest: so it does not matter in which order files are
- * joined. Calls each(fate, name, reason) for every one; what is damaged or set
- * aside there is rejected.
+ * joined. Only a file that is trusted may replace a network that is there: its
+ * date is its own word. Calls each(fate, name, reason) for every one; what is
+ * damaged or set aside there is rejected.
  */
 spc_status
-spc__networks_merge(spc__layer *to, spc__layer *from,
+spc__networks_merge(spc__layer *to, spc__layer *from, bool trusts,
                     spc_status (*each)(spc__fate fate, const char *name,
                                        const char *reason, void *payload),
                     void *payload, spc_error *error);
 
-/* Takes a network from anywhere, by the same rules; *fate: accepted, known or
- * older. The parts are read only if it is accepted. */
-spc_status spc__network_offer(spc__fate *fate, spc__layer *to,
-                              const spc__network *network,
-                              const spc__network_source *source,
+/* Takes a network from anywhere, by the same rules; *reason says why it is
+ * not taken, or "". The parts are read only if it is accepted. */
+spc_status spc__network_offer(spc__fate *fate, const char **reason,
+                              spc__layer *to, const spc__network *network,
+                              bool trusts, const spc__network_source *source,
                               spc_error *error);
 
 /* All networks of a file; the one of a name, read; and is that sound? */

@@ -290,10 +290,11 @@ static void skip_parts(lines *l, int64_t *count)
 
 spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                    char name[64], const char **after,
-                                   int64_t *count, spc__layer *to,
+                                   int64_t *count, spc__layer *to, bool trusts,
                                    const char *text, const char *end,
                                    spc_error *error)
 {
+    const char *reason = "";
     lines l = {.at = text, .end = end};
     spc__network_source source = {give_part, &l};
     spc_status status;
@@ -303,7 +304,9 @@ spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
     if ((status = read_head(&l, name, why)) == SPC_OK &&
         (status = check_parts(&l, why)) == SPC_OK) {
         l.at = l.parts;
-        status = spc__network_offer(fate, to, &l.network, &source, error);
+        status = spc__network_offer(fate, &reason, to, &l.network, trusts,
+                                    &source, error);
+        snprintf(why->text, sizeof(why->text), "%s", reason);
     } else if (status == SPC_EFORMAT) {
         status = SPC_OK; /* the network's fault, which is said */
     } else if (error != NULL) {

@@ -25,12 +25,13 @@ spc_status spc__networks_write(spc__layer *layer,
 /*
  * Reads the network whose first line begins at `text`, and takes it into a
  * file that is written to, within its transaction; *after is where its last
- * line ends, `lines` how many it has. What is no network is rejected with a
- * reason in *why. `name` is its name, as far as it was read.
+ * line ends, `lines` how many it has. Why it is not taken stands in *why, be it
+ * no network or not above what is there. `name` is its name, as far as it was
+ * read.
  */
 spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                    char name[64], const char **after,
-                                   int64_t *lines, spc__layer *to,
+                                   int64_t *lines, spc__layer *to, bool trusts,
                                    const char *text, const char *end,
                                    spc_error *error);
 

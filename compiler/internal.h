@@ -20,6 +20,7 @@ struct spc__template {
     char device[SPC__ATTR_TEXT];
     char summary[128];
     char hash[SPC__SHA256_HEX];
+    bool *covers;    /* of each shared file: is it a part of the hash? */
     int declared_at; /* line of the declaration */
     int chunk;       /* reference in Lua's registry */
 };
@@ -29,7 +30,9 @@ struct spc__template {
 typedef struct spc__shared {
     char *name;
     char *text;
-    int chunk; /* else LUA_NOREF */
+    int chunk;      /* else LUA_NOREF */
+    bool *includes; /* of each shared file: is it named here? */
+    char hash[SPC__SHA256_HEX];
 } spc__shared;
 
 struct spc__library {
@@ -45,6 +48,19 @@ struct spc__library {
 /* The shared file of that name, or NULL. */
 const spc__shared *spc__library_shared(const spc__library *library,
                                        const char *name);
+
+/* ---- includes.c: what a template is made of ------------------------------ */
+
+/* Finds out which shared files name which; once all are there. */
+spc_status spc__library_link(spc__library *library, spc_error *error);
+
+/* Fills in what the template's hash covers, and the hash. */
+spc_status spc__template_link(spc__template *tpl, spc_error *error);
+bool spc__template_covers(const spc__template *tpl, const char *file);
+
+/* Refuses a rendered text that includes what the hash does not cover. */
+spc_status spc__template_check_includes(const spc__template *tpl,
+                                        const char *text, spc_error *error);
 
 /* ---- declare.c: the declaration and its parts ---------------------------- */
 

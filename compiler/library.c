@@ -58,20 +58,8 @@ static void free_template(spc__template *tpl)
     free(tpl->name);
     free(tpl->file);
     free(tpl->text);
+    free(tpl->covers);
     free(tpl);
-}
-
-static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
-                      const char *more)
-{
-    spc__sha256 sha;
-    unsigned char digest[SPC__SHA256_BYTES];
-
-    spc__sha256_init(&sha);
-    spc__sha256_update(&sha, text, bytes);
-    spc__sha256_update(&sha, more, strlen(more));
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
 }
 
 /* The line on which the declaration starts, to place what C says about it. */
@@ -207,7 +195,8 @@ static spc_status add_template(spc__library *library, const char *file,
         return spc__fail_memory(error, sizeof(*tpl) + strlen(text));
     }
     library->templates[library->count++] = tpl;
-    return make_template(tpl, error);
+    spc_status linked = spc__template_link(tpl, error);
+    return linked == SPC_OK ? make_template(tpl, error) : linked;
 }
 
 typedef struct shared_question {
@@ -249,7 +238,8 @@ static spc_status add_shared(spc__library *library, const char *file,
         return spc__fail_memory(error, sizeof(*list));
     library->shared = list;
     spc__shared *shared = &list[library->shared_count++];
-    *shared = (spc__shared){strdup(file), strdup(text), LUA_NOREF};
+    *shared = (spc__shared){
+        .name = strdup(file), .text = strdup(text), .chunk = LUA_NOREF};
     if (shared->name == NULL || shared->text == NULL)
         return spc__fail_memory(error, strlen(text));
     return is_shared_lua(file) ? make_shared_lua(library, shared, error)
@@ -367,7 +357,7 @@ static spc_status read_shared(spc__library *library, const char *directory,
     if (library->shared_count > 0)
         qsort(library->shared, (size_t)library->shared_count,
               sizeof(library->shared[0]), by_file_name);
-    return status;
+    return status == SPC_OK ? spc__library_link(library, error) : status;
 }
 
 static int by_name(const void *a, const void *b)
@@ -413,38 +403,6 @@ static spc_status read_templates(spc__library *library, const char *directory,
     return status;
 }
 
-/* ---- hashes: a template's text and all that templates share -------------- */
-
-/* As embed.cmake computes it for the built-in files. */
-static spc_status digest_shared(char hex[SPC__SHA256_HEX],
-                                const spc__library *library, spc_error *error)
-{
-    spc__buf all = SPC__BUF_INIT;
-
-    for (int i = 0; i < library->shared_count; i++) {
-        const char *text = library->shared[i].text;
-        char one[SPC__SHA256_HEX];
-        digest_of(one, text, strlen(text), "");
-        spc__buf_puts(&all, one);
-    }
-    digest_of(hex, spc__buf_text(&all), all.length, "");
-    bool failed = all.failed;
-    spc__buf_release(&all);
-    return failed ? spc__fail_memory(error, SPC__SHA256_HEX) : SPC_OK;
-}
-
-static spc_status hash_templates(spc__library *library, spc_error *error)
-{
-    char shared[SPC__SHA256_HEX];
-    spc_status status = digest_shared(shared, library, error);
-
-    for (int i = 0; i < library->count && status == SPC_OK; i++) {
-        spc__template *tpl = library->templates[i];
-        digest_of(tpl->hash, tpl->text, strlen(tpl->text), shared);
-    }
-    return status;
-}
-
 /* ---- the library --------------------------------------------------------- */
 
 spc_status spc__library_open(spc__library **out, const char *directory,
@@ -465,8 +423,6 @@ spc_status spc__library_open(spc__library **out, const char *directory,
         goto done;
     if ((status = read_templates(library, directory, error)) != SPC_OK)
         goto done;
-    if ((status = hash_templates(library, error)) != SPC_OK)
-        goto done;
     *out = library;
     library = NULL;
 done:
@@ -484,6 +440,7 @@ void spc__library_close(spc__library *library)
     for (int i = 0; i < library->shared_count; i++) {
         free(library->shared[i].name);
         free(library->shared[i].text);
+        free(library->shared[i].includes);
     }
     free(library->templates);
     free(library->shared);

@@ -71,16 +71,21 @@ static void run_chunk(lua_State *L, int chunk, int globals, const char *file,
 }
 
 /* include "FILE": runs a shared file in the template's globals, unless it has
- * run. Upvalues: the library, the globals, the names of those that have. */
+ * run. Upvalues: the template, the globals, the names of those that have. */
 static int include(lua_State *L)
 {
-    const spc__library *library = lua_touserdata(L, lua_upvalueindex(1));
+    const spc__template *tpl = lua_touserdata(L, lua_upvalueindex(1));
     const char *name = luaL_checkstring(L, 1);
-    const spc__shared *shared = spc__library_shared(library, name);
+    const spc__shared *shared = spc__library_shared(tpl->library, name);
 
     if (shared == NULL || shared->chunk == LUA_NOREF)
         return luaL_error(L, "include: there is no '%s' beside the templates",
                           name);
+    if (!spc__template_covers(tpl, name))
+        return luaL_error(L,
+                          "include: '%s' must be named in a line of text, "
+                          "include \"%s\", for the template's hash to cover it",
+                          name, name);
     lua_settop(L, 1);
     lua_pushvalue(L, 1);
     if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
@@ -96,7 +101,7 @@ static int include(lua_State *L)
 static void declare(lua_State *L, const spc__template *tpl)
 {
     spc__sandbox_push_globals(L);
-    lua_pushlightuserdata(L, tpl->library);
+    lua_pushlightuserdata(L, (void *)tpl);
     lua_pushvalue(L, SPC__AT_GLOBALS);
     lua_newtable(L);
     lua_pushcclosure(L, include, 3);
@@ -517,6 +522,9 @@ spc_status spc__template_render(spc__buf *out, spc__template *tpl,
 
     if (status == SPC_OK && out->failed)
         status = spc__fail_memory(error, out->length);
+    if (status == SPC_OK)
+        status = spc__template_check_includes(tpl, spc__buf_text(out) + before,
+                                              error);
     if (status != SPC_OK && out->data != NULL) { /* no half rendering */
         out->length = before;
         out->data[before] = '\0';

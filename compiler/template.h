@@ -60,8 +60,8 @@ const char *spc__template_name(const spc__template *tpl);
 const char *spc__template_role(const spc__template *tpl);   /* "conv", "map" */
 const char *spc__template_device(const spc__template *tpl); /* "cuda", "cpu" */
 const char *spc__template_hash(const spc__template *tpl);   /* file, hex */
-/* The hash covers the template's text and that of every file that templates
- * share: whatever changes in them makes older records hints. This is the hash
+/* The hash covers the template's text and those of the files that it can
+ * include: whatever changes in them makes older records hints. This is the hash
  * of a built-in template without opening a library; false if there is none. */
 bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name);
 

@@ -2454,7 +2454,8 @@ SPC_API spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                                  void *payload, int64_t *damaged);
 
 /* Takes such text, or the records of another database, in one transaction. Code
- * for the host is rejected unless the context trusts what others wrote. */
+ * for the host, and a network in the place of one of its name, is rejected
+ * unless the context trusts what others wrote. */
 SPC_API spc_status spc_db_import(spc_ctx *ctx, const char *text, size_t bytes,
                                  spc_db_exchange *exchange);
 SPC_API spc_status spc_db_merge(spc_ctx *ctx, const char *path,

@@ -942,12 +942,44 @@ static char *text_of(uint64_t seed, int64_t when, size_t *length)
 
 static void import_text(const char *text, size_t length, spc__fate want)
 {
-    spc__exchange exchange = {0};
+    spc__exchange exchange = {.trusts = true};
 
     assert_net(spc__cache_import(ctx->cache, text, length, &exchange, &error));
     for (int fate = 0; fate <= SPC__FATE_REJECTED; fate++)
         ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
 }
+
+static char refusal[200];
+
+static spc_status note_refusal(spc__fate fate, const char *record,
+                               const char *reason, int64_t line, void *payload)
+{
+    (void)line, (void)payload;
+    snprintf(refusal, sizeof(refusal), "%d %s: %s", (int)fate, record, reason);
+    return SPC_OK;
+}
+
+/* Whoever sends a file can date it as he likes. By a merge, and as a text. */
+START_TEST(a_file_that_is_not_trusted_replaces_no_network)
+{
+    spc__exchange exchange = {.each = note_refusal};
+    size_t length;
+    char *text = text_of(2, 2000, &length);
+
+    make_other("old.db", 1, 1000);
+    make_other("new.db", 2, 2000);
+    merge_from("old.db", SPC__FATE_ACCEPTED);
+    assert_net(
+        _i ? spc__cache_import(ctx->cache, text, length, &exchange, &error)
+           : spc__cache_merge(ctx->cache, at("new.db"), &exchange, &error));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 1);
+    ck_assert_str_eq(refusal, "4 network n: there is another network of this "
+                              "name here, which stays, as the file is not "
+                              "trusted");
+    assert_seed(1);
+    free(text);
+}
+END_TEST
 
 START_TEST(networks_go_as_text_too)
 {
@@ -1103,6 +1135,8 @@ int main(void)
         tc, the_newer_network_stays_in_whatever_order_files_are_merged, 0, 2);
     tcase_add_test(tc, networks_go_as_text_too);
     tcase_add_test(tc, a_changed_text_is_never_a_weight);
+    tcase_add_loop_test(tc, a_file_that_is_not_trusted_replaces_no_network, 0,
+                        2);
     tcase_add_test(tc, a_damaged_network_is_not_merged);
     tcase_add_test(tc, a_pack_has_its_networks);
     tcase_add_test(tc, every_allocation_may_fail);

@@ -342,24 +342,141 @@ static void hash_of(char out[SPC__SHA256_HEX])
     spc__library_close(library);
 }
 
-START_TEST(what_templates_share_is_part_of_their_hash)
+/* What "t" includes by both words and both quotes, in a branch that is not
+ * taken, by a name with an expression, and through other files; and what it
+ * does not. */
+#define INCLUDER                                                               \
+    DECLARATION("%include 'rows.lua'")                                         \
+    "\n% if false then\n#include \"deep.cuh\"\n% end\n"                        \
+    "#include \"index_$(nothing).cuh\"\n"
+
+static const struct seen {
+    const char *file;
+    const char *text;
+    bool seen;
+} seen[] = {
+    {"rows.lua", "%include(\"inner.lua\")\n", true},
+    {"inner.lua", "%function f()\n#include <spc_abi.h>\n%end\n", true},
+    {"spc_abi.h", "\n", true},
+    {"deep.cuh", "  # include \t\"deeper.h\"\n", true},
+    {"deeper.h", "#include \"deep.cuh\"\n#include \"lost.h\"\n", true},
+    {"index_mine.cuh", "\n", true},
+    {"other.lua", "%include 'rows.lua'\n", false},
+    {"other.h", "\n", false},
+    {"points_abi.h", "\n", false},
+    {"xindex_a.cuh", "\n", false},
+};
+
+static void put_changed(const struct seen *one)
 {
-    static const char *const files[] = {"rows.lua", "more.cuh", "more.h",
-                                        "spc_abi.h"};
+    char text[256];
+
+    snprintf(text, sizeof(text), "%s%s\n", one->text,
+             strstr(one->file, ".lua") != NULL ? "%-- new" : "/* new */");
+    put_file(one->file, text);
+}
+
+START_TEST(a_hash_covers_what_the_template_includes)
+{
     char before[SPC__SHA256_HEX], after[SPC__SHA256_HEX];
 
-    put_file("t.cu.lua", DECLARATION("%") "x\n");
+    put_file("t.cu.lua", INCLUDER);
+    for (int i = 0; i < LENGTH(seen); i++)
+        put_file(seen[i].file, seen[i].text);
     hash_of(before);
     hash_of(after);
     ck_assert_str_eq(before, after);
-    for (int i = 0; i < LENGTH(files); i++) {
-        for (int change = 0; change < 2; change++) {
-            put_file(files[i], change == 0 ? "%-- one\n" : "%-- two\n");
-            hash_of(after);
-            ck_assert_str_ne(before, after);
-            strcpy(before, after);
+    for (int i = 0; i < LENGTH(seen); i++) {
+        put_changed(&seen[i]);
+        hash_of(after);
+        ck_assert_msg((strcmp(before, after) != 0) == seen[i].seen, "%s",
+                      seen[i].file);
+        strcpy(before, after);
+    }
+}
+END_TEST
+
+static const struct mistake uncovered[] = {
+    {"%\n", "%include('ro' .. 'ws.lua')", "x\n",
+     "t.cu.lua:1: include: 'rows.lua' must be named in a line of text, include "
+     "\"rows.lua\", for the template's hash to cover it"},
+    {"%\n", "%", "#include $('\"spc_' .. 'abi.h\"')\n",
+     "t.cu.lua: what it renders includes 'spc_abi.h', but its text does not "
+     "name that file"},
+};
+
+START_TEST(what_a_hash_does_not_cover_is_not_included)
+{
+    put_file("rows.lua", uncovered[_i].shared);
+    ck_assert_int_eq(try(NULL, uncovered[_i].first, uncovered[_i].body),
+                     SPC_ETEMPLATE);
+    assert_starts(error.text, uncovered[_i].says);
+}
+END_TEST
+
+/* By another way than the library's: from the top, names in quotes. */
+static bool mentions(const char *text, const char *file, int depth)
+{
+    char quoted[64];
+
+    snprintf(quoted, sizeof(quoted), "include \"%s\"", file);
+    if (strstr(text, quoted) != NULL)
+        return true;
+    for (int i = 0; depth > 0 && i < spc__builtin_count; i++) {
+        snprintf(quoted, sizeof(quoted), "include \"%s\"",
+                 spc__builtin_files[i].name);
+        if (strstr(text, quoted) != NULL &&
+            mentions(spc__builtin_files[i].text, file, depth - 1))
+            return true;
+    }
+    return false;
+}
+
+static const spc__builtin_file *builtin_file(const char *name)
+{
+    for (int i = 0; i < spc__builtin_count; i++)
+        if (strcmp(spc__builtin_files[i].name, name) == 0)
+            return &spc__builtin_files[i];
+    ck_abort_msg("%s is not built in", name);
+    return NULL;
+}
+
+/* index.cu.lua names its searchers by a parameter. */
+static bool searcher_mentions(const char *file)
+{
+    static const char *const names[] = {"index_binary.cuh", "index_hash.cuh",
+                                        "index_zdelta.cuh"};
+    for (int i = 0; i < LENGTH(names); i++)
+        if (strcmp(file, names[i]) == 0 ||
+            mentions(builtin_file(names[i])->text, file, 8))
+            return true;
+    return false;
+}
+
+static bool builtin_includes(const spc__builtin_file *tpl, const char *file)
+{
+    return mentions(tpl->text, file, 8) ||
+           (strcmp(tpl->name, "index.cu.lua") == 0 && searcher_mentions(file));
+}
+
+/* A change of what templates share makes stale what sees it, and no more:
+ * otherwise each would cost all that was ever measured. */
+START_TEST(the_hash_of_a_builtin_template_covers_what_it_includes)
+{
+    spc__library *library = NULL;
+
+    assert_ok(spc__library_open(&library, NULL, NULL, &error));
+    for (int i = 0; i < spc__library_count(library); i++) {
+        const spc__template *tpl = spc__library_at(library, i);
+        const spc__builtin_file *text = builtin_file(tpl->file);
+        for (int k = 0; k < library->shared_count; k++) {
+            const char *file = library->shared[k].name;
+            ck_assert_msg(spc__template_covers(tpl, file) ==
+                              builtin_includes(text, file),
+                          "%s, %s", tpl->file, file);
         }
     }
+    spc__library_close(library);
 }
 END_TEST
 
@@ -464,7 +581,10 @@ int main(void)
     tcase_add_test(t, a_mistake_in_lua_that_shared_lua_includes_names_its_line);
     tcase_add_test(t, a_wrong_declaration_in_shared_lua_is_one_of_the_template);
     tcase_add_test(t, the_name_of_shared_lua_is_as_of_templates);
-    tcase_add_test(t, what_templates_share_is_part_of_their_hash);
+    tcase_add_test(t, a_hash_covers_what_the_template_includes);
+    tcase_add_loop_test(t, what_a_hash_does_not_cover_is_not_included, 0,
+                        LENGTH(uncovered));
+    tcase_add_test(t, the_hash_of_a_builtin_template_covers_what_it_includes);
     tcase_add_test(t, the_hash_of_a_builtin_template_needs_no_library);
     tcase_add_test(t, a_folder_needs_no_more_than_its_kernel);
     tcase_add_test(t, what_a_folder_has_replaces_what_is_built_in);

@@ -1,0 +1,186 @@
+/*
+ * includes.c - what a template is made of: its own text and every shared file
+ * that it can include. Its hash is over these and no others, so that records
+ * outlive a change of what they do not see.
+ *
+ * Texts are read as they stand, before any Lua runs, as embed.cmake can do that
+ * too: a name after the word `include` counts wherever it is, in a comment or a
+ * branch that is never taken, and `index_$(search).cuh` is every file of such a
+ * name. So more may count than a rendering opens, and never less: what it opens
+ * besides is refused.
+ */
+#include "buf.h"
+#include "error.h"
+#include "internal.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
+                      const char *more)
+{
+    spc__sha256 sha;
+    unsigned char digest[SPC__SHA256_BYTES];
+
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, text, bytes);
+    spc__sha256_update(&sha, more, strlen(more));
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+/* ---- names in a text ----------------------------------------------------- */
+
+/* What follows a word `include`: the name, without its quotes. */
+typedef struct included {
+    const char *name;
+    size_t length;
+} included;
+
+/* The next one of *text, which moves behind it. */
+static bool next_included(included *out, const char **text)
+{
+    const char *at = *text;
+
+    while ((at = strstr(at, "include")) != NULL) {
+        at += strlen("include");
+        at += strspn(at, " \t(");
+        if (*at == '\0' || strchr("\"'<", *at) == NULL)
+            continue;
+        out->name = at + 1;
+        out->length = strcspn(out->name, "\"'>\n");
+        *text = out->name + out->length;
+        return true;
+    }
+    return false;
+}
+
+/* Where the name's first expression begins, or NULL. */
+static const char *find_expression(const included *one)
+{
+    const char *at = memchr(one->name, '$', one->length);
+
+    return at != NULL && at[1] == '(' ? at : NULL;
+}
+
+/* Where the name's last expression ends; the end if none does. */
+static size_t after_expressions(const included *one)
+{
+    for (size_t i = one->length; i > 0; i--)
+        if (one->name[i - 1] == ')')
+            return i;
+    return one->length;
+}
+
+/* An expression may be anything: what stands before and after must fit. */
+static bool may_be(const included *one, const char *file)
+{
+    size_t length = strlen(file);
+    const char *expression = find_expression(one);
+
+    if (expression == NULL)
+        return length == one->length && memcmp(file, one->name, length) == 0;
+    size_t before = (size_t)(expression - one->name);
+    size_t begin = after_expressions(one), after = one->length - begin;
+    return before <= length && after <= length &&
+           memcmp(file, one->name, before) == 0 &&
+           memcmp(file + length - after, one->name + begin, after) == 0;
+}
+
+/* Marks the shared files that a text names. */
+static void mark_included(bool *marks, const spc__library *library,
+                          const char *text)
+{
+    included one;
+
+    while (next_included(&one, &text))
+        for (int i = 0; i < library->shared_count; i++)
+            marks[i] = marks[i] || may_be(&one, library->shared[i].name);
+}
+
+/* ---- shared files -------------------------------------------------------- */
+
+spc_status spc__library_link(spc__library *library, spc_error *error)
+{
+    size_t count = (size_t)library->shared_count;
+
+    for (size_t i = 0; i < count; i++) {
+        spc__shared *shared = &library->shared[i];
+        digest_of(shared->hash, shared->text, strlen(shared->text), "");
+        if ((shared->includes = calloc(count, sizeof(bool))) == NULL)
+            return spc__fail_memory(error, count);
+        mark_included(shared->includes, library, shared->text);
+    }
+    return SPC_OK;
+}
+
+/* Adds what the marked files include, and so on. */
+static void close_over(bool *marks, const spc__library *library)
+{
+    bool grew = true;
+
+    while (grew) {
+        grew = false;
+        for (int i = 0; i < library->shared_count; i++)
+            for (int k = 0; marks[i] && k < library->shared_count; k++)
+                if (library->shared[i].includes[k] && !marks[k])
+                    grew = marks[k] = true;
+    }
+}
+
+/* ---- templates ----------------------------------------------------------- */
+
+spc_status spc__template_link(spc__template *tpl, spc_error *error)
+{
+    const spc__library *library = tpl->library;
+    spc__buf all = SPC__BUF_INIT;
+    char shared[SPC__SHA256_HEX];
+
+    tpl->covers = calloc((size_t)library->shared_count + 1, sizeof(bool));
+    if (tpl->covers == NULL)
+        return spc__fail_memory(error, (size_t)library->shared_count);
+    mark_included(tpl->covers, library, tpl->text);
+    close_over(tpl->covers, library);
+    for (int i = 0; i < library->shared_count; i++)
+        if (tpl->covers[i])
+            spc__buf_puts(&all, library->shared[i].hash);
+    digest_of(shared, spc__buf_text(&all), all.length, "");
+    digest_of(tpl->hash, tpl->text, strlen(tpl->text), shared);
+    bool failed = all.failed;
+    spc__buf_release(&all);
+    return failed ? spc__fail_memory(error, SPC__SHA256_HEX) : SPC_OK;
+}
+
+bool spc__template_covers(const spc__template *tpl, const char *file)
+{
+    const spc__library *library = tpl->library;
+    const spc__shared *shared = spc__library_shared(library, file);
+
+    return shared != NULL && tpl->covers[shared - library->shared];
+}
+
+/* The first shared file that a rendered text includes and `covers` lacks. */
+static const char *find_uncovered(const spc__template *tpl, const char *text)
+{
+    const spc__library *library = tpl->library;
+    included one;
+
+    while (next_included(&one, &text))
+        for (int i = 0; i < library->shared_count; i++)
+            if (!tpl->covers[i] && may_be(&one, library->shared[i].name))
+                return library->shared[i].name;
+    return NULL;
+}
+
+spc_status spc__template_check_includes(const spc__template *tpl,
+                                        const char *text, spc_error *error)
+{
+    const char *file = find_uncovered(tpl, text);
+
+    if (file == NULL)
+        return SPC_OK;
+    return spc__fail(error, SPC_ETEMPLATE,
+                     "%s: what it renders includes '%s', but its text does not "
+                     "name that file after the word include, so that its hash "
+                     "does not cover it",
+                     tpl->file, file);
+}

@@ -1,0 +1,97 @@
+#!/bin/sh
+# keep_choices.sh - which choices of a text hold although their templates changed.
+#
+#     sh tools/keep_choices.sh SPCTUNE OLD NEW TEXT [WORK] >KEPT
+#
+# A record holds for the text of its template that was measured. Where that has
+# changed, but the compiler makes the same machine code of it and it is launched
+# in the same way, what was measured is what would run: such records get the hash
+# of the new text. OLD and NEW are folders of templates (`git worktree add` has
+# the OLD ones), TEXT is one of tuned/, or what 'db export --choices' wrote, KEPT
+# the same lines. Others stay as they are, and are stale. No GPU is needed; NVRTC
+# is. It takes minutes: in the folder WORK, which stays, is what OLD's code was,
+# for another NEW.
+set -eu
+[ $# -ge 4 ] || {
+    echo "keep_choices.sh SPCTUNE OLD NEW TEXT [WORK]" >&2
+    exit 2
+}
+spctune=$1 old=$2 new=$3 text=$4
+here=$(cd "$(dirname "$0")" && pwd)
+work=${5:-$(mktemp -d)}
+[ $# -gt 4 ] || trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"
+export SPC_DATABASE= SPC_SHIPPED= SPC_CONFIG=
+
+# hashes FOLDER: each template with its hash, as the build embeds them.
+hashes() {
+    files=$(ls "$1"/*.lua "$1"/*.cuh "$1"/*.h | paste -sd';')
+    cmake "-DFILES=$files" -DOUT="$work/embedded" -DWITHOUT_TEXT=ON \
+        -P "$here/../templates/embed.cmake"
+    sed -n 's/^ *{"\([a-z0-9_]*\)[.]cu*[.]lua", .*, "\([0-9a-f]*\)"},$/\1 \2/p' \
+        "$work/embedded"
+}
+hashes "$old" >"$work/old.hashes"
+hashes "$new" >"$work/new.hashes"
+
+# Lines of templates whose hash is that of OLD and not that of NEW.
+awk -v old="$work/old.hashes" -v new="$work/new.hashes" '
+BEGIN {
+    while ((getline <old) > 0) was[$1] = $2
+    while ((getline <new) > 0) is[$1] = $2
+}
+NR == 1 { print }
+match($0, / template=[a-z0-9_]+ hash=[0-9a-f]+/) {
+    split(substr($0, RSTART, RLENGTH), word, /[ =]/)
+    if (was[word[3]] == word[5] && is[word[3]] != word[5]) print
+}' "$text" >"$work/changed"
+
+# code FOLDER: for each choice a line: what it is, a tab, launch and machine code.
+code() {
+    rm -f "$work/$2.db"
+    "$spctune" -q --device cpu --templates "$1" --database "$work/$2.db" \
+        db import "$work/changed" >/dev/null
+    for target in $(sed -n 's/^choice .* target=\([^ ]*\) .*/\1/p' \
+        "$work/changed" | sort -u); do
+        "$spctune" -q --device cpu --templates "$1" --database "$work/$2.db" \
+            build --choices --target "$target" >&2 || true
+    done
+    "$spctune" -q --device cpu --templates "$1" --database "$work/$2.db" \
+        db export --code -o "$work/$2.txt"
+    sed -n 's/^code .* \(target=[^ ]*\) .*\(launch=[^ ]*\) .* \(sha256=[0-9a-f]*\) is="*\([^ "]*\).*/\1|\4\t\2 \3/p' \
+        "$work/$2.txt" | sed 's/,offsets=[0-9]*,centre=[-0-9]*//' | sort
+}
+: >"$work/same"
+if [ "$(wc -l <"$work/changed")" -gt 1 ]; then
+    cmp -s "$work/changed" "$work/old.changed" || {
+        code "$old" old >"$work/old.code"
+        cp "$work/changed" "$work/old.changed"
+    }
+    code "$new" new >"$work/new.code"
+    comm -12 "$work/old.code" "$work/new.code" | cut -f1 >"$work/same"
+fi
+
+awk -v same="$work/same" -v old="$work/old.hashes" -v new="$work/new.hashes" '
+function value(name) {
+    return match($0, " " name "=[^ ]+") ? \
+        substr($0, RSTART + length(name) + 2, RLENGTH - length(name) - 2) : ""
+}
+BEGIN {
+    while ((getline <same) > 0) holds[$0] = 1
+    while ((getline <old) > 0) was[$1] = $2
+    while ((getline <new) > 0) is[$1] = $2
+}
+/^(choice|trial) / {
+    tpl = value("template"); hash = value("hash")
+    what = "target=" value("target") "|" tpl "|" value("layer") "|" value("config")
+    if (hash == is[tpl]) fate = "fresh"
+    else if (hash == was[tpl] && what in holds) {
+        sub("hash=" hash, "hash=" is[tpl]); fate = "the same code"
+    } else { fate = "stale" }
+    if ($1 == "choice") count[fate]++
+}
+{ print }
+END {
+    printf "%d fresh, %d kept, as their code is the same, %d stale\n",
+        count["fresh"], count["the same code"], count["stale"] >"/dev/stderr"
+}' "$text"
