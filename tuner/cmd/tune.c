@@ -77,26 +77,34 @@ static void print_templates(const trials *found)
             trial_print_failure(&found->at[i]);
 }
 
-spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
+spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
+                         const spc_conv *layer, const char *text)
 {
     const tuning_args *args = job->args;
-    spc_tune_report report;
-    trials found;
     spc_status status =
-        tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
+        tuning_run(found, report, job, layer, SPC_STAGE_TIME, NULL);
 
-    trials_sort(&found);
+    trials_sort(found);
     if (job->json != NULL) {
-        write_report(job->json, text, &report, &found, status,
+        write_report(job->json, text, report, found, status,
                      spc_ctx_error(job->ctx));
-    } else if (status == SPC_OK || report.candidates > 0) {
+    } else if (status == SPC_OK || report->candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
-        trials_print(&found, args->list ? 0 : 10);
-        print_templates(&found);
-        print_report(&report, job->scenes.count);
+        trials_print(found, args->list ? 0 : 10);
+        print_templates(found);
+        print_report(report, job->scenes.count);
     }
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
+    return status;
+}
+
+spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
+{
+    spc_tune_report report;
+    trials found;
+    spc_status status = tune_and_keep(&found, &report, job, layer, text);
+
     trials_release(&found);
     return status;
 }
