@@ -1875,6 +1875,7 @@ typedef struct spc_net_step {
     spc_origin origin;  /* of a convolution's plan */
     int set;            /* that is filled, or where its outputs lie */
     int set_in;         /* of a layer: where its inputs lie */
+    int map;            /* that is filled, or that a layer reads; -1: none */
     /* As of the last check. */
     int64_t rows_in, rows_out, pairs;
     double density;
@@ -2158,12 +2159,16 @@ typedef struct spc_tune_options {
      * best of those that were measured is chosen; a later run goes on from
      * there. At least one is measured. 0: no limit. */
     double budget_s;
+    /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which the
+     * database must have times of, whatever is faster alone; SPC_ENOTFOUND. For
+     * who knows what a layer alone does not: what else reads its layout. */
+    const char *chosen;
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false, NULL, 0                             \
+            NULL, NULL, NULL, NULL, false, NULL, 0, NULL                       \
     }
 
 typedef struct spc_tune_report {

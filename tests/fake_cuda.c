@@ -648,8 +648,10 @@ CUresult GraphLaunch(CUgraphExec exec, CUstream stream)
 
     if (result == CUDA_SUCCESS && it == NULL)
         result = FAKE_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        the_fake_cuda.replayed = stream;
         result = enqueue(stream, it->launches);
+    }
     if (result == CUDA_SUCCESS)
         now_us += it->launches * the_fake_cuda.launch_us;
     return end(result);

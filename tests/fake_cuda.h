@@ -100,6 +100,7 @@ typedef struct fake_cuda {
     size_t bytes_set; /* by all fills */
     int launches;     /* the last of which are in launch[] */
     fake_launch launch[FAKE_LAUNCHES];
+    CUstream replayed; /* where the last graph was launched */
 
     /* ---- what a host application does ---- */
     CUcontext (*context_create)(int device); /* and makes it current */

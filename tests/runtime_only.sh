@@ -62,3 +62,18 @@ want=$("$deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
 got=$("$work/build/deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
 echo "$got"
 [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
+
+# ---- what was imported needs no importer
+scene=gen:shell,r=12
+added=$("$spctune" -q net add "$sources/tests/corpus/small.onnx" --name small 2>&1 ||
+    true)
+case $added in
+*"was built without"*) echo "skipped: $added" ;;
+*)
+    "$spctune" -q -d cpu run --network small --scene $scene >"$work/ran"
+    want=$("$deployed" "$SPC_DATABASE" small cpu $scene)
+    got=$("$work/build/deployed" "$SPC_DATABASE" small cpu $scene)
+    echo "$got"
+    [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
+    ;;
+esac

@@ -5,7 +5,9 @@ target_compile_definitions(test_tuner PRIVATE
   SPC_TEST_COMMAND="$<TARGET_FILE:spctune>")
 add_dependencies(test_tuner spctune)
 
-spc_suite(finals) # how a search ends
+spc_suite(finals) # how a search ends, and what a network makes of it
+target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c)
+target_include_directories(test_finals PRIVATE ../tuner/cmd)
 spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)

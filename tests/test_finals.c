@@ -1,12 +1,14 @@
 /*
  * test_finals.c - how a search ends: those that may win beside each other, what
- * served before, budgets, and candidates that a caller compares.
+ * served before, budgets, candidates that a caller compares or chooses, and
+ * layers that choose the layouts of their map together.
  */
 #include "layer_rig.h"
 
 #include "cache_internal.h"
 #include "choice.h"
 #include "file.h"
+#include "joint_layouts.h"
 #include "suite.h"
 #include <math.h>
 #include <stdio.h>
@@ -203,6 +205,112 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 }
 END_TEST
 
+/* ---- chosen by the caller ------------------------------------------------ */
+
+/* Of the same problem: slower or not, it is chosen, and stays so. */
+START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
+{
+    static const char wanted[] = "plain tile=128,step=2,order=gray";
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    options.chosen = "plain tile=32,step=1,order=none";
+    assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
+    ck_assert_str_eq(report.winner, options.chosen);
+    options.chosen = wanted;
+    assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
+    ck_assert_str_eq(report.winner, wanted);
+    ck_assert_int_eq(report.timed, 0);
+    ck_assert_int_eq(count("choice JOIN trial ON trial.id = choice.trial "
+                           "WHERE choice.reason LIKE '%together%' AND "
+                           "trial.config = 'tile=128,step=2,order=gray'"),
+                     1);
+    options.chosen = "plain tile=129,step=2,order=gray";
+    ck_assert_int_eq(tune(ctx, SCENE, &s, &options, &report), SPC_ENOTFOUND);
+    assert_says(spc_ctx_error(ctx), "has no times of 'plain tile=129");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- layouts that layers share ------------------------------------------- */
+
+static void set_layer(joint_layer *layer, int map, int steps, double none,
+                      double gray, double dense)
+{
+    double least = fmin(none, fmin(gray, dense));
+
+    *layer = (joint_layer){.map = map, .steps = steps, .own = -1, .chosen = -1};
+    joint_layer_add(layer, "k", "rows=1,order=none,x=2", none, none == least);
+    joint_layer_add(layer, "k", "order=gray", gray, gray == least);
+    joint_layer_add(layer, "k", "rows=9,order=dense", dense, dense == least);
+    joint_layer_add(layer, "k", "rows=8,order=dense", dense + 1, false);
+}
+
+/* Times of two layers by order, of which the first is `steps` times there; what
+ * an order costs; what both take, and by how much that is faster. Layers of
+ * other maps are none of their business. */
+START_TEST(an_order_that_layers_share_is_paid_for_once)
+{
+    static const struct {
+        double one[3], other[3];
+        int steps;
+        double price;
+        const char *takes[2];
+        double gain;
+    } rows[] = {
+        /* each its own, as both gain more than they cost */
+        {{50, 10, 40}, {50, 40, 10}, 1, 20, {"gray", "dense"}, 0},
+        /* nobody's order is worth it */
+        {{15, 10, 11}, {15, 12, 10}, 1, 20, {"none", "none"}, 30},
+        /* one for both */
+        {{50, 10, 12}, {50, 40, 10}, 1, 20, {"dense", "dense"}, 18},
+        /* the first is there so often that it has its way */
+        {{50, 10, 12}, {50, 11, 10}, 9, 20, {"gray", "gray"}, 19},
+        /* what costs nothing is kept */
+        {{50, 10, 12}, {50, 40, 10}, 1, 0, {"gray", "dense"}, 0},
+    };
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        joint_layer all[3];
+        set_layer(&all[0], 4, rows[r].steps, rows[r].one[0], rows[r].one[1],
+                  rows[r].one[2]);
+        set_layer(&all[1], 4, 1, rows[r].other[0], rows[r].other[1],
+                  rows[r].other[2]);
+        set_layer(&all[2], 3, 1, 9, 8, 7);
+        double gain = joint_choose(all, 3, 4, rows[r].price);
+        for (int i = 0; i < 2; i++)
+            ck_assert_msg(strcmp(all[i].options[all[i].chosen].order,
+                                 rows[r].takes[i]) == 0,
+                          "row %d, layer %d: %s", r, i,
+                          all[i].options[all[i].chosen].order);
+        ck_assert_msg(fabs(gain - rows[r].gain) < 1e-9, "row %d: %g", r, gain);
+        ck_assert_str_eq(all[2].options[all[2].chosen].kernel,
+                         "k rows=9,order=dense");
+        for (int i = 0; i < 3; i++)
+            joint_layer_release(&all[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_kernel_that_names_no_order_reads_a_layout_of_its_own)
+{
+    static const char *const rows[][3] = {
+        {"os_warp", "rows=16,order=gray_x,depth=2", "gray_x"},
+        {"os_warp", "order=none", "none"},
+        {"pairs_mma", "rows=16,border=3", "pairs_mma"},
+        {"k", "k border=3,order=dense", "dense"},
+    };
+    char order[JOINT_NAME];
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        joint_order_of(order, rows[r][0], rows[r][1]);
+        ck_assert_str_eq(order, rows[r][2]);
+    }
+}
+END_TEST
+
 /* ---- who wins ------------------------------------------------------------ */
 
 /* Entries that were timed at different moments, and some of them side by side.
@@ -280,6 +388,10 @@ int main(void)
     tcase_add_test(
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
+    tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
+    tcase_add_test(tcase, an_order_that_layers_share_is_paid_for_once);
+    tcase_add_test(tcase,
+                   a_kernel_that_names_no_order_reads_a_layout_of_its_own);
     tcase_add_test(tcase,
                    the_fastest_side_by_side_wins_whatever_other_moments_say);
     suite_add_tcase(suite, tcase);

@@ -81,6 +81,33 @@ static void forget_hasty_winner(run *r, spc_status status)
         memset(&r->winner, 0, sizeof(r->winner));
 }
 
+/* The caller's choice, of what the database has times of. */
+static spc_status choose_named(run *r)
+{
+    const char *name = r->request.options.chosen;
+    const char *blank = strchr(name, ' ');
+    char template_name[64];
+    spc__entry *entry = NULL;
+
+    r->known = spc__record_recall(&r->record, &r->candidates);
+    if (blank != NULL && blank - name < (long)sizeof(template_name)) {
+        snprintf(template_name, sizeof(template_name), "%.*s",
+                 (int)(blank - name), name);
+        entry = spc__candidates_find(&r->candidates, template_name, blank + 1);
+    }
+    if (entry == NULL || entry->state != SPC__TIMED)
+        return spc__fail(r->request.error, SPC_ENOTFOUND,
+                         "the database has no times of '%.300s' for this "
+                         "problem",
+                         name);
+    r->winner.entry = entry;
+    r->winner.us = spc__entry_score(entry, r->request.scene_count);
+    snprintf(r->winner.reason, sizeof(r->winner.reason),
+             "chosen together with the other layers of a network that read its "
+             "map");
+    return SPC_OK;
+}
+
 static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
@@ -138,8 +165,9 @@ static spc_status go(run *r)
         return status;
     if ((status = relate_scenes(r)) != SPC_OK)
         return status;
-    return request->options.stage == SPC_STAGE_VERIFY ? build_all(r)
-                                                      : tune_all(r);
+    if (request->options.stage == SPC_STAGE_VERIFY)
+        return build_all(r);
+    return request->options.chosen != NULL ? choose_named(r) : tune_all(r);
 }
 
 /* Does what was stored ask for a row order that has a kernel of its own? */

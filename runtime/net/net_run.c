@@ -487,6 +487,7 @@ spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
     out->kind = work->kind;
     out->kernel = work->kernel;
     out->set = work->set;
+    out->map = work->map;
     if (work->map >= 0)
         describe_map(out, plan->maps[work->map]);
     if (work->node >= 0) {

@@ -44,6 +44,8 @@ static const cli_option options[] = {
      "of a network: points in the place of scenes, as for spctune run"},
     {0, "runs", "N", CLI_INT, AT(runs),
      "of a network on each scene; default 100"},
+    {0, "check", NULL, CLI_FLAG, AT_NET(keep),
+     "of a network: at last every scene's replay against the oracle"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 

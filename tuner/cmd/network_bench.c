@@ -16,7 +16,8 @@ enum { WARM_UP = 5 };
 typedef struct bench {
     network net;
     int runs;
-    double *times; /* [scenes][runs] */
+    double *times;           /* [scenes][runs] */
+    spc_net_verdict verdict; /* of --check: the worst of all scenes */
 } bench;
 
 static int compare_times(const void *a, const void *b)
@@ -50,8 +51,29 @@ static spc_status time_scene(bench *b, int scene, int run)
     return status == SPC_OK ? status : cli_fail_ctx(status, b->net.ctx);
 }
 
+/* What the graph leaves after all these replays, layer by layer. */
+static spc_status verify_scene(bench *b, int scene, int run)
+{
+    network *n = &b->net;
+    spc_net_verdict found;
+    double us;
+    spc_status status = network_upload(n, scene);
+
+    (void)run;
+    if (status != SPC_OK || (status = network_replay(n, &us)) != SPC_OK)
+        return status;
+    if ((status = spc_net_check(n->plan, NULL)) != SPC_OK ||
+        (status = spc_net_verify(&found, n->plan, &n->buffers,
+                                 n->scenes[scene])) != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    if (b->verdict.layers == 0 || found.error > b->verdict.error)
+        b->verdict = found;
+    return SPC_OK;
+}
+
 /* A turn in which every scene has one run, in an order of its own. */
-static spc_status time_turn(bench *b, int run, uint64_t *state)
+static spc_status each_scene(bench *b, int run, uint64_t *state,
+                             spc_status (*run_scene)(bench *, int, int))
 {
     int count = b->net.scene_count;
     spc_status status = SPC_OK;
@@ -67,7 +89,7 @@ static spc_status time_turn(bench *b, int run, uint64_t *state)
     }
     for (int i = 0; i < count && status == SPC_OK; i++)
         status = *cli_cancel_flag() ? cli_fail(SPC_EINTERRUPTED, "interrupted")
-                                    : time_scene(b, order[i], run);
+                                    : run_scene(b, order[i], run);
     free(order);
     return status;
 }
@@ -144,6 +166,10 @@ static spc_status print(bench *b)
                (double)spc_net_memory_bytes(b->net.plan) * 1e-6,
                (double)spc_net_weights_bytes(b->net.plan) * 1e-6);
         table_print(&t, stdout);
+        if (b->verdict.layers > 0)
+            printf("%d steps on every scene are as the oracle says: largest "
+                   "error over tolerance %.2g (%s)\n",
+                   b->verdict.layers, b->verdict.error, b->verdict.worst);
     }
     table_release(&t);
     if (as_json)
@@ -164,7 +190,9 @@ static spc_status run_all(bench *b)
     if ((status = spc_net_capture(b->net.plan, &b->net.buffers)) != SPC_OK)
         return cli_fail_ctx(status, b->net.ctx);
     for (int run = 0; run < b->runs && status == SPC_OK; run++)
-        status = time_turn(b, run, &state);
+        status = each_scene(b, run, &state, time_scene);
+    if (status == SPC_OK && b->net.args->keep)
+        status = each_scene(b, b->runs, &state, verify_scene);
     return status == SPC_OK ? print(b) : status;
 }
 

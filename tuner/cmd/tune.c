@@ -77,26 +77,34 @@ static void print_templates(const trials *found)
             trial_print_failure(&found->at[i]);
 }
 
-spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
+spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
+                         const spc_conv *layer, const char *text)
 {
     const tuning_args *args = job->args;
-    spc_tune_report report;
-    trials found;
     spc_status status =
-        tuning_run(&found, &report, job, layer, SPC_STAGE_TIME, NULL);
+        tuning_run(found, report, job, layer, SPC_STAGE_TIME, NULL);
 
-    trials_sort(&found);
+    trials_sort(found);
     if (job->json != NULL) {
-        write_report(job->json, text, &report, &found, status,
+        write_report(job->json, text, report, found, status,
                      spc_ctx_error(job->ctx));
-    } else if (status == SPC_OK || report.candidates > 0) {
+    } else if (status == SPC_OK || report->candidates > 0) {
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
-        trials_print(&found, args->list ? 0 : 10);
-        print_templates(&found);
-        print_report(&report, job->scenes.count);
+        trials_print(found, args->list ? 0 : 10);
+        print_templates(found);
+        print_report(report, job->scenes.count);
     }
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
+    return status;
+}
+
+spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text)
+{
+    spc_tune_report report;
+    trials found;
+    spc_status status = tune_and_keep(&found, &report, job, layer, text);
+
     trials_release(&found);
     return status;
 }
@@ -144,8 +152,12 @@ const cli_command cli_tune = {
         "on.\n\n"
         "With --network it is each layer of it that is tuned, once for each\n"
         "level that it is on, as the network has it (pitches and all), on the\n"
-        "voxels that this level has in the scenes. What the network takes for "
-        "a\nreplay is then compared with what it would take untuned.\n\n"
+        "voxels that this level has in the scenes. Those by which a replay can "
+        "gain\nmost come first and have most of a budget. Layers that read one "
+        "map then choose\ntogether: a row order that none other reads costs "
+        "what it takes to make it; what\nthey choose is kept if a replay is "
+        "faster so. What the network takes for a replay\nis at last compared "
+        "with what it would take untuned.\n\n"
         "A file's name in the place of a LAYER is that of a network (.lua, "
         ".onnx) or\nof a list: a LAYER or a network's file a line, with "
         "--scene SPEC of its own or\nthose of the command line, and comments "

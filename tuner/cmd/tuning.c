@@ -89,6 +89,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.again = args->again;
     options.allow_spills = args->allow_spills;
     options.budget_s = args->budget_s;
+    options.chosen = args->chosen;
     options.on_trial = trials_collect;
     options.on_progress = trials_progress;
     options.payload = found;

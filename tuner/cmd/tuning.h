@@ -26,6 +26,7 @@ typedef struct tuning_args {
     double whole_budget_s, budget_s; /* of a list, and of one layer of it */
     bool in_order;                   /* a list's first items have all of it */
     int timed;                       /* candidates of the last layer, or more */
+    const char *chosen; /* of a layer, and nothing measured; NULL: not */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];
@@ -38,8 +39,11 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted);
 
-/* Tunes one layer and prints what came of it. */
+/* Tunes one layer and prints what came of it; the second keeps it, too, for the
+ * caller to release. */
 spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text);
+spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
+                         const spc_conv *layer, const char *text);
 /* The passes of it that --pass names. */
 spc_status tune_passes(cli_job *job, const spc_conv *layer, const char *text);
 
