@@ -271,7 +271,7 @@ SPC_DEVICE void load_next(loader *l)
             const spc_u8 *from = l->in;
             if (valid)
                 from += (long long)l->of.input[l->at + row] * $(row_pitch) + byte;
-            spc_copy_async16(place_of(l->stage, row, piece), from, valid ? 16 : 0);
+            spc_copy_near16(place_of(l->stage, row, piece), from, valid ? 16 : 0);
         }
         l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
         turn_over(l);

@@ -902,6 +902,7 @@ int main(int argc, char **argv)
         return status;
     Suite *suite = suite_create("points");
     TCase *cases = tcase_create("points");
+    tcase_set_timeout(cases, 60);
     suite_share_skips(); /* before the emulation has poisoned its stacks */
     open_contexts();
     suite_sample(8);
