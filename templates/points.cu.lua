@@ -59,20 +59,26 @@ typedef struct query {
     int columns;
     spc_u32 limit; /* with `nearest`: squares below it count, */
     int ties;      /* and so many that are equal */
+    spc_b16 next, after; /* outputs of the next positions */
+    int next_batch;
 } query;
 
-/* The first cell whose key is not below. */
+/* The first cell whose key is not below: a step looks at three places at once, as it is
+ * loads that take the time. */
 SPC_DEVICE int find_cell(const spc_radius_args *args, cell_key key)
 {
     const cell_key *keys = (const cell_key *)args->in.keys;
     int low = 0, high = *args->in.cells;
 
     while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (keys[middle] < key)
-            low = middle + 1;
-        else
-            high = middle;
+        int quarter = (high - low) / 4, rest = (high - low) % 4, at[3], below = 0;
+        SPC_UNROLL
+        for (int i = 0; i < 3; i++) {
+            at[i] = low + (i + 1) * quarter + (i + 1) * rest / 4;
+            below += keys[at[i]] < key;
+        }
+        high = below == 3 ? high : below == 2 ? at[2] : below == 1 ? at[1] : at[0];
+        low = below == 3 ? at[2] + 1 : below == 2 ? at[1] + 1 : below == 1 ? at[0] + 1 : low;
     }
     return low;
 }
@@ -101,6 +107,9 @@ SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
     return *low <= *high;
 }
 
+/* Cells of a run that are looked at together: hardly ever has one more. */
+#define RUN 4
+
 /* The run of points of cells (x, y, low) to (x, y, high). */
 SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
                          int low, int high)
@@ -108,12 +117,15 @@ SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
     const cell_key *keys = (const cell_key *)args->in.keys;
     cell_key last = base + key_field(&args->key, 3, high);
     int cells = *args->in.cells;
-    int first = find_cell(args, base + key_field(&args->key, 3, low)), end = first;
+    int first = find_cell(args, base + key_field(&args->key, 3, low)), count = 0;
 
-    while (end < cells && keys[end] <= last)
-        end++;
+    SPC_UNROLL
+    for (int i = 0; i < RUN; i++)
+        count += first + i < cells && keys[first + i] <= last;
+    while (count >= RUN && first + count < cells && keys[first + count] <= last)
+        count++;
     q->begin = args->in.begin[first];
-    q->end = args->in.begin[end];
+    q->end = args->in.begin[first + count];
 }
 
 /* The points of a warp's query. */
@@ -155,26 +167,46 @@ SPC_DEVICE void find_runs(const spc_radius_args *args, query *q)
     stage_runs(args, q);
 }
 
-/* Before the first output. */
-SPC_DEVICE void begin_asking(query *q)
+/* The output at a position; past the last one none. */
+SPC_DEVICE spc_b16 output_at(const spc_radius_args *args, int position)
+{
+    spc_b16 none = {0, 0, 0, 0xffffffffu};
+
+    return position < args->out.begin[*args->out.cells]
+               ? spc_load16(args->out.points + 4ll * position)
+               : none;
+}
+
+SPC_DEVICE int batch_of(const spc_radius_args *args, const spc_b16 *p)
+{
+    return (int)p->w < 0 ? -1 : (int)spc_load4(args->out_at + 4ll * (int)p->w + 3);
+}
+
+/* Before the outputs from `position` on, of which there is one. */
+SPC_DEVICE void begin_asking(const spc_radius_args *args, query *q, int position)
 {
     q->batch = -2;
+    q->next = output_at(args, position);
+    q->after = output_at(args, position + 1);
+    q->next_batch = batch_of(args, &q->next);
 }
 
 /* The next output: what the last one found still holds where it looked at the same cells. */
 SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
 {
-    spc_b16 p = spc_load16(args->out.points + 4ll * position);
+    spc_b16 p = q->next;
     float at[3];
-    int batch, some = 1, same = 1;
+    int batch = q->next_batch - args->key.low[0], some = 1, same = 1;
 
+    q->next = q->after;
+    q->next_batch = batch_of(args, &q->next);
+    q->after = output_at(args, position + 2);
     q->x = at[0] = spc_bits_f32(p.x);
     q->y = at[1] = spc_bits_f32(p.y);
     q->z = at[2] = spc_bits_f32(p.z);
     q->row = (int)p.w;
     q->limit = 0xffffffffu;
     q->ties = 0;
-    batch = (int)spc_load4(args->out_at + 4ll * q->row + 3) - args->key.low[0];
     SPC_UNROLL
     for (int i = 0; i < 3; i++) {
         int low, high;
@@ -366,10 +398,11 @@ SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 4)
     int end = block_begin(args, spc_block_x() + 1);
     int outputs = args->out.begin[*args->out.cells];
     int last = warp_begin_of(begin, end, spc_warp() + 1);
+    int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
-    begin_asking(&q);
-    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+    begin_asking(args, &q, p);
+    for (; p < last; p++) {
         int count = p < outputs ? count_output(args, &q, p) : 0;
         if (spc_lane() == 0) {
             args->first[p] = count;
@@ -543,10 +576,11 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
     int outputs = args->out.begin[*args->out.cells], held, fits;
     int sum = begin_of_block(args, &held, &fits);
     int last = warp_begin_of(begin, end, spc_warp() + 1);
+    int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
-    begin_asking(&q);
-    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+    begin_asking(args, &q, p);
+    for (; p < last; p++) {
         int first = fits ? args->first[p] + sum : 0;
         spc_sync_warp();
         if (spc_lane() == 0)
