@@ -44,115 +44,7 @@ SPC_DEVICE int all_threads(void)
     return spc_grid_x() * SPC_POINTS_THREADS;
 }
 
-/* Rounded down, for what an int holds. */
-SPC_DEVICE int floor_of(float v)
-{
-    int whole = (int)v;
-
-    return whole - (v < (float)whole);
-}
-
-/* ---- clouds ------------------------------------------------------------ */
-
-/* Notes a row that lies outside by this field. */
-SPC_DEVICE void note_bad(const spc_place_args *args, int field, int row)
-{
-    spc_atomic_max(args->stats + SPC_POINTS_BAD_ROW + field,
-                   SPC_INDEX_NO_ROW - row);
-}
-
-/* What is no number lies in no bounds. */
-SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch,
-                           int row)
-{
-    int inside = batch >= 0 && batch < args->batches;
-
-    if (!inside)
-        note_bad(args, 3, row);
-    for (int i = 0; i < 3; i++)
-        if (!(p[i] >= args->low[i] && p[i] <= args->high[i])) {
-            inside = 0;
-            note_bad(args, i, row);
-        }
-    if (!inside)
-        spc_atomic_add(args->stats + SPC_POINTS_BAD_ROWS, 1);
-    return inside;
-}
-
-SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
-{
-    int asked = args->source ? *args->source : args->rows;
-    int rows = asked < 0 || asked > args->to.capacity ? 0 : asked;
-
-    if (first_thread() == 0) {
-        *args->to.count = rows;
-        args->stats[SPC_POINTS_ROWS] = asked;
-    }
-    for (int row = first_thread(); row < rows; row += all_threads()) {
-        int batch = args->steps   ? spc_load_int(args->steps + 4ll * row)
-                    : args->batch ? spc_load_int(args->batch + row)
-                                  : 0;
-        spc_b16 to;
-        float p[3];
-        for (int i = 0; i < 3; i++)
-            p[i] = args->steps ? spc_int_to_f32(spc_load_int(args->steps + 4ll * row + 1 + i)) *
-                                     SPC_POINTS_STEP
-                               : spc_load_f32(args->xyz + 3ll * row + i);
-        to.x = spc_f32_bits(p[0]);
-        to.y = spc_f32_bits(p[1]);
-        to.z = spc_f32_bits(p[2]);
-        to.w = (spc_u32)(check_point(args, p, batch, row) ? batch : -1);
-        spc_store16(args->to.at + 4ll * row, to);
-    }
-}
-
-/* The rows of another cloud that a set of voxels has kept. */
-SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
-{
-    int asked = *args->source, rows = asked > args->to.capacity ? 0 : asked;
-
-    if (first_thread() == 0) {
-        *args->to.count = rows;
-        args->stats[SPC_POINTS_ROWS] = asked;
-    }
-    for (int row = first_thread(); row < rows; row += all_threads()) {
-        int from = args->picked[row];
-        args->sources[row] = from;
-        spc_store16(args->to.at + 4ll * row, spc_load16(args->from + 4ll * from));
-    }
-}
-
-SPC_KERNEL(spc_cells, spc_cells_args, SPC_POINTS_THREADS, 1)
-{
-    int rows = *args->of.count;
-
-    for (int row = first_thread(); row < rows; row += all_threads()) {
-        spc_b16 p = spc_load16(args->of.at + 4ll * row), c;
-        int inside = (int)p.w >= 0;
-        c.x = p.w;
-        c.y = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.x), args->inverse)) : 0);
-        c.z = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.y), args->inverse)) : 0);
-        c.w = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.z), args->inverse)) : 0);
-        spc_store16(args->coords + 4ll * row, c);
-    }
-}
-
-/* Of cells without a second point there is no list of equal ones. */
-SPC_KERNEL(spc_sort_points, spc_sort_points_args, SPC_POINTS_THREADS, 1)
-{
-    int cells = *args->to.cells;
-    int twins = args->stats[SPC_INDEX_DUPLICATES] != 0;
-    int points = twins ? args->twin_begin[cells] : cells;
-
-    for (int i = first_thread(); i <= cells; i += all_threads())
-        args->to.begin[i] = twins ? args->twin_begin[i] : i;
-    for (int i = first_thread(); i < points; i += all_threads()) {
-        int row = twins ? args->twins[i] : args->order[i];
-        spc_b16 p = spc_load16(args->of.at + 4ll * row);
-        p.w = (spc_u32)row;
-        spc_store16(args->to.points + 4ll * i, p);
-    }
-}
+#include "points_clouds.cuh"
 
 /* ---- looking about an output ------------------------------------------- */
 
@@ -167,20 +59,26 @@ typedef struct query {
     int columns;
     spc_u32 limit; /* with `nearest`: squares below it count, */
     int ties;      /* and so many that are equal */
+    spc_b16 next, after; /* outputs of the next positions */
+    int next_batch;
 } query;
 
-/* The first cell whose key is not below. */
+/* The first cell whose key is not below: a step looks at three places at once, as it is
+ * loads that take the time. */
 SPC_DEVICE int find_cell(const spc_radius_args *args, cell_key key)
 {
     const cell_key *keys = (const cell_key *)args->in.keys;
     int low = 0, high = *args->in.cells;
 
     while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (keys[middle] < key)
-            low = middle + 1;
-        else
-            high = middle;
+        int quarter = (high - low) / 4, rest = (high - low) % 4, at[3], below = 0;
+        SPC_UNROLL
+        for (int i = 0; i < 3; i++) {
+            at[i] = low + (i + 1) * quarter + (i + 1) * rest / 4;
+            below += keys[at[i]] < key;
+        }
+        high = below == 3 ? high : below == 2 ? at[2] : below == 1 ? at[1] : at[0];
+        low = below == 3 ? at[2] + 1 : below == 2 ? at[1] + 1 : below == 1 ? at[0] + 1 : low;
     }
     return low;
 }
@@ -209,6 +107,9 @@ SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
     return *low <= *high;
 }
 
+/* Cells of a run that are looked at together: hardly ever has one more. */
+#define RUN 4
+
 /* The run of points of cells (x, y, low) to (x, y, high). */
 SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
                          int low, int high)
@@ -216,12 +117,15 @@ SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
     const cell_key *keys = (const cell_key *)args->in.keys;
     cell_key last = base + key_field(&args->key, 3, high);
     int cells = *args->in.cells;
-    int first = find_cell(args, base + key_field(&args->key, 3, low)), end = first;
+    int first = find_cell(args, base + key_field(&args->key, 3, low)), count = 0;
 
-    while (end < cells && keys[end] <= last)
-        end++;
+    SPC_UNROLL
+    for (int i = 0; i < RUN; i++)
+        count += first + i < cells && keys[first + i] <= last;
+    while (count >= RUN && first + count < cells && keys[first + count] <= last)
+        count++;
     q->begin = args->in.begin[first];
-    q->end = args->in.begin[end];
+    q->end = args->in.begin[first + count];
 }
 
 /* The points of a warp's query. */
@@ -263,26 +167,46 @@ SPC_DEVICE void find_runs(const spc_radius_args *args, query *q)
     stage_runs(args, q);
 }
 
-/* Before the first output. */
-SPC_DEVICE void begin_asking(query *q)
+/* The output at a position; past the last one none. */
+SPC_DEVICE spc_b16 output_at(const spc_radius_args *args, int position)
+{
+    spc_b16 none = {0, 0, 0, 0xffffffffu};
+
+    return position < args->out.begin[*args->out.cells]
+               ? spc_load16(args->out.points + 4ll * position)
+               : none;
+}
+
+SPC_DEVICE int batch_of(const spc_radius_args *args, const spc_b16 *p)
+{
+    return (int)p->w < 0 ? -1 : (int)spc_load4(args->out_at + 4ll * (int)p->w + 3);
+}
+
+/* Before the outputs from `position` on, of which there is one. */
+SPC_DEVICE void begin_asking(const spc_radius_args *args, query *q, int position)
 {
     q->batch = -2;
+    q->next = output_at(args, position);
+    q->after = output_at(args, position + 1);
+    q->next_batch = batch_of(args, &q->next);
 }
 
 /* The next output: what the last one found still holds where it looked at the same cells. */
 SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
 {
-    spc_b16 p = spc_load16(args->out.points + 4ll * position);
+    spc_b16 p = q->next;
     float at[3];
-    int batch, some = 1, same = 1;
+    int batch = q->next_batch - args->key.low[0], some = 1, same = 1;
 
+    q->next = q->after;
+    q->next_batch = batch_of(args, &q->next);
+    q->after = output_at(args, position + 2);
     q->x = at[0] = spc_bits_f32(p.x);
     q->y = at[1] = spc_bits_f32(p.y);
     q->z = at[2] = spc_bits_f32(p.z);
     q->row = (int)p.w;
     q->limit = 0xffffffffu;
     q->ties = 0;
-    batch = (int)spc_load4(args->out_at + 4ll * q->row + 3) - args->key.low[0];
     SPC_UNROLL
     for (int i = 0; i < 3; i++) {
         int low, high;
@@ -474,10 +398,11 @@ SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 4)
     int end = block_begin(args, spc_block_x() + 1);
     int outputs = args->out.begin[*args->out.cells];
     int last = warp_begin_of(begin, end, spc_warp() + 1);
+    int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
-    begin_asking(&q);
-    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+    begin_asking(args, &q, p);
+    for (; p < last; p++) {
         int count = p < outputs ? count_output(args, &q, p) : 0;
         if (spc_lane() == 0) {
             args->first[p] = count;
@@ -651,10 +576,11 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
     int outputs = args->out.begin[*args->out.cells], held, fits;
     int sum = begin_of_block(args, &held, &fits);
     int last = warp_begin_of(begin, end, spc_warp() + 1);
+    int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
-    begin_asking(&q);
-    for (int p = warp_begin_of(begin, end, spc_warp()); p < last; p++) {
+    begin_asking(args, &q, p);
+    for (; p < last; p++) {
         int first = fits ? args->first[p] + sum : 0;
         spc_sync_warp();
         if (spc_lane() == 0)
@@ -664,96 +590,4 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
     }
 }
 
-/* ---- by offset --------------------------------------------------------- */
-
-SPC_DEVICE int warp_begin(const spc_by_offset_args *args, int warp)
-{
-    return (int)((long long)args->rows_padded * warp / args->warps);
-}
-
-SPC_DEVICE int *clear_counters(const spc_by_offset_args *args)
-{
-    int *counters = (int *)spc_shared() + spc_warp() * args->offsets;
-
-    for (int k = spc_lane(); k < args->offsets; k += 32)
-        counters[k] = 0;
-    spc_sync_warp();
-    return counters;
-}
-
-/* How many of each offset the positions of each warp have. */
-SPC_KERNEL(spc_offsets_count, spc_by_offset_args, SPC_POINTS_THREADS, 1)
-{
-    int warp = spc_block_x() * SPC_POINTS_WARPS + spc_warp();
-    int *counters = clear_counters(args);
-    int end = args->first[warp_begin(args, warp + 1)];
-
-    for (int t = args->first[warp_begin(args, warp)] + spc_lane(); t < end; t += 32)
-        spc_atomic_add(counters + args->list[2ll * t + 1], 1);
-    spc_sync_warp();
-    for (int k = spc_lane(); k < args->offsets; k += 32)
-        args->counts[(long long)k * args->warps + warp] = counters[k];
-}
-
-/* One block: where those of each offset and warp begin. */
-SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
-{
-    int *sums = (int *)spc_shared();
-    int entries = args->offsets * args->warps, sum = 0, warp = spc_warp();
-
-    for (int at = 0; at < entries; at += SPC_POINTS_THREADS) {
-        int i = at + spc_thread(), own = i < entries ? args->counts[i] : 0, upto = own;
-        for (int by = 1; by < 32; by *= 2) {
-            int below = spc_shfl_up(upto, by);
-            if (spc_lane() >= by)
-                upto += below;
-        }
-        if (spc_lane() == 31)
-            sums[warp] = upto;
-        spc_sync_block();
-        int before = sum, all = 0;
-        for (int w = 0; w < SPC_POINTS_WARPS; w++) {
-            before += w < warp ? sums[w] : 0;
-            all += sums[w];
-        }
-        spc_sync_block();
-        if (i < entries) {
-            args->counts[i] = before + upto - own;
-            if (i % args->warps == 0)
-                args->begin[i / args->warps] = before + upto - own;
-        }
-        sum += all;
-    }
-    if (spc_thread() == 0)
-        args->begin[args->offsets] = sum;
-}
-
-SPC_KERNEL(spc_offsets_write, spc_by_offset_args, SPC_POINTS_THREADS, 1)
-{
-    int warp = spc_block_x() * SPC_POINTS_WARPS + spc_warp();
-    int *counters = clear_counters(args);
-
-    for (int k = spc_lane(); k < args->offsets; k += 32)
-        counters[k] = args->counts[(long long)k * args->warps + warp];
-    spc_sync_warp();
-    for (int p = warp_begin(args, warp); p < warp_begin(args, warp + 1); p++) {
-        int row = args->order[p], begin = args->first[p], end = args->first[p + 1];
-        if (row >= 0 && spc_lane() == 0)
-            args->first_of_row[row] = begin;
-        for (int at = begin; at < end; at += 32) {
-            int t = at + spc_lane(), some = t < end;
-            int k = some ? args->list[2ll * t + 1] : -1;
-            spc_u32 peers = spc_match((spc_u32)k);
-            int to = some ? counters[k] + spc_popc(peers & lanes_below()) : 0;
-            spc_sync_warp();
-            if (some) {
-                args->in[to] = args->list[2ll * t];
-                args->out[to] = row;
-                args->place[to] = t;
-                if ((peers & lanes_below()) == 0)
-                    counters[k] += spc_popc(peers);
-            }
-            spc_sync_warp();
-        }
-    }
-}
+#include "points_offsets.cuh"

@@ -1,55 +1,68 @@
-%-- Convolution of native points on wgmma: inputs of a cell are added up, and the sums
-%-- multiplied by weights that stream through shared memory.
+%-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
+%-- the sums multiplied by weights that stream through shared memory.
 %--
-%-- A block has `groups` consuming warpgroups, each with 64 outputs that follow each other in
-%-- the order of cells, and a warpgroup that serves them: one of its warps lists which
-%-- offsets a tile has, a tile ahead; another brings the weights of one after the other into
-%-- a ring of `stages`. So the weights of an offset are read once for 64 * groups outputs.
+%-- A block has `groups` consuming warpgroups, each warp of which has 16 outputs that follow
+%-- each other in the order of cells, and a warpgroup that serves them: three of its warps
+%-- sort the triplets of the outputs of each warp by offset, a tile ahead; another brings the
+%-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
+%-- are read once for 64 * groups outputs.
 %--
-%-- At an offset an output may have several inputs, or none. A warp takes as many steps as
-%-- that of its 16 outputs which has most, and adds up rows in fp32, in registers, where
-%-- lanes have them as first operands want them. Neighbours read the same rows, which the
-%-- first cache holds. A sum has more bits than the type of the inputs: it is multiplied as
-%-- two numbers of that type, or three of bf16; what is not in these is below 2^-22 of it.
-%-- While products run, the next offset's inputs are added up.
+%-- At an offset an output may have several inputs, or none. A warp has the rows of all of
+%-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
 %--
-%-- A sum that no f16 holds makes its row infinite or no number. Such rows are computed anew,
-%-- product by product, by the warp that has them.
+%--     sums[16 outputs][channels] = who[16 outputs][16 triplets] x rows[16 triplets][channels]
+%--
+%-- where `who` is 1 where a triplet is the output's. So no lane waits for the output that has
+%-- most. A sum has more bits than the type of the inputs: it is multiplied as two numbers of
+%-- that type, or three of bf16; what is not in these is below 2^-22 of it. While products
+%-- run, the next offset's inputs are added up.
+%--
+%-- Where 16 outputs have more than `held` triplets, these come in several windows.
+%--
+%-- A sum that no f16 holds makes its row infinite or no number, and an input that is no
+%-- number those of its neighbours, too. Such rows are computed anew, product by product, by
+%-- the warp that has them.
 %
 %include "os_blocks.lua"
+%include "points_windows.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
+%-- Warps that sort, and registers of those that do not multiply.
+%local sorters, helper_registers = 3, 40
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
-%-- Offsets of a tile, and an end.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
+%-- Of all warps of a block: 16 rows a step.
+%local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_bytes(problem, config)
-%  return config.stages * (stage_bytes(config) + 16) + 2 * list_bytes(problem) + 32
+%  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
+%       + 2 * window_bytes(problem, config) + 32
 %end
 %-- Two blocks of one warpgroup share a multiprocessor.
 %local function blocks_per_sm(config) return config.groups == 1 and 2 or 1 end
-%-- What setmaxnreg may give a consumer when the others keep 32 registers.
+%-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
 %  local launch = 65536 // ((config.groups + 1) * 128 * blocks_per_sm(config)) // 8 * 8
-%  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - 32) // config.groups // 8 * 8)
+%  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - helper_registers) // config.groups // 8 * 8)
 %end
-%-- Sums of products, sums of inputs, both as operands, rows of two steps.
+%-- Sums of products, sums of inputs, these as operands, and what a step takes.
 %local function registers_needed(problem, config)
-%  return config.n // 2 + config.pieces * (32 + 8 * terms_of[problem.dtype]) + 42
+%  return config.n // 2 + config.pieces * (16 + 8 * terms_of[problem.dtype]) + 58
 %end
 %
 %template = {
-%  summary = "points: sums of inputs from registers, weights streamed to wgmma",
+%  summary = "points: inputs added up and multiplied by matrix units, weights streamed to wgmma",
 %  role = "conv",
 %  device = "cuda",
 %  triplets = true,
 %  params = {
-%    {"groups", {1, 2, 3}, "consuming warpgroups, 64 rows each"},
+%    {"groups", {1, 2}, "consuming warpgroups, 64 rows each"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
-%    {"stages", {2, 3, 4, 6}, "ring of weights"},
+%    {"stages", {2, 4}, "ring of weights"},
+%    {"ring", {3, 4, 6}, "steps whose rows are under way, and one more"},
+%    {"held", {512, 1024, 2048}, "triplets of a warp that are sorted at once"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
@@ -78,17 +91,21 @@
 %    end},
 %  },
 %  derive = function(problem, config, target)
-%    local stages = config.stages * stage_bytes(config)
+%    local rows_at = config.stages * stage_bytes(config)
+%    local windows_at = rows_at + rows_bytes(config)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
-%      words = ceil_div(problem.offsets, 32), rows = config.groups * 64,
-%      threads = (config.groups + 1) * 128, warps = config.groups * 4,
-%      stage_size = stage_bytes(config), list_size = list_bytes(problem),
-%      list_at = stages, barrier_at = stages + 2 * list_bytes(problem),
-%      consumer_limit = consumer_registers(config), per_sm = blocks_per_sm(config),
-%      lane_channels = channels_of_lane(problem), lane_sums = config.pieces * 16,
+%      rows = config.groups * 64, threads = (config.groups + 1) * 128,
+%      warps = config.groups * 4, sorters = sorters, ahead = config.ring - 1,
+%      stage_size = stage_bytes(config), rows_at = rows_at,
+%      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
+%      windows_at = windows_at, window_size = window_bytes(problem, config),
+%      barrier_at = windows_at + 2 * window_bytes(problem, config),
+%      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
+%      per_sm = blocks_per_sm(config), lane_channels = channels_of_lane(problem),
+%      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %    }
 %  end,
@@ -103,18 +120,23 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    -- NVIDIA H200, a room of 100000 points, 64->128: 344 us with 29 neighbours, 351 with
-%    -- groups=2; points_mma 365. With 53 it takes 573 and points_mma 475, so that one is
-%    -- preferred where nothing was measured.
-%    return {groups = 1, n = least_wasting(problem, widths, several),
-%            pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2}
+%    local config = {groups = 1, n = least_wasting(problem, widths, several),
+%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
+%                    held = 1024}
+%    local function fits()
+%      return 2 * (shared_bytes(problem, config) + 1024) <= target.shared_sm
+%    end
+%    if not fits() then config.held = 512 end
+%    if not fits() then config.ring = 3 end
+%    if not fits() then config.pieces = 1 end
+%    return config
 %  end,
 %}
 #include "spc_device.cuh"
 
 typedef struct barriers {
     spc_u64 full[$(config.stages)], empty[$(config.stages)]; /* of weights */
-    spc_u64 listed[2], read[2];                              /* of lists */
+    spc_u64 sorted[2], read[2];                              /* of windows */
 } barriers;
 
 SPC_DEVICE barriers *all_barriers(void)
@@ -122,111 +144,63 @@ SPC_DEVICE barriers *all_barriers(void)
     return (barriers *)(spc_shared() + $(barrier_at));
 }
 
-/* The offsets of a tile, ascending, and -1; of no tile at all -2. */
-SPC_DEVICE int *list_of(int slot)
+% write_windows()
+/* The sorters fill one window together, once nobody reads the last in its place. */
+SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, int p, int w,
+                            int end)
 {
-    return (int *)(spc_shared() + $(list_at) + slot * $(list_size));
-}
-
-/* ---- what a tile has ----------------------------------------------------------- */
-
-/* Which offsets some output of the tile has, whose first position is p: triplets of
- * neighbours follow each other. */
-SPC_DEVICE void find_offsets(spc_u32 *seen, const spc_triplets_view *all, int p)
-{
-    int end = spc_load_int(all->first + p + $(rows));
-
-    for (int t = spc_load_int(all->first + p) + spc_lane(); t < end; t += 32) {
-        int k = spc_load_int(all->list + 2ll * t + 1);
-        SPC_UNROLL
-        for (int w = 0; w < $(words); w++)
-            seen[w] |= k / 32 == w ? 1u << k % 32 : 0u;
-    }
-    SPC_UNROLL
-    for (int w = 0; w < $(words); w++)
-        SPC_UNROLL
-        for (int by = 1; by < 32; by *= 2)
-            seen[w] |= (spc_u32)spc_shfl_xor((int)seen[w], by);
-}
-
-SPC_DEVICE void write_list(int *list, const spc_u32 *seen)
-{
-    int count = 0;
-
-    SPC_UNROLL
-    for (int w = 0; w < $(words); w++) {
-        if (seen[w] >> spc_lane() & 1u)
-            list[count + spc_popc(seen[w] & ((1u << spc_lane()) - 1u))] = w * 32 + spc_lane();
-        count += spc_popc(seen[w]);
-    }
-    if (spc_lane() == 0)
-        list[count] = -1;
-}
-
-/* One warp lists the offsets of all tiles of the block, up to two ahead. */
-SPC_DEVICE void list_tiles(const spc_conv_args *args)
-{
-    const spc_map_view *map = &args->map;
     barriers *b = all_barriers();
-    int slot = 0, parity = 1;
 
-    for (int tile = spc_block_x();; tile += spc_grid_x()) {
-        int there = tile < map->tiles && spc_load_int(map->order + tile * $(rows)) >= 0;
-        spc_u32 seen[$(words)];
-
-        SPC_UNROLL
-        for (int w = 0; w < $(words); w++)
-            seen[w] = 0;
-        if (there)
-            find_offsets(seen, &args->triplets, tile * $(rows));
-        spc_mbar_wait(b->read + slot, parity);
-        if (there)
-            write_list(list_of(slot), seen);
-        else if (spc_lane() == 0)
-            list_of(slot)[0] = -2;
+    spc_mbar_wait(b->read + slot->at, slot->parity);
+    SPC_ROLLED
+    for (int warp = sorter; warp < $(warps) && end != NO_TILE; warp += $(sorters)) {
+        share s = share_of(slot->at, warp);
+        sort_share(&s, &args->triplets, p + warp * 16, w);
+    }
+    spc_sync_named(1, $(sorters * 32));
+    if (sorter == 0) {
+        write_list(slot->at, end);
         spc_sync_warp();
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->listed + slot);
-        if (!there)
-            return;
-        if (++slot == 2) {
-            slot = 0;
-            parity ^= 1;
-        }
+            spc_mbar_arrive(b->sorted + slot->at);
     }
+    next_turn(slot, 2);
+}
+
+SPC_DEVICE void sort_tiles(const spc_conv_args *args, int sorter)
+{
+    const spc_map_view *map = &args->map;
+    turn slot = {0, 1};
+
+    for (int tile = spc_block_x();; tile += spc_grid_x()) {
+        int p = tile * $(rows);
+        if (tile >= map->tiles || spc_load_int(map->order + p) < 0)
+            break;
+        int windows = count_windows(&args->triplets, p);
+        for (int w = 0; w < windows; w++)
+            sort_window(args, sorter, &slot, p, w, w + 1 < windows ? MORE : DONE);
+    }
+    sort_window(args, sorter, &slot, 0, 0, NO_TILE);
 }
 
 /* ---- weights --------------------------------------------------------------------- */
 
-/* A place in the ring, and in which round it is there. */
-typedef struct turn {
-    int at, parity;
-} turn;
-
-SPC_DEVICE void next_turn(turn *t, int places)
-{
-    if (++t->at == places) {
-        t->at = 0;
-        t->parity ^= 1;
-    }
-}
-
-/* One warp brings the weights of all tiles of the block. */
+/* One warp brings the weights of all windows of the block. */
 SPC_DEVICE void bring_weights(const spc_conv_args *args)
 {
     const spc_u8 *weights =
         (const spc_u8 *)args->weights + (long long)spc_block_y() * $(stage_size);
     barriers *b = all_barriers();
-    turn ring = {0, 1}, tile = {0, 0};
+    turn ring = {0, 1}, slot = {0, 0};
 
     for (;;) {
-        const int *list = list_of(tile.at);
-        spc_mbar_wait(b->listed + tile.at, tile.parity);
-        if (list[0] == -2)
+        const int *list = list_of(slot.at);
+        spc_mbar_wait(b->sorted + slot.at, slot.parity);
+        if (*after(slot.at) == NO_TILE)
             return;
-        for (int i = 0; list[i] >= 0; i++) {
+        for (; *list >= 0; list++) {
             for (int block = 0; block < $(k_blocks); block++) {
-                long long image = list[i] * $(k_blocks) + block;
+                long long image = *list * $(k_blocks) + block;
                 if (spc_lane() == 0) {
                     spc_mbar_wait(b->empty + ring.at, ring.parity);
                     spc_mbar_expect(b->full + ring.at, $(stage_size));
@@ -239,133 +213,137 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
             }
         }
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + tile.at);
-        next_turn(&tile, 2);
+            spc_mbar_arrive(b->read + slot.at);
+        next_turn(&slot, 2);
     }
 }
 
-/* ---- sums of inputs -------------------------------------------------------------- */
+/* ---- rows, and their sums -------------------------------------------------------- */
 
-/* The triplets of the lane's two rows, g and g + 8 of the warp's. */
+/* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
 typedef struct loader {
-    const spc_triplets_view *all;
-    const spc_u8 *in;            /* the lane's part of the first row */
-    int at[2], end[2];           /* the next triplet */
-    int row[2], offset[2];       /* which was loaded ahead */
-% if k_blocks > 1 then
-    int begin[2];                /* of the offset */
-% end
+    const spc_u8 *in;
+    const int *list;
+    share of;
+    int at, end; /* the triplets of the offset that are still to come */
+    int block, stage;
 } loader;
 
-SPC_DEVICE void look_ahead(loader *l, int h)
+/* A step's row and 16 bytes of it, where neighbours lie in different banks. */
+%local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
+SPC_DEVICE spc_u8 *place_of(int stage, int row, int piece)
 {
-    spc_u32 entry[2] = {0, 0xffffffffu};
-
-    spc_load8_into(entry, l->all->list + 2ll * l->at[h], l->at[h] < l->end[h] ? 0 : -1);
-    l->row[h] = (int)entry[0];
-    l->offset[h] = (int)entry[1];
+    return spc_shared() + $(rows_at) + (spc_warp() * $(config.ring) + stage) * $(step_size) +
+           row * $(step_pitch) + $(spread) * 16;
 }
 
-SPC_DEVICE void begin_tile(loader *l, int p)
+/* Goes on to the next offset of which the warp has triplets, where there are no more. */
+SPC_DEVICE void turn_over(loader *l)
 {
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        l->at[h] = spc_load_int(l->all->first + p + 8 * h);
-        l->end[h] = spc_load_int(l->all->first + p + 8 * h + 1);
+    while (l->at == l->end && *l->list >= 0) {
 % if k_blocks > 1 then
-        l->begin[h] = l->at[h];
+        if (++l->block == $(k_blocks)) {
+            l->block = 0;
+            l->list++;
+        }
+% else
+        l->list++;
 % end
-        look_ahead(l, h);
+        if (*l->list >= 0) {
+            l->at = l->of.begin[*l->list];
+            l->end = l->of.begin[*l->list + 1];
+        }
     }
 }
 
-/* Has some row of the warp another input at offset k? */
-SPC_DEVICE int has_more(const loader *l, int k)
+/* Starts the copies of the next step, if there is one; always one group. Triplets past the
+ * last have rows of zeroes. */
+SPC_DEVICE void load_next(loader *l)
 {
-    return spc_ballot(l->offset[0] == k || l->offset[1] == k) != 0;
-}
+    int piece = spc_lane() & $(pieces * 4 - 1);
 
-/* Starts loading the next input at offset k of each row that has one; zeroes of others. */
-SPC_DEVICE void take(loader *l, spc_u32 *data, int k, int block)
-{
-% if row_bytes % 64 ~= 0 then
-    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
-% end
-
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        int present = l->offset[h] == k;
-        const spc_u8 *from =
-            l->in + (long long)l->row[h] * $(row_pitch) + block * $(pieces * 64);
+    if (l->at < l->end) {
         SPC_UNROLL
-        for (int i = 0; i < $(pieces); i++) {
-            spc_u32 *to = data + (h * $(pieces) + i) * 4;
-            SPC_UNROLL
-            for (int r = 0; r < 4; r++)
-                to[r] = 0;
-            spc_load16_into(to, from + i * 64, present$(byte_guard("byte + i * 64")) ? 0 : -1);
+        for (int i = 0; i < $(pieces * 2); i++) {
+            int row = spc_lane() / $(pieces * 4) + i * $(8 // pieces);
+            int byte = l->block * $(pieces * 64) + piece * 16;
+            int valid = l->at + row < l->end$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "");
+            const spc_u8 *from = l->in;
+            if (valid)
+                from += (long long)l->of.input[l->at + row] * $(row_pitch) + byte;
+            spc_copy_near16(place_of(l->stage, row, piece), from, valid ? 16 : 0);
         }
-        if (present) {
-            l->at[h]++;
-            look_ahead(l, h);
-        }
+        l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
+        turn_over(l);
+    }
+    spc_copy_commit();
+    l->stage = l->stage == $(ahead) ? 0 : l->stage + 1;
+}
+
+SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
+{
+    l->in = (const spc_u8 *)args->in;
+    l->list = list_of(slot);
+    l->of = share_of(slot, spc_warp());
+    l->block = l->stage = l->at = l->end = 0;
+    if (*l->list >= 0) {
+        l->at = l->of.begin[*l->list];
+        l->end = l->of.begin[*l->list + 1];
+    }
+    turn_over(l);
+    SPC_UNROLL
+    for (int i = 0; i < $(ahead); i++)
+        load_next(l);
+}
+
+/* Whose the triplets from `at` on are, as a first operand: a[r] of lane 4 g + t has rows g
+ * and g + 8, columns 2 t and 2 t + 1, and 8 more. */
+SPC_DEVICE void find_owners(spc_u32 *a, const share *of, int at, int end)
+{
+    int row = spc_lane() >> 2;
+
+    at += (spc_lane() & 3) * 2;
+    SPC_UNROLL
+    for (int i = 0; i < 2; i++) {
+        int low = at + i * 8 < end ? (int)of->owner[at + i * 8] : -1;
+        int high = at + i * 8 + 1 < end ? (int)of->owner[at + i * 8 + 1] : -1;
+        a[i * 2] = (low == row ? $(one) : 0u) | (high == row ? $(one) << 16 : 0u);
+        a[i * 2 + 1] = (low == row + 8 ? $(one) : 0u) | (high == row + 8 ? $(one) << 16 : 0u);
     }
 }
 
-% if k_blocks > 1 then
-/* The same inputs again, other channels; or those of the next offset. */
-SPC_DEVICE void turn_over(loader *l, int again)
+/* sums[channels by 8][row g, row g + 8][2] += the rows of a step. */
+SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, int stage)
 {
     SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        if (!again)
-            l->begin[h] = l->at[h];
-        else if (l->at[h] != l->begin[h]) {
-            l->at[h] = l->begin[h];
-            look_ahead(l, h);
-        }
+    for (int i = 0; i < $(pieces * 2); i++) {
+        spc_u32 b[4];
+        spc_ldmatrix4_trans(b, place_of(stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
+        spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
+        spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
 }
 
-% end
-SPC_DEVICE void add(float *sums, const spc_u32 *data)
+/* The sums of the warp's triplets of offset k, whose next step lies in `stage`; returns
+ * where the one after them does. */
+SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
 {
-    SPC_UNROLL
-    for (int i = 0; i < $(lane_sums); i++)
-        sums[i] += spc_$(problem.dtype)_to_f32((spc_u16)(data[i / 2] >> i % 2 * 16));
-}
+    int end = l->of.begin[k + 1];
 
-/* The sums of the offset and block at hand. `data` has the first inputs of it, if `some`;
- * when it is done those of what comes next, offset k_next in its block: whether there are
- * some is what it returns. */
-SPC_DEVICE int sum_inputs(float *sums, loader *l, spc_u32 *data, int some, int k, int block,
-                          int k_next, int block_next)
-{
     SPC_UNROLL
-    for (int i = 0; i < $(lane_sums); i++)
+    for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
-    for (;;) {
-        spc_u32 later[$(pieces * 8)];
-        int again = some && has_more(l, k);
-        int other = again;
-
-% if k_blocks > 1 then
-        if (!again)
-            turn_over(l, k_next == k);
-% end
-        if (!again)
-            other = k_next >= 0 && has_more(l, k_next); /* -1: the end */
-        if (other)
-            take(l, later, again ? k : k_next, again ? block : block_next);
-        if (some)
-            add(sums, data);
-        SPC_UNROLL
-        for (int i = 0; i < $(pieces * 8); i++)
-            data[i] = later[i];
-        some = other;
-        if (!again)
-            return some;
+    SPC_ROLLED
+    for (int at = l->of.begin[k]; at < end; at += 16) {
+        spc_u32 owners[4];
+        spc_copy_wait($(ahead - 1));
+        spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
+        load_next(l);
+        find_owners(owners, &l->of, at, end);
+        add_step(sums, owners, stage);
+        stage = stage == $(ahead) ? 0 : stage + 1;
     }
+    return stage;
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -376,11 +354,9 @@ SPC_DEVICE void take_term(spc_u32 *a, float *sums)
 {
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 8); i++) {
-        int h = i / $(pieces * 4), r = i % $(pieces * 4);
-        spc_u32 pair = spc_pack_$(problem.dtype)(sums[2 * i], sums[2 * i + 1]);
-        a[r / 4 * 8 + r % 4 * 2 + h] = pair;
-        sums[2 * i] -= spc_$(problem.dtype)_to_f32((spc_u16)pair);
-        sums[2 * i + 1] -= spc_$(problem.dtype)_to_f32((spc_u16)(pair >> 16));
+        a[i] = spc_pack_$(problem.dtype)(sums[2 * i], sums[2 * i + 1]);
+        sums[2 * i] -= spc_$(problem.dtype)_to_f32((spc_u16)a[i]);
+        sums[2 * i + 1] -= spc_$(problem.dtype)_to_f32((spc_u16)(a[i] >> 16));
     }
 }
 
@@ -414,10 +390,9 @@ SPC_DEVICE void add_input(float *acc, int h, const spc_conv_args *args, int row,
     SPC_ROLLED
     for (int byte = 0; byte < $(row_bytes); byte += 4) {
         long long image = (k * $(k_blocks) + byte / $(pieces * 64)) * $(n_blocks) + spc_block_y();
-        int core = byte % $(pieces * 64) / 64 * 4 + byte % 16 / 4;
+        int core = byte % $(pieces * 64) / 16;
         const spc_u8 *weights = (const spc_u8 *)args->weights + image * $(stage_size) +
-                                core * $(config.n * 16) + byte % 64 / 16 * 4 +
-                                (spc_lane() & 3) * 32;
+                                core * $(config.n * 16) + byte % 16 + (spc_lane() & 3) * 32;
         spc_u32 x = spc_load4(in + byte);
         SPC_UNROLL
         for (int i = 0; i < $(config.n // 4); i++) {
@@ -472,68 +447,86 @@ SPC_DEVICE void finish(const float *acc, const spc_conv_args *args, int p)
     }
 }
 
-/* The products of one tile, whose offsets are listed; p is the lane's first position. */
-SPC_DEVICE void sum_tile(float *acc, loader *l, turn *ring, const int *list, int p)
+/* Leaves the weights that products were reading. */
+SPC_DEVICE void finish_products(int *busy)
+{
+    spc_wgmma_wait(0);
+    if (*busy >= 0 && spc_lane() == 0)
+        spc_mbar_arrive(all_barriers()->empty + *busy);
+    *busy = -1;
+}
+
+/* acc += the products of one window. */
+SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, int slot)
 {
     barriers *b = all_barriers();
-    spc_u32 data[$(pieces * 8)], a[$(terms * pieces * 8)];
-    float sums[$(lane_sums)];
-    int k = list[0], block = 0, busy = -1; /* the stage that products are reading */
+    spc_u32 a[$(terms * pieces * 8)];
+    float sums[$(pieces * 16)];
+    int stage = 0, busy = -1; /* the stage that products are reading */
+    loader l;
 
-    begin_tile(l, p);
-    int some = has_more(l, k);
-    if (some)
-        take(l, data, k, 0);
-    while (k >= 0) {
-        int block_next = block + 1 < $(k_blocks) ? block + 1 : 0;
-        int k_next = block_next > 0 ? k : *++list;
-
-        some = sum_inputs(sums, l, data, some, k, block, k_next, block_next);
-        spc_wgmma_wait(0);
-        if (busy >= 0 && spc_lane() == 0)
-            spc_mbar_arrive(b->empty + busy);
-        SPC_UNROLL
-        for (int t = 0; t < $(terms); t++)
-            take_term(a + t * $(pieces * 8), sums);
-        spc_mbar_wait(b->full + ring->at, ring->parity);
-        spc_wgmma_fence();
-        multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
-                                              $(config.n * 16), 128));
-        spc_wgmma_commit();
-        busy = ring->at;
-        next_turn(ring, $(config.stages));
-        k = k_next;
-        block = block_next;
+    begin_loading(&l, args, slot);
+    SPC_ROLLED
+    for (const int *list = list_of(slot); *list >= 0; list++) {
+        SPC_ROLLED
+        for (int block = 0; block < $(k_blocks); block++) {
+% if config.groups > 1 then
+            if (!has_some(slot, *list)) {
+                finish_products(&busy);
+                spc_mbar_wait(b->full + ring->at, ring->parity);
+                busy = ring->at;
+                next_turn(ring, $(config.stages));
+                continue;
+            }
+% end
+            stage = sum_inputs(sums, &l, *list, stage);
+            finish_products(&busy);
+            SPC_UNROLL
+            for (int t = 0; t < $(terms); t++)
+                take_term(a + t * $(pieces * 8), sums);
+            spc_mbar_wait(b->full + ring->at, ring->parity);
+            spc_wgmma_fence();
+            multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
+                                                  $(config.n * 16), 128));
+            spc_wgmma_commit();
+            busy = ring->at;
+            next_turn(ring, $(config.stages));
+        }
     }
-    spc_wgmma_wait(0);
-    if (busy >= 0 && spc_lane() == 0)
-        spc_mbar_arrive(b->empty + busy);
+    finish_products(&busy);
+    spc_copy_wait(0);
+    spc_sync_warp();
+}
+
+/* All windows of the next tile; false if there is none. */
+SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args *args)
+{
+    barriers *b = all_barriers();
+
+    SPC_UNROLL
+    for (int i = 0; i < $(config.n // 2); i++)
+        acc[i] = 0.0f;
+    for (;;) {
+        spc_mbar_wait(b->sorted + slot->at, slot->parity);
+        int end = *after(slot->at);
+        if (end == NO_TILE)
+            return 0;
+        sum_window(acc, ring, args, slot->at);
+        if (spc_lane() == 0)
+            spc_mbar_arrive(b->read + slot->at);
+        next_turn(slot, 2);
+        if (end == DONE)
+            return 1;
+    }
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int first = spc_warp() * 16 + (spc_lane() >> 2);
-    barriers *b = all_barriers();
-    turn ring = {0, 0}, listed = {0, 0};
+    int p = spc_block_x() * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
+    turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
-    loader l;
 
-    l.all = &args->triplets;
-    l.in = (const spc_u8 *)spc_base((const spc_u8 *)args->in + (spc_lane() & 3) * 16);
-    for (int tile = spc_block_x();; tile += spc_grid_x()) {
-        int p = tile * $(rows) + first;
-
-        spc_mbar_wait(b->listed + listed.at, listed.parity);
-        if (list_of(listed.at)[0] == -2)
-            return;
-        SPC_UNROLL
-        for (int i = 0; i < $(config.n // 2); i++)
-            acc[i] = 0.0f;
-        sum_tile(acc, &l, &ring, list_of(listed.at), p);
-        spc_sync_warp();
-        if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + listed.at);
-        next_turn(&listed, 2);
+    for (; sum_tile(acc, &ring, &slot, args); p += spc_grid_x() * $(rows)) {
         if (spc_ballot(!is_finite(acc)))
             sum_again(acc, args, p);
         finish(acc, args, p);
@@ -550,7 +543,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
             spc_mbar_init(b->empty + i, $(warps));
         }
         for (int i = 0; i < 2; i++) {
-            spc_mbar_init(b->listed + i, 1);
+            spc_mbar_init(b->sorted + i, 1);
             spc_mbar_init(b->read + i, $(warps + 1));
         }
         spc_mbar_fence();
@@ -563,18 +556,18 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         consume(args);
         return;
     }
-    spc_registers_lower(32);
-    if (spc_warp() == $(warps))
-        list_tiles(args);
-    else if (spc_warp() == $(warps + 1))
+    spc_registers_lower($(helper_limit));
+    if (spc_warp() < $(warps + sorters))
+        sort_tiles(args, spc_warp() - $(warps));
+    else
         bring_weights(args);
 }
 
 % write_weight_word()
 /*
  * The packed image: [offset][k-block][n-block] stages, each in core matrices
- * [core along k][n columns][16 bytes]. Cores 4 p .. 4 p + 3 belong to piece p; of core c,
- * the 4 bytes number q are what lane q of a quad holds in register c of its 16 bytes.
+ * [core along k][n columns][16 bytes]. Core c of a block of input channels has 8 of them, in
+ * their order.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
@@ -588,7 +581,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
     if (offset >= $(problem.offsets))
         return;
     for (int q = 0; q < 4; q++) {
-        int byte = (block * $(pieces) + core / 4) * 64 + q * 16 + core % 4 * 4;
+        int byte = block * $(pieces * 64) + core * 16 + q * 4;
         v[q] = weight_word(args, offset, byte, co);
     }
 % write_packed("(long long)item")

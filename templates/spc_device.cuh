@@ -367,6 +367,14 @@ SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
                  "l"(from), "r"(valid)
                  : "memory");
 }
+/* The same of what others of the multiprocessor read, too: its cache keeps it. */
+SPC_DEVICE void spc_copy_near16(void *to, const void *from, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     spc_shared_address(to)),
+                 "l"(from), "r"(valid)
+                 : "memory");
+}
 SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
@@ -395,6 +403,7 @@ SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
         v = *(const uint4 *)from;
     *(uint4 *)to = v;
 }
+#define spc_copy_near16 spc_copy_async16
 SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
 {
     uint2 v = make_uint2(0, 0);

@@ -691,6 +691,8 @@ SPC_DEVICE void spc_copy_wait(int groups)
 }
 #define spc_copy_async16(to, from, valid)                                      \
     spc_sim_copy(to, from, 16, valid, SPC_SIM_HERE("spc_copy_async16"))
+#define spc_copy_near16(to, from, valid)                                       \
+    spc_sim_copy(to, from, 16, valid, SPC_SIM_HERE("spc_copy_near16"))
 #define spc_copy_async8(to, from, valid)                                       \
     spc_sim_copy(to, from, 8, valid, SPC_SIM_HERE("spc_copy_async8"))
 #define spc_copy_async4(to, from, valid)                                       \

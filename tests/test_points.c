@@ -721,8 +721,9 @@ static void copy_templates(const char *folder, const char *const *names)
 /* The kernel that nobody prefers without having measured it. */
 START_TEST(sums_that_no_type_holds_are_computed_anew)
 {
-    static const char *const names[] = {"points_wgmma.cu.lua", "os_blocks.lua",
-                                        "operands.lua", "epilogue.lua", NULL};
+    static const char *const names[] = {
+        "points_wgmma.cu.lua", "points_windows.lua", "os_blocks.lua",
+        "operands.lua",        "epilogue.lua",       NULL};
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
     spc__buf folder = SPC__BUF_INIT;
     spc_ctx *ctx;
@@ -901,6 +902,7 @@ int main(int argc, char **argv)
         return status;
     Suite *suite = suite_create("points");
     TCase *cases = tcase_create("points");
+    tcase_set_timeout(cases, 60);
     suite_share_skips(); /* before the emulation has poisoned its stacks */
     open_contexts();
     suite_sample(8);

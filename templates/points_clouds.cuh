@@ -1,0 +1,118 @@
+/*
+ * points_clouds.cuh - clouds of points: filled from the caller's rows or from
+ * those of another cloud, seen as rows of cells, and sorted by these.
+ *
+ * Part of points.cu.lua, which defines first_thread and all_threads.
+ */
+#ifndef SPC_POINTS_CLOUDS_CUH
+#define SPC_POINTS_CLOUDS_CUH
+
+/* Rounded down, for what an int holds. */
+SPC_DEVICE int floor_of(float v)
+{
+    int whole = (int)v;
+
+    return whole - (v < (float)whole);
+}
+
+/* Notes a row that lies outside by this field. */
+SPC_DEVICE void note_bad(const spc_place_args *args, int field, int row)
+{
+    spc_atomic_max(args->stats + SPC_POINTS_BAD_ROW + field,
+                   SPC_INDEX_NO_ROW - row);
+}
+
+/* What is no number lies in no bounds. */
+SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch,
+                           int row)
+{
+    int inside = batch >= 0 && batch < args->batches;
+
+    if (!inside)
+        note_bad(args, 3, row);
+    for (int i = 0; i < 3; i++)
+        if (!(p[i] >= args->low[i] && p[i] <= args->high[i])) {
+            inside = 0;
+            note_bad(args, i, row);
+        }
+    if (!inside)
+        spc_atomic_add(args->stats + SPC_POINTS_BAD_ROWS, 1);
+    return inside;
+}
+
+SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
+{
+    int asked = args->source ? *args->source : args->rows;
+    int rows = asked < 0 || asked > args->to.capacity ? 0 : asked;
+
+    if (first_thread() == 0) {
+        *args->to.count = rows;
+        args->stats[SPC_POINTS_ROWS] = asked;
+    }
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        int batch = args->steps   ? spc_load_int(args->steps + 4ll * row)
+                    : args->batch ? spc_load_int(args->batch + row)
+                                  : 0;
+        spc_b16 to;
+        float p[3];
+        for (int i = 0; i < 3; i++)
+            p[i] = args->steps ? spc_int_to_f32(spc_load_int(args->steps + 4ll * row + 1 + i)) *
+                                     SPC_POINTS_STEP
+                               : spc_load_f32(args->xyz + 3ll * row + i);
+        to.x = spc_f32_bits(p[0]);
+        to.y = spc_f32_bits(p[1]);
+        to.z = spc_f32_bits(p[2]);
+        to.w = (spc_u32)(check_point(args, p, batch, row) ? batch : -1);
+        spc_store16(args->to.at + 4ll * row, to);
+    }
+}
+
+/* The rows of another cloud that a set of voxels has kept. */
+SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
+{
+    int asked = *args->source, rows = asked > args->to.capacity ? 0 : asked;
+
+    if (first_thread() == 0) {
+        *args->to.count = rows;
+        args->stats[SPC_POINTS_ROWS] = asked;
+    }
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        int from = args->picked[row];
+        args->sources[row] = from;
+        spc_store16(args->to.at + 4ll * row, spc_load16(args->from + 4ll * from));
+    }
+}
+
+SPC_KERNEL(spc_cells, spc_cells_args, SPC_POINTS_THREADS, 1)
+{
+    int rows = *args->of.count;
+
+    for (int row = first_thread(); row < rows; row += all_threads()) {
+        spc_b16 p = spc_load16(args->of.at + 4ll * row), c;
+        int inside = (int)p.w >= 0;
+        c.x = p.w;
+        c.y = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.x), args->inverse)) : 0);
+        c.z = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.y), args->inverse)) : 0);
+        c.w = (spc_u32)(inside ? floor_of(spc_mul_rn(spc_bits_f32(p.z), args->inverse)) : 0);
+        spc_store16(args->coords + 4ll * row, c);
+    }
+}
+
+/* Of cells without a second point there is no list of equal ones. */
+SPC_KERNEL(spc_sort_points, spc_sort_points_args, SPC_POINTS_THREADS, 1)
+{
+    int cells = *args->to.cells;
+    int twins = args->stats[SPC_INDEX_DUPLICATES] != 0;
+    int points = twins ? args->twin_begin[cells] : cells;
+
+    for (int i = first_thread(); i <= cells; i += all_threads())
+        args->to.begin[i] = twins ? args->twin_begin[i] : i;
+    for (int i = first_thread(); i < points; i += all_threads()) {
+        int row = twins ? args->twins[i] : args->order[i];
+        spc_b16 p = spc_load16(args->of.at + 4ll * row);
+        p.w = (spc_u32)row;
+        spc_store16(args->to.points + 4ll * i, p);
+    }
+}
+
+#endif
