@@ -905,6 +905,30 @@ SPC_WGMMA_SIZES(8, tf32)
 SPC_WGMMA_ROWS_SIZES(f16)
 SPC_WGMMA_ROWS_SIZES(bf16)
 
+/*
+ * The same with A there as well, 64 neighbouring columns of its rows:
+ * spc_wgmma_both_<n>_<type>(d, a, b, accumulate) is d += transposed(A) * B.
+ */
+#define SPC_WGMMA_BOTH(n, type, text, A, B, P, ...)                            \
+    SPC_DEVICE void spc_wgmma_both_##n##_##type(float *d, spc_u64 a,           \
+                                                spc_u64 b, int accumulate)     \
+    {                                                                          \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"            \
+                     "wgmma.mma_async.sync.aligned.m64n" #n                    \
+                     "k16.f32." #type "." #type " {" text "}, " A ", " B       \
+                     ", p, 1, 1, 1, 1;\n}\n"                                   \
+                     : __VA_ARGS__                                             \
+                     : "l"(a), "l"(b), "r"(accumulate));                       \
+    }
+#define SPC_WGMMA_BOTH_SIZES(type)                                             \
+    SPC_WGMMA_BOTH(64, type, SPC_T32, "%32", "%33", "%34", SPC_D32(0))         \
+    SPC_WGMMA_BOTH(128, type, SPC_T64, "%64", "%65", "%66", SPC_D64(0))        \
+    SPC_WGMMA_BOTH(256, type, SPC_T128, "%128", "%129", "%130", SPC_D64(0),    \
+                   SPC_D64(64))
+
+SPC_WGMMA_BOTH_SIZES(f16)
+SPC_WGMMA_BOTH_SIZES(bf16)
+
 /* The same of int8, k 32 and int32 accumulate. */
 #define SPC_R8(o)                                                              \
     "+r"(d[o]), "+r"(d[o + 1]), "+r"(d[o + 2]), "+r"(d[o + 3]),                \

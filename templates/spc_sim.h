@@ -1064,6 +1064,48 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
     SPC_SIM_WGMMA(128, ROWS_BF16, d, a, b, c)
 #define spc_wgmma_rows_256_bf16(d, a, b, c)                                    \
     SPC_SIM_WGMMA(256, ROWS_BF16, d, a, b, c)
+/* A in shared memory is read when the product is issued: two rows of k by two
+ * columns make a lane's registers. */
+SPC_DEVICE void spc_sim_wgmma_columns(spc_u32 *a, spc_u64 from,
+                                      const spc_sim_place *place)
+{
+    spc_sim_thread *self = spc_sim_self();
+    int start = (int)(from & 0x3fff) * 16 - SPC_SIM_SHARED_BASE;
+    int leading = (int)(from >> 16 & 0x3fff) * 16;
+    int stride = (int)(from >> 32 & 0x3fff) * 16;
+    int column = spc_warp() % 4 * 16 + self->lane / 4;
+    for (int i = 0; i < 4; i++) {
+        const spc_u8 *core = self->shared + start + i / 2 * leading +
+                             (column + i % 2 * 8) / 8 * stride +
+                             column % 8 * 2 + self->lane % 4 * 32;
+        spc_sim_check_shared(core, 2, 2, place);
+        spc_sim_check_shared(core + 16, 2, 2, place);
+        a[i] = *(const spc_u16 *)core |
+               (spc_u32) * (const spc_u16 *)(core + 16) << 16;
+    }
+}
+SPC_DEVICE void spc_sim_wgmma_both(int n, int op, float *d, spc_u64 from,
+                                   spc_u64 b, int accumulate,
+                                   const spc_sim_place *place)
+{
+    spc_u32 a[4];
+    spc_sim_wgmma_columns(a, from, place);
+    spc_sim_wgmma(n, op, d, a, b, accumulate, place);
+}
+#define SPC_SIM_WGMMA_BOTH(n, type, d, a, b, accumulate)                       \
+    spc_sim_wgmma_both(n, SPC_SIM_WGMMA_ROWS_##type, d, a, b, accumulate,      \
+                       SPC_SIM_HERE("spc_wgmma_both_" #n "_" #type))
+#define spc_wgmma_both_64_f16(d, a, b, c) SPC_SIM_WGMMA_BOTH(64, F16, d, a, b, c)
+#define spc_wgmma_both_128_f16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA_BOTH(128, F16, d, a, b, c)
+#define spc_wgmma_both_256_f16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA_BOTH(256, F16, d, a, b, c)
+#define spc_wgmma_both_64_bf16(d, a, b, c)                                     \
+    SPC_SIM_WGMMA_BOTH(64, BF16, d, a, b, c)
+#define spc_wgmma_both_128_bf16(d, a, b, c)                                    \
+    SPC_SIM_WGMMA_BOTH(128, BF16, d, a, b, c)
+#define spc_wgmma_both_256_bf16(d, a, b, c)                                    \
+    SPC_SIM_WGMMA_BOTH(256, BF16, d, a, b, c)
 /* Sums move between the lanes and the runtime as bytes alone. */
 #define spc_wgmma_16_i8(d, a, b, c)                                            \
     SPC_SIM_WGMMA(16, I8, (float *)(d), a, b, c)

@@ -127,58 +127,10 @@
 % write_split()
 % write_store_sum()
 % write_shares()
-/* The sum that a share leaves of an offset: [m][n]. */
-SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
-{
-    return (float *)((spc_u8 *)args->workspace + $(header)) +
-           ((long long)slot * $(blocks) + block) * $(config.m * config.n);
-}
-
+% write_sum_place()
 /* ---- the ring ---------------------------------------------------------------- */
 
-/* A place in the list of tiles: a tile, its offset, its first pair, and where the
- * pairs of the offset end. */
-typedef struct cursor {
-    int tile, k, pair, end;
-} cursor;
-
-SPC_DEVICE const int *first_tiles(void) { return (const int *)(spc_shared() + $(tiles_at)); }
-
-/* The offset that has a tile: the lanes look at 32 at a time. */
-SPC_DEVICE int offset_of(int tile)
-{
-    int k = 0;
-
-    for (int first = 0; first < $(all); first += 32) {
-        int at = first + spc_lane();
-        k += spc_popc(spc_ballot(at < $(all) && first_tiles()[at + 1] <= tile));
-    }
-    return k;
-}
-
-/* Goes on to the offset that has the tile. */
-SPC_DEVICE void find_offset(cursor *c, const spc_conv_args *args)
-{
-    const int *tiles = first_tiles(), *pairs = tiles + $(all + 1);
-
-    while (tiles[c->k + 1] <= c->tile)
-        c->k++;
-    c->pair = pairs[c->k] + (c->tile - tiles[c->k]) * $(config.pairs);
-% if problem.bias == 1 then
-    c->end = c->k < $(problem.offsets - 1) ? pairs[c->k + 1] : c->k == $(problem.offsets) ? args->map.rows : pairs[$(all)];
-% else
-    c->end = pairs[c->k + 1];
-% end
-}
-
-/* The next tile; that is the last one's end when the caller's tiles end. */
-SPC_DEVICE void advance(cursor *c, int last, const spc_conv_args *args)
-{
-    c->pair += $(config.pairs);
-    if (++c->tile < last && c->pair >= c->end)
-        find_offset(c, args);
-}
-
+% write_cursor()
 typedef struct loader {
     cursor rows, numbers;    /* the tiles that either is next copied of */
     int last;                /* where the block's tiles end */
@@ -225,15 +177,7 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 
 % write_copy_piece()
 % if problem.bias == 1 then
-/* What stands for inputs of the bias: 1 in channel 0, else 0. */
-SPC_DEVICE void store_one(spc_u8 *to, int is_first)
-{
-    spc_b16 one;
-    one.x = is_first ? $(({f16 = "0x3c00u", bf16 = "0x3f80u"})[problem.dtype] or "0x3f800000u") : 0u;
-    one.y = one.z = one.w = 0u;
-    spc_shared_store16(to, one);
-}
-
+% write_store_one()
 % end
 %-- The copies of a side of a tile, of which all rows are there or `left` of them.
 %function write_side(side, name, all)

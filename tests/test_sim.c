@@ -290,16 +290,33 @@ static double image_element(const uint32_t *image, int f16, int size, int k,
 }
 
 /* The same where core matrices are 8 rows of k by 8 columns. */
-static double rows_element(const uint32_t *image, int size, int k, int n)
+static double rows_element(const uint32_t *image, bool k_first, int size, int k,
+                           int n)
 {
-    int leading = size == 128 ? 128 : size * 16;
-    int stride = size == 128 ? 256 : 128;
+    int leading = k_first ? 128 : size * 16, stride = k_first ? 256 : 128;
     int byte = n / 8 * stride + k / 8 * leading + k % 8 * 16 + n % 8 * 2;
     return spc__half_to_float((uint16_t)(image[byte / 4] >> 8 * (byte % 4)));
 }
 
-static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16, int rows,
-                         int size)
+/* Which operands of wgmma are in shared memory as they lie in rows. */
+typedef enum in_rows { NOTHING, ONLY_B, BOTH } in_rows;
+
+static double wgmma_a(const uint32_t *in, int f16, in_rows rows, int size,
+                      int m, int k)
+{
+    return rows == BOTH ? rows_element(in, size != 128, 64, k, m)
+                        : a_element(in + 128 * (m / 16), f16, m % 16, k);
+}
+
+static double wgmma_b(const uint32_t *in, int f16, in_rows rows, int size,
+                      int k, int n)
+{
+    return rows != NOTHING ? rows_element(in, size == 128, size, k, n)
+                           : image_element(in, f16, size, k, n);
+}
+
+static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16,
+                         in_rows rows, int size)
 {
     for (int m = 0; m < 64; m++)
         for (int n = 0; n < size; n++) {
@@ -308,9 +325,8 @@ static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16, int rows,
                      2 * (m / 8 % 2) + n % 2;
             double sum = 0;
             for (int k = 0; k < (f16 ? 16 : 8); k++)
-                sum += a_element(in + 128 * warp, f16, m % 16, k) *
-                       (rows ? rows_element(in + 512, size, k, n)
-                             : image_element(in + 512, f16, size, k, n));
+                sum += wgmma_a(in, f16, rows, size, m, k) *
+                       wgmma_b(in + 512, f16, rows, size, k, n);
             out[at] = golden_float((float)(2 * sum));
         }
 }
@@ -405,9 +421,11 @@ static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
     if (sscanf(c->kernel, "wgmma_%d", &size) == 1 && i8)
         expect_wgmma_i8(in, out, size);
     else if (size > 0)
-        expect_wgmma(in, out, f16, 0, size);
+        expect_wgmma(in, out, f16, NOTHING, size);
     else if (sscanf(c->kernel, "wgmma_rows_%d", &size) == 1)
-        expect_wgmma(in, out, f16, 1, size);
+        expect_wgmma(in, out, f16, ONLY_B, size);
+    else if (sscanf(c->kernel, "wgmma_both_%d", &size) == 1)
+        expect_wgmma(in, out, f16, BOTH, size);
 }
 
 static void run_case(const golden_case *c, const char *async, uint32_t *out)
@@ -451,7 +469,8 @@ START_TEST(every_primitive_has_a_host_half)
             start--;
         if (strncmp(start, "spc_", 4) != 0 ||
             strncmp(start, "spc_wgmma_##", 12) == 0 ||
-            strncmp(start, "spc_wgmma_rows_##", 17) == 0)
+            strncmp(start, "spc_wgmma_rows_##", 17) == 0 ||
+            strncmp(start, "spc_wgmma_both_##", 17) == 0)
             continue;
         snprintf(name, sizeof(name), "%.*s(", (int)(open - start), start);
         ck_assert_msg(strstr(sim.data, name) != NULL, "%s has none", name);

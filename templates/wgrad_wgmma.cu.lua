@@ -1,0 +1,407 @@
+%-- The gradient of weights on warpgroups: as in wgrad_mma, for each offset
+%--
+%--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
+%--
+%-- Some warps only load: each has its rows of every step, and copies them piece by piece
+%-- into core matrices of 8 rows by 16 bytes, in which wgmma reads both operands transposed,
+%-- so that nothing passes through registers. The warpgroups that multiply divide a block's
+%-- channels, and wait for a step only if it has not arrived: loaders and multipliers meet at
+%-- mbarriers, and nobody at a barrier of the block.
+%--
+%-- A step is announced when `ahead` later ones are under way. Row numbers of a warp's rows
+%-- come through a ring of its own, with the copies of an earlier step.
+%--
+%-- Shares, their sums and the gradient of a bias are those of wgrad_mma.
+%
+%include "wgrad_pairs.lua"
+%
+%local sizes = {64, 128, 256}
+%
+%local wide = {
+%  pitch = function(config) return config.pairs * 16 + 16 end, -- of 8 channels
+%  numbers = function(config) return config.loaders * config.stages * (config.pairs // config.loaders) * 8 end,
+%}
+%function is_wide(config) return true end
+%function stage_bytes(problem, config)
+%  return (config.m + config.n) // 8 * wide.pitch(config)
+%end
+%function shared_bytes(problem, config)
+%  return config.stages * (stage_bytes(problem, config) + 16) + wide.numbers(config)
+%    + table_bytes(problem)
+%end
+%-- How warpgroups divide the channels of a block: over m, then over n.
+%function parts_of_block(config)
+%  local m = math.min(config.groups, config.m // 64)
+%  return m, config.groups // m
+%end
+%function threads_of(config) return (config.groups * 4 + config.loaders) * 32 end
+%function registers_of(problem, config)
+%  local m, n = parts_of_block(config)
+%  return config.m // m * config.n // n // 128 + 40
+%end
+%
+%template = {
+%  summary = "products of gathered rows by warpgroups, which others load for",
+%  role = "wgrad",
+%  triplets = true,
+%  device = "cuda",
+%  params = {
+%    {"m", sizes, "input channels of a block"},
+%    {"n", sizes, "output channels of a block"},
+%    {"groups", {1, 2}, "warpgroups that multiply"},
+%    {"loaders", {4, 8}, "warps that load"},
+%    {"pairs", {32, 64}, "pairs of a step"},
+%    {"stages", {4, 6, 8, 12}, "steps in flight"},
+%    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
+%  },
+%  accepts = function(problem, target)
+%    if problem.groups then return false, "needs a layer without groups" end
+%    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
+%    if element_bytes(problem) ~= 2 then return false, "needs numbers of 16 bits" end
+%    if row_alignment(problem) < 16 then return false, "needs rows of 16 bytes: wgrad_mma takes any" end
+%    if problem.cin * ceil_div(problem.cout, 4) > 65535 * 64 then return false, "too many channels" end
+%    return true
+%  end,
+%  constraints = {
+%    {"no block is mostly padding", function(problem, config)
+%      return config.m <= math.max(64, least_size(problem.cin))
+%        and config.n <= math.max(64, least_size(problem.cout))
+%    end},
+%    {"every warpgroup has channels", function(problem, config)
+%      local m, n = parts_of_block(config)
+%      return config.n // n >= 64
+%    end},
+%    {"sums fit the registers", function(problem, config)
+%      return registers_of(problem, config) <= 65536 // (threads_of(config) * config.blocks) // 8 * 8
+%        and registers_of(problem, config) <= 240
+%    end},
+%    {"blocks fit a multiprocessor", function(problem, config, target)
+%      local shared = shared_bytes(problem, config)
+%      return shared <= target.shared_block and (shared + 1024) * config.blocks <= target.shared_sm
+%    end},
+%  },
+%  derive = function(problem, config, target)
+%    local gm, gn = parts_of_block(config)
+%    return {
+%      gm = gm, gn = gn, tm = config.m // gm // 64, tn = config.n // gn,
+%      threads = threads_of(config), consumers = config.groups * 4,
+%      rows = config.pairs // config.loaders, ahead = config.stages - 2,
+%      element = 2, align = 16, pitch = wide.pitch(config),
+%      x_pieces = config.m // 8, y_pieces = config.n // 8,
+%      stage_size = stage_bytes(problem, config),
+%      barriers_at = config.stages * stage_bytes(problem, config),
+%      rows_at = config.stages * (stage_bytes(problem, config) + 16),
+%      tiles_at = shared_bytes(problem, config) - table_bytes(problem),
+%      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
+%      blocks = blocks_of(problem, config), all = offsets_of(problem),
+%      header = header_bytes(problem), quads = ceil_div(problem.cout, 4),
+%      results = (taps_of(problem) + problem.bias) * problem.cout,
+%    }
+%  end,
+%  launch = function(problem, config, target)
+%    local blocks, sum = blocks_of(problem, config), config.m * config.n * 4
+%    return {
+%      block = threads_of(config), shared = shared_bytes(problem, config), grid = "steps", gradient = 1,
+%      layout = "pairs", tile_rows = 32, pdl = 1, blocks_per_sm = config.blocks,
+%      workspace_block_bytes = sum,
+%      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
+%      sum_block = 256, sum_grid_x = offsets_of(problem), sum_shared = 4096,
+%      sum_grid_y = ceil_div(problem.cin * ceil_div(problem.cout, 4), 64),
+%      preference = problem.cin >= 48 and problem.cout >= 48 and 12 or 5,
+%    }
+%  end,
+%  default = function(problem, target)
+%    local m = math.max(64, math.min(128, least_size(problem.cin)))
+%    local n = math.max(64, least_size(problem.cout))
+%    local small = m * n <= 8192
+%    return {m = m, n = n, groups = small and 1 or 2, loaders = (small or m * n > 16384) and 4 or 8,
+%            pairs = m + n > 256 and 32 or 64, stages = 6, blocks = m * n <= 4096 and 2 or 1}
+%  end,
+%}
+#include "spc_device.cuh"
+
+% write_store_sum()
+% write_shares()
+% write_sum_place()
+% write_cursor()
+% write_copy_piece()
+% if problem.bias == 1 then
+% write_store_one()
+% end
+/* ---- loading ------------------------------------------------------------------ */
+
+/* A warp that loads has $(rows) rows of a step. */
+typedef struct loader {
+    cursor rows, numbers;    /* the tiles that either is next copied of */
+    int last;                /* where the block's tiles end */
+    int stage, parity;       /* the next stage, and the phase in which it is empty */
+    int full;                /* the stage that is announced next */
+    int slot, slot_ahead;    /* where in the ring their numbers lie */
+    int first_in, first_out; /* channels */
+} loader;
+
+/* A stage's barriers: it is full, it is empty. */
+SPC_DEVICE spc_u64 *full_barrier(int stage)
+{
+    return (spc_u64 *)(spc_shared() + $(barriers_at)) + stage;
+}
+SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(config.stages); }
+
+SPC_DEVICE int after(int stage)
+{
+    return stage == $(config.stages - 1) ? 0 : stage + 1;
+}
+
+SPC_DEVICE int loading_warp(void) { return spc_warp() - $(consumers); }
+SPC_DEVICE int first_row(void) { return loading_warp() * $(rows); }
+
+/* Row numbers of the warp's rows of a tile: of x, then of dy. */
+SPC_DEVICE int *numbers_at(int slot)
+{
+    return (int *)(spc_shared() + $(rows_at)) + (loading_warp() * $(config.stages) + slot) * $(2 * rows);
+}
+
+/* Starts copying the row numbers of one more tile, if there is one. */
+SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
+{
+    int *to = numbers_at(l->slot_ahead);
+    const int *in = args->pairs.in, *out = args->pairs.out;
+
+    if (l->numbers.tile >= l->last)
+        return;
+% if problem.bias == 1 then
+    if (l->numbers.k == $(problem.offsets)) {
+        in = 0;
+        out = args->map.order;
+    }
+% end
+    int pair = l->numbers.pair + first_row() + spc_lane() % $(rows);
+    const int *from = spc_lane() < $(rows) ? in : out;
+    if ($(rows < 16 and "spc_lane() < " .. 2 * rows .. " && " or "")pair < l->numbers.end$(problem.bias == 1 and " && from != 0" or ""))
+        spc_copy_async4(to + spc_lane(), from + pair, 4);
+    advance(&l->numbers, l->last, args);
+    l->slot_ahead = after(l->slot_ahead);
+}
+
+%-- The copies of a side of a tile, of which all of the warp's rows are there or `left`.
+%function write_side(side, name, all)
+%  local x = side == "x"
+%  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
+%  local block, blocks = x and config.m or config.n, x and m_blocks or n_blocks
+%  local row_pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * 2
+%  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * 2 + " or "") .. "piece * 16"
+%  local row = "numbers[" .. (x and "" or rows .. " + ") .. "r]"
+%  local place = (x and "" or x_pieces * pitch .. " + ") .. "r * 16 + piece * " .. pitch
+        SPC_UNROLL
+        for (int i = 0; i < $(ceil_div(rows * pieces, 32)); i++) {
+            int item = spc_lane() + i * 32, r = item / $(pieces), piece = item % $(pieces);
+%   if x and problem.bias == 1 then
+            if (l->rows.k == $(problem.offsets)) {
+                store_one(to + $(place), l->first_in + piece == 0);
+                continue;
+            }
+%   end
+%   if all and channels % block == 0 then
+            spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(row_pitch) + $(first), 16);
+%   else
+            copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),
+                       $(row_pitch), $(first), $(channels * 2));
+%   end
+        }
+%end
+%
+/* Starts the copies of the next tile; one group. */
+SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
+{
+    spc_u8 *to = spc_shared() + l->stage * $(stage_size) + first_row() * 16;
+    const spc_u8 *in = (const spc_u8 *)args->in, *out = (const spc_u8 *)args->residual;
+    const int *numbers = numbers_at(l->slot);
+    int left = l->rows.end - l->rows.pair - first_row();
+
+    spc_mbar_wait(empty_barrier(l->stage), l->parity);
+    if (left >= $(rows)) {
+% write_side("x", "in", true)
+% write_side("y", "out", true)
+    } else {
+% write_side("x", "in", false)
+% write_side("y", "out", false)
+    }
+    advance(&l->rows, l->last, args);
+    l->slot = after(l->slot);
+    l->stage = after(l->stage);
+    l->parity ^= l->stage == 0;
+    load_numbers(l, args);
+    spc_copy_commit();
+}
+
+/* Says that the lanes' copies of a stage have arrived, after they waited for them. */
+SPC_DEVICE void announce(loader *l)
+{
+    spc_fence_async();
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        spc_mbar_arrive(full_barrier(l->full));
+    l->full = after(l->full);
+}
+
+/* Loads the tiles of a share. */
+SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
+{
+    int begun = 0;
+
+    l->slot = l->slot_ahead = 0;
+    SPC_ROLLED
+    for (int i = 0; i < $(ahead + 1); i++)
+        load_numbers(l, args);
+    spc_copy_commit();
+    spc_copy_wait(0);
+    spc_sync_warp();
+    SPC_ROLLED
+    while (l->rows.tile < l->last) {
+        load_next(l, args);
+        if (begun < $(ahead)) {
+            begun++;
+            spc_sync_warp(); /* all have read their row numbers */
+            continue;
+        }
+        spc_copy_wait($(ahead));
+        announce(l);
+    }
+    spc_copy_wait(0);
+    SPC_ROLLED
+    for (; begun > 0; begun--)
+        announce(l);
+}
+
+/* ---- products ------------------------------------------------------------------- */
+
+/* The warpgroup's place: its channels of both sides. */
+SPC_DEVICE int group_in(void) { return spc_warp() / 4 % $(gm) * $(tm * 64); }
+SPC_DEVICE int group_out(void) { return spc_warp() / $(4 * gm) * $(tn); }
+
+/* Starts the products of a stage; of fresh sums the first do not add. */
+SPC_DEVICE void multiply(float *acc, int stage, int fresh)
+{
+    const spc_u8 *at = spc_shared() + stage * $(stage_size);
+    spc_u64 x = spc_wgmma_descriptor(at + group_in() / 8 * $(pitch), 128, $(pitch));
+    spc_u64 y = spc_wgmma_descriptor(at + ($(x_pieces) + group_out() / 8) * $(pitch), 128, $(pitch));
+
+    spc_wgmma_fence();
+    SPC_UNROLL
+    for (int k = 0; k < $(config.pairs // 16); k++) {
+        SPC_UNROLL
+        for (int i = 0; i < $(tm); i++)
+            spc_wgmma_both_$(tn)_$(problem.dtype)(acc + i * $(tn // 2), x + k * 16 + i * $(8 * pitch // 16),
+                                                  y + k * 16, k > 0 || !fresh);
+    }
+    spc_wgmma_commit();
+}
+
+/* Leaves the sums of a share and an offset in [m][n]. */
+SPC_DEVICE void leave(const float *acc, float *to)
+{
+    int lane = spc_lane();
+
+    to += (group_in() + spc_warp() % 4 * 16 + (lane >> 2)) * $(config.n) + group_out() + (lane & 3) * 2;
+    SPC_UNROLL
+    for (int i = 0; i < $(tm * tn // 4); i++) { /* tile of 64, column of 8, half */
+        spc_b8 two;
+        two.x = spc_f32_bits(acc[i * 2]);
+        two.y = spc_f32_bits(acc[i * 2 + 1]);
+        spc_store8(to + (i / $(tn // 4) * 64 + i % 2 * 8) * $(config.n) + i / 2 % $(tn // 8) * 8, two);
+    }
+}
+
+/* Where the multipliers are in the ring. */
+typedef struct reader {
+    int stage, parity;
+} reader;
+
+SPC_DEVICE void release(int stage)
+{
+    if (spc_lane() == 0)
+        spc_mbar_arrive(empty_barrier(stage));
+}
+
+/* Multiplies the tiles of a share. */
+SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int block,
+                               const spc_conv_args *args)
+{
+    const int *tiles = first_tiles();
+    float acc[$(tm * tn // 2)];
+    int k = offset_of(tile), fresh = 1, before = 0;
+
+    SPC_ROLLED
+    while (tile < last) {
+        spc_mbar_wait(full_barrier(r->stage), r->parity);
+        multiply(acc, r->stage, fresh);
+        spc_wgmma_wait(1); /* for the step before */
+        if (!fresh)
+            release(before);
+        fresh = 0;
+        before = r->stage;
+        r->stage = after(r->stage);
+        r->parity ^= r->stage == 0;
+        if (++tile == last || tile == tiles[k + 1]) {
+            spc_wgmma_wait(0);
+            release(before);
+            leave(acc, sum_at(args, share + k, block));
+            fresh = 1;
+            while (tile < last && tiles[k + 1] <= tile)
+                k++;
+        }
+    }
+}
+
+/* ---- the kernels ------------------------------------------------------------- */
+
+SPC_DEVICE void open_ring(void)
+{
+    if (spc_thread() == 0) {
+        for (int i = 0; i < $(config.stages); i++) {
+            spc_mbar_init(full_barrier(i), $(config.loaders));
+            spc_mbar_init(empty_barrier(i), $(consumers));
+        }
+        spc_mbar_fence();
+    }
+}
+
+SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
+{
+    l->rows.tile = tile;
+    l->rows.k = offset_of(tile);
+    find_offset(&l->rows, args);
+    l->numbers = l->rows;
+    l->last = last;
+    l->first_in = block / $(n_blocks) * $(config.m);
+    l->first_out = block % $(n_blocks) * $(config.n);
+}
+
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
+{
+    int *tiles = (int *)(spc_shared() + $(tiles_at));
+    loader l;
+    reader r = {0, 0};
+
+    l.stage = l.full = 0;
+    l.parity = 1;
+    open_ring();
+    spc_depend_wait();
+    spc_depend_launch();
+    number_tiles(tiles, args);
+    int shares = shares_of(spc_grid_x(), tiles[$(all)]);
+    leave_header(tiles, shares, (int *)args->workspace);
+    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
+        int share = item / $(blocks), block = item % $(blocks);
+        int tile = share_begin(tiles[$(all)], share, shares);
+        int last = share_begin(tiles[$(all)], share + 1, shares);
+        if (spc_warp() < $(consumers)) {
+            multiply_share(&r, tile, last, share, block, args);
+        } else {
+            open_share(&l, tile, last, block, args);
+            load_share(&l, args);
+        }
+    }
+}
+
+% write_sum_kernel()
