@@ -61,7 +61,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the weights are read"},
-%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if groups_of(problem) ~= problem.cin or problem.cout ~= problem.cin then

@@ -57,7 +57,7 @@
 %    {"depth", {1, 2, 3, 4}, "steps whose rows are under way"},
 %    {"groups", {2, 3, 4, 5}, "warpgroups of a block"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end

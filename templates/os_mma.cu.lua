@@ -46,7 +46,7 @@
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)

@@ -60,7 +60,7 @@
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
 %    {"tiles", {"shared", "dealt"}, "by the warps of a block, by load, or to each warp"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end

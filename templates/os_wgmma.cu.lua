@@ -84,7 +84,7 @@
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
