@@ -112,8 +112,10 @@
 %    }
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    -- Four steps under way were the best, or within 4 % of it, in seven layers.
-%    local config = {depth = 4, groups = 4, blocks = 1, order = "gray"}
+%    local config = {depth = 4, groups = 4, blocks = 1, order = order}
 %    -- Whole numbers: their scales, and sums that become fp32; more where these go through
 %    -- an exponential or erf. Fitted to NVRTC's reports of 24 such layers. So are epilogues of
 %    -- channels that lanes store one by one.

@@ -112,8 +112,10 @@
 %    }, problem, config, config.warps * 32)
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
-%                    pieces = 1, stages = 3, order = "gray", split = "none"}
+%                    pieces = 1, stages = 3, order = order, split = "none"}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
 %    while shared_bytes(problem, config) > target.shared_block do

@@ -165,9 +165,11 @@
 %    }, problem, config, config.groups * 128)
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local step = natural_step(problem)
 %    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
-%                    stages = 4, gather = "registers", order = "gray", split = "none"}
+%                    stages = 4, gather = "registers", order = order, split = "none"}
 %    local function fits()
 %      local weights = step_weights(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block
