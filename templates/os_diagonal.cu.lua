@@ -61,7 +61,7 @@
 %    {"warps", {8, 12, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the weights are read"},
-%    {"order", {"gray", "gray_x", "gray_y"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if groups_of(problem) ~= problem.cin or problem.cout ~= problem.cin then
@@ -129,8 +129,10 @@
 %    }
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local config = {rows = 16, channels = 32, depth = 2, warps = 8, blocks = 2,
-%                    weights = "shared", order = "gray"}
+%                    weights = "shared", order = order}
 %    -- What the epilogue takes besides: fitted to NVRTC's reports of 12 layers.
 %    local spare = has_epilogue(problem) and 24 or 8
 %    local function fits()

@@ -46,7 +46,7 @@
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3}, "steps in flight"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
@@ -112,8 +112,10 @@
 %    }, problem, config, config.warps * 32)
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
-%                    pieces = 1, stages = 3, order = "gray", split = "none"}
+%                    pieces = 1, stages = 3, order = order, split = "none"}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
 %    while shared_bytes(problem, config) > target.shared_block do

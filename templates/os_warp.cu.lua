@@ -60,7 +60,7 @@
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %    {"weights", {"shared", "global"}, "where the packed weights are read"},
 %    {"tiles", {"shared", "dealt"}, "by the warps of a block, by load, or to each warp"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
@@ -131,6 +131,8 @@
 %    }
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local function resident(warps)
 %      return shared_bytes(problem, {warps = warps, weights = "shared"})
 %    end
@@ -138,7 +140,7 @@
 %    local twice = 2 * (resident(8) + 1024) <= target.shared_sm
 %    local config = {rows = 16, depth = 4, warps = 8, blocks = 2,
 %                    weights = fits and "shared" or "global", tiles = "shared",
-%                    order = "gray"}
+%                    order = order}
 %    if fits and not twice then
 %      config.warps, config.blocks = resident(16) <= target.shared_block and 16 or 8, 1
 %    end

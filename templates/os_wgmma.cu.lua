@@ -84,7 +84,7 @@
 %    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
-%    {"order", {"gray", "gray_x", "gray_y", "dense", "morton"}, "row order of the map"},
+%    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
@@ -165,9 +165,11 @@
 %    }, problem, config, config.groups * 128)
 %  end,
 %  default = function(problem, target)
+%    -- A scan meets few planes of a large kernel.
+%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
 %    local step = natural_step(problem)
 %    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
-%                    stages = 4, gather = "registers", order = "gray", split = "none"}
+%                    stages = 4, gather = "registers", order = order, split = "none"}
 %    local function fits()
 %      local weights = step_weights(problem, config) * config.stages
 %      return weights <= 131072 and shared_bytes(problem, config) <= target.shared_block

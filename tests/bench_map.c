@@ -216,8 +216,9 @@ static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
 /* The same of every order and several sizes. */
 static void print_waste(spc_ctx *ctx, spc_map *map)
 {
-    static const char *const orders[] = {"gray",  "gray_x", "gray_y", "gray2",
-                                         "gray3", "gray4",  "dense",  "morton"};
+    static const char *const orders[] = {"gray",   "gray_x", "gray_y",
+                                         "planes", "gray2",  "gray3",
+                                         "gray4",  "dense",  "morton"};
     static const int sizes[] = {16, 64, 128, 192};
 
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {

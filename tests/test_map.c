@@ -303,7 +303,7 @@ static int32_t *check_index(spc_ctx *ctx, const spc_map *map,
 static void check_same_order(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
                              const spc_scene *scene, const int32_t *plain)
 {
-    static const char *const orders[] = {"gray", "gray_x", "gray_y"};
+    static const char *const orders[] = {"gray", "gray_x", "gray_y", "planes"};
     spc_ctx *cpu = open_ctx("cpu");
     spc_map *other;
 
@@ -346,6 +346,11 @@ static const struct {
     {"gray_y", {3, 3, 3}, 14, {1, -1, 1}, {1, 1, 1}, 1},
     {"gray_x", {5, 5, 5}, 27, {1, 1, 0}, {2, 1, 0}, 1},
     {"gray_x", {3, 3, 1}, 8, {1, 1, 0}, {0, 1, 0}, 0},
+    {"planes", {3, 3, 3}, 18, {1, 0, 1}, {-1, 0, 1}, 0},
+    {"planes", {3, 3, 3}, 18, {0, 0, 1}, {1, 1, 0}, 0},
+    {"planes", {5, 5, 5}, 27, {0, 0, 1}, {0, 0, 2}, 0},
+    {"planes", {5, 5, 5}, 27, {2, 0, 0}, {1, 0, 0}, 0},
+    {"planes", {7, 7, 1}, 27, {1, 3, 0}, {1, 2, 0}, 0},
     {"gray2", {3, 3, 3}, 13, {-1, -1, -1}, {-1, -1, 0}, 0},
     {"gray4", {5, 5, 5}, 27, {-2, -2, -2}, {-2, -2, 2}, 1},
 };

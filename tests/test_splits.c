@@ -26,23 +26,25 @@ static spc_error error;
 static const struct {
     const char *layer, *template_name, *values;
 } cases[] = {
-    {"subm,cin=16,cout=32,k=3", "os_mma", "split=mask2"},
-    {"subm,cin=64,cout=64,k=3", "os_wgmma", "split=mask2,groups=2"},
+    {"subm,cin=16,cout=32,k=3", "os_mma", "split=mask2,order=gray"},
+    {"subm,cin=64,cout=64,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
     {"subm,cin=24,cout=20,k=3,dtype=f32,epilogue=scale+bias+relu+add,"
      "out=bf16",
-     "os_mma", "split=mask4"},
+     "os_mma", "split=mask4,order=gray"},
     /* Words of masks that two groups share; groups without the centre. */
-    {"subm,cin=16,cout=24,k=4,dtype=bf16,bias=1", "os_mma", "split=mask3"},
+    {"subm,cin=16,cout=24,k=4,dtype=bf16,bias=1", "os_mma",
+     "split=mask3,order=gray"},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=footprint,padding=1", "os_mma",
-     "split=mask2,m=1"},
+     "split=mask2,order=gray,m=1"},
     {"inverse,cin=32,cout=64,k=2x3x3,stride=2,rule=floor,dtype=tf32,bias=1",
-     "os_wgmma", "split=mask3,groups=2"},
+     "os_wgmma", "split=mask3,order=gray,groups=2"},
     /* Rows of odd lengths, and a slice. */
     {"subm,cin=7,cout=13,k=3,epilogue=silu,out_pitch=24,out=f32", "os_mma",
-     "split=mask2"},
-    {"generative,cin=16,cout=16,k=3", "os_mma", "split=mask4,warps=8,m=1"},
+     "split=mask2,order=gray"},
+    {"generative,cin=16,cout=16,k=3", "os_mma",
+     "split=mask4,order=gray,warps=8,m=1"},
     {"subm,cin=64,cout=96,k=3,dtype=bf16,epilogue=scale+bias+gelu", "os_wgmma",
-     "split=mask4,gather=shared,groups=2"},
+     "split=mask4,order=gray,gather=shared,groups=2"},
     /* Rows of 4 and 8 bytes' multiples, outputs of any number. */
     {"subm,cin=50,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
@@ -52,7 +54,7 @@ static const struct {
     {"conv,cin=20,cout=45,k=3,stride=2,rule=floor,in_pitch=22,epilogue=silu+"
      "add",
      "os_group", ""},
-    {"subm,cin=36,cout=35,k=3", "os_wgmma", "split=mask2,groups=2"},
+    {"subm,cin=36,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
     /* Residual, scale and bias that wait in shared memory, in parts of 16 and
      * of 8 bytes. */
     {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
@@ -206,13 +208,17 @@ END_TEST
 static const struct {
     const char *gpu, *template_name, *layer, *values;
 } compiled[] = {
-    {"sm_75", "os_mma", "subm,cin=64,cout=64,k=3", "split=mask2"},
-    {"sm_80", "os_mma", "subm,cin=128,cout=128,k=3,dtype=bf16", "split=mask3"},
-    {"sm_86", "os_mma", "subm,cin=64,cout=64,k=3,dtype=f32", "split=mask4"},
+    {"sm_75", "os_mma", "subm,cin=64,cout=64,k=3", "split=mask2,order=gray"},
+    {"sm_80", "os_mma", "subm,cin=128,cout=128,k=3,dtype=bf16",
+     "split=mask3,order=gray"},
+    {"sm_86", "os_mma", "subm,cin=64,cout=64,k=3,dtype=f32",
+     "split=mask4,order=gray"},
     {"sm_89", "os_mma", "subm,cin=20,cout=44,k=5,epilogue=scale+bias+relu+add",
-     "split=mask2"},
-    {"sm_90a", "os_wgmma", "subm,cin=128,cout=128,k=3", "split=mask2"},
-    {"sm_90a", "os_wgmma", "subm,cin=64,cout=64,k=3,dtype=tf32", "split=mask4"},
+     "split=mask2,order=gray"},
+    {"sm_90a", "os_wgmma", "subm,cin=128,cout=128,k=3",
+     "split=mask2,order=gray"},
+    {"sm_90a", "os_wgmma", "subm,cin=64,cout=64,k=3,dtype=tf32",
+     "split=mask4,order=gray"},
     {"sm_90a", "os_wgmma",
      "subm,cin=162,cout=163,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_90a", "os_group",
@@ -230,8 +236,8 @@ static const struct {
     {"sm_90a", "os_group",
      "subm,cin=64,cout=64,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_100", "os_mma", "conv,cin=64,cout=128,k=3,stride=2,rule=floor",
-     "split=mask2"},
-    {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=mask2"},
+     "split=mask2,order=gray"},
+    {"sm_120", "os_mma", "subm,cin=256,cout=256,k=3", "split=mask2,order=gray"},
     {"sm_75", "os_depthwise",
      "subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_80", "os_depthwise",

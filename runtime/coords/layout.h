@@ -44,8 +44,8 @@ int spc__group_begin(int group, int groups, int offsets);
  * passes of a sort, or three. */
 enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
 
-/* The bit of every offset, 0 for the centre and outside the group; returns how
- * many bits there are. */
+/* The bits of every offset, 0 for the centre and outside the group; returns how
+ * many bits there are. Only "planes" gives an offset several. */
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_geometry *geometry, int group);
 
@@ -95,9 +95,9 @@ typedef struct spc__map_layout {
  * Prepares the layout; does nothing if it is there. Row orders:
  *   "none"  rows in ascending key order: order[p] is the caller's row of the
  *           p-th smallest key
- *   "gray", "gray_x", "gray_y"
+ *   "gray", "gray_x", "gray_y", "planes"
  *           rows sorted by the Gray rank of a digest of their offset mask,
- *           stable; the three differ in which offsets share a bit of the digest
+ *           stable; the four differ in which offsets share a bit of the digest
  *           (order.c), which is set if any of them is present
  *   "gray2", "gray3", "gray4"
  *           the same for each of so many groups of offsets by itself

@@ -17,6 +17,12 @@
  * Bits go from the farthest offsets, which are the rarest, to the nearest, the
  * farthest most significant; the centre has none.
  *
+ *   planes  first the planes of the kernel: a bit says that the row has any
+ *           offset of its plane. A scan's surface meets few planes in some
+ *           direction, and what it does not meet no row of its tile should
+ *           have. Then gray_x, as an offset may have several bits; so many
+ *           lines as there is room for.
+ *
  *   gray2, gray3, gray4
  *           the offsets in so many groups of neighbouring numbers, and for each
  *           of them an order of its own, gray among its offsets: fewer offsets
@@ -41,6 +47,7 @@ struct spc__row_order {
     const char *name;
     unit_rule *unit;
     bool splits; /* units are taken apart while bits are left */
+    bool planes; /* which come before the units */
     int groups;
     int by; /* SPC_INDEX_BY_ */
 };
@@ -75,14 +82,15 @@ static void lines_y(int unit[3], const int offset[3])
 }
 
 static const spc__row_order orders[] = {
-    {"gray", opposites, true, 1, SPC_INDEX_BY_GRAY},
-    {"gray_x", lines_x, false, 1, SPC_INDEX_BY_GRAY},
-    {"gray_y", lines_y, false, 1, SPC_INDEX_BY_GRAY},
-    {"gray2", opposites, true, 2, SPC_INDEX_BY_GRAY},
-    {"gray3", opposites, true, 3, SPC_INDEX_BY_GRAY},
-    {"gray4", opposites, true, 4, SPC_INDEX_BY_GRAY},
-    {"dense", opposites, false, 1, SPC_INDEX_BY_COUNT},
-    {"morton", opposites, false, 1, SPC_INDEX_BY_KEY},
+    {"gray", opposites, true, false, 1, SPC_INDEX_BY_GRAY},
+    {"gray_x", lines_x, false, false, 1, SPC_INDEX_BY_GRAY},
+    {"gray_y", lines_y, false, false, 1, SPC_INDEX_BY_GRAY},
+    {"planes", lines_x, false, true, 1, SPC_INDEX_BY_GRAY},
+    {"gray2", opposites, true, false, 2, SPC_INDEX_BY_GRAY},
+    {"gray3", opposites, true, false, 3, SPC_INDEX_BY_GRAY},
+    {"gray4", opposites, true, false, 4, SPC_INDEX_BY_GRAY},
+    {"dense", opposites, false, false, 1, SPC_INDEX_BY_COUNT},
+    {"morton", opposites, false, false, 1, SPC_INDEX_BY_KEY},
 };
 
 const spc__row_order *spc__row_order_find(const char *name)
@@ -95,7 +103,8 @@ const spc__row_order *spc__row_order_find(const char *name)
 
 const char *spc__row_order_names(void)
 {
-    return "none, gray, gray_x, gray_y, gray2, gray3, gray4, dense or morton";
+    return "none, gray, gray_x, gray_y, planes, gray2, gray3, gray4, dense or "
+           "morton";
 }
 
 bool spc__row_order_is_apart(const char *name)
@@ -218,6 +227,86 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
     return number + 1;
 }
 
+/* Bits for the units of the offsets begin..end; returns how many. More units
+ * than bits: neighbours share one, the farthest ones first. */
+static int unit_bits(uint32_t *bit_of, const spc__row_order *order,
+                     const spc_geometry *geometry, int begin, int end,
+                     int limit)
+{
+    ranked list[SPC_MAX_OFFSETS];
+    int unit_of[SPC_MAX_OFFSETS];
+    int count = rank_offsets(list, order, geometry, begin, end);
+    int units = number_units(unit_of, list, count, limit, order->splits);
+
+    if (units == 0)
+        return 0;
+    int bits = units < limit ? units : limit;
+    int size = units / bits, nearest = (bits - units % bits) * size;
+    for (int i = 0; i < count; i++) {
+        int u = unit_of[i];
+        int bit = u < nearest ? u / size
+                              : (u - nearest) / (size + 1) + nearest / size;
+        bit_of[list[i].number] |= 1u << bit;
+    }
+    return bits;
+}
+
+/* ---- planes ------------------------------------------------------------- */
+
+/* At right angles to an axis, so far from the middle; 0: no such plane. */
+typedef struct plane {
+    int axis, at;
+} plane;
+
+/* The first is most significant: across z the near ones first, which say
+ * whether a patch is level; of the others, which are met more often, the far
+ * ones. */
+static int compare_planes(const void *a, const void *b)
+{
+    const plane *one = a, *two = b;
+    int nearer = abs(one->at) - abs(two->at);
+
+    if (one->axis != two->axis)
+        return two->axis - one->axis;
+    if (nearer != 0)
+        return one->axis == 2 ? nearer : -nearer;
+    return two->at - one->at;
+}
+
+/* Up to `most` planes that some offset lies in, but for the middle ones, which
+ * nearly all rows meet. Returns how many. */
+static int list_planes(plane *out, const spc_geometry *geometry, int most)
+{
+    plane all[3 * SPC_MAX_OFFSETS];
+    int count = 0, different = 0;
+
+    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+        int place[3];
+        place_of(place, geometry, k);
+        for (int i = 0; i < 3; i++)
+            if (place[i] != 0)
+                all[count++] = (plane){i, place[i]};
+    }
+    qsort(all, (size_t)count, sizeof *all, compare_planes);
+    for (int i = 0; i < count && different < most; i++)
+        if (i == 0 || compare_planes(&all[i], &all[i - 1]) != 0)
+            out[different++] = all[i];
+    return different;
+}
+
+/* Adds the bits of the planes to those of the units, above them. */
+static void mark_planes(uint32_t *bit_of, const plane *planes, int count,
+                        const spc_geometry *geometry, int units)
+{
+    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+        int place[3];
+        place_of(place, geometry, k);
+        for (int i = 0; i < count; i++)
+            if (place[planes[i].axis] == planes[i].at)
+                bit_of[k] |= 1u << (units + count - 1 - i);
+    }
+}
+
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_geometry *geometry, int group)
 {
@@ -225,24 +314,14 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
     int begin = spc__group_begin(group, order->groups, offsets);
     int end = spc__group_begin(group + 1, order->groups, offsets);
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
-    ranked list[SPC_MAX_OFFSETS];
-    int unit_of[SPC_MAX_OFFSETS];
-    int count = rank_offsets(list, order, geometry, begin, end);
-    int units = number_units(unit_of, list, count, limit, order->splits);
+    plane planes[SPC__DIGEST_MANY];
+    int across =
+        order->planes ? list_planes(planes, geometry, limit * 2 / 3) : 0;
 
     memset(bit_of, 0, (size_t)offsets * sizeof *bit_of);
-    if (units == 0)
-        return 0;
-    /* More units than bits: neighbours share one, the farthest ones first. */
-    int bits = units < limit ? units : limit;
-    int size = units / bits, nearest = (bits - units % bits) * size;
-    for (int i = 0; i < count; i++) {
-        int u = unit_of[i];
-        int bit = u < nearest ? u / size
-                              : (u - nearest) / (size + 1) + nearest / size;
-        bit_of[list[i].number] = 1u << bit;
-    }
-    return bits;
+    int units = unit_bits(bit_of, order, geometry, begin, end, limit - across);
+    mark_planes(bit_of, planes, across, geometry, units);
+    return units + across;
 }
 
 /* ---- other digests ------------------------------------------------------ */
