@@ -59,6 +59,12 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
+/* ---- launches over their own result (gate_repeat.c) ---------------------- */
+
+/* Launches that find all as the one before left it, but a few elements of one
+ * array: of each that a result depends on, `rounds` times. The scene is set. */
+void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds);
+
 /* ---- what is wrong (gate_blame.c) ---------------------------------------- */
 
 /* Do inputs, weights and vectors lie there as they did? What is found, is
