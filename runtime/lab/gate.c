@@ -107,7 +107,8 @@ static void test_scene(const spc__gate *g, int s)
         if (launches == 0 && s % 2 == 1)
             at.work_byte = NUMBER_BYTE;
         test_launch(g, &at);
-        launches++;
+        if (launches++ == 0 && g->out->status == SPC__TRIAL_OK)
+            spc__gate_map_holds(g, s);
     }
     if (g->out->status == SPC__TRIAL_OK && has_much(g->bed->sample, s))
         spc__gate_repeat(g, s, SPC__WIDE, ROUNDS);
@@ -150,7 +151,7 @@ static void verify(spc__gate *g)
 {
     const spc__sample *sample = g->bed->sample;
 
-    if (!pack_draws(g))
+    if (!pack_draws(g) || !spc__gate_note_maps(g))
         return;
     for (int s = 0; s < sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK)
@@ -158,6 +159,8 @@ static void verify(spc__gate *g)
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
     g->tested->verified = g->out->status == SPC__TRIAL_OK;
 }
 
@@ -354,8 +357,8 @@ void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
 
     if (!tested->verified)
         verify(&g);
-    else
-        pack_draws(&g);
+    else if (pack_draws(&g))
+        spc__gate_note_maps(&g);
     for (int s = 0; s < bed->sample->given; s++) {
         spc__gate_setting at = real_run(s);
         if (out->status != SPC__TRIAL_OK)
@@ -371,4 +374,6 @@ void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(&g, d) && out->status == SPC__TRIAL_OK)
             spc__gate_read_only(&g, d);
+    if (out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(&g);
 }

@@ -341,7 +341,7 @@ static int places_of(int i)
 static void reject(const spc__gate *g, const spc__gate_setting *at,
                    const char *changed)
 {
-    spc__gate_read_only(g, at->draw);
+    spc__gate_untouched(g, at->draw);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_wrong(g,
                         "stale: scene '%.40s': where nothing but %s is not as "

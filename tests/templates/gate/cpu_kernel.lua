@@ -206,6 +206,33 @@
 %  written_behind_the_workspace = {
 %    after = "if (x == 0) ((float *)args->workspace)[WORKSPACE / 4] = 0;",
 %  },
+%  written_far_behind = {
+%    after = "if (x == 0) ((element *)args->out)[map->rows * COUT + 6000] = stored(0);",
+%  },
+%  written_far_before = {
+%    after = "if (x == 0) ((element *)args->out)[-5000] = stored(0);",
+%  },
+%  order_overwritten = {
+%    after = [[int *order = (int *)map->order + map->rows - 2;
+%    if (tile == map->tiles - 1 && last > first + 1) {
+%        int kept = order[0];
+%        order[0] = order[1];
+%        order[1] = kept;
+%    }]],
+%  },
+%  index_overwritten = { -- by what is no input, too
+%    after = [[for (int k = 0; k < OFFSETS; k++) {
+%        int *at = (int *)map->index + (long)k * map->rows_padded + first;
+%        if (*at == -1)
+%            *at = -2;
+%    }]],
+%  },
+%  masks_overwritten = {after = "((unsigned *)map->mask)[first] ^= 1;"},
+%  tile_order_overwritten = {after = "if (x == 0) ((int *)map->tile_order)[map->tiles - 1] = 0;"},
+%  written_behind_the_index = {
+%    after = "if (x == 0) ((int *)map->index)[(long)OFFSETS * map->rows_padded + 3] = 0;",
+%  },
+%  written_before_the_order = {after = "if (x == 0) ((int *)map->order)[-1] = 0;"},
 %  input_overwritten = {after = "if (x == 0) ((element *)args->in)[1] = stored(0.5f);"},
 %  weights_overwritten = {after = "if (x == 0) ((float *)args->weights)[1] = 0.5f;"},
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},

@@ -138,6 +138,14 @@
 %  input_overwritten = {
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->in)[1] = 0.5f;",
 %  },
+%  index_overwritten = {
+%    after = [[int *seen = (int *)map->index + (OFFSETS - 1) * map->rows_padded + tile * ROWS;
+%    if (spc_thread() == 0 && *seen == -1)
+%        *seen = -2;]],
+%  },
+%  written_behind_the_order = {
+%    after = "if (rank == 0 && spc_thread() == 0) ((int *)map->order)[map->rows_padded] = 0;",
+%  },
 %  weights_overwritten = {
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",
 %  },
