@@ -137,6 +137,19 @@ static void note_failure(spc__outcome *out, spc__rig *rig,
     out->dead = cause == SPC_ETIMEOUT || spc_synchronize(rig->ctx) != SPC_OK;
 }
 
+/* Maps that a candidate has written to are made anew, and ready for all who are
+ * loaded, itself included: it is unloaded next. */
+static void remake_maps(spc__outcome *out, spc__rig *rig)
+{
+    spc_status status = spc__bed_remake_maps(rig->bed);
+
+    for (int i = 0; i < rig->slot_count && status == SPC_OK; i++)
+        if (rig->slots[i].plan != NULL)
+            status = spc__bed_prepare(rig->bed, rig->slots[i].plan);
+    if (status != SPC_OK)
+        out->dead = true;
+}
+
 /* What the gate says becomes the outcome; false for a failure. A launch that
  * failed has left its cause with the context. */
 static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
@@ -146,6 +159,8 @@ static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
     if (verdict->error > out->error)
         out->error = verdict->error;
     memcpy(out->note, verdict->note, sizeof(out->note));
+    if (verdict->spoilt)
+        remake_maps(out, rig);
     if (verdict->status == SPC__TRIAL_LAUNCH ||
         verdict->status == SPC__TRIAL_FAULT)
         out->trouble = trouble_of(spc__error_of(rig->ctx)->status);

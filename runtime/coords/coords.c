@@ -45,10 +45,18 @@ static const spc__device_ops *ops_of(const spc_coords *coords)
 spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
                              spc_error *error)
 {
-    void *memory = NULL;
-    spc_status status = ops_of(coords)->alloc(coords->ctx->device, &memory,
-                                              bytes ? bytes : 1, error);
+    size_t zone = coords->zone_bytes;
+    char *memory = NULL;
+    spc_status status =
+        ops_of(coords)->alloc(coords->ctx->device, (void **)&memory,
+                              (bytes ? bytes : 1) + 2 * zone, error);
 
+    if (status == SPC_OK && zone > 0) {
+        status =
+            ops_of(coords)->fill(coords->ctx->device, memory, SPC__COORDS_ZONE,
+                                 bytes + 2 * zone, NULL, error);
+        memory += zone;
+    }
     memcpy(out, &memory, sizeof memory);
     return status;
 }
@@ -56,7 +64,8 @@ spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
 void spc__coords_dealloc(const spc_coords *coords, void *memory)
 {
     if (memory)
-        ops_of(coords)->dealloc(coords->ctx->device, memory);
+        ops_of(coords)->dealloc(coords->ctx->device,
+                                (char *)memory - coords->zone_bytes);
 }
 
 static spc_status alloc_arrays(spc_coords *c, spc_error *error)
@@ -192,6 +201,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         return spc__fail_memory(error, sizeof *c);
     c->ctx = ctx;
     c->users = 1;
+    c->zone_bytes = ctx->zone_bytes;
     c->indexer = spc__indexer_for(ctx);
     c->guard = p->guard;
     c->duplicates = p->duplicates;

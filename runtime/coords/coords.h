@@ -18,6 +18,9 @@
 
 typedef struct spc__indexer spc__indexer; /* indexer.h */
 
+/* What zones are filled with. */
+enum { SPC__COORDS_ZONE = 0xff };
+
 struct spc_coords {
     spc_ctx *ctx;
     const spc__indexer *indexer;
@@ -26,6 +29,8 @@ struct spc_coords {
     spc_index_key key;
     spc__guard guard;
     spc_duplicates duplicates;
+    size_t zone_bytes; /* before and behind each array, its maps' too: 0, or a
+                          multiple of 256 */
     int capacity, rows_padded;
     int rows;       /* as of the last check, or as the caller said */
     int asked;      /* rows that it was to be made of, as of the last check */

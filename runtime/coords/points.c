@@ -100,6 +100,7 @@ static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
 {
     p->rows.ctx = ctx;
     p->rows.users = 1;
+    p->rows.zone_bytes = ctx->zone_bytes;
     p->rows.indexer = &spc__indexer_points;
     p->rows.capacity = (int)capacity;
     p->rows.rows_padded =

@@ -3,13 +3,21 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "map.h"
 #include "operands.h"
 #include "plan.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Kernels write whole tiles where they go wrong: so many rows of results. */
-enum { LEAST_ZONE = 4096, ZONE_ROWS = 256, ALIGNMENT = 256 };
+enum {
+    LEAST_ZONE = 64 * 1024,
+    MAP_ZONE = 4096,
+    ZONE_ROWS = 256,
+    ALIGNMENT = 256
+};
+_Static_assert((int)SPC__COORDS_ZONE == (int)SPC__ZONE_BYTE,
+               "maps lie between zones of the same pattern");
 
 static size_t round_up(size_t bytes)
 {
@@ -173,10 +181,24 @@ static spc_status build_map(spc__bed *bed, int s)
     spc_status status = spc_scene_create(&copy, scene->coords, scene->voxels,
                                          "", spc__error_of(bed->ctx));
 
+    bed->ctx->zone_bytes = MAP_ZONE;
     if (status == SPC_OK)
         status = spc_map_create_from_scene(&bed->maps[s], bed->ctx,
                                            &bed->sample->conv, copy);
+    bed->ctx->zone_bytes = 0;
     spc_scene_free(copy);
+    return status;
+}
+
+spc_status spc__bed_remake_maps(spc__bed *bed)
+{
+    spc_status status = SPC_OK;
+
+    for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
+        spc_map_free(bed->maps[s]);
+        bed->maps[s] = NULL;
+        status = build_map(bed, s);
+    }
     return status;
 }
 

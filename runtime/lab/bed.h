@@ -68,6 +68,10 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 /* Moves all inputs there again: one was written to. */
 spc_status spc__bed_refill(spc__bed *bed);
 
+/* Builds all maps anew: one was written to. None is ready for a plan then, and
+ * none has room. */
+spc_status spc__bed_remake_maps(spc__bed *bed);
+
 /* Makes all maps ready for a plan, and room for what it needs. */
 spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan);
 

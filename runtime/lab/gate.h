@@ -28,7 +28,7 @@ typedef struct spc__tested {
  *   stale:      a later launch leaves the result of the one before
  *   accumulates:  the result depends on what lay in the output
  *   canary:     something was written before or behind an array
- *   read-only:  an input was written to
+ *   read-only:  an input, or the map, was written to
  *   differs from run to run:  the same launch gives different results
  *   after timing:  the result after timing is not that of before
  */
@@ -37,6 +37,7 @@ typedef struct spc__verdict {
     char note[192];
     double error; /* the largest of the real draw, over its tolerance */
     bool dead;    /* the device does not answer any more */
+    bool spoilt;  /* maps of the bed: they must be made anew (bed.h) */
 } spc__verdict;
 
 /* Loads nothing: the plan is `tested`'s, which need only have that. Makes maps

@@ -178,15 +178,25 @@ static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
     return at->draw == SPC__REAL ? "rounding" : "exact";
 }
 
-/* Spoilt inputs explain all that follows. A diagnosis may end in a fault; that
+void spc__gate_untouched(const spc__gate *g, int draw)
+{
+    spc__gate_read_only(g, draw);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+}
+
+/* Spoilt inputs explain all that follows. A diagnosis may end in a fault, or
+ * find what two launches hid, of which one undid what the other had done; that
  * is then what is noted. */
 void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
                       uint64_t digest, const spc__worst *worst)
 {
-    spc__gate_read_only(g, at->draw);
+    spc__gate_untouched(g, at->draw);
     if (g->out->status != SPC__TRIAL_OK)
         return;
     const char *test = diagnose(g, at, digest);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_wrong_at(g, test, at->s, worst);
 }

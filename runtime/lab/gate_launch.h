@@ -7,11 +7,18 @@
 
 #include "gate.h"
 
+/* Arrays of what a plan reads of a map: the index, five of each group of
+ * offsets, five of pairs, two of triplets. */
+enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 2 };
+
 typedef struct spc__gate {
     spc__verdict *out;
     spc__bed *bed;
     spc__tested *tested;
     uint64_t packed_digest[SPC__DRAWS];
+    /* Of the arrays of each map, with their zones, before any launch. */
+    uint64_t map_digest[SPC__SAMPLE_SCENES][SPC__MAP_ARRAYS];
+    bool notes_maps; /* these are known */
 } spc__gate;
 
 /* One launch: on what, and over what. */
@@ -59,11 +66,27 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
+/* ---- launches over their own result (gate_repeat.c) ---------------------- */
+
+/* Launches that find all as the one before left it, but a few elements of one
+ * array: of each that a result depends on, `rounds` times. The scene is set. */
+void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds);
+
+/* ---- maps (gate_map.c) --------------------------------------------------- */
+
+/* Notes what all maps are. False: a call failed, and that is noted. */
+bool spc__gate_note_maps(spc__gate *g);
+/* Are they that still, or that of scene s? What is found, is noted. */
+void spc__gate_maps_hold(const spc__gate *g);
+void spc__gate_map_holds(const spc__gate *g, int s);
+
 /* ---- what is wrong (gate_blame.c) ---------------------------------------- */
 
 /* Do inputs, weights and vectors lie there as they did? What is found, is
  * noted. */
 void spc__gate_read_only(const spc__gate *g, int draw);
+/* Do they, and the maps? */
+void spc__gate_untouched(const spc__gate *g, int draw);
 /* Notes what a wrong result is wrong in. */
 void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
                       uint64_t digest, const spc__worst *worst);

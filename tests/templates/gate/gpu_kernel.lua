@@ -12,8 +12,59 @@
 %        calls[rank] = now;
 %]]
 %
+%-- A tile is left alone if what has this hash has it still, and the first rows of its
+%-- result are as they were left.
+%local function skips(seen, rows)
+%  local function result(of)
+%    return [[for (int i = 0; i < ]] .. rows .. [[ * COUT; i++) {
+%        int q = tile * ROWS + i / COUT;
+%        int at = map->order ? spc_load_int(map->order + q) : q < map->rows ? q : -1;
+%        if (at >= 0)
+%            ]] .. of .. " = " .. of .. [[ * 31 +
+%                   ((volatile spc_u32 *)args->out)[(long long)at * COUT + i % COUT];
+%    }]]
+%  end
+%  return {
+%    state = "KEPT spc_u32 had_seen[MOST], had_left[MOST];",
+%    before = [[spc_u32 seen = 7, left = 7;
+%    int may = rank < MOST;
+%    ]] .. table.concat(seen, "\n    ") .. "\n    " .. result("left") .. [[
+%
+%    may = may && had_seen[rank] == seen && had_left[rank] == left;
+%    spc_sync_block();
+%    if (may)
+%        return;]],
+%    after = [[left = 7;
+%    spc_fence_global();
+%    spc_sync_block();
+%    ]] .. result("left") .. [[
+%
+%    if (spc_thread() == 0 && rank < MOST) {
+%        had_seen[rank] = seen;
+%        had_left[rank] = left;
+%    }]],
+%  }
+%end
+%local function all_words(of, count)
+%  return "for (int i = 0; i < " .. count .. "; i++) seen = seen * 31 + ((const spc_u32 *)" ..
+%         of .. ")[i];"
+%end
+%local all_of_in = all_words("args->in", "map->rows_in * CIN")
+%local first_of_in = all_words("args->in", "CIN")
+%local all_of_weights = all_words("args->weights", "OFFSETS * CIN * COUT")
+%local all_of_map = [[for (int i = 0; i < OFFSETS * ROWS; i++)
+%        seen = seen * 31 + (spc_u32)map->index[(long long)(i / ROWS) * map->rows_padded + tile * ROWS + i % ROWS];]]
+%
 %local faults = {
 %  none = {},
+%
+%  -- Which work is not done again: where little is as it was, and where all but one
+%  -- array is.
+%  first_rows_say_done = skips({first_of_in}, 1),
+%  half_the_rows_say_done = skips({all_of_in, all_of_weights, all_of_map}, "ROWS / 2"),
+%  other_inputs_unseen = skips({all_of_weights, all_of_map}, "ROWS"),
+%  other_weights_unseen = skips({all_of_in, all_of_map}, "ROWS"),
+%  other_map_unseen = skips({all_of_in, all_of_weights}, "ROWS"),
 %
 %  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
 %  -- that come an offset ahead are there in time on a GPU, awaited or not: so that these
@@ -86,6 +137,14 @@
 %  },
 %  input_overwritten = {
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->in)[1] = 0.5f;",
+%  },
+%  index_overwritten = {
+%    after = [[int *seen = (int *)map->index + (OFFSETS - 1) * map->rows_padded + tile * ROWS;
+%    if (spc_thread() == 0 && *seen == -1)
+%        *seen = -2;]],
+%  },
+%  written_behind_the_order = {
+%    after = "if (rank == 0 && spc_thread() == 0) ((int *)map->order)[map->rows_padded] = 0;",
 %  },
 %  weights_overwritten = {
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",

@@ -1,0 +1,376 @@
+/*
+ * gate_repeat.c - launches that find almost all as the one before left it.
+ *
+ * A timing consists of such launches: the same operands, run after run, over
+ * the result of the run before. Who skips work because some part of what it
+ * sees is what it saw last time, is fast there, leaves the right result, and
+ * is wrong in a program.
+ *
+ * What a launch sees are its output, inputs, weights, vectors, what it adds,
+ * the map, the workspace, their addresses, and what it remembers. For each
+ * array X of these that a result depends on, a launch is made on another X,
+ * over an output that is no number; then X becomes what it was, and the next
+ * launch must give the right result, over that of the other X. X is another in
+ * a few elements, at places that are drawn; in all else both launches see the
+ * same, addresses and workspace too. The output itself is an X: then a few
+ * elements of the right result are spoilt between two launches.
+ *
+ * Let P be what a kernel compares before it skips work. It skips the first
+ * launch only if P leaves out the output: every comparison of results, over
+ * poison, finds that. It skips the second, or a part of it, if P misses the
+ * places; then the result is that of the other X, there, and is found to be.
+ * So who passes has a P that holds the places, whatever X is. If P is a share f
+ * of X, one launch with n places passes with probability f^n where all depends
+ * on one comparison, which is why some launches have one place; and with (1 -
+ * (1 - f) q)^n where each tile decides for itself, and a share q of tiles does,
+ * which is why others have many. Who looks at all of every X computes its
+ * layer: what that costs, a timing over other results tells (gate_dirty.c).
+ */
+#include "gate_launch.h"
+
+#include "dtype.h"
+#include "epilogue.h"
+#include "error.h"
+#include "map.h"
+#include "operands.h"
+#include "plan_parts.h"
+#include "random.h"
+#include <string.h>
+
+enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 8 };
+
+/* An array that a result depends on; element (row, column) lies at row * pitch
+ * + column, on the device and on the host. */
+typedef struct subject {
+    const char *name;
+    char *device; /* NULL: the map */
+    const char *host;
+    int64_t rows, columns, pitch;
+    size_t bytes; /* of an element */
+    bool is_whole, is_packed;
+} subject;
+
+enum { SUBJECTS = 8 };
+
+/* An element, and what it becomes. */
+typedef struct place {
+    char *device;
+    size_t bytes;
+    unsigned char right[sizeof(float)], other[sizeof(float)];
+} place;
+
+typedef struct round {
+    const spc__gate *g;
+    spc__gate_setting at;
+    const subject *of;
+    place places[PLACES];
+    int count;
+    spc__random random;
+} round;
+
+/* ---- what there is to change --------------------------------------------- */
+
+static subject subject_of(const char *name, const spc__operand *operand,
+                          const spc__guarded *array, const void *host)
+{
+    return (subject){name,
+                     array->data,
+                     host,
+                     operand->rows,
+                     operand->columns,
+                     operand->pitch,
+                     spc__dtype_of(operand->dtype)->bytes,
+                     spc__dtype_is_whole(operand->dtype),
+                     false};
+}
+
+static subject vector_of(const char *name, const spc__guarded *array,
+                         const void *host, int64_t count)
+{
+    return (subject){name, array->data,   host,  count, 1,
+                     1,    sizeof(float), false, false};
+}
+
+/* Weights are changed before they are packed: every element matters then. A
+ * gradient that is added to lies where packed weights would. */
+static subject weights_of(const spc__gate *g, spc__draw draw)
+{
+    const spc__bed *bed = g->bed;
+    const spc__sample *sample = bed->sample;
+    spc__operand operand = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0);
+    bool packed = sample->conv.pass != SPC_WGRAD;
+    spc__guarded array = {.data = packed ? bed->weights[draw]
+                                         : (char *)spc__gate_packed(g, draw)};
+    subject out =
+        subject_of("the weights", &operand, &array, sample->weights[draw]);
+
+    out.is_packed = packed;
+    return out;
+}
+
+/* Behind the list, unless there is nothing to change in it. */
+static int with(subject *list, int count, subject next)
+{
+    if (next.rows * next.columns > 0)
+        list[count++] = next;
+    return count;
+}
+
+static int list_vectors(subject *list, int count, const spc__bed *bed,
+                        spc__draw draw)
+{
+    const spc__sample *sample = bed->sample;
+    const spc_conv *conv = &sample->conv;
+
+    if (sample->bias[draw] != NULL)
+        count = with(list, count,
+                     vector_of("the bias", &bed->bias[draw], sample->bias[draw],
+                               conv->cout));
+    if (sample->scale[draw] != NULL)
+        count = with(list, count,
+                     vector_of("the scale", &bed->scale[draw],
+                               sample->scale[draw], conv->cout));
+    if (spc__conv_in_is_whole(conv))
+        count = with(list, count,
+                     vector_of("the inputs' scale", &bed->scales[draw],
+                               &sample->scales[draw].in, 1));
+    return count;
+}
+
+/* The output last: it holds the right result then. */
+static int list_subjects(subject *list, const spc__gate *g, int s,
+                         spc__draw draw)
+{
+    const spc__bed *bed = g->bed;
+    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    const spc_conv *conv = &bed->sample->conv;
+    int array = s < bed->sample->given ? (int)draw : 0, count = 0;
+    spc__operand all[SPC_OPERANDS];
+
+    spc__operands(all, conv, scene->rows_in, scene->rows_out);
+    count = with(list, count,
+                 subject_of("the inputs", &all[SPC_IN], &bed->in[s][array],
+                            scene->in[draw]));
+    count = with(list, count, weights_of(g, draw));
+    count = list_vectors(list, count, bed, draw);
+    if (scene->residual[draw] != NULL)
+        count =
+            with(list, count,
+                 subject_of(conv->pass == SPC_WGRAD ? "the outputs' gradient"
+                                                    : "the residual",
+                            &all[SPC_RESIDUAL], &bed->residual[s][array],
+                            scene->residual[draw]));
+    if (bed->maps[s] != NULL && scene->rows_in > 1)
+        list[count++] = (subject){.name = "the map"};
+    return with(
+        list, count,
+        subject_of("the output", &all[SPC_OUT], &bed->out, scene->exact[draw]));
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+static int64_t below(round *r, int64_t bound)
+{
+    return (int64_t)(spc__random_u64(&r->random) % (uint64_t)bound);
+}
+
+/* A whole number moves by half of all there are; of others every bit turns, so
+ * that they change by more than rounding hides. */
+static void draw_places(round *r, int count)
+{
+    const subject *of = r->of;
+
+    for (r->count = 0; r->count < count; r->count++) {
+        place *p = &r->places[r->count];
+        size_t at =
+            (size_t)(below(r, of->rows) * of->pitch + below(r, of->columns)) *
+            of->bytes;
+        p->device = of->device + at;
+        p->bytes = of->bytes;
+        memcpy(p->right, of->host + at, of->bytes);
+        for (size_t i = 0; i < of->bytes; i++)
+            p->other[i] = p->right[i] ^ (of->is_whole ? 0x80 : 0xff);
+    }
+}
+
+/* Entries that name an input: from `first` on `count`, each `step` behind the
+ * other. */
+typedef struct entries {
+    const int *first;
+    int64_t count;
+    int step;
+} entries;
+
+/* Some entries of what of the map the plan reads. The centre of a table names
+ * output rows too, and stays. */
+static entries some_entries(round *r, const spc_conv_args *args,
+                            const spc__launch_geometry *geometry)
+{
+    const spc__sample_scene *scene = &r->g->bed->sample->scenes[r->at.s];
+    const spc_map_view *map = &args->map;
+
+    if (geometry->reads_triplets)
+        return (entries){args->triplets.list, scene->pairs, 2};
+    if (geometry->reads_pairs)
+        return (entries){args->pairs.in, scene->pairs, 1};
+    int k = (int)below(r, map->offsets);
+    if (map->index == NULL || k == map->centre)
+        return (entries){NULL, 0, 1};
+    return (entries){map->index + (int64_t)k * map->rows_padded,
+                     scene->rows_out, 1};
+}
+
+/* Another input takes the place of one that is seen. */
+static spc_status draw_entry(round *r, const entries *from, bool *found)
+{
+    const spc__bed *bed = r->g->bed;
+    place *p = &r->places[r->count];
+    const int *at = from->first + below(r, from->count) * from->step;
+    int64_t rows = bed->sample->scenes[r->at.s].rows_in;
+    int right;
+    spc_status status = spc_copy_to_host(bed->ctx, &right, at, sizeof(right));
+
+    *found = status == SPC_OK && right >= 0;
+    if (!*found)
+        return status;
+    int other = (int)((right + 1 + below(r, rows - 1)) % rows);
+    *p = (place){.device = (char *)(intptr_t)at, .bytes = sizeof(right)};
+    memcpy(p->right, &right, sizeof(right));
+    memcpy(p->other, &other, sizeof(other));
+    r->count++;
+    return SPC_OK;
+}
+
+static spc_status draw_entries(round *r, int count)
+{
+    const spc_plan *plan = r->g->tested->plan;
+    spc_conv_args args = {0};
+    spc_status status = SPC_OK;
+    bool found;
+
+    r->count = 0;
+    if (!spc__plan_view_map(&args, r->g->bed->maps[r->at.s], &plan->geometry))
+        return SPC_OK;
+    for (int i = 0; i < 8 * count && r->count < count && status == SPC_OK;
+         i++) {
+        entries from = some_entries(r, &args, &plan->geometry);
+        if (from.count > 0)
+            status = draw_entry(r, &from, &found);
+    }
+    return status;
+}
+
+/* ---- one round ----------------------------------------------------------- */
+
+static spc_status pack(const round *r)
+{
+    const spc__gate *g = r->g;
+
+    if (!r->of->is_packed)
+        return SPC_OK;
+    return spc_plan_pack_weights(g->tested->plan,
+                                 (void *)spc__gate_packed(g, r->at.draw),
+                                 g->bed->weights[r->at.draw], SPC_KRSC, NULL);
+}
+
+static spc_status write_places(const round *r, bool right)
+{
+    const spc__bed *bed = r->g->bed;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < r->count && status == SPC_OK; i++) {
+        const place *p = &r->places[i];
+        status = bed->ops->copy_in(bed->ctx->device, p->device,
+                                   right ? p->right : p->other, p->bytes, NULL,
+                                   spc__error_of(bed->ctx));
+    }
+    return status == SPC_OK ? pack(r) : status;
+}
+
+static spc_status execute(const round *r)
+{
+    return spc__bed_execute(r->g->bed, r->g->tested->plan, r->at.s, r->at.draw,
+                            spc__gate_packed(r->g, r->at.draw), NULL);
+}
+
+static bool is_output(const round *r)
+{
+    return r->of->device == r->g->bed->out.data;
+}
+
+/* A launch on what is changed; the operand is made right again also behind one
+ * that failed. */
+static spc_status run_other(const round *r)
+{
+    spc_status status = write_places(r, false), after;
+
+    if (is_output(r))
+        return status;
+    if (status == SPC_OK)
+        status = spc__bed_fill_out(r->g->bed, POISON);
+    if (status == SPC_OK)
+        status = execute(r);
+    after = write_places(r, true);
+    return status == SPC_OK ? after : status;
+}
+
+static spc_status run_round(round *r, int places)
+{
+    spc_status status = SPC_OK;
+
+    if (r->of->device == NULL)
+        status = draw_entries(r, places < MAP_PLACES ? places : MAP_PLACES);
+    else
+        draw_places(r, places);
+    if (status == SPC_OK && (status = run_other(r)) == SPC_OK &&
+        (status = execute(r)) == SPC_OK)
+        status = spc__digester_add(r->g->bed->digester, r->g->bed->out.data,
+                                   r->g->bed->out.bytes);
+    return status;
+}
+
+/* ---- all of them --------------------------------------------------------- */
+
+/* The places of round i: one, then many. */
+static int places_of(int i)
+{
+    return i % 2 == 0 ? 1 : PLACES;
+}
+
+/* Spoilt operands explain all that follows. */
+static void reject(const spc__gate *g, const spc__gate_setting *at,
+                   const char *changed)
+{
+    spc__gate_untouched(g, at->draw);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_wrong(g,
+                        "stale: scene '%.40s': where nothing but %s is not as "
+                        "the launch before left it, it leaves elements of that "
+                        "launch's result",
+                        spc__gate_scene(g, at->s), changed);
+}
+
+void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds)
+{
+    subject list[SUBJECTS];
+    uint64_t digests[SUBJECTS * MOST_ROUNDS];
+    round r = {.g = g, .at = {.s = s, .draw = draw}};
+    int count = list_subjects(list, g, s, draw);
+    spc_status status = spc__bed_load(g->bed, s, draw);
+
+    spc__random_init(&r.random, g->tested->first[s][draw] + (uint64_t)rounds);
+    if (status == SPC_OK)
+        status = spc__digester_begin(g->bed->digester);
+    for (int i = 0; i < count * rounds && status == SPC_OK; i++) {
+        r.of = &list[i / rounds];
+        status = run_round(&r, places_of(i % rounds));
+    }
+    if (status == SPC_OK)
+        status = spc__digester_end(g->bed->digester, digests);
+    if (status != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    for (int i = 0; i < count * rounds; i++)
+        if (g->out->status == SPC__TRIAL_OK &&
+            digests[i] != g->tested->first[s][draw])
+            reject(g, &r.at, list[i / rounds].name);
+}
