@@ -242,8 +242,12 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
 {
     spc__tested *tested = &rig->slots[number].tested;
     struct run run = {rig->bed, tested, order->scene};
-    spc__measure measure = {order->layout ? enqueue_layout : enqueue, &run,
-                            order->samples, order->limit_s, order->cold};
+    spc__measure measure = {order->layout ? enqueue_layout : enqueue,
+                            &run,
+                            order->samples,
+                            order->limit_s,
+                            order->cold,
+                            NULL};
     spc__verdict verdict;
 
     begin(out, rig);

@@ -369,6 +369,8 @@ void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
             compare_first(&g, s, digests[SPC__RESULT]);
         if (out->status == SPC__TRIAL_OK && has_much(bed->sample, s))
             spc__gate_repeat(&g, s, SPC__WIDE, MORE_ROUNDS);
+        if (out->status == SPC__TRIAL_OK)
+            spc__gate_time_dirty(&g, s);
     }
     run_repeatedly(&g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)

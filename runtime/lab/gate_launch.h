@@ -72,6 +72,11 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
  * array: of each that a result depends on, `rounds` times. The scene is set. */
 void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds);
 
+/* ---- timing over other results (gate_dirty.c) ---------------------------- */
+
+/* Of the real draw on a given scene, which is set. */
+void spc__gate_time_dirty(const spc__gate *g, int s);
+
 /* ---- maps (gate_map.c) --------------------------------------------------- */
 
 /* Notes what all maps are. False: a call failed, and that is noted. */

@@ -1,0 +1,120 @@
+/*
+ * gate_dirty.c - does a run take as long over the result of another draw as it
+ * takes over its own?
+ *
+ * Runs are timed over their own result, since that is how runs follow each
+ * other fastest. Who looks at all that it sees (gate_repeat.c), finds it as it
+ * was and leaves it, is right, and its time is one that no program sees. So one
+ * that may win is timed run by run, behind a run of the same operands and
+ * behind one of another draw, which leaves another result, and inputs and
+ * weights elsewhere. With the last-level cache flushed in between both take as
+ * long, whatever is where. Where flushing takes too long, on the host, and for
+ * who goes by the clock, the same is done without: then a cache may explain a
+ * part of what differs, if not this much.
+ */
+#include "gate_launch.h"
+
+#include "error.h"
+
+/* Of either kind, in one try; and how often all must say the same. */
+enum { SAMPLES = 5, TRIES = 4 };
+static const double limit_s = 1;
+/* What is not believed. Caches of a GPU may explain a factor of two. */
+static const double cold_ratio = 1.5, warm_ratio = 3, host_ratio = 2;
+
+typedef struct timing {
+    const spc__gate *g;
+    int s;
+    spc__draw before; /* the draw of the run that is not timed */
+} timing;
+
+static spc_status run(const timing *t, spc__draw draw, void *stream)
+{
+    return spc__bed_execute(t->g->bed, t->g->tested->plan, t->s, draw,
+                            spc__gate_packed(t->g, draw), stream);
+}
+
+static spc_status run_before(void *payload, void *stream)
+{
+    const timing *t = payload;
+
+    return run(t, t->before, stream);
+}
+
+static spc_status run_timed(void *payload, void *stream)
+{
+    return run(payload, SPC__REAL, stream);
+}
+
+/* Returns how many samples there are. */
+static int measure(const spc__gate *g, int s, spc__draw before, bool cold,
+                   double *samples)
+{
+    spc__bed *bed = g->bed;
+    timing t = {g, s, before};
+    spc__measure what = {run_timed, &t, SAMPLES, limit_s, cold, run_before};
+    int count = 0;
+
+    if (bed->ops->measure(bed->ctx->device, &what, samples, &count,
+                          spc__error_of(bed->ctx)) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return 0;
+    }
+    return count;
+}
+
+static double least(const double *samples, int count)
+{
+    double least = samples[0];
+
+    for (int i = 1; i < count; i++)
+        if (samples[i] < least)
+            least = samples[i];
+    return least;
+}
+
+static double ratio_of(const spc__gate *g, bool cold)
+{
+    if (g->bed->ops->runs_on_host_cores)
+        return host_ratio;
+    return cold ? cold_ratio : warm_ratio;
+}
+
+/* One try: what else is done on the machine makes some samples longer, and
+ * hardly all of them. */
+static bool is_suspicious(const spc__gate *g, int s, bool cold, double *own,
+                          double *other)
+{
+    double samples[SAMPLES];
+    int count = measure(g, s, SPC__REAL, cold, samples);
+
+    if (count == 0)
+        return false;
+    *own = least(samples, count);
+    if ((count = measure(g, s, SPC__WIDE, cold, samples)) == 0)
+        return false;
+    *other = least(samples, count);
+    return *other > *own * ratio_of(g, cold);
+}
+
+static void compare(const spc__gate *g, int s, bool cold)
+{
+    double own = 0, other = 0;
+
+    for (int i = 0; i < TRIES; i++)
+        if (!is_suspicious(g, s, cold, &own, &other))
+            return;
+    spc__gate_wrong(g,
+                    "skips: scene '%.40s': a run takes %.4g us over its own "
+                    "result and %.4g us over that of other inputs",
+                    spc__gate_scene(g, s), own, other);
+}
+
+void spc__gate_time_dirty(const spc__gate *g, int s)
+{
+    if (!spc__sample_has(g->bed->sample, s, SPC__WIDE))
+        return;
+    compare(g, s, false);
+    if (g->out->status == SPC__TRIAL_OK && !g->bed->ops->runs_on_host_cores)
+        compare(g, s, true);
+}
