@@ -239,7 +239,12 @@ static const job jobs[] = {
       {"half_the_rows_say_done", ALWAYS, "stale"},
       {"other_inputs_unseen", ALWAYS, "stale"},
       {"other_weights_unseen", ALWAYS, "stale"},
-      {"other_map_unseen", ALWAYS, "stale"},
+      {"other_map_unseen", ALWAYS, "stale"}}},
+    /* It takes long, which the sim device does not take well. */
+    {CUDA,
+     "gpu_slower",
+     SMALL,
+     {{"none", HONEST, ""},
       {"slower_over_another_result", LATE, "skips"}}},
     {SIM | CUDA,
      "gpu_foreign",

@@ -2,7 +2,7 @@
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "first_rows_say_done", "half_the_rows_say_done", "other_inputs_unseen",
-%  "other_weights_unseen", "other_map_unseen", "slower_over_another_result",
+%  "other_weights_unseen", "other_map_unseen",
 %})
 
 % write_kernel()
