@@ -15,6 +15,7 @@ typedef struct spc__guarded {
     char *base;
     char *data;
     size_t bytes, room;
+    bool is_far; /* its zones reach far, as candidates write to it */
 } spc__guarded;
 
 typedef struct spc__bed {
@@ -22,8 +23,8 @@ typedef struct spc__bed {
     const spc__sample *sample; /* the caller's */
     const spc__device_ops *ops;
     spc__digester *digester;
-    size_t zone_bytes;
-    uint64_t zone_digest;
+    size_t zone_bytes[2]; /* of arrays that are only read; that are written */
+    uint64_t zone_digest[2];
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
     /* An awkward scene has one array for all draws, so that who remembers
      * results by address is found out; `loaded` is the draw in it. */
@@ -85,6 +86,9 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte);
 
 /* The inputs of scene `s` become those of a draw. */
 spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);
+
+/* The same also where they are: they were changed. */
+spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw);
 
 /* Are they? */
 bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);

@@ -68,7 +68,7 @@ const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 {
     spc__digester *digester = g->bed->digester;
-    size_t bytes = g->bed->zone_bytes;
+    size_t bytes = g->bed->zone_bytes[of->is_far];
     spc_status status = spc__digester_add(digester, of->base, bytes);
 
     return status == SPC_OK
@@ -77,10 +77,10 @@ spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 }
 
 bool spc__gate_zones_hold(const spc__gate *g, const char *name,
-                          const uint64_t *digests)
+                          const spc__guarded *of, const uint64_t *digests)
 {
     for (int i = 0; i < 2; i++)
-        if (digests[i] != g->bed->zone_digest) {
+        if (digests[i] != g->bed->zone_digest[of->is_far]) {
             spc__gate_wrong(g, "canary: something is written %s %s",
                             i == 0 ? "before" : "behind", name);
             return false;

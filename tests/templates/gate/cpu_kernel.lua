@@ -72,6 +72,25 @@
 %    product = "sum += row == map->rows / 2 && k == map->centre && ci == 7 ? 2 * v * w : v * w;",
 %  },
 %
+%  last_of_three_mod_seven = {
+%    result = "(map->rows % 7 == 3 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%  },
+%  last_of_eleven_mod_sixteen = {
+%    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%  },
+%
+%  -- Numbers at the ends of their type, and what is none.
+%  large_sums_saturate = {result = "(sum > 20000 ? 20000 : sum)"},
+%  small_inputs_are_zero = {
+%    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
+%  },
+%  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
+%  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
+%  absent_times_zero = {
+%    from = "float present = from >= 0; if (from < 0) from = 0;",
+%    product = "sum += present * v * w;",
+%  },
+%
 %  -- How they are rounded.
 %  operands_tf32 = {product = "sum += rounded(v, 10) * rounded(w, 10);"},
 %  operands_bf16 = {product = "sum += rounded(v, 7) * rounded(w, 7);"},
@@ -327,6 +346,8 @@ static inline float f16(float value)
 static inline float rounded(float value, int kept)
 {
     unsigned bits = bits_of(value), lost = 23 - kept;
+    if (value != value)
+        return value;
     bits += (1u << (lost - 1)) - 1 + (bits >> lost & 1);
     return spc_float_of_bits(bits >> lost << lost);
 }

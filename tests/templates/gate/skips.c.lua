@@ -6,7 +6,7 @@
 %  "half_the_rows_say_done", "other_inputs_unseen",
 %  "other_weights_unseen", "odd_tiles_miss_weights",
 %  "half_the_weights_unseen", "other_bias_unseen",
-%  "other_map_unseen", "all_is_there_so_it_is_left",
+%  "other_map_unseen",
 %})
 
 % write_kernel()
