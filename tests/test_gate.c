@@ -257,7 +257,7 @@ static const job jobs[] = {
      "gpu_slower",
      SMALL,
      {{"none", HONEST, ""},
-      {"slower_over_another_result", LATE, "skips"}}},
+      {"slower_over_other_inputs", LATE, "skips"}}},
     {SIM | CUDA,
      "gpu_foreign",
      SMALL,

@@ -18,6 +18,17 @@ typedef struct spc__guarded {
     bool is_far; /* its zones reach far, as candidates write to it */
 } spc__guarded;
 
+/* A result that was compared in full and is right. */
+typedef struct spc__right {
+    uint64_t digest;
+    spc__worst worst;
+    spc__draw draw;
+} spc__right;
+
+enum {
+    SPC__RIGHT = 16
+}; /* of a scene: candidates that sum in one order agree */
+
 typedef struct spc__bed {
     spc_ctx *ctx;
     const spc__sample *sample; /* the caller's */
@@ -45,6 +56,8 @@ typedef struct spc__bed {
     int64_t capacity;
     int32_t *count;
     void *host; /* as large as the largest result */
+    spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
+    int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
 } spc__bed;
 
 char *spc__guarded_end(const spc__guarded *of); /* the second zone */

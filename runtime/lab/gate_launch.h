@@ -61,8 +61,8 @@ spc_status spc__gate_digest(const spc__gate *g,
 bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
                    uint64_t digests[SPC__RUN_DIGESTS]);
 /* Compares the result with what it must be; true where it could be had, and
- * lies where it should. Exact results are fetched only to say how they differ.
- */
+ * lies where it should. Results that are exact, or another candidate's that was
+ * compared, are not fetched. */
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
