@@ -2179,6 +2179,8 @@ typedef struct spc_tune_report {
     int known;
     bool out_of_time; /* options.budget_s ended the search */
     double elapsed_s;
+    double gate_s;    /* of that: comparing results, of all candidates and, run
+                         after run, of those that might win */
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
     /* What the winner reads of a map takes so long to build: part of its price

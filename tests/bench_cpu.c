@@ -103,7 +103,7 @@ static double time_template(const char *name, const spc_conv *conv,
                   OWN_ORDER);
     void *out = malloc((size_t)rel->rows * (size_t)conv->cout * 4 + 64);
     rig_run run = rig_prepare(&r, &kernel, conv, &map.view, &data, out);
-    spc__measure measure = {rig_enqueue, &run, 30, 1.0, false};
+    spc__measure measure = {rig_enqueue, &run, 30, 1.0, false, NULL};
     if (r.ops->measure(r.device, &measure, samples, &count, &r.error) != SPC_OK)
         fail(&r);
     free(out);

@@ -462,7 +462,7 @@ START_TEST(measuring_takes_the_samples_asked_for_and_keeps_its_limit)
 {
     double samples[20];
     int count, runs = 0;
-    spc__measure measure = {sleep_a_little, &runs, 20, 50, _i == 1};
+    spc__measure measure = {sleep_a_little, &runs, 20, 50, _i == 1, NULL};
 
     assert_ok(r.ops->measure(r.device, &measure, samples, &count, &r.error));
     ck_assert_int_eq(count, 20);
@@ -496,7 +496,7 @@ START_TEST(the_memory_that_flushes_the_caches_is_kept)
     const int64_t least = 1 << 20; /* of any last-level cache, doubled */
     double sample;
     int count, runs = 0;
-    spc__measure measure = {sleep_a_little, &runs, 1, 50, true};
+    spc__measure measure = {sleep_a_little, &runs, 1, 50, true, NULL};
     int64_t before = resident_bytes();
 
     assert_ok(r.ops->measure(r.device, &measure, &sample, &count, &r.error));

@@ -1222,7 +1222,7 @@ static spc_status measure(measured *m, bool cold, double limit_s,
                           double *samples, int *count)
 {
     spc__device *device = m->life->ctx->device;
-    spc__measure what = {enqueue, m, 5, limit_s, cold};
+    spc__measure what = {enqueue, m, 5, limit_s, cold, NULL};
 
     return spc__device_ops_of(device)->measure(device, &what, samples, count,
                                                spc__error_of(m->life->ctx));

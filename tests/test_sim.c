@@ -979,7 +979,7 @@ START_TEST(measuring_runs_as_often_as_asked)
 {
     double samples[16];
     int count = 0, runs = 0;
-    spc__measure measure = {count_run, &runs, 16, 1.0, false};
+    spc__measure measure = {count_run, &runs, 16, 1.0, false, NULL};
     spc__device *device = open_device("forward", "eager", 1);
     assert_ok(ops->measure(device, &measure, samples, &count, &error));
     ck_assert_int_eq(count, 16);

@@ -114,7 +114,7 @@ static spc_status verify(const run *r, spc_map *map, const spc_scene *scene)
 static spc_status measure(const run *r, spc_map *map, spc__trial *trial,
                           double *median)
 {
-    spc__measure what = {search, map, SAMPLES, limit_s, false};
+    spc__measure what = {search, map, SAMPLES, limit_s, false, NULL};
     double samples[SAMPLES];
     int taken = SAMPLES;
     spc_status status =

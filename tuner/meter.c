@@ -130,6 +130,7 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 
     if (status != SPC_OK)
         return status;
+    meter->gate_s += outcome.gate_s;
     entry->trial.error = outcome.error;
     entry->trial.verified = outcome.status == SPC__TRIAL_OK;
     entry->state = SPC__VERIFIED;
@@ -338,6 +339,8 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
         spc__rig_code code = code_of(entry);
         status = spc__runner_confirm(&outcome, meter->runner, entry->number,
                                      &code, meter->request->error);
+        if (status == SPC_OK)
+            meter->gate_s += outcome.gate_s;
         if (status == SPC_OK && outcome.status != SPC__TRIAL_OK)
             spc__meter_fail(entry, &outcome);
     }

@@ -18,6 +18,7 @@ typedef struct spc__meter {
     spc__sample sample;
     spc__runner *runner; /* NULL: nothing had to be measured yet */
     int verified, timed; /* how many candidates */
+    double gate_s;       /* that the gate has taken */
 } spc__meter;
 
 void spc__meter_init(spc__meter *out, const spc__request *request);

@@ -1,6 +1,7 @@
 /* rig.c - loading, verifying and timing candidates on a device. */
 #include "rig.h"
 
+#include "clock.h"
 #include "error.h"
 #include "measure_code.h"
 #include "plan.h"
@@ -111,6 +112,11 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
                             : status;
 }
 
+static double seconds_since(uint64_t start_ns)
+{
+    return (double)(spc__now_ns() - start_ns) * 1e-9;
+}
+
 /* ---- running ------------------------------------------------------------- */
 
 /* Failures that no candidate can bring about: a kernel allocates nothing, opens
@@ -196,7 +202,9 @@ void spc__rig_verify(spc__outcome *out, spc__rig *rig, int number,
     spc__rig_load(out, rig, number, code);
     if (out->status != SPC__TRIAL_OK)
         return;
+    uint64_t start = spc__now_ns();
     spc__gate_verify(&verdict, rig->bed, &rig->slots[number].tested);
+    out->gate_s = seconds_since(start);
     if (!takes(out, rig, &verdict))
         spc__rig_unload(rig, number);
 }
@@ -206,8 +214,10 @@ void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int number)
     spc__verdict verdict;
 
     begin(out, rig);
+    uint64_t start = spc__now_ns();
     spc__gate_confirm(&verdict, rig->bed, &rig->slots[number].tested,
                       confirm_s);
+    out->gate_s = seconds_since(start);
     if (!takes(out, rig, &verdict))
         spc__rig_unload(rig, number);
 }
@@ -242,8 +252,12 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
 {
     spc__tested *tested = &rig->slots[number].tested;
     struct run run = {rig->bed, tested, order->scene};
-    spc__measure measure = {order->layout ? enqueue_layout : enqueue, &run,
-                            order->samples, order->limit_s, order->cold};
+    spc__measure measure = {order->layout ? enqueue_layout : enqueue,
+                            &run,
+                            order->samples,
+                            order->limit_s,
+                            order->cold,
+                            NULL};
     spc__verdict verdict;
 
     begin(out, rig);

@@ -36,7 +36,8 @@ typedef struct spc__outcome {
     double error;             /* of verify */
     int count;                /* of samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
-    bool dead; /* the device, or this process, is of no more use */
+    double gate_s; /* that the gate took of this request */
+    bool dead;     /* the device, or this process, is of no more use */
     /* SPC_OK, or what failed that is no candidate's doing: memory ran out, the
      * device was taken away. Then status says nothing. */
     spc_status trouble;

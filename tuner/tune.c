@@ -274,6 +274,7 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->compiled = spc__pipeline_compiled(&r->pipeline);
     report->verified = r->meter.verified;
     report->timed = r->meter.timed;
+    report->gate_s = r->meter.gate_s;
     report->known = r->known;
     name_winner(report, &r->winner, &r->request);
     report->layout_us = r->layout_us;

@@ -94,6 +94,14 @@ static spc_status time_run(timing *t, double *us)
     return elapsed(t, us);
 }
 
+/* What the caller wants before a run; before the cache is flushed, too. */
+static spc_status prelude(timing *t)
+{
+    return t->measure->before != NULL
+               ? t->measure->before(t->measure->payload, t->stream)
+               : SPC_OK;
+}
+
 /* A varying value, so that no write is of what the cache holds already. */
 static spc_status time_cold(timing *t, int i, double *us)
 {
@@ -200,6 +208,18 @@ static void release(timing *t, spc_status status)
         t->api->StreamDestroy(t->stream);
 }
 
+/* A run by itself, or many that are replayed. */
+static spc_status time_one(timing *t, int i, double *us)
+{
+    spc_status status = prelude(t);
+
+    if (status != SPC_OK)
+        return status;
+    if (t->measure->cold)
+        return time_cold(t, i, us);
+    return t->measure->before != NULL ? time_run(t, us) : time_replay(t, us);
+}
+
 static spc_status sample(timing *t, double *samples, int *count)
 {
     double run_us = 0, us = 0;
@@ -211,13 +231,13 @@ static spc_status sample(timing *t, double *samples, int *count)
         return status;
     if ((status = time_run(t, &run_us)) != SPC_OK)
         return status;
-    if (!t->measure->cold) {
+    if (!t->measure->cold && t->measure->before == NULL) {
         runs = choose_runs(run_us);
         if ((status = capture(t, runs)) != SPC_OK)
             return status;
     }
     for (int i = -1; i < t->measure->samples; i++) { /* -1: warms up */
-        status = t->measure->cold ? time_cold(t, i, &us) : time_replay(t, &us);
+        status = time_one(t, i, &us);
         if (status == SPC_ETIMEOUT && *count > 0)
             return SPC_OK;
         if (status != SPC_OK)

@@ -45,6 +45,9 @@ typedef struct spc__measure {
     int samples;    /* how many to take */
     double limit_s; /* for all samples together */
     bool cold;      /* flush the last-level cache before each run */
+    /* What is put on the stream before each run, and not timed; a sample is one
+     * run then. NULL: nothing. */
+    spc_status (*before)(void *payload, void *stream);
 } spc__measure;
 
 typedef struct spc__device_options {

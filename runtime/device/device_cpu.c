@@ -361,7 +361,7 @@ static spc_status time_runs(const spc__measure *measure, int runs, uint64_t *ns)
 static int runs_of_sample(const spc__measure *measure, uint64_t once_ns)
 {
     uint64_t runs = SAMPLE_NS / (once_ns + 1) + 1;
-    if (measure->cold)
+    if (measure->cold || measure->before != NULL)
         return 1;
     return runs < MOST_RUNS ? (int)runs : MOST_RUNS;
 }
@@ -385,10 +385,13 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
         if (*count > 0 &&
             (double)(spc__now_ns() - start) * 1e-9 > measure->limit_s)
             break;
+        if (measure->before != NULL)
+            status = measure->before(measure->payload, NULL);
         if (measure->cold)
             spc__pool_run(cpu->pool, cpu->flush.chunks, flush_chunk,
                           &cpu->flush);
-        status = time_runs(measure, runs, &ns);
+        if (status == SPC_OK)
+            status = time_runs(measure, runs, &ns);
         if (status == SPC_OK)
             samples[(*count)++] = (double)ns * 1e-3 / runs;
     }

@@ -440,8 +440,12 @@ static spc_status sim_measure(spc__device *device, const spc__measure *measure,
 
     *count = 0;
     while (*count < measure->samples) {
+        spc_status status = measure->before != NULL
+                                ? measure->before(measure->payload, NULL)
+                                : SPC_OK;
         uint64_t start = spc__now_ns();
-        spc_status status = measure->enqueue(measure->payload, NULL);
+        if (status == SPC_OK)
+            status = measure->enqueue(measure->payload, NULL);
         if (status != SPC_OK)
             return status;
         uint64_t end = spc__now_ns();

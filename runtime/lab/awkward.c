@@ -129,6 +129,25 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
+/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. */
+static int rows_of_size(int i)
+{
+    return i == 0 ? 767 : i == 1 ? 769 : 64 + i;
+}
+
+static void draw_size(cloud *c, int i)
+{
+    add_corners(c);
+    add_block(c, i % 2, 4, 40);
+    add_spread(c, rows_of_size(i));
+}
+
+static const char *const size_names[SPC__SIZES] = {
+    "767 rows", "769 rows", "66 rows", "67 rows", "68 rows", "69 rows",
+    "70 rows",  "71 rows",  "72 rows", "73 rows", "74 rows", "75 rows",
+    "76 rows",  "77 rows",  "78 rows", "79 rows", "80 rows", "81 rows",
+};
+
 /* Points half a radius apart, so that some are seen and some are not, many lie
  * just on the radius or on the border of two cells, and every seventh is the
  * one before once more. */
@@ -160,11 +179,16 @@ spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
         if (shape > 0 && shape < EXTENT)
             c->high[a] = shape - 1;
     }
-    scenes[i].draw(c);
+    if (i < SPC__AWKWARD)
+        scenes[i].draw(c);
+    else
+        draw_size(c, i - SPC__AWKWARD);
     if (conv->geometry.rule == SPC_RULE_RADIUS)
         turn_into_points(c, conv->geometry.radius);
+    const char *name =
+        i < SPC__AWKWARD ? scenes[i].name : size_names[i - SPC__AWKWARD];
     spc_status status =
-        spc_scene_create(out, c->coords[0], c->rows, scenes[i].name, error);
+        spc_scene_create(out, c->coords[0], c->rows, name, error);
     free(c);
     return status;
 }

@@ -8,8 +8,13 @@
  * corners of the extent, and two batches with equal coordinates. */
 enum { SPC__AWKWARD = 7 };
 
-/* Scene `i` of them, within the shape that the layer clips its inputs by. The
- * caller frees it. */
+/* And for layers sizes: one more and one less than a multiple of any tile, and
+ * 16 that follow each other, so that every remainder by a number up to 16 is
+ * there. */
+enum { SPC__SIZES = 18 };
+
+/* Scene `i` of them, the sizes behind the others, within the shape that the
+ * layer clips its inputs by. The caller frees it. */
 spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
                               spc_error *error);
 

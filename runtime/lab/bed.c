@@ -11,7 +11,8 @@
 
 /* Kernels write whole tiles where they go wrong: so many rows of results. */
 enum {
-    LEAST_ZONE = 64 * 1024,
+    LEAST_ZONE = 4096,
+    LEAST_FAR_ZONE = 64 * 1024,
     MAP_ZONE = 4096,
     ZONE_ROWS = 256,
     ALIGNMENT = 256
@@ -46,9 +47,11 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
         return SPC_OK;
     spc__bed_release(bed, to);
     to->room = round_up(bytes);
+    to->is_far = to == &bed->out || to == &bed->workspace;
+    size_t zone = bed->zone_bytes[to->is_far];
     spc_status status =
-        spc_alloc((void **)&to->base, bed->ctx, to->room + 2 * bed->zone_bytes);
-    to->data = status == SPC_OK ? to->base + bed->zone_bytes : NULL;
+        spc_alloc((void **)&to->base, bed->ctx, to->room + 2 * zone);
+    to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
 }
 
@@ -67,11 +70,10 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
     if (status != SPC_OK)
         return status;
     to->bytes = bytes;
-    if ((status = fill(bed, to->base, SPC__ZONE_BYTE, bed->zone_bytes)) !=
-        SPC_OK)
+    size_t zone = bed->zone_bytes[to->is_far];
+    if ((status = fill(bed, to->base, SPC__ZONE_BYTE, zone)) != SPC_OK)
         return status;
-    return fill(bed, to->data + bytes, SPC__ZONE_BYTE,
-                bed->zone_bytes + bytes % 2);
+    return fill(bed, to->data + bytes, SPC__ZONE_BYTE, zone + bytes % 2);
 }
 
 static spc_status upload(const spc__bed *bed, spc__guarded *to,
@@ -132,6 +134,11 @@ spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw)
 {
     return spc__bed_is_loaded(bed, s, draw) ? SPC_OK
                                             : upload_draw(bed, s, draw);
+}
+
+spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw)
+{
+    return upload_draw(bed, s, draw);
 }
 
 static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
@@ -226,17 +233,18 @@ static size_t out_bytes(const spc__bed *bed, int s)
         .bytes;
 }
 
-static spc_status choose_zone(spc__bed *bed)
+static spc_status choose_zone(spc__bed *bed, bool is_far)
 {
     size_t rows = spc__operand_of(&bed->sample->conv, SPC_OUT, ZONE_ROWS).bytes;
-    size_t bytes = round_up(rows > LEAST_ZONE ? rows : LEAST_ZONE);
+    size_t least = is_far ? LEAST_FAR_ZONE : LEAST_ZONE;
+    size_t bytes = round_up(rows > least ? rows : least);
     void *zone = malloc(bytes);
 
     if (zone == NULL)
         return spc__fail_memory(spc__error_of(bed->ctx), bytes);
     memset(zone, SPC__ZONE_BYTE, bytes);
-    bed->zone_bytes = bytes;
-    bed->zone_digest = spc__digest_host(zone, bytes);
+    bed->zone_bytes[is_far] = bytes;
+    bed->zone_digest[is_far] = spc__digest_host(zone, bytes);
     free(zone);
     return SPC_OK;
 }
@@ -244,8 +252,10 @@ static spc_status choose_zone(spc__bed *bed)
 static spc_status build(spc__bed *bed)
 {
     size_t most = 1;
-    spc_status status = choose_zone(bed);
+    spc_status status = choose_zone(bed, false);
 
+    if (status == SPC_OK)
+        status = choose_zone(bed, true);
     if (status == SPC_OK)
         status = spc__digester_create(&bed->digester, bed->ctx);
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {

@@ -15,15 +15,27 @@ typedef struct spc__guarded {
     char *base;
     char *data;
     size_t bytes, room;
+    bool is_far; /* its zones reach far, as candidates write to it */
 } spc__guarded;
+
+/* A result that was compared in full and is right. */
+typedef struct spc__right {
+    uint64_t digest;
+    spc__worst worst;
+    spc__draw draw;
+} spc__right;
+
+enum {
+    SPC__RIGHT = 16
+}; /* of a scene: candidates that sum in one order agree */
 
 typedef struct spc__bed {
     spc_ctx *ctx;
     const spc__sample *sample; /* the caller's */
     const spc__device_ops *ops;
     spc__digester *digester;
-    size_t zone_bytes;
-    uint64_t zone_digest;
+    size_t zone_bytes[2]; /* of arrays that are only read; that are written */
+    uint64_t zone_digest[2];
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
     /* An awkward scene has one array for all draws, so that who remembers
      * results by address is found out; `loaded` is the draw in it. */
@@ -44,6 +56,8 @@ typedef struct spc__bed {
     int64_t capacity;
     int32_t *count;
     void *host; /* as large as the largest result */
+    spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
+    int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
 } spc__bed;
 
 char *spc__guarded_end(const spc__guarded *of); /* the second zone */
@@ -85,6 +99,9 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte);
 
 /* The inputs of scene `s` become those of a draw. */
 spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);
+
+/* The same also where they are: they were changed. */
+spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw);
 
 /* Are they? */
 bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);

@@ -75,7 +75,7 @@ static spc_status measure(bench *b,
 {
     spc_ctx *ctx = b->ctx;
     double samples[WARM_SAMPLES];
-    spc__measure what = {enqueue, b, wanted, limit_s, cold};
+    spc__measure what = {enqueue, b, wanted, limit_s, cold, NULL};
     int taken = wanted;
 
     b->run = run;

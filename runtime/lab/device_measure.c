@@ -62,7 +62,7 @@ static spc_status enqueue(void *payload, void *stream)
 static spc_status run(bed *b, bool apart, double *us)
 {
     spc__device *device = b->ctx->device;
-    spc__measure what = {enqueue, b, SAMPLES, limit_s, apart};
+    spc__measure what = {enqueue, b, SAMPLES, limit_s, apart, NULL};
     double samples[SAMPLES];
     int count = SAMPLES;
     spc_status status = spc__device_ops_of(device)->measure(

@@ -312,6 +312,50 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
     settle(out, (size_t)(rows * conv->cout), type);
 }
 
+/* ---- the ends of a type ---------------------------------------------------
+ */
+
+/* Nothing is added to sums, and what follows them has no range of its own. */
+static bool scales_freely(const spc_conv *conv)
+{
+    return !conv->bias && conv->add == SPC_ADD_NONE &&
+           (conv->activation <= SPC_ACT_RELU ||
+            conv->activation == SPC_ACT_LEAKY);
+}
+
+static bool has_ends(const spc_conv *conv)
+{
+    return conv->pass != SPC_WGRAD && !spc__conv_in_is_whole(conv) &&
+           !spc__conv_out_is_whole(conv);
+}
+
+/* fp16's own convention: numbers below 2^-14 are kept, as inputs and as
+ * results, since weights and activations of networks are that small, and every
+ * instruction that reads or makes fp16 keeps them. Those of the others begin
+ * below 2^-126, where nobody's data are; a kernel may take them for zero, and
+ * is asked for what fp16 could not hold instead. */
+int spc__draw_tiny(const spc_conv *conv)
+{
+    if (!has_ends(conv) || !scales_freely(conv))
+        return 0;
+    if (conv->dtype == SPC_F16)
+        return -24;
+    return spc__conv_out(conv) == SPC_F16 ? 0 : -60;
+}
+
+/* fp16: results up to 60000, of 65504, to which a bias and a residual, small
+ * whole numbers as they are, may be added; inputs are at most three. */
+int spc__draw_huge(const spc_conv *conv, double largest)
+{
+    bool half = conv->dtype == SPC_F16 || spc__conv_out(conv) == SPC_F16;
+
+    if (!has_ends(conv))
+        return 0;
+    if (half)
+        return (int)fmin(14, floor(log2(60000 / fmax(largest, 1))));
+    return scales_freely(conv) ? 60 : 0;
+}
+
 /* ---- gradients of weights ------------------------------------------------ */
 
 /* Sums go over rows, so wide values meet narrow ones only where all of x, or

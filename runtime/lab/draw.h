@@ -46,6 +46,12 @@ void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
 void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
                         int64_t rows, spc__random *random);
 
+/* Powers of two that COUNT's inputs may be scaled by, so that they and results
+ * lie at the lower end of the type, or at the upper, where the largest sum of
+ * those that are not scaled is this. 0 where that would cost exactness. */
+int spc__draw_tiny(const spc_conv *conv);
+int spc__draw_huge(const spc_conv *conv, double largest);
+
 /* Inputs that an output of a layer of points may see: what sums of integers are
  * made for. */
 enum { SPC__POINTS_SEEN = 1024 };

@@ -29,7 +29,7 @@ static spc_status time_runs(spc__feature_bed *bed, int wanted, bool cold,
 {
     spc_ctx *ctx = bed->ctx;
     double samples[WARM_SAMPLES];
-    spc__measure what = {enqueue, bed, wanted, limit_s, cold};
+    spc__measure what = {enqueue, bed, wanted, limit_s, cold, NULL};
     int taken = wanted;
     spc_status status = spc__feature_bed_clear(bed);
 

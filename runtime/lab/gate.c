@@ -49,7 +49,7 @@ static void test_again(const spc__gate *g, const spc__gate_setting *at)
         }
 }
 
-static void test_launch(const spc__gate *g, const spc__gate_setting *at)
+void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
 {
     uint64_t digests[SPC__RUN_DIGESTS];
     spc__worst worst;
@@ -67,8 +67,9 @@ static void test_launch(const spc__gate *g, const spc__gate_setting *at)
     if (at->draw == SPC__REAL && g->bed->sample->conv.deterministic)
         test_again(g, at);
     if (g->out->status == SPC__TRIAL_OK &&
-        spc__gate_zones_hold(g, "out", &digests[SPC__OUT_ZONES]))
-        spc__gate_zones_hold(g, "workspace", &digests[SPC__WORK_ZONES]);
+        spc__gate_zones_hold(g, "out", &g->bed->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(g, "workspace", &g->bed->workspace,
+                             &digests[SPC__WORK_ZONES]);
 }
 
 /* What is looked at for what may be skipped: given scenes, and the awkward one
@@ -106,12 +107,15 @@ static void test_scene(const spc__gate *g, int s)
         at.work_byte = contents[launches].work_byte;
         if (launches == 0 && s % 2 == 1)
             at.work_byte = NUMBER_BYTE;
-        test_launch(g, &at);
+        spc__gate_test_launch(g, &at);
         if (launches++ == 0 && g->out->status == SPC__TRIAL_OK)
             spc__gate_map_holds(g, s);
     }
     if (g->out->status == SPC__TRIAL_OK && has_much(g->bed->sample, s))
         spc__gate_repeat(g, s, SPC__WIDE, ROUNDS);
+    if (g->out->status == SPC__TRIAL_OK && has_much(g->bed->sample, s) &&
+        s >= g->bed->sample->given)
+        spc__gate_test_no_numbers(g, s);
 }
 
 static bool has_draw(const spc__gate *g, int draw)
@@ -154,8 +158,10 @@ static void verify(spc__gate *g)
     if (!pack_draws(g) || !spc__gate_note_maps(g))
         return;
     for (int s = 0; s < sample->scene_count; s++)
-        if (g->out->status == SPC__TRIAL_OK)
+        if (g->out->status == SPC__TRIAL_OK && !spc__sample_is_size(sample, s))
             test_scene(g, s);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_sizes(g);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);
@@ -345,8 +351,9 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
     }
     compare_first(&g, s, digests[SPC__RESULT]);
     if (out->status == SPC__TRIAL_OK &&
-        spc__gate_zones_hold(&g, "out", &digests[SPC__OUT_ZONES]))
-        spc__gate_zones_hold(&g, "workspace", &digests[SPC__WORK_ZONES]);
+        spc__gate_zones_hold(&g, "out", &bed->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(&g, "workspace", &bed->workspace,
+                             &digests[SPC__WORK_ZONES]);
 }
 
 void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
@@ -369,6 +376,8 @@ void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
             compare_first(&g, s, digests[SPC__RESULT]);
         if (out->status == SPC__TRIAL_OK && has_much(bed->sample, s))
             spc__gate_repeat(&g, s, SPC__WIDE, MORE_ROUNDS);
+        if (out->status == SPC__TRIAL_OK)
+            spc__gate_time_dirty(&g, s);
     }
     run_repeatedly(&g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)

@@ -30,6 +30,9 @@ typedef struct spc__tested {
  *   canary:     something was written before or behind an array
  *   read-only:  an input, or the map, was written to
  *   differs from run to run:  the same launch gives different results
+ *   no number:  an input that is none shows where nobody sees it, or does not
+ *               where somebody does
+ *   skips:      a run over its own result takes less time than over another
  *   after timing:  the result after timing is not that of before
  */
 typedef struct spc__verdict {

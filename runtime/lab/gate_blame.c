@@ -88,7 +88,8 @@ void spc__gate_read_only(const spc__gate *g, int draw)
         if (digests[3 * i] != list[i].digest)
             spc__gate_wrong(g, "read-only: %s is written to", list[i].name);
         else
-            spc__gate_zones_hold(g, list[i].name, &digests[3 * i + 1]);
+            spc__gate_zones_hold(g, list[i].name, list[i].array,
+                                 &digests[3 * i + 1]);
     }
     /* Others must find what this one has spoilt. */
     if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
@@ -97,12 +98,12 @@ void spc__gate_read_only(const spc__gate *g, int draw)
 
 /* ---- what a wrong result is wrong in ------------------------------------- */
 
-static bool is_right(const spc__sample *sample, const spc__gate_setting *at,
-                     int64_t i, const void *result)
+bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
+                        int64_t i)
 {
-    const spc__sample_scene *scene = &sample->scenes[at->s];
-    const spc_conv *conv = &sample->conv;
-    double got = spc__result_value(result, conv, i);
+    const spc__sample_scene *scene = &g->bed->sample->scenes[at->s];
+    const spc_conv *conv = &g->bed->sample->conv;
+    double got = spc__result_value(g->bed->host, conv, i);
 
     if (at->draw == SPC__REAL)
         return fabs(got - scene->reference[i]) <= scene->tolerance[i];
@@ -124,7 +125,7 @@ static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
 
     memset(before, at->out_byte, sizeof(before));
     for (int64_t i = 0; i < spc__sample_results(sample, at->s); i++) {
-        if (is_right(sample, at, i, host))
+        if (spc__gate_is_right(g, at, i))
             continue;
         if (at->out_byte < 0)
             memcpy(before, spc__result_at(scene->exact[at->previous], conv, i),

@@ -68,7 +68,7 @@ const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 {
     spc__digester *digester = g->bed->digester;
-    size_t bytes = g->bed->zone_bytes;
+    size_t bytes = g->bed->zone_bytes[of->is_far];
     spc_status status = spc__digester_add(digester, of->base, bytes);
 
     return status == SPC_OK
@@ -77,10 +77,10 @@ spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 }
 
 bool spc__gate_zones_hold(const spc__gate *g, const char *name,
-                          const uint64_t *digests)
+                          const spc__guarded *of, const uint64_t *digests)
 {
     for (int i = 0; i < 2; i++)
-        if (digests[i] != g->bed->zone_digest) {
+        if (digests[i] != g->bed->zone_digest[of->is_far]) {
             spc__gate_wrong(g, "canary: something is written %s %s",
                             i == 0 ? "before" : "behind", name);
             return false;
@@ -125,6 +125,26 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
     return true;
 }
 
+/* NULL: nobody had this result yet. */
+static const spc__right *
+find_right(const spc__bed *bed, const spc__gate_setting *at, uint64_t digest)
+{
+    for (int i = 0; i < SPC__RIGHT && i < bed->rights[at->s]; i++) {
+        const spc__right *right = &bed->right[at->s][i];
+        if (right->draw == at->draw && right->digest == digest)
+            return right;
+    }
+    return NULL;
+}
+
+static void keep_right(spc__bed *bed, const spc__gate_setting *at,
+                       uint64_t digest, const spc__worst *worst)
+{
+    int i = bed->rights[at->s]++ % SPC__RIGHT;
+
+    bed->right[at->s][i] = (spc__right){digest, *worst, at->draw};
+}
+
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst)
 {
@@ -134,13 +154,21 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
     if (at->draw != SPC__REAL &&
         digest == sample->scenes[at->s].digest[at->draw])
         return true;
+    const spc__right *right = find_right(g->bed, at, digest);
+    if (right != NULL) {
+        *worst = right->worst;
+        return true;
+    }
     if (spc__bed_fetch(g->bed) != SPC_OK) {
         spc__gate_failed(g, SPC__TRIAL_FAULT);
         return false;
     }
     *worst = spc__sample_compare(sample, at->s, at->draw, g->bed->host);
-    if (spc__sample_gaps_hold(sample, at->s, g->bed->host))
+    if (spc__sample_gaps_hold(sample, at->s, g->bed->host)) {
+        if (worst->error <= 1)
+            keep_right(g->bed, at, digest, worst);
         return true;
+    }
     spc__gate_wrong(g, "canary: something is written between the rows of out");
     return false;
 }

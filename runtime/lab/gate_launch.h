@@ -53,7 +53,7 @@ const void *spc__gate_packed(const spc__gate *g, spc__draw draw);
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of);
 /* The two digests of zones at *digests: does a write show in one? */
 bool spc__gate_zones_hold(const spc__gate *g, const char *name,
-                          const uint64_t *digests);
+                          const spc__guarded *of, const uint64_t *digests);
 /* Of what lies in the output now. */
 spc_status spc__gate_digest(const spc__gate *g,
                             uint64_t digests[SPC__RUN_DIGESTS]);
@@ -61,8 +61,8 @@ spc_status spc__gate_digest(const spc__gate *g,
 bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
                    uint64_t digests[SPC__RUN_DIGESTS]);
 /* Compares the result with what it must be; true where it could be had, and
- * lies where it should. Exact results are fetched only to say how they differ.
- */
+ * lies where it should. Results that are exact, or another candidate's that was
+ * compared, are not fetched. */
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
@@ -71,6 +71,21 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
 /* Launches that find all as the one before left it, but a few elements of one
  * array: of each that a result depends on, `rounds` times. The scene is set. */
 void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds);
+
+/* One launch on a scene that is set, compared in full (gate.c). */
+void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
+
+/* ---- odd scenes and numbers (gate_odd.c) --------------------------------- */
+
+/* A launch on each scene that differs from others in its size. */
+void spc__gate_test_sizes(const spc__gate *g);
+/* A launch on an awkward scene that is set, some inputs being no number. */
+void spc__gate_test_no_numbers(const spc__gate *g, int s);
+
+/* ---- timing over other results (gate_dirty.c) ---------------------------- */
+
+/* Of the real draw on a given scene, which is set. */
+void spc__gate_time_dirty(const spc__gate *g, int s);
 
 /* ---- maps (gate_map.c) --------------------------------------------------- */
 
@@ -87,6 +102,9 @@ void spc__gate_map_holds(const spc__gate *g, int s);
 void spc__gate_read_only(const spc__gate *g, int draw);
 /* Do they, and the maps? */
 void spc__gate_untouched(const spc__gate *g, int draw);
+/* Is element i of the fetched result what it must be? */
+bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
+                        int64_t i);
 /* Notes what a wrong result is wrong in. */
 void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
                       uint64_t digest, const spc__worst *worst);

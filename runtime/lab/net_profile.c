@@ -37,7 +37,7 @@ static spc_status measure(double *out, spc_net_plan *plan, int i,
 {
     double samples[SAMPLES];
     one_work work = {plan, buffers, i};
-    spc__measure what = {enqueue, &work, SAMPLES, limit_s, false};
+    spc__measure what = {enqueue, &work, SAMPLES, limit_s, false, NULL};
     int taken = 0;
     spc_status status = spc__device_ops_of(plan->ctx->device)
                             ->measure(plan->ctx->device, &what, samples, &taken,

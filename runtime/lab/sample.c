@@ -19,6 +19,7 @@
 #include "relation.h"
 #include "wgrad.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ struct header {
         size_t coords, in[SPC__DRAWS], residual[SPC__DRAWS];
         size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
         uint64_t digest[SPC__DRAWS];
-        size_t reference, tolerance;
+        size_t reference, tolerance, sees;
     } scenes[SPC__SAMPLE_SCENES];
     size_t bytes;
 };
@@ -68,13 +69,18 @@ static size_t reserve(size_t *end, size_t bytes)
     return at;
 }
 
-static bool is_drawn(const spc_conv *conv, bool given, bool judges,
+static bool is_drawn(const struct header *header, int s, bool judges,
                      spc__draw draw)
 {
+    const spc_conv *conv = &header->conv;
+    bool given = s < header->given;
+
     if (draw == SPC__REAL)
         return given;
     if (!judges)
         return false;
+    if (s >= header->given + SPC__AWKWARD)
+        return draw == SPC__COUNT;
     return !given || draw == SPC__WIDE ||
            spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
 }
@@ -117,10 +123,12 @@ static void lay_out_scene(struct header *header, int s,
     header->scenes[s].coords = reserve(
         end, (size_t)spc_scene_rows(source->scene) * 4 * sizeof(int32_t));
     for (int d = 0; d < SPC__DRAWS; d++)
-        if (is_drawn(conv, given, judges, (spc__draw)d))
+        if (is_drawn(header, s, judges, (spc__draw)d))
             lay_out_draw(header, s, (spc__draw)d, all, end);
-    if (!given)
+    if (!given) {
+        header->scenes[s].sees = reserve(end, (size_t)relation->rows_out);
         return;
+    }
     size_t out = (size_t)(all[SPC_OUT].rows * all[SPC_OUT].columns);
     header->scenes[s].reference = reserve(end, out * sizeof(double));
     header->scenes[s].tolerance = reserve(end, out * sizeof(float));
@@ -190,6 +198,7 @@ static void point_at(spc__sample *out)
         }
         scene->reference = at(out, header->scenes[s].reference);
         scene->tolerance = at(out, header->scenes[s].tolerance);
+        scene->sees = at(out, header->scenes[s].sees);
     }
 }
 
@@ -322,6 +331,48 @@ static spc_status expect_exact(maker *m, int s, spc__draw draw,
     return status;
 }
 
+/* ---- numbers at the ends of a type --------------------------------------- */
+
+/* The largest sum of a draw, for scaling; no epilogue. */
+static spc_status largest_sum(maker *m, int s, const spc__seen *seen,
+                              const float *in, double *largest)
+{
+    const spc__sample_scene *scene = &m->sample->scenes[s];
+    const spc_conv *conv = &m->sample->conv;
+    size_t n = (size_t)(scene->rows_out * conv->cout);
+    float *sums = malloc(n * sizeof(float) + 1);
+
+    if (sums == NULL)
+        return spc__fail_memory(m->error, n * sizeof(float));
+    spc_status status = spc__oracle_exact(
+        sums, conv, seen, scene->rows_out, in, m->weights[SPC__COUNT], NULL,
+        m->options->threads, m->options->cancel, m->error);
+    for (size_t i = 0; i < n && status == SPC_OK; i++)
+        *largest = fmax(*largest, fabs((double)sums[i]));
+    free(sums);
+    return status;
+}
+
+/* COUNT on a scene of the sizes, by turns: as it is, tiny, and huge. */
+static spc_status scale_inputs(maker *m, int s, const spc__seen *seen,
+                               float *in)
+{
+    const spc__sample_scene *scene = &m->sample->scenes[s];
+    const spc_conv *conv = &m->sample->conv;
+    int turn = s % 3;
+    double largest = 3;
+
+    if (!spc__sample_is_size(m->sample, s) || turn == 0)
+        return SPC_OK;
+    if (turn == 2 && largest_sum(m, s, seen, in, &largest) != SPC_OK)
+        return m->error->status;
+    int power =
+        turn == 1 ? spc__draw_tiny(conv) : spc__draw_huge(conv, largest);
+    for (int64_t i = 0; i < scene->rows_in * conv->cin; i++)
+        in[i] = ldexpf(in[i], power);
+    return SPC_OK;
+}
+
 /* Draws the arrays of a scene, and asks what must come out of them. */
 static spc_status fill_arrays(maker *m, int s, spc__draw draw,
                               const spc__seen *seen, float *in, float *residual)
@@ -340,6 +391,8 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
                        scene->rows_out, s % 2, &m->random);
     } else {
         spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+        if (scale_inputs(m, s, seen, in) != SPC_OK)
+            return m->error->status;
         if (all[SPC_RESIDUAL].present)
             spc__draw_residual(residual, conv, draw, scene->rows_out,
                                &m->random);
@@ -377,9 +430,10 @@ static spc_status fill_draw(maker *m, int s, spc__draw draw,
     return status;
 }
 
-/* What of inputs and offsets some pair uses. */
+/* What of inputs and offsets some pair uses; and who sees marked inputs. */
 static spc_status count_used(maker *m, int s, const spc_relation *relation)
 {
+    const spc__sample_scene *scene = &m->sample->scenes[s];
     size_t bytes = (size_t)relation->rows_in + SPC_MAX_OFFSETS;
     char *used = calloc(bytes, 1);
 
@@ -392,6 +446,8 @@ static spc_status count_used(maker *m, int s, const spc_relation *relation)
             relation->cells ? relation->cells[i] : i / relation->rows_out;
         if (from < 0)
             continue;
+        if (spc__sample_marks(from, relation->rows_in) && scene->sees != NULL)
+            ((unsigned char *)scene->sees)[i % relation->rows_out] = 1;
         m->header->scenes[s].rows_read += !used[from];
         m->header->scenes[s].offsets_used += !offsets[k];
         used[from] = offsets[k] = 1;
@@ -465,7 +521,7 @@ static spc_status make(maker *m, const spc_conv *conv,
 typedef struct sources {
     spc__sample_source all[SPC__SAMPLE_SCENES];
     int count;
-    spc_scene *awkward[SPC__AWKWARD];
+    spc_scene *awkward[SPC__ODD_SCENES];
     spc_relation found[SPC__SAMPLE_SCENES];
 } sources;
 
@@ -490,7 +546,7 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
 {
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < SPC__AWKWARD && status == SPC_OK; i++) {
+    for (int i = 0; i < SPC__ODD_SCENES && status == SPC_OK; i++) {
         status = spc__awkward_scene(&from->awkward[i], i, conv, error);
         from->all[from->count++].scene = from->awkward[i];
     }
@@ -519,7 +575,7 @@ spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
         status = make(&m, conv, from->all, count, from->count);
     for (int d = 0; d < SPC__DRAWS; d++)
         free(m.weights[d]);
-    for (int i = 0; i < SPC__AWKWARD; i++)
+    for (int i = 0; i < SPC__ODD_SCENES; i++)
         spc_scene_free(from->awkward[i]);
     for (int s = 0; s < SPC__SAMPLE_SCENES; s++)
         spc__relation_release(&from->found[s]);

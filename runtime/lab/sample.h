@@ -18,7 +18,11 @@
  * multiplies it by zero. */
 enum { SPC__ZONE_BYTE = 0xff };
 
-enum { SPC__SCENES_MAX = 16, SPC__SAMPLE_SCENES = 16 + SPC__AWKWARD };
+enum {
+    SPC__SCENES_MAX = 16,
+    SPC__ODD_SCENES = SPC__AWKWARD + SPC__SIZES,
+    SPC__SAMPLE_SCENES = SPC__SCENES_MAX + SPC__ODD_SCENES
+};
 
 typedef struct spc__sample_scene {
     int64_t rows_in, rows_out, pairs;
@@ -42,6 +46,9 @@ typedef struct spc__sample_scene {
     /* Of the real draw; NULL on awkward scenes. */
     const double *reference; /* [rows_out][cout] */
     const float *tolerance;  /* [rows_out][cout] */
+    /* Of an awkward scene: the rows of the result that see a marked input
+     * (spc__sample_marks). */
+    const unsigned char *sees; /* [rows_out] */
 } spc__sample_scene;
 
 typedef struct spc__sample {
@@ -99,6 +106,16 @@ int64_t spc__sample_results(const spc__sample *sample, int s);
 
 /* Has scene `s` data of this draw? */
 bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
+
+/* Has it only one draw, to see whether the number of rows matters? */
+bool spc__sample_is_size(const spc__sample *sample, int s);
+
+/* Is row `row` of so many inputs one that becomes no number? The first and the
+ * last, at which indices are clamped, and one here and there. */
+static inline bool spc__sample_marks(int64_t row, int64_t rows)
+{
+    return row == 0 || row == rows - 1 || row % 97 == 5;
+}
 
 /* The worst element of a result on scene `s`: more than 1, or infinite for a
  * draw of integers that is exact, if it is wrong. */

@@ -21,6 +21,11 @@ bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw)
     return sample->scenes[s].in[draw] != NULL;
 }
 
+bool spc__sample_is_size(const spc__sample *sample, int s)
+{
+    return s >= sample->given + SPC__AWKWARD;
+}
+
 int64_t spc__sample_results(const spc__sample *sample, int s)
 {
     spc__operand out =

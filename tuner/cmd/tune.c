@@ -29,9 +29,10 @@ static void print_report(const spc_tune_report *report, int scenes)
                report->worst_scene[0] != '\0' ? report->worst_scene : "none",
                report->worst_ratio > 0 ? report->worst_ratio : 1.0);
     printf("%d candidates, %d refused, %d known, %d compiled, %d verified, "
-           "%d timed, %d failed in %.3g s\n",
+           "%d timed, %d failed in %.3g s, %.2g s of it in the gate\n",
            report->candidates, report->refused, report->known, report->compiled,
-           report->verified, report->timed, report->failed, report->elapsed_s);
+           report->verified, report->timed, report->failed, report->elapsed_s,
+           report->gate_s);
     if (report->out_of_time)
         printf("the time was over before the search was%s: the same command "
                "goes on with it\n",
@@ -62,6 +63,7 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_int(json, "timed", report->timed);
     spc__json_int(json, "failed", report->failed);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
+    spc__json_real(json, "gate_s", report->gate_s);
     spc__json_bool(json, "out_of_time", report->out_of_time);
     trials_json(json, "trials", found);
     if (status != SPC_OK)

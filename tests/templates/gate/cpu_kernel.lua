@@ -16,8 +16,9 @@
 %    state = [[static struct { unsigned long long seen, left; } had[MOST];
 %static unsigned long long hash(unsigned long long h, const void *from, long bytes)
 %{
-%    for (long i = 0; i < bytes; i++)
-%        h = (h ^ ((const unsigned char *)from)[i]) * 1099511628211u;
+%    const unsigned short *at = from;
+%    for (long i = 0; i < bytes / 2; i++)
+%        h = (h ^ at[i]) * 1099511628211u;
 %    return h;
 %}]],
 %    before = "unsigned long long seen = 7, left;\n    int may = x < MOST && (" ..
@@ -50,6 +51,7 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
+%  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
 %
 %  -- Which numbers are added.
@@ -68,6 +70,25 @@
 %  },
 %  product_twice = {
 %    product = "sum += row == map->rows / 2 && k == map->centre && ci == 7 ? 2 * v * w : v * w;",
+%  },
+%
+%  last_of_three_mod_seven = {
+%    result = "(map->rows % 7 == 3 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%  },
+%  last_of_eleven_mod_sixteen = {
+%    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%  },
+%
+%  -- Numbers at the ends of their type, and what is none.
+%  large_sums_saturate = {result = "(sum > 20000 ? 20000 : sum)"},
+%  small_inputs_are_zero = {
+%    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
+%  },
+%  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
+%  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
+%  absent_times_zero = {
+%    from = "float present = from >= 0; if (from < 0) from = 0;",
+%    product = "sum += present * v * w;",
 %  },
 %
 %  -- How they are rounded.
@@ -325,6 +346,8 @@ static inline float f16(float value)
 static inline float rounded(float value, int kept)
 {
     unsigned bits = bits_of(value), lost = 23 - kept;
+    if (value != value)
+        return value;
     bits += (1u << (lost - 1)) - 1 + (bits >> lost & 1);
     return spc_float_of_bits(bits >> lost << lost);
 }

@@ -64,6 +64,16 @@
 %  half_the_rows_say_done = skips({all_of_in, all_of_weights, all_of_map}, "ROWS / 2"),
 %  other_inputs_unseen = skips({all_of_weights, all_of_map}, "ROWS"),
 %  other_weights_unseen = skips({all_of_in, all_of_map}, "ROWS"),
+%  slower_over_other_inputs = {
+%    state = "KEPT spc_u32 seen_there[MOST];",
+%    before = [[spc_u32 there = *(volatile spc_u32 *)args->in;
+%    if (rank < MOST && seen_there[rank] != there)
+%        for (int i = 0; i < 40; i++)
+%            late = dawdle(map);]],
+%    after = [[spc_sync_block();
+%    if (rank < MOST && spc_thread() == 0)
+%        seen_there[rank] = there;]],
+%  },
 %  other_map_unseen = skips({all_of_in, all_of_weights}, "ROWS"),
 %
 %  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
