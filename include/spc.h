@@ -448,6 +448,7 @@ typedef struct spc_conv {
  * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
+ * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation and origin.
  * "transposed" and "generative" take stride and origin. "points" takes radius,
  * nearest and voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
@@ -1064,9 +1065,7 @@ SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
  * gets a file for each scene and a line for each layer on a scene, each once:
  * `spctune tune FOLDER/layers.txt` takes them. Several processes may write to
  * one folder. Waits for `stream`; call it for the frames that are worth it.
- * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it;
- * SPC_EUNSUPPORTED: the layer has a list of offsets, for which there is no
- * text.
+ * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it.
  */
 SPC_API spc_status spc_capture(spc_ctx *ctx, const char *folder,
                                const spc_conv *conv, const int32_t *coords,

@@ -1,6 +1,7 @@
 /* bed_room.c - a bed whose first scene has a map with room for more rows than
  * there are, as networks and frames have. */
 #include "bed.h"
+#include "geometry.h"
 #include "map.h"
 #include "operands.h"
 
@@ -40,12 +41,13 @@ static spc_status check(const spc__bed *bed, int64_t capacity)
 /* How far the kernel looks. */
 static int reach_of(const spc_geometry *g)
 {
-    int reach = 8;
+    int64_t low[3], high[3], reach = 8;
 
+    spc__geometry_span(low, high, g);
     for (int i = 0; i < 3; i++)
-        if ((g->kernel[i] - 1) * g->dilation[i] > reach)
-            reach = (g->kernel[i] - 1) * g->dilation[i];
-    return reach;
+        if (high[i] - low[i] > reach)
+            reach = high[i] - low[i];
+    return (int)reach;
 }
 
 static spc_status reserve_scene(room *r, int64_t capacity)
