@@ -1943,6 +1943,7 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  * parameters are kept as fp32 on the host and begin as those of the network,
  * which it leaves alone; gradients are fp32 too. Voxels that features choose are
  * chosen anew by each forward pass; what chooses them has no gradient by that.
+ * Of a network of clouds the scene is points in units of 1/1024.
  * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole numbers,
  * or with another type of outputs.
  */
