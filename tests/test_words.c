@@ -398,6 +398,29 @@ START_TEST(a_text_is_held_to_its_form)
 }
 END_TEST
 
+/* What other programs call things, and what would change nothing. */
+static const struct {
+    const char *kind, *text, *says;
+} sentences[] = {
+    {"convolution", "subm,cin=8,cout=8,kernel=3", "did you mean 'k'?"},
+    {"convolution", "subm,cin=8,cout=8,act=relu", "did you mean 'epilogue'?"},
+    {"convolution", "conv,cin=8,cout=8,k=2,rule=spconv",
+     "did you mean 'footprint'?"},
+    {"convolution", "subm,cin=8,cout=8,dtype=half", "did you mean 'f16'?"},
+    {"features", "pool=avg,c=8,rule=floor,k=2", "did you mean 'mean'?"},
+    {"features", "act=swish,c=8", "did you mean 'silu'?"},
+    {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
+    {"features", "add,c=8,slope=0.5", "is for the activations leaky"},
+};
+
+START_TEST(a_sentence_says_what_would_be_right)
+{
+    const spc_operator_info of = {.kind = sentences[_i].kind};
+
+    assert_refused(&of, sentences[_i].text, sentences[_i].says);
+}
+END_TEST
+
 /* As many as there may be, each of as many digits as there may be. */
 START_TEST(the_longest_list_of_offsets_reads_back)
 {
@@ -695,6 +718,8 @@ int main(void)
     add(suite, "examples", an_example_runs);
     add(suite, "operators", every_operator_is_in_the_matrix);
     TCase *matrix = tcase_create("matrix");
+    tcase_add_loop_test(matrix, a_sentence_says_what_would_be_right, 0,
+                        LENGTH(sentences));
     tcase_add_test(matrix, the_longest_list_of_offsets_reads_back);
     tcase_add_test(matrix, every_type_is_in_the_matrix);
     tcase_add_test(matrix, awkward_sizes_are_in_the_matrix);

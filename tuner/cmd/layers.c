@@ -74,6 +74,26 @@ void free_scenes(scene_set *set)
 
 /* ---- layers -------------------------------------------------------------- */
 
+/* Operators that are no convolutions have commands of their own. */
+static spc_status fail_layer(const char *text, const spc_error *error)
+{
+    size_t head = strcspn(text, ",=");
+    const spc_operator_info *of;
+
+    for (int i = 0; (of = spc_operators(i)) != NULL; i++) {
+        bool is_layer = strcmp(of->kind, "convolution") == 0;
+        if (!is_layer && strcspn(of->name, "=") == head &&
+            strncmp(of->name, text, head) == 0)
+            return cli_fail(SPC_EINVAL, "'%.80s' is no layer: '%.*s' %s", text,
+                            (int)head, text,
+                            strcmp(of->kind, "sets") == 0
+                                ? "makes a set of others; verify takes it"
+                                : "is an operator on features; verify and "
+                                  "features take it");
+    }
+    return cli_fail(error->status, "%s", error->text);
+}
+
 /* Reads all operands as layers; there must be at least one. */
 static spc_status read_layers(spc_conv **out, const cli *self)
 {
@@ -94,7 +114,7 @@ static spc_status read_layers(spc_conv **out, const cli *self)
                 SPC_OK ||
             spc_conv_check(&layers[i], &error) != SPC_OK) {
             free(layers);
-            return cli_fail(error.status, "%s", error.text);
+            return fail_layer(self->operands.at[i], &error);
         }
     *out = layers;
     return SPC_OK;

@@ -132,6 +132,7 @@ static const char *const features[] = {
     "pool=sum,rule=floor,k=3,stride=2",
     "unpool=nearest,rule=floor,k=2,stride=2",
     "unpool=index,rule=footprint,k=3,stride=2,padding=1",
+    "unpool=index,rule=subm,k=3x1x2",
     "global=max",
     "global=mean",
     "global=sum",
