@@ -578,7 +578,7 @@ typedef struct spc_coords_options {
     /* How far kernels of maps may look past the extent, in voxels: (kernel - 1)
      * * dilation is enough for every rule with its own origin. 0: 8. Wider
      * guard bands cost bits of the keys. */
-    int reach;
+    int halo;
     spc_duplicates duplicates;
 } spc_coords_options;
 
