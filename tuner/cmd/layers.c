@@ -120,6 +120,18 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     return SPC_OK;
 }
 
+char *spell_layer(const spc_conv *layer)
+{
+    size_t bytes = (size_t)spc_conv_format(NULL, 0, layer) + 1;
+    char *text = malloc(bytes);
+
+    if (text == NULL)
+        cli_fail(SPC_ENOMEM, "out of memory");
+    else
+        spc_conv_format(text, bytes, layer);
+    return text;
+}
+
 void job_write_failure(spc__json *json, const char *layer, const char *scene)
 {
     const spc_error *error = cli_last_error();
@@ -132,23 +144,31 @@ void job_write_failure(spc__json *json, const char *layer, const char *scene)
     spc__json_end_object(json);
 }
 
+static spc_status one_layer(cli_job *job, const spc_conv *layer,
+                            const char *text, job_body body)
+{
+    if (*cli_cancel_flag())
+        return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
+    size_t before = job->json != NULL ? job->json->out->length : 0;
+    spc_status status = body(job, layer, text);
+    if (status != SPC_OK && job->json != NULL &&
+        job->json->out->length == before)
+        job_write_failure(job->json, text, NULL);
+    return status;
+}
+
 static spc_status each_layer(cli_job *job, const spc_conv *layers,
                              job_body body)
 {
     spc_status first = SPC_OK;
-    char text[200];
 
     for (int i = 0; i < job->self->operands.count; i++) {
         if (i > 0 && job->json == NULL)
             putchar('\n');
-        spc_conv_format(text, sizeof(text), &layers[i]);
-        if (*cli_cancel_flag())
-            return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
-        size_t before = job->json != NULL ? job->json->out->length : 0;
-        spc_status status = body(job, &layers[i], text);
-        if (status != SPC_OK && job->json != NULL &&
-            job->json->out->length == before)
-            job_write_failure(job->json, text, NULL);
+        char *text = spell_layer(&layers[i]);
+        spc_status status =
+            text != NULL ? one_layer(job, &layers[i], text, body) : SPC_ENOMEM;
+        free(text);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
         if (status == SPC_EINTERRUPTED)
