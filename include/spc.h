@@ -448,6 +448,7 @@ typedef struct spc_conv {
  * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
+ * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation and origin.
  * "transposed" and "generative" take stride and origin. "points" takes radius,
  * nearest and voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
@@ -577,7 +578,7 @@ typedef struct spc_coords_options {
     /* How far kernels of maps may look past the extent, in voxels: (kernel - 1)
      * * dilation is enough for every rule with its own origin. 0: 8. Wider
      * guard bands cost bits of the keys. */
-    int reach;
+    int halo;
     spc_duplicates duplicates;
 } spc_coords_options;
 
@@ -1064,9 +1065,7 @@ SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
  * gets a file for each scene and a line for each layer on a scene, each once:
  * `spctune tune FOLDER/layers.txt` takes them. Several processes may write to
  * one folder. Waits for `stream`; call it for the frames that are worth it.
- * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it;
- * SPC_EUNSUPPORTED: the layer has a list of offsets, for which there is no
- * text.
+ * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it.
  */
 SPC_API spc_status spc_capture(spc_ctx *ctx, const char *folder,
                                const spc_conv *conv, const int32_t *coords,
@@ -1945,6 +1944,7 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
  * parameters are kept as fp32 on the host and begin as those of the network,
  * which it leaves alone; gradients are fp32 too. Voxels that features choose are
  * chosen anew by each forward pass; what chooses them has no gradient by that.
+ * Of a network of clouds the scene is points in units of 1/1024.
  * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole numbers,
  * or with another type of outputs.
  */

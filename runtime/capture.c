@@ -14,6 +14,7 @@
 #include "ctx.h"
 #include "error.h"
 #include "file.h"
+#include "offset_list.h"
 #include "sha256.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LIST_MOST = 16 << 20, LAYER_BYTES = 512, NAME_BYTES = 40 };
+enum { LIST_MOST = 16 << 20, LAYER_BYTES = 512 + SPC__LIST_BYTES };
+enum { NAME_BYTES = 40 };
 
 static spc_status fail(spc_error *error, const char *what, const char *path)
 {
@@ -155,10 +157,6 @@ spc_status spc__capture_write(const char *folder, const spc_conv *conv,
 
     if (status != SPC_OK)
         return status;
-    if (conv->geometry.offset_count > 0)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "a layer with a list of offsets has no text to be "
-                         "captured by");
     spc_conv_format(layer, sizeof(layer), conv);
     name_scene(name, coords, rows);
     spc__buf_printf(&path, "%s/%s", root, name);

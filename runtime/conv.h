@@ -1,7 +1,8 @@
 /*
  * conv.h - layers inside the library: their names, their attrs, their key.
  *
- * Public part: spc_conv in spc.h. conv_text.c reads and writes a layer's text.
+ * Public part: spc_conv in spc.h. conv_text.c reads a layer's text, conv_format.c
+ * writes it.
  */
 #ifndef SPC_RUNTIME_CONV_H
 #define SPC_RUNTIME_CONV_H
@@ -53,6 +54,9 @@ bool spc__conv_ends_at_scene(const spc_conv *conv);
 
 /* The fewest digits that are read back as this. */
 const char *spc__length_text(char text[24], float value);
+
+/* The rule of an operator that has only one; -1: its text says which. */
+int spc__operator_only_rule(spc_operator op);
 
 /* Has the operator this rule? */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);

@@ -1,10 +1,11 @@
-/* conv_text.c - a layer's text: its words read, and written. */
+/* conv_text.c - a layer's text: its words read. */
 #include "conv.h"
 
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "offset_list.h"
 #include "pass.h"
 #include <math.h>
 #include <stdio.h>
@@ -118,6 +119,13 @@ static spc_status set_kernel(spc_conv *conv, const layer_word *word,
                      "k=%.40s is not a kernel size: one number for all axes "
                      "(k=3) or three (k=3x3x1), each at least 1",
                      value);
+}
+
+static spc_status set_offsets(spc_conv *conv, const layer_word *word,
+                              const char *value, spc_error *error)
+{
+    (void)word;
+    return spc__list_read(&conv->geometry, value, error);
 }
 
 /* The words of three numbers besides the kernel size. */
@@ -253,6 +261,7 @@ static const layer_word words[] = {
     {"padding", set_axes, AT(geometry.padding), 0, "1x1x0"},
     {"origin", set_axes, AT(geometry.origin), -SPC__GEOMETRY_MOST, "0x0x-1"},
     {"shape", set_axes, AT(geometry.shape), 1, "1408x1600x41"},
+    {"offsets", set_offsets, AT(geometry.offsets), 0, NULL},
     {"radius", set_length, AT(geometry.radius), 0, NULL},
     {"nearest", set_nearest, AT(geometry.nearest), 0, NULL},
     {"voxel", set_length, AT(geometry.voxel), 0, NULL},
@@ -277,6 +286,8 @@ static const char *example_value(const char *word)
         return "f16";
     if (strcmp(word, "pass") == 0)
         return "dgrad";
+    if (strcmp(word, "offsets") == 0)
+        return "0x0x0+1x0x0";
     return strcmp(word, "epilogue") == 0 ? "scale+bias+relu" : "1";
 }
 
@@ -365,8 +376,7 @@ static const char *const examples[] = {
     "points,cin=64,cout=128,k=3,radius=0.1",
 };
 
-/* The rule of an operator that has only one; -1: its text says which. */
-static int only_rule(spc_operator op)
+int spc__operator_only_rule(spc_operator op)
 {
     return op == SPC_SUBM         ? SPC_RULE_SUBM
            : op == SPC_TRANSPOSED ? SPC_RULE_GIVEN
@@ -382,8 +392,9 @@ static spc_status read_operator(reading *r, const char *text, spc_error *error)
 
     if (index >= 0) {
         r->conv->op = (spc_operator)index;
-        if (only_rule(r->conv->op) >= 0)
-            r->conv->geometry.rule = (spc_rule)only_rule(r->conv->op);
+        if (spc__operator_only_rule(r->conv->op) >= 0)
+            r->conv->geometry.rule =
+                (spc_rule)spc__operator_only_rule(r->conv->op);
         return SPC_OK;
     }
     if ((r->linear = strcmp(text, linear) == 0)) {
@@ -399,6 +410,31 @@ static spc_status read_operator(reading *r, const char *text, spc_error *error)
     return spc__fail_unknown(error, "operator", text, names);
 }
 
+/* Words are short, but for a list of offsets. */
+static size_t most_bytes(const char *word)
+{
+    return strncmp(word, "offsets=", 8) == 0 ? WORD_BYTES + SPC__LIST_BYTES
+                                             : WORD_BYTES;
+}
+
+/* Two words that say the same. */
+static spc_status check_twice(const reading *r, spc_error *error)
+{
+    static const char *const boxes[] = {"k", "dilation", "origin"};
+
+    for (int i = 0; i < 3; i++)
+        if (has_seen(r->seen, "offsets") && has_seen(r->seen, boxes[i]))
+            return spc__fail(error, SPC_EINVAL,
+                             "'%s' and 'offsets' are both given: a list of "
+                             "offsets is the whole kernel",
+                             boxes[i]);
+    if (has_seen(r->seen, "bias") && has_seen(r->seen, "epilogue"))
+        return spc__fail(error, SPC_EINVAL,
+                         "'bias' and 'epilogue' are both given: "
+                         "epilogue=bias+... says both");
+    return SPC_OK;
+}
+
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 {
@@ -406,7 +442,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
     int count = 0;
 
     for (const char *next = text;; count++) {
-        char word[WORD_BYTES];
+        char word[WORD_BYTES + SPC__LIST_BYTES];
         size_t length = strcspn(next, ",");
         spc_status status;
 
@@ -415,7 +451,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
                              "an empty word at position %zu: words are "
                              "separated by one comma, with none at the end",
                              (size_t)(next - text));
-        if (length >= sizeof(word))
+        if (length >= most_bytes(next))
             return spc__fail(error, SPC_EINVAL,
                              "the word '%.20s...' at position %zu is too long",
                              next, (size_t)(next - text));
@@ -429,7 +465,9 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             break;
         next += length + 1;
     }
-    for (int i = 0; i < (only_rule(conv->op) >= 0 ? NEEDED - 1 : NEEDED); i++)
+    for (int i = 0;
+         i < (spc__operator_only_rule(conv->op) >= 0 ? NEEDED - 1 : NEEDED);
+         i++)
         if (!(r.seen & 1u << i))
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
@@ -438,11 +476,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "'radius' is missing: a layer is written %s",
                          examples[SPC_POINTS]);
-    if (has_seen(r.seen, "bias") && has_seen(r.seen, "epilogue"))
-        return spc__fail(error, SPC_EINVAL,
-                         "'bias' and 'epilogue' are both given: "
-                         "epilogue=bias+... says both");
-    return SPC_OK;
+    return check_twice(&r, error);
 }
 
 /* ---- public -------------------------------------------------------------- */
@@ -469,100 +503,6 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* Three equal axes are written as one number. */
-static void format_axes(char out[40], const int axes[3])
-{
-    if (axes[0] == axes[1] && axes[0] == axes[2])
-        snprintf(out, 40, "%d", axes[0]);
-    else
-        snprintf(out, 40, "%dx%dx%d", axes[0], axes[1], axes[2]);
-}
-
-/* ",name=axes", or nothing where they are the default. */
-static size_t format_word(char *out, size_t bytes, size_t length,
-                          const char *name, const int axes[3], int otherwise)
-{
-    char text[40];
-
-    if (axes[0] == otherwise && axes[1] == otherwise && axes[2] == otherwise)
-        return length;
-    format_axes(text, axes);
-    return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
-                                     length < bytes ? bytes - length : 0,
-                                     ",%s=%s", name, text);
-}
-
-/* ",name=length", or nothing for 0. */
-static size_t format_length(char *out, size_t bytes, size_t length,
-                            const char *name, float value)
-{
-    char text[24];
-
-    if (value == 0)
-        return length;
-    return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
-                                     length < bytes ? bytes - length : 0,
-                                     ",%s=%s", name,
-                                     spc__length_text(text, value));
-}
-
-static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
-                           bool has_rules)
-{
-    size_t length = 0;
-
-    if (g->offset_count > 0)
-        return snprintf(out, bytes, ",offsets=%d", g->offset_count);
-    if (has_rules)
-        length =
-            (size_t)snprintf(out, bytes, ",rule=%s",
-                             spc__name_at(spc__rule_names, (unsigned)g->rule));
-    length = format_word(out, bytes, length, "k", g->kernel, 0);
-    length = format_word(out, bytes, length, "stride", g->stride, 1);
-    length = format_word(out, bytes, length, "dilation", g->dilation, 1);
-    length = format_word(out, bytes, length, "padding", g->padding, 0);
-    length =
-        format_word(out, bytes, length, "origin", g->origin, SPC_ORIGIN_AUTO);
-    length = format_word(out, bytes, length, "shape", g->shape, 0);
-    length = format_length(out, bytes, length, "radius", g->radius);
-    if (g->nearest > 0)
-        length += (size_t)snprintf(out + (length < bytes ? length : bytes),
-                                   length < bytes ? bytes - length : 0,
-                                   ",nearest=%d", g->nearest);
-    length = format_length(out, bytes, length, "voxel", g->voxel);
-    return (int)length;
-}
-
-int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
-{
-    char geometry[320], epilogue[160], groups[24] = "";
-    spc_conv layer;
-
-    if (out == NULL)
-        bytes = 0;
-    if (conv == NULL)
-        return snprintf(out, bytes, "%s", "");
-    spc__epilogue_format(epilogue, sizeof(epilogue), conv);
-    layer = *conv;
-    if (conv->pass == SPC_DGRAD)
-        spc__conv_exchange(&layer);
-    conv = &layer;
-    if (conv->groups != 1)
-        snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);
-    format_geometry(geometry, sizeof(geometry), &conv->geometry,
-                    only_rule(conv->op) != (int)conv->geometry.rule);
-    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s%s%s%s",
-                    spc__name_at(spc__operator_names, (unsigned)conv->op),
-                    conv->cin, conv->cout, groups, geometry,
-                    spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
-                    epilogue, conv->deterministic ? ",deterministic=1" : "",
-                    conv->pass != SPC_FORWARD ? ",pass=" : "",
-                    conv->pass != SPC_FORWARD
-                        ? spc__name_at(spc__pass_names, (unsigned)conv->pass)
-                        : "",
-                    conv->accumulate ? ",accumulate=1" : "");
-}
-
 /* ---- for other values that have a geometry ------------------------------- */
 
 spc_status spc__geometry_word(spc_geometry *out, const char *name,
@@ -577,10 +517,4 @@ spc_status spc__geometry_word(spc_geometry *out, const char *name,
             status = words[i].set(&conv, &words[i], value, error);
     *out = conv.geometry;
     return status;
-}
-
-int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry)
-{
-    return format_geometry(out, bytes, geometry,
-                           geometry->rule != SPC_RULE_SUBM);
 }

@@ -31,6 +31,13 @@ static void provenance_text(char *out, size_t bytes,
              (unsigned long long)from->seed, from->scenes);
 }
 
+/* Of a list of offsets a record has a digest, which makes no layer again. */
+static bool has_list(const spc__attrs *layer)
+{
+    return spc__attrs_find(layer, "list") != NULL &&
+           spc__attrs_find(layer, "cin") != NULL;
+}
+
 /* Code records (code.c) name compiled code, not measurements; those of maps
  * (coords/map_choice.h) a geometry, those of classes (class_default.h) layers
  * of a kind. */
@@ -42,7 +49,9 @@ static const char *kind_of(const spc__problem_key *key)
         return "code";
     if (spc__class_is(key))
         return "class";
-    return spc__conv_from_attrs(&conv, &key->layer) ? "layer" : "map";
+    return has_list(&key->layer) || spc__conv_from_attrs(&conv, &key->layer)
+               ? "layer"
+               : "map";
 }
 
 static bool is_layer(const spc__problem_key *key)

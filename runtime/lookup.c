@@ -44,13 +44,19 @@ static void set_config(spc__pick *out, const char *template_name,
     spc__buf_release(&text);
 }
 
-static void layer_text(char *out, size_t bytes, const spc__attrs *layer)
+/* Of a layer that has a list of offsets a record knows a digest alone. */
+static void layer_text(char *out, size_t bytes, const lookup *look,
+                       const spc__attrs *layer)
 {
     spc_conv conv;
+
     if (spc__conv_from_attrs(&conv, layer))
         spc_conv_format(out, bytes, &conv);
     else
-        snprintf(out, bytes, "another layer");
+        snprintf(out, bytes, "%s",
+                 spc__attrs_equal(layer, &look->key.layer)
+                     ? look->layer
+                     : "a layer with another list of offsets");
 }
 
 static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
@@ -93,7 +99,7 @@ static void explain_record(lookup *look, const spc__choice *choice, bool stale)
     };
     char layer[200], scene[80];
 
-    layer_text(layer, sizeof(layer), &choice->key.layer);
+    layer_text(layer, sizeof(layer), look, &choice->key.layer);
     scene_text(scene, sizeof(scene), &choice->key);
     snprintf(
         look->out->reason, sizeof(look->out->reason),

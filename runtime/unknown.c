@@ -32,9 +32,54 @@ static int edit_distance(const char *a, const char *b)
     return row[columns];
 }
 
+/* What other programs call it. */
+static const struct {
+    const char *theirs, *ours;
+} synonyms[] = {
+    {"kernel", "k"},
+    {"kernel_size", "k"},
+    {"offset", "offsets"},
+    {"in_channels", "cin"},
+    {"channels", "c"},
+    {"out_channels", "cout"},
+    {"act", "epilogue"},
+    {"relu", "epilogue"},
+    {"activation", "epilogue"},
+    {"residual", "epilogue"},
+    {"scale", "epilogue"},
+    {"add", "epilogue"},
+    {"avg", "mean"},
+    {"average", "mean"},
+    {"half", "f16"},
+    {"float", "f32"},
+    {"spatial_shape", "shape"},
+    {"spconv", "footprint"},
+    {"sparse", "conv"},
+    {"minkowski", "floor"},
+    {"upsample", "unpool"},
+    {"batch", "affine"},
+    {"batchnorm", "affine"},
+    {"swish", "silu"},
+    {"depthwise", "groups"},
+};
+
+/* Of these the one that is known; NULL: none is. */
+static const char *known_synonym(const char *const *names, const char *word)
+{
+    for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
+        if (strcmp(word, synonyms[i].theirs) == 0 &&
+            spc__name_index(names, synonyms[i].ours) >= 0)
+            return synonyms[i].ours;
+    return NULL;
+}
+
 static const char *nearest_name(const char *const *names, const char *word)
 {
-    const char *best = names[0];
+    const char *best = known_synonym(names, word);
+
+    if (best != NULL)
+        return best;
+    best = names[0];
     for (int i = 1; names[i] != NULL; i++)
         if (edit_distance(word, names[i]) < edit_distance(word, best))
             best = names[i];

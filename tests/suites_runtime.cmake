@@ -31,6 +31,11 @@ spc_gpu_suite(features)
 target_link_options(test_features PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 
+# More than 2^31 elements; a few seconds and 20 GB of a GPU.
+spc_suite(large)
+spc_gpu_suite(large)
+set_tests_properties(large_gpu PROPERTIES LABELS gpu-large)
+
 # The words of all operators, and that their examples run.
 spc_suite(words)
 target_sources(test_words PRIVATE ../tuner/cmd/matrix.c)

@@ -501,7 +501,7 @@ START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
     options.high[3] = INT32_MAX;
     refused(SPC_ERANGE, "do not fit a 64-bit key",
             spc_coords_reserve(&none, ctx, &options));
-    refused(SPC_ERANGE, "reserve it with reach=27",
+    refused(SPC_ERANGE, "reserve it with halo=27",
             spc_map_create(&map, set, set, &wide.geometry));
     refused(SPC_EINVAL, "these are two",
             spc_map_create(&map, set, out, &subm.geometry));

@@ -690,6 +690,9 @@ enum { LEFT_OUT = 2 };
 enum { LEFT_OUT = 1 };
 #endif
 
+/* Of every operator so many draws on a GPU: each has kernels to compile. */
+enum { GPU_ROUNDS = 2 };
+
 /* In one context, so that the code of sets and maps is compiled once. */
 START_TEST(every_operator_gives_what_its_definition_gives)
 {
@@ -701,7 +704,7 @@ START_TEST(every_operator_gives_what_its_definition_gives)
     for (int i = 0; i < LENGTH(operators); i++) {
         if (!suite_is_gpu() && spc__random_below(&random, 3) < LEFT_OUT)
             continue;
-        for (int round = 0; round < (suite_is_gpu() ? 8 : 1); round++) {
+        for (int round = 0; round < (suite_is_gpu() ? GPU_ROUNDS : 1); round++) {
             spc_feature f = draw_feature(i, &random);
             check_operator(ctx, &f, suite_is_gpu() ? 9 : 3, &random);
         }

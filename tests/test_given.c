@@ -352,7 +352,7 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
 
     refused(SPC_EINVAL, "a set that the caller has",
             spc_coords_create_outputs(&none, set, &given.geometry));
-    refused(SPC_ERANGE, "reserve it with reach=13",
+    refused(SPC_ERANGE, "reserve it with halo=13",
             spc_map_create(&map, set, high, &wide.geometry));
     refused(SPC_ERANGE, "do not fit 32 bits",
             spc_coords_reserve_outputs(&none, high, &up.geometry, 0));

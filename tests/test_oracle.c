@@ -29,8 +29,7 @@ static spc_error error;
 
 static int offsets_of(const spc_conv *conv)
 {
-    return conv->geometry.kernel[0] * conv->geometry.kernel[1] *
-           conv->geometry.kernel[2];
+    return spc_geometry_offsets(&conv->geometry);
 }
 
 typedef struct layer {
@@ -119,6 +118,8 @@ static const struct {
     {"gen:uniform,n=200,extent=8",
      "subm,cin=6,cout=22,groups=2,k=3,dtype=f32,bias=1"},
     {"gen:uniform,n=200,extent=8", "subm,cin=19,cout=19,groups=19,k=3"},
+    {"gen:uniform,n=200,extent=8",
+     "subm,cin=5,cout=9,offsets=0x0x0+2x0x-1+0x-1x0,dtype=f32"},
 };
 
 START_TEST(the_oracle_computes_the_definition)

@@ -296,6 +296,69 @@ START_TEST(every_rule_relates_as_its_definition_says)
 }
 END_TEST
 
+/* Distinct voxels with coordinates from 0 to `edge` - 1. */
+static rows box_rows(int edge)
+{
+    rows out = {malloc(sizeof(int32_t[4]) * (size_t)(edge * edge * edge)), 0};
+
+    for (int i = 0; i < edge * edge * edge; i += 1 + i % 2) {
+        int32_t at[4] = {0, i / edge / edge, i / edge % edge, i % edge};
+        memcpy(out.at[out.count++], at, 16);
+    }
+    return out;
+}
+
+static void relate(spc_relation *out, const char *text, const rows *in)
+{
+    spc_scene *scene = scene_of(in);
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, text, &error));
+    assert_ok(spc_oracle_relation(out, &conv, scene, 2, &error));
+    spc_scene_free(scene);
+}
+
+static int64_t pairs_of_row(const spc_relation *r, int64_t row)
+{
+    int64_t pairs = 0;
+
+    for (int k = 0; k < r->offsets; k++)
+        pairs += r->index[k * r->rows_out + row] >= 0;
+    return pairs;
+}
+
+/* spconv's layers of kernel and stride 2 are MinkowskiEngine's where the shape
+ * is even. Where it is odd the last plane is in no output, and gets nothing
+ * back from the inverse layer but its bias. */
+START_TEST(a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape)
+{
+    rows even = box_rows(6), odd = box_rows(5);
+    spc_relation floor, footprint, back;
+
+    relate(&floor, "conv,cin=1,cout=1,rule=floor,k=2,stride=2", &even);
+    relate(&footprint, "conv,cin=1,cout=1,rule=footprint,k=2,stride=2,shape=6",
+           &even);
+    ck_assert_int_eq(floor.rows_out, footprint.rows_out);
+    ck_assert_mem_eq(floor.coords_out, footprint.coords_out,
+                     (size_t)floor.rows_out * 16);
+    ck_assert_mem_eq(floor.index, footprint.index,
+                     (size_t)floor.rows_out * 8 * sizeof(*floor.index));
+    relate(&back, "inverse,cin=1,cout=1,rule=footprint,k=2,stride=2,shape=5",
+           &odd);
+    ck_assert_int_eq(back.rows_out, odd.count);
+    for (int64_t row = 0; row < back.rows_out; row++) {
+        const int32_t *at = back.coords_out + 4 * row;
+        bool last = at[1] == 4 || at[2] == 4 || at[3] == 4;
+        ck_assert_int_eq(pairs_of_row(&back, row), last ? 0 : 1);
+    }
+    spc_relation_release(&floor);
+    spc_relation_release(&footprint);
+    spc_relation_release(&back);
+    free(even.at);
+    free(odd.at);
+}
+END_TEST
+
 /* ---- sets that are generated, or given ------------------------------------
  */
 
@@ -679,6 +742,8 @@ int main(void)
                         0, LENGTH(generative));
     tcase_add_loop_test(rules, given_sets_relate_as_the_formula_says, 0,
                         LENGTH(given));
+    tcase_add_test(rules,
+                   a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape);
     tcase_add_test(rules, a_drawn_set_is_that_of_the_scene);
     tcase_add_test(rules, the_number_of_threads_changes_nothing);
     tcase_add_test(rules, the_shell_has_its_known_number_of_pairs);

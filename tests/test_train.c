@@ -21,9 +21,10 @@ static const struct {
     const char *file;
     int params;
 } networks[] = {
-    {"networks/trained.lua", 7},     {"networks/trained_unet.lua", 19},
-    {"networks/trained_ops.lua", 9}, {"networks/trained_global.lua", 2},
-    {"networks/trained_bev.lua", 4}, {"networks/trained_masked.lua", 12},
+    {"networks/trained.lua", 7},        {"networks/trained_unet.lua", 19},
+    {"networks/trained_ops.lua", 9},    {"networks/trained_global.lua", 2},
+    {"networks/trained_bev.lua", 4},    {"networks/trained_masked.lua", 12},
+    {"networks/trained_cloud.lua", 12},
 };
 
 typedef struct task {
@@ -559,16 +560,20 @@ static void give_back(task *t)
     }
 }
 
+/* Voxels, and clouds. */
+static const char *const learners[] = {"networks/trained_unet.lua",
+                                       "networks/trained_cloud.lua"};
+
 /* Some steps of descent; the loss falls to a half, and the network that takes
  * what was learnt has the same. */
-START_TEST(a_small_unet_learns)
+START_TEST(a_small_network_learns)
 {
     enum { STEPS = 40 };
     spc_ctx *ctx = open_device();
     double first = 0, last = 0;
     task t;
 
-    task_open(&t, ctx, networks[1].file);
+    task_open(&t, ctx, learners[_i]);
     float *target = draw_targets(&t);
     for (int step = 0; step <= STEPS; step++) {
         float *y = outputs_of(&t);
@@ -700,7 +705,7 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, gradients_are_differences_of_the_loss);
     tcase_add_test(tcase, a_step_gives_the_same_bits_again);
     tcase_add_test(tcase, several_outputs_have_a_gradient_each);
-    tcase_add_test(tcase, a_small_unet_learns);
+    tcase_add_loop_test(tcase, a_small_network_learns, 0, LENGTH(learners));
     tcase_add_test(tcase, descent_lowers_the_loss);
     tcase_add_test(tcase, what_cannot_be_trained_is_said);
     tcase_add_test(tcase, wrong_questions_have_their_sentence);

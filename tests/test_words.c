@@ -52,6 +52,11 @@ static const struct word {
      "rule=footprint",
      "40x30x20",
      {"0", "40x40", "-3", "x", ""}},
+    {"convolution",
+     "offsets",
+     "rule=floor",
+     "0x0x0+-1x2x0",
+     {"0x0", "1", "0x0x0+", "0x0x0+0x0x0", "40000x0x0", "x", ""}},
     {"convolution", "rule", "padding=0", "floor", {"flor", "1", ""}},
     {"convolution", "dtype", NULL, "tf32", {"f64", "F16", "16", ""}},
     {"convolution", "bias", NULL, "1", {"2", "yes", "-1", ""}},
@@ -182,6 +187,10 @@ static void begin(char *text, const spc_operator_info *of,
              : slope && strncmp(of->name, "actgrad=", 8) == 0
                  ? "actgrad=leaky,c=64"
                  : of->example);
+    if (strcmp(word->name, "offsets") == 0) {
+        remove_word(text, "k"); /* which they stand in the place of */
+        remove_word(text, "padding");
+    }
     if (word->with != NULL)
         set_pair(text, word->with, of);
 }
@@ -386,6 +395,62 @@ START_TEST(a_text_is_held_to_its_form)
         snprintf(text + length, sizeof(text) - length, ",%s", words[w].name);
         assert_refused(of, text, "needs a value");
     }
+}
+END_TEST
+
+/* What other programs call things, and what would change nothing. */
+static const struct {
+    const char *kind, *text, *says;
+} sentences[] = {
+    {"convolution", "subm,cin=8,cout=8,kernel=3", "did you mean 'k'?"},
+    {"convolution", "subm,cin=8,cout=8,act=relu", "did you mean 'epilogue'?"},
+    {"convolution", "conv,cin=8,cout=8,k=2,rule=spconv",
+     "did you mean 'footprint'?"},
+    {"convolution", "subm,cin=8,cout=8,dtype=half", "did you mean 'f16'?"},
+    {"features", "pool=avg,c=8,rule=floor,k=2", "did you mean 'mean'?"},
+    {"features", "act=swish,c=8", "did you mean 'silu'?"},
+    {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
+    {"features", "add,c=8,slope=0.5", "is for the activations leaky"},
+};
+
+START_TEST(a_sentence_says_what_would_be_right)
+{
+    const spc_operator_info of = {.kind = sentences[_i].kind};
+
+    assert_refused(&of, sentences[_i].text, sentences[_i].says);
+}
+END_TEST
+
+/* As many as there may be, each of as many digits as there may be. */
+START_TEST(the_longest_list_of_offsets_reads_back)
+{
+    static char text[16384], again[16384];
+    spc_conv conv = SPC_CONV_INIT, back;
+    spc_error error = {0};
+
+    conv.cin = conv.cout = 8;
+    conv.geometry.offset_count = SPC_MAX_OFFSETS;
+    for (int k = 0; k < SPC_MAX_OFFSETS; k++) {
+        conv.geometry.offsets[k][0] = (int16_t)(INT16_MIN + k);
+        conv.geometry.offsets[k][1] = (int16_t)(INT16_MIN + 2 * k);
+        conv.geometry.offsets[k][2] = (int16_t)(INT16_MAX - k);
+    }
+    int length = spc_conv_format(text, sizeof(text), &conv);
+    ck_assert_int_lt(length, (int)sizeof(text));
+    assert_ok(spc_conv_parse(&back, text, &error), error.text);
+    ck_assert_mem_eq(back.geometry.offsets, conv.geometry.offsets,
+                     sizeof(conv.geometry.offsets));
+    spc_conv_format(again, sizeof(again), &back);
+    ck_assert_str_eq(text, again);
+    char *end = strstr(text, ",dtype");
+    memmove(end + 6, end, strlen(end) + 1);
+    memcpy(end, "+0x0x0", 6);
+    ck_assert_int_eq(spc_conv_parse(&back, text, &error), SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "are more than 343"));
+    ck_assert_int_eq(
+        spc_conv_parse(&back, "subm,cin=8,cout=8,k=1,offsets=0x0x0", &error),
+        SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "'k' and 'offsets' are both"));
 }
 END_TEST
 
@@ -653,6 +718,9 @@ int main(void)
     add(suite, "examples", an_example_runs);
     add(suite, "operators", every_operator_is_in_the_matrix);
     TCase *matrix = tcase_create("matrix");
+    tcase_add_loop_test(matrix, a_sentence_says_what_would_be_right, 0,
+                        LENGTH(sentences));
+    tcase_add_test(matrix, the_longest_list_of_offsets_reads_back);
     tcase_add_test(matrix, every_type_is_in_the_matrix);
     tcase_add_test(matrix, awkward_sizes_are_in_the_matrix);
     tcase_add_test(matrix, bad_arguments_of_verifying_have_their_sentence);

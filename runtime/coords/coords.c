@@ -23,7 +23,7 @@ static const spc__indexer *const indexers[] = {
 
 /* How far a reserved set lets maps look past its extent, unless its
  * options say so. */
-enum { REACH = 8 };
+enum { HALO = 8 };
 
 const char *const spc__field_names[4] = {"batch", "x", "y", "z"};
 
@@ -128,7 +128,7 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry, bool inverse)
 {
     int64_t before[3], after[3];
 
-    spc__geometry_reach(before, after, geometry, inverse);
+    spc__geometry_halo(before, after, geometry, inverse);
     out->before[0] = out->after[0] = 0;
     for (int axis = 0; axis < 3; axis++) {
         out->before[1 + axis] = before[axis];
@@ -249,11 +249,11 @@ spc_status spc__coords_create_regrouped(spc_coords **out, spc_ctx *ctx,
     return make(out, ctx, &p, error);
 }
 
-static void guard_all(spc__guard *guard, int reach)
+static void guard_all(spc__guard *guard, int halo)
 {
     guard->before[0] = guard->after[0] = 0;
     for (int i = 1; i < 4; i++)
-        guard->before[i] = guard->after[i] = reach;
+        guard->before[i] = guard->after[i] = halo;
 }
 
 spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
@@ -268,16 +268,16 @@ spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    if (options->reach < 0 || options->reach > SPC__GEOMETRY_MOST)
+    if (options->halo < 0 || options->halo > SPC__GEOMETRY_MOST)
         status = spc__fail(&error, SPC_EINVAL,
-                           "a reach of %d voxels: 0 to %d is right",
-                           options->reach, SPC__GEOMETRY_MOST);
+                           "a halo of %d voxels: 0 to %d is right",
+                           options->halo, SPC__GEOMETRY_MOST);
     p.by_itself = true;
     p.capacity = options->capacity;
     memcpy(p.low, options->low, sizeof p.low);
     memcpy(p.high, options->high, sizeof p.high);
     p.duplicates = options->duplicates;
-    guard_all(&p.guard, options->reach ? options->reach : REACH);
+    guard_all(&p.guard, options->halo ? options->halo : HALO);
     if (status == SPC_OK)
         status = make(out, ctx, &p, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
@@ -359,7 +359,7 @@ spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    guard_all(&guard, REACH);
+    guard_all(&guard, HALO);
     if ((status = check_rows(coords, rows, &error)) == SPC_OK &&
         (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
                                     &error)) == SPC_OK &&
@@ -401,7 +401,7 @@ spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    guard_all(&guard, REACH);
+    guard_all(&guard, HALO);
     if ((status = spc__coords_create_exact(&c, ctx, host, spc_scene_rows(scene),
                                            &guard, &error)) == SPC_OK &&
         (status = spc__coords_adopt(c, host, &error)) == SPC_OK)

@@ -137,7 +137,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
     }
 }
 
-void spc__geometry_reach(int64_t before[3], int64_t after[3],
+void spc__geometry_halo(int64_t before[3], int64_t after[3],
                          const spc_geometry *g, bool inverse)
 {
     int64_t low[3], high[3];

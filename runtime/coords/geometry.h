@@ -33,7 +33,7 @@ void spc__geometry_span(int64_t low[3], int64_t high[3],
  * outermost coordinates of that set, by axis: what a key's guard band must
  * hold. `inverse`: the output set is searched from the inputs.
  */
-void spc__geometry_reach(int64_t before[3], int64_t after[3],
+void spc__geometry_halo(int64_t before[3], int64_t after[3],
                          const spc_geometry *geometry, bool inverse);
 
 /* May searches of its maps, read the other way, ask for what lies outside the

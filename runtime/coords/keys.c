@@ -35,7 +35,7 @@ static spc_status fail_wide(const int bits[4], int total, const int32_t low[4],
     return spc__fail(
         error, SPC_ERANGE,
         "the coordinates do not fit a 64-bit key: %s, from %d to %d with the "
-        "kernel's reach, needs %d bits of the %d that all fields need together "
+        "kernel's halo, needs %d bits of the %d that all fields need together "
         "(batch %d, x %d, y %d, z %d); %s",
         field_names[at], (int)low[at], (int)high[at], bits[at], total, bits[0],
         bits[1], bits[2], bits[3],

@@ -46,7 +46,7 @@ static spc_status check_guard(const spc_coords *in, const spc_geometry *g,
                 error, SPC_ERANGE,
                 "the kernel looks %lld voxels before and %lld behind along %c, "
                 "the set was made for %lld and %lld: reserve it with "
-                "reach=%lld",
+                "halo=%lld",
                 before, after, "bxyz"[i], made_before, made_after,
                 before > after ? before : after);
     }

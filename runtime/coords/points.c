@@ -187,7 +187,7 @@ spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
         o.low[1 + i] = (int32_t)floorf(p->low[i] * inverse);
         o.high[1 + i] = (int32_t)floorf(p->high[i] * inverse);
     }
-    o.reach = 1;
+    o.halo = 1;
     o.duplicates = duplicates;
     if ((status = spc_coords_reserve(set, p->rows.ctx, &o)) != SPC_OK) {
         *error = *spc__error_of(p->rows.ctx);

@@ -97,7 +97,7 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
 
     o.capacity = points;
-    o.reach = 1;
+    o.halo = 1;
     o.duplicates = SPC_DUPLICATES_MEAN; /* which keeps account of equal rows */
     o.high[0] = v->how.batches - 1;
     for (int a = 0; a < 3; a++)

@@ -36,6 +36,15 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed);
 
 extern const spc__device_ops spc__device_cuda;
 
+/* What the driver says of a device (cuda_info.c); the capability as 90. */
+spc_status spc__cuda_attribute(int *out, const spc__cuda *api, CUdevice device,
+                               int which, spc_error *error);
+spc_status spc__cuda_capability(int *out, const spc__cuda *api, CUdevice device,
+                                spc_error *error);
+spc_status spc__cuda_describe(spc_device_info *out, const spc__cuda *api,
+                              CUdevice device, int ordinal, spc_error *error);
+int spc__cuda_list(spc_device_info *out, int capacity);
+
 /* spc__device_ops.has_gemm and .gemm (cuda_gemm.c). */
 bool spc__cuda_has_gemm(spc__device *device);
 spc_status spc__cuda_gemm(spc__device *device, const spc__gemm *gemm,

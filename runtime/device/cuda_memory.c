@@ -35,23 +35,29 @@ void spc__cuda_dealloc(spc__device *device, void *memory)
     spc__cuda_leave(d, pushed);
 }
 
+/* After the call that made `result`. */
+static spc_status end_call(const spc__cuda_device *d, bool pushed,
+                           CUresult result, const char *what, spc_error *error)
+{
+    spc_status status = spc__cuda_check(&d->api, result, error, what);
+
+    spc__cuda_leave(d, pushed);
+    return status;
+}
+
 spc_status spc__cuda_copy_in(spc__device *device, void *to, const void *from,
                              size_t bytes, void *stream, spc_error *error)
 {
     spc__cuda_device *d = (spc__cuda_device *)device;
     bool pushed;
-    spc_status status;
+    spc_status status = SPC_OK;
 
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+    if (bytes == 0 || (status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;
-    status = spc__cuda_check(
-        &d->api,
+    return end_call(
+        d, pushed,
         d->api.MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, bytes, stream),
-        error, "copy to the device");
-    spc__cuda_leave(d, pushed);
-    return status;
+        "copy to the device", error);
 }
 
 spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
@@ -59,18 +65,14 @@ spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
 {
     spc__cuda_device *d = (spc__cuda_device *)device;
     bool pushed;
-    spc_status status;
+    spc_status status = SPC_OK;
 
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+    if (bytes == 0 || (status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;
-    status = spc__cuda_check(
-        &d->api,
+    return end_call(
+        d, pushed,
         d->api.MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, stream),
-        error, "copy from the device");
-    spc__cuda_leave(d, pushed);
-    return status;
+        "copy from the device", error);
 }
 
 spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,
@@ -78,19 +80,14 @@ spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,
 {
     spc__cuda_device *d = (spc__cuda_device *)device;
     bool pushed;
-    spc_status status;
+    spc_status status = SPC_OK;
 
-    if (bytes == 0)
-        return SPC_OK;
-    if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
+    if (bytes == 0 || (status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;
-    status = spc__cuda_check(&d->api,
-                             d->api.MemsetD8Async((CUdeviceptr)(uintptr_t)to,
-                                                  (unsigned char)byte, bytes,
-                                                  stream),
-                             error, "fill device memory");
-    spc__cuda_leave(d, pushed);
-    return status;
+    return end_call(d, pushed,
+                    d->api.MemsetD8Async((CUdeviceptr)(uintptr_t)to,
+                                         (unsigned char)byte, bytes, stream),
+                    "fill device memory", error);
 }
 
 spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error)
@@ -99,10 +96,8 @@ spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error)
     bool pushed;
     spc_status status = spc__cuda_enter(d, &pushed, error);
 
-    if (status != SPC_OK)
-        return status;
-    status = spc__cuda_check(&d->api, d->api.StreamSynchronize(stream), error,
-                             "finish the work on the stream");
-    spc__cuda_leave(d, pushed);
-    return status;
+    return status != SPC_OK
+               ? status
+               : end_call(d, pushed, d->api.StreamSynchronize(stream),
+                          "finish the work on the stream", error);
 }

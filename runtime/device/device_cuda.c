@@ -53,84 +53,7 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed)
         device->api.CtxPopCurrent(&popped);
 }
 
-/* ---- describing a device ---------------------------------------------- */
-
-/* A device of which nothing is known would be tuned, and recorded, as another
- * one: what it does not say is a failure. */
-static spc_status attribute(int *out, const spc__cuda *api, CUdevice device,
-                            int which, spc_error *error)
-{
-    *out = 0;
-    return spc__cuda_check(api, api->DeviceGetAttribute(out, which, device),
-                           error, "read the device's attributes");
-}
-
-static spc_status compute_capability(int *out, const spc__cuda *api,
-                                     CUdevice device, spc_error *error)
-{
-    int major, minor = 0;
-    spc_status status =
-        attribute(&major, api, device,
-                  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, error);
-
-    if (status == SPC_OK)
-        status = attribute(&minor, api, device,
-                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, error);
-    *out = 10 * major + minor;
-    return status;
-}
-
-static spc_status describe(spc_device_info *out, const spc__cuda *api,
-                           CUdevice device, int ordinal, spc_error *error)
-{
-    int sm, version = 0, cache_bytes;
-    spc_status status;
-
-    memset(out, 0, sizeof *out);
-    snprintf(out->id, sizeof out->id, "cuda:%d", ordinal);
-    if (api->DriverGetVersion(&version) == CUDA_SUCCESS)
-        snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000,
-                 version % 1000 / 10);
-    if ((status = spc__cuda_check(
-             api, api->DeviceGetName(out->name, sizeof out->name - 1, device),
-             error, "read the device's name")) != SPC_OK ||
-        (status = spc__cuda_check(
-             api, api->DeviceTotalMem(&out->memory_bytes, device), error,
-             "read the size of the device's memory")) != SPC_OK ||
-        (status = attribute(&out->multiprocessors, api, device,
-                            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, error)) !=
-            SPC_OK ||
-        (status = attribute(&cache_bytes, api, device,
-                            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, error)) !=
-            SPC_OK ||
-        (status = compute_capability(&sm, api, device, error)) != SPC_OK)
-        return status;
-    out->cache_bytes = (size_t)cache_bytes;
-    /* Only the "a" target of compute capability 9.0 has instructions (wgmma)
-     * that our templates use; its code runs on 9.0 alone anyway. */
-    snprintf(out->target, sizeof out->target, "sm_%d%s", sm,
-             sm == 90 ? "a" : "");
-    return SPC_OK;
-}
-
-/* The devices before the first that does not answer. */
-static int cuda_list(spc_device_info *out, int capacity)
-{
-    spc__cuda api;
-    CUdevice device;
-    int count = 0;
-
-    if (spc__cuda_open(&api, NULL) != SPC_OK)
-        return 0;
-    if (api.DeviceGetCount(&count) != CUDA_SUCCESS)
-        count = 0;
-    for (int i = 0; i < count && i < capacity; i++)
-        if (api.DeviceGet(&device, i) != CUDA_SUCCESS ||
-            describe(&out[i], &api, device, i, NULL) != SPC_OK)
-            count = i;
-    spc__cuda_close(&api);
-    return count;
-}
+/* ---- what it is ------------------------------------------------------- */
 
 static void cuda_info(const spc__device *device, spc_device_info *out)
 {
@@ -250,12 +173,12 @@ static spc_status read_limits(spc__cuda_device *d, spc_error *error)
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d->max_threads},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2_bytes},
     };
-    spc_status status = compute_capability(&d->sm, &d->api, d->handle, error);
+    spc_status status = spc__cuda_capability(&d->sm, &d->api, d->handle, error);
 
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (status == SPC_OK)
-            status = attribute(limits[i].to, &d->api, d->handle,
-                               limits[i].which, error);
+            status = spc__cuda_attribute(limits[i].to, &d->api, d->handle,
+                                         limits[i].which, error);
     d->l2_bytes = (size_t)l2_bytes;
     return status;
 }
@@ -280,8 +203,8 @@ static spc_status cuda_open(spc__device **out, int ordinal,
         goto done;
     if ((status = read_limits(d, error)) != SPC_OK)
         goto done;
-    if ((status = describe(&d->info, &d->api, d->handle, d->ordinal, error)) !=
-        SPC_OK)
+    if ((status = spc__cuda_describe(&d->info, &d->api, d->handle, d->ordinal,
+                                     error)) != SPC_OK)
         goto done;
     *out = (spc__device *)d;
     d = NULL;
@@ -575,7 +498,7 @@ static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
 
 const spc__device_ops spc__device_cuda = {
     .name = "cuda",
-    .list = cuda_list,
+    .list = spc__cuda_list,
     .open = cuda_open,
     .close = cuda_close,
     .info = cuda_info,

@@ -339,13 +339,23 @@ static spc_status read_word(spc_feature *f, char *text, unsigned *seen,
     return of[index]->set(f, of[index], value, error);
 }
 
-/* Where nothing is said, ELU has the slope that its paper has. */
-static void set_default_slope(spc_feature *f, unsigned seen)
+/* Where nothing is said, ELU has the slope that its paper has; what has none
+ * must not be given one. */
+static spc_status settle_slope(spc_feature *f, unsigned seen, spc_error *error)
 {
-    for (int i = 0; i < WORDS; i++)
-        if (strcmp(words[i].name, "slope") == 0 && !(seen >> i & 1) &&
-            f->activation == SPC_ACT_ELU)
+    bool elu = f->activation == SPC_ACT_ELU;
+
+    for (int i = 0; i < WORDS; i++) {
+        if (strcmp(words[i].name, "slope") != 0)
+            continue;
+        if (seen >> i & 1 && !elu && f->activation != SPC_ACT_LEAKY)
+            return spc__fail(error, SPC_EINVAL,
+                             "slope=%g is for the activations leaky and elu",
+                             (double)f->slope);
+        if (!(seen >> i & 1) && elu)
             f->slope = 1;
+    }
+    return SPC_OK;
 }
 
 static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
@@ -370,7 +380,8 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
             break;
         next += length + 1;
     }
-    set_default_slope(f, seen);
+    if (status == SPC_OK)
+        status = settle_slope(f, seen, error);
     return status == SPC_OK ? check_needed(f, seen, error) : status;
 }
 

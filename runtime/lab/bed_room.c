@@ -1,6 +1,7 @@
 /* bed_room.c - a bed whose first scene has a map with room for more rows than
  * there are, as networks and frames have. */
 #include "bed.h"
+#include "geometry.h"
 #include "map.h"
 #include "operands.h"
 
@@ -38,14 +39,15 @@ static spc_status check(const spc__bed *bed, int64_t capacity)
 }
 
 /* How far the kernel looks. */
-static int reach_of(const spc_geometry *g)
+static int halo_of(const spc_geometry *g)
 {
-    int reach = 8;
+    int64_t low[3], high[3], halo = 8;
 
+    spc__geometry_span(low, high, g);
     for (int i = 0; i < 3; i++)
-        if ((g->kernel[i] - 1) * g->dilation[i] > reach)
-            reach = (g->kernel[i] - 1) * g->dilation[i];
-    return reach;
+        if (high[i] - low[i] > halo)
+            halo = high[i] - low[i];
+    return (int)halo;
 }
 
 static spc_status reserve_scene(room *r, int64_t capacity)
@@ -57,7 +59,7 @@ static spc_status reserve_scene(room *r, int64_t capacity)
     spc_status status = spc_alloc((void **)&r->coords, ctx, bytes);
 
     options.capacity = capacity;
-    options.reach = reach_of(r->geometry);
+    options.halo = halo_of(r->geometry);
     spc__coords_extent(options.low, options.high, scene->coords, scene->voxels);
     r->rows = scene->voxels;
     if (status == SPC_OK)

@@ -38,11 +38,33 @@ static spc_status allocate(void *out, spc_ctx *ctx, size_t count, size_t bytes)
                           : spc__fail_memory(spc__error_of(ctx), count * bytes);
 }
 
-static spc_status open_map(spc__feature_bed *b)
+/* A map of one set read the other way, which no layer has. */
+static spc_status create_mirrored(spc__feature_bed *b)
+{
+    spc_coords *set;
+    spc_status status = spc_coords_create_from_scene(&set, b->ctx, b->scene);
+
+    if (status == SPC_OK)
+        status =
+            spc_map_create_inverse(&b->map, set, set, &b->feature->geometry);
+    if (status == SPC_OK)
+        status = spc_map_update(b->map, NULL, NULL, 0, NULL);
+    spc_coords_free(set); /* the map keeps it */
+    return status == SPC_OK ? spc_map_check(b->map, NULL) : status;
+}
+
+static spc_status create_map(spc__feature_bed *b)
 {
     spc_conv conv = layer_of(b->feature);
-    spc_status status =
-        spc_map_create_from_scene(&b->map, b->ctx, &conv, b->scene);
+
+    return conv.op == SPC_SUBM && spc__feature_takes_inverse(b->feature)
+               ? create_mirrored(b)
+               : spc_map_create_from_scene(&b->map, b->ctx, &conv, b->scene);
+}
+
+static spc_status open_map(spc__feature_bed *b)
+{
+    spc_status status = create_map(b);
 
     if (status != SPC_OK)
         return status;

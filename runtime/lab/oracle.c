@@ -288,8 +288,7 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
         .cout = conv->cout,
         .group_out = conv->cout / conv->groups,
         .group_panels = (conv->cout / conv->groups + LANES - 1) / LANES,
-        .offsets = conv->geometry.kernel[0] * conv->geometry.kernel[1] *
-                   conv->geometry.kernel[2],
+        .offsets = spc__conv_offsets(conv),
         .cancel = cancel,
     };
     p.panels = conv->groups * p.group_panels;

@@ -98,7 +98,7 @@ static spc_status reserve_input(spc_net_plan *plan)
     const spc__net_set *set = &plan->net->sets[0];
     spc_coords_options o = {
         .capacity = plan->options.capacity,
-        .reach = widest(plan),
+        .halo = widest(plan),
         .duplicates = plan->options.duplicates,
     };
 

@@ -21,8 +21,6 @@ static spc_status check_conv(const spc__net_node *node, spc_error *error)
                          "it has whole numbers, or another type of outputs "
                          "than of inputs",
                          error);
-    if (conv->geometry.rule == SPC_RULE_RADIUS)
-        return fail_node(node, "it is a layer of points", error);
     return SPC_OK;
 }
 
@@ -70,10 +68,6 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
 {
     spc_status status = SPC_OK;
 
-    if (net->set_count > 0 && net->sets[0].cloud)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "a network of clouds cannot be trained: gradients of "
-                         "its layers have plans of their own");
     for (int i = 0; i < net->out_count && status == SPC_OK; i++) {
         mark(net, used, net->outs[i].tensor);
         for (int j = 0; j < i; j++)

@@ -40,10 +40,11 @@ static int add_value(spc_training *t, const spc__net_tensor *like)
                  .elements = like->dense ? like->elements : like->channels,
                  .grad = SPC__TRAIN_NONE};
     bool late = spc__net_set_is_late(t->plan->net, like->set);
+    bool cloud = t->plan->net->sets[like->set].cloud;
     v->rows = like->dense ? spc_coords_batches(set)
               : late      ? spc_coords_capacity(set)
                           : spc_coords_rows(set);
-    v->room = v->rows;
+    v->room = cloud ? spc_coords_capacity(set) : v->rows;
     return t->value_count++;
 }
 
@@ -137,6 +138,8 @@ static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
             return SPC_OK;
         }
     *owned = true;
+    if (net->sets[in].cloud)
+        return spc__train_cloud_map(out, t, geometry, inverse, in, to);
     status = inverse ? spc_map_create_inverse(out, from, at, geometry)
                      : spc_map_create(out, from, at, geometry);
     if (status == SPC_OK)
@@ -184,6 +187,18 @@ void spc__train_release(spc__train_feature *f)
         spc_map_free(f->map);
 }
 
+/* The kernel of the pass, whose map is there. */
+static spc_status plan_pass(spc__train_pass *p, spc_training *t)
+{
+    spc_status status = spc_plan_create(&p->plan, t->ctx, &p->conv, p->map,
+                                        t->plan->options.flags);
+
+    if (status != SPC_OK)
+        return status;
+    need_work(t, spc_plan_workspace_bytes(p->plan, p->map));
+    return spc__train_take(&p->packed, t, spc_plan_weights_bytes(p->plan));
+}
+
 static spc_status make_pass(spc__train_pass *p, spc_training *t,
                             const spc_conv *layer, spc_pass which, int in,
                             int to)
@@ -193,14 +208,26 @@ static spc_status make_pass(spc__train_pass *p, spc_training *t,
 
     if (status == SPC_OK && which == SPC_WGRAD)
         p->conv.out = SPC_OUT_F32;
-    if (status != SPC_OK ||
-        (status = find_map(&p->map, &p->owned, t, &p->conv.geometry,
-                           spc__conv_is_inverse(&p->conv), in, to)) != SPC_OK ||
-        (status = spc_plan_create(&p->plan, t->ctx, &p->conv, p->map,
-                                  t->plan->options.flags)) != SPC_OK)
+    if (status == SPC_OK)
+        status = find_map(&p->map, &p->owned, t, &p->conv.geometry,
+                          spc__conv_is_inverse(&p->conv), in, to);
+    return status == SPC_OK ? plan_pass(p, t) : status;
+}
+
+/* The gradient of the inputs of a layer that has only the nearest: who has a
+ * point among them is not searched for, but known from the layer's map. */
+static spc_status make_turned(step *s, spc_training *t, spc_conv layer)
+{
+    spc__train_pass *p = &s->dgrad;
+    spc_status status;
+
+    layer.geometry.nearest = 0;
+    if ((status = spc_conv_pass(&p->conv, &layer, SPC_DGRAD,
+                                spc__error_of(t->ctx))) != SPC_OK ||
+        (status = spc__train_turned_map(&p->map, t, s->forward.map)) != SPC_OK)
         return status;
-    need_work(t, spc_plan_workspace_bytes(p->plan, p->map));
-    return spc__train_take(&p->packed, t, spc_plan_weights_bytes(p->plan));
+    p->owned = true;
+    return plan_pass(p, t);
 }
 
 /* ---- parameters ---------------------------------------------------------- */
@@ -311,9 +338,11 @@ static spc_status finish_step(spc_training *t, step *s,
 static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
                              int in, int to)
 {
-    return t->values[s->in[0]].wanted
-               ? make_pass(&s->dgrad, t, plain, SPC_DGRAD, to, in)
-               : SPC_OK;
+    if (!t->values[s->in[0]].wanted)
+        return SPC_OK;
+    return plain->geometry.nearest > 0
+               ? make_turned(s, t, *plain)
+               : make_pass(&s->dgrad, t, plain, SPC_DGRAD, to, in);
 }
 
 static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,

@@ -160,8 +160,8 @@ static void write_input(spc__buf *out, const spc_net_input *input)
         spc__buf_puts(out, "\tcloud");
 }
 
-/* The text has no words for a list of offsets: it says the kernel that such a
- * layer keeps, and the list stands behind it. */
+/* A list of offsets stands in a field of its own; the text says the kernel that
+ * such a layer keeps. */
 static void write_offsets(spc__buf *out, const spc_geometry *g)
 {
     spc__buf_puts(out, "\t");

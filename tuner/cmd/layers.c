@@ -74,6 +74,26 @@ void free_scenes(scene_set *set)
 
 /* ---- layers -------------------------------------------------------------- */
 
+/* Operators that are no convolutions have commands of their own. */
+static spc_status fail_layer(const char *text, const spc_error *error)
+{
+    size_t head = strcspn(text, ",=");
+    const spc_operator_info *of;
+
+    for (int i = 0; (of = spc_operators(i)) != NULL; i++) {
+        bool is_layer = strcmp(of->kind, "convolution") == 0;
+        if (!is_layer && strcspn(of->name, "=") == head &&
+            strncmp(of->name, text, head) == 0)
+            return cli_fail(SPC_EINVAL, "'%.80s' is no layer: '%.*s' %s", text,
+                            (int)head, text,
+                            strcmp(of->kind, "sets") == 0
+                                ? "makes a set of others; verify takes it"
+                                : "is an operator on features; verify and "
+                                  "features take it");
+    }
+    return cli_fail(error->status, "%s", error->text);
+}
+
 /* Reads all operands as layers; there must be at least one. */
 static spc_status read_layers(spc_conv **out, const cli *self)
 {
@@ -94,10 +114,22 @@ static spc_status read_layers(spc_conv **out, const cli *self)
                 SPC_OK ||
             spc_conv_check(&layers[i], &error) != SPC_OK) {
             free(layers);
-            return cli_fail(error.status, "%s", error.text);
+            return fail_layer(self->operands.at[i], &error);
         }
     *out = layers;
     return SPC_OK;
+}
+
+char *spell_layer(const spc_conv *layer)
+{
+    size_t bytes = (size_t)spc_conv_format(NULL, 0, layer) + 1;
+    char *text = malloc(bytes);
+
+    if (text == NULL)
+        cli_fail(SPC_ENOMEM, "out of memory");
+    else
+        spc_conv_format(text, bytes, layer);
+    return text;
 }
 
 void job_write_failure(spc__json *json, const char *layer, const char *scene)
@@ -112,23 +144,31 @@ void job_write_failure(spc__json *json, const char *layer, const char *scene)
     spc__json_end_object(json);
 }
 
+static spc_status one_layer(cli_job *job, const spc_conv *layer,
+                            const char *text, job_body body)
+{
+    if (*cli_cancel_flag())
+        return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
+    size_t before = job->json != NULL ? job->json->out->length : 0;
+    spc_status status = body(job, layer, text);
+    if (status != SPC_OK && job->json != NULL &&
+        job->json->out->length == before)
+        job_write_failure(job->json, text, NULL);
+    return status;
+}
+
 static spc_status each_layer(cli_job *job, const spc_conv *layers,
                              job_body body)
 {
     spc_status first = SPC_OK;
-    char text[200];
 
     for (int i = 0; i < job->self->operands.count; i++) {
         if (i > 0 && job->json == NULL)
             putchar('\n');
-        spc_conv_format(text, sizeof(text), &layers[i]);
-        if (*cli_cancel_flag())
-            return cli_fail(SPC_EINTERRUPTED, "%s: interrupted", text);
-        size_t before = job->json != NULL ? job->json->out->length : 0;
-        spc_status status = body(job, &layers[i], text);
-        if (status != SPC_OK && job->json != NULL &&
-            job->json->out->length == before)
-            job_write_failure(job->json, text, NULL);
+        char *text = spell_layer(&layers[i]);
+        spc_status status =
+            text != NULL ? one_layer(job, &layers[i], text, body) : SPC_ENOMEM;
+        free(text);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
         if (status == SPC_EINTERRUPTED)

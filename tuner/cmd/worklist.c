@@ -1,6 +1,7 @@
 /* worklist.c - reads lists of layers and networks, and adds their scenes. */
 #include "worklist.h"
 
+#include "layers.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,14 +70,12 @@ static spc_status add_scene(work_item *item, const char *spec,
 static spc_status read_layer(work_item *item, const char *text, const place *at)
 {
     spc_error error = {0};
-    char canonical[256];
 
     if (spc_conv_parse(&item->layer, text, &error) != SPC_OK ||
         spc_conv_check(&item->layer, &error) != SPC_OK)
         return fail_at(at, error.status, error.text);
-    spc_conv_format(canonical, sizeof(canonical), &item->layer);
-    item->text = strdup(canonical);
-    return item->text != NULL ? SPC_OK : cli_fail(SPC_ENOMEM, "out of memory");
+    item->text = spell_layer(&item->layer);
+    return item->text != NULL ? SPC_OK : SPC_ENOMEM;
 }
 
 /* What an item is about: its first word. */

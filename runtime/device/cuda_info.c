@@ -1,0 +1,83 @@
+/* cuda_info.c - which cuda devices there are, and what is known of each. */
+#include "cuda_device.h"
+#include "error.h"
+#include <stdio.h>
+#include <string.h>
+
+/* A device of which nothing is known would be tuned, and recorded, as another
+ * one: what it does not say is a failure. */
+spc_status spc__cuda_attribute(int *out, const spc__cuda *api, CUdevice device,
+                               int which, spc_error *error)
+{
+    *out = 0;
+    return spc__cuda_check(api, api->DeviceGetAttribute(out, which, device),
+                           error, "read the device's attributes");
+}
+
+spc_status spc__cuda_capability(int *out, const spc__cuda *api, CUdevice device,
+                                spc_error *error)
+{
+    int major, minor = 0;
+    spc_status status = spc__cuda_attribute(
+        &major, api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+        error);
+
+    if (status == SPC_OK)
+        status = spc__cuda_attribute(
+            &minor, api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            error);
+    *out = 10 * major + minor;
+    return status;
+}
+
+spc_status spc__cuda_describe(spc_device_info *out, const spc__cuda *api,
+                              CUdevice device, int ordinal, spc_error *error)
+{
+    int sm, version = 0, cache_bytes;
+    spc_status status;
+
+    memset(out, 0, sizeof *out);
+    snprintf(out->id, sizeof out->id, "cuda:%d", ordinal);
+    if (api->DriverGetVersion(&version) == CUDA_SUCCESS)
+        snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000,
+                 version % 1000 / 10);
+    if ((status = spc__cuda_check(
+             api, api->DeviceGetName(out->name, sizeof out->name - 1, device),
+             error, "read the device's name")) != SPC_OK ||
+        (status = spc__cuda_check(
+             api, api->DeviceTotalMem(&out->memory_bytes, device), error,
+             "read the size of the device's memory")) != SPC_OK ||
+        (status = spc__cuda_attribute(&out->multiprocessors, api, device,
+                                      CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                      error)) != SPC_OK ||
+        (status = spc__cuda_attribute(&cache_bytes, api, device,
+                                      CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+                                      error)) != SPC_OK ||
+        (status = spc__cuda_capability(&sm, api, device, error)) != SPC_OK)
+        return status;
+    out->cache_bytes = (size_t)cache_bytes;
+    /* Only the "a" target of compute capability 9.0 has instructions (wgmma)
+     * that our templates use; its code runs on 9.0 alone anyway. */
+    snprintf(out->target, sizeof out->target, "sm_%d%s", sm,
+             sm == 90 ? "a" : "");
+    return SPC_OK;
+}
+
+/* The devices before the first that does not answer. */
+int spc__cuda_list(spc_device_info *out, int capacity)
+{
+    spc__cuda api;
+    CUdevice device;
+    int count = 0;
+
+    if (spc__cuda_open(&api, NULL) != SPC_OK)
+        return 0;
+    if (api.DeviceGetCount(&count) != CUDA_SUCCESS)
+        count = 0;
+    for (int i = 0; i < count && i < capacity; i++)
+        if (api.DeviceGet(&device, i) != CUDA_SUCCESS ||
+            spc__cuda_describe(&out[i], &api, device, i, NULL) != SPC_OK)
+            count = i;
+    spc__cuda_close(&api);
+    return count;
+}

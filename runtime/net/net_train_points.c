@@ -1,0 +1,65 @@
+/*
+ * net_train_points.c - maps that only gradients of layers of points read.
+ *
+ * The clouds of a scene stay as they are, so that such a map is made once.
+ */
+#include "net_train.h"
+
+#include "ctx.h"
+#include "error.h"
+#include "points.h"
+#include <stdlib.h>
+
+/* Rows by themselves: a linear layer has a map of voxels that no one else sees,
+ * as many as there are points. */
+static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
+                            const spc_geometry *geometry)
+{
+    size_t bytes = 16 * (size_t)rows + 16;
+    int32_t *at = calloc(1, bytes);
+    spc_coords *line = NULL;
+    void *memory = NULL;
+    spc_status status = spc_alloc(&memory, ctx, bytes);
+
+    if (at == NULL)
+        status = spc__fail_memory(spc__error_of(ctx), bytes);
+    for (int64_t i = 0; i < rows && status == SPC_OK; i++)
+        at[4 * i + 1] = (int32_t)i;
+    if (status == SPC_OK &&
+        (status = spc_copy_to_device(ctx, memory, at, bytes)) == SPC_OK &&
+        (status = spc_coords_create(&line, ctx, memory, rows, NULL)) ==
+            SPC_OK &&
+        (status = spc_map_create(out, line, line, geometry)) == SPC_OK &&
+        (status = spc_map_update(*out, NULL, NULL, 0, NULL)) == SPC_OK)
+        status = spc_map_check(*out, NULL);
+    spc_coords_free(line); /* the map keeps it */
+    spc_dealloc(ctx, memory);
+    free(at);
+    return status;
+}
+
+spc_status spc__train_cloud_map(spc_map **out, spc_training *t,
+                                const spc_geometry *geometry, bool inverse,
+                                int in, int to)
+{
+    spc_coords *from = t->plan->sets[in], *at = t->plan->sets[to];
+    spc_error error = {0};
+    spc_status status;
+
+    if (geometry->rule != SPC_RULE_RADIUS)
+        return make_line(out, t->ctx, spc_coords_rows(from), geometry);
+    status = spc__radius_create(out, spc__points_of(from), spc__points_of(at),
+                                geometry, 0, inverse, &error);
+    if (status == SPC_OK)
+        status = spc__radius_fit(*out, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(t->ctx, &error);
+}
+
+spc_status spc__train_turned_map(spc_map **out, spc_training *t,
+                                 const spc_map *forward)
+{
+    spc_error error = {0};
+    spc_status status = spc__radius_turn(out, forward, &error);
+
+    return status == SPC_OK ? status : spc__ctx_fail(t->ctx, &error);
+}

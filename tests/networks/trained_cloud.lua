@@ -1,0 +1,14 @@
+-- Points that stay where they are: sampled, the nearest of each, a block with a
+-- residual, back to all of them, and rows by themselves.
+network "trained_cloud"
+local x = input {channels = 3, cloud = true}
+x = conv(x, "points,k=3,radius=0.0025,cout=8,epilogue=bias+silu", {name = "stem"})
+local down = conv(x, "points,k=2,radius=0.0025,voxel=0.002,cout=8,bias=1", {name = "down"})
+local kept = conv(x, "points,k=1,radius=0.0025,voxel=0.002,nearest=1,cout=8", {name = "kept"})
+local y = feature(down, "add,act=gelu", {add = kept})
+y = conv(y, "points,k=3,radius=0.005,cout=8,epilogue=scale+bias+add+silu",
+         {name = "block", norm = "block.bn", residual = y})
+y = conv(y, "inverse,k=2,rule=radius,radius=0.0025,voxel=0.002,cout=4,epilogue=bias+sigmoid",
+         {name = "back"})
+local near = conv(x, "points,k=2,radius=0.0025,nearest=5,cout=4", {name = "near"})
+output(conv(cat(y, near), "linear,cout=2", {name = "head"}))
