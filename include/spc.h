@@ -2158,12 +2158,16 @@ typedef struct spc_tune_options {
      * best of those that were measured is chosen; a later run goes on from
      * there. At least one is measured. 0: no limit. */
     double budget_s;
+    /* Stage TIME: measure nothing where the database has a choice for this very
+     * layer on each scene's buckets, of templates as they are now and of a
+     * search that went to its end. Nothing is stored then. */
+    bool missing;
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false, NULL, 0                             \
+            NULL, NULL, NULL, NULL, false, NULL, 0, false                      \
     }
 
 typedef struct spc_tune_report {
@@ -2173,6 +2177,7 @@ typedef struct spc_tune_report {
     int failed; /* candidates, and templates that a mistake kept out */
     int known;
     bool out_of_time; /* options.budget_s ended the search */
+    bool was_there;   /* the winner is the choice that options.missing found */
     double elapsed_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
