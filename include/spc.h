@@ -2504,6 +2504,11 @@ SPC_API spc_status spc_db_prune(spc_ctx *ctx,
                                 const spc_db_prune_options *options,
                                 int64_t *removed);
 
+/* Uses again what was set aside as damaged and is now what was stored, as the
+ * file was restored or reading it had gone wrong. What was refused for its code
+ * stays aside until its layer is tuned again. */
+SPC_API spc_status spc_db_release(spc_ctx *ctx, int64_t *released);
+
 /* Chooses for problem `id` of the context's file the trial that is listed as
  * `choice` ("os_warp rows=16,...") by hand: it comes before all that is
  * faster, and neither tuning nor merging replaces it. NULL lets it go.
