@@ -20,6 +20,34 @@ const char *const spc__prune_quarantined[] = {
     NULL,
 };
 
+/* A choice that was refused for its code is not proved right by its digest; of
+ * the others, digests cover all. */
+#define RELEASE(kind_is)                                                       \
+    "DELETE FROM quarantine WHERE kind = '" kind_is "' AND record IN "
+#define WAS_DAMAGED " AND reason GLOB '*: it is damaged, *'"
+static const char *const release[] = {
+    RELEASE("trial") "(SELECT t.id FROM trial AS t"
+                     " JOIN problem AS p ON p.id = t.problem"
+                     " LEFT JOIN provenance AS v ON v.id = t.provenance"
+                     " JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+                     " WHERE s.digest = " SPC__DIGEST_TRIAL ")",
+    RELEASE("choice") "(SELECT c.problem FROM choice AS c"
+                      " LEFT JOIN provenance AS u ON u.id = c.provenance"
+                      " JOIN seal AS s ON s.kind = 'trial'"
+                      "  AND s.record = c.trial"
+                      " JOIN seal AS w ON w.kind = 'choice'"
+                      "  AND w.record = c.problem"
+                      " WHERE w.digest = " SPC__DIGEST_CHOICE ")" WAS_DAMAGED,
+    RELEASE("network") "(SELECT n.id FROM network AS n JOIN seal AS s"
+                       " ON s.kind = 'network' AND s.record = n.id"
+                       " WHERE s.digest = " SPC__DIGEST_NETWORK
+                       " AND n.parts = (SELECT count(*) FROM network_part AS w"
+                       "  JOIN seal AS x ON x.kind = 'part' AND x.record = w.id"
+                       "  WHERE w.network = n.id"
+                       "  AND x.digest = " SPC__DIGEST_PART "))",
+    NULL,
+};
+
 const char *const spc__prune_orphans[] = {
     "DELETE FROM artefact WHERE key NOT IN (SELECT artefact FROM trial)",
     "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM trial)",
@@ -91,13 +119,15 @@ static spc_status run_step(spc__layer *layer, const char *sql, int64_t when,
     return status;
 }
 
-/* Trials, choices and code: what people know of. */
+/* Trials, choices and code, which people know of, and what goes out of
+ * quarantine. */
 static bool is_counted(const char *step)
 {
-    static const char *const tables[] = {"trial", "choice", "artefact"};
+    static const char *const tables[] = {"trial", "choice", "artefact",
+                                         "quarantine WHERE kind = '"};
     const char *table = step + strlen("DELETE FROM ");
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strncmp(table, tables[i], strlen(tables[i])) == 0)
             return true;
     return false;
@@ -127,7 +157,8 @@ static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
                {what->is_stale != NULL, stale},
                {what->losers, losers},
                {true, spc__prune_orphans}};
-    spc_status status = SPC_OK;
+    int64_t released;
+    spc_status status = spc__prune_run(layer, release, 0, &released, error);
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         if (all[i].wanted && status == SPC_OK)
@@ -156,6 +187,19 @@ spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
                             NULL, NULL);
     return status == SPC_OK ? spc__layer_execute(layer, shrink, "shrink", error)
                             : status;
+}
+
+spc_status spc__cache_release(spc__cache *cache, int64_t *released,
+                              spc_error *error)
+{
+    spc__layer *layer;
+    spc_status status = spc__cache_writer(&layer, cache, error);
+
+    *released = 0;
+    if (status == SPC_OK && (status = spc__layer_begin(layer, error)) == SPC_OK)
+        status = spc__layer_end(
+            layer, spc__prune_run(layer, release, 0, released, error), error);
+    return status;
 }
 
 /* ---- pinning ------------------------------------------------------------- */

@@ -20,6 +20,12 @@ typedef struct spc__prune {
 spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
                             int64_t *removed, spc_error *error);
 
+/* Uses again what was set aside as damaged and is what its digest was made of,
+ * as a copy of the file was restored, or reading it had gone wrong; not what
+ * was refused for its code. */
+spc_status spc__cache_release(spc__cache *cache, int64_t *released,
+                              spc_error *error);
+
 /* Chooses a trial of the problem of this row by hand ("TEMPLATE CONFIG", as
  * listed): no tuning and no merge replaces it. NULL lets the choice go: the
  * next tuning replaces it. SPC_ENOTFOUND; SPC_EINVAL: the trial is not ok. */

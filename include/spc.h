@@ -2163,12 +2163,16 @@ typedef struct spc_tune_options {
      * database must have times of, whatever is faster alone; SPC_ENOTFOUND. For
      * who knows what a layer alone does not: what else reads its layout. */
     const char *chosen;
+    /* Stage TIME: measure nothing where the database has a choice for this very
+     * layer on each scene's buckets, of templates as they are now and of a
+     * search that went to its end. Nothing is stored then. */
+    bool missing;
 } spc_tune_options;
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
         SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false, NULL, 0, NULL                       \
+            NULL, NULL, NULL, NULL, false, NULL, 0, NULL, false                \
     }
 
 typedef struct spc_tune_report {
@@ -2178,6 +2182,7 @@ typedef struct spc_tune_report {
     int failed; /* candidates, and templates that a mistake kept out */
     int known;
     bool out_of_time; /* options.budget_s ended the search */
+    bool was_there;   /* the winner is the choice that options.missing found */
     double elapsed_s;
     double gate_s;    /* of that: comparing results, of all candidates and, run
                          after run, of those that might win */
@@ -2505,6 +2510,11 @@ typedef struct spc_db_prune_options {
 SPC_API spc_status spc_db_prune(spc_ctx *ctx,
                                 const spc_db_prune_options *options,
                                 int64_t *removed);
+
+/* Uses again what was set aside as damaged and is now what was stored, as the
+ * file was restored or reading it had gone wrong. What was refused for its code
+ * stays aside until its layer is tuned again. */
+SPC_API spc_status spc_db_release(spc_ctx *ctx, int64_t *released);
 
 /* Chooses for problem `id` of the context's file the trial that is listed as
  * `choice` ("os_warp rows=16,...") by hand: it comes before all that is

@@ -58,6 +58,18 @@ spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
                             spc__error_of(ctx));
 }
 
+spc_status spc_db_release(spc_ctx *ctx, int64_t *released)
+{
+    int64_t unwanted;
+    spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);
+
+    return status == SPC_OK
+               ? spc__cache_release(ctx->cache,
+                                    released != NULL ? released : &unwanted,
+                                    spc__error_of(ctx))
+               : status;
+}
+
 spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice)
 {
     spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);

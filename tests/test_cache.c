@@ -11,6 +11,7 @@
 #include "comma_locale.h"
 #include "error.h"
 #include "file.h"
+#include "keep.h"
 #include "suite.h"
 
 #include <errno.h>
@@ -1569,6 +1570,66 @@ START_TEST(an_altered_record_is_set_aside_until_it_is_put_again)
 }
 END_TEST
 
+static void assert_match(spc__cache *cache, const spc__problem_key *key,
+                         spc__match match)
+{
+    spc__choice found;
+
+    ck_assert_int_eq(find(cache, key, &found, 1), 1);
+    ck_assert_int_eq(found.match, match);
+}
+
+static void assert_released(spc__cache *cache, int want)
+{
+    int64_t released = -1;
+
+    assert_ok(spc__cache_release(cache, &released, &error));
+    ck_assert_int_eq(released, want);
+}
+
+/* Not what is still another; nor what was refused for its code. A prune does
+ * not remove what is right. */
+START_TEST(what_proves_right_again_is_used_again)
+{
+    spc__problem_key key = make_key(64, 64, 17), near = make_key(64, 64, 17.5);
+    spc__trial trial = make_trial(64, 30), other = make_trial(32, 50);
+    spc__prune nothing = {0};
+    spc__choice found;
+    spc__cache *cache = open_user("user.db");
+    int64_t removed;
+    int count;
+
+    put_chosen(cache, &key, &trial);
+    put_chosen(cache, &near, &other);
+    for (int i = 0; i < 2; i++) {
+        sql("user.db", i == 0 ? "UPDATE trial SET samples = samples + 1"
+                                " WHERE id = 1"
+                              : "UPDATE choice SET reason = reason || '?'"
+                                " WHERE problem = 1");
+        assert_status(
+            spc__cache_find_choices(cache, &key, &found, 1, &count, &error),
+            SPC_EDB);
+        assert_released(cache, 0);
+        assert_match(cache, &key, SPC__MATCH_BUCKET);
+        sql("user.db", i == 0 ? "UPDATE trial SET samples = samples - 1"
+                                " WHERE id = 1"
+                              : "UPDATE choice SET reason = rtrim(reason, '?')"
+                                " WHERE problem = 1");
+        assert_match(cache, &key, SPC__MATCH_BUCKET);
+        if (i == 0)
+            assert_released(cache, 1);
+        else
+            assert_ok(spc__cache_prune(cache, &nothing, &removed, &error));
+        assert_match(cache, &key, SPC__MATCH_EXACT);
+    }
+    ck_assert_int_eq(find(cache, &key, &found, 1), 1);
+    spc__cache_refuse(cache, &found, "its code is that of another layer");
+    assert_released(cache, 0);
+    assert_match(cache, &key, SPC__MATCH_BUCKET);
+    spc__cache_close(cache);
+}
+END_TEST
+
 START_TEST(code_is_what_it_says_that_it_is_or_is_not_had)
 {
     spc__trial trial = make_trial(64, 30);
@@ -3062,6 +3123,7 @@ static TCase *conditions(void)
     tcase_add_test(
         tc, what_was_altered_in_any_column_is_refused_or_does_not_matter);
     tcase_add_test(tc, an_altered_record_is_set_aside_until_it_is_put_again);
+    tcase_add_test(tc, what_proves_right_again_is_used_again);
     tcase_add_loop_test(tc, each_kind_of_record_is_verified, 0, 7);
     tcase_add_test(tc, code_is_what_it_says_that_it_is_or_is_not_had);
     tcase_add_test(tc, what_is_created_is_its_users_alone);

@@ -1,29 +1,32 @@
 #!/bin/sh
 # tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
 #
-#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT]]
+#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN]]]
 #
 # SPCTUNE is the command (that of the preset `static` runs anywhere), SCENES the
 # folder with the files of scenes, OUT the folder that gets nvidia-h200.txt, or
 # what else the device is called: review it, and put it in tuned/. What is
 # measured lies in OUT/tuning.db: the same command, run again, goes on with it. No
 # layer is begun after BUDGET (default: 8m); after LIMIT (540s) those at hand are
-# ended, and what they have measured is kept.
+# ended, and what they have measured is kept. KNOWN is what shipped before: layers
+# whose choices there are neither stale nor hasty are left alone, and the text has
+# both. tools/merge_ships.sh joins such texts.
 set -eu
 [ $# -ge 3 ] || {
-    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT]]" >&2
+    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN]]]" >&2
     exit 2
 }
-spctune=$1 scenes=$2 out=$3 budget=${4:-8m} limit=${5:-540s}
+spctune=$1 scenes=$2 out=$3 budget=${4:-8m} limit=${5:-540s} known=${6:-}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 export SPC_DATABASE="$out/tuning.db" SPC_SHIPPED=
 
+[ -z "$known" ] || "$spctune" -q db import "$known" | tail -1
 sh "$here/tune_lists.sh" ships >"$out/list"
 status=0
 timeout -s TERM -k 20 "$limit" \
     "$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
-    tune "$out/list" --scenes "$scenes" --effort quick --in-order \
+    tune "$out/list" --scenes "$scenes" --effort quick --missing --in-order \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"
 # As runtime/shipped.c writes the device's name.
@@ -35,5 +38,6 @@ name=$(sed -n 's/^choice device="\([^"]*\)".*/\1/p' "$out/choices" | head -1 |
 }
 mv "$out/choices" "$out/$name.txt"
 echo "$out/$name.txt: $(grep -c '^choice' "$out/$name.txt") choices," \
-    "$(wc -c <"$out/$name.txt") bytes"
+    "$(wc -c <"$out/$name.txt") bytes," \
+    "$(grep -c '^choice.*; its search was cut short"' "$out/$name.txt") hasty" || true
 exit $status

@@ -12,6 +12,9 @@ typedef struct spc__winner {
     double worst_ratio;
 } spc__winner;
 
+/* How the reason ends for which a search chose that did not come to its end. */
+#define SPC__CUT_SHORT "; its search was cut short"
+
 /* Two candidates within their spread are a tie, but never beyond this. */
 #define SPC__TIE 0.02
 /* Times of different moments within this may be in the wrong order: so far were
@@ -22,7 +25,8 @@ typedef struct spc__winner {
  * is not among the candidates. */
 const spc__entry *spc__untuned(const spc__request *request,
                                const spc__candidates *candidates);
-/* As spc__entry_score; of a finalist the time that it took beside the others. */
+/* As spc__entry_score; of a finalist the time that it took beside the others.
+ */
 double spc__final_score(const spc__entry *entry, int scenes);
 /* Keeps the timed ones of the list, best first; returns their number. */
 int spc__rank(spc__entry **list, int count, int scenes);

@@ -217,20 +217,27 @@ int spc__record_recall(const spc__record *record,
 
 /* ---- choices of before --------------------------------------------------- */
 
-static bool is_exact(const spc__choice *choice)
+/* What a scene would be served with. */
+typedef struct served {
+    spc__entry *entry;  /* NULL: none of the database */
+    bool exact, is_cut; /* chosen for this very problem; in haste */
+} served;
+
+static bool ends_with(const char *text, const char *end)
 {
-    return choice->match == SPC__MATCH_EXACT;
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* The candidate that scene s would be served with, and whether it was chosen
- * for exactly this problem; NULL: none of the database. One that was chosen
- * when its template was another is still worth a look. */
-static spc__entry *serving(bool *exact, const spc__record *record,
-                           const spc__candidates *candidates, int s)
+/* One that was chosen when its template was another is still worth a look, but
+ * not exact. */
+static served serving(const spc__record *record,
+                      const spc__candidates *candidates, int s)
 {
     enum { MOST = 4 }; /* farther ones know no more than a default */
     spc__choice *found = calloc(MOST, sizeof(*found));
-    spc__entry *entry = NULL;
+    served out = {0};
     spc_error error;
     int count = 0;
 
@@ -238,25 +245,52 @@ static spc__entry *serving(bool *exact, const spc__record *record,
     if (found != NULL && record->ctx->cache != NULL)
         spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
                                 MOST, &count, &error);
-    for (int i = 0; i < count && entry == NULL; i++) {
-        entry = alike(candidates, &found[i].trial);
-        *exact = entry != NULL && is_exact(&found[i]) &&
-                 entry == entry_of(candidates, &found[i].trial);
+    for (int i = 0; i < count && out.entry == NULL; i++) {
+        out.entry = alike(candidates, &found[i].trial);
+        out.exact = out.entry != NULL && found[i].match == SPC__MATCH_EXACT &&
+                    out.entry == entry_of(candidates, &found[i].trial);
+        out.is_cut = ends_with(found[i].reason, SPC__CUT_SHORT);
     }
     free(found);
-    return entry;
+    return out;
 }
 
 void spc__record_find_serving(const spc__record *record,
                               const spc__candidates *candidates)
 {
-    bool exact;
-
     for (int s = 0; s < record->scene_count; s++) {
-        spc__entry *entry = serving(&exact, record, candidates, s);
+        spc__entry *entry = serving(record, candidates, s).entry;
         if (entry != NULL)
             entry->serves = true;
     }
+}
+
+/* The one candidate that is exact on every scene, and timed. */
+static spc__entry *chosen_before(const spc__record *record,
+                                 const spc__candidates *candidates,
+                                 bool *is_cut)
+{
+    spc__entry *kept = NULL;
+
+    *is_cut = false;
+    for (int s = 0; s < record->scene_count; s++) {
+        served one = serving(record, candidates, s);
+        if (!one.exact || one.entry->state != SPC__TIMED ||
+            (kept != NULL && one.entry != kept))
+            return NULL;
+        kept = one.entry;
+        *is_cut |= one.is_cut;
+    }
+    return kept;
+}
+
+spc__entry *spc__record_chosen(const spc__record *record,
+                               const spc__candidates *candidates)
+{
+    bool is_cut;
+    spc__entry *entry = chosen_before(record, candidates, &is_cut);
+
+    return is_cut ? NULL : entry;
 }
 
 static bool is_far_behind(const spc__entry *entry,
@@ -274,16 +308,9 @@ static bool is_far_behind(const spc__entry *entry,
 void spc__record_keep_choice(const spc__record *record,
                              const spc__candidates *candidates)
 {
-    spc__entry *kept = NULL;
+    bool is_cut;
+    spc__entry *kept = chosen_before(record, candidates, &is_cut);
 
-    for (int s = 0; s < record->scene_count; s++) {
-        bool exact = false;
-        spc__entry *entry = serving(&exact, record, candidates, s);
-        if (!exact || entry->state != SPC__TIMED ||
-            (kept != NULL && entry != kept))
-            return;
-        kept = entry;
-    }
     if (kept != NULL && !is_far_behind(kept, candidates, record->scene_count))
         kept->side_us = spc__entry_score(kept, record->scene_count);
 }

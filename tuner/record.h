@@ -30,6 +30,10 @@ void spc__record_add_scene(spc__record *record, const spc_conv *conv,
  * that is exact, of its bucket, or nearest, whose configuration is legal. */
 void spc__record_find_serving(const spc__record *record,
                               const spc__candidates *candidates);
+/* The candidate that is chosen already, for every scene, by a search that went
+ * to its end; NULL: there is none. */
+spc__entry *spc__record_chosen(const spc__record *record,
+                               const spc__candidates *candidates);
 /* Where a run measures nothing, what was chosen before stays chosen, as it was
  * chosen side by side with others: it becomes the only finalist. Not if others
  * are now known to be so much faster that no clock explains it. */

@@ -37,6 +37,7 @@ typedef struct run {
     spc__turn turn;
     spc__winner winner;
     double layout_us; /* of the winner; 0: not known */
+    bool was_there;   /* the winner: nothing is to be done */
     int known;        /* candidates, from the database */
 } run;
 
@@ -108,6 +109,34 @@ static spc_status choose_named(run *r)
     return SPC_OK;
 }
 
+/* A choice is worth what the search was that made it, and its record says so.
+ */
+static void mark_haste(run *r, spc_status status)
+{
+    size_t used = strlen(r->winner.reason);
+
+    if (r->winner.entry != NULL && (r->pipeline.is_cut || status != SPC_OK))
+        snprintf(r->winner.reason + used, sizeof(r->winner.reason) - used, "%s",
+                 SPC__CUT_SHORT);
+}
+
+/* Is there nothing to do, as the caller wants choices that are missing? */
+static bool take_what_is_there(run *r)
+{
+    const spc__entry *entry =
+        r->request.options.missing
+            ? spc__record_chosen(&r->record, &r->candidates)
+            : NULL;
+
+    if (entry == NULL)
+        return false;
+    r->was_there = true;
+    r->winner.entry = entry;
+    r->winner.us = spc__entry_score(entry, r->request.scene_count);
+    spc__report_all(&r->request, &r->candidates);
+    return true;
+}
+
 static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
@@ -119,6 +148,8 @@ static spc_status tune_all(run *r)
     }
     if (!again)
         r->known = spc__record_recall(&r->record, &r->candidates);
+    if (take_what_is_there(r))
+        return SPC_OK;
     spc__record_find_serving(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
     if (r->meter.timed == 0)
@@ -130,6 +161,7 @@ static spc_status tune_all(run *r)
         spc_status chosen =
             spc__choose(&r->winner, &r->request, &r->candidates);
         forget_hasty_winner(r, status);
+        mark_haste(r, status);
         if (status == SPC_OK)
             status = chosen;
         else
@@ -219,9 +251,11 @@ static spc_status report_interrupted(const run *r, const spc_error *lost)
  * own where all else went well. */
 static spc_status finish(run *r, spc_status status)
 {
+    static const spc__winner nobody = {0};
     spc_error lost = {0};
 
-    spc__record_finish(&r->record, &r->candidates, &r->winner, &lost);
+    spc__record_finish(&r->record, &r->candidates,
+                       r->was_there ? &nobody : &r->winner, &lost);
     if (status == SPC_EINTERRUPTED)
         return report_interrupted(r, &lost);
     if (lost.status == SPC_OK)
@@ -279,6 +313,7 @@ static void fill_report(spc_tune_report *report, const run *r)
     name_winner(report, &r->winner, &r->request);
     report->layout_us = r->layout_us;
     report->out_of_time = r->pipeline.is_cut;
+    report->was_there = r->was_there;
 }
 
 spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,

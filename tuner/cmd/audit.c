@@ -91,6 +91,11 @@ static void print_summary(const audit *a)
            "%% at the 95th percentile\n",
            a->flips, a->samples[AUDIT_FLIP].count, 100 * AUDIT_REACH_MEDIAN,
            100 * AUDIT_REACH_HIGH);
+    if (a->timed > 0)
+        printf("quick timed %d of %d candidates in %.3g s, the longer search "
+               "%d more in %.3g s: %.1f %% of the candidates saved\n",
+               a->timed, a->space, a->timed_s, a->more, a->more_s,
+               100.0 * a->more / (a->timed + a->more));
 }
 
 static void write_summary(spc__json *json, const audit *a)
@@ -105,6 +110,11 @@ static void write_summary(spc__json *json, const audit *a)
         spc__json_end_object(json);
     }
     spc__json_int(json, "flips", a->flips);
+    spc__json_int(json, "space", a->space);
+    spc__json_int(json, "quick_timed", a->timed);
+    spc__json_real(json, "quick_s", a->timed_s);
+    spc__json_int(json, "longer_timed", a->more);
+    spc__json_real(json, "longer_s", a->more_s);
     spc__json_end_object(json);
 }
 

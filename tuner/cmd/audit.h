@@ -30,6 +30,10 @@ typedef struct audit {
     audit_sample samples[AUDIT_FIGURES];
     FILE *lines; /* a figure each; NULL: not wanted */
     int flips;   /* second tunings that chose another candidate */
+    /* Candidates that quick timed, that the longer search timed besides, and
+     * all that there are; seconds of both. */
+    int timed, more, space;
+    double timed_s, more_s;
     double started_s;
 } audit;
 

@@ -307,6 +307,11 @@ static spc_status study(finding *f, audit *a)
     add_sample(a, f, AUDIT_FLIP, f->flip);
     add_sample(a, f, AUDIT_SERVED, f->served);
     a->flips += f->flipped;
+    a->timed += f->quick.timed;
+    a->more += f->whole.timed;
+    a->space += f->quick.candidates;
+    a->timed_s += f->quick.elapsed_s;
+    a->more_s += f->whole.elapsed_s;
     return SPC_OK;
 }
 

@@ -329,6 +329,7 @@ static const db_verb verbs[] = {
     {"merge", "FILE...", 1, 999, true, db_merge, NULL},
     {"diff", "FILE", 1, 1, false, db_diff, NULL},
     {"prune", "[--losers] [--stale] [--days N]", 0, 0, false, db_prune, NULL},
+    {"release", "", 0, 0, false, db_release, NULL},
     {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, false, db_pin, NULL},
     {"pack", "FILE.db", 1, 1, false, db_pack, NULL},
     {"migrate", "FILE...", 1, 999, true, NULL, db_migrate},
@@ -415,21 +416,23 @@ const cli_command cli_db = {
     .name = "db",
     .operands = "ls | show ID | verify | export | import FILE | ...",
     .summary = "look into databases, check them, join them, pack them",
-    .more = "'db ls' lists every problem that was measured: its layer, device, "
-            "number of\nrows (in->out where they differ) and density, how many "
-            "trials were right, and\nthe choice. 'db show ID' lists the trials "
-            "of one; where several files have that\nID, of the first of them "
-            "that 'db ls' lists. 'db verify' compares every record with "
-            "its digest and lists\nthose that are not what was stored, or are "
-            "set aside.\n'db export' prints the records as text, one a line, "
-            "sorted; 'db import FILE...'\ntakes such text, 'db merge FILE...' "
-            "other databases: the newer of two records\nstays, in whatever "
-            "order files are joined. 'db diff FILE' shows what differs.\n"
-            "'db pack NAME.db' makes what ships: choices, the code of each "
-            "target in a file beside\nthem, and NAME.manifest, which minisign "
-            "may sign; 'db verify --key FILE' checks that.\n'db prune' removes "
-            "what nobody needs, 'db pin ID --choice TRIAL' chooses by hand,\n"
-            "'db migrate FILE...' brings files of older versions to this one.",
+    .more =
+        "'db ls' lists every problem that was measured: its layer, device, "
+        "number of\nrows (in->out where they differ) and density, how many "
+        "trials were right, and\nthe choice. 'db show ID' lists the trials "
+        "of one; where several files have that\nID, of the first of them "
+        "that 'db ls' lists. 'db verify' compares every record with "
+        "its digest and lists\nthose that are not what was stored, or are "
+        "set aside.\n'db export' prints the records as text, one a line, "
+        "sorted; 'db import FILE...'\ntakes such text, 'db merge FILE...' "
+        "other databases: the newer of two records\nstays, in whatever "
+        "order files are joined. 'db diff FILE' shows what differs.\n"
+        "'db pack NAME.db' makes what ships: choices, the code of each "
+        "target in a file beside\nthem, and NAME.manifest, which minisign "
+        "may sign; 'db verify --key FILE' checks that.\n'db prune' removes "
+        "what nobody needs, 'db release' uses again what\nis as it was stored "
+        "after all, 'db pin ID --choice TRIAL' chooses by hand,\n"
+        "'db migrate FILE...' brings files of older versions to this one.",
     .options = options,
     .args_bytes = sizeof(db_args),
     .run = run,

@@ -30,7 +30,7 @@ int64_t db_read_id(const char *text);
 db_run db_export, db_import, db_merge, db_diff;
 
 /* db_keep.c */
-db_run db_pack, db_prune, db_pin;
+db_run db_pack, db_prune, db_release, db_pin;
 spc_status db_migrate(cli *self, const char *const *files);
 
 #endif

@@ -95,6 +95,19 @@ spc_status db_prune(spc_ctx *ctx, cli *self, const db_args *args,
                             : cli_fail_ctx(status, ctx);
 }
 
+spc_status db_release(spc_ctx *ctx, cli *self, const db_args *args,
+                      const char *const *words)
+{
+    int64_t released = 0;
+
+    (void)args, (void)words;
+    spc_status status = spc_db_release(ctx, &released);
+    return status == SPC_OK
+               ? print_count(self, "released", released,
+                             "records that were set aside are used again")
+               : cli_fail_ctx(status, ctx);
+}
+
 spc_status db_pin(spc_ctx *ctx, cli *self, const db_args *args,
                   const char *const *words)
 {

@@ -49,6 +49,8 @@ static const char style[] =
     "white-space:nowrap;vertical-align:middle}"
     "td.n{text-align:right;font-variant-numeric:tabular-nums}"
     "td.config{color:var(--quiet);font-size:12px}"
+    "td.layer,td.config{white-space:normal;min-width:14em;max-width:28em}"
+    "td.layer{min-width:23em}"
     ".scroll{overflow-x:auto}svg{display:block}"
     ".grid2{display:grid;grid-template-columns:repeat(auto-fill,"
     "minmax(min(570px,100%),1fr));gap:1.2em}"

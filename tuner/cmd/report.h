@@ -17,6 +17,8 @@ spc_status report_audit(spc__buf *page, const char *path);
 
 /* Text with what HTML takes for markup written as it must be. */
 void report_text(spc__buf *page, const char *text);
+/* A layer or a candidate in a table, which may break behind its commas. */
+void report_words(spc__buf *page, const char *text);
 /* "12.3", with as many digits as a time is worth. */
 void report_us(spc__buf *page, double us);
 

@@ -126,7 +126,7 @@ static void add_worst(spc__buf *page, audit_page *from)
         spc__buf_printf(page, "<tr><td>%s<td class=n>%.2f<td class=layer>",
                         audit_names[from->at[i].figure],
                         100 * from->at[i].share);
-        report_text(page, from->at[i].about);
+        report_words(page, from->at[i].about);
         spc__buf_puts(page, "\n");
     }
     spc__buf_puts(page, "</table></div>\n");

@@ -75,7 +75,7 @@ static void add_row(spc__buf *page, const report_axis *axis,
                     const report_problem *p)
 {
     spc__buf_puts(page, "<tr><td class=layer>");
-    report_text(page, p->layer);
+    report_words(page, p->layer);
     spc__buf_printf(page, "<td class=n>%.0f<td class=n>%.3f<td class=n>",
                     p->rows, p->density);
     report_us(page, p->us);
@@ -88,7 +88,7 @@ static void add_row(spc__buf *page, const report_axis *axis,
     spc__buf_puts(page, "<td>");
     add_bar(page, axis, p);
     spc__buf_puts(page, "<td class=config>");
-    report_text(page, p->choice);
+    report_words(page, p->choice);
     spc__buf_puts(page, "\n");
 }
 
@@ -174,7 +174,7 @@ static void compare(spc__buf *page, const report_data *data,
                     int count)
 {
     spc__buf_puts(page, "<tr><td class=layer>");
-    report_text(page, p->layer);
+    report_words(page, p->layer);
     spc__buf_printf(page, "<td class=n>%.0f<td class=n>%.3f", p->rows,
                     p->density);
     for (int d = 0; d < count; d++) {

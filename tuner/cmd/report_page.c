@@ -26,6 +26,24 @@ void report_text(spc__buf *page, const char *text)
         }
 }
 
+/* A line may end behind each comma. */
+void report_words(spc__buf *page, const char *text)
+{
+    char one[512];
+
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        length += text[length] == ',';
+        if (length >= sizeof(one))
+            length = sizeof(one) - 1;
+        snprintf(one, sizeof(one), "%.*s", (int)length, text);
+        report_text(page, one);
+        text += length;
+        if (*text != '\0')
+            spc__buf_puts(page, "<wbr>");
+    }
+}
+
 void report_us(spc__buf *page, double us)
 {
     spc__buf_printf(page, "%.*f", us < 10 ? 2 : us < 100 ? 1 : 0, us);

@@ -33,6 +33,8 @@ static void print_report(const spc_tune_report *report, int scenes)
            report->candidates, report->refused, report->known, report->compiled,
            report->verified, report->timed, report->failed, report->elapsed_s,
            report->gate_s);
+    if (report->was_there)
+        puts("that choice was there");
     if (report->out_of_time)
         printf("the time was over before the search was%s: the same command "
                "goes on with it\n",
@@ -65,6 +67,7 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_real(json, "elapsed_s", report->elapsed_s);
     spc__json_real(json, "gate_s", report->gate_s);
     spc__json_bool(json, "out_of_time", report->out_of_time);
+    spc__json_bool(json, "was_there", report->was_there);
     trials_json(json, "trials", found);
     if (status != SPC_OK)
         json_error(json, status, message);

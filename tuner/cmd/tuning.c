@@ -31,6 +31,8 @@ const cli_option tune_options[] = {
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
      "measure also what the database knows"},
+    {0, "missing", NULL, CLI_FLAG, AT(missing),
+     "only layers that the database has no choice for, or a stale or hasty one"},
     {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
      "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
      "share it"},
@@ -87,6 +89,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.seed = args->seed;
     options.limit_s = args->limit_s;
     options.again = args->again;
+    options.missing = args->missing;
     options.allow_spills = args->allow_spills;
     options.budget_s = args->budget_s;
     options.chosen = args->chosen;

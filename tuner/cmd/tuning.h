@@ -13,7 +13,7 @@ typedef struct tuning_args {
     uint64_t seed;
     double limit_s;
     const char *only;
-    bool maps, again, in_process, allow_spills, list;
+    bool maps, again, missing, in_process, allow_spills, list;
     /* verify: the whole matrix, or a part of it; one candidate. */
     bool all;
     const char *cases, *part, *config;

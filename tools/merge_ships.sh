@@ -1,0 +1,22 @@
+#!/bin/sh
+# merge_ships.sh - joins what was measured into a text of tuned/.
+#
+#     sh tools/merge_ships.sh SPCTUNE TEXT NEW...
+#
+# TEXT, which gets the result, and each NEW are texts as tools/tune_ships.sh or 'db
+# export --choices' write them. Of two choices for one problem the newer stays. Read
+# the difference before it is committed: the build counts what is stale.
+set -eu
+[ $# -ge 3 ] || {
+    echo "merge_ships.sh SPCTUNE TEXT NEW..." >&2
+    exit 2
+}
+spctune=$1 text=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SPC_DATABASE="$work/joined.db" SPC_SHIPPED= SPC_CONFIG=
+"$spctune" -q --device cpu db import "$text" "$@" | grep ' accepted, '
+"$spctune" -q --device cpu db export --choices -o "$work/joined"
+mv "$work/joined" "$text"
+echo "$text: $(grep -c '^choice' "$text") choices"
