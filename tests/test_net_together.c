@@ -1,6 +1,7 @@
 /*
- * test_net_together.c - networks beside others: on the caller's stream, and
- * several of one process.
+ * test_net_together.c - what goes side by side: networks, on the caller's
+ * stream and several in one process; layers of a graph that do not need each
+ * other.
  */
 #include "net_rig.h"
 #include "suite.h"
@@ -50,6 +51,103 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
     ck_assert_ptr_eq(fake->replayed, stream);
     api.StreamDestroy(stream);
     leave(context);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- layers -------------------------------------------------------------- */
+
+static const char heads[] =
+    "network 'heads'\n"
+    "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
+    "for i = 1, 5 do\n"
+    "  local y = conv(x, 'subm,k=1,cout=8,epilogue=bias+relu')\n"
+    "  output(conv(y, 'subm,k=1,cout=2,bias=1'), 'head' .. i)\n"
+    "end\n";
+
+/* The nodes of convolutions, in the order of the run. */
+static int find_convs(const fake_launch *out[FAKE_LAUNCHES])
+{
+    int count = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_conv"))
+            out[count++] = launch_at(n);
+    return count;
+}
+
+static bool has(const spc_conv_args *args, const void *data, bool written)
+{
+    return data != NULL &&
+           (args->out == data ||
+            (!written && (args->in == data || args->residual == data)));
+}
+
+/* May not be at work at the same time: one writes what the other has. */
+static bool collide(const spc_conv_args *a, const spc_conv_args *b)
+{
+    return has(a, b->out, false) || has(b, a->out, false) ||
+           (a->workspace != NULL && a->workspace == b->workspace);
+}
+
+/* Of 36 layers with residuals and shortcuts, and of heads: whatever touches the
+ * same memory is in order. */
+START_TEST(layers_that_share_memory_are_in_order)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    int collisions = 0;
+    rig r;
+
+    open_doubles();
+    if (_i == 0) {
+        load(&r, "unet42.lua", SPC_F16);
+    } else {
+        memset(&r, 0, sizeof(r));
+        assert_net(load_text(&r.net, heads, SPC_F16));
+        assert_net(spc_net_draw_params(r.net, 3, &error));
+        spc_net_describe(&r.info, r.net);
+    }
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    int count = find_convs(convs);
+    ck_assert_int_ge(count, _i == 0 ? 42 : 11);
+    for (int j = 0; j < count; j++)
+        for (int i = 0; i < j; i++) {
+            bool together = collide(&convs[i]->args.conv, &convs[j]->args.conv);
+            collisions += together;
+            require(!together || follows(convs[j], convs[i]->node),
+                    "layer %d does not wait for %d", j, i);
+        }
+    ck_assert_int_ge(collisions, count - 1);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(heads_do_not_wait_for_each_other)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    memset(&r, 0, sizeof(r));
+    assert_net(load_text(&r.net, heads, SPC_F16));
+    assert_net(spc_net_draw_params(r.net, 3, &error));
+    spc_net_describe(&r.info, r.net);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    ck_assert_int_eq(find_convs(convs), 11);
+    for (int a = 0; a < 5; a++) {
+        const fake_launch *first = convs[1 + 2 * a], *last = convs[2 + 2 * a];
+        ck_assert(follows(first, convs[0]->node));
+        ck_assert(follows(last, first->node));
+        for (int b = 0; b < a; b++)
+            require(!follows(last, convs[1 + 2 * b]->node),
+                    "head %d waits for head %d", a, b);
+    }
     close_rig(&r);
 }
 END_TEST
@@ -121,8 +219,11 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("net_together");
     TCase *tc = tcase_create("together");
     tcase_set_timeout(tc, 300);
-    if (suite_device == NULL)
+    if (suite_device == NULL) {
         tcase_add_test(tc, a_run_and_a_replay_are_on_the_callers_stream);
+        tcase_add_loop_test(tc, layers_that_share_memory_are_in_order, 0, 2);
+        tcase_add_test(tc, heads_do_not_wait_for_each_other);
+    }
     tcase_add_loop_test(tc, networks_of_one_context_do_not_meet, 0, 1);
     suite_add_tcase(suite, tc);
     return run_suite(suite);

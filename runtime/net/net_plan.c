@@ -341,6 +341,9 @@ static spc_status arrange(spc_net_plan *plan)
     for (int i = 0; i < plan->work_count; i++)
         plan->pieces[plan->piece_count++] =
             (spc__net_piece){plan->works[i].bytes, 0, i, i};
+    spc_status status = spc__net_keep_apart(plan);
+    if (status != SPC_OK)
+        return status;
     plan->memory_bytes = spc__net_arrange(plan->pieces, plan->piece_count);
     for (int i = 0; i < plan->work_count; i++)
         plan->works[i].workspace = plan->pieces[tensors + i].offset;

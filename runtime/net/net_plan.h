@@ -5,8 +5,9 @@
  * A plan is a list of works, one after the other: all sets and maps, then the
  * layers. net_works.c makes the list, net_sets.c reserves sets and maps,
  * net_memory.c finds room for tensors, net_plan.c makes what works need,
- * net_run.c runs them; net_branches.c makes a graph of a captured run, and
- * net_shares.c shares the device out among its branches.
+ * net_run.c runs them; net_branches.c makes a graph of a captured run,
+ * net_shares.c shares the device out among its branches, and net_waits.c says
+ * which layers wait for which.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
@@ -123,6 +124,23 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
                                  const spc_net_buffers *buffers, void *stream);
 spc_status spc__net_run_layers(spc_net_plan *plan,
                                const spc_net_buffers *buffers, void *stream);
+
+/* Which layers wait for which, in a graph (net_waits.c). */
+typedef struct spc__net_waits {
+    bool *follows; /* [count][count], by work */
+    int count;
+} spc__net_waits;
+
+/* May layers run side by side? */
+bool spc__net_layers_branch(const spc_net_plan *plan);
+/* Lets pieces live on while works could run beside their last one. */
+spc_status spc__net_keep_apart(spc_net_plan *plan);
+/* Once all lies where it will; the caller frees `follows`. */
+spc_status spc__net_find_waits(spc__net_waits *out, const spc_net_plan *plan);
+/* Does work i follow j, itself or through others? */
+bool spc__net_follows(const spc__net_waits *waits, int i, int j);
+/* The works that work i waits for itself, into `list`; how many they are. */
+int spc__net_waits_of(int *list, const spc__net_waits *waits, int i);
 
 /* The rows of the input's set: those that the points have become, or the
  * caller's. */
