@@ -16,6 +16,19 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
 /* Makes a plan of a linear layer ready for spc_plan_execute_rows. */
 spc_status spc__plan_take_rows(spc_plan *plan);
 
+/*
+ * Layouts of rows that several plans read: bytes of one for so many rows,
+ * filling it, and running a plan on it. `rows` of both must be the same.
+ */
+size_t spc__plan_rows_bytes(const spc_plan *plan, int64_t rows);
+spc_status spc__plan_lay_rows(const spc_plan *plan, void *layout, int64_t rows,
+                              const int32_t *count, void *stream);
+spc_status spc__plan_execute_laid(const spc_plan *plan, void *layout,
+                                  int64_t rows, const spc_buffers *buffers,
+                                  void *stream);
+/* Its workspace then. */
+size_t spc__plan_workspace_laid(const spc_plan *plan, int64_t rows);
+
 const spc__launch_geometry *spc__plan_launch(const spc_plan *plan);
 
 /* Builds again what of the map this plan reads (to be timed). */

@@ -133,6 +133,25 @@ START_TEST(layers_that_share_memory_are_in_order)
 }
 END_TEST
 
+/* Of launches that lay out rows, how many there are; every linear layer waits
+ * for one. */
+static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
+                         int count)
+{
+    size_t last = 0;
+    int found = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_rows")) {
+            last = n;
+            found++;
+        }
+    for (int i = 1; i < count; i++)
+        ck_assert(follows(convs[i], last));
+    return found;
+}
+
+/* Their rows are laid out once for each size of tiles, and not by each. */
 START_TEST(heads_do_not_wait_for_each_other)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
@@ -145,6 +164,8 @@ START_TEST(heads_do_not_wait_for_each_other)
     plan_net(&r, &o);
     assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
     ck_assert_int_eq(find_convs(convs), 11);
+    ck_assert_int_eq(count_layouts(convs, 11), r.plan->layout_count);
+    ck_assert_int_le(r.plan->layout_count, 2); /* of 10 layers of two kinds */
     for (int a = 0; a < 5; a++) {
         const fake_launch *first = convs[1 + 2 * a], *last = convs[2 + 2 * a];
         ck_assert(follows(first, convs[0]->node));

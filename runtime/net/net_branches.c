@@ -257,8 +257,10 @@ static spc_status derive_from_rows(spc_net_plan *plan,
 {
     spc_net_buffers rows = spc__net_rows(plan, b);
 
-    return spc__coords_derive(plan->sets[work->set], rows.coords, rows.count,
-                              rows.rows, stream);
+    spc_status status = spc__coords_derive(plan->sets[work->set], rows.coords,
+                                           rows.count, rows.rows, stream);
+    return status == SPC_OK ? spc__net_lay_rows(plan, work->set, stream)
+                            : status;
 }
 
 static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,

@@ -11,6 +11,7 @@
 #include "geometry.h"
 #include "map.h"
 #include "operands.h"
+#include "plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,9 +201,10 @@ static spc_status make_linear(spc_net_plan *plan, spc__net_work *work)
 {
     const spc_coords *set = plan->sets[work->set];
 
-    return spc_plan_create_rows(&work->conv_plan, plan->ctx, &work->conv,
-                                set->checked ? set->rows : set->capacity,
-                                plan->options.flags);
+    spc_status status = spc_plan_create_rows(
+        &work->conv_plan, plan->ctx, &work->conv,
+        set->checked ? set->rows : set->capacity, plan->options.flags);
+    return status == SPC_OK ? spc__net_share_rows(plan, work) : status;
 }
 
 static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
@@ -217,8 +219,8 @@ static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
         return status;
     work->bytes =
         map != NULL ? spc_plan_workspace_bytes(work->conv_plan, map)
-                    : spc_plan_workspace_rows(work->conv_plan,
-                                              plan->sets[work->set]->capacity);
+                    : spc__plan_workspace_laid(work->conv_plan,
+                                               plan->sets[work->set]->capacity);
     snprintf(work->kernel, sizeof(work->kernel), "%s %.220s",
              spc_plan_template(work->conv_plan),
              spc_plan_config(work->conv_plan));
@@ -424,6 +426,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     for (int i = 0; plan->sets != NULL && i < plan->net->set_count; i++)
         spc_coords_free(plan->sets[i]);
     spc_voxels_free(plan->voxels);
+    spc__net_free_rows(plan);
     spc_dealloc(plan->ctx, plan->scales);
     free(plan->sets);
     free(plan->maps);

@@ -27,6 +27,7 @@ typedef struct spc__net_work {
     spc_conv conv;       /* with pitches, and with the ADD */
     spc_feature feature; /* with those of its tensors */
     spc_plan *conv_plan;
+    int layout; /* of a linear layer: that of its rows */
     spc_feature_plan *feature_plan;
     void *packed;         /* weights on the device, and */
     float *scale, *bias;  /* both of these */
@@ -59,6 +60,13 @@ typedef struct spc__net_branch {
     spc__mark end;   /* while a graph is captured */
 } spc__net_branch;
 
+/* Rows of a set as linear layers read them (net_rows.c). */
+typedef struct spc__net_layout {
+    int set, tile_rows;
+    const spc_plan *plan; /* one of those that read it */
+    void *memory;
+} spc__net_layout;
+
 struct spc_net_plan {
     spc_ctx *ctx;
     const spc_net *net;
@@ -70,6 +78,8 @@ struct spc_net_plan {
     spc_map **maps;
     spc__net_work *works;
     int work_count;
+    spc__net_layout *layouts;
+    int layout_count;
     float *scales;             /* on the device, by tensor: of I8 */
     spc__net_branch *branches; /* of the first works; NULL: there are none */
     int branch_count;
@@ -124,6 +134,12 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
                                  const spc_net_buffers *buffers, void *stream);
 spc_status spc__net_run_layers(spc_net_plan *plan,
                                const spc_net_buffers *buffers, void *stream);
+
+/* Finds or makes the layout that a linear layer's plan reads; fills those of a
+ * set, once that is filled; frees all. */
+spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work);
+spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream);
+void spc__net_free_rows(spc_net_plan *plan);
 
 /* Which layers wait for which, in a graph (net_waits.c). */
 typedef struct spc__net_waits {
