@@ -4,6 +4,7 @@
  * other.
  */
 #include "net_rig.h"
+#include "plan.h"
 #include "suite.h"
 
 /* ---- the caller's stream ------------------------------------------------- */
@@ -178,6 +179,70 @@ START_TEST(heads_do_not_wait_for_each_other)
 }
 END_TEST
 
+/* ---- row orders ---------------------------------------------------------- */
+
+static spc__net_work *work_of(rig *r, const char *name)
+{
+    for (int i = 0; i < r->plan->work_count; i++) {
+        spc__net_work *work = &r->plan->works[i];
+        if (work->kind == SPC_NET_CONV &&
+            strcmp(r->net->nodes[work->node].name, name) == 0)
+            return work;
+    }
+    ck_abort_msg("no layer '%s'", name);
+    return NULL;
+}
+
+/* As if records had said so. */
+static void set_order(rig *r, const char *name, const char *order)
+{
+    spc__plan_reorder(work_of(r, name)->conv_plan, order);
+}
+
+static void expect_order(rig *r, const char *name, const char *order)
+{
+    const spc_plan *plan = work_of(r, name)->conv_plan;
+    char words[32];
+
+    snprintf(words, sizeof(words), "order=%s", order);
+    ck_assert_str_eq(spc__plan_launch(plan)->order, order);
+    require(strstr(spc_plan_config(plan), "order=") == NULL ||
+                strstr(spc_plan_config(plan), words) != NULL,
+            "'%s' says %s", name, spc_plan_config(plan));
+}
+
+/* Layers a and f read one map, f has twice the inputs; c reads another. */
+START_TEST(layers_of_a_map_read_one_order_where_that_pays)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    ck_assert_int_eq(work_of(&r, "a")->map, work_of(&r, "f")->map);
+    spc_map *map = r.plan->maps[work_of(&r, "a")->map];
+    set_order(&r, "a", "gray_x");
+    set_order(&r, "f", "gray_y");
+    set_order(&r, "c", "gray_x");
+    map->pairs = 1000000000000; /* an order is nothing beside such layers */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_x");
+    expect_order(&r, "f", "gray_y");
+    map->pairs = 10000000;
+    set_order(&r, "a", "dense"); /* which is another thing */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "dense");
+    set_order(&r, "a", "gray_x");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "f", "gray_y");
+    expect_order(&r, "c", "gray_x");
+    close_rig(&r);
+}
+END_TEST
+
 /* ---- several ------------------------------------------------------------- */
 
 static void plan_in(rig *r, spc_ctx *ctx, const char *name)
@@ -249,6 +314,7 @@ int main(int argc, char **argv)
         tcase_add_test(tc, a_run_and_a_replay_are_on_the_callers_stream);
         tcase_add_loop_test(tc, layers_that_share_memory_are_in_order, 0, 2);
         tcase_add_test(tc, heads_do_not_wait_for_each_other);
+        tcase_add_test(tc, layers_of_a_map_read_one_order_where_that_pays);
     }
     tcase_add_loop_test(tc, networks_of_one_context_do_not_meet, 0, 1);
     suite_add_tcase(suite, tc);

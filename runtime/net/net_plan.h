@@ -135,6 +135,11 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
 spc_status spc__net_run_layers(spc_net_plan *plan,
                                const spc_net_buffers *buffers, void *stream);
 
+/* Gives layers of one map one row order where that pays; no map is prepared
+ * yet. What a layer takes, roughly, us. */
+void spc__net_share_orders(const spc_net_plan *plan);
+double spc__net_layer_us(const spc_net_plan *plan, const spc__net_work *work);
+
 /* Finds or makes the layout that a linear layer's plan reads; fills those of a
  * set, once that is filled; frees all. */
 spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work);
