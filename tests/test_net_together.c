@@ -234,6 +234,12 @@ START_TEST(layers_of_a_map_read_one_order_where_that_pays)
     set_order(&r, "a", "dense"); /* which is another thing */
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "dense");
+    set_order(&r, "a", "none"); /* which is nothing to be sorted */
+    set_order(&r, "c", "none");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "c", "none"); /* alone on its map */
+    set_order(&r, "c", "gray_x");
     set_order(&r, "a", "gray_x");
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "gray_y");

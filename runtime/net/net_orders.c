@@ -5,10 +5,13 @@
  * layer of a map reads is sorted anew for every scene. The Gray orders differ
  * in which offsets share a bit, their kernels are the same, and a layer is
  * hardly slower in another of them: so those that have the lesser part of a
- * map's time take the order of the others.
+ * map's time take the order of the others. So do layers that read rows in the
+ * order of keys, as all kernels go through the order that a map names: few, on
+ * few channels.
  */
 #include "net_plan.h"
 
+#include "ctx.h"
 #include "plan.h"
 #include <string.h>
 
@@ -20,6 +23,24 @@ enum { ALIKE = sizeof(alike) / sizeof(*alike) };
  * by side hides a part; another order costs a layer 1 % there, and 15 % where
  * there are a thousand rows (docs/LABBOOK.md). */
 static const double price_us = 12, loss = 0.05;
+/* Neighbours by key are neighbours in memory; inputs of few channels all lie in
+ * caches, or this would be more. */
+static const double loss_of_keys = 0.3;
+
+/* Its kernel reads a map that is sorted on the device, where its rows stand in
+ * the order of keys. */
+static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
+{
+    const spc__launch_geometry *geometry;
+
+    if (work->kind != SPC_NET_CONV || work->map < 0 ||
+        spc__device_ops_of(plan->ctx->device)->builds_maps_on_host)
+        return false;
+    geometry = spc__plan_launch(work->conv_plan);
+    return geometry->reads_table && !geometry->reads_pairs &&
+           geometry->tile_rows > 0 && geometry->gemm_depth == 0 &&
+           strcmp(geometry->order, "none") == 0;
+}
 
 /* Which of those the work's kernel reads; -1: another, or none. */
 static int order_of(const spc__net_work *work)
@@ -46,18 +67,30 @@ static void find_times(double us[ALIKE], const spc_net_plan *plan, int map)
     }
 }
 
+static double time_by_keys(const spc_net_plan *plan, int map)
+{
+    double us = 0;
+
+    for (int i = 0; i < plan->work_count; i++)
+        if (plan->works[i].map == map && reads_keys(plan, &plan->works[i]))
+            us += spc__net_layer_us(plan, &plan->works[i]);
+    return us;
+}
+
 static void share_order(const spc_net_plan *plan, int map)
 {
-    double us[ALIKE];
+    double us[ALIKE], by_keys = time_by_keys(plan, map);
     int best = 0;
 
     find_times(us, plan, map);
     for (int o = 1; o < ALIKE; o++)
         best = us[o] > us[best] ? o : best;
-    for (int i = 0; i < plan->work_count; i++) {
+    for (int i = 0; i < plan->work_count && us[best] > 0; i++) {
         const spc__net_work *work = &plan->works[i];
         int order = work->map == map ? order_of(work) : -1;
-        if (order >= 0 && order != best && loss * us[order] < price_us)
+        if ((order >= 0 && order != best && loss * us[order] < price_us) ||
+            (work->map == map && reads_keys(plan, work) &&
+             loss_of_keys * by_keys < price_us))
             spc__plan_reorder(work->conv_plan, alike[best]);
     }
 }
