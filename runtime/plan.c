@@ -142,7 +142,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
 /* Prepares on the default stream, for which the streams that the plan will run
  * on need not wait: so this does. A map that is prepared already costs
  * nothing. */
-static spc_status prepare_map(spc_map *map, const spc_plan *plan)
+spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
     spc_conv_args args;
@@ -222,11 +222,11 @@ void spc_background_wait(spc_ctx *ctx)
         ctx->background->wait(ctx->background);
 }
 
-spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
-                           spc_map *map, unsigned flags)
+spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
+                                       const spc_conv *conv, spc_map *map,
+                                       unsigned flags)
 {
     spc_error *error = spc__error_of(ctx);
-    spc_plan *plan = NULL;
     spc_status status;
 
     if (out != NULL)
@@ -239,15 +239,46 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
         return status;
     spc__lack lack = {conv, map, spc__plan_rows(map->in),
                       spc__plan_rows(map->to), spc_map_density(map)};
-    status = create_looked_up(&plan, ctx, &lack, flags);
+    return create_looked_up(out, ctx, &lack, flags);
+}
+
+spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
+                           spc_map *map, unsigned flags)
+{
+    spc_plan *plan = NULL;
+    spc_status status =
+        spc__plan_create_unprepared(&plan, ctx, conv, map, flags);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status == SPC_OK && out == NULL)
+        status = spc__need(spc__error_of(ctx), __func__, "out", out, NULL);
     if (status == SPC_OK)
-        status = prepare_map(map, plan);
+        status = spc__plan_prepare(plan, map);
     if (status == SPC_OK) {
         *out = plan;
         plan = NULL;
     }
     spc_plan_free(plan);
     return status;
+}
+
+/* In the text of a configuration: order=gray_x,... */
+static void replace_order(char *config, size_t bytes, const char *order)
+{
+    char rest[256];
+    char *at = strstr(config, "order=");
+
+    if (at == NULL)
+        return;
+    snprintf(rest, sizeof(rest), "%s", at + strcspn(at, ","));
+    snprintf(at, bytes - (size_t)(at - config), "order=%s%s", order, rest);
+}
+
+void spc__plan_reorder(spc_plan *plan, const char *order)
+{
+    snprintf(plan->geometry.order, sizeof(plan->geometry.order), "%s", order);
+    replace_order(plan->config, sizeof(plan->config), order);
 }
 
 /* ---- without a map --------------------------------------------------------

@@ -385,7 +385,8 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 }
 
 static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
-                             const spc_buffers *buffers, spc_error *error)
+                             size_t workspace, const spc_buffers *buffers,
+                             spc_error *error)
 {
     spc_status status = spc__rows_check(rows, error);
 
@@ -397,8 +398,7 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
         return status;
     if (buffers == NULL)
         return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
-    execution e = {rows->rows, rows->rows,
-                   spc_plan_workspace_rows(plan, rows->rows)};
+    execution e = {rows->rows, rows->rows, workspace};
     return check_buffers(plan, &e, buffers, error);
 }
 
@@ -413,8 +413,9 @@ spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
 
     if (status != SPC_OK)
         return status;
-    if ((status = check_rows(plan, &how_many, buffers, &error)) == SPC_OK &&
-        rows > 0) {
+    status = check_rows(plan, &how_many, spc_plan_workspace_rows(plan, rows),
+                        buffers, &error);
+    if (status == SPC_OK && rows > 0) {
         set_buffers(&args, plan, buffers);
         char *layout = (char *)args.workspace + spc__plan_layout_at(plan, rows);
         status =
@@ -422,6 +423,49 @@ spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
                            &how_many, plan->geometry.tile_rows, stream, &error);
         if (status == SPC_OK)
             status = enqueue(plan, NULL, &args, stream, &error);
+    }
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}
+
+/* ---- layouts of rows that plans share ------------------------------------ */
+
+size_t spc__plan_rows_bytes(const spc_plan *plan, int64_t rows)
+{
+    return spc__rows_bytes(rows, plan->geometry.tile_rows);
+}
+
+size_t spc__plan_workspace_laid(const spc_plan *plan, int64_t rows)
+{
+    return spc__plan_work_bytes(&plan->geometry, spc__rows_padded(rows), 0);
+}
+
+spc_status spc__plan_lay_rows(const spc_plan *plan, void *layout, int64_t rows,
+                              const int32_t *count, void *stream)
+{
+    spc__row_count how_many = {rows, count};
+    spc_map_view view;
+    spc_error error = {0};
+    spc_status status =
+        spc__rows_fill(&view, plan->ctx, plan->lay_rows, layout, &how_many,
+                       plan->geometry.tile_rows, stream, &error);
+
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}
+
+spc_status spc__plan_execute_laid(const spc_plan *plan, void *layout,
+                                  int64_t rows, const spc_buffers *buffers,
+                                  void *stream)
+{
+    spc__row_count how_many = {rows, NULL};
+    spc_error error = {0};
+    spc_conv_args args = {0};
+    spc_status status = check_rows(
+        plan, &how_many, spc__plan_workspace_laid(plan, rows), buffers, &error);
+
+    if (status == SPC_OK && rows > 0) {
+        set_buffers(&args, plan, buffers);
+        spc__rows_view(&args.map, layout, &how_many, plan->geometry.tile_rows);
+        status = enqueue(plan, NULL, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -55,8 +55,9 @@ static bool wants_tiles_of_32(const char *template_name, const char *config,
     return strstr(config, "tile=32") != NULL;
 }
 
-static spc_status tune(spc_ctx *ctx, const char *spec, seen *s,
-                       const spc_tune_options *how, spc_tune_report *report)
+static spc_status tune_layer(spc_ctx *ctx, const char *layer, const char *spec,
+                             seen *s, const spc_tune_options *how,
+                             spc_tune_report *report)
 {
     spc_tune_options options = *how;
     spc_scene *scene = NULL;
@@ -66,12 +67,18 @@ static spc_status tune(spc_ctx *ctx, const char *spec, seen *s,
     memset(s, 0, sizeof(*s));
     options.on_trial = on_trial;
     options.payload = s;
-    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
     assert_ok(spc_scene_load(&scene, spec, &error), error.text);
     spc_status status = spc_tune(ctx, &conv, (const spc_scene *const *)&scene,
                                  1, &options, report);
     spc_scene_free(scene);
     return status;
+}
+
+static spc_status tune(spc_ctx *ctx, const char *spec, seen *s,
+                       const spc_tune_options *how, spc_tune_report *report)
+{
+    return tune_layer(ctx, LAYER, spec, s, how, report);
 }
 
 static int64_t count(const char *what)
@@ -234,6 +241,30 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 }
 END_TEST
 
+/* ---- layers without a map -------------------------------------------------
+ */
+
+/* No rows are sorted for them: half of the candidates differ in that alone. */
+START_TEST(row_orders_of_a_linear_layer_are_one)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune_layer(ctx, "linear,cin=4,cout=6,dtype=f32", SCENE, &s,
+                         &options, &report),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(s.count, 12);
+    ck_assert_int_eq(report.timed, 6);
+    for (int i = 0; i < s.count; i++)
+        ck_assert((s.samples[i] > 0) ==
+                  (strstr(s.name[i], "order=none") != NULL));
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- layouts that layers share ------------------------------------------- */
 
 static void set_layer(joint_layer *layer, int map, int steps, double none,
@@ -389,6 +420,7 @@ int main(void)
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
     tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
+    tcase_add_test(tcase, row_orders_of_a_linear_layer_are_one);
     tcase_add_test(tcase, an_order_that_layers_share_is_paid_for_once);
     tcase_add_test(tcase,
                    a_kernel_that_names_no_order_reads_a_layout_of_its_own);

@@ -1,8 +1,10 @@
 /*
- * test_net_together.c - networks beside others: on the caller's stream, and
- * several of one process.
+ * test_net_together.c - what goes side by side: networks, on the caller's
+ * stream and several in one process; layers of a graph that do not need each
+ * other.
  */
 #include "net_rig.h"
+#include "plan.h"
 #include "suite.h"
 
 /* ---- the caller's stream ------------------------------------------------- */
@@ -50,6 +52,199 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
     ck_assert_ptr_eq(fake->replayed, stream);
     api.StreamDestroy(stream);
     leave(context);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- layers -------------------------------------------------------------- */
+
+/* A layer, and heads of two layers each. */
+static const char text[] =
+    "network 'heads'\n"
+    "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
+    "for i = 1, %d do\n"
+    "  local y = conv(x, 'subm,k=1,cout=8,epilogue=bias+relu')\n"
+    "  output(conv(y, 'subm,k=1,cout=2,bias=1'), 'head' .. i)\n"
+    "end\n";
+
+static void load_heads(rig *r, int heads)
+{
+    char words[sizeof(text) + 8];
+
+    memset(r, 0, sizeof(*r));
+    snprintf(words, sizeof(words), text, heads);
+    assert_net(load_text(&r->net, words, SPC_F16));
+    assert_net(spc_net_draw_params(r->net, 3, &error));
+    spc_net_describe(&r->info, r->net);
+}
+
+/* The nodes of convolutions, in the order of the run. */
+static int find_convs(const fake_launch *out[FAKE_LAUNCHES])
+{
+    int count = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_conv"))
+            out[count++] = launch_at(n);
+    return count;
+}
+
+static bool has(const spc_conv_args *args, const void *data, bool written)
+{
+    return data != NULL &&
+           (args->out == data ||
+            (!written && (args->in == data || args->residual == data)));
+}
+
+/* May not be at work at the same time: one writes what the other has. */
+static bool collide(const spc_conv_args *a, const spc_conv_args *b)
+{
+    return has(a, b->out, false) || has(b, a->out, false) ||
+           (a->workspace != NULL && a->workspace == b->workspace);
+}
+
+/* Of layers with residuals and shortcuts, and of heads, which are too many for
+ * each to have memory of its own: whatever touches the same is in order. */
+START_TEST(layers_that_share_memory_are_in_order)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    int collisions = 0;
+    rig r;
+
+    open_doubles();
+    if (_i == 0)
+        load(&r, "unet42.lua", SPC_F16);
+    else
+        load_heads(&r, 14);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    int count = find_convs(convs);
+    ck_assert_int_ge(count, _i == 0 ? 42 : 29);
+    for (int j = 0; j < count; j++)
+        for (int i = 0; i < j; i++) {
+            bool together = collide(&convs[i]->args.conv, &convs[j]->args.conv);
+            collisions += together;
+            require(!together || follows(convs[j], convs[i]->node),
+                    "layer %d does not wait for %d", j, i);
+        }
+    ck_assert_int_ge(collisions, count - 1);
+    close_rig(&r);
+}
+END_TEST
+
+/* Of launches that lay out rows, how many there are; every linear layer waits
+ * for one. */
+static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
+                         int count)
+{
+    size_t last = 0;
+    int found = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_rows")) {
+            last = n;
+            found++;
+        }
+    for (int i = 1; i < count; i++)
+        ck_assert(follows(convs[i], last));
+    return found;
+}
+
+/* Their rows are laid out once for each size of tiles, and not by each. */
+START_TEST(heads_do_not_wait_for_each_other)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load_heads(&r, 5);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    ck_assert_int_eq(find_convs(convs), 11);
+    ck_assert_int_eq(count_layouts(convs, 11), r.plan->layout_count);
+    ck_assert_int_le(r.plan->layout_count, 2); /* of 10 layers of two kinds */
+    for (int a = 0; a < 5; a++) {
+        const fake_launch *first = convs[1 + 2 * a], *last = convs[2 + 2 * a];
+        ck_assert(follows(first, convs[0]->node));
+        ck_assert(follows(last, first->node));
+        for (int b = 0; b < a; b++)
+            require(!follows(last, convs[1 + 2 * b]->node),
+                    "head %d waits for head %d", a, b);
+    }
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- row orders ---------------------------------------------------------- */
+
+static spc__net_work *work_of(rig *r, const char *name)
+{
+    for (int i = 0; i < r->plan->work_count; i++) {
+        spc__net_work *work = &r->plan->works[i];
+        if (work->kind == SPC_NET_CONV &&
+            strcmp(r->net->nodes[work->node].name, name) == 0)
+            return work;
+    }
+    ck_abort_msg("no layer '%s'", name);
+    return NULL;
+}
+
+/* As if records had said so. */
+static void set_order(rig *r, const char *name, const char *order)
+{
+    spc__plan_reorder(work_of(r, name)->conv_plan, order);
+}
+
+static void expect_order(rig *r, const char *name, const char *order)
+{
+    const spc_plan *plan = work_of(r, name)->conv_plan;
+    char words[32];
+
+    snprintf(words, sizeof(words), "order=%s", order);
+    ck_assert_str_eq(spc__plan_launch(plan)->order, order);
+    require(strstr(spc_plan_config(plan), "order=") == NULL ||
+                strstr(spc_plan_config(plan), words) != NULL,
+            "'%s' says %s", name, spc_plan_config(plan));
+}
+
+/* Layers a and f read one map, f has twice the inputs; c reads another. */
+START_TEST(layers_of_a_map_read_one_order_where_that_pays)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    ck_assert_int_eq(work_of(&r, "a")->map, work_of(&r, "f")->map);
+    spc_map *map = r.plan->maps[work_of(&r, "a")->map];
+    set_order(&r, "a", "gray_x");
+    set_order(&r, "f", "gray_y");
+    set_order(&r, "c", "gray_x");
+    map->pairs = 1000000000000; /* an order is nothing beside such layers */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_x");
+    expect_order(&r, "f", "gray_y");
+    map->pairs = 10000000;
+    set_order(&r, "a", "dense"); /* which is another thing */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "dense");
+    set_order(&r, "a", "none"); /* which is nothing to be sorted */
+    set_order(&r, "c", "none");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "c", "none"); /* alone on its map */
+    set_order(&r, "c", "gray_x");
+    set_order(&r, "a", "gray_x");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "f", "gray_y");
+    expect_order(&r, "c", "gray_x");
     close_rig(&r);
 }
 END_TEST
@@ -121,8 +316,12 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("net_together");
     TCase *tc = tcase_create("together");
     tcase_set_timeout(tc, 300);
-    if (suite_device == NULL)
+    if (suite_device == NULL) {
         tcase_add_test(tc, a_run_and_a_replay_are_on_the_callers_stream);
+        tcase_add_loop_test(tc, layers_that_share_memory_are_in_order, 0, 2);
+        tcase_add_test(tc, heads_do_not_wait_for_each_other);
+        tcase_add_test(tc, layers_of_a_map_read_one_order_where_that_pays);
+    }
     tcase_add_loop_test(tc, networks_of_one_context_do_not_meet, 0, 1);
     suite_add_tcase(suite, tc);
     return run_suite(suite);

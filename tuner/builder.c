@@ -317,13 +317,17 @@ static void hash(char out[65], const char *text, const char *more)
 }
 
 /* What the code comes to, without the comment at the head of the source, which
- * names the configuration; and that with its launch. */
-static void identify(spc__entry *entry)
+ * names the configuration; and that with its launch. A linear layer has no map
+ * whose rows could be sorted: to it all orders are one. */
+static void identify(const spc__builder *builder, spc__entry *entry)
 {
     const char *body = strstr(entry->source, "*/");
+    spc__attrs of_rows = entry->trial.launch;
     spc__buf launch = SPC__BUF_INIT;
 
-    spc__attrs_format(&launch, &entry->trial.launch);
+    if (spc_conv_is_linear(builder->request->conv))
+        spc__attrs_set_text(&of_rows, "order", "none");
+    spc__attrs_format(&launch, &of_rows);
     hash(entry->body, body != NULL ? body : entry->source, "");
     hash(entry->identity, entry->body, spc__buf_text(&launch));
     spc__buf_release(&launch);
@@ -353,7 +357,7 @@ static spc_status render(spc__builder *builder, spc__entry *entry)
     what.name = entry->trial.template_name;
     what.source = entry->source;
     spc__artefact_key(entry->trial.artefact, builder->compiler, &what);
-    identify(entry);
+    identify(builder, entry);
     return SPC_OK;
 }
 

@@ -143,6 +143,14 @@ spc_status spc__rows_load(spc__kernel **out, spc_ctx *ctx, spc_error *error)
                            error);
 }
 
+void spc__rows_view(spc_map_view *out, void *memory, const spc__row_count *rows,
+                    int tile_rows)
+{
+    spc_rows_args args = place(memory, rows, tile_rows);
+
+    view(out, &args);
+}
+
 spc_status spc__rows_fill(spc_map_view *out, const spc_ctx *ctx,
                           spc__kernel *kernel, void *memory,
                           const spc__row_count *rows, int tile_rows,

@@ -31,6 +31,10 @@ size_t spc__rows_bytes(int64_t rows, int tile_rows);
 /* The kernel that fills layouts; NULL where the host does. */
 spc_status spc__rows_load(spc__kernel **out, spc_ctx *ctx, spc_error *error);
 
+/* A layout that was filled, as kernels see it. */
+void spc__rows_view(spc_map_view *out, void *memory, const spc__row_count *rows,
+                    int tile_rows);
+
 /* Fills the layout at `memory`, 256-byte aligned: enqueues. */
 spc_status spc__rows_fill(spc_map_view *out, const spc_ctx *ctx,
                           spc__kernel *kernel, void *memory,

@@ -5,7 +5,8 @@
  * What indexing does is short and waits for memory most of the time, so a level
  * costs nearly as much as all of them: levels go side by side, each with a
  * share of the multiprocessors (net_shares.c). And a layer needs its own level
- * only, so those that come later are made beside the layers before.
+ * only, so those that come later are made beside the layers before. Layers that
+ * do not need each other go side by side, too (net_waits.c).
  */
 #include "net_plan.h"
 
@@ -256,8 +257,10 @@ static spc_status derive_from_rows(spc_net_plan *plan,
 {
     spc_net_buffers rows = spc__net_rows(plan, b);
 
-    return spc__coords_derive(plan->sets[work->set], rows.coords, rows.count,
-                              rows.rows, stream);
+    spc_status status = spc__coords_derive(plan->sets[work->set], rows.coords,
+                                           rows.count, rows.rows, stream);
+    return status == SPC_OK ? spc__net_lay_rows(plan, work->set, stream)
+                            : status;
 }
 
 static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
@@ -353,8 +356,8 @@ static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
                             : status;
 }
 
-spc_status spc__net_run_layers(spc_net_plan *plan,
-                               const spc_net_buffers *buffers, void *stream)
+static spc_status run_in_turn(spc_net_plan *plan,
+                              const spc_net_buffers *buffers, void *stream)
 {
     spc_status status = SPC_OK;
 
@@ -366,4 +369,128 @@ spc_status spc__net_run_layers(spc_net_plan *plan,
             status = spc__net_work_run(plan, i, buffers, stream);
     }
     return status;
+}
+
+/* ---- layers side by side ------------------------------------------------- */
+
+/* Layers of a graph, as they are captured. */
+typedef struct lanes {
+    spc_net_plan *plan;
+    spc__net_waits waits;
+    spc__mark *ends; /* by work */
+    bool *seen;      /* [works][branches]: what a layer waits for, through
+                        others too */
+    int *list;       /* works */
+    spc__mark *on;   /* what the next layer waits for */
+} lanes;
+
+static void lanes_release(lanes *l)
+{
+    free(l->waits.follows);
+    free(l->ends);
+    free(l->seen);
+    free(l->list);
+    free(l->on);
+}
+
+static spc_status lanes_init(lanes *l, spc_net_plan *plan)
+{
+    size_t works = (size_t)plan->work_count,
+           branches = (size_t)plan->branch_count;
+
+    *l = (lanes){.plan = plan};
+    l->ends = calloc(works + 1, sizeof(*l->ends));
+    l->seen = calloc(works * branches + 1, sizeof(*l->seen));
+    l->list = calloc(works + 1, sizeof(*l->list));
+    l->on = calloc(works + branches + 1, sizeof(*l->on));
+    if (l->ends == NULL || l->seen == NULL || l->list == NULL || l->on == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx),
+                                works * sizeof(*l->ends));
+    return spc__net_find_waits(&l->waits, plan);
+}
+
+/* Adds the ends of the branches that layer i waits for, and none of those that
+ * it follows has waited for. */
+static int add_branches(lanes *l, int i, int layers, int count)
+{
+    const spc_net_plan *plan = l->plan;
+    size_t branches = (size_t)plan->branch_count;
+    bool *seen = l->seen + (size_t)i * branches;
+    spc__net_branch own;
+
+    for (int k = 0; k < layers; k++)
+        for (size_t b = 0; b < branches; b++)
+            seen[b] |= l->seen[(size_t)l->list[k] * branches + b];
+    find_sources(plan, &own, i);
+    for (int j = 0; j < own.after_count; j++) {
+        int b = own.after[j];
+        if (!seen[b])
+            l->on[count++] = plan->branches[b].end;
+        seen[b] = true;
+    }
+    return count;
+}
+
+static spc_status depend_on(lanes *l, int count, void *stream)
+{
+    spc_ctx *ctx = l->plan->ctx;
+    spc_error error = {0};
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->graph_depend(ctx->device, l->on, count, stream, &error);
+
+    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
+}
+
+/* Where the layer before it is all that it waits for, it is behind that
+ * already. */
+static spc_status wait_in_lane(lanes *l, int i, void *stream)
+{
+    int layers = spc__net_waits_of(l->list, &l->waits, i);
+
+    for (int k = 0; k < layers; k++)
+        l->on[k] = l->ends[l->list[k]];
+    int count = add_branches(l, i, layers, layers);
+    bool is_there = count == 1 && layers == 1 && l->list[0] == i - 1;
+    return is_there ? SPC_OK : depend_on(l, count, stream);
+}
+
+/* What comes next waits for the layers that nobody follows. */
+static spc_status join_lanes(lanes *l, void *stream)
+{
+    int count = 0;
+
+    for (int i = l->plan->branch_count; i < l->plan->work_count; i++) {
+        bool last = true;
+        for (int j = i + 1; j < l->plan->work_count && last; j++)
+            last = !spc__net_follows(&l->waits, j, i);
+        if (last)
+            l->on[count++] = l->ends[i];
+    }
+    return count > 0 ? depend_on(l, count, stream) : SPC_OK;
+}
+
+static spc_status run_side_by_side(spc_net_plan *plan,
+                                   const spc_net_buffers *buffers, void *stream)
+{
+    lanes l;
+    spc_status status = lanes_init(&l, plan);
+
+    for (int i = plan->branch_count; i < plan->work_count && status == SPC_OK;
+         i++)
+        if ((status = wait_in_lane(&l, i, stream)) == SPC_OK &&
+            (status = spc__net_work_run(plan, i, buffers, stream)) == SPC_OK)
+            status = put_mark(plan, &l.ends[i], stream);
+    if (status == SPC_OK)
+        status = join_lanes(&l, stream);
+    lanes_release(&l);
+    return status;
+}
+
+spc_status spc__net_run_layers(spc_net_plan *plan,
+                               const spc_net_buffers *buffers, void *stream)
+{
+    return spc__net_layers_branch(plan)
+               ? run_side_by_side(plan, buffers, stream)
+               : run_in_turn(plan, buffers, stream);
 }

@@ -11,6 +11,7 @@
 #include "geometry.h"
 #include "map.h"
 #include "operands.h"
+#include "plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,25 +201,33 @@ static spc_status make_linear(spc_net_plan *plan, spc__net_work *work)
 {
     const spc_coords *set = plan->sets[work->set];
 
-    return spc_plan_create_rows(&work->conv_plan, plan->ctx, &work->conv,
-                                set->checked ? set->rows : set->capacity,
-                                plan->options.flags);
+    spc_status status = spc_plan_create_rows(
+        &work->conv_plan, plan->ctx, &work->conv,
+        set->checked ? set->rows : set->capacity, plan->options.flags);
+    return status == SPC_OK ? spc__net_share_rows(plan, work) : status;
+}
+
+static spc_status choose_conv(spc_net_plan *plan, spc__net_work *work)
+{
+    return work->map >= 0
+               ? spc__plan_create_unprepared(&work->conv_plan, plan->ctx,
+                                             &work->conv, plan->maps[work->map],
+                                             plan->options.flags)
+               : make_linear(plan, work);
 }
 
 static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
 {
     spc_map *map = work->map >= 0 ? plan->maps[work->map] : NULL;
     spc_status status =
-        map != NULL ? spc_plan_create(&work->conv_plan, plan->ctx, &work->conv,
-                                      map, plan->options.flags)
-                    : make_linear(plan, work);
+        map != NULL ? spc__plan_prepare(work->conv_plan, map) : SPC_OK;
 
     if (status != SPC_OK || (status = pack(plan, work)) != SPC_OK)
         return status;
     work->bytes =
         map != NULL ? spc_plan_workspace_bytes(work->conv_plan, map)
-                    : spc_plan_workspace_rows(work->conv_plan,
-                                              plan->sets[work->set]->capacity);
+                    : spc__plan_workspace_laid(work->conv_plan,
+                                               plan->sets[work->set]->capacity);
     snprintf(work->kernel, sizeof(work->kernel), "%s %.220s",
              spc_plan_template(work->conv_plan),
              spc_plan_config(work->conv_plan));
@@ -244,10 +253,31 @@ static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
     return SPC_OK;
 }
 
+static spc_status fail_layer(const spc_net_plan *plan,
+                             const spc__net_work *work)
+{
+    return spc__fail_prefix(spc__error_of(plan->ctx),
+                            "layer '%s': ", plan->net->nodes[work->node].name);
+}
+
+/* All convolutions' before maps are prepared for any: layers of one map choose
+ * its row order together. */
+static spc_status choose_kernels(spc_net_plan *plan)
+{
+    for (int i = 0; i < plan->work_count; i++)
+        if (plan->works[i].kind == SPC_NET_CONV &&
+            choose_conv(plan, &plan->works[i]) != SPC_OK)
+            return fail_layer(plan, &plan->works[i]);
+    spc__net_share_orders(plan);
+    return SPC_OK;
+}
+
 static spc_status make_kernels(spc_net_plan *plan)
 {
-    spc_status status = SPC_OK;
+    spc_status status = choose_kernels(plan);
 
+    if (status != SPC_OK)
+        return status;
     for (int i = 0; i < plan->work_count; i++) {
         spc__net_work *work = &plan->works[i];
         if (work->kind == SPC_NET_CONV)
@@ -259,8 +289,7 @@ static spc_status make_kernels(spc_net_plan *plan)
              plan->net->nodes[work->node].kind == SPC__NODE_FEATURE))
             status = put_params(plan, work);
         if (status != SPC_OK)
-            return spc__fail_prefix(spc__error_of(plan->ctx), "layer '%s': ",
-                                    plan->net->nodes[work->node].name);
+            return fail_layer(plan, work);
         plan->weights_bytes += work->weights_bytes;
     }
     return SPC_OK;
@@ -341,6 +370,9 @@ static spc_status arrange(spc_net_plan *plan)
     for (int i = 0; i < plan->work_count; i++)
         plan->pieces[plan->piece_count++] =
             (spc__net_piece){plan->works[i].bytes, 0, i, i};
+    spc_status status = spc__net_keep_apart(plan);
+    if (status != SPC_OK)
+        return status;
     plan->memory_bytes = spc__net_arrange(plan->pieces, plan->piece_count);
     for (int i = 0; i < plan->work_count; i++)
         plan->works[i].workspace = plan->pieces[tensors + i].offset;
@@ -421,6 +453,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     for (int i = 0; plan->sets != NULL && i < plan->net->set_count; i++)
         spc_coords_free(plan->sets[i]);
     spc_voxels_free(plan->voxels);
+    spc__net_free_rows(plan);
     spc_dealloc(plan->ctx, plan->scales);
     free(plan->sets);
     free(plan->maps);

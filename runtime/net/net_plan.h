@@ -5,8 +5,9 @@
  * A plan is a list of works, one after the other: all sets and maps, then the
  * layers. net_works.c makes the list, net_sets.c reserves sets and maps,
  * net_memory.c finds room for tensors, net_plan.c makes what works need,
- * net_run.c runs them; net_branches.c makes a graph of a captured run, and
- * net_shares.c shares the device out among its branches.
+ * net_run.c runs them; net_branches.c makes a graph of a captured run,
+ * net_shares.c shares the device out among its branches, and net_waits.c says
+ * which layers wait for which.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
@@ -26,6 +27,7 @@ typedef struct spc__net_work {
     spc_conv conv;       /* with pitches, and with the ADD */
     spc_feature feature; /* with those of its tensors */
     spc_plan *conv_plan;
+    int layout; /* of a linear layer: that of its rows */
     spc_feature_plan *feature_plan;
     void *packed;         /* weights on the device, and */
     float *scale, *bias;  /* both of these */
@@ -58,6 +60,13 @@ typedef struct spc__net_branch {
     spc__mark end;   /* while a graph is captured */
 } spc__net_branch;
 
+/* Rows of a set as linear layers read them (net_rows.c). */
+typedef struct spc__net_layout {
+    int set, tile_rows;
+    const spc_plan *plan; /* one of those that read it */
+    void *memory;
+} spc__net_layout;
+
 struct spc_net_plan {
     spc_ctx *ctx;
     const spc_net *net;
@@ -69,6 +78,8 @@ struct spc_net_plan {
     spc_map **maps;
     spc__net_work *works;
     int work_count;
+    spc__net_layout *layouts;
+    int layout_count;
     float *scales;             /* on the device, by tensor: of I8 */
     spc__net_branch *branches; /* of the first works; NULL: there are none */
     int branch_count;
@@ -123,6 +134,34 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
                                  const spc_net_buffers *buffers, void *stream);
 spc_status spc__net_run_layers(spc_net_plan *plan,
                                const spc_net_buffers *buffers, void *stream);
+
+/* Gives layers of one map one row order where that pays; no map is prepared
+ * yet. What a layer takes, roughly, us. */
+void spc__net_share_orders(const spc_net_plan *plan);
+double spc__net_layer_us(const spc_net_plan *plan, const spc__net_work *work);
+
+/* Finds or makes the layout that a linear layer's plan reads; fills those of a
+ * set, once that is filled; frees all. */
+spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work);
+spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream);
+void spc__net_free_rows(spc_net_plan *plan);
+
+/* Which layers wait for which, in a graph (net_waits.c). */
+typedef struct spc__net_waits {
+    bool *follows; /* [count][count], by work */
+    int count;
+} spc__net_waits;
+
+/* May layers run side by side? */
+bool spc__net_layers_branch(const spc_net_plan *plan);
+/* Lets pieces live on while works could run beside their last one. */
+spc_status spc__net_keep_apart(spc_net_plan *plan);
+/* Once all lies where it will; the caller frees `follows`. */
+spc_status spc__net_find_waits(spc__net_waits *out, const spc_net_plan *plan);
+/* Does work i follow j, itself or through others? */
+bool spc__net_follows(const spc__net_waits *waits, int i, int j);
+/* The works that work i waits for itself, into `list`; how many they are. */
+int spc__net_waits_of(int *list, const spc__net_waits *waits, int i);
 
 /* The rows of the input's set: those that the points have become, or the
  * caller's. */

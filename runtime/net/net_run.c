@@ -10,6 +10,7 @@
 #include "error.h"
 #include "feature.h"
 #include "map.h"
+#include "plan.h"
 #include "points.h"
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static spc_status run_masked(const spc_net_plan *plan,
                : status;
 }
 
-static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
-                          const spc_net_buffers *b, void *stream)
+static spc_status fill_set(const spc_net_plan *plan, const spc__net_work *work,
+                           const spc_net_buffers *b, void *stream)
 {
     if (work->in != SPC_NO_TENSOR)
         return run_masked(plan, work, b, stream);
@@ -98,24 +99,36 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
                                               0, stream);
 }
 
+static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
+                          const spc_net_buffers *b, void *stream)
+{
+    spc_status status = fill_set(plan, work, b, stream);
+
+    return status == SPC_OK ? spc__net_lay_rows(plan, work->set, stream)
+                            : status;
+}
+
 static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
     spc_net_buffers rows = spc__net_rows(plan, b);
-    return work->fills
-               ? spc_map_update(plan->maps[work->map], rows.coords, rows.count,
-                                rows.rows, stream)
-               : spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
+    spc_status status;
+
+    if (!work->fills)
+        return spc_map_update(plan->maps[work->map], NULL, NULL, 0, stream);
+    status = spc_map_update(plan->maps[work->map], rows.coords, rows.count,
+                            rows.rows, stream);
+    return status == SPC_OK ? spc__net_lay_rows(plan, work->set, stream)
+                            : status;
 }
 
 static spc_status run_linear(const spc_net_plan *plan,
                              const spc__net_work *work,
                              const spc_buffers *buffers, void *stream)
 {
-    const spc_coords *set = plan->sets[work->set];
-
-    return spc_plan_execute_rows(work->conv_plan, set->capacity,
-                                 spc__coords_row_count(set), buffers, stream);
+    return spc__plan_execute_laid(
+        work->conv_plan, plan->layouts[work->layout].memory,
+        plan->sets[work->set]->capacity, buffers, stream);
 }
 
 /* A tensor's, if it is of I8. */

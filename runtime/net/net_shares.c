@@ -118,7 +118,7 @@ static double time_of(const cost *c, unsigned blocks)
 
 /* A layer of a scan takes some us whatever it does, and then about a fifth of
  * an H200's rate of f16. */
-static double time_of_layer(const spc_net_plan *plan, const spc__net_work *work)
+double spc__net_layer_us(const spc_net_plan *plan, const spc__net_work *work)
 {
     const double least = 4, products_per_us = 1e8;
     int64_t pairs = work->map >= 0 ? spc_map_pairs(plan->maps[work->map]) : 0;
@@ -274,7 +274,7 @@ static void find_times(model *m)
     for (int i = 0; i < plan->branch_count; i++)
         find_cost(&m->costs[i], plan, i);
     for (int i = plan->work_count - 1; i >= plan->branch_count; i--)
-        m->rest[i] = m->rest[i + 1] + time_of_layer(plan, &plan->works[i]);
+        m->rest[i] = m->rest[i + 1] + spc__net_layer_us(plan, &plan->works[i]);
 }
 
 spc_status spc__net_share_device(spc_net_plan *plan)

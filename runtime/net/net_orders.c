@@ -1,0 +1,103 @@
+/*
+ * net_orders.c - layers of one map read one row order, where that is faster.
+ *
+ * Records say which row order suits a layer alone; but each order that some
+ * layer of a map reads is sorted anew for every scene. The Gray orders differ
+ * in which offsets share a bit, their kernels are the same, and a layer is
+ * hardly slower in another of them: so those that have the lesser part of a
+ * map's time take the order of the others. So do layers that read rows in the
+ * order of keys, as all kernels go through the order that a map names: few, on
+ * few channels.
+ */
+#include "net_plan.h"
+
+#include "ctx.h"
+#include "plan.h"
+#include <string.h>
+
+static const char *const alike[] = {"gray", "gray_x", "gray_y"};
+enum { ALIKE = sizeof(alike) / sizeof(*alike) };
+
+/* Of H200 and kitti@0.05: a second order makes a map of 3 x 3 x 3 take 18 us
+ * longer on each of its levels (3,820 to 82,658 rows), of which what goes side
+ * by side hides a part; another order costs a layer 1 % there, and 15 % where
+ * there are a thousand rows (docs/LABBOOK.md). */
+static const double price_us = 12, loss = 0.05;
+/* Neighbours by key are neighbours in memory; inputs of few channels all lie in
+ * caches, or this would be more. */
+static const double loss_of_keys = 0.3;
+
+/* Its kernel reads a map that is sorted on the device, where its rows stand in
+ * the order of keys. */
+static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
+{
+    const spc__launch_geometry *geometry;
+
+    if (work->kind != SPC_NET_CONV || work->map < 0 ||
+        spc__device_ops_of(plan->ctx->device)->builds_maps_on_host)
+        return false;
+    geometry = spc__plan_launch(work->conv_plan);
+    return geometry->reads_table && !geometry->reads_pairs &&
+           geometry->tile_rows > 0 && geometry->gemm_depth == 0 &&
+           strcmp(geometry->order, "none") == 0;
+}
+
+/* Which of those the work's kernel reads; -1: another, or none. */
+static int order_of(const spc__net_work *work)
+{
+    const spc__launch_geometry *geometry;
+
+    if (work->kind != SPC_NET_CONV || work->map < 0)
+        return -1;
+    geometry = spc__plan_launch(work->conv_plan);
+    for (int o = 0; o < ALIKE && geometry->reads_table; o++)
+        if (strcmp(geometry->order, alike[o]) == 0)
+            return o;
+    return -1;
+}
+
+static void find_times(double us[ALIKE], const spc_net_plan *plan, int map)
+{
+    memset(us, 0, ALIKE * sizeof(*us));
+    for (int i = 0; i < plan->work_count; i++) {
+        const spc__net_work *work = &plan->works[i];
+        int order = work->map == map ? order_of(work) : -1;
+        if (order >= 0)
+            us[order] += spc__net_layer_us(plan, work);
+    }
+}
+
+static double time_by_keys(const spc_net_plan *plan, int map)
+{
+    double us = 0;
+
+    for (int i = 0; i < plan->work_count; i++)
+        if (plan->works[i].map == map && reads_keys(plan, &plan->works[i]))
+            us += spc__net_layer_us(plan, &plan->works[i]);
+    return us;
+}
+
+static void share_order(const spc_net_plan *plan, int map)
+{
+    double us[ALIKE], by_keys = time_by_keys(plan, map);
+    int best = 0;
+
+    find_times(us, plan, map);
+    for (int o = 1; o < ALIKE; o++)
+        best = us[o] > us[best] ? o : best;
+    for (int i = 0; i < plan->work_count && us[best] > 0; i++) {
+        const spc__net_work *work = &plan->works[i];
+        int order = work->map == map ? order_of(work) : -1;
+        if ((order >= 0 && order != best && loss * us[order] < price_us) ||
+            (work->map == map && reads_keys(plan, work) &&
+             loss_of_keys * by_keys < price_us))
+            spc__plan_reorder(work->conv_plan, alike[best]);
+    }
+}
+
+void spc__net_share_orders(const spc_net_plan *plan)
+{
+    for (int m = 0; m < plan->net->map_count; m++)
+        if (plan->maps[m] != NULL)
+            share_order(plan, m);
+}

@@ -1,0 +1,72 @@
+/*
+ * net_rows.c - layouts of rows: linear layers of one set whose kernels have
+ * tiles of one size read the same, which is written once in a run, behind the
+ * set.
+ */
+#include "net_plan.h"
+
+#include "coords.h"
+#include "ctx.h"
+#include "error.h"
+#include "plan.h"
+#include <stdlib.h>
+
+static int find_layout(const spc_net_plan *plan, int set, int tile_rows)
+{
+    for (int i = 0; i < plan->layout_count; i++)
+        if (plan->layouts[i].set == set &&
+            plan->layouts[i].tile_rows == tile_rows)
+            return i;
+    return -1;
+}
+
+static spc_status add_layout(spc_net_plan *plan, int set, int tile_rows,
+                             const spc_plan *kernel)
+{
+    void *layouts = spc__net_grow(plan->layouts, plan->layout_count,
+                                  sizeof(*plan->layouts));
+
+    if (layouts == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx),
+                                sizeof(*plan->layouts));
+    plan->layouts = layouts;
+    spc__net_layout *layout = &plan->layouts[plan->layout_count++];
+    *layout = (spc__net_layout){set, tile_rows, kernel, NULL};
+    return spc_alloc(&layout->memory, plan->ctx,
+                     spc__plan_rows_bytes(kernel, plan->sets[set]->capacity));
+}
+
+spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work)
+{
+    int tile_rows = spc__plan_launch(work->conv_plan)->tile_rows;
+    spc_status status = SPC_OK;
+
+    work->layout = find_layout(plan, work->set, tile_rows);
+    if (work->layout < 0) {
+        status = add_layout(plan, work->set, tile_rows, work->conv_plan);
+        work->layout = plan->layout_count - 1;
+    }
+    return status;
+}
+
+spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream)
+{
+    const spc_coords *coords = plan->sets[set];
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < plan->layout_count && status == SPC_OK; i++) {
+        const spc__net_layout *layout = &plan->layouts[i];
+        if (layout->set == set)
+            status = spc__plan_lay_rows(layout->plan, layout->memory,
+                                        coords->capacity,
+                                        spc__coords_row_count(coords), stream);
+    }
+    return status;
+}
+
+void spc__net_free_rows(spc_net_plan *plan)
+{
+    for (int i = 0; i < plan->layout_count; i++)
+        spc_dealloc(plan->ctx, plan->layouts[i].memory);
+    free(plan->layouts);
+}
