@@ -37,7 +37,7 @@
 %local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_bytes(problem, config)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config) + 32
+%       + 2 * window_bytes(problem, config) + counts_bytes(problem, sorters) + 48
 %end
 %-- Two blocks of one warpgroup share a multiprocessor.
 %local function blocks_per_sm(config) return config.groups == 1 and 2 or 1 end
@@ -93,6 +93,7 @@
 %  derive = function(problem, config, target)
 %    local rows_at = config.stages * stage_bytes(config)
 %    local windows_at = rows_at + rows_bytes(config)
+%    local counts_at = windows_at + 2 * window_bytes(problem, config)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
@@ -102,7 +103,7 @@
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      windows_at = windows_at, window_size = window_bytes(problem, config),
-%      barrier_at = windows_at + 2 * window_bytes(problem, config),
+%      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = blocks_per_sm(config), lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -122,10 +123,11 @@
 %  default = function(problem, target)
 %    local config = {groups = 1, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
-%                    held = 1024}
+%                    held = 2048}
 %    local function fits()
 %      return 2 * (shared_bytes(problem, config) + 1024) <= target.shared_sm
 %    end
+%    if not fits() then config.held = 1024 end
 %    if not fits() then config.held = 512 end
 %    if not fits() then config.ring = 3 end
 %    if not fits() then config.pieces = 1 end
@@ -137,6 +139,7 @@
 typedef struct barriers {
     spc_u64 full[$(config.stages)], empty[$(config.stages)]; /* of weights */
     spc_u64 sorted[2], read[2];                              /* of windows */
+    int tiles[2];                                            /* the block's */
 } barriers;
 
 SPC_DEVICE barriers *all_barriers(void)
@@ -155,7 +158,7 @@ SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, i
     SPC_ROLLED
     for (int warp = sorter; warp < $(warps) && end != NO_TILE; warp += $(sorters)) {
         share s = share_of(slot->at, warp);
-        sort_share(&s, &args->triplets, p + warp * 16, w);
+        sort_share(&s, sorter, &args->triplets, p + warp * 16, w);
     }
     spc_sync_named(1, $(sorters * 32));
     if (sorter == 0) {
@@ -169,12 +172,12 @@ SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, i
 
 SPC_DEVICE void sort_tiles(const spc_conv_args *args, int sorter)
 {
-    const spc_map_view *map = &args->map;
+    const barriers *b = all_barriers();
     turn slot = {0, 1};
 
-    for (int tile = spc_block_x();; tile += spc_grid_x()) {
+    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
         int p = tile * $(rows);
-        if (tile >= map->tiles || spc_load_int(map->order + p) < 0)
+        if (spc_load_int(args->map.order + p) < 0)
             break;
         int windows = count_windows(&args->triplets, p);
         for (int w = 0; w < windows; w++)
@@ -522,11 +525,11 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int p = spc_block_x() * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
+    int p = all_barriers()->tiles[0] * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
     turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
 
-    for (; sum_tile(acc, &ring, &slot, args); p += spc_grid_x() * $(rows)) {
+    for (; sum_tile(acc, &ring, &slot, args); p += $(rows)) {
         if (spc_ballot(!is_finite(acc)))
             sum_again(acc, args, p);
         finish(acc, args, p);
@@ -548,9 +551,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         spc_mbar_fence();
     }
-    spc_sync_block();
     spc_depend_wait();
     spc_depend_launch();
+    if (spc_warp() == 0)
+        share_tiles(b->tiles, args);
+    spc_sync_block();
     if (spc_warp() < $(warps)) {
         spc_registers_raise($(consumer_limit));
         consume(args);
