@@ -25,6 +25,7 @@
 %
 %include "os_blocks.lua"
 %include "points_windows.lua"
+%include "points_anew.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
@@ -225,19 +226,20 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 
 /* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
 typedef struct loader {
-    const spc_u8 *in;
+    const spc_u8 *in; /* the lane's part of the first row */
+    spc_u8 *ring;     /* of the warp */
     const int *list;
     share of;
     int at, end; /* the triplets of the offset that are still to come */
     int block, stage;
+    int input[$(pieces * 2)]; /* of the lane's rows of the next step; -1: none */
 } loader;
 
 /* A step's row and 16 bytes of it, where neighbours lie in different banks. */
 %local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
-SPC_DEVICE spc_u8 *place_of(int stage, int row, int piece)
+SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
 {
-    return spc_shared() + $(rows_at) + (spc_warp() * $(config.ring) + stage) * $(step_size) +
-           row * $(step_pitch) + $(spread) * 16;
+    return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
 }
 
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
@@ -259,6 +261,17 @@ SPC_DEVICE void turn_over(loader *l)
     }
 }
 
+/* Of the next step; a step before they are needed. */
+SPC_DEVICE void look_ahead(loader *l)
+{
+    turn_over(l);
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces * 2); i++) {
+        int t = l->at + spc_lane() / $(pieces * 4) + i * $(8 // pieces);
+        l->input[i] = t < l->end ? l->of.input[t] : -1;
+    }
+}
+
 /* Starts the copies of the next step, if there is one; always one group. Triplets past the
  * last have rows of zeroes. */
 SPC_DEVICE void load_next(loader *l)
@@ -269,15 +282,16 @@ SPC_DEVICE void load_next(loader *l)
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
             int row = spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-            int byte = l->block * $(pieces * 64) + piece * 16;
-            int valid = l->at + row < l->end$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "");
+            int valid = l->input[i] >= 0$(row_bytes % 64 ~= 0 and " && l->block * " .. pieces * 64 .. " + piece * 16 < " .. row_bytes or "");
             const spc_u8 *from = l->in;
             if (valid)
-                from += (long long)l->of.input[l->at + row] * $(row_pitch) + byte;
-            spc_copy_near16(place_of(l->stage, row, piece), from, valid ? 16 : 0);
+                from += (long long)l->input[i] * $(row_pitch) + l->block * $(pieces * 64);
+            else
+                from -= piece * 16;
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, valid ? 16 : 0);
         }
         l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
-        turn_over(l);
+        look_ahead(l);
     }
     spc_copy_commit();
     l->stage = l->stage == $(ahead) ? 0 : l->stage + 1;
@@ -285,15 +299,18 @@ SPC_DEVICE void load_next(loader *l)
 
 SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
 {
-    l->in = (const spc_u8 *)args->in;
+    int warp = spc_warp();
+
+    l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
+    l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
     l->list = list_of(slot);
-    l->of = share_of(slot, spc_warp());
+    l->of = share_of(slot, warp);
     l->block = l->stage = l->at = l->end = 0;
     if (*l->list >= 0) {
         l->at = l->of.begin[*l->list];
         l->end = l->of.begin[*l->list + 1];
     }
-    turn_over(l);
+    look_ahead(l);
     SPC_UNROLL
     for (int i = 0; i < $(ahead); i++)
         load_next(l);
@@ -316,12 +333,12 @@ SPC_DEVICE void find_owners(spc_u32 *a, const share *of, int at, int end)
 }
 
 /* sums[channels by 8][row g, row g + 8][2] += the rows of a step. */
-SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, int stage)
+SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int stage)
 {
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 2); i++) {
         spc_u32 b[4];
-        spc_ldmatrix4_trans(b, place_of(stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
+        spc_ldmatrix4_trans(b, place_of(ring, stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
         spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
         spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
@@ -341,9 +358,9 @@ SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
         spc_u32 owners[4];
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        load_next(l);
         find_owners(owners, &l->of, at, end);
-        add_step(sums, owners, stage);
+        add_step(sums, owners, l->ring, stage);
+        load_next(l);
         stage = stage == $(ahead) ? 0 : stage + 1;
     }
     return stage;
@@ -373,59 +390,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *a, spc_u64 b)
                                         b + k * $(config.n * 2), 1);
 }
 
-/* ---- rows that are no numbers ---------------------------------------------------- */
-
-SPC_DEVICE int is_finite(const float *acc)
-{
-    int finite = 1;
-
-    SPC_UNROLL
-    for (int i = 0; i < $(config.n // 2); i++)
-        finite &= acc[i] - acc[i] == 0.0f;
-    return finite;
-}
-
-/* The lane's columns of row h, by a pair of channels of one input after the other. */
-SPC_DEVICE void add_input(float *acc, int h, const spc_conv_args *args, int row, int k)
-{
-    const spc_u8 *in = (const spc_u8 *)args->in + (long long)row * $(row_pitch);
-
-    SPC_ROLLED
-    for (int byte = 0; byte < $(row_bytes); byte += 4) {
-        long long image = (k * $(k_blocks) + byte / $(pieces * 64)) * $(n_blocks) + spc_block_y();
-        int core = byte % $(pieces * 64) / 16;
-        const spc_u8 *weights = (const spc_u8 *)args->weights + image * $(stage_size) +
-                                core * $(config.n * 16) + byte % 16 + (spc_lane() & 3) * 32;
-        spc_u32 x = spc_load4(in + byte);
-        SPC_UNROLL
-        for (int i = 0; i < $(config.n // 4); i++) {
-            spc_u32 w = spc_load4(weights + i / 2 * 128 + i % 2 * 16);
-            float *to = acc + i / 2 * 4 + h * 2 + i % 2;
-            *to = spc_fma(spc_$(problem.dtype)_to_f32((spc_u16)x),
-                          spc_$(problem.dtype)_to_f32((spc_u16)w), *to);
-            *to = spc_fma(spc_$(problem.dtype)_to_f32((spc_u16)(x >> 16)),
-                          spc_$(problem.dtype)_to_f32((spc_u16)(w >> 16)), *to);
-        }
-    }
-}
-
-/* The warp's rows anew; p is the lane's first position. */
-SPC_DEVICE void sum_again(float *acc, const spc_conv_args *args, int p)
-{
-    SPC_UNROLL
-    for (int i = 0; i < $(config.n // 2); i++)
-        acc[i] = 0.0f;
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        int end = spc_load_int(args->triplets.first + p + 8 * h + 1);
-        SPC_ROLLED
-        for (int t = spc_load_int(args->triplets.first + p + 8 * h); t < end; t++) {
-            spc_b8 entry = spc_load8(args->triplets.list + 2ll * t);
-            add_input(acc, h, args, (int)entry.x, (int)entry.y);
-        }
-    }
-}
-
+% write_anew()
 /* ---- the tile -------------------------------------------------------------------- */
 
 % write_activation("SPC_DEVICE")

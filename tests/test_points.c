@@ -739,9 +739,13 @@ static void copy_templates(const char *folder, const char *const *names)
 /* The kernel that nobody prefers without having measured it. */
 START_TEST(sums_that_no_type_holds_are_computed_anew)
 {
-    static const char *const names[] = {
-        "points_wgmma.cu.lua", "points_windows.lua", "os_blocks.lua",
-        "operands.lua",        "epilogue.lua",       NULL};
+    static const char *const names[] = {"points_wgmma.cu.lua",
+                                        "points_windows.lua",
+                                        "points_anew.lua",
+                                        "os_blocks.lua",
+                                        "operands.lua",
+                                        "epilogue.lua",
+                                        NULL};
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
     spc__buf folder = SPC__BUF_INIT;
     spc_ctx *ctx;
