@@ -17,7 +17,8 @@
 %-- that type, or three of bf16; what is not in these is below 2^-22 of it. While products
 %-- run, the next offset's inputs are added up.
 %--
-%-- Where 16 outputs have more than `held` triplets, these come in several windows.
+%-- Where 16 outputs have more than `held` triplets, these come in several windows, one
+%-- range of offsets after the other.
 %--
 %-- A sum that no f16 holds makes its row infinite or no number, and an input that is no
 %-- number those of its neighbours, too. Such rows are computed anew, product by product, by

@@ -1,9 +1,9 @@
 %-- Triplets of neighbouring outputs sorted by offset, in shared memory.
 %--
 %-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets lie
-%-- together by output. A *window* has `config.held` of each warp at most, sorted by offset,
-%-- and in their old order where that is equal; where a warp has more, the tile has several
-%-- windows. The kernel says where window `slot` begins (windows_at + slot * window_size), and
+%-- together by output. Sorted by offset, and in their old order where that is equal, those
+%-- of a warp come in *windows* of `config.held` at most. So most offsets of a tile are in one
+%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
 %-- where sorters count (counts_at).
 %
 %-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
@@ -70,33 +70,47 @@ SPC_DEVICE int has_some(int slot, int k)
 % end
 /* ---- sorting triplets ------------------------------------------------------------ */
 
-/* The first tile that begins with triplet `target` or a later one; by a whole warp. */
-SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, int target)
+/* What the tiles before this one cost: triplets, and as many as 16 of each output for the
+ * weights that a tile goes through anyway. */
+SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
 {
+    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 16)ll;
+}
+
+%-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
+%local function write_find(is_below)
     int low = 0, high = tiles;
 
     while (low < high) {
-        int step = (high - low + 31) / 32, at = low + spc_lane() * step;
-        int below = at < high && spc_load_int(all->first + at * $(rows)) < target;
-        int count = spc_popc(spc_ballot(below));
+        int step = (high - low + 31) / 32, tile = low + spc_lane() * step;
+        int count = spc_popc(spc_ballot(tile < high && $(is_below)));
         if (count == 0)
             break;
         high = low + count * step < high ? low + count * step : high;
         low += (count - 1) * step + 1;
     }
     return low;
+%end
+SPC_DEVICE int find_end(const int *order, int tiles)
+{
+% write_find("spc_load_int(order + tile * " .. rows .. ") >= 0")
 }
 
-/* Tiles that follow each other read the same rows, and all blocks have as many triplets:
+SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, long long cost)
+{
+% write_find("cost_before(all, tile) < cost")
+}
+
+/* Tiles that follow each other read the same rows, and all blocks have about as much to do:
  * a dense tile is several others. `out`: the first of the block's, and the one behind them. */
 SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
 {
     const spc_triplets_view *all = &args->triplets;
-    int tiles = args->map.tiles, block = spc_block_x(), blocks = spc_grid_x();
-    long long total = spc_load_int(all->first + args->map.rows_padded);
-    int begin = block == 0 ? 0 : find_tile(all, tiles, (int)(total * block / blocks));
-    int end = block + 1 == blocks
-                  ? tiles : find_tile(all, tiles, (int)(total * (block + 1) / blocks));
+    int tiles = find_end(args->map.order, args->map.tiles);
+    int block = spc_block_x(), blocks = spc_grid_x();
+    long long cost = cost_before(all, tiles);
+    int begin = find_tile(all, tiles, cost * block / blocks);
+    int end = block + 1 == blocks ? tiles : find_tile(all, tiles, cost * (block + 1) / blocks);
 
     if (spc_lane() == 0) {
         out[0] = begin;
@@ -210,15 +224,15 @@ SPC_DEVICE void sum_counts(int *counts)
     spc_sync_warp();
 }
 
-/* Puts each triplet where its run has its place. */
+/* Puts each triplet that is within the window where its run has its place. */
 SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *list, int begin,
-                               int end, int first)
+                               int end, int first, int before)
 {
     runs r = {first, -1, 0};
 
 % each_triplet(4, function()
-            if (key >= 0) {
-                int to = counts[key] + place;
+            int to = key >= 0 ? counts[key] + place - before : -1;
+            if (to >= 0 && to < $(config.held)) {
                 s->input[to] = (int)entry[i].x;
                 s->owner[to] = (spc_u8)owner;
             }
@@ -226,24 +240,29 @@ SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *lis
 % end)
 }
 
+/* Where a place is among the window's. */
+SPC_DEVICE int within(int place)
+{
+    return place < 0 ? 0 : place < $(config.held) ? place : $(config.held);
+}
+
 /* Window w of the 16 outputs from position p on. */
 SPC_DEVICE void sort_share(const share *s, int sorter, const spc_triplets_view *all, int p, int w)
 {
-    int *counts = counts_of(sorter);
+    int *counts = counts_of(sorter), before = w * $(config.held);
     int first = spc_load_int(all->first + p + (spc_lane() & 15));
-    int last = spc_load_int(all->first + p + 16);
-    int begin = spc_shfl(first, 0) + w * $(config.held);
-    int end = begin + $(config.held) < last ? begin + $(config.held) : last;
+    int end = spc_load_int(all->first + p + 16);
+    int begin = spc_shfl(first, 0);
 
     spc_sync_warp(); /* nobody reads counts any more */
     count_runs(counts, all->list, begin, end, first);
     sum_counts(counts);
-    place_triplets(s, counts, all->list, begin, end, first);
+    place_triplets(s, counts, all->list, begin, end, first, before);
     SPC_ROLLED
     for (int k = spc_lane(); k < $(problem.offsets); k += 32)
-        s->begin[k] = counts[k * 16];
+        s->begin[k] = within(counts[k * 16] - before);
     if (spc_lane() == 0)
-        s->begin[$(problem.offsets)] = end > begin ? end - begin : 0;
+        s->begin[$(problem.offsets)] = within(end - begin - before);
     spc_sync_warp();
 }
 
