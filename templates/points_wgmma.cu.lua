@@ -32,7 +32,7 @@
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
 %-- Warps that sort, and registers of those that do not multiply.
-%local sorters, helper_registers = 3, 40
+%local sorters, helper_registers = 3, 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
@@ -41,11 +41,9 @@
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
 %       + 2 * window_bytes(problem, config) + counts_bytes(problem, sorters) + 48
 %end
-%-- Two blocks of one warpgroup share a multiprocessor.
-%local function blocks_per_sm(config) return config.groups == 1 and 2 or 1 end
 %-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
-%  local launch = 65536 // ((config.groups + 1) * 128 * blocks_per_sm(config)) // 8 * 8
+%  local launch = 65536 // ((config.groups + 1) * 128 * config.blocks) // 8 * 8
 %  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - helper_registers) // config.groups // 8 * 8)
 %end
 %-- Sums of products, sums of inputs, these as operands, and what a step takes.
@@ -60,6 +58,7 @@
 %  triplets = true,
 %  params = {
 %    {"groups", {1, 2}, "consuming warpgroups, 64 rows each"},
+%    {"blocks", {1, 2, 3}, "of a multiprocessor"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
@@ -86,7 +85,10 @@
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
 %      return bytes <= target.shared_block
-%         and blocks_per_sm(config) * (bytes + 1024) <= target.shared_sm
+%         and config.blocks * (bytes + 1024) <= target.shared_sm
+%    end},
+%    {"a multiprocessor has two consuming warpgroups, or three", function(problem, config)
+%      return config.groups * config.blocks >= 2 and config.groups * config.blocks <= 3
 %    end},
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
@@ -107,7 +109,7 @@
 %      windows_at = windows_at, window_size = window_bytes(problem, config),
 %      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
-%      per_sm = blocks_per_sm(config), lane_channels = channels_of_lane(problem),
+%      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %    }
@@ -116,14 +118,14 @@
 %    local packed = packed_image(problem, config)
 %    return {
 %      block = (config.groups + 1) * 128, shared = shared_bytes(problem, config),
-%      grid = "persistent", blocks_per_sm = blocks_per_sm(config),
+%      grid = "persistent", blocks_per_sm = config.blocks,
 %      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
-%      layout = "triplets", order = "none", preference = 1,
+%      layout = "triplets", order = "none", preference = 3,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {groups = 1, n = least_wasting(problem, widths, several),
+%    local config = {groups = 1, blocks = 2, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
 %                    held = 2048}
 %    local function fits()

@@ -719,7 +719,7 @@ START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
 }
 END_TEST
 
-/* A template and what it includes, in a folder of their own. */
+/* Templates, in a folder of their own. */
 static void copy_templates(const char *folder, const char *const *names)
 {
     for (; *names; names++) {
@@ -736,16 +736,10 @@ static void copy_templates(const char *folder, const char *const *names)
     }
 }
 
-/* The kernel that nobody prefers without having measured it. */
-START_TEST(sums_that_no_type_holds_are_computed_anew)
+/* The kernel that is preferred where there is no wgmma. */
+START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 {
-    static const char *const names[] = {"points_wgmma.cu.lua",
-                                        "points_windows.lua",
-                                        "points_anew.lua",
-                                        "os_blocks.lua",
-                                        "operands.lua",
-                                        "epilogue.lua",
-                                        NULL};
+    static const char *const names[] = {"points_mma.cu.lua", NULL};
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
     spc__buf folder = SPC__BUF_INIT;
     spc_ctx *ctx;
@@ -946,7 +940,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases, sums_of_inputs_may_be_more_than_their_type_holds,
                         0, context_count);
     if (suite_device == NULL)
-        tcase_add_test(cases, sums_that_no_type_holds_are_computed_anew);
+        tcase_add_test(cases,
+                       sums_are_multiplied_in_parts_until_nothing_is_left);
     tcase_add_loop_test(cases,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
                         0, context_count);
