@@ -129,12 +129,12 @@
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
 %                    held = 2048}
 %    local function fits()
-%      return 2 * (shared_bytes(problem, config) + 1024) <= target.shared_sm
+%      return config.blocks * (shared_bytes(problem, config) + 1024) <= target.shared_sm
 %    end
-%    if not fits() then config.held = 1024 end
-%    if not fits() then config.held = 512 end
-%    if not fits() then config.ring = 3 end
-%    if not fits() then config.pieces = 1 end
+%    for _, less in ipairs {{"held", 1024}, {"held", 512}, {"ring", 3}, {"pieces", 1}} do
+%      if not fits() then config[less[1]] = less[2] end
+%    end
+%    if not fits() then config.groups, config.blocks = 2, 1 end
 %    return config
 %  end,
 %}
