@@ -988,8 +988,8 @@ SPC_API spc_status spc_map_radius(spc_map **out, spc_points *in, spc_points *to,
                                   int64_t triplets);
 /* The same relation read the other way, for inverse layers (up-sampling, and
  * what goes back through a layer): outputs at `to`, the inputs of the layer,
- * see those points of `in` within whose radius they lie, at the same k.
- * SPC_EUNSUPPORTED: of the nearest only. */
+ * see those points of `in` within whose radius they lie, at the same k; with
+ * `nearest` those among whose nearest they are. */
 SPC_API spc_status spc_map_radius_inverse(spc_map **out, spc_points *in,
                                           spc_points *to,
                                           const spc_geometry *geometry,

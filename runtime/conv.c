@@ -101,12 +101,6 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                          "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
                          "_TRANSPOSED, _GENERATIVE or _POINTS is right",
                          (int)conv->op);
-    if (conv->op == SPC_INVERSE && conv->geometry.nearest > 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "nearest=%d: whom a point has among its nearest is "
-                         "not found from the other side; an inverse layer has "
-                         "all",
-                         conv->geometry.nearest);
     if (operator_rules[conv->op].rules >> rule & 1u)
         return SPC_OK;
     if (conv->op == SPC_SUBM)

@@ -52,7 +52,7 @@ SPC_DEVICE int all_threads(void)
  * memory. Where they are too many, `staged` is -1, and lane c has the run of column c. */
 typedef struct query {
     float x, y, z;
-    int row;
+    int row, position;
     int batch, low[3], high[3]; /* the cells that it looks at */
     int staged;
     int begin, end;
@@ -63,70 +63,7 @@ typedef struct query {
     int next_batch;
 } query;
 
-/* The first cell whose key is not below: a step looks at three places at once, as it is
- * loads that take the time. */
-SPC_DEVICE int find_cell(const spc_radius_args *args, cell_key key)
-{
-    const cell_key *keys = (const cell_key *)args->in.keys;
-    int low = 0, high = *args->in.cells;
-
-    while (low < high) {
-        int quarter = (high - low) / 4, rest = (high - low) % 4, at[3], below = 0;
-        SPC_UNROLL
-        for (int i = 0; i < 3; i++) {
-            at[i] = low + (i + 1) * quarter + (i + 1) * rest / 4;
-            below += keys[at[i]] < key;
-        }
-        high = below == 3 ? high : below == 2 ? at[2] : below == 1 ? at[1] : at[0];
-        low = below == 3 ? at[2] + 1 : below == 2 ? at[1] + 1 : below == 1 ? at[0] + 1 : low;
-    }
-    return low;
-}
-
-SPC_DEVICE cell_key key_field(const spc_index_key *layout, int field, int value)
-{
-    return ((cell_key)((spc_u32)value - (spc_u32)layout->low[field]) +
-            layout->before[field])
-           << layout->shift[field];
-}
-
-/* The cells that [at - reach, at + reach] has in common with the extent; false
- * if there are none. */
-SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
-                         int *low, int *high)
-{
-    int least = args->key.low[1 + axis];
-    int most = (int)((spc_u32)least + args->key.last[1 + axis]);
-
-    *low = floor_of(spc_mul_rn(spc_add_rn(at, -args->reach), args->inverse));
-    *high = floor_of(spc_mul_rn(spc_add_rn(at, args->reach), args->inverse));
-    if (*low < least)
-        *low = least;
-    if (*high > most)
-        *high = most;
-    return *low <= *high;
-}
-
-/* Cells of a run that are looked at together: hardly ever has one more. */
-#define RUN 4
-
-/* The run of points of cells (x, y, low) to (x, y, high). */
-SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
-                         int low, int high)
-{
-    const cell_key *keys = (const cell_key *)args->in.keys;
-    cell_key last = base + key_field(&args->key, 3, high);
-    int cells = *args->in.cells;
-    int first = find_cell(args, base + key_field(&args->key, 3, low)), count = 0;
-
-    SPC_UNROLL
-    for (int i = 0; i < RUN; i++)
-        count += first + i < cells && keys[first + i] <= last;
-    while (count >= RUN && first + count < cells && keys[first + count] <= last)
-        count++;
-    q->begin = args->in.begin[first];
-    q->end = args->in.begin[first + count];
-}
+#include "points_runs.cuh"
 
 /* The points of a warp's query. */
 SPC_DEVICE spc_u8 *stage_of_warp(void)
@@ -205,6 +142,7 @@ SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
     q->y = at[1] = spc_bits_f32(p.y);
     q->z = at[2] = spc_bits_f32(p.z);
     q->row = (int)p.w;
+    q->position = position;
     q->limit = 0xffffffffu;
     q->ties = 0;
     SPC_UNROLL
@@ -242,6 +180,15 @@ SPC_DEVICE int cell_along(const spc_radius_args *args, int axis, float d)
     return cell < 0 ? 0 : cell < args->kernel[axis] ? cell : args->kernel[axis] - 1;
 }
 
+/* Does the query's point count for the one that was found? */
+SPC_DEVICE int counts_there(const spc_radius_args *args, const query *q, const candidate *c)
+{
+    if (!args->backwards || args->limits == 0 || !c->seen)
+        return c->seen;
+    spc_b8 last = spc_load8(args->limits + 2ll * c->row);
+    return c->square < last.x || (c->square == last.x && q->position <= (int)last.y);
+}
+
 SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, int end)
 {
     const spc_u8 *stage = stage_of_warp();
@@ -266,6 +213,7 @@ SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, i
     c.k = (cell_along(args, 0, dx) * args->kernel[1] + cell_along(args, 1, dy)) *
               args->kernel[2] +
           cell_along(args, 2, dz);
+    c.seen = counts_there(args, q, &c);
     return c;
 }
 
@@ -336,6 +284,22 @@ SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
     }
     q->limit = low;
     q->ties = args->nearest - (low > 0 ? count_upto(args, q, low - 1) : 0);
+}
+
+/* Of those at the limit the last that counts, by how it is met. */
+SPC_DEVICE int last_that_ties(const spc_radius_args *args, const query *q)
+{
+    int left = q->ties, met = -1;
+
+% write_visit(function()
+            spc_u32 equal = spc_ballot(c.seen && c.square == q->limit);
+            while (equal != 0 && left > 0) {
+                met = at + spc_ffs(equal) - 1;
+                equal &= equal - 1u;
+                left--;
+            }
+% end)
+    return met;
 }
 
 /* Does it count? Of those at the limit the first that are met. */
@@ -590,4 +554,5 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
     }
 }
 
+#include "points_limits.cuh"
 #include "points_offsets.cuh"

@@ -90,6 +90,11 @@ typedef struct spc_radius_args {
     int kernel[3];
     int backwards; /* the cell is about the point that is found */
     int nearest;   /* 0: all */
+    /* Of a search whose other side has the nearest only, by row of `in`: the
+     * square of the last that counts for it, and the place of that among the
+     * sorted outputs. One search writes them, with the clouds exchanged; the
+     * other reads them. NULL: all count. */
+    unsigned *limits;
     int rows_padded;
     int blocks;   /* of the kernels that count and write */
     int capacity; /* of triplets */

@@ -17,7 +17,8 @@
 %-- that type, or three of bf16; what is not in these is below 2^-22 of it. While products
 %-- run, the next offset's inputs are added up.
 %--
-%-- Where 16 outputs have more than `held` triplets, these come in several windows.
+%-- Where 16 outputs have more than `held` triplets, these come in several windows, one
+%-- range of offsets after the other.
 %--
 %-- A sum that no f16 holds makes its row infinite or no number, and an input that is no
 %-- number those of its neighbours, too. Such rows are computed anew, product by product, by
@@ -25,25 +26,24 @@
 %
 %include "os_blocks.lua"
 %include "points_windows.lua"
+%include "points_anew.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
 %-- Warps that sort, and registers of those that do not multiply.
-%local sorters, helper_registers = 3, 40
+%local sorters, helper_registers = 3, 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
 %local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_bytes(problem, config)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config) + 32
+%       + 2 * window_bytes(problem, config) + counts_bytes(problem, sorters) + 48
 %end
-%-- Two blocks of one warpgroup share a multiprocessor.
-%local function blocks_per_sm(config) return config.groups == 1 and 2 or 1 end
 %-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
-%  local launch = 65536 // ((config.groups + 1) * 128 * blocks_per_sm(config)) // 8 * 8
+%  local launch = 65536 // ((config.groups + 1) * 128 * config.blocks) // 8 * 8
 %  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - helper_registers) // config.groups // 8 * 8)
 %end
 %-- Sums of products, sums of inputs, these as operands, and what a step takes.
@@ -58,6 +58,7 @@
 %  triplets = true,
 %  params = {
 %    {"groups", {1, 2}, "consuming warpgroups, 64 rows each"},
+%    {"blocks", {1, 2, 3}, "of a multiprocessor"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
@@ -84,7 +85,10 @@
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
 %      return bytes <= target.shared_block
-%         and blocks_per_sm(config) * (bytes + 1024) <= target.shared_sm
+%         and config.blocks * (bytes + 1024) <= target.shared_sm
+%    end},
+%    {"a multiprocessor has two consuming warpgroups, or three", function(problem, config)
+%      return config.groups * config.blocks >= 2 and config.groups * config.blocks <= 3
 %    end},
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
@@ -93,6 +97,7 @@
 %  derive = function(problem, config, target)
 %    local rows_at = config.stages * stage_bytes(config)
 %    local windows_at = rows_at + rows_bytes(config)
+%    local counts_at = windows_at + 2 * window_bytes(problem, config)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
@@ -102,9 +107,9 @@
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      windows_at = windows_at, window_size = window_bytes(problem, config),
-%      barrier_at = windows_at + 2 * window_bytes(problem, config),
+%      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
-%      per_sm = blocks_per_sm(config), lane_channels = channels_of_lane(problem),
+%      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %    }
@@ -113,22 +118,23 @@
 %    local packed = packed_image(problem, config)
 %    return {
 %      block = (config.groups + 1) * 128, shared = shared_bytes(problem, config),
-%      grid = "persistent", blocks_per_sm = blocks_per_sm(config),
+%      grid = "persistent", blocks_per_sm = config.blocks,
 %      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
-%      layout = "triplets", order = "none", preference = 1,
+%      layout = "triplets", order = "none", preference = 3,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {groups = 1, n = least_wasting(problem, widths, several),
+%    local config = {groups = 1, blocks = 2, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
-%                    held = 1024}
+%                    held = 2048}
 %    local function fits()
-%      return 2 * (shared_bytes(problem, config) + 1024) <= target.shared_sm
+%      return config.blocks * (shared_bytes(problem, config) + 1024) <= target.shared_sm
 %    end
-%    if not fits() then config.held = 512 end
-%    if not fits() then config.ring = 3 end
-%    if not fits() then config.pieces = 1 end
+%    for _, less in ipairs {{"held", 1024}, {"held", 512}, {"ring", 3}, {"pieces", 1}} do
+%      if not fits() then config[less[1]] = less[2] end
+%    end
+%    if not fits() then config.groups, config.blocks = 2, 1 end
 %    return config
 %  end,
 %}
@@ -137,6 +143,7 @@
 typedef struct barriers {
     spc_u64 full[$(config.stages)], empty[$(config.stages)]; /* of weights */
     spc_u64 sorted[2], read[2];                              /* of windows */
+    int tiles[2];                                            /* the block's */
 } barriers;
 
 SPC_DEVICE barriers *all_barriers(void)
@@ -155,7 +162,7 @@ SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, i
     SPC_ROLLED
     for (int warp = sorter; warp < $(warps) && end != NO_TILE; warp += $(sorters)) {
         share s = share_of(slot->at, warp);
-        sort_share(&s, &args->triplets, p + warp * 16, w);
+        sort_share(&s, sorter, &args->triplets, p + warp * 16, w);
     }
     spc_sync_named(1, $(sorters * 32));
     if (sorter == 0) {
@@ -169,12 +176,12 @@ SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, i
 
 SPC_DEVICE void sort_tiles(const spc_conv_args *args, int sorter)
 {
-    const spc_map_view *map = &args->map;
+    const barriers *b = all_barriers();
     turn slot = {0, 1};
 
-    for (int tile = spc_block_x();; tile += spc_grid_x()) {
+    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
         int p = tile * $(rows);
-        if (tile >= map->tiles || spc_load_int(map->order + p) < 0)
+        if (spc_load_int(args->map.order + p) < 0)
             break;
         int windows = count_windows(&args->triplets, p);
         for (int w = 0; w < windows; w++)
@@ -222,19 +229,20 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 
 /* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
 typedef struct loader {
-    const spc_u8 *in;
+    const spc_u8 *in; /* the lane's part of the first row */
+    spc_u8 *ring;     /* of the warp */
     const int *list;
     share of;
     int at, end; /* the triplets of the offset that are still to come */
     int block, stage;
+    int input[$(pieces * 2)]; /* of the lane's rows of the next step; -1: none */
 } loader;
 
 /* A step's row and 16 bytes of it, where neighbours lie in different banks. */
 %local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
-SPC_DEVICE spc_u8 *place_of(int stage, int row, int piece)
+SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
 {
-    return spc_shared() + $(rows_at) + (spc_warp() * $(config.ring) + stage) * $(step_size) +
-           row * $(step_pitch) + $(spread) * 16;
+    return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
 }
 
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
@@ -256,6 +264,17 @@ SPC_DEVICE void turn_over(loader *l)
     }
 }
 
+/* Of the next step; a step before they are needed. */
+SPC_DEVICE void look_ahead(loader *l)
+{
+    turn_over(l);
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces * 2); i++) {
+        int t = l->at + spc_lane() / $(pieces * 4) + i * $(8 // pieces);
+        l->input[i] = t < l->end ? l->of.input[t] : -1;
+    }
+}
+
 /* Starts the copies of the next step, if there is one; always one group. Triplets past the
  * last have rows of zeroes. */
 SPC_DEVICE void load_next(loader *l)
@@ -266,15 +285,16 @@ SPC_DEVICE void load_next(loader *l)
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
             int row = spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-            int byte = l->block * $(pieces * 64) + piece * 16;
-            int valid = l->at + row < l->end$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "");
+            int valid = l->input[i] >= 0$(row_bytes % 64 ~= 0 and " && l->block * " .. pieces * 64 .. " + piece * 16 < " .. row_bytes or "");
             const spc_u8 *from = l->in;
             if (valid)
-                from += (long long)l->of.input[l->at + row] * $(row_pitch) + byte;
-            spc_copy_near16(place_of(l->stage, row, piece), from, valid ? 16 : 0);
+                from += (long long)l->input[i] * $(row_pitch) + l->block * $(pieces * 64);
+            else
+                from -= piece * 16;
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, valid ? 16 : 0);
         }
         l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
-        turn_over(l);
+        look_ahead(l);
     }
     spc_copy_commit();
     l->stage = l->stage == $(ahead) ? 0 : l->stage + 1;
@@ -282,15 +302,18 @@ SPC_DEVICE void load_next(loader *l)
 
 SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
 {
-    l->in = (const spc_u8 *)args->in;
+    int warp = spc_warp();
+
+    l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
+    l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
     l->list = list_of(slot);
-    l->of = share_of(slot, spc_warp());
+    l->of = share_of(slot, warp);
     l->block = l->stage = l->at = l->end = 0;
     if (*l->list >= 0) {
         l->at = l->of.begin[*l->list];
         l->end = l->of.begin[*l->list + 1];
     }
-    turn_over(l);
+    look_ahead(l);
     SPC_UNROLL
     for (int i = 0; i < $(ahead); i++)
         load_next(l);
@@ -313,12 +336,12 @@ SPC_DEVICE void find_owners(spc_u32 *a, const share *of, int at, int end)
 }
 
 /* sums[channels by 8][row g, row g + 8][2] += the rows of a step. */
-SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, int stage)
+SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int stage)
 {
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 2); i++) {
         spc_u32 b[4];
-        spc_ldmatrix4_trans(b, place_of(stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
+        spc_ldmatrix4_trans(b, place_of(ring, stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
         spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
         spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
@@ -338,9 +361,9 @@ SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
         spc_u32 owners[4];
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        load_next(l);
         find_owners(owners, &l->of, at, end);
-        add_step(sums, owners, stage);
+        add_step(sums, owners, l->ring, stage);
+        load_next(l);
         stage = stage == $(ahead) ? 0 : stage + 1;
     }
     return stage;
@@ -370,59 +393,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *a, spc_u64 b)
                                         b + k * $(config.n * 2), 1);
 }
 
-/* ---- rows that are no numbers ---------------------------------------------------- */
-
-SPC_DEVICE int is_finite(const float *acc)
-{
-    int finite = 1;
-
-    SPC_UNROLL
-    for (int i = 0; i < $(config.n // 2); i++)
-        finite &= acc[i] - acc[i] == 0.0f;
-    return finite;
-}
-
-/* The lane's columns of row h, by a pair of channels of one input after the other. */
-SPC_DEVICE void add_input(float *acc, int h, const spc_conv_args *args, int row, int k)
-{
-    const spc_u8 *in = (const spc_u8 *)args->in + (long long)row * $(row_pitch);
-
-    SPC_ROLLED
-    for (int byte = 0; byte < $(row_bytes); byte += 4) {
-        long long image = (k * $(k_blocks) + byte / $(pieces * 64)) * $(n_blocks) + spc_block_y();
-        int core = byte % $(pieces * 64) / 16;
-        const spc_u8 *weights = (const spc_u8 *)args->weights + image * $(stage_size) +
-                                core * $(config.n * 16) + byte % 16 + (spc_lane() & 3) * 32;
-        spc_u32 x = spc_load4(in + byte);
-        SPC_UNROLL
-        for (int i = 0; i < $(config.n // 4); i++) {
-            spc_u32 w = spc_load4(weights + i / 2 * 128 + i % 2 * 16);
-            float *to = acc + i / 2 * 4 + h * 2 + i % 2;
-            *to = spc_fma(spc_$(problem.dtype)_to_f32((spc_u16)x),
-                          spc_$(problem.dtype)_to_f32((spc_u16)w), *to);
-            *to = spc_fma(spc_$(problem.dtype)_to_f32((spc_u16)(x >> 16)),
-                          spc_$(problem.dtype)_to_f32((spc_u16)(w >> 16)), *to);
-        }
-    }
-}
-
-/* The warp's rows anew; p is the lane's first position. */
-SPC_DEVICE void sum_again(float *acc, const spc_conv_args *args, int p)
-{
-    SPC_UNROLL
-    for (int i = 0; i < $(config.n // 2); i++)
-        acc[i] = 0.0f;
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
-        int end = spc_load_int(args->triplets.first + p + 8 * h + 1);
-        SPC_ROLLED
-        for (int t = spc_load_int(args->triplets.first + p + 8 * h); t < end; t++) {
-            spc_b8 entry = spc_load8(args->triplets.list + 2ll * t);
-            add_input(acc, h, args, (int)entry.x, (int)entry.y);
-        }
-    }
-}
-
+% write_anew()
 /* ---- the tile -------------------------------------------------------------------- */
 
 % write_activation("SPC_DEVICE")
@@ -522,11 +493,11 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int p = spc_block_x() * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
+    int p = all_barriers()->tiles[0] * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
     turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
 
-    for (; sum_tile(acc, &ring, &slot, args); p += spc_grid_x() * $(rows)) {
+    for (; sum_tile(acc, &ring, &slot, args); p += $(rows)) {
         if (spc_ballot(!is_finite(acc)))
             sum_again(acc, args, p);
         finish(acc, args, p);
@@ -548,9 +519,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         spc_mbar_fence();
     }
-    spc_sync_block();
     spc_depend_wait();
     spc_depend_launch();
+    if (spc_warp() == 0)
+        share_tiles(b->tiles, args);
+    spc_sync_block();
     if (spc_warp() < $(warps)) {
         spc_registers_raise($(consumer_limit));
         consume(args);

@@ -1,15 +1,18 @@
 %-- Triplets of neighbouring outputs sorted by offset, in shared memory.
 %--
 %-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets lie
-%-- together by output. A *window* has `config.held` of each warp at most, sorted by offset,
-%-- and in their old order where that is equal; where a warp has more, the tile has several
-%-- windows. The kernel says where window `slot` begins (windows_at + slot * window_size).
+%-- together by output. Sorted by offset, and in their old order where that is equal, those
+%-- of a warp come in *windows* of `config.held` at most. So most offsets of a tile are in one
+%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
+%-- where sorters count (counts_at).
 %
 %-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
 %-- offset begin, their inputs and whose they are.
 %local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
 %local function table_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
 %local function warp_bytes(problem, config) return table_bytes(problem) + config.held * 5 end
+%-- What so many sorters count in.
+%function counts_bytes(problem, sorters) return sorters * problem.offsets * 64 end
 %function window_bytes(problem, config)
 %  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, config)
 %end
@@ -67,85 +70,200 @@ SPC_DEVICE int has_some(int slot, int k)
 % end
 /* ---- sorting triplets ------------------------------------------------------------ */
 
-/* Of 16 outputs that follow each other: how many triplets are of each offset. */
-SPC_DEVICE void count_offsets(int *counts, const int *list, int begin, int end)
+/* What the tiles before this one cost: triplets, and as many as 16 of each output for the
+ * weights that a tile goes through anyway. */
+SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
 {
-    for (int k = spc_lane(); k < $(problem.offsets); k += 32)
-        counts[k] = 0;
-    spc_sync_warp();
-    for (int t = begin + spc_lane(); t < end; t += 32)
-        spc_atomic_add(counts + spc_load_int(list + 2ll * t + 1), 1);
-    spc_sync_warp();
+    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 16)ll;
 }
 
-/* Counts become sums of those before. */
-SPC_DEVICE void sum_counts(int *counts)
-{
-    int sum = 0;
+%-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
+%local function write_find(is_below)
+    int low = 0, high = tiles;
 
-    SPC_ROLLED
-    for (int at = 0; at < $(problem.offsets); at += 32) {
-        int k = at + spc_lane(), own = k < $(problem.offsets) ? counts[k] : 0, upto = own;
-        SPC_UNROLL
-        for (int by = 1; by < 32; by *= 2) {
-            int below = spc_shfl_up(upto, by);
-            upto += spc_lane() >= by ? below : 0;
-        }
-        if (k < $(problem.offsets))
-            counts[k] = sum + upto - own;
-        sum += spc_shfl(upto, 31);
+    while (low < high) {
+        int step = (high - low + 31) / 32, tile = low + spc_lane() * step;
+        int count = spc_popc(spc_ballot(tile < high && $(is_below)));
+        if (count == 0)
+            break;
+        high = low + count * step < high ? low + count * step : high;
+        low += (count - 1) * step + 1;
     }
-    spc_sync_warp();
+    return low;
+%end
+SPC_DEVICE int find_end(const int *order, int tiles)
+{
+% write_find("spc_load_int(order + tile * " .. rows .. ") >= 0")
 }
 
-/* Which of 16 outputs has triplet t; lane i knows where those of output i begin. */
-SPC_DEVICE int owner_of(int t, int first)
+SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, long long cost)
+{
+% write_find("cost_before(all, tile) < cost")
+}
+
+/* Tiles that follow each other read the same rows, and all blocks have about as much to do:
+ * a dense tile is several others. `out`: the first of the block's, and the one behind them. */
+SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
+{
+    const spc_triplets_view *all = &args->triplets;
+    int tiles = find_end(args->map.order, args->map.tiles);
+    int block = spc_block_x(), blocks = spc_grid_x();
+    long long cost = cost_before(all, tiles);
+    int begin = find_tile(all, tiles, cost * block / blocks);
+    int end = block + 1 == blocks ? tiles : find_tile(all, tiles, cost * (block + 1) / blocks);
+
+    if (spc_lane() == 0) {
+        out[0] = begin;
+        out[1] = end;
+    }
+}
+
+/* What a sorter counts in: triplets of offset k of output i, at k * 16 + i. */
+SPC_DEVICE int *counts_of(int sorter)
+{
+    return (int *)(spc_shared() + $(counts_at)) + sorter * $(problem.offsets * 16);
+}
+
+/* Triplets of one output and offset follow each other: a *run*. */
+typedef struct runs {
+    int first; /* in lane i, i < 16: where the triplets of output i begin */
+    int key;   /* of the run that the last triplet was of; -1 before all */
+    int count; /* of it until then */
+} runs;
+
+/* Which of the 16 outputs has triplet t. */
+SPC_DEVICE int owner_of(const runs *r, int t)
 {
     int owner = 0;
 
     SPC_UNROLL
     for (int by = 8; by > 0; by /= 2)
-        owner += t >= spc_shfl(first, owner + by) ? by : 0;
+        owner += t >= spc_shfl(r->first, owner + by) ? by : 0;
     return owner;
 }
 
-/* Puts each triplet behind those of its offset before it: `ends` begin as sums. */
-SPC_DEVICE void place_triplets(const share *s, int *ends, const int *list, int begin, int end,
-                               int first)
+/* The place of the lane's triplet within its run, of 32 that follow each other; those of
+ * key -1 come last. */
+SPC_DEVICE int place_in_run(runs *r, int key, int *is_last)
 {
+    int before = spc_shfl_up(key, 1), lane = spc_lane();
+
+    if (lane == 0)
+        before = r->key;
+    spc_u32 begins = spc_ballot(key != before);
+    spc_u32 upto = begins & (0xffffffffu >> (31 - lane));
+    int place = upto != 0 ? lane - (31 - spc_clz(upto)) : lane + r->count;
+    *is_last = lane == 31 || (begins >> (lane + 1) & 1u) != 0;
+    r->key = spc_shfl(key, 31);
+    r->count = spc_shfl(place, 31) + 1;
+    return place;
+}
+
+%-- A loop over the triplets begin <= t < end, 32 at a time and $(batch) loads at once.
+%local function each_triplet(batch, body)
     SPC_ROLLED
-    for (int at = begin; at < end; at += 32) {
-        int t = at + spc_lane(), some = t < end;
-        spc_b8 entry = {0, 0xffffffffu};
-        if (some)
-            entry = spc_load8(list + 2ll * t);
-        int owner = owner_of(t, first);
-        spc_u32 peers = spc_match(entry.y), below = peers & ((1u << spc_lane()) - 1u);
-        int to = some ? ends[entry.y] + spc_popc(below) : 0;
-        spc_sync_warp();
-        if (some) {
-            s->input[to] = (int)entry.x;
-            s->owner[to] = (spc_u8)owner;
-            if (below == 0)
-                ends[entry.y] += spc_popc(peers);
+    for (int at = begin; at < end; at += $(batch * 32)) {
+        spc_b8 entry[$(batch)];
+        SPC_UNROLL
+        for (int i = 0; i < $(batch); i++) {
+            int t = at + i * 32 + spc_lane();
+            entry[i].x = 0;
+            entry[i].y = 0xffffffffu;
+            if (t < end)
+                entry[i] = spc_load8(list + 2ll * t);
         }
-        spc_sync_warp();
+        SPC_UNROLL
+        for (int i = 0; i < $(batch); i++) {
+            int t = at + i * 32 + spc_lane(), is_last;
+            int owner = owner_of(&r, t);
+            int key = t < end ? (int)entry[i].y * 16 + owner : -1;
+            int place = place_in_run(&r, key, &is_last);
+%   body()
+        }
     }
+%end
+/* How long each run is. */
+SPC_DEVICE void count_runs(int *counts, const int *list, int begin, int end, int first)
+{
+    runs r = {first, -1, 0};
+
+    SPC_ROLLED
+    for (int i = spc_lane(); i < $(problem.offsets * 16); i += 32)
+        counts[i] = 0;
+    spc_sync_warp();
+% each_triplet(4, function()
+            if (is_last && key >= 0)
+                counts[key] = place + 1;
+            spc_sync_warp(); /* a run may go on */
+% end)
+}
+
+/* Counts become sums of those before: each lane has some that follow each other. */
+SPC_DEVICE void sum_counts(int *counts)
+{
+%   local each = ceil_div(problem.offsets * 16, 32)
+    int *own = counts + spc_lane() * $(each), sum = 0;
+    int count = $(problem.offsets * 16) - spc_lane() * $(each);
+
+    count = count < 0 ? 0 : count < $(each) ? count : $(each);
+    SPC_ROLLED
+    for (int i = 0; i < count; i++) {
+        int v = own[i];
+        own[i] = sum;
+        sum += v;
+    }
+    int upto = sum;
+    SPC_UNROLL
+    for (int by = 1; by < 32; by *= 2) {
+        int below = spc_shfl_up(upto, by);
+        upto += spc_lane() >= by ? below : 0;
+    }
+    SPC_ROLLED
+    for (int i = 0; i < count; i++)
+        own[i] += upto - sum;
+    spc_sync_warp();
+}
+
+/* Puts each triplet that is within the window where its run has its place. */
+SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *list, int begin,
+                               int end, int first, int before)
+{
+    runs r = {first, -1, 0};
+
+% each_triplet(4, function()
+            int to = key >= 0 ? counts[key] + place - before : -1;
+            if (to >= 0 && to < $(config.held)) {
+                s->input[to] = (int)entry[i].x;
+                s->owner[to] = (spc_u8)owner;
+            }
+            (void)is_last;
+% end)
+}
+
+/* Where a place is among the window's. */
+SPC_DEVICE int within(int place)
+{
+    return place < 0 ? 0 : place < $(config.held) ? place : $(config.held);
 }
 
 /* Window w of the 16 outputs from position p on. */
-SPC_DEVICE void sort_share(const share *s, const spc_triplets_view *all, int p, int w)
+SPC_DEVICE void sort_share(const share *s, int sorter, const spc_triplets_view *all, int p, int w)
 {
+    int *counts = counts_of(sorter), before = w * $(config.held);
     int first = spc_load_int(all->first + p + (spc_lane() & 15));
-    int last = spc_load_int(all->first + p + 16);
-    int begin = spc_shfl(first, 0) + w * $(config.held);
-    int end = begin + $(config.held) < last ? begin + $(config.held) : last;
+    int end = spc_load_int(all->first + p + 16);
+    int begin = spc_shfl(first, 0);
 
-    count_offsets(s->begin + 1, all->list, begin, end);
-    sum_counts(s->begin + 1);
-    place_triplets(s, s->begin + 1, all->list, begin, end, first);
+    spc_sync_warp(); /* nobody reads counts any more */
+    count_runs(counts, all->list, begin, end, first);
+    sum_counts(counts);
+    place_triplets(s, counts, all->list, begin, end, first, before);
+    SPC_ROLLED
+    for (int k = spc_lane(); k < $(problem.offsets); k += 32)
+        s->begin[k] = within(counts[k * 16] - before);
     if (spc_lane() == 0)
-        s->begin[0] = 0;
+        s->begin[$(problem.offsets)] = within(end - begin - before);
+    spc_sync_warp();
 }
 
 /* How many windows the fullest warp of a tile needs; p is the tile's first position. */

@@ -840,6 +840,7 @@ static const struct {
     {"spc_pick", sizeof(spc_place_args)},
     {"spc_cells", sizeof(spc_cells_args)},
     {"spc_sort_points", sizeof(spc_sort_points_args)},
+    {"spc_radius_limits", sizeof(spc_radius_args)},
     {"spc_radius_count", sizeof(spc_radius_args)},
     {"spc_radius_write", sizeof(spc_radius_args)},
     {"spc_offsets_count", sizeof(spc_by_offset_args)},

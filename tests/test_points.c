@@ -148,14 +148,30 @@ static int define_output(found *to, const spc_geometry *g, const cloud *in,
     return count;
 }
 
-static relation define(const spc_geometry *g, const cloud *in, const cloud *out,
-                       bool inverse)
+/* Whom an output has among its nearest is said by the outputs. */
+static relation define_forth(const spc_geometry *g, const cloud *in,
+                             const cloud *out, bool inverse)
 {
     relation r = {
         calloc((size_t)in->rows * (size_t)out->rows + 1, sizeof *r.all), 0};
 
     for (int row = 0; row < out->rows; row++)
         r.count += define_output(r.all + r.count, g, in, out, row, inverse);
+    qsort(r.all, (size_t)r.count, sizeof *r.all, compare_found);
+    return r;
+}
+
+static relation define(const spc_geometry *g, const cloud *in, const cloud *out,
+                       bool inverse)
+{
+    if (!inverse || g->nearest == 0)
+        return define_forth(g, in, out, inverse);
+    relation r = define_forth(g, out, in, false);
+    for (int i = 0; i < r.count; i++) {
+        int row = r.all[i].at.in;
+        r.all[i].at.in = r.all[i].at.out;
+        r.all[i].at.out = row;
+    }
     qsort(r.all, (size_t)r.count, sizeof *r.all, compare_found);
     return r;
 }
@@ -269,8 +285,6 @@ static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
     spc_points *outputs = make_points(ctx, &out);
     for (int way = 0; way < 3; way++) {
         bool one = way == 0, inverse = way == 2;
-        if (inverse && g.nearest > 0)
-            continue;
         snprintf(what, sizeof what, "cloud %d, way %d, seed %llu", number, way,
                  (unsigned long long)seed);
         check_way(ctx, &g, &in, one ? &in : &out, inputs,
@@ -319,6 +333,8 @@ START_TEST(points_that_lie_densely_are_all_found)
         g.radius = 1.0f / 128;
         g.nearest = nearest;
         check_way(ctx, &g, &in, &out, inputs, outputs, false, "dense");
+        if (nearest > 0)
+            check_way(ctx, &g, &out, &in, outputs, inputs, true, "dense");
     }
     spc_points_free(inputs);
     spc_points_free(outputs);
@@ -641,6 +657,8 @@ static const struct {
     {"points,cin=8,cout=12,k=5,radius=0.004,voxel=0.002,dtype=f32",
      "inverse,cin=12,cout=8,k=5,rule=radius,radius=0.004,voxel=0.002,"
      "dtype=f32"},
+    {"points,cin=8,cout=12,k=3,radius=0.003,nearest=4,dtype=f32",
+     "inverse,cin=12,cout=8,k=3,rule=radius,radius=0.003,nearest=4,dtype=f32"},
 };
 enum { ADJOINTS = sizeof adjoints / sizeof *adjoints };
 
@@ -701,7 +719,7 @@ START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
 }
 END_TEST
 
-/* A template and what it includes, in a folder of their own. */
+/* Templates, in a folder of their own. */
 static void copy_templates(const char *folder, const char *const *names)
 {
     for (; *names; names++) {
@@ -718,12 +736,10 @@ static void copy_templates(const char *folder, const char *const *names)
     }
 }
 
-/* The kernel that nobody prefers without having measured it. */
-START_TEST(sums_that_no_type_holds_are_computed_anew)
+/* The kernel that is preferred where there is no wgmma. */
+START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 {
-    static const char *const names[] = {
-        "points_wgmma.cu.lua", "points_windows.lua", "os_blocks.lua",
-        "operands.lua",        "epilogue.lua",       NULL};
+    static const char *const names[] = {"points_mma.cu.lua", NULL};
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
     spc__buf folder = SPC__BUF_INIT;
     spc_ctx *ctx;
@@ -829,8 +845,6 @@ static const struct {
      "only layers of points, which have the rule"},
     {"points,cin=8,cout=8,k=3,radius=0.1,nearest=0", "nearest=0 is not a "
                                                      "number of points"},
-    {"inverse,cin=8,cout=8,k=3,rule=radius,radius=0.1,nearest=2",
-     "is not found from the other side"},
 };
 enum { REFUSED = sizeof refused / sizeof *refused };
 
@@ -926,7 +940,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases, sums_of_inputs_may_be_more_than_their_type_holds,
                         0, context_count);
     if (suite_device == NULL)
-        tcase_add_test(cases, sums_that_no_type_holds_are_computed_anew);
+        tcase_add_test(cases,
+                       sums_are_multiplied_in_parts_until_nothing_is_left);
     tcase_add_loop_test(cases,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
                         0, context_count);

@@ -7,6 +7,7 @@
 #include "points_steps.h"
 
 #include "parallel.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,7 @@ static void sort_points(const spc_ctx *ctx, const void *args)
 typedef struct query {
     const spc_radius_args *a;
     float at[3];
-    int row, batch;
+    int row, batch, position;
     int low[3], high[3]; /* cells */
     float limit;         /* with `nearest`: squares below it count, */
     int ties;            /* and so many that are equal */
@@ -188,6 +189,7 @@ static bool ask(query *q, const spc_radius_args *a, int position)
     const float *p = a->out.points + 4 * (size_t)position;
 
     q->a = a;
+    q->position = position;
     memcpy(q->at, p, sizeof q->at);
     memcpy(&q->row, p + 3, sizeof q->row);
     memcpy(&q->batch, a->out_at + 4 * (size_t)q->row + 3, sizeof q->batch);
@@ -196,9 +198,9 @@ static bool ask(query *q, const spc_radius_args *a, int position)
     return clip(q);
 }
 
-/* A point that is seen. */
+/* A point that is seen, and its place among the sorted ones. */
 typedef struct seen {
-    int row, k;
+    int row, k, place;
     float square;
 } seen;
 
@@ -212,6 +214,17 @@ static int cell_along(const spc_radius_args *a, int axis, float d)
     return cell < 0 ? 0 : cell < a->kernel[axis] ? cell : a->kernel[axis] - 1;
 }
 
+/* Does the query's point count for the one that was found? */
+static bool counts_there(const query *q, const seen *s)
+{
+    const unsigned *last = q->a->limits + 2 * (size_t)s->row;
+    unsigned square;
+
+    memcpy(&square, &s->square, sizeof square); /* in the order of numbers */
+    return square < last[0] ||
+           (square == last[0] && q->position <= (int)last[1]);
+}
+
 static void look(query *q, const float *p, visitor *visit, void *payload)
 {
     const spc_radius_args *a = q->a;
@@ -223,6 +236,9 @@ static void look(query *q, const float *p, visitor *visit, void *payload)
     if (!(s.square <= a->square))
         return;
     memcpy(&s.row, p + 3, sizeof s.row);
+    s.place = (int)((p - a->in.points) / 4);
+    if (a->backwards && a->limits && !counts_there(q, &s))
+        return;
     s.k = (cell_along(a, 0, dx) * a->kernel[1] + cell_along(a, 1, dy)) *
               a->kernel[2] +
           cell_along(a, 2, dz);
@@ -368,6 +384,68 @@ static void write_sorted(query *q, const collected *c, int *list, int *places)
     }
 }
 
+/* ---- limits -------------------------------------------------------------- */
+
+/* The last that counts for an output: without limit, if all do. */
+static void find_limit(const spc_radius_args *a, query *q, collected *c,
+                       float *squares)
+{
+    unsigned *last = a->limits + 2 * (size_t)q->row;
+
+    keep_nearest(q, c, squares);
+    last[0] = UINT_MAX;
+    last[1] = INT_MAX;
+    if (q->limit == INFINITY)
+        return;
+    memcpy(last, &q->limit, sizeof q->limit);
+    for (int i = 0; i < c->count && q->ties > 0; i++)
+        if (c->at[i].square == q->limit) {
+            last[1] = (unsigned)c->at[i].place;
+            q->ties--;
+        }
+}
+
+/* Without memory nobody counts for it. */
+static void limit_output(const spc_radius_args *a, int position)
+{
+    query q;
+    int count = 0;
+    bool some = ask(&q, a, position);
+
+    if (some)
+        visit_all(&q, count_one, &count);
+    collected c = {malloc(((size_t)count + 1) * sizeof *c.at), 0};
+    float *squares = malloc(((size_t)count + 1) * sizeof *squares);
+    if (c.at && squares) {
+        if (some)
+            visit_all(&q, collect, &c);
+        find_limit(a, &q, &c, squares);
+    } else {
+        memset(a->limits + 2 * (size_t)q.row, 0, 8);
+    }
+    free(c.at);
+    free(squares);
+}
+
+static void limit_chunk(void *payload, int64_t chunk)
+{
+    const spc_radius_args *a = payload;
+    int outputs = a->out.begin[*a->out.cells];
+
+    for (int p = (int)chunk * CHUNK; p < chunk_end(chunk, outputs); p++)
+        limit_output(a, p);
+}
+
+static void limit_all(const spc_ctx *ctx, const void *args)
+{
+    const spc_radius_args *a = args;
+
+    spc__parallel_for(chunks_of(a->out.begin[*a->out.cells]), ctx->threads,
+                      limit_chunk, (void *)(uintptr_t)a);
+}
+
+/* ---- lists --------------------------------------------------------------- */
+
 /* Without memory for what one output sees nothing can be said of it: the map
  * then holds nothing, which its total tells. */
 static void write_output(const spc_radius_args *a, int position)
@@ -456,9 +534,9 @@ static void list_by_offset(const spc_ctx *ctx, const void *args)
 }
 
 spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = place,           [SPC__POINTS_PICK] = pick,
-    [SPC__POINTS_CELLS] = find_cells,      [SPC__POINTS_SORT] = sort_points,
-    [SPC__RADIUS_COUNT] = count_all,       [SPC__RADIUS_WRITE] = write_all,
-    [SPC__OFFSETS_COUNT] = nothing,        [SPC__OFFSETS_SUM] = nothing,
-    [SPC__OFFSETS_WRITE] = list_by_offset,
+    [SPC__POINTS_PLACE] = place,      [SPC__POINTS_PICK] = pick,
+    [SPC__POINTS_CELLS] = find_cells, [SPC__POINTS_SORT] = sort_points,
+    [SPC__RADIUS_LIMITS] = limit_all, [SPC__RADIUS_COUNT] = count_all,
+    [SPC__RADIUS_WRITE] = write_all,  [SPC__OFFSETS_COUNT] = nothing,
+    [SPC__OFFSETS_SUM] = nothing,     [SPC__OFFSETS_WRITE] = list_by_offset,
 };

@@ -13,6 +13,7 @@ static const char *const names[SPC__POINTS_STEPS] = {
     [SPC__POINTS_PICK] = "spc_pick",
     [SPC__POINTS_CELLS] = "spc_cells",
     [SPC__POINTS_SORT] = "spc_sort_points",
+    [SPC__RADIUS_LIMITS] = "spc_radius_limits",
     [SPC__RADIUS_COUNT] = "spc_radius_count",
     [SPC__RADIUS_WRITE] = "spc_radius_write",
     [SPC__OFFSETS_COUNT] = "spc_offsets_count",

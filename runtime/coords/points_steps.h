@@ -16,9 +16,10 @@
 typedef enum spc__points_step {
     SPC__POINTS_PLACE, /* spc_place_args */
     SPC__POINTS_PICK,
-    SPC__POINTS_CELLS, /* spc_cells_args */
-    SPC__POINTS_SORT,  /* spc_sort_points_args */
-    SPC__RADIUS_COUNT, /* spc_radius_args */
+    SPC__POINTS_CELLS,  /* spc_cells_args */
+    SPC__POINTS_SORT,   /* spc_sort_points_args */
+    SPC__RADIUS_LIMITS, /* spc_radius_args */
+    SPC__RADIUS_COUNT,
     SPC__RADIUS_WRITE,
     SPC__OFFSETS_COUNT, /* spc_by_offset_args */
     SPC__OFFSETS_SUM,

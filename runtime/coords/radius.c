@@ -31,6 +31,10 @@ typedef struct radius_work {
     int *order, *first, *sums, *total, *list;
     int64_t capacity;
     int *counts; /* for listing by offset */
+    /* Of an inverse map with the nearest only: the last that counts for each
+     * input, and the code that finds it among cells of outputs. */
+    unsigned *limits;
+    spc__points_code limits_code;
 } radius_work;
 
 static const spc__device_ops *ops_of(const spc_map *map)
@@ -80,6 +84,7 @@ static void map_destroy(spc_map *map)
     spc__coords_dealloc(map->to, w->total);
     spc__coords_dealloc(map->to, w->list);
     spc__coords_dealloc(map->to, w->counts);
+    spc__coords_dealloc(map->to, w->limits);
     free(w);
     map->work = NULL;
 }
@@ -148,6 +153,24 @@ static void choose_blocks(radius_work *w, const spc_map *map)
     w->blocks = useful < 1 ? 1 : least(useful, w->code.blocks);
 }
 
+static bool has_limits(const spc_map *map)
+{
+    return map->inverse && map->geometry.nearest > 0;
+}
+
+static spc_status create_limits(const spc_map *map, spc_error *error)
+{
+    radius_work *w = map->work;
+    spc_status status =
+        alloc(&w->limits, map, 8 * (size_t)map->in->capacity, error);
+
+    return status == SPC_OK
+               ? spc__points_code_load(
+                     &w->limits_code, map->ctx,
+                     spc__key_bits(&outputs_of(map)->cells->key), error)
+               : status;
+}
+
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     radius_work *w = map->work = calloc(1, sizeof *w);
@@ -166,6 +189,8 @@ static spc_status map_create(spc_map *map, spc_error *error)
                                         error)) != SPC_OK)
         return status;
     choose_blocks(w, map);
+    if (has_limits(map) && (status = create_limits(map, error)) != SPC_OK)
+        return status;
     return alloc_arrays(map, error);
 }
 
@@ -186,7 +211,7 @@ static void describe(spc_map *map, spc_points *in, spc_points *to,
 
 static spc_status check_map(const spc_points *in, const spc_points *to,
                             const spc_geometry *g, int64_t triplets,
-                            bool inverse, spc_error *error)
+                            spc_error *error)
 {
     spc_status status = spc_geometry_check(g, error);
 
@@ -200,11 +225,6 @@ static spc_status check_map(const spc_points *in, const spc_points *to,
     if (in->rows.ctx != to->rows.ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the two clouds belong to two contexts");
-    if (inverse && g->nearest > 0)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "whom a point has among its %d nearest is not found "
-                         "from the other side",
-                         g->nearest);
     if (triplets < 0 || triplets >= SPC_INDEX_NO_ROW)
         return spc__fail(error, SPC_EINVAL,
                          "room for %lld triplets: 0 to 2^31-2 is right",
@@ -216,7 +236,7 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
                               const spc_geometry *geometry, int64_t triplets,
                               bool inverse, spc_error *error)
 {
-    spc_status status = check_map(in, to, geometry, triplets, inverse, error);
+    spc_status status = check_map(in, to, geometry, triplets, error);
     spc_map *map;
 
     *out = NULL;
@@ -318,7 +338,8 @@ static spc_radius_args radius_args(const spc_map *map)
         .out = sorted_args(out),
         .out_at = out->of->at,
         .backwards = map->inverse,
-        .nearest = map->geometry.nearest,
+        .nearest = map->inverse ? 0 : map->geometry.nearest,
+        .limits = w->limits,
         .rows_padded = map->to->rows_padded,
         .blocks = w->blocks,
         .capacity = (int)w->capacity,
@@ -333,14 +354,37 @@ static spc_radius_args radius_args(const spc_map *map)
     return args;
 }
 
+/* The search from the other side: of whom its inputs have among their nearest.
+ */
+static spc_status find_limits(const spc_map *map, void *stream,
+                              spc_error *error)
+{
+    const radius_work *w = map->work;
+    const sorted_cloud *out = outputs_of(map);
+    spc_radius_args args = radius_args(map);
+
+    args.in = sorted_args(out);
+    args.key = out->cells->key;
+    args.out = sorted_args(&w->in);
+    args.out_at = w->in.of->at;
+    args.backwards = 0;
+    args.nearest = map->geometry.nearest;
+    args.rows_padded = map->in->rows_padded;
+    return spc__points_run(&w->limits_code, SPC__RADIUS_LIMITS, &args,
+                           sizeof args, w->blocks, SPC_RADIUS_SHARED(0), stream,
+                           error);
+}
+
 static spc_status search(const spc_map *map, void *stream, spc_error *error)
 {
     const radius_work *w = map->work;
     spc_radius_args args = radius_args(map);
-    spc_status status;
+    spc_status status = w->limits ? find_limits(map, stream, error) : SPC_OK;
 
-    status = spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
-                             w->blocks, SPC_RADIUS_SHARED(0), stream, error);
+    if (status == SPC_OK)
+        status =
+            spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
+                            w->blocks, SPC_RADIUS_SHARED(0), stream, error);
     return status == SPC_OK
                ? spc__points_run(
                      &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,

@@ -46,6 +46,10 @@ typedef struct problem {
     int64_t *seen; /* how many each output sees */
     const volatile int *cancel;
     int failed; /* no memory */
+    /* Inverse, of the nearest only: the last that counts for each input; that
+     * of all others is of nobody. */
+    seen *last;
+    point *by_x;
 } problem;
 
 /* ---- clouds -------------------------------------------------------------- */
@@ -154,6 +158,24 @@ static int cell_along(const spc_geometry *g, int axis, float d)
                                                : (int)cell;
 }
 
+/* Nearest first, of equal ones those of the first cells. */
+static int by_distance(const void *left, const void *right)
+{
+    const seen *a = left, *b = right;
+    int order = (a->square > b->square) - (a->square < b->square);
+
+    return order ? order : by_cell(a->from, b->from);
+}
+
+/* Has `from` the point `to` among its nearest? */
+static bool counts_there(const problem *p, const point *to, const seen *s)
+{
+    const seen *last = &p->last[s->from->row];
+    seen back = {to, s->square, 0};
+
+    return last->from == NULL || by_distance(&back, last) <= 0;
+}
+
 /* Is `from` seen from `to`, and where? */
 static bool sees(const problem *p, const point *to, const point *from, seen *s)
 {
@@ -172,7 +194,7 @@ static bool sees(const problem *p, const point *to, const point *from, seen *s)
         return false;
     for (int i = 0; i < 3; i++)
         s->k = s->k * g->kernel[i] + cell_along(g, i, d[i]);
-    return true;
+    return !p->last || counts_there(p, to, s);
 }
 
 /* Writes what an output sees to `out` (NULL: counts alone). */
@@ -194,17 +216,11 @@ static int64_t look(const problem *p, const point *to, seen *out)
     return count;
 }
 
-static int by_distance(const void *left, const void *right)
-{
-    const seen *a = left, *b = right;
-    int order = (a->square > b->square) - (a->square < b->square);
-
-    return order ? order : by_cell(a->from, b->from);
-}
-
 static int64_t kept_of(const problem *p, int64_t count)
 {
-    return p->g->nearest > 0 && count > p->g->nearest ? p->g->nearest : count;
+    bool all = p->g->nearest == 0 || p->inverse;
+
+    return !all && count > p->g->nearest ? p->g->nearest : count;
 }
 
 static void count_row(void *payload, int64_t row)
@@ -226,7 +242,7 @@ static void fill_row(void *payload, int64_t row)
     }
     if (!spc__cancelled(p->cancel)) {
         look(p, &p->to[row], all);
-        if (p->g->nearest > 0)
+        if (p->g->nearest > 0 && !p->inverse)
             qsort(all, (size_t)count, sizeof *all, by_distance);
         for (int64_t s = 0; s < p->out->slots; s++) {
             bool some = s < kept_of(p, count);
@@ -286,6 +302,46 @@ static spc_status relate(problem *p, int threads, spc_error *error)
                : status;
 }
 
+/* ---- the nearest, from the other side ------------------------------------ */
+
+static void find_last(void *payload, int64_t i)
+{
+    problem *p = payload;
+    problem forth = {.g = p->g, .in = p->by_x, .count = p->out->rows_out};
+    int64_t count = look(&forth, &p->in[i], NULL);
+    seen *all = malloc((size_t)count * sizeof *all + 1);
+
+    if (!all) {
+        p->failed = 1;
+        return;
+    }
+    look(&forth, &p->in[i], all);
+    qsort(all, (size_t)count, sizeof *all, by_distance);
+    if (count > p->g->nearest)
+        p->last[p->in[i].row] = all[p->g->nearest - 1];
+    free(all);
+}
+
+static spc_status find_all_last(problem *p, const cloud *to, int threads,
+                                spc_error *error)
+{
+    size_t bytes = (size_t)to->count * sizeof *p->by_x;
+    seen *last = calloc((size_t)p->count + 1, sizeof *last);
+
+    p->last = NULL; /* nobody looks at it yet */
+    p->by_x = malloc(bytes + 1);
+    if (last && p->by_x) {
+        memcpy(p->by_x, to->at, bytes);
+        qsort(p->by_x, (size_t)to->count, sizeof *p->by_x, by_x);
+        p->last = last;
+        spc__parallel_for(p->count, threads, find_last, p);
+    } else {
+        free(last);
+        p->failed = 1;
+    }
+    return p->failed ? spc__fail_memory(error, bytes) : SPC_OK;
+}
+
 static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
 {
     size_t bytes = 16 * (size_t)c->count;
@@ -317,7 +373,13 @@ static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
     p->in = in->at;
     p->count = in->count;
     p->to = to->at;
-    return relate(p, threads, error);
+    if (!p->inverse || p->g->nearest == 0)
+        return relate(p, threads, error);
+    if ((status = find_all_last(p, to, threads, error)) == SPC_OK)
+        status = relate(p, threads, error);
+    free(p->last);
+    free(p->by_x);
+    return status;
 }
 
 spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
