@@ -294,6 +294,8 @@ SPC_DEVICE void load(const spc_conv_args *args)
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_warp();
+    spc_depend_wait(); /* the map was there before */
+    spc_depend_launch();
     SPC_ROLLED
     while (l.rows.tile >= 0) {
         load_next(&l, args);
@@ -400,6 +402,10 @@ SPC_DEVICE void consume(const spc_conv_args *args)
     for (int i = 0; i < $(slots * tm * tn * 4); i++)
         acc[i] = 0.0f;
     begin(&w, args);
+    spc_depend_wait();
+    spc_depend_launch();
+    if (spc_block_x() == 0 && spc_thread() == 0)
+        *(int *)args->workspace = spc_grid_x();
     SPC_ROLLED
     while (w.tile >= 0) {
         multiply_tile(acc, &x, y_at(y), w.left);
@@ -427,10 +433,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         spc_mbar_fence();
     }
     spc_sync_block();
-    spc_depend_wait();
-    spc_depend_launch();
-    if (spc_block_x() == 0 && spc_thread() == 0)
-        *(int *)args->workspace = spc_grid_x();
     if (spc_warp() < $(consumers))
         consume(args);
     else

@@ -2,9 +2,10 @@
 %--
 %--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
 %--
-%-- Some warps only load: each has its rows of every step, and copies them piece by piece
-%-- into core matrices of 8 rows by 16 bytes, in which wgmma reads both operands transposed,
-%-- so that nothing passes through registers. The warpgroups that multiply divide a block's
+%-- Some warps only load: each has its rows of every step, and copies them as they lie into
+%-- rows of 64 channels with swizzle, where wgmma reads both operands transposed, so that
+%-- nothing passes through registers. (Pieces of a row that go to different lines of shared
+%-- memory, as in core matrices without swizzle, arrive one by one: 3 times as slow.) The warpgroups that multiply divide a block's
 %-- channels, and wait for a step only if it has not arrived: loaders and multipliers meet at
 %-- mbarriers, and nobody at a barrier of the block.
 %--
@@ -17,16 +18,10 @@
 %
 %local sizes = {64, 128, 256}
 %
-%local wide = {
-%  pitch = function(config) return config.pairs * 16 + 16 end, -- of 8 channels
-%  numbers = function(config) return config.loaders * config.stages * (config.pairs // config.loaders) * 8 end,
-%}
-%function is_wide(config) return true end
-%function stage_bytes(problem, config)
-%  return (config.m + config.n) // 8 * wide.pitch(config)
-%end
+%function stage_bytes(problem, config) return (config.m + config.n) * config.pairs * 2 end
+%local function numbers_bytes(config) return config.stages * config.pairs * 8 end
 %function shared_bytes(problem, config)
-%  return config.stages * (stage_bytes(problem, config) + 16) + wide.numbers(config)
+%  return config.stages * (stage_bytes(problem, config) + 16) + numbers_bytes(config)
 %    + table_bytes(problem)
 %end
 %-- How warpgroups divide the channels of a block: over m, then over n.
@@ -84,9 +79,9 @@
 %    local gm, gn = parts_of_block(config)
 %    return {
 %      gm = gm, gn = gn, tm = config.m // gm // 64, tn = config.n // gn,
-%      threads = threads_of(config), consumers = config.groups * 4,
+%      block = threads_of(config), consumers = config.groups * 4, threads = config.groups * 128,
 %      rows = config.pairs // config.loaders, ahead = config.stages - 2,
-%      element = 2, align = 16, pitch = wide.pitch(config),
+%      element = 2, align = 16, line = config.pairs * 128, -- of 64 channels
 %      x_pieces = config.m // 8, y_pieces = config.n // 8,
 %      stage_size = stage_bytes(problem, config),
 %      barriers_at = config.stages * stage_bytes(problem, config),
@@ -191,7 +186,8 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 %  local row_pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * 2
 %  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * 2 + " or "") .. "piece * 16"
 %  local row = "numbers[" .. (x and "" or rows .. " + ") .. "r]"
-%  local place = (x and "" or x_pieces * pitch .. " + ") .. "r * 16 + piece * " .. pitch
+%  local lines = (x and "" or x_pieces // 8 * line .. " + ") .. (pieces > 8 and "piece / 8 * " .. line .. " + " or "")
+%  local place = lines .. "(first + r) * 128 + ((piece ^ (first + r)) & 7) * 16"
         SPC_UNROLL
         for (int i = 0; i < $(ceil_div(rows * pieces, 32)); i++) {
             int item = spc_lane() + i * 32, r = item / $(pieces), piece = item % $(pieces);
@@ -213,10 +209,10 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 /* Starts the copies of the next tile; one group. */
 SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
 {
-    spc_u8 *to = spc_shared() + l->stage * $(stage_size) + first_row() * 16;
+    spc_u8 *to = spc_shared() + l->stage * $(stage_size);
     const spc_u8 *in = (const spc_u8 *)args->in, *out = (const spc_u8 *)args->residual;
     const int *numbers = numbers_at(l->slot);
-    int left = l->rows.end - l->rows.pair - first_row();
+    int first = first_row(), left = l->rows.end - l->rows.pair - first;
 
     spc_mbar_wait(empty_barrier(l->stage), l->parity);
     if (left >= $(rows)) {
@@ -256,6 +252,8 @@ SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_warp();
+    spc_depend_wait(); /* the map was there before */
+    spc_depend_launch();
     SPC_ROLLED
     while (l->rows.tile < l->last) {
         load_next(l, args);
@@ -283,16 +281,16 @@ SPC_DEVICE int group_out(void) { return spc_warp() / $(4 * gm) * $(tn); }
 SPC_DEVICE void multiply(float *acc, int stage, int fresh)
 {
     const spc_u8 *at = spc_shared() + stage * $(stage_size);
-    spc_u64 x = spc_wgmma_descriptor(at + group_in() / 8 * $(pitch), 128, $(pitch));
-    spc_u64 y = spc_wgmma_descriptor(at + ($(x_pieces) + group_out() / 8) * $(pitch), 128, $(pitch));
+    spc_u64 x = spc_wgmma_swizzled(at + group_in() / 64 * $(line), $(line), 1024);
+    spc_u64 y = spc_wgmma_swizzled(at + ($(x_pieces) + group_out() / 8) / 8 * $(line), $(line), 1024);
 
     spc_wgmma_fence();
     SPC_UNROLL
     for (int k = 0; k < $(config.pairs // 16); k++) {
         SPC_UNROLL
         for (int i = 0; i < $(tm); i++)
-            spc_wgmma_both_$(tn)_$(problem.dtype)(acc + i * $(tn // 2), x + k * 16 + i * $(8 * pitch // 16),
-                                                  y + k * 16, k > 0 || !fresh);
+            spc_wgmma_both_$(tn)_$(problem.dtype)(acc + i * $(tn // 2), x + k * 128 + i * $(line // 16),
+                                                  y + k * 128, k > 0 || !fresh);
     }
     spc_wgmma_commit();
 }
@@ -377,7 +375,7 @@ SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_c
     l->first_out = block % $(n_blocks) * $(config.n);
 }
 
-SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
+SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
     loader l;
@@ -386,11 +384,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     l.stage = l.full = 0;
     l.parity = 1;
     open_ring();
-    spc_depend_wait();
-    spc_depend_launch();
     number_tiles(tiles, args);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
-    leave_header(tiles, shares, (int *)args->workspace);
+    if (spc_warp() < $(consumers)) {
+        spc_depend_wait();
+        spc_depend_launch();
+        leave_header(tiles, shares, (int *)args->workspace);
+    }
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks), block = item % $(blocks);
         int tile = share_begin(tiles[$(all)], share, shares);
