@@ -3,11 +3,10 @@
 %--
 %-- A block has the sums of all offsets in the registers of its warps, `slots` neighbouring
 %-- offsets each. Its tiles are dealt in a snake; a step is a tile and an offset that the tile
-%-- has. Loading warps bring the step's rows of x, zeroes where a row has none, and with a
-%-- tile's first step the rows of dy, which stay until the tile is done; the warp that has the
-%-- offset multiplies. All meet at mbarriers. A step is announced when `ahead` later ones are
-%-- under way; the row numbers of a loading warp come through a ring of its own, with the
-%-- copies of an earlier step.
+%-- has. A loading warp brings all steps of a tile: the rows of dy with the first, which stay
+%-- until the tile is done, and for each step the rows of x, zeroes where a row has none. The
+%-- warp that has the offset multiplies. All meet at mbarriers: a loading warp has a ring of its
+%-- own, as of a barrier only one phase after the last may be waited for.
 %--
 %-- Every block leaves a sum of every offset, and `spc_sum` adds them, in their order. The
 %-- gradient of a bias is one offset more, which all tiles have, with an input of 1 in
@@ -15,17 +14,15 @@
 %
 %include "wgrad_pairs.lua"
 %
-%local sizes, loaders = {16, 32, 64}, 4
+%local sizes, tiles = {16, 32, 64}, 8 -- of dy at a time
 %
 %-- Bytes from row to row, so that those that ldmatrix reads are in different banks.
 %local function row_pitch(channels) return channels * 2 + 16 end
-%local function stage_size_of(config)
-%  return config.rows * (row_pitch(config.m) + row_pitch(config.n))
-%end
 %function slots_of(problem, config) return ceil_div(offsets_of(problem), config.warps) end
-%function threads_of(config) return (config.warps + loaders) * 32 end
+%function threads_of(config) return (config.warps + config.loaders) * 32 end
 %function shared_bytes(problem, config)
-%  return config.stages * (stage_size_of(config) + 32 + config.rows * 8)
+%  return config.rows * (config.loaders * config.stages * row_pitch(config.m) + tiles * row_pitch(config.n))
+%    + config.loaders * config.stages * 16 + tiles * 8
 %end
 %function registers_of(problem, config)
 %  return slots_of(problem, config) * config.m * config.n // 32 + config.m // 4 + 36
@@ -41,7 +38,8 @@
 %    {"n", sizes, "output channels"},
 %    {"rows", {32, 64}, "output rows of a tile"},
 %    {"warps", {7, 9, 14}, "warps that multiply"},
-%    {"stages", {8, 12, 16}, "steps in flight"},
+%    {"loaders", {4, 8}, "warps that load"},
+%    {"stages", {3, 4, 6}, "steps of a loading warp in flight"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"order", {"gray", "dense"}, "row order of the map"},
 %  },
@@ -74,12 +72,12 @@
 %    local x, y = config.rows * row_pitch(config.m), config.rows * row_pitch(config.n)
 %    return {
 %      slots = slots_of(problem, config), tm = config.m // 16, tn = config.n // 8,
-%      threads = threads_of(config), consumers = config.warps, loaders = loaders,
-%      rows = config.rows // loaders, ahead = config.stages - 2,
+%      threads = threads_of(config), consumers = config.warps, rows = config.rows, pages = config.rows // 32, ahead = config.stages - 1,
+%      stages = config.loaders * config.stages,
 %      element = 2, align = 16, x_pitch = row_pitch(config.m), y_pitch = row_pitch(config.n),
 %      x_pieces = config.m // 8, y_pieces = config.n // 8, x_size = x, y_size = y,
-%      y_at = config.stages * x, barriers_at = config.stages * (x + y),
-%      rows_at = config.stages * (x + y + 32),
+%      y_at = config.loaders * config.stages * x,
+%      barriers_at = config.loaders * config.stages * x + tiles * y, tiles = tiles,
 %      all = offsets_of(problem), header = 256, quads = config.m * config.n // 4,
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
@@ -95,8 +93,9 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {m = least_size(problem.cin), n = least_size(problem.cout), rows = 64,
-%                    warps = 9, stages = 12, blocks = 1, order = "gray"}
+%                    warps = 9, loaders = 8, stages = 4, blocks = 1, order = "gray"}
 %    if config.warps > offsets_of(problem) then config.warps = 7 end
+%    if config.m * config.n >= 1024 then config.loaders, config.stages = 4, 6 end
 %    if config.m * config.n >= 1024 and slots_of(problem, config) > 3 then config.warps = 14 end
 %    return config
 %  end,
@@ -105,13 +104,12 @@
 
 % write_store_sum()
 % write_copy_piece()
-/* ---- the steps ----------------------------------------------------------------- */
+/* ---- the tiles ----------------------------------------------------------------- */
 
-/* A step, of the steps of a block one after another: a tile, of which `left` are the
- * offsets to come, and in `lane_*` the tiles of 32 turns. */
+/* A tile of the block's, and its offsets; `lane_*` are those of 32 turns. */
 typedef struct walk {
-    int turn, tile, first; /* first: no step of the tile was before */
-    spc_u32 left;
+    int turn, tile;
+    spc_u32 mask;
     int lane_tile;
     spc_u32 lane_mask;
 } walk;
@@ -127,146 +125,105 @@ SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
         w->lane_mask = spc_load4(args->map.tile_mask + rank);
     }
 % if problem.bias == 1 then
-    w->lane_mask |= $(string.format("0x%xu", 1 << problem.offsets));
+    if (w->lane_tile >= 0)
+        w->lane_mask |= $(string.format("0x%xu", 1 << problem.offsets));
 % end
 }
 
-/* Goes on to the next tile that has an offset; past the last, tile is -1. */
+/* The next tile; past the last, tile is -1. */
 SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
 {
-    do {
-        w->turn++;
-        if (w->turn % 32 == 0)
-            look_at_turns(w, args);
-        w->tile = spc_shfl(w->lane_tile, w->turn % 32);
-        w->left = (spc_u32)spc_shfl((int)w->lane_mask, w->turn % 32);
-    } while (w->tile >= 0 && w->left == 0);
-    w->first = 1;
-}
-
-SPC_DEVICE void begin(walk *w, const spc_conv_args *args)
-{
-    w->turn = -1;
-    next_tile(w, args);
-}
-
-SPC_DEVICE int offset_of(const walk *w) { return spc_ffs(w->left) - 1; }
-
-SPC_DEVICE void next_step(walk *w, const spc_conv_args *args)
-{
-    w->left &= w->left - 1;
-    w->first = 0;
-    if (w->left == 0)
-        next_tile(w, args);
+    w->turn++;
+    if (w->turn % 32 == 0)
+        look_at_turns(w, args);
+    w->tile = spc_shfl(w->lane_tile, w->turn % 32);
+    w->mask = (spc_u32)spc_shfl((int)w->lane_mask, w->turn % 32);
 }
 
 /* ---- the rings ------------------------------------------------------------------ */
 
-/* A stage's barriers: its step is there, its x is left, its dy is left. */
+/* Barriers of a stage of x: its step is there, is multiplied; of a stage of dy: its tile is
+ * done. */
 SPC_DEVICE spc_u64 *full_barrier(int stage)
 {
     return (spc_u64 *)(spc_shared() + $(barriers_at)) + stage;
 }
-SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(config.stages); }
-SPC_DEVICE spc_u64 *done_barrier(int stage) { return full_barrier(stage) + $(2 * config.stages); }
+SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(stages); }
+SPC_DEVICE spc_u64 *done_barrier(int stage) { return full_barrier(stage) + $(2 * stages); }
 
 SPC_DEVICE spc_u8 *x_at(int stage) { return spc_shared() + stage * $(x_size); }
 SPC_DEVICE spc_u8 *y_at(int stage) { return spc_shared() + $(y_at) + stage * $(y_size); }
 
-/* A place in a ring, and the phase of its barrier. */
+/* A place in the ring of a loading warp, and the phase of its barriers. */
 typedef struct place {
-    int stage, parity;
+    int stage, parity, last;
 } place;
+
+/* Where step `step` of loading warp `warp` lies. */
+SPC_DEVICE place place_of(int warp, int step)
+{
+    place p;
+
+    p.stage = warp * $(config.stages) + step % $(config.stages);
+    p.parity = step / $(config.stages) & 1;
+    p.last = (warp + 1) * $(config.stages) - 1;
+    return p;
+}
 
 SPC_DEVICE void move_on(place *p)
 {
-    if (++p->stage == $(config.stages)) {
-        p->stage = 0;
+    if (p->stage++ == p->last) {
+        p->stage -= $(config.stages);
         p->parity ^= 1;
     }
 }
 
 /* ---- loading ------------------------------------------------------------------ */
 
-/* A warp that loads has $(rows) rows of a tile. */
 typedef struct loader {
-    walk rows, numbers; /* the steps that either is next copied of */
-    place x, y, full;   /* where rows go next; what is announced next */
-    int slot, slot_ahead;
+    walk w;
+    place x, full; /* where the next step goes; which is announced next */
+    int y;         /* tiles before */
+    int under_way; /* steps that are not announced */
+    int row[8][$(pages)]; /* of eight steps, rows lane, lane + 32.. of the tile */
 } loader;
 
-SPC_DEVICE int loading_warp(void) { return spc_warp() - $(consumers); }
-SPC_DEVICE int first_row(void) { return loading_warp() * $(rows); }
-
-/* Row numbers of the warp's rows of a step: of x, then of dy. */
-SPC_DEVICE int *numbers_at(int slot)
-{
-    return (int *)(spc_shared() + $(rows_at)) + (loading_warp() * $(config.stages) + slot) * $(2 * rows);
-}
-SPC_DEVICE int after(int slot) { return slot == $(config.stages - 1) ? 0 : slot + 1; }
-
-/* Starts copying the row numbers of one more step, if there is one. */
-SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
-{
-    const walk *w = &l->numbers;
-    int k = offset_of(w), row, *to;
-
-    if (w->tile < 0)
-        return;
-    row = w->tile * $(config.rows) + first_row() + spc_lane() % $(rows);
-    to = numbers_at(l->slot_ahead) + spc_lane();
-    if (spc_lane() < $(rows)) {
-        if (k < $(problem.offsets))
-            spc_copy_async4(to, args->map.index + (long long)k * args->map.rows_padded + row, 4);
-    } else if (w->first$(rows < 16 and " && spc_lane() < " .. 2 * rows or "")) {
-        spc_copy_async4(to, args->map.order + row, 4);
-    }
-    next_step(&l->numbers, args);
-    l->slot_ahead = after(l->slot_ahead);
-}
-
-%-- The copies of the warp's rows of a side.
-%function write_side(side, name, to)
+%-- The copies of the rows of a side.
+%function write_side(side, name, row)
 %  local x = side == "x"
 %  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
 %  local pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * 2
-        SPC_UNROLL
-        for (int i = 0; i < $(ceil_div(rows * pieces, 32)); i++) {
-            int item = spc_lane() + i * 32, r = item / $(pieces), piece = item % $(pieces);
-%   if rows * pieces % 32 ~= 0 then
-            if (item >= $(rows * pieces))
-                break;
-%   end
-            copy_piece($(to) + (first + r) * $(x and x_pitch or y_pitch) + piece * 16,
-                       (const spc_u8 *)args->$(name), numbers[$(x and "" or rows .. " + ")r], $(pitch),
-                       piece * 16, $(channels * 2));
-        }
+    SPC_UNROLL
+    for (int i = 0; i < $(rows * pieces // 32); i++) {
+        int r = spc_lane() / $(pieces) + i * $(32 // pieces), piece = spc_lane() % $(pieces);
+        copy_piece(to + r * $(x and x_pitch or y_pitch) + piece * 16, (const spc_u8 *)args->$(name),
+                   spc_shfl($(row)[i / $(pieces)], r % 32), $(pitch), piece * 16, $(channels * 2));
+    }
 %end
 %
-/* Starts the copies of the next step; one group. */
-SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
+SPC_DEVICE void copy_x(spc_u8 *to, const int *row, const spc_conv_args *args)
 {
-    const int *numbers = numbers_at(l->slot);
-    int first = first_row();
+% write_side("x", "in", "row")
+}
+SPC_DEVICE void copy_y(spc_u8 *to, const int *row, const spc_conv_args *args)
+{
+% write_side("y", "residual", "row")
+}
 
-    spc_mbar_wait(empty_barrier(l->x.stage), l->x.parity);
-    if (l->rows.first) {
-        spc_mbar_wait(done_barrier(l->y.stage), l->y.parity);
-% write_side("y", "residual", "y_at(l->y.stage)")
-        move_on(&l->y);
+/* Looks up the rows of the next eight steps, or fewer. */
+SPC_DEVICE void find_rows(loader *l, spc_u32 left, const spc_conv_args *args)
+{
+    const int *index = args->map.index + l->w.tile * $(rows) + spc_lane();
+
+    SPC_UNROLL
+    for (int i = 0; i < 8; i++) {
+        int k = spc_ffs(left) - 1;
+        SPC_UNROLL
+        for (int page = 0; page < $(pages); page++)
+            if (left != 0$(problem.bias == 1 and " && k < " .. problem.offsets or ""))
+                l->row[i][page] = spc_load_int(index + (long long)k * args->map.rows_padded + page * 32);
+        left &= left - 1;
     }
-% if problem.bias == 1 then
-    if (offset_of(&l->rows) < $(problem.offsets)) {
-% else
-    {
-% end
-% write_side("x", "in", "x_at(l->x.stage)")
-    }
-    next_step(&l->rows, args);
-    l->slot = after(l->slot);
-    move_on(&l->x);
-    load_numbers(l, args);
-    spc_copy_commit();
 }
 
 /* Says that the lanes' copies of a step have arrived, after they waited for them. */
@@ -276,41 +233,72 @@ SPC_DEVICE void announce(loader *l)
     if (spc_lane() == 0)
         spc_mbar_arrive(full_barrier(l->full.stage));
     move_on(&l->full);
+    l->under_way--;
 }
 
+/* Starts the copies of a step; one group. */
+SPC_DEVICE void load_step(loader *l, const int *row, int k, const spc_conv_args *args)
+{
+    spc_mbar_wait(empty_barrier(l->x.stage), l->x.parity ^ 1);
+% if problem.bias == 1 then
+    if (k < $(problem.offsets))
+% end
+        copy_x(x_at(l->x.stage), row, args);
+    spc_copy_commit();
+    move_on(&l->x);
+    if (++l->under_way > $(ahead)) {
+        spc_copy_wait($(ahead));
+        announce(l);
+    }
+}
+
+/* All steps of a tile; dy goes with the first. */
+SPC_DEVICE void load_tile(loader *l, const spc_conv_args *args)
+{
+    spc_u32 left = l->w.mask;
+    int row[$(pages)];
+
+    SPC_UNROLL
+    for (int page = 0; page < $(pages); page++)
+        row[page] = spc_load_int(args->map.order + l->w.tile * $(rows) + page * 32 + spc_lane());
+    find_rows(l, left, args);
+    spc_depend_wait(); /* the map was there before */
+    spc_depend_launch();
+    spc_mbar_wait(done_barrier(l->y % $(tiles)), (l->y / $(tiles) & 1) ^ 1);
+    copy_y(y_at(l->y % $(tiles)), row, args);
+    while (left != 0) {
+        SPC_UNROLL
+        for (int i = 0; i < 8; i++)
+            if (left != 0) {
+                load_step(l, l->row[i], spc_ffs(left) - 1, args);
+                left &= left - 1;
+            }
+        if (left != 0)
+            find_rows(l, left, args);
+    }
+    spc_copy_wait(0);
+    while (l->under_way > 0)
+        announce(l);
+}
+
+/* Every $(config.loaders)th of the tiles that have an offset. */
 SPC_DEVICE void load(const spc_conv_args *args)
 {
     loader l;
-    int begun = 0;
 
-    l.x.stage = l.y.stage = l.full.stage = 0;
-    l.x.parity = l.y.parity = l.full.parity = 1;
-    l.slot = l.slot_ahead = 0;
-    begin(&l.rows, args);
-    l.numbers = l.rows;
+    l.x = l.full = place_of(spc_warp() - $(consumers), 0);
+    l.y = l.under_way = 0;
+    l.w.turn = -1;
+    next_tile(&l.w, args);
     SPC_ROLLED
-    for (int i = 0; i < $(ahead + 1); i++)
-        load_numbers(&l, args);
-    spc_copy_commit();
-    spc_copy_wait(0);
-    spc_sync_warp();
-    spc_depend_wait(); /* the map was there before */
-    spc_depend_launch();
-    SPC_ROLLED
-    while (l.rows.tile >= 0) {
-        load_next(&l, args);
-        if (begun < $(ahead)) {
-            begun++;
-            spc_sync_warp(); /* all have read their row numbers */
-            continue;
+    while (l.w.tile >= 0) {
+        if (l.w.mask != 0) {
+            if (l.y % $(config.loaders) == spc_warp() - $(consumers))
+                load_tile(&l, args);
+            l.y++;
         }
-        spc_copy_wait($(ahead));
-        announce(&l);
+        next_tile(&l.w, args);
     }
-    spc_copy_wait(0);
-    SPC_ROLLED
-    for (; begun > 0; begun--)
-        announce(&l);
 }
 
 /* ---- products ------------------------------------------------------------------- */
@@ -375,44 +363,48 @@ SPC_DEVICE void leave(const float *acc, float *to)
 }
 
 /* The steps of a tile; the warp multiplies those of its offsets. */
-SPC_DEVICE void multiply_tile(float *acc, place *x, const spc_u8 *y, spc_u32 left)
+SPC_DEVICE void multiply_tile(float *acc, place x, const spc_u8 *y, spc_u32 left)
 {
     for (; left != 0; left &= left - 1) {
         int slot = spc_ffs(left) - 1 - spc_warp() * $(slots);
-        spc_mbar_wait(full_barrier(x->stage), x->parity);
+        spc_mbar_wait(full_barrier(x.stage), x.parity);
         SPC_UNROLL
         for (int i = 0; i < $(slots); i++)
             if (slot == i)
-                multiply(acc + i * $(tm * tn * 4), x_at(x->stage), y$(problem.bias == 1 and ", spc_warp() * " .. slots .. " + i == " .. problem.offsets or ""));
+                multiply(acc + i * $(tm * tn * 4), x_at(x.stage), y$(problem.bias == 1 and ", spc_warp() * " .. slots .. " + i == " .. problem.offsets or ""));
         spc_sync_warp();
         if (spc_lane() == 0)
-            spc_mbar_arrive(empty_barrier(x->stage));
-        move_on(x);
+            spc_mbar_arrive(empty_barrier(x.stage));
+        move_on(&x);
     }
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
     float acc[$(slots * tm * tn * 4)];
-    place x = {0, 0};
     walk w;
-    int y = 0;
+    int y = 0, lane_steps = 0; /* lane l: of loading warp l */
 
     SPC_UNROLL
     for (int i = 0; i < $(slots * tm * tn * 4); i++)
         acc[i] = 0.0f;
-    begin(&w, args);
+    w.turn = -1;
+    next_tile(&w, args);
     spc_depend_wait();
     spc_depend_launch();
     if (spc_block_x() == 0 && spc_thread() == 0)
         *(int *)args->workspace = spc_grid_x();
     SPC_ROLLED
-    while (w.tile >= 0) {
-        multiply_tile(acc, &x, y_at(y), w.left);
+    for (; w.tile >= 0; next_tile(&w, args)) {
+        if (w.mask == 0)
+            continue;
+        int warp = y % $(config.loaders);
+        multiply_tile(acc, place_of(warp, spc_shfl(lane_steps, warp)), y_at(y % $(tiles)), w.mask);
         if (spc_lane() == 0)
-            spc_mbar_arrive(done_barrier(y));
-        y = y == $(config.stages - 1) ? 0 : y + 1;
-        next_tile(&w, args);
+            spc_mbar_arrive(done_barrier(y % $(tiles)));
+        if (spc_lane() == warp)
+            lane_steps += spc_popc(w.mask);
+        y++;
     }
     SPC_UNROLL
     for (int i = 0; i < $(slots); i++)
@@ -425,11 +417,12 @@ SPC_DEVICE void consume(const spc_conv_args *args)
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     if (spc_thread() == 0) {
-        for (int i = 0; i < $(config.stages); i++) {
-            spc_mbar_init(full_barrier(i), $(loaders));
+        for (int i = 0; i < $(stages); i++) {
+            spc_mbar_init(full_barrier(i), 1);
             spc_mbar_init(empty_barrier(i), $(consumers));
-            spc_mbar_init(done_barrier(i), $(consumers));
         }
+        for (int i = 0; i < $(tiles); i++)
+            spc_mbar_init(done_barrier(i), $(consumers));
         spc_mbar_fence();
     }
     spc_sync_block();
