@@ -39,7 +39,7 @@
 %    {"rows", {32, 64}, "output rows of a tile"},
 %    {"warps", {7, 9, 14}, "warps that multiply"},
 %    {"loaders", {4, 8}, "warps that load"},
-%    {"stages", {3, 4, 6}, "steps of a loading warp in flight"},
+%    {"stages", {4, 8, 12}, "steps of a loading warp in flight"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"order", {"gray", "dense"}, "row order of the map"},
 %  },
@@ -88,14 +88,14 @@
 %      tile_rows = config.rows, order = config.order, pdl = 1, blocks_per_sm = config.blocks,
 %      workspace_block_bytes = sum_bytes(problem, config), workspace_bytes = 256,
 %      sum_block = 256, sum_grid_x = offsets_of(problem), sum_shared = 4096,
-%      sum_grid_y = config.m * config.n // 64, preference = 14,
+%      sum_grid_y = config.m * config.n // 64, preference = 5,
 %    }
 %  end,
 %  default = function(problem, target)
 %    local config = {m = least_size(problem.cin), n = least_size(problem.cout), rows = 64,
-%                    warps = 9, loaders = 8, stages = 4, blocks = 1, order = "gray"}
+%                    warps = 9, loaders = 4, stages = 12, blocks = 1, order = "gray"}
 %    if config.warps > offsets_of(problem) then config.warps = 7 end
-%    if config.m * config.n >= 1024 then config.loaders, config.stages = 4, 6 end
+%    if config.m * config.n >= 1024 then config.stages = 8 end
 %    if config.m * config.n >= 1024 and slots_of(problem, config) > 3 then config.warps = 14 end
 %    return config
 %  end,

@@ -34,6 +34,14 @@
 %  local m, n = parts_of_block(config)
 %  return config.m // m * config.n // n // 128 + 40
 %end
+%-- Registers of a thread if all have as many; two warpgroups that load can give some.
+%function equal_registers(config)
+%  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
+%end
+%function gives_registers(config)
+%  return config.groups == 2 and config.loaders == 8 and config.blocks == 1
+%end
+%consumer_registers, loader_registers = 192, 64
 %
 %template = {
 %  summary = "products of gathered rows by warpgroups, which others load for",
@@ -67,8 +75,8 @@
 %      return config.n // n >= 64
 %    end},
 %    {"sums fit the registers", function(problem, config)
-%      return registers_of(problem, config) <= 65536 // (threads_of(config) * config.blocks) // 8 * 8
-%        and registers_of(problem, config) <= 240
+%      return registers_of(problem, config) <= equal_registers(config)
+%        or gives_registers(config) and registers_of(problem, config) <= consumer_registers
 %    end},
 %    {"blocks fit a multiprocessor", function(problem, config, target)
 %      local shared = shared_bytes(problem, config)
@@ -80,6 +88,7 @@
 %    return {
 %      gm = gm, gn = gn, tm = config.m // gm // 64, tn = config.n // gn,
 %      block = threads_of(config), consumers = config.groups * 4, threads = config.groups * 128,
+%      gives = registers_of(problem, config) > equal_registers(config),
 %      rows = config.pairs // config.loaders, ahead = config.stages - 2,
 %      element = 2, align = 16, line = config.pairs * 128, -- of 64 channels
 %      x_pieces = config.m // 8, y_pieces = config.n // 8,
@@ -109,8 +118,14 @@
 %    local m = math.max(64, math.min(128, least_size(problem.cin)))
 %    local n = math.max(64, least_size(problem.cout))
 %    local small = m * n <= 8192
-%    return {m = m, n = n, groups = small and 1 or 2, loaders = (small or m * n > 16384) and 4 or 8,
-%            pairs = m + n > 256 and 32 or 64, stages = 6, blocks = m * n <= 4096 and 2 or 1}
+%    local config = {m = m, n = n, groups = small and 1 or 2, loaders = small and 4 or 8,
+%                    pairs = m + n > 256 and 32 or 64, stages = m * n > 4096 and 6 or 4,
+%                    blocks = m * n <= 4096 and 3 or small and 2 or 1}
+%    while shared_bytes(problem, config) * config.blocks > target.shared_block do
+%      config.stages = config.stages == 6 and 4 or config.stages
+%      config.blocks = math.max(1, config.blocks - 1)
+%    end
+%    return config
 %  end,
 %}
 #include "spc_device.cuh"
@@ -233,11 +248,21 @@ SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
 /* Says that the lanes' copies of a stage have arrived, after they waited for them. */
 SPC_DEVICE void announce(loader *l)
 {
-    spc_fence_async();
     spc_sync_warp();
     if (spc_lane() == 0)
         spc_mbar_arrive(full_barrier(l->full));
     l->full = after(l->full);
+}
+
+SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
+{
+    l->rows.tile = tile;
+    l->rows.k = offset_of(tile);
+    find_offset(&l->rows, args);
+    l->numbers = l->rows;
+    l->last = last;
+    l->first_in = block / $(n_blocks) * $(config.m);
+    l->first_out = block % $(n_blocks) * $(config.n);
 }
 
 /* Loads the tiles of a share. */
@@ -269,6 +294,20 @@ SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
     SPC_ROLLED
     for (; begun > 0; begun--)
         announce(l);
+}
+
+SPC_DEVICE void load_shares(int tiles, int shares, const spc_conv_args *args)
+{
+    loader l;
+
+    l.stage = l.full = 0;
+    l.parity = 1;
+    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
+        int share = item / $(blocks);
+        open_share(&l, share_begin(tiles, share, shares), share_begin(tiles, share + 1, shares),
+                   item % $(blocks), args);
+        load_share(&l, args);
+    }
 }
 
 /* ---- products ------------------------------------------------------------------- */
@@ -332,6 +371,7 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     SPC_ROLLED
     while (tile < last) {
         spc_mbar_wait(full_barrier(r->stage), r->parity);
+        spc_fence_async(); /* loaders would wait for all that is under way */
         multiply(acc, r->stage, fresh);
         spc_wgmma_wait(1); /* for the step before */
         if (!fresh)
@@ -351,6 +391,17 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     }
 }
 
+SPC_DEVICE void multiply_shares(int tiles, int shares, const spc_conv_args *args)
+{
+    reader r = {0, 0};
+
+    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
+        int share = item / $(blocks);
+        multiply_share(&r, share_begin(tiles, share, shares), share_begin(tiles, share + 1, shares),
+                       share, item % $(blocks), args);
+    }
+}
+
 /* ---- the kernels ------------------------------------------------------------- */
 
 SPC_DEVICE void open_ring(void)
@@ -364,43 +415,26 @@ SPC_DEVICE void open_ring(void)
     }
 }
 
-SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
-{
-    l->rows.tile = tile;
-    l->rows.k = offset_of(tile);
-    find_offset(&l->rows, args);
-    l->numbers = l->rows;
-    l->last = last;
-    l->first_in = block / $(n_blocks) * $(config.m);
-    l->first_out = block % $(n_blocks) * $(config.n);
-}
-
 SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
-    loader l;
-    reader r = {0, 0};
 
-    l.stage = l.full = 0;
-    l.parity = 1;
     open_ring();
     number_tiles(tiles, args);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
     if (spc_warp() < $(consumers)) {
+% if gives then
+        spc_registers_raise($(consumer_registers));
+% end
         spc_depend_wait();
         spc_depend_launch();
         leave_header(tiles, shares, (int *)args->workspace);
-    }
-    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
-        int share = item / $(blocks), block = item % $(blocks);
-        int tile = share_begin(tiles[$(all)], share, shares);
-        int last = share_begin(tiles[$(all)], share + 1, shares);
-        if (spc_warp() < $(consumers)) {
-            multiply_share(&r, tile, last, share, block, args);
-        } else {
-            open_share(&l, tile, last, block, args);
-            load_share(&l, args);
-        }
+        multiply_shares(tiles[$(all)], shares, args);
+    } else {
+% if gives then
+        spc_registers_lower($(loader_registers));
+% end
+        load_shares(tiles[$(all)], shares, args);
     }
 }
 
