@@ -24,8 +24,12 @@
 %  return config.stages * (stage_bytes(problem, config) + 16) + numbers_bytes(config)
 %    + table_bytes(problem)
 %end
-%-- How warpgroups divide the channels of a block: over m, then over n.
+%-- How warpgroups divide the channels of a block: over the side that has more.
 %function parts_of_block(config)
+%  if config.n > config.m then
+%    local n = math.min(config.groups, config.n // 64)
+%    return config.groups // n, n
+%  end
 %  local m = math.min(config.groups, config.m // 64)
 %  return m, config.groups // m
 %end
@@ -53,7 +57,7 @@
 %    {"n", sizes, "output channels of a block"},
 %    {"groups", {1, 2}, "warpgroups that multiply"},
 %    {"loaders", {4, 8}, "warps that load"},
-%    {"pairs", {32, 64}, "pairs of a step"},
+%    {"pairs", {32, 64, 128}, "pairs of a step"},
 %    {"stages", {4, 6, 8, 12}, "steps in flight"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %  },
@@ -72,7 +76,10 @@
 %    end},
 %    {"every warpgroup has channels", function(problem, config)
 %      local m, n = parts_of_block(config)
-%      return config.n // n >= 64
+%      return config.m // m >= 64 and config.n // n >= 64
+%    end},
+%    {"a lane has one row number of a step", function(problem, config)
+%      return config.pairs * 2 // config.loaders <= 32
 %    end},
 %    {"sums fit the registers", function(problem, config)
 %      return registers_of(problem, config) <= equal_registers(config)
@@ -91,7 +98,8 @@
 %      gives = registers_of(problem, config) > equal_registers(config),
 %      rows = config.pairs // config.loaders, ahead = config.stages - 2,
 %      element = 2, align = 16, line = config.pairs * 128, -- of 64 channels
-%      x_pieces = config.m // 8, y_pieces = config.n // 8,
+%      x_pieces = config.m // 8, y_pieces = config.n // 8, -- and those that are there:
+%      x_there = math.min(config.m, problem.cin) // 8, y_there = math.min(config.n, problem.cout) // 8,
 %      stage_size = stage_bytes(problem, config),
 %      barriers_at = config.stages * stage_bytes(problem, config),
 %      rows_at = config.stages * (stage_bytes(problem, config) + 16),
@@ -119,11 +127,10 @@
 %    local n = math.max(64, least_size(problem.cout))
 %    local small = m * n <= 8192
 %    local config = {m = m, n = n, groups = small and 1 or 2, loaders = small and 4 or 8,
-%                    pairs = m + n > 256 and 32 or 64, stages = m * n > 4096 and 6 or 4,
+%                    pairs = 64, stages = m * n > 4096 and m + n <= 256 and 6 or 4,
 %                    blocks = m * n <= 4096 and 3 or small and 2 or 1}
 %    while shared_bytes(problem, config) * config.blocks > target.shared_block do
-%      config.stages = config.stages == 6 and 4 or config.stages
-%      config.blocks = math.max(1, config.blocks - 1)
+%      if config.stages > 4 then config.stages = 4 else config.blocks = config.blocks - 1 end
 %    end
 %    return config
 %  end,
@@ -196,7 +203,7 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 %-- The copies of a side of a tile, of which all of the warp's rows are there or `left`.
 %function write_side(side, name, all)
 %  local x = side == "x"
-%  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
+%  local pieces, channels = x and x_there or y_there, x and problem.cin or problem.cout
 %  local block, blocks = x and config.m or config.n, x and m_blocks or n_blocks
 %  local row_pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * 2
 %  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * 2 + " or "") .. "piece * 16"
@@ -206,13 +213,17 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
         SPC_UNROLL
         for (int i = 0; i < $(ceil_div(rows * pieces, 32)); i++) {
             int item = spc_lane() + i * 32, r = item / $(pieces), piece = item % $(pieces);
+%   if rows * pieces % 32 ~= 0 then
+            if (item >= $(rows * pieces))
+                break;
+%   end
 %   if x and problem.bias == 1 then
             if (l->rows.k == $(problem.offsets)) {
                 store_one(to + $(place), l->first_in + piece == 0);
                 continue;
             }
 %   end
-%   if all and channels % block == 0 then
+%   if all and (channels % block == 0 or blocks == 1) then
             spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(row_pitch) + $(first), 16);
 %   else
             copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),
@@ -334,18 +345,28 @@ SPC_DEVICE void multiply(float *acc, int stage, int fresh)
     spc_wgmma_commit();
 }
 
-/* Leaves the sums of a share and an offset in [m][n]. */
+/* Leaves the sums of a share and an offset in [m][n]; channels that are not there have
+ * had no rows, and are left out. */
 SPC_DEVICE void leave(const float *acc, float *to)
 {
-    int lane = spc_lane();
+    int ci = group_in() + spc_warp() % 4 * 16 + (spc_lane() >> 2);
+    int co = group_out() + (spc_lane() & 3) * 2;
 
-    to += (group_in() + spc_warp() % 4 * 16 + (lane >> 2)) * $(config.n) + group_out() + (lane & 3) * 2;
+    to += ci * $(config.n) + co;
     SPC_UNROLL
     for (int i = 0; i < $(tm * tn // 4); i++) { /* tile of 64, column of 8, half */
+        int down = i / $(tn // 4) * 64 + i % 2 * 8, right = i / 2 % $(tn // 8) * 8;
         spc_b8 two;
         two.x = spc_f32_bits(acc[i * 2]);
         two.y = spc_f32_bits(acc[i * 2 + 1]);
-        spc_store8(to + (i / $(tn // 4) * 64 + i % 2 * 8) * $(config.n) + i / 2 % $(tn // 8) * 8, two);
+%-- With several blocks of channels those past the last are zeroes.
+% local guards = {}
+% if x_there < x_pieces then guards[#guards + 1] = "ci + down < " .. x_there * 8 end
+% if y_there < y_pieces then guards[#guards + 1] = "co + right < " .. y_there * 8 end
+% if #guards > 0 then
+        if ($(table.concat(guards, " && ")))
+% end
+            spc_store8(to + down * $(config.n) + right, two);
     }
 }
 
