@@ -800,6 +800,16 @@ SPC_DEVICE spc_u64 spc_wgmma_descriptor(const void *p, int leading, int stride)
     return (spc_u64)((spc_shared_address(p) & 0x3ffffu) >> 4) |
            (spc_u64)(leading >> 4) << 16 | (spc_u64)(stride >> 4) << 32;
 }
+/*
+ * The same with swizzle, of rows: rows of 128 bytes, which are 64 neighbouring
+ * columns of 16 bits, lie one behind the other, piece j of 16 bytes of row r at
+ * j ^ r % 8; `leading` is the distance from 64 columns to the next, `stride`
+ * that from 8 rows to the next. `p` is a multiple of 1024.
+ */
+SPC_DEVICE spc_u64 spc_wgmma_swizzled(const void *p, int leading, int stride)
+{
+    return spc_wgmma_descriptor(p, leading, stride) | 1ull << 62;
+}
 SPC_DEVICE void spc_wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

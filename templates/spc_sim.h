@@ -991,6 +991,9 @@ SPC_DEVICE void spc_depend_launch(void)
     ((spc_u64)((spc_shared_address(p) & 0x3ffffu) >> 4) |                      \
      (spc_u64)((leading) >> 4) << 16 | (spc_u64)((stride) >> 4) << 32)
 
+#define spc_wgmma_swizzled(p, leading, stride)                                 \
+    (spc_wgmma_descriptor(p, leading, stride) | 1ull << 62)
+
 SPC_DEVICE void spc_wgmma_fence(void)
 {
 }
@@ -1064,24 +1067,34 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
     SPC_SIM_WGMMA(128, ROWS_BF16, d, a, b, c)
 #define spc_wgmma_rows_256_bf16(d, a, b, c)                                    \
     SPC_SIM_WGMMA(256, ROWS_BF16, d, a, b, c)
+/* Where column `column` of row k of a matrix in rows lies. */
+SPC_DEVICE const spc_u8 *spc_sim_wgmma_at(spc_u64 from, int column, int k)
+{
+    const spc_u8 *p = spc_sim_self()->shared + (int)(from & 0x3fff) * 16 -
+                      SPC_SIM_SHARED_BASE + column % 8 * 2;
+    int leading = (int)(from >> 16 & 0x3fff) * 16;
+    int stride = (int)(from >> 32 & 0x3fff) * 16;
+    int piece = column / 8;
+    if (from >> 62 == 0)
+        return p + piece * stride + k / 8 * leading + k % 8 * 16;
+    return p + piece / 8 * leading + k / 8 * stride + k % 8 * 128 +
+           (piece ^ k) % 8 * 16;
+}
 /* A in shared memory is read when the product is issued: two rows of k by two
  * columns make a lane's registers. */
 SPC_DEVICE void spc_sim_wgmma_columns(spc_u32 *a, spc_u64 from,
                                       const spc_sim_place *place)
 {
-    spc_sim_thread *self = spc_sim_self();
-    int start = (int)(from & 0x3fff) * 16 - SPC_SIM_SHARED_BASE;
-    int leading = (int)(from >> 16 & 0x3fff) * 16;
-    int stride = (int)(from >> 32 & 0x3fff) * 16;
-    int column = spc_warp() % 4 * 16 + self->lane / 4;
+    int lane = spc_sim_self()->lane;
+    int column = spc_warp() % 4 * 16 + lane / 4;
     for (int i = 0; i < 4; i++) {
-        const spc_u8 *core = self->shared + start + i / 2 * leading +
-                             (column + i % 2 * 8) / 8 * stride +
-                             column % 8 * 2 + self->lane % 4 * 32;
-        spc_sim_check_shared(core, 2, 2, place);
-        spc_sim_check_shared(core + 16, 2, 2, place);
-        a[i] = *(const spc_u16 *)core |
-               (spc_u32) * (const spc_u16 *)(core + 16) << 16;
+        int k = i / 2 * 8 + lane % 4 * 2;
+        const spc_u8 *low = spc_sim_wgmma_at(from, column + i % 2 * 8, k);
+        const spc_u8 *high = spc_sim_wgmma_at(from, column + i % 2 * 8, k + 1);
+        spc_sim_check_shared(low, 2, 2, place);
+        spc_sim_check_shared(high, 2, 2, place);
+        a[i] =
+            *(const spc_u16 *)low | (spc_u32) * (const spc_u16 *)high << 16;
     }
 }
 SPC_DEVICE void spc_sim_wgmma_both(int n, int op, float *d, spc_u64 from,

@@ -429,6 +429,8 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_block();
+    spc_depend_wait(); /* the map was there before */
+    spc_depend_launch();
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(l, i, args);
@@ -464,17 +466,16 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     int *tiles = (int *)(spc_shared() + $(tiles_at));
     loader l;
 
-    spc_depend_wait();
-    spc_depend_launch();
     number_tiles(tiles, args);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
-    leave_header(tiles, shares, (int *)args->workspace);
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks), block = item % $(blocks);
         open_share(&l, share_begin(tiles[$(all)], share, shares),
                    share_begin(tiles[$(all)], share + 1, shares), block, args);
         run_share(&l, share, block, args);
     }
+    spc_depend_wait();
+    leave_header(tiles, shares, (int *)args->workspace);
 }
 
 % write_sum_kernel()

@@ -2,9 +2,10 @@
 %--
 %--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
 %--
-%-- Some warps only load: each has its rows of every step, and copies them piece by piece
-%-- into core matrices of 8 rows by 16 bytes, in which wgmma reads both operands transposed,
-%-- so that nothing passes through registers. The warpgroups that multiply divide a block's
+%-- Some warps only load: each has its rows of every step, and copies them as they lie into
+%-- rows of 64 channels with swizzle, where wgmma reads both operands transposed, so that
+%-- nothing passes through registers. (Pieces of a row that go to different lines of shared
+%-- memory, as in core matrices without swizzle, arrive one by one: 3 times as slow.) The warpgroups that multiply divide a block's
 %-- channels, and wait for a step only if it has not arrived: loaders and multipliers meet at
 %-- mbarriers, and nobody at a barrier of the block.
 %--
@@ -17,20 +18,18 @@
 %
 %local sizes = {64, 128, 256}
 %
-%local wide = {
-%  pitch = function(config) return config.pairs * 16 + 16 end, -- of 8 channels
-%  numbers = function(config) return config.loaders * config.stages * (config.pairs // config.loaders) * 8 end,
-%}
-%function is_wide(config) return true end
-%function stage_bytes(problem, config)
-%  return (config.m + config.n) // 8 * wide.pitch(config)
-%end
+%function stage_bytes(problem, config) return (config.m + config.n) * config.pairs * 2 end
+%local function numbers_bytes(config) return config.stages * config.pairs * 8 end
 %function shared_bytes(problem, config)
-%  return config.stages * (stage_bytes(problem, config) + 16) + wide.numbers(config)
+%  return config.stages * (stage_bytes(problem, config) + 16) + numbers_bytes(config)
 %    + table_bytes(problem)
 %end
-%-- How warpgroups divide the channels of a block: over m, then over n.
+%-- How warpgroups divide the channels of a block: over the side that has more.
 %function parts_of_block(config)
+%  if config.n > config.m then
+%    local n = math.min(config.groups, config.n // 64)
+%    return config.groups // n, n
+%  end
 %  local m = math.min(config.groups, config.m // 64)
 %  return m, config.groups // m
 %end
@@ -39,6 +38,14 @@
 %  local m, n = parts_of_block(config)
 %  return config.m // m * config.n // n // 128 + 40
 %end
+%-- Registers of a thread if all have as many; two warpgroups that load can give some.
+%function equal_registers(config)
+%  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
+%end
+%function gives_registers(config)
+%  return config.groups == 2 and config.loaders == 8 and config.blocks == 1
+%end
+%consumer_registers, loader_registers = 192, 64
 %
 %template = {
 %  summary = "products of gathered rows by warpgroups, which others load for",
@@ -50,7 +57,7 @@
 %    {"n", sizes, "output channels of a block"},
 %    {"groups", {1, 2}, "warpgroups that multiply"},
 %    {"loaders", {4, 8}, "warps that load"},
-%    {"pairs", {32, 64}, "pairs of a step"},
+%    {"pairs", {32, 64, 128}, "pairs of a step"},
 %    {"stages", {4, 6, 8, 12}, "steps in flight"},
 %    {"blocks", {1, 2, 3}, "blocks of a multiprocessor"},
 %  },
@@ -69,11 +76,14 @@
 %    end},
 %    {"every warpgroup has channels", function(problem, config)
 %      local m, n = parts_of_block(config)
-%      return config.n // n >= 64
+%      return config.m // m >= 64 and config.n // n >= 64
+%    end},
+%    {"a lane has one row number of a step", function(problem, config)
+%      return config.pairs * 2 // config.loaders <= 32
 %    end},
 %    {"sums fit the registers", function(problem, config)
-%      return registers_of(problem, config) <= 65536 // (threads_of(config) * config.blocks) // 8 * 8
-%        and registers_of(problem, config) <= 240
+%      return registers_of(problem, config) <= equal_registers(config)
+%        or gives_registers(config) and registers_of(problem, config) <= consumer_registers
 %    end},
 %    {"blocks fit a multiprocessor", function(problem, config, target)
 %      local shared = shared_bytes(problem, config)
@@ -84,10 +94,12 @@
 %    local gm, gn = parts_of_block(config)
 %    return {
 %      gm = gm, gn = gn, tm = config.m // gm // 64, tn = config.n // gn,
-%      threads = threads_of(config), consumers = config.groups * 4,
+%      block = threads_of(config), consumers = config.groups * 4, threads = config.groups * 128,
+%      gives = registers_of(problem, config) > equal_registers(config),
 %      rows = config.pairs // config.loaders, ahead = config.stages - 2,
-%      element = 2, align = 16, pitch = wide.pitch(config),
-%      x_pieces = config.m // 8, y_pieces = config.n // 8,
+%      element = 2, align = 16, line = config.pairs * 128, -- of 64 channels
+%      x_pieces = config.m // 8, y_pieces = config.n // 8, -- and those that are there:
+%      x_there = math.min(config.m, problem.cin) // 8, y_there = math.min(config.n, problem.cout) // 8,
 %      stage_size = stage_bytes(problem, config),
 %      barriers_at = config.stages * stage_bytes(problem, config),
 %      rows_at = config.stages * (stage_bytes(problem, config) + 16),
@@ -114,8 +126,13 @@
 %    local m = math.max(64, math.min(128, least_size(problem.cin)))
 %    local n = math.max(64, least_size(problem.cout))
 %    local small = m * n <= 8192
-%    return {m = m, n = n, groups = small and 1 or 2, loaders = (small or m * n > 16384) and 4 or 8,
-%            pairs = m + n > 256 and 32 or 64, stages = 6, blocks = m * n <= 4096 and 2 or 1}
+%    local config = {m = m, n = n, groups = small and 1 or 2, loaders = small and 4 or 8,
+%                    pairs = 64, stages = m * n > 4096 and m + n <= 256 and 6 or 4,
+%                    blocks = m * n <= 4096 and 3 or small and 2 or 1}
+%    while shared_bytes(problem, config) * config.blocks > target.shared_block do
+%      if config.stages > 4 then config.stages = 4 else config.blocks = config.blocks - 1 end
+%    end
+%    return config
 %  end,
 %}
 #include "spc_device.cuh"
@@ -186,22 +203,27 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 %-- The copies of a side of a tile, of which all of the warp's rows are there or `left`.
 %function write_side(side, name, all)
 %  local x = side == "x"
-%  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
+%  local pieces, channels = x and x_there or y_there, x and problem.cin or problem.cout
 %  local block, blocks = x and config.m or config.n, x and m_blocks or n_blocks
 %  local row_pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * 2
 %  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * 2 + " or "") .. "piece * 16"
 %  local row = "numbers[" .. (x and "" or rows .. " + ") .. "r]"
-%  local place = (x and "" or x_pieces * pitch .. " + ") .. "r * 16 + piece * " .. pitch
+%  local lines = (x and "" or x_pieces // 8 * line .. " + ") .. (pieces > 8 and "piece / 8 * " .. line .. " + " or "")
+%  local place = lines .. "(first + r) * 128 + ((piece ^ (first + r)) & 7) * 16"
         SPC_UNROLL
         for (int i = 0; i < $(ceil_div(rows * pieces, 32)); i++) {
             int item = spc_lane() + i * 32, r = item / $(pieces), piece = item % $(pieces);
+%   if rows * pieces % 32 ~= 0 then
+            if (item >= $(rows * pieces))
+                break;
+%   end
 %   if x and problem.bias == 1 then
             if (l->rows.k == $(problem.offsets)) {
                 store_one(to + $(place), l->first_in + piece == 0);
                 continue;
             }
 %   end
-%   if all and channels % block == 0 then
+%   if all and (channels % block == 0 or blocks == 1) then
             spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(row_pitch) + $(first), 16);
 %   else
             copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),
@@ -213,10 +235,10 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 /* Starts the copies of the next tile; one group. */
 SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
 {
-    spc_u8 *to = spc_shared() + l->stage * $(stage_size) + first_row() * 16;
+    spc_u8 *to = spc_shared() + l->stage * $(stage_size);
     const spc_u8 *in = (const spc_u8 *)args->in, *out = (const spc_u8 *)args->residual;
     const int *numbers = numbers_at(l->slot);
-    int left = l->rows.end - l->rows.pair - first_row();
+    int first = first_row(), left = l->rows.end - l->rows.pair - first;
 
     spc_mbar_wait(empty_barrier(l->stage), l->parity);
     if (left >= $(rows)) {
@@ -237,11 +259,21 @@ SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
 /* Says that the lanes' copies of a stage have arrived, after they waited for them. */
 SPC_DEVICE void announce(loader *l)
 {
-    spc_fence_async();
     spc_sync_warp();
     if (spc_lane() == 0)
         spc_mbar_arrive(full_barrier(l->full));
     l->full = after(l->full);
+}
+
+SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
+{
+    l->rows.tile = tile;
+    l->rows.k = offset_of(tile);
+    find_offset(&l->rows, args);
+    l->numbers = l->rows;
+    l->last = last;
+    l->first_in = block / $(n_blocks) * $(config.m);
+    l->first_out = block % $(n_blocks) * $(config.n);
 }
 
 /* Loads the tiles of a share. */
@@ -256,6 +288,8 @@ SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_warp();
+    spc_depend_wait(); /* the map was there before */
+    spc_depend_launch();
     SPC_ROLLED
     while (l->rows.tile < l->last) {
         load_next(l, args);
@@ -273,6 +307,20 @@ SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
         announce(l);
 }
 
+SPC_DEVICE void load_shares(int tiles, int shares, const spc_conv_args *args)
+{
+    loader l;
+
+    l.stage = l.full = 0;
+    l.parity = 1;
+    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
+        int share = item / $(blocks);
+        open_share(&l, share_begin(tiles, share, shares), share_begin(tiles, share + 1, shares),
+                   item % $(blocks), args);
+        load_share(&l, args);
+    }
+}
+
 /* ---- products ------------------------------------------------------------------- */
 
 /* The warpgroup's place: its channels of both sides. */
@@ -283,32 +331,42 @@ SPC_DEVICE int group_out(void) { return spc_warp() / $(4 * gm) * $(tn); }
 SPC_DEVICE void multiply(float *acc, int stage, int fresh)
 {
     const spc_u8 *at = spc_shared() + stage * $(stage_size);
-    spc_u64 x = spc_wgmma_descriptor(at + group_in() / 8 * $(pitch), 128, $(pitch));
-    spc_u64 y = spc_wgmma_descriptor(at + ($(x_pieces) + group_out() / 8) * $(pitch), 128, $(pitch));
+    spc_u64 x = spc_wgmma_swizzled(at + group_in() / 64 * $(line), $(line), 1024);
+    spc_u64 y = spc_wgmma_swizzled(at + ($(x_pieces) + group_out() / 8) / 8 * $(line), $(line), 1024);
 
     spc_wgmma_fence();
     SPC_UNROLL
     for (int k = 0; k < $(config.pairs // 16); k++) {
         SPC_UNROLL
         for (int i = 0; i < $(tm); i++)
-            spc_wgmma_both_$(tn)_$(problem.dtype)(acc + i * $(tn // 2), x + k * 16 + i * $(8 * pitch // 16),
-                                                  y + k * 16, k > 0 || !fresh);
+            spc_wgmma_both_$(tn)_$(problem.dtype)(acc + i * $(tn // 2), x + k * 128 + i * $(line // 16),
+                                                  y + k * 128, k > 0 || !fresh);
     }
     spc_wgmma_commit();
 }
 
-/* Leaves the sums of a share and an offset in [m][n]. */
+/* Leaves the sums of a share and an offset in [m][n]; channels that are not there have
+ * had no rows, and are left out. */
 SPC_DEVICE void leave(const float *acc, float *to)
 {
-    int lane = spc_lane();
+    int ci = group_in() + spc_warp() % 4 * 16 + (spc_lane() >> 2);
+    int co = group_out() + (spc_lane() & 3) * 2;
 
-    to += (group_in() + spc_warp() % 4 * 16 + (lane >> 2)) * $(config.n) + group_out() + (lane & 3) * 2;
+    to += ci * $(config.n) + co;
     SPC_UNROLL
     for (int i = 0; i < $(tm * tn // 4); i++) { /* tile of 64, column of 8, half */
+        int down = i / $(tn // 4) * 64 + i % 2 * 8, right = i / 2 % $(tn // 8) * 8;
         spc_b8 two;
         two.x = spc_f32_bits(acc[i * 2]);
         two.y = spc_f32_bits(acc[i * 2 + 1]);
-        spc_store8(to + (i / $(tn // 4) * 64 + i % 2 * 8) * $(config.n) + i / 2 % $(tn // 8) * 8, two);
+%-- With several blocks of channels those past the last are zeroes.
+% local guards = {}
+% if x_there < x_pieces then guards[#guards + 1] = "ci + down < " .. x_there * 8 end
+% if y_there < y_pieces then guards[#guards + 1] = "co + right < " .. y_there * 8 end
+% if #guards > 0 then
+        if ($(table.concat(guards, " && ")))
+% end
+            spc_store8(to + down * $(config.n) + right, two);
     }
 }
 
@@ -334,6 +392,7 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     SPC_ROLLED
     while (tile < last) {
         spc_mbar_wait(full_barrier(r->stage), r->parity);
+        spc_fence_async(); /* loaders would wait for all that is under way */
         multiply(acc, r->stage, fresh);
         spc_wgmma_wait(1); /* for the step before */
         if (!fresh)
@@ -353,6 +412,17 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     }
 }
 
+SPC_DEVICE void multiply_shares(int tiles, int shares, const spc_conv_args *args)
+{
+    reader r = {0, 0};
+
+    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
+        int share = item / $(blocks);
+        multiply_share(&r, share_begin(tiles, share, shares), share_begin(tiles, share + 1, shares),
+                       share, item % $(blocks), args);
+    }
+}
+
 /* ---- the kernels ------------------------------------------------------------- */
 
 SPC_DEVICE void open_ring(void)
@@ -366,41 +436,26 @@ SPC_DEVICE void open_ring(void)
     }
 }
 
-SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
-{
-    l->rows.tile = tile;
-    l->rows.k = offset_of(tile);
-    find_offset(&l->rows, args);
-    l->numbers = l->rows;
-    l->last = last;
-    l->first_in = block / $(n_blocks) * $(config.m);
-    l->first_out = block % $(n_blocks) * $(config.n);
-}
-
-SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
+SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 {
     int *tiles = (int *)(spc_shared() + $(tiles_at));
-    loader l;
-    reader r = {0, 0};
 
-    l.stage = l.full = 0;
-    l.parity = 1;
     open_ring();
-    spc_depend_wait();
-    spc_depend_launch();
     number_tiles(tiles, args);
     int shares = shares_of(spc_grid_x(), tiles[$(all)]);
-    leave_header(tiles, shares, (int *)args->workspace);
-    for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
-        int share = item / $(blocks), block = item % $(blocks);
-        int tile = share_begin(tiles[$(all)], share, shares);
-        int last = share_begin(tiles[$(all)], share + 1, shares);
-        if (spc_warp() < $(consumers)) {
-            multiply_share(&r, tile, last, share, block, args);
-        } else {
-            open_share(&l, tile, last, block, args);
-            load_share(&l, args);
-        }
+    if (spc_warp() < $(consumers)) {
+% if gives then
+        spc_registers_raise($(consumer_registers));
+% end
+        spc_depend_wait();
+        spc_depend_launch();
+        leave_header(tiles, shares, (int *)args->workspace);
+        multiply_shares(tiles[$(all)], shares, args);
+    } else {
+% if gives then
+        spc_registers_lower($(loader_registers));
+% end
+        load_shares(tiles[$(all)], shares, args);
     }
 }
 

@@ -108,8 +108,8 @@ static float *draw(int64_t count, spc__random *random)
 
 /* ---- a pass -------------------------------------------------------------- */
 
-/* Device memory of so many floats, from `values`, or all ones (no number). */
-static void *upload(spc_ctx *ctx, const float *values, size_t bytes)
+/* So many bytes of device memory, from `values`, or all ones (no number). */
+static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
 {
     void *out = NULL, *ones = malloc(bytes + 16);
 
@@ -154,7 +154,7 @@ static void run_close(running *r)
 /* What the pass makes of `in` and of the weights, or dy; the caller frees it.
  */
 static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
-                  const float *in, const float *other, int64_t *count)
+                  const void *in, const void *other, int64_t *count)
 {
     bool wgrad = conv->pass == SPC_WGRAD;
     spc_operand second = wgrad ? SPC_RESIDUAL : SPC_WEIGHTS;
@@ -271,6 +271,67 @@ START_TEST(gradients_say_what_the_loss_is)
     spc_conv_format(text, sizeof(text), &layer);
     step_open(&s, device_of(_i), &layer, &random);
     check_step(&s, &random, text);
+    step_close(&s);
+}
+END_TEST
+
+/* ---- halves -------------------------------------------------------------- */
+
+static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
+{
+    uint16_t *out = malloc((size_t)count * sizeof(*out) + 4);
+
+    for (int64_t i = 0; i < count; i++)
+        out[i] = dtype == SPC_F16 ? spc__half_from_float(values[i])
+                                  : spc__bfloat_from_float(values[i]);
+    return out;
+}
+
+/* Small integers, whose sums both types hold: the kernels of 16 bits must say
+ * what those of 32 do. */
+static void check_halves(step *s, spc_dtype dtype, spc__random *random,
+                         const char *text)
+{
+    spc_conv short_one = s->passes[SPC_WGRAD];
+    int64_t ins = spc_map_rows_in(s->map) * short_one.cin, count, same;
+    int64_t outs = spc_map_rows(s->map) * short_one.cout;
+    float *x = draw(ins, random), *dy = draw(outs, random);
+    float *want = run(s->ctx, &s->passes[SPC_WGRAD], s->map, x, dy, &count);
+
+    short_one.dtype = dtype;
+    short_one.out = SPC_OUT_F32;
+    uint16_t *short_x = halves_of(x, ins, dtype);
+    uint16_t *short_dy = halves_of(dy, outs, dtype);
+    float *got = run(s->ctx, &short_one, s->map, short_x, short_dy, &same);
+    ck_assert_int_eq(same, count);
+    for (int64_t i = 0; i < count; i++)
+        ck_assert_msg(got[i] == want[i], "%s, %s: weight %lld has %g, not %g",
+                      text, dtype == SPC_F16 ? "f16" : "bf16", (long long)i,
+                      (double)got[i], (double)want[i]);
+    void *all[] = {x, dy, want, short_x, short_dy, got};
+    for (int i = 0; i < LENGTH(all); i++)
+        free(all[i]);
+}
+
+/* Rows of whole 16 bytes, as wide kernels have them. */
+START_TEST(halves_have_the_gradient_of_singles)
+{
+    char text[240];
+    spc__random random;
+    step s;
+    if (!suite_takes(_i))
+        return;
+    spc__random_init(&random, (uint64_t)_i + 1001);
+    spc_conv layer = draw_layer(&random);
+
+    layer.groups = 1;
+    layer.dtype = SPC_F32;
+    layer.cin = 8 * (1 + below(&random, _i % 4 == 0 ? 18 : 5));
+    layer.cout = 8 * (1 + below(&random, _i % 4 == 0 ? 18 : 5));
+    layer.bias = below(&random, 2);
+    spc_conv_format(text, sizeof(text), &layer);
+    step_open(&s, suite_device != NULL ? suite_device : "sim", &layer, &random);
+    check_halves(&s, below(&random, 2) ? SPC_F16 : SPC_BF16, &random, text);
     step_close(&s);
 }
 END_TEST
@@ -434,6 +495,8 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("backward");
 
     add(suite, "steps", gradients_say_what_the_loss_is,
+        suite_is_gpu() ? GPU_CASES : CASES);
+    add(suite, "halves", halves_have_the_gradient_of_singles,
         suite_is_gpu() ? GPU_CASES : CASES);
     add(suite, "accumulate", a_gradient_is_added_to_where_it_lies, 1);
     add(suite, "passes", a_pass_follows_from_its_layer, LENGTH(derived));

@@ -298,21 +298,37 @@ static double rows_element(const uint32_t *image, bool k_first, int size, int k,
     return spc__half_to_float((uint16_t)(image[byte / 4] >> 8 * (byte % 4)));
 }
 
+/* The same in rows of 64 columns with swizzle. */
+static double swizzled_element(const uint32_t *image, int k, int n)
+{
+    int byte = n / 64 * 2048 + k * 128 + (n / 8 % 8 ^ k % 8) * 16 + n % 8 * 2;
+    return spc__half_to_float((uint16_t)(image[byte / 4] >> 8 * (byte % 4)));
+}
+
+static double both_element(const uint32_t *image, bool k_first, int size, int k,
+                           int n, bool swizzled)
+{
+    return swizzled ? swizzled_element(image, k, n)
+                    : rows_element(image, k_first, size, k, n);
+}
+
 /* Which operands of wgmma are in shared memory as they lie in rows. */
 typedef enum in_rows { NOTHING, ONLY_B, BOTH } in_rows;
 
 static double wgmma_a(const uint32_t *in, int f16, in_rows rows, int size,
                       int m, int k)
 {
-    return rows == BOTH ? rows_element(in, size != 128, 64, k, m)
+    return rows == BOTH ? both_element(in, false, 64, k, m, size != 128)
                         : a_element(in + 128 * (m / 16), f16, m % 16, k);
 }
 
 static double wgmma_b(const uint32_t *in, int f16, in_rows rows, int size,
                       int k, int n)
 {
-    return rows != NOTHING ? rows_element(in, size == 128, size, k, n)
-                           : image_element(in, f16, size, k, n);
+    if (rows == NOTHING)
+        return image_element(in, f16, size, k, n);
+    return both_element(in, size == 128, size, k, n,
+                        rows == BOTH && size != 128);
 }
 
 static void expect_wgmma(const uint32_t *in, uint32_t *out, int f16,

@@ -219,12 +219,29 @@ static bool is_bf16(int op)
     return op == SPC_SIM_WGMMA_BF16 || op == SPC_SIM_WGMMA_ROWS_BF16;
 }
 
+/* Is B in rows of 64 columns whose pieces of 16 bytes are swizzled? */
+ALWAYS bool is_swizzled(const spc__sim_product *p)
+{
+    return p->b >> 62 != 0;
+}
+
 /* The same where a core matrix is 8 rows of k by 16 bytes of columns. */
 ALWAYS void unpack_b_rows(float (*b)[8], const unsigned char *core, int leading,
                           bool bf16)
 {
     for (int k = 0; k < 16; k++)
         widen_as(b[k], (const uint16_t *)(core + k / 8 * leading + k % 8 * 16),
+                 bf16);
+}
+
+/* Piece j of swizzled rows. */
+ALWAYS void unpack_b_swizzled(float (*b)[8], const unsigned char *rows,
+                              int stride, int j, bool bf16)
+{
+    for (int k = 0; k < 16; k++)
+        widen_as(b[k],
+                 (const uint16_t *)(rows + k / 8 * stride + k % 8 * 128 +
+                                    (j ^ k) % 8 * 16),
                  bf16);
 }
 
@@ -261,7 +278,10 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
         unpack_a_tf32(a, p->a);
     for (int j = 0; j < p->n / 8; j++) {
         const unsigned char *core = b + (size_t)j * (size_t)stride;
-        if (p->op >= SPC_SIM_WGMMA_ROWS_F16)
+        if (is_swizzled(p))
+            unpack_b_swizzled(columns, b + (ptrdiff_t)(j / 8) * leading, stride,
+                              j, is_bf16(p->op));
+        else if (p->op >= SPC_SIM_WGMMA_ROWS_F16)
             unpack_b_rows(columns, core, leading, is_bf16(p->op));
         else
             unpack_b(columns, core, leading, p->op);
@@ -343,18 +363,24 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
     int start = (int)(p->b & 0x3fff) * 16 - SPC_SIM_SHARED_BASE;
     int leading = (int)(p->b >> 16 & 0x3fff) * 16;
     int stride = (int)(p->b >> 32 & 0x3fff) * 16;
-    int last = start + (p->n / 8 - 1) * stride + leading + 128;
-    if (p->b >> 49 != 0)
-        spc__sim_fault(self, "a wgmma descriptor with swizzle or base offset");
+    bool swizzled = is_swizzled(p) && p->op >= SPC_SIM_WGMMA_ROWS_F16;
+    int pieces = swizzled ? p->n / 64 : p->n / 8, piece = swizzled ? 1024 : 128;
+    int to_piece = swizzled ? leading : stride;
+    int to_half = swizzled ? stride : leading;
+    int last = start + (pieces - 1) * to_piece + to_half + piece;
+    if ((p->b >> 49 & 0x1fff) != 0 || (is_swizzled(p) && !swizzled) ||
+        (swizzled && start % 1024 != 0))
+        spc__sim_fault(self, "a wgmma descriptor with a swizzle or base offset "
+                             "that it may not have");
     if (start < 0 || last > self->shared_bytes)
         spc__sim_fault(self,
                        "wgmma reads bytes %d to %d of %d bytes of shared "
                        "memory",
                        start, last, self->shared_bytes);
     const unsigned char *b = self->shared + start;
-    for (int j = 0; j < p->n / 8; j++) {
-        spc__sim_reads(b + j * stride, 128, caller);
-        spc__sim_reads(b + j * stride + leading, 128, caller);
+    for (int j = 0; j < pieces; j++) {
+        spc__sim_reads(b + j * to_piece, (size_t)piece, caller);
+        spc__sim_reads(b + j * to_piece + to_half, (size_t)piece, caller);
     }
     spc__sim_release(&spc__sim_warp_of(self)->sync[2]);
     if (p->op == SPC_SIM_WGMMA_I8)

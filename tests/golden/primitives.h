@@ -51,6 +51,12 @@ typedef struct golden_case {
             512 + 8 * (n), 64 * (n), 1                                         \
     }
 
+#define GOLDEN_WGMMA_BOTH(n)                                                   \
+    {                                                                          \
+        "wgmma_both_" #n "_f16", "wgmma_both_" #n "_f16", GOLDEN_HALVES, 128,  \
+            512 + 8 * (n), 64 * (n), 1                                         \
+    }
+
 static const golden_case golden_cases[] = {
     {"lanes", "lanes", GOLDEN_ANY, 32, 64, 256, 1},
     {"bits", "bits", GOLDEN_NUMBERS, 32, 64, 256, 1},
@@ -76,6 +82,9 @@ static const golden_case golden_cases[] = {
     GOLDEN_WGMMA_ROWS(64),
     GOLDEN_WGMMA_ROWS(128),
     GOLDEN_WGMMA_ROWS(256),
+    GOLDEN_WGMMA_BOTH(64),
+    GOLDEN_WGMMA_BOTH(128),
+    GOLDEN_WGMMA_BOTH(256),
 };
 
 enum { GOLDEN_CASES = sizeof(golden_cases) / sizeof(*golden_cases) };

@@ -54,6 +54,7 @@ static const struct {
 #define ROWS(n) ROW(n, f16) ROW(n, i8) ROW(n, tf32)
     ROWS(16) ROWS(32) ROWS(48) ROWS(64) ROWS(96) ROWS(128) ROWS(192)
     ROWS(256) ROW(rows_64, f16) ROW(rows_128, f16) ROW(rows_256, f16)
+    ROW(both_64, f16) ROW(both_128, f16) ROW(both_256, f16)
 };
 
 static kernel_fn find(const char *name)

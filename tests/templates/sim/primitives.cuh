@@ -272,6 +272,34 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
 #define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
     PRIMITIVE_WGMMA_OF(n##_##type, n, leading, stride)
 
+/* The same with both images in shared memory, A's behind B's. */
+#define PRIMITIVE_WGMMA_BOTH(n, descriptor, leading, stride, a_leading,        \
+                             a_stride)                                         \
+    SPC_KERNEL(wgmma_both_##n##_f16, primitive_args, 128, 1)                   \
+    {                                                                          \
+        const spc_u32 *in = args->in;                                          \
+        spc_u32 *out = args->out;                                              \
+        spc_u8 *shared = spc_shared();                                         \
+        int thread = spc_thread();                                             \
+        float d[(n) / 2];                                                      \
+        for (int i = thread; i < 2 * (n); i += 128)                            \
+            spc_shared_store16(shared + 16 * i, spc_load16(in + 512 + 4 * i)); \
+        spc_shared_store16(shared + 32 * (n) + 16 * thread,                    \
+                           spc_load16(in + 4 * thread));                       \
+        spc_fence_async();                                                     \
+        spc_sync_block();                                                      \
+        spc_u64 b = descriptor(shared, leading, stride);                       \
+        spc_u64 a = descriptor(shared + 32 * (n), a_leading, a_stride);        \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++) d[i] = 3.0f;              \
+        spc_wgmma_fence();                                                     \
+        spc_wgmma_both_##n##_f16(d, a, b, 0);                                  \
+        spc_wgmma_both_##n##_f16(d, a, b, 1);                                  \
+        spc_wgmma_commit();                                                    \
+        spc_wgmma_wait(0);                                                     \
+        SPC_UNROLL for (int i = 0; i < (n) / 2; i++)                           \
+            out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
+    }
+
 /* The same of int8. */
 #define PRIMITIVE_WGMMA_I8(n, leading, stride)                                 \
     SPC_KERNEL(wgmma_##n##_i8, primitive_args, 128, 1)                         \
@@ -326,6 +354,9 @@ PRIMITIVE_WGMMA(256, tf32, 128, 256)
 PRIMITIVE_WGMMA_OF(rows_64_f16, 64, 64 * 16, 128)
 PRIMITIVE_WGMMA_OF(rows_128_f16, 128, 128, 256)
 PRIMITIVE_WGMMA_OF(rows_256_f16, 256, 256 * 16, 128)
+PRIMITIVE_WGMMA_BOTH(64, spc_wgmma_swizzled, 2048, 1024, 2048, 1024)
+PRIMITIVE_WGMMA_BOTH(128, spc_wgmma_descriptor, 128, 256, 64 * 16, 128)
+PRIMITIVE_WGMMA_BOTH(256, spc_wgmma_swizzled, 2048, 1024, 2048, 1024)
 #endif
 
 #endif
