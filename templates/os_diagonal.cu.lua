@@ -130,7 +130,7 @@
 %  end,
 %  default = function(problem, target)
 %    -- A scan meets few planes of a large kernel.
-%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
+%    local order = problem.offsets > 8 and "planes" or "gray"
 %    local config = {rows = 16, channels = 32, depth = 2, warps = 8, blocks = 2,
 %                    weights = "shared", order = order}
 %    -- What the epilogue takes besides: fitted to NVRTC's reports of 12 layers.

@@ -113,7 +113,7 @@
 %  end,
 %  default = function(problem, target)
 %    -- A scan meets few planes of a large kernel.
-%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
+%    local order = problem.offsets > 8 and "planes" or "gray"
 %    -- Four steps under way were the best, or within 4 % of it, in seven layers.
 %    local config = {depth = 4, groups = 4, blocks = 1, order = order}
 %    -- Whole numbers: their scales, and sums that become fp32; more where these go through

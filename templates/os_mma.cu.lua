@@ -113,7 +113,7 @@
 %  end,
 %  default = function(problem, target)
 %    -- A scan meets few planes of a large kernel.
-%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
+%    local order = problem.offsets > 8 and "planes" or "gray"
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
 %                    pieces = 1, stages = 3, order = order, split = "none"}
 %    if config.n <= 64 then config.m = 2 end

@@ -132,7 +132,7 @@
 %  end,
 %  default = function(problem, target)
 %    -- A scan meets few planes of a large kernel.
-%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
+%    local order = problem.offsets > 8 and "planes" or "gray"
 %    local function resident(warps)
 %      return shared_bytes(problem, {warps = warps, weights = "shared"})
 %    end

@@ -166,7 +166,7 @@
 %  end,
 %  default = function(problem, target)
 %    -- A scan meets few planes of a large kernel.
-%    local order = problem.offsets > 8 and problem.centre >= 0 and "planes" or "gray"
+%    local order = problem.offsets > 8 and "planes" or "gray"
 %    local step = natural_step(problem)
 %    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
 %                    stages = 4, gather = "registers", order = order, split = "none"}

@@ -384,6 +384,48 @@ START_TEST(digests_join_what_their_order_says)
 }
 END_TEST
 
+/* Offsets that the tiles of 64 rows have between them. */
+static int64_t steps_of(spc_ctx *ctx, spc_map *map, const char *order)
+{
+    spc_map_view view;
+    int64_t steps = 0;
+
+    assert_ok(ctx, spc__map_prepare(map, order, 64, NULL));
+    ck_assert(spc__map_view(&view, map, order, 64));
+    for (int i = 0; i < view.tiles * view.mask_words; i++)
+        steps += __builtin_popcount(view.tile_mask[i]);
+    return steps;
+}
+
+/* What orders are for; each saves about twice what is asked for here. */
+START_TEST(scans_need_fewer_steps_by_lines_and_fewest_by_planes)
+{
+    spc_conv conv = {0};
+    spc_ctx *ctx = open_ctx("cpu");
+    spc_scene *scene;
+    spc_map *map;
+    spc_error error;
+
+    assert_ok(ctx, spc_conv_parse(&conv, "subm,cin=1,cout=1,k=5", &error));
+    assert_ok(ctx, spc_scene_load(&scene, "gen:lidar@0.4", &error));
+    assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+    int64_t none = steps_of(ctx, map, "none");
+    int64_t gray = steps_of(ctx, map, "gray");
+    int64_t lines = steps_of(ctx, map, "gray_x");
+    int64_t planes = steps_of(ctx, map, "planes");
+    printf("steps of %lld rows: none %lld, gray %lld, gray_x %lld, planes "
+           "%lld\n",
+           (long long)spc_map_rows(map), (long long)none, (long long)gray,
+           (long long)lines, (long long)planes);
+    ck_assert_int_lt(gray * 4, none * 3);
+    ck_assert_int_lt(lines * 20, gray * 19);
+    ck_assert_int_lt(planes * 30, lines * 29);
+    spc_map_free(map);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(map_and_layouts_agree_with_the_oracle)
 {
     const scene_case *c = &cases[case_of(_i)];
@@ -721,6 +763,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(other, impossible_requests_are_refused, 0, turns(1));
     tcase_add_loop_test(other, digests_join_what_their_order_says, 0,
                         (int)(sizeof digests / sizeof *digests));
+    tcase_add_test(other, scans_need_fewer_steps_by_lines_and_fewest_by_planes);
     tcase_add_test(other, key_layouts_leave_guard_bands_on_both_sides);
     tcase_add_test(other, the_blocks_of_indexing_fit_every_shared_memory);
     suite_add_tcase(suite, agree);

@@ -37,6 +37,7 @@
  */
 #include "error.h"
 #include "layout.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,38 +254,45 @@ static int unit_bits(uint32_t *bit_of, const spc__row_order *order,
 
 /* ---- planes ------------------------------------------------------------- */
 
-/* At right angles to an axis, so far from the middle; 0: no such plane. */
+/* At right angles to an axis, so far from the middle. */
 typedef struct plane {
     int axis, at;
 } plane;
 
-/* The first is most significant: across z the near ones first, which say
+/* How soon a plane of its axis comes: across z the near ones first, which say
  * whether a patch is level; of the others, which are met more often, the far
- * ones. */
+ * ones; the middle one is always last. */
+static int turn_of(const plane *p)
+{
+    int away = abs(p->at);
+
+    return away == 0 ? INT_MAX : p->axis == 2 ? away : -away;
+}
+
+/* The first is most significant. */
 static int compare_planes(const void *a, const void *b)
 {
     const plane *one = a, *two = b;
-    int nearer = abs(one->at) - abs(two->at);
 
     if (one->axis != two->axis)
         return two->axis - one->axis;
-    if (nearer != 0)
-        return one->axis == 2 ? nearer : -nearer;
+    if (turn_of(one) != turn_of(two))
+        return turn_of(one) < turn_of(two) ? -1 : 1;
     return two->at - one->at;
 }
 
-/* Up to `most` planes that some offset lies in, but for the middle ones, which
- * nearly all rows meet. Returns how many. */
+/* Up to `most` planes that some offset lies in; the middle ones only where
+ * there is no centre, which all rows would have. Returns how many. */
 static int list_planes(plane *out, const spc_geometry *geometry, int most)
 {
     plane all[3 * SPC_MAX_OFFSETS];
-    int count = 0, different = 0;
+    int count = 0, different = 0, centre = spc__geometry_centre(geometry);
 
     for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
         int place[3];
         place_of(place, geometry, k);
         for (int i = 0; i < 3; i++)
-            if (place[i] != 0)
+            if (place[i] != 0 || centre < 0)
                 all[count++] = (plane){i, place[i]};
     }
     qsort(all, (size_t)count, sizeof *all, compare_planes);
