@@ -66,7 +66,7 @@ void spc__sandbox_refill(spc__sandbox *box)
 /* Takes `cost` from the budget and ends the call when none is left, or when
  * somebody wants the work to end. Not by luaL_error, which would place it at
  * the caller: on_error knows better. */
-static void charge(lua_State *L, int64_t cost)
+void spc__sandbox_charge(lua_State *L, int64_t cost)
 {
     spc__sandbox *box = spc__sandbox_of(L);
 
@@ -93,172 +93,15 @@ static void charge(lua_State *L, int64_t cost)
 static void on_count(lua_State *L, lua_Debug *record)
 {
     (void)record;
-    charge(L, HOOK_INTERVAL);
+    spc__sandbox_charge(L, HOOK_INTERVAL);
 }
 
-/* ---- library functions that need a guard --------------------------------- */
-
-/* Calls the function in upvalue 1 with our own arguments. */
-static int call_original(lua_State *L)
-{
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return lua_gettop(L);
-}
-
-static int bits_of(size_t n)
-{
-    int bits = 0;
-    for (; n > 0; n >>= 1)
-        bits++;
-    return bits;
-}
-
-/* Quantifiers of a pattern, each of which may multiply the work by the length
- * of the subject. Characters of a set count too; the bound is generous. */
-static int quantifiers(const char *pattern, size_t length)
-{
-    int count = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (pattern[i] == '%' && i + 1 < length) {
-            char next = pattern[++i];
-            count += next == 'b' || (next >= '1' && next <= '9');
-        } else if (strchr("*+-?", pattern[i]) != NULL) {
-            count++;
-        }
-    }
-    return count;
-}
-
-/* Matching runs in C, where no hook counts, and backtracking is exponential in
- * the pattern: refuse what could take more than about a second. */
-static int guarded_match(lua_State *L)
-{
-    size_t length, pattern_length;
-    luaL_checklstring(L, 1, &length);
-    const char *pattern = luaL_checklstring(L, 2, &pattern_length);
-    int factors = quantifiers(pattern, pattern_length) + (pattern[0] != '^');
-    /* A pattern may match, or fail, at its very end wherever it is tried: one
-     * of some hundred characters multiplies the work too. */
-    int bits = bits_of(length) * (factors > 0 ? factors : 1) +
-               bits_of(pattern_length >> 5);
-
-    if (bits > 30)
-        return luaL_error(L,
-                          "too costly a pattern for a text of %d bytes: '%s'",
-                          (int)length, pattern);
-    charge(L, ((int64_t)1 << bits) >> 5);
-    return call_original(L);
-}
-
-/* Functions whose work grows with the table or text; upvalue 2 is the number of
- * arguments from which that is so (table.insert(t, v) only appends). */
-static int guarded_linear(lua_State *L)
-{
-    if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)))
-        charge(L, (int64_t)(lua_rawlen(L, 1) >> 3) + 1);
-    return call_original(L);
-}
-
-/* Takes the cost of a loop from `from` to `to`. */
-static void charge_range(lua_State *L, lua_Integer from, lua_Integer to)
-{
-    if (to >= from)
-        charge(L, (int64_t)(((lua_Unsigned)to - (lua_Unsigned)from) >> 3) + 1);
-}
-
-/* table.move(a, from, to, at) over nothing but nils needs no memory. */
-static int guarded_move(lua_State *L)
-{
-    lua_Integer from = luaL_checkinteger(L, 2);
-
-    charge_range(L, from, luaL_checkinteger(L, 3));
-    return call_original(L);
-}
-
-/* table.unpack(a, from, to) finds a nil wherever there is nothing. Lua itself
- * refuses what its stack cannot hold, and arguments that are wrong, which it
- * does with the function's name. */
-static int guarded_unpack(lua_State *L)
-{
-    lua_Integer from = lua_isnoneornil(L, 2) ? 1 : lua_tointeger(L, 2);
-    lua_Integer to = lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1)
-                                           : lua_tointeger(L, 3);
-
-    if ((lua_Unsigned)to - (lua_Unsigned)from < SPC__LUA_INSTRUCTIONS)
-        charge_range(L, from, to);
-    return call_original(L);
-}
-
-/* string.rep counts its copies down even where they come to nothing: one does
- * then. Those of a text are bounded by the memory. */
-static int guarded_rep(lua_State *L)
-{
-    size_t length = 0, separator = 0;
-    int has_count;
-    lua_Integer count = lua_tointegerx(L, 2, &has_count);
-
-    lua_tolstring(L, 1, &length);
-    lua_tolstring(L, 3, &separator);
-    if (has_count && length + separator == 0) {
-        lua_pushinteger(L, 1);
-        lua_replace(L, 2);
-    } else if (count <= (lua_Integer)SPC__LUA_BYTES) {
-        charge_range(L, 1, count);
-    }
-    return call_original(L);
-}
-
-/* The type's name instead of an address. */
-static bool hide_address(lua_State *L, int index)
-{
-    switch (lua_type(L, index)) {
-    case LUA_TTABLE:
-    case LUA_TFUNCTION:
-    case LUA_TUSERDATA:
-    case LUA_TLIGHTUSERDATA:
-    case LUA_TTHREAD:
-        lua_pushstring(L, luaL_typename(L, index));
-        lua_replace(L, index);
-        return true;
-    default:
-        return false;
-    }
-}
-
-static int guarded_tostring(lua_State *L)
-{
-    luaL_checkany(L, 1);
-    lua_settop(L, 1);
-    if (!hide_address(L, 1))
-        luaL_tolstring(L, 1, NULL);
-    return 1;
-}
-
-/* string.format without %p, and with names for what has no text. */
-static int guarded_format(lua_State *L)
-{
-    const char *format = luaL_checkstring(L, 1);
-
-    for (const char *p = strchr(format, '%'); p != NULL; p = strchr(p, '%')) {
-        p += 1 + strspn(p + 1, "-+ #0123456789.");
-        if (*p == 'p')
-            return luaL_error(L, "string.format has no %%p here");
-        if (*p != '\0')
-            p++;
-    }
-    for (int i = 2; i <= lua_gettop(L); i++)
-        hide_address(L, i);
-    return call_original(L);
-}
+/* ---- what a template may use --------------------------------------------- */
 
 static int refuse_write(lua_State *L)
 {
     return luaL_error(L, "the libraries cannot be changed");
 }
-
-/* ---- what a template may use --------------------------------------------- */
 
 /*
  * pairs and table.sort are written in Lua. Lua's own pairs follows the hash;
@@ -337,48 +180,12 @@ static const char *const table_names[] = {
     "concat", "insert", "move", "pack", "remove", "unpack", NULL,
 };
 
-static const struct guard {
-    const char *library;
-    const char *name;
-    lua_CFunction function;
-    int linear_from;
-} guards[] = {
-    {"string", "byte", guarded_linear, 3},
-    {"string", "lower", guarded_linear, 1},
-    {"string", "upper", guarded_linear, 1},
-    {"string", "reverse", guarded_linear, 1},
-    {"string", "rep", guarded_rep, 0},
-    {"string", "find", guarded_match, 0},
-    {"string", "match", guarded_match, 0},
-    {"string", "gmatch", guarded_match, 0},
-    {"string", "gsub", guarded_match, 0},
-    {"string", "format", guarded_format, 0},
-    {"table", "concat", guarded_linear, 1},
-    {"table", "insert", guarded_linear, 3},
-    {"table", "remove", guarded_linear, 2},
-    {"table", "unpack", guarded_unpack, 0},
-    {"table", "move", guarded_move, 0},
-};
-
 /* Copies the named fields of the table at `from` to the table on top. */
 static void copy_fields(lua_State *L, int from, const char *const *names)
 {
     for (int i = 0; names[i] != NULL; i++) {
         lua_getfield(L, from, names[i]);
         lua_setfield(L, -2, names[i]);
-    }
-}
-
-/* Wraps what the guards name in the table on top. */
-static void apply_guards(lua_State *L, const char *library)
-{
-    for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]); i++) {
-        if (strcmp(guards[i].library, library) != 0)
-            continue;
-        lua_getfield(L, -1, guards[i].name);
-        lua_pushinteger(L, guards[i].linear_from);
-        lua_pushcclosure(L, guards[i].function, 2);
-        lua_setfield(L, -2, guards[i].name);
     }
 }
 
@@ -402,7 +209,7 @@ static void add_library(lua_State *L, int base, const char *name,
     luaL_requiref(L, name, open, 0);
     lua_newtable(L);
     copy_fields(L, lua_gettop(L) - 1, names);
-    apply_guards(L, name);
+    spc__sandbox_guard(L, name);
     if (strcmp(name, "string") == 0) { /* ("x"):rep() gets the same ones */
         lua_pushliteral(L, "");
         lua_getmetatable(L, -1);
@@ -442,7 +249,7 @@ static int build_globals(lua_State *L)
     lua_newtable(L);
     int base = lua_gettop(L);
     copy_fields(L, from, base_names);
-    lua_pushcfunction(L, guarded_tostring);
+    lua_pushcfunction(L, spc__sandbox_tostring);
     lua_setfield(L, base, "tostring");
     add_library(L, base, LUA_MATHLIBNAME, luaopen_math, math_names);
     add_library(L, base, LUA_STRLIBNAME, luaopen_string, string_names);

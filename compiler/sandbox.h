@@ -59,6 +59,17 @@ spc__sandbox *spc__sandbox_of(lua_State *L);
 /* Inside a call: a loop over many configurations grants each a full budget. */
 void spc__sandbox_refill(spc__sandbox *box);
 
+/* Takes `cost` from the budget: ends the call when none is left, or when
+ * somebody wants the work to end. */
+void spc__sandbox_charge(lua_State *L, int64_t cost);
+
+/* Wraps what needs it in the library's table, which is on top
+ * (sandbox_guards.c). */
+void spc__sandbox_guard(lua_State *L, const char *library);
+
+/* tostring: the type's name instead of an address. */
+int spc__sandbox_tostring(lua_State *L);
+
 /* Pushes a fresh table of globals that sees the permitted names. */
 void spc__sandbox_push_globals(lua_State *L);
 

@@ -560,20 +560,21 @@ static void give_back(task *t)
     }
 }
 
-/* Voxels, and clouds. */
-static const char *const learners[] = {"networks/trained_unet.lua",
-                                       "networks/trained_cloud.lua"};
+/* Voxels, and on days when their gradients are looked at clouds. */
+static const int learners[] = {1, 6};
 
 /* Some steps of descent; the loss falls to a half, and the network that takes
  * what was learnt has the same. */
 START_TEST(a_small_network_learns)
 {
     enum { STEPS = 40 };
+    if (_i > 0 && !suite_takes(learners[_i]))
+        return;
     spc_ctx *ctx = open_device();
     double first = 0, last = 0;
     task t;
 
-    task_open(&t, ctx, learners[_i]);
+    task_open(&t, ctx, networks[learners[_i]].file);
     float *target = draw_targets(&t);
     for (int step = 0; step <= STEPS; step++) {
         float *y = outputs_of(&t);
