@@ -309,6 +309,55 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
 }
 END_TEST
 
+/* Only a map and its own inverse are one another's. */
+static void turn(level *l)
+{
+    spc__map_turn(l->same, l->inverse);
+    spc__map_turn(l->inverse, l->strided);
+    ck_assert_ptr_null(l->inverse->turned_by);
+    spc__map_turn(l->strided, l->inverse);
+    ck_assert_ptr_eq(l->inverse->turned_by,
+                     l->fine->indexer->turns ? l->strided : NULL);
+}
+
+/* A frame of so many rows; of none where that is 0. */
+static void check_turned_frame(level *l, int size, uint64_t seed)
+{
+    rows r = draw(size ? size : 1, -7, 11, 2, seed);
+    int32_t count = size ? r.count : 0;
+    int32_t *coords = upload(l->ctx, r.at, 16 * (size_t)r.count);
+
+    r.count = count;
+    assert_ok(l->ctx, spc_coords_update(l->fine, coords, NULL, count, NULL));
+    assert_ok(l->ctx, spc_coords_update(l->coarse, NULL, NULL, 0, NULL));
+    if (l->strided)
+        assert_ok(l->ctx, spc_map_update(l->strided, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_update(l->inverse, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_check(l->inverse, NULL));
+    check_map(l->ctx, l->inverse, &l->up, &r);
+    spc_dealloc(l->ctx, coords);
+    free(r.at);
+}
+
+/* A map and its inverse from one search, in frames that grow and shrink; and
+ * when the one that searches is gone, the other does. */
+START_TEST(a_map_and_its_inverse_are_found_at_once)
+{
+    static const int sizes[] = {700, 33, 0, 900};
+    level l;
+
+    open_level(&l, device_of(_i), 900);
+    turn(&l);
+    for (int f = 0; f < 4; f++)
+        check_turned_frame(&l, sizes[f], 17 + (uint64_t)f);
+    spc_map_free(l.strided);
+    l.strided = NULL;
+    ck_assert_ptr_null(l.inverse->turned_by);
+    check_turned_frame(&l, 300, 21);
+    close_level(&l);
+}
+END_TEST
+
 /* ---- what is wrong with rows ------------------------------------------ */
 
 /* Every third row again, and `bad` rows outside the extent. */
@@ -537,6 +586,7 @@ int main(int argc, char **argv)
     add(suite, "large", a_large_set_is_sorted_by_bins_that_are_summed_apart, 1);
     add(suite, "levels", levels_by_the_floor_rule_follow_from_the_first_set, 1);
     add(suite, "blocks", launches_of_fewer_blocks_find_the_same, 1);
+    add(suite, "turned", a_map_and_its_inverse_are_found_at_once, 1);
     add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);
     add(suite, "policies", duplicates_follow_the_policy_of_the_set, 1);
     add(suite, "capacity", what_does_not_fit_leaves_the_set_empty, 1);
