@@ -7,6 +7,7 @@
  */
 #include "coords_rig.h"
 #include "indexer.h"
+#include "map_choice.h"
 #include <limits.h>
 #include <time.h>
 
@@ -339,6 +340,18 @@ static void check_turned_frame(level *l, int size, uint64_t seed)
     free(r.at);
 }
 
+/* Where maps have searchers, by another one than before. */
+static void search_by_hash(level *l)
+{
+    spc__attrs config = {0};
+    spc_error error;
+
+    spc__attrs_set_text(&config, "search", "hash");
+    if (l->fine->indexer->map_configure)
+        ck_assert_int_eq(spc__map_configure(l->strided, &config, &error),
+                         SPC_OK);
+}
+
 /* A map and its inverse from one search, in frames that grow and shrink; and
  * when the one that searches is gone, the other does. */
 START_TEST(a_map_and_its_inverse_are_found_at_once)
@@ -348,8 +361,11 @@ START_TEST(a_map_and_its_inverse_are_found_at_once)
 
     open_level(&l, device_of(_i), 900);
     turn(&l);
-    for (int f = 0; f < 4; f++)
+    for (int f = 0; f < 4; f++) {
+        if (f == 3)
+            search_by_hash(&l);
         check_turned_frame(&l, sizes[f], 17 + (uint64_t)f);
+    }
     spc_map_free(l.strided);
     l.strided = NULL;
     ck_assert_ptr_null(l.inverse->turned_by);
