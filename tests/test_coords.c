@@ -277,39 +277,6 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
 }
 END_TEST
 
-/* A launch that has a part of the device leaves what one on all of it would,
- * and the one after it too. */
-START_TEST(launches_of_fewer_blocks_find_the_same)
-{
-    static const unsigned blocks[] = {0, 2, 1, 0};
-    level l;
-
-    open_level(&l, device_of(_i), 1500);
-    const spc__indexer *indexer = l.fine->indexer;
-    for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) {
-        rows r = draw(900 - 200 * (int)f, -7, 11, 2, 7 + f);
-        int32_t count = r.count;
-        int32_t *coords = upload(l.ctx, r.at, 16 * (size_t)r.count);
-        int32_t *device_count = upload(l.ctx, &count, 4);
-        spc_map *const maps[] = {l.same, l.strided, l.inverse};
-        for (int i = 0; i < 3 && indexer->map_limit != NULL; i++)
-            indexer->map_limit(maps[i], blocks[f]);
-        if (indexer->set_limit != NULL)
-            indexer->set_limit(l.coarse, blocks[f]);
-        update_level(&l, coords, device_count);
-        for (int i = 0; i < 3; i++)
-            assert_ok(l.ctx, spc_map_check(maps[i], NULL));
-        check_map(l.ctx, l.same, &l.subm, &r);
-        check_map(l.ctx, l.strided, &l.down, &r);
-        check_map(l.ctx, l.inverse, &l.up, &r);
-        spc_dealloc(l.ctx, coords);
-        spc_dealloc(l.ctx, device_count);
-        free(r.at);
-    }
-    close_level(&l);
-}
-END_TEST
-
 /* Only a map and its own inverse are one another's. */
 static void turn(level *l)
 {
@@ -352,24 +319,44 @@ static void search_by_hash(level *l)
                          SPC_OK);
 }
 
-/* A map and its inverse from one search, in frames that grow and shrink; and
+/* A launch that has a part of the device leaves what one on all of it would,
+ * and the one after it too; a map and its inverse come from one search, and
  * when the one that searches is gone, the other does. */
-START_TEST(a_map_and_its_inverse_are_found_at_once)
+START_TEST(launches_of_fewer_blocks_find_the_same)
 {
-    static const int sizes[] = {700, 33, 0, 900};
+    static const unsigned blocks[] = {0, 2, 1, 0};
     level l;
 
-    open_level(&l, device_of(_i), 900);
+    open_level(&l, device_of(_i), 1500);
     turn(&l);
-    for (int f = 0; f < 4; f++) {
-        if (f == 3)
-            search_by_hash(&l);
-        check_turned_frame(&l, sizes[f], 17 + (uint64_t)f);
+    const spc__indexer *indexer = l.fine->indexer;
+    for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) {
+        rows r = draw(900 - 200 * (int)f, -7, 11, 2, 7 + f);
+        int32_t count = r.count;
+        int32_t *coords = upload(l.ctx, r.at, 16 * (size_t)r.count);
+        int32_t *device_count = upload(l.ctx, &count, 4);
+        spc_map *const maps[] = {l.same, l.strided, l.inverse};
+        for (int i = 0; i < 3 && indexer->map_limit != NULL; i++)
+            indexer->map_limit(maps[i], blocks[f]);
+        if (indexer->set_limit != NULL)
+            indexer->set_limit(l.coarse, blocks[f]);
+        update_level(&l, coords, device_count);
+        for (int i = 0; i < 3; i++)
+            assert_ok(l.ctx, spc_map_check(maps[i], NULL));
+        check_map(l.ctx, l.same, &l.subm, &r);
+        check_map(l.ctx, l.strided, &l.down, &r);
+        check_map(l.ctx, l.inverse, &l.up, &r);
+        spc_dealloc(l.ctx, coords);
+        spc_dealloc(l.ctx, device_count);
+        free(r.at);
     }
+    search_by_hash(&l);
+    check_turned_frame(&l, 33, 17);
+    check_turned_frame(&l, 0, 18);
     spc_map_free(l.strided);
     l.strided = NULL;
     ck_assert_ptr_null(l.inverse->turned_by);
-    check_turned_frame(&l, 300, 21);
+    check_turned_frame(&l, 300, 19);
     close_level(&l);
 }
 END_TEST
@@ -602,7 +589,6 @@ int main(int argc, char **argv)
     add(suite, "large", a_large_set_is_sorted_by_bins_that_are_summed_apart, 1);
     add(suite, "levels", levels_by_the_floor_rule_follow_from_the_first_set, 1);
     add(suite, "blocks", launches_of_fewer_blocks_find_the_same, 1);
-    add(suite, "turned", a_map_and_its_inverse_are_found_at_once, 1);
     add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);
     add(suite, "policies", duplicates_follow_the_policy_of_the_set, 1);
     add(suite, "capacity", what_does_not_fit_leaves_the_set_empty, 1);
