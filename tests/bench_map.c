@@ -8,8 +8,8 @@
  * both as one build, which writes the index in its final order only. Then, for
  * every row order, the rows that tiles execute over the pairs that are needed;
  * and the update of a map that was reserved for a capacity, with row order and
- * tiles and the count on the device, as a vehicle does for every frame; with
- * --frames that alone.
+ * tiles and the count on the device, as a vehicle does for every frame, of the
+ * same scene and of two in turn; with --frames that alone.
  */
 #include "clock.h"
 #include "ctx.h"
