@@ -85,6 +85,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define SUBM $(subm and 1 or 0)
 #define INVERSE $(inverse and 1 or 0)
 #define LIST $(list and 1 or 0)
+#define TURNS $(problem.kind == "strided" and 1 or 0) /* index_turned.cuh */
 % if problem.layout then
 #define LAYOUT 1 /* of a map that is there, in any order */
 % end
@@ -316,10 +317,20 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     if (builds)
         finish_set(args, &e, r.begin, r.padded_end);
     if (args->stages & SPC_INDEX_SEARCH) {
+#if TURNS
+        if (args->turned.first) {
+            clear_turned(args, &e);
+            grid_arrive(&barrier);
+        }
+#endif
         if (!builds) {
             sum_shares(&args->in, s, e.rows_in);
             open_search(args, s);
         }
+#if TURNS
+        if (args->turned.first)
+            grid_wait(&barrier);
+#endif
         ready_searcher(args, &e, &barrier);
         search(args, s, &e, r.begin, r.padded_end);
     } else {

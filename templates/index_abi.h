@@ -161,6 +161,14 @@ typedef struct spc_index_tiles {
     int *begin;     /* [offsets], where each cost begins */
 } spc_index_tiles;
 
+/* The short form of the map that is read the other way round, which has the
+ * same pairs: a search writes both. */
+typedef struct spc_index_turned {
+    int *first;     /* as that map's own; NULL: nobody wants it */
+    unsigned *mask; /* [mask_words][rows_padded of its rows] */
+    int rows_padded;
+} spc_index_turned;
+
 /* The pairs of a map, those of each offset together. */
 typedef struct spc_index_by_offset {
     int *in, *out; /* rows of each pair */
@@ -208,6 +216,7 @@ typedef struct spc_index_args {
     int *index;     /* [offsets][rows_padded], or NULL */
     int *pairs;     /* [pair_words] the sum of which there are */
     int pair_words;
+    spc_index_turned turned;
     const int *list; /* displacements [offsets][3] of a kernel that is no box */
     spc_index_sorted sorted;
     spc_index_tiles tile[SPC_INDEX_TILES];

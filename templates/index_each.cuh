@@ -86,7 +86,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
         }
         find_keys(args, s, e, want, asked, at);
         gather_runs(at, &found);
-        write_found(args, mask, p, batch, &found);
+        write_found(args, e, mask, p, batch, &found);
     }
 }
 

@@ -166,11 +166,21 @@ SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
 
 /* ---- copying ------------------------------------------------------------ */
 
+/* All words of a row's mask, on their way at once; p < 0: no row. */
+SPC_DEVICE void load_mask(const spc_index_args *args, int p, unsigned *mask)
+{
+    SPC_UNROLL
+    for (int w = 0; w < WORDS; w++)
+        mask[w] =
+            p >= 0 ? args->mask[(long long)w * args->set.rows_padded + p] : 0;
+}
+
 SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
                           const index_extent *e, const int *sorted, int unit,
                           int begin, int count)
 {
     int padded = args->set.rows_padded;
+    unsigned mask[WORDS];
 
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
         int to = own_position(unit, begin + i);
@@ -178,13 +188,14 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
         s->u.copy.from[i] = p;
         s->u.copy.to[i] = to;
         args->sorted.order[to] = p >= 0 ? args->set.order[p] : -1;
+        load_mask(args, p, mask);
+        SPC_UNROLL
         for (int w = 0; w < WORDS; w++) {
-            unsigned mask = p >= 0 ? args->mask[(long long)w * padded + p] : 0;
 #if LAYOUT
-            mask &= way_word(&args->way, w);
+            mask[w] &= way_word(&args->way, w);
 #endif
-            s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask;
-            args->sorted.mask[(long long)w * padded + to] = mask;
+            s->u.copy.mask[w * SPC_INDEX_CHUNK + i] = mask[w];
+            args->sorted.mask[(long long)w * padded + to] = mask[w];
         }
     }
 }

@@ -128,10 +128,19 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
         add_to_mask(mask, run_offset(batch * BATCH), all);
 }
 
-SPC_DEVICE void write_found(const spc_index_args *args, unsigned *mask, int p,
-                            int batch, const index_batch *found)
+#if TURNS
+#include "index_turned.cuh"
+#endif
+
+SPC_DEVICE void write_found(const spc_index_args *args, const index_extent *e,
+                            unsigned *mask, int p, int batch,
+                            const index_batch *found)
 {
     keep_batch(args, mask, p, batch, found);
+#if TURNS
+    if (args->turned.first && p < e->rows)
+        turn_batch(args, p, batch, found);
+#endif
     if (args->index)
         write_batch(args->index, args->in.order, args->set.rows_padded, p,
                     batch, found);

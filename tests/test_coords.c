@@ -7,6 +7,7 @@
  */
 #include "coords_rig.h"
 #include "indexer.h"
+#include "map_choice.h"
 #include <limits.h>
 #include <time.h>
 
@@ -276,14 +277,58 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
 }
 END_TEST
 
+/* Only a map and its own inverse are one another's. */
+static void turn(level *l)
+{
+    spc__map_turn(l->same, l->inverse);
+    spc__map_turn(l->inverse, l->strided);
+    ck_assert_ptr_null(l->inverse->turned_by);
+    spc__map_turn(l->strided, l->inverse);
+    ck_assert_ptr_eq(l->inverse->turned_by,
+                     l->fine->indexer->turns ? l->strided : NULL);
+}
+
+/* A frame of so many rows; of none where that is 0. */
+static void check_turned_frame(level *l, int size, uint64_t seed)
+{
+    rows r = draw(size ? size : 1, -7, 11, 2, seed);
+    int32_t count = size ? r.count : 0;
+    int32_t *coords = upload(l->ctx, r.at, 16 * (size_t)r.count);
+
+    r.count = count;
+    assert_ok(l->ctx, spc_coords_update(l->fine, coords, NULL, count, NULL));
+    assert_ok(l->ctx, spc_coords_update(l->coarse, NULL, NULL, 0, NULL));
+    if (l->strided)
+        assert_ok(l->ctx, spc_map_update(l->strided, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_update(l->inverse, NULL, NULL, 0, NULL));
+    assert_ok(l->ctx, spc_map_check(l->inverse, NULL));
+    check_map(l->ctx, l->inverse, &l->up, &r);
+    spc_dealloc(l->ctx, coords);
+    free(r.at);
+}
+
+/* Where maps have searchers, by another one than before. */
+static void search_by_hash(level *l)
+{
+    spc__attrs config = {0};
+    spc_error error;
+
+    spc__attrs_set_text(&config, "search", "hash");
+    if (l->fine->indexer->map_configure)
+        ck_assert_int_eq(spc__map_configure(l->strided, &config, &error),
+                         SPC_OK);
+}
+
 /* A launch that has a part of the device leaves what one on all of it would,
- * and the one after it too. */
+ * and the one after it too; a map and its inverse come from one search, and
+ * when the one that searches is gone, the other does. */
 START_TEST(launches_of_fewer_blocks_find_the_same)
 {
     static const unsigned blocks[] = {0, 2, 1, 0};
     level l;
 
     open_level(&l, device_of(_i), 1500);
+    turn(&l);
     const spc__indexer *indexer = l.fine->indexer;
     for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) {
         rows r = draw(900 - 200 * (int)f, -7, 11, 2, 7 + f);
@@ -305,6 +350,13 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
         spc_dealloc(l.ctx, device_count);
         free(r.at);
     }
+    search_by_hash(&l);
+    check_turned_frame(&l, 33, 17);
+    check_turned_frame(&l, 0, 18);
+    spc_map_free(l.strided);
+    l.strided = NULL;
+    ck_assert_ptr_null(l.inverse->turned_by);
+    check_turned_frame(&l, 300, 19);
     close_level(&l);
 }
 END_TEST

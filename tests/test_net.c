@@ -539,6 +539,44 @@ START_TEST(layers_of_a_graph_wait_for_their_own_maps)
 }
 END_TEST
 
+/* The work before the first layer that makes a map. */
+static int branch_of(const spc_net_plan *plan, const spc_map *map)
+{
+    for (int i = 0; i < plan->branch_count; i++)
+        if (plan->works[i].kind == SPC_NET_MAP &&
+            plan->maps[plan->works[i].map] == map)
+            return i;
+    return -1;
+}
+
+/* Of 13 maps 9 are searched: those that lead up again come from those that lead
+ * down, and wait for them. */
+START_TEST(inverse_maps_come_with_those_that_they_invert)
+{
+    spc_net_options o = room_for(20000);
+    int turned = 0;
+    rig r;
+
+    open_doubles();
+    load(&r, "unet42.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    for (int i = 0; i < r.net->map_count; i++) {
+        const spc_map *map = r.plan->maps[i], *by = map->turned_by;
+        ck_assert(map->inverse == (by != NULL));
+        if (by == NULL)
+            continue;
+        turned++;
+        const spc__net_branch *branch =
+            &r.plan->branches[branch_of(r.plan, map)];
+        ck_assert_int_eq(branch->after_count, 1);
+        ck_assert_int_eq(branch->after[0], branch_of(r.plan, by));
+    }
+    ck_assert_int_eq(turned, 4);
+    close_rig(&r);
+}
+END_TEST
+
 static void drop_graph(rig *r)
 {
     spc__device_ops_of(r->ctx->device)
@@ -635,6 +673,7 @@ static void add_host_tests(Suite *suite)
     tcase_add_loop_test(tc, a_run_is_nothing_but_launches_and_a_replay_is_one,
                         0, 2);
     tcase_add_test(tc, layers_of_a_graph_wait_for_their_own_maps);
+    tcase_add_test(tc, inverse_maps_come_with_those_that_they_invert);
     tcase_add_test(tc, who_is_needed_first_has_most_of_the_device);
     tcase_add_test(tc, a_capture_that_fails_leaves_nothing);
 }

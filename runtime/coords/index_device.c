@@ -199,6 +199,7 @@ const spc__indexer spc__indexer_device = {
     .set_merge = spc__device_set_merge,
     .set_limit = spc__device_set_limit,
     .map_limit = spc__device_map_limit,
+    .turns = true,
     .map_create = spc__device_map_create,
     .map_destroy = spc__device_map_destroy,
     .map_configure = spc__device_map_configure,

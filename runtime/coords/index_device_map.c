@@ -360,6 +360,37 @@ spc_status spc__device_map_fill(const spc_map *map,
                : launch(map->ctx, &w->s, &args, stream, error);
 }
 
+/* A map that the search of another has filled already: its layouts. */
+static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
+                               void *stream, spc_error *error)
+{
+    const map_work *w = map->work;
+    spc_index_args args = map_args(map);
+    bool apart = sorted && is_by_another_way(sorted);
+    spc_status status = SPC_OK;
+
+    args.index = map->plain.index;
+    args.stages = args.index ? SPC_INDEX_PLAIN : 0;
+    if (sorted && !apart)
+        add_sorted(&args, map, sorted);
+    if (args.stages)
+        status = launch(map->ctx, &w->s, &args, stream, error);
+    return status == SPC_OK && apart
+               ? spc__device_map_fill(map, sorted, stream, error)
+               : status;
+}
+
+static void add_turned(spc_index_args *args, const spc_map *turned)
+{
+    const map_work *w = turned->work;
+
+    args->turned = (spc_index_turned){
+        .first = w->first,
+        .mask = turned->plain.mask,
+        .rows_padded = turned->to->rows_padded,
+    };
+}
+
 spc_status spc__device_map_build(spc_map *map, const spc__source *source,
                                  const spc__map_layout *sorted, void *stream,
                                  spc_error *error)
@@ -368,10 +399,14 @@ spc_status spc__device_map_build(spc_map *map, const spc__source *source,
     spc_index_args args = map_args(map);
     spc_status status = SPC_OK;
 
+    if (map->turned_by)
+        return build_turned(map, sorted, stream, error);
     if (source)
         status = spc__index_add_build(&args, map->to, source, error);
     if (status != SPC_OK)
         return status;
+    if (map->turned)
+        add_turned(&args, map->turned);
     args.stages |= SPC_INDEX_SEARCH;
     args.index = map->plain.index;
     bool apart = sorted && is_by_another_way(sorted);
@@ -454,7 +489,7 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
 spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
                                  spc_error *error)
 {
-    const map_work *w = map->work;
+    const map_work *w = map->turned_by ? map->turned_by->work : map->work;
     spc__device *device = map->ctx->device;
     size_t words = pair_words(&w->s);
     int *counts = malloc(4 * words);

@@ -46,6 +46,9 @@ struct spc__indexer {
                             spc_dtype dtype, int channels, void *stream,
                             spc_error *error);
 
+    /* Can a map be built beside the one that is read the other way round
+     * (spc__map_turn)? */
+    bool turns;
     spc_status (*map_create)(spc_map *map, spc_error *error);
     void (*map_destroy)(spc_map *map);
     /* As spc__map_configure; NULL: maps have no configurations. */

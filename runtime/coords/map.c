@@ -4,6 +4,7 @@
 #include "map.h"
 
 #include "error.h"
+#include "geometry.h"
 #include "given.h"
 #include "indexer.h"
 #include "points.h"
@@ -151,10 +152,34 @@ spc_status spc_map_create_inverse(spc_map **out, spc_coords *in, spc_coords *to,
     return create_public(__func__, out, in, to, geometry, true);
 }
 
+void spc__map_turn(spc_map *map, spc_map *inverse)
+{
+    spc_rule rule = map->geometry.rule;
+
+    if ((rule != SPC_RULE_FLOOR && rule != SPC_RULE_FOOTPRINT) ||
+        map->inverse || !inverse->inverse || map->turned ||
+        inverse->turned_by || map->in != inverse->to ||
+        map->to != inverse->in || !map->in->indexer->turns ||
+        !spc__geometry_equal(&map->geometry, &inverse->geometry))
+        return;
+    map->turned = inverse;
+    inverse->turned_by = map;
+}
+
+/* The other goes on alone. */
+static void unlink_turned(spc_map *map)
+{
+    if (map->turned)
+        map->turned->turned_by = NULL;
+    if (map->turned_by)
+        map->turned_by->turned = NULL;
+}
+
 void spc_map_free(spc_map *map)
 {
     if (!map)
         return;
+    unlink_turned(map);
     map->in->indexer->map_destroy(map);
     for (spc__map_layout *next, *layout = map->sorted; layout; layout = next) {
         next = layout->next;

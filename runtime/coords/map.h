@@ -23,9 +23,10 @@ struct spc_map {
     int centre; /* the offset whose input is the output row; -1: there is none
                  */
     void *work; /* the indexer's own */
-    int64_t pairs; /* as of the last check */
-    bool counted;  /* made of coordinates that are known, and they are all its
-                      pairs: it was not updated since */
+    spc_map *turned, *turned_by; /* spc__map_turn */
+    int64_t pairs;               /* as of the last check */
+    bool counted; /* made of coordinates that are known, and they are all its
+                     pairs: it was not updated since */
     spc__map_layout plain;   /* in the order of keys */
     spc__map_layout *sorted; /* the sorted orders that were prepared */
 };
@@ -43,6 +44,14 @@ static inline bool spc__map_is_subm(const spc_map *map)
  */
 spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                             bool index_only, void *stream);
+
+/*
+ * `inverse` is the map read the other way round: from now on building `map`
+ * finds the pairs of both, and building `inverse`, which must come after, is no
+ * search. Where they are not such maps, or the device has no kernel for it,
+ * each goes on searching. Either may be freed before the other.
+ */
+void spc__map_turn(spc_map *map, spc_map *inverse);
 
 /* The set that is not derived from the other: that of the layer's scene. */
 spc_coords *spc__map_scene_set(const spc_map *map);

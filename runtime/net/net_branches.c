@@ -103,6 +103,12 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
         wait_for_rows(plan, out);
         return;
     }
+    const spc_map *by = plan->maps[work->map]->turned_by;
+    for (int i = 0; by != NULL && i < plan->net->map_count; i++)
+        if (plan->maps[i] == by) { /* which waits for both sets */
+            wait_for(out, filler_of_map(plan, i));
+            return;
+        }
     wait_for(out, filler_of(plan, map->to));
     wait_for(out, filler_of(plan, map->in));
 }

@@ -181,6 +181,15 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
                : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);
 }
 
+/* An inverse map has the pairs of the map that it inverts, if that is made
+ * before it. */
+static void turn_map(spc_net_plan *plan, int i)
+{
+    for (int j = 0; j < plan->net->map_count; j++)
+        if (plan->maps[j] != NULL && j != i)
+            spc__map_turn(plan->maps[j], plan->maps[i]);
+}
+
 static spc_status make_map(spc_net_plan *plan, int i)
 {
     const spc__net_map *map = &plan->net->maps[i];
@@ -191,9 +200,11 @@ static spc_status make_map(spc_net_plan *plan, int i)
             ? spc_map_create_inverse(&plan->maps[i], in, to, &map->geometry)
             : spc_map_create(&plan->maps[i], in, to, &map->geometry);
 
-    return status == SPC_OK
-               ? status
-               : spc__fail_prefix(spc__error_of(plan->ctx), "map %d: ", i);
+    if (status != SPC_OK)
+        return spc__fail_prefix(spc__error_of(plan->ctx), "map %d: ", i);
+    if (map->inverse)
+        turn_map(plan, i);
+    return SPC_OK;
 }
 
 /* A set that is filled within a map has no work of its own; what neither names

@@ -82,17 +82,20 @@ static void add_set(cost *c, const spc_coords *set)
     add_term(c, derive, spc__coords_root(set, stride));
 }
 
-static void add_map(cost *c, const spc_net_plan *plan, const spc__net_map *map)
+static void add_map(cost *c, const spc_net_plan *plan, int i)
 {
+    const spc__net_map *map = &plan->net->maps[i];
+    const spc_map *built = plan->maps[i];
     const double fixed = 4, run = 1.7, inverse = 0.9;
     int offsets = spc_geometry_offsets(&map->geometry);
     int line = map->geometry.kernel[2];
 
+    bool searched = built->turned_by == NULL;
+    double search = map->inverse ? inverse * offsets
+                                 : run * offsets / (line > 0 ? line : 1);
+
     c->fixed += 16;
-    add_term(c,
-             fixed + (map->inverse ? inverse * offsets
-                                   : run * offsets / (line > 0 ? line : 1)),
-             plan->sets[map->to]);
+    add_term(c, fixed + (searched ? search : 0), plan->sets[map->to]);
 }
 
 static void find_cost(cost *c, const spc_net_plan *plan, int i)
@@ -104,7 +107,7 @@ static void find_cost(cost *c, const spc_net_plan *plan, int i)
     if (work->kind == SPC_NET_SET || work->fills)
         add_set(c, plan->sets[work->set]);
     if (work->kind == SPC_NET_MAP)
-        add_map(c, plan, &plan->net->maps[work->map]);
+        add_map(c, plan, work->map);
 }
 
 static double time_of(const cost *c, unsigned blocks)

@@ -1,0 +1,50 @@
+/*
+ * index_turned.cuh - the map that is read the other way round, without a search
+ * of its own: of each pair that is found, the input has the output at the same
+ * offset. Each entry has one writer; bits of a mask come in any order.
+ *
+ * Part of index.cu.lua, which defines index_extent and the constants.
+ */
+#ifndef SPC_INDEX_TURNED_CUH
+#define SPC_INDEX_TURNED_CUH
+
+/* Its runs are of one offset (index_code.c, spc__index_choose_runs). */
+#define TURNED_BATCH                                                           \
+    (OFFSETS % 3 != 0 && OFFSETS % 2 == 0 ? 2 : OFFSETS < 3 ? OFFSETS : 3)
+#define TURNED_BATCHES ((OFFSETS + TURNED_BATCH - 1) / TURNED_BATCH)
+
+/* Of no input anything is known yet. A barrier of the grid must follow. */
+SPC_DEVICE void clear_turned(const spc_index_args *args, const index_extent *e)
+{
+    int padded = (e->rows_in + SPC_ROW_PAD) / SPC_ROW_PAD * SPC_ROW_PAD;
+
+    for (int p = spc_block_x() * SORT_THREADS + spc_thread(); p < padded;
+         p += spc_grid_x() * SORT_THREADS)
+        for (int w = 0; w < WORDS && p < args->turned.rows_padded; w++)
+            args->turned.mask[(long long)w * args->turned.rows_padded + p] = 0;
+}
+
+/* The pairs of a batch of the row at position p. */
+SPC_DEVICE void turn_batch(const spc_index_args *args, int p, int batch,
+                           const index_batch *found)
+{
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++) {
+        int at = found->first[j], k = run_offset(batch * BATCH + j);
+        for (spc_u32 left = found->bits[j]; left; left >>= 1, k++) {
+            if (!(left & 1u))
+                continue;
+            args->turned.first[((long long)at * TURNED_BATCHES +
+                                k / TURNED_BATCH) *
+                                   4 +
+                               k % TURNED_BATCH] = p;
+            spc_atomic_or(args->turned.mask +
+                              (long long)(k >> 5) * args->turned.rows_padded +
+                              at,
+                          1u << (k & 31));
+            at++;
+        }
+    }
+}
+
+#endif
