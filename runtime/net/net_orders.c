@@ -38,8 +38,8 @@ static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
         return false;
     geometry = spc__plan_launch(work->conv_plan);
     return geometry->reads_table && !geometry->reads_pairs &&
-           geometry->tile_rows > 0 && geometry->gemm_depth == 0 &&
-           strcmp(geometry->order, "none") == 0;
+           !geometry->reads_triplets && geometry->tile_rows > 0 &&
+           geometry->gemm_depth == 0 && strcmp(geometry->order, "none") == 0;
 }
 
 /* Which of those the work's kernel reads; -1: another, or none. */
