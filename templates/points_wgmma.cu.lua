@@ -37,9 +37,21 @@
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
 %local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
-%local function shared_bytes(problem, config)
+%local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config) + counts_bytes(problem, sorters) + 48
+%       + 2 * window_bytes(problem, config, held) + counts_bytes(problem, sorters) + 48
+%end
+%-- Is there room for windows of so many triplets of a warp? As many are held as there is
+%-- room for: windows are fewer.
+%local function has_room(problem, config, target, held)
+%  local bytes = shared_with(problem, config, held)
+%  return bytes <= target.shared_block and config.blocks * (bytes + 1024) <= target.shared_sm
+%end
+%local function held_of(problem, config, target)
+%  for _, held in ipairs {2048, 1024} do
+%    if has_room(problem, config, target, held) then return held end
+%  end
+%  return 512
 %end
 %-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
@@ -62,8 +74,7 @@
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
-%    {"ring", {3, 4, 6}, "steps whose rows are under way, and one more"},
-%    {"held", {512, 1024, 2048}, "triplets of a warp that are sorted at once"},
+%    {"ring", {3, 4}, "steps whose rows are under way, and one more"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
@@ -83,9 +94,7 @@
 %      return fills_blocks(problem, config.n, widths, several)
 %    end},
 %    {"shared memory", function(problem, config, target)
-%      local bytes = shared_bytes(problem, config)
-%      return bytes <= target.shared_block
-%         and config.blocks * (bytes + 1024) <= target.shared_sm
+%      return has_room(problem, config, target, held_of(problem, config, target))
 %    end},
 %    {"a multiprocessor has two consuming warpgroups, or three", function(problem, config)
 %      return config.groups * config.blocks >= 2 and config.groups * config.blocks <= 3
@@ -97,7 +106,8 @@
 %  derive = function(problem, config, target)
 %    local rows_at = config.stages * stage_bytes(config)
 %    local windows_at = rows_at + rows_bytes(config)
-%    local counts_at = windows_at + 2 * window_bytes(problem, config)
+%    local held = held_of(problem, config, target)
+%    local counts_at = windows_at + 2 * window_bytes(problem, config, held)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
@@ -106,7 +116,7 @@
 %      warps = config.groups * 4, sorters = sorters, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
-%      windows_at = windows_at, window_size = window_bytes(problem, config),
+%      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
 %      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
@@ -117,7 +127,8 @@
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config)
 %    return {
-%      block = (config.groups + 1) * 128, shared = shared_bytes(problem, config),
+%      block = (config.groups + 1) * 128,
+%      shared = shared_with(problem, config, held_of(problem, config, target)),
 %      grid = "persistent", blocks_per_sm = config.blocks,
 %      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
 %      layout = "triplets", order = "none", preference = 3,
@@ -126,15 +137,11 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {groups = 1, blocks = 2, n = least_wasting(problem, widths, several),
-%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4,
-%                    held = 2048}
-%    local function fits()
-%      return config.blocks * (shared_bytes(problem, config) + 1024) <= target.shared_sm
+%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
+%    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"groups", 2}} do
+%      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
+%      config.blocks = config.groups == 1 and 2 or 1
 %    end
-%    for _, less in ipairs {{"held", 1024}, {"held", 512}, {"ring", 3}, {"pieces", 1}} do
-%      if not fits() then config[less[1]] = less[2] end
-%    end
-%    if not fits() then config.groups, config.blocks = 2, 1 end
 %    return config
 %  end,
 %}

@@ -2,7 +2,7 @@
 %--
 %-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets lie
 %-- together by output. Sorted by offset, and in their old order where that is equal, those
-%-- of a warp come in *windows* of `config.held` at most. So most offsets of a tile are in one
+%-- of a warp come in *windows* of `held` at most. So most offsets of a tile are in one
 %-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
 %-- where sorters count (counts_at).
 %
@@ -10,15 +10,15 @@
 %-- offset begin, their inputs and whose they are.
 %local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
 %local function table_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
-%local function warp_bytes(problem, config) return table_bytes(problem) + config.held * 5 end
+%local function warp_bytes(problem, held) return table_bytes(problem) + held * 5 end
 %-- What so many sorters count in.
 %function counts_bytes(problem, sorters) return sorters * problem.offsets * 64 end
-%function window_bytes(problem, config)
-%  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, config)
+%function window_bytes(problem, config, held)
+%  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, held)
 %end
 %
 %function write_windows()
-% local share_at, owners_at = list_bytes(problem), table_bytes(problem) + config.held * 4
+% local share_at, owners_at = list_bytes(problem), table_bytes(problem) + held * 4
 /* What comes after a window: more of the tile, or another; or there is no tile. */
 #define MORE 0
 #define DONE 1
@@ -44,7 +44,7 @@ typedef struct share {
 SPC_DEVICE share share_of(int slot, int warp)
 {
     spc_u8 *at = spc_shared() + $(windows_at + share_at) + slot * $(window_size) +
-                 warp * $(warp_bytes(problem, config));
+                 warp * $(warp_bytes(problem, held));
     share s;
 
     s.begin = (int *)at;
@@ -232,7 +232,7 @@ SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *lis
 
 % each_triplet(4, function()
             int to = key >= 0 ? counts[key] + place - before : -1;
-            if (to >= 0 && to < $(config.held)) {
+            if (to >= 0 && to < $(held)) {
                 s->input[to] = (int)entry[i].x;
                 s->owner[to] = (spc_u8)owner;
             }
@@ -243,13 +243,13 @@ SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *lis
 /* Where a place is among the window's. */
 SPC_DEVICE int within(int place)
 {
-    return place < 0 ? 0 : place < $(config.held) ? place : $(config.held);
+    return place < 0 ? 0 : place < $(held) ? place : $(held);
 }
 
 /* Window w of the 16 outputs from position p on. */
 SPC_DEVICE void sort_share(const share *s, int sorter, const spc_triplets_view *all, int p, int w)
 {
-    int *counts = counts_of(sorter), before = w * $(config.held);
+    int *counts = counts_of(sorter), before = w * $(held);
     int first = spc_load_int(all->first + p + (spc_lane() & 15));
     int end = spc_load_int(all->first + p + 16);
     int begin = spc_shfl(first, 0);
@@ -275,7 +275,7 @@ SPC_DEVICE int count_windows(const spc_triplets_view *all, int p)
     for (int warp = 0; warp < $(warps); warp++) {
         int count = spc_load_int(all->first + p + warp * 16 + 16) -
                     spc_load_int(all->first + p + warp * 16);
-        int windows = (count + $(config.held - 1)) / $(config.held);
+        int windows = (count + $(held - 1)) / $(held);
         most = windows > most ? windows : most;
     }
     return most;

@@ -795,8 +795,9 @@ static const char *const verified[] = {
     "points,cin=40,cout=72,k=3x1x2,radius=0.004,nearest=7,dtype=f32,"
     "epilogue=scale+bias+relu",
     "points,cin=12,cout=20,groups=4,k=2,radius=0.003,voxel=0.002,dtype=i8",
-    "inverse,cin=24,cout=16,rule=radius,k=3,radius=0.003,voxel=0.002,"
-    "dtype=bf16,deterministic=1",
+    "points,cin=16,cout=24,k=3,radius=0.004,nearest=6,voxel=0.002,dtype=bf16,"
+    "deterministic=1,pass=dgrad",
+    "points,cin=16,cout=24,k=3,radius=0.003,nearest=9,dtype=f16,pass=wgrad",
 };
 enum { VERIFIED = sizeof verified / sizeof *verified };
 
