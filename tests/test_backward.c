@@ -287,8 +287,25 @@ static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
     return out;
 }
 
+/* The gradient by the processor's kernel, which shares no text with the GPU's.
+ */
+static float *run_on_cpu(const step *s, const float *x, const float *dy,
+                         int64_t *count)
+{
+    spc_ctx *cpu = open_ctx("cpu", suite_database(), NULL);
+    spc_map *map = NULL;
+
+    assert_ok(
+        spc_map_create_from_scene(&map, cpu, &s->passes[SPC_FORWARD], s->scene),
+        spc_ctx_error(cpu));
+    float *out = run(cpu, &s->passes[SPC_WGRAD], map, x, dy, count);
+    spc_map_free(map);
+    spc_ctx_free(cpu);
+    return out;
+}
+
 /* Small integers, whose sums both types hold: the kernels of 16 bits must say
- * what those of 32 do. */
+ * what that of 32 does. */
 static void check_halves(step *s, spc_dtype dtype, spc__random *random,
                          const char *text)
 {
@@ -296,7 +313,7 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
     int64_t ins = spc_map_rows_in(s->map) * short_one.cin, count, same;
     int64_t outs = spc_map_rows(s->map) * short_one.cout;
     float *x = draw(ins, random), *dy = draw(outs, random);
-    float *want = run(s->ctx, &s->passes[SPC_WGRAD], s->map, x, dy, &count);
+    float *want = run_on_cpu(s, x, dy, &count);
 
     short_one.dtype = dtype;
     short_one.out = SPC_OUT_F32;
@@ -313,13 +330,15 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
         free(all[i]);
 }
 
-/* Rows of whole 16 bytes, as wide kernels have them. */
+/* Rows of whole 16 bytes, as wide kernels have them. One case a day: each
+ * has a kernel to compile. */
 START_TEST(halves_have_the_gradient_of_singles)
 {
     char text[240];
     spc__random random;
     step s;
-    if (!suite_takes(_i))
+    if (!suite_takes(_i) ||
+        (suite_one_in > 1 && _i / suite_one_in != suite_day % 2))
         return;
     spc__random_init(&random, (uint64_t)_i + 1001);
     spc_conv layer = draw_layer(&random);
