@@ -120,18 +120,6 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     return SPC_OK;
 }
 
-char *spell_layer(const spc_conv *layer)
-{
-    size_t bytes = (size_t)spc_conv_format(NULL, 0, layer) + 1;
-    char *text = malloc(bytes);
-
-    if (text == NULL)
-        cli_fail(SPC_ENOMEM, "out of memory");
-    else
-        spc_conv_format(text, bytes, layer);
-    return text;
-}
-
 void job_write_failure(spc__json *json, const char *layer, const char *scene)
 {
     const spc_error *error = cli_last_error();
@@ -165,7 +153,7 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
     for (int i = 0; i < job->self->operands.count; i++) {
         if (i > 0 && job->json == NULL)
             putchar('\n');
-        char *text = spell_layer(&layers[i]);
+        char *text = cli_spell(&layers[i]);
         spc_status status =
             text != NULL ? one_layer(job, &layers[i], text, body) : SPC_ENOMEM;
         free(text);
