@@ -103,6 +103,18 @@ static const char *spelling(const cli_option *option, char out[40])
     return out;
 }
 
+char *cli_spell(const spc_conv *layer)
+{
+    size_t bytes = (size_t)spc_conv_format(NULL, 0, layer) + 1;
+    char *text = malloc(bytes);
+
+    if (text == NULL)
+        cli_fail(SPC_ENOMEM, "out of memory");
+    else
+        spc_conv_format(text, bytes, layer);
+    return text;
+}
+
 spc_status cli_append(cli_list *list, const char *text)
 {
     const char **more =

@@ -115,6 +115,10 @@ spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx);
 /* A remark on standard error, unless --quiet. */
 void cli_say(const cli *self, const char *format, ...) SPC_PRINTF(2, 3);
 
+/* The canonical text of a layer, however long its list of offsets; the caller
+ * frees it. NULL: out of memory, and said. */
+char *cli_spell(const spc_conv *layer);
+
 /* Reads options and operands; *args is filled by the command's table. */
 spc_status cli_parse(cli *self, int argc, char **argv, void **args);
 spc_status cli_append(cli_list *list, const char *text);

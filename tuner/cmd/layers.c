@@ -153,7 +153,7 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
     for (int i = 0; i < job->self->operands.count; i++) {
         if (i > 0 && job->json == NULL)
             putchar('\n');
-        char *text = spell_layer(&layers[i]);
+        char *text = cli_spell(&layers[i]);
         spc_status status =
             text != NULL ? one_layer(job, &layers[i], text, body) : SPC_ENOMEM;
         free(text);

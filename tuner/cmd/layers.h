@@ -42,8 +42,4 @@ spc_status load_scene(spc_scene **out, const char *spec, spc_error *error);
 spc_status load_scenes(scene_set *out, const cli_list *specs);
 void free_scenes(scene_set *set);
 
-/* The canonical text of a layer, however long its list of offsets; the caller
- * frees it. NULL: out of memory, and said. */
-char *spell_layer(const spc_conv *layer);
-
 #endif

@@ -1,7 +1,6 @@
 /* worklist.c - reads lists of layers and networks, and adds their scenes. */
 #include "worklist.h"
 
-#include "layers.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +73,7 @@ static spc_status read_layer(work_item *item, const char *text, const place *at)
     if (spc_conv_parse(&item->layer, text, &error) != SPC_OK ||
         spc_conv_check(&item->layer, &error) != SPC_OK)
         return fail_at(at, error.status, error.text);
-    item->text = spell_layer(&item->layer);
+    item->text = cli_spell(&item->layer);
     return item->text != NULL ? SPC_OK : SPC_ENOMEM;
 }
 
