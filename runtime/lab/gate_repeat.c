@@ -331,10 +331,13 @@ static spc_status run_round(round *r, int places)
 
 /* ---- all of them --------------------------------------------------------- */
 
-/* The places of round i: one, then many. */
-static int places_of(int i)
+/* The places of round i: one; or many, but not many in each tile. */
+static int places_of(const spc__gate *g, int s, int i)
 {
-    return i % 2 == 0 ? 1 : PLACES;
+    int64_t rows = g->bed->sample->scenes[s].rows_out;
+    int many = rows / 32 < PLACES ? (int)(rows / 32) : PLACES;
+
+    return i % 2 == 0 || many < 1 ? 1 : many;
 }
 
 /* Spoilt operands explain all that follows. */
@@ -363,7 +366,7 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds)
         status = spc__digester_begin(g->bed->digester);
     for (int i = 0; i < count * rounds && status == SPC_OK; i++) {
         r.of = &list[i / rounds];
-        status = run_round(&r, places_of(i % rounds));
+        status = run_round(&r, places_of(g, s, i % rounds));
     }
     if (status == SPC_OK)
         status = spc__digester_end(g->bed->digester, digests);
