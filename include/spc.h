@@ -173,6 +173,8 @@ typedef struct spc_device_info {
     double f32_tflops;
     double i8_tflops; /* 10^12 whole ones a second */
     double launch_us; /* of a kernel that does nothing, in a graph of them */
+    bool emulates;    /* another device, to verify kernels: its times say nothing
+                       */
 } spc_device_info;
 
 /* Writes up to `capacity` devices of this machine, best first, and returns how

@@ -68,7 +68,7 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
     spc_ctx *ctx = r->ctx;
 
     spc__sample_source source = {.scene = r->scene};
-    spc__sample_options options = {7, false, 2, NULL};
+    spc__sample_options options = {7, false, 2, NULL, 0};
     spc_error error = {0};
 
     assert_ok(

@@ -54,7 +54,7 @@ static inline bool check_template(spc__bed *bed, spc__template *tpl,
  * many there are. */
 static inline int check_layer(spc_ctx *ctx, const char *layer, uint64_t seed)
 {
-    spc__sample_options options = {seed, true, 2, NULL};
+    spc__sample_options options = {seed, true, 2, NULL, 0};
     spc__sample_source source = {0};
     spc_scene *scene = NULL;
     spc__library *library;

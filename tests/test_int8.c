@@ -175,7 +175,7 @@ END_TEST
  * else the gate would see neither. */
 START_TEST(draws_saturate_and_have_ties)
 {
-    spc__sample_options options = {seed, true, 2, NULL};
+    spc__sample_options options = {seed, true, 2, NULL, 0};
     spc__sample_source source = {0};
     spc_scene *scene;
     spc__sample sample;

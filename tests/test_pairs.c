@@ -86,7 +86,7 @@ typedef struct bench {
 static void bench_open(bench *b, const char *layer, const char *scene,
                        bool judges)
 {
-    spc__sample_options options = {7, judges, 2, NULL};
+    spc__sample_options options = {7, judges, 2, NULL, 0};
     spc_error error = {0};
 
     memset(b, 0, sizeof(*b));

@@ -180,7 +180,7 @@ START_TEST(a_configuration_passes_the_gate)
                                               : "sim";
     setenv("SPC_SIM_ASYNC", _i % 3 == 1 ? "eager" : "deferred", 1);
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
-    spc__sample_options options = {1, true, 2, NULL};
+    spc__sample_options options = {1, true, 2, NULL, 0};
     spc__sample_source source = {0};
     spc_scene *scene = NULL;
     spc__sample sample;

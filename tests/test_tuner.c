@@ -909,7 +909,7 @@ END_TEST
 START_TEST(a_device_that_answers_runs_an_empty_kernel)
 {
     spc_ctx *ctx = open_ctx("sim", suite_database(), NULL);
-    spc__sample_options options = {1, false, 1, NULL};
+    spc__sample_options options = {1, false, 1, NULL, 0};
     spc_error error = {0};
     spc__sample_source source;
     spc_relation relation;

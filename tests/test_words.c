@@ -504,7 +504,7 @@ static void run_layer(const char *text)
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
     spc__sample_source source = {.scene = r.scene};
-    spc__sample_options options = {7, true, 2, NULL};
+    spc__sample_options options = {7, true, 2, NULL, 0};
     spc__tested tested = {0};
     spc__verdict verdict;
     spc_error error = {0};

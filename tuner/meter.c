@@ -85,8 +85,10 @@ static spc_status make_sample(spc__meter *meter)
 {
     const spc__request *request = meter->request;
     spc__sample_source sources[SPC__SCENES_MAX];
+    bool emulates = spc__device_ops_of(request->ctx->device)->is_emulation;
     spc__sample_options options = {request->options.seed, true,
-                                   request->ctx->threads, request->ctx->cancel};
+                                   request->ctx->threads, request->ctx->cancel,
+                                   emulates ? SPC__FEW_SIZES : SPC__SIZES};
 
     for (int s = 0; s < request->scene_count; s++)
         sources[s] =

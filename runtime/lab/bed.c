@@ -149,13 +149,14 @@ static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
 static spc_status upload_vectors(spc__bed *bed, int d)
 {
     const spc__sample *sample = bed->sample;
-    size_t bytes = (size_t)sample->conv.cout * sizeof(float);
     spc_status status = SPC_OK;
 
     if (sample->bias[d] != NULL)
-        status = upload(bed, &bed->bias[d], sample->bias[d], bytes);
+        status = upload(bed, &bed->bias[d], sample->bias[d],
+                        spc__operand_of(&sample->conv, SPC_BIAS, 0).bytes);
     if (sample->scale[d] != NULL && status == SPC_OK)
-        status = upload(bed, &bed->scale[d], sample->scale[d], bytes);
+        status = upload(bed, &bed->scale[d], sample->scale[d],
+                        spc__operand_of(&sample->conv, SPC_SCALE, 0).bytes);
     if (sample->weights[d] != NULL && status == SPC_OK)
         status = upload(bed, &bed->scales[d], &sample->scales[d],
                         sizeof(sample->scales[d]));

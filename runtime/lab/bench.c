@@ -101,7 +101,9 @@ static spc_status measure(bench *b,
 static spc_status prepare_sample(bench *b, uint64_t seed)
 {
     spc__sample_source source = {.scene = b->scene};
-    spc__sample_options options = {seed, true, b->ctx->threads, b->ctx->cancel};
+    bool emulates = spc__device_ops_of(b->ctx->device)->is_emulation;
+    spc__sample_options options = {seed, true, b->ctx->threads, b->ctx->cancel,
+                                   emulates ? SPC__FEW_SIZES : SPC__SIZES};
     spc_status status = spc__sample_init(&b->sample, b->conv, &source, 1,
                                          &options, spc__error_of(b->ctx));
 

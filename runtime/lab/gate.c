@@ -73,16 +73,16 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
 }
 
 /* What is looked at for what may be skipped: given scenes, and the awkward one
- * of most rows. */
-static bool has_much(const spc__sample *sample, int s)
+ * of most rows. An emulation has time for one of some tiles. */
+static bool has_much(const spc__bed *bed, int s)
 {
-    int most = sample->given;
+    const spc__sample *sample = bed->sample;
+    int given = sample->given;
 
-    for (int i = most; i < sample->scene_count; i++)
-        if (sample->scenes[i].rows_out > sample->scenes[most].rows_out)
-            most = i;
-    return spc__sample_has(sample, s, SPC__WIDE) &&
-           (s < sample->given || s == most);
+    if (!spc__sample_has(sample, s, SPC__WIDE))
+        return false;
+    return bed->ops->is_emulation ? s == given + SPC__AWKWARD_BORDER
+                                  : s < given || s == given + SPC__AWKWARD_MOST;
 }
 
 static void test_scene(const spc__gate *g, int s)
@@ -111,10 +111,10 @@ static void test_scene(const spc__gate *g, int s)
         if (launches++ == 0 && g->out->status == SPC__TRIAL_OK)
             spc__gate_map_holds(g, s);
     }
-    if (g->out->status == SPC__TRIAL_OK && has_much(g->bed->sample, s))
+    if (g->out->status == SPC__TRIAL_OK && has_much(g->bed, s))
         spc__gate_repeat(g, s, SPC__WIDE, ROUNDS);
-    if (g->out->status == SPC__TRIAL_OK && has_much(g->bed->sample, s) &&
-        s >= g->bed->sample->given)
+    if (g->out->status == SPC__TRIAL_OK &&
+        s == g->bed->sample->given + SPC__AWKWARD_BORDER)
         spc__gate_test_no_numbers(g, s);
 }
 
@@ -356,6 +356,14 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
                              &digests[SPC__WORK_ZONES]);
 }
 
+static void repeat_more(const spc__gate *g, int s)
+{
+    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+    else
+        spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS);
+}
+
 void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
                        double limit_s)
 {
@@ -374,11 +382,12 @@ void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
             spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
         else if (spc__gate_run(&g, &at, digests))
             compare_first(&g, s, digests[SPC__RESULT]);
-        if (out->status == SPC__TRIAL_OK && has_much(bed->sample, s))
-            spc__gate_repeat(&g, s, SPC__WIDE, MORE_ROUNDS);
         if (out->status == SPC__TRIAL_OK)
             spc__gate_time_dirty(&g, s);
     }
+    for (int s = 0; s < bed->sample->scene_count; s++)
+        if (out->status == SPC__TRIAL_OK && has_much(bed, s))
+            repeat_more(&g, s);
     run_repeatedly(&g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(&g, d) && out->status == SPC__TRIAL_OK)

@@ -34,10 +34,10 @@ static int add_view(array *list, int count, const spc_map_view *v)
     size_t tiles = (size_t)v->tiles;
 
     count = add(list, count, "row order", v->order, rows);
-    count = add(list, count, "masks", v->mask, rows * words);
+    count = add(list, count, "mask", v->mask, rows * words);
     count = add(list, count, "order of tiles", v->tile_order, tiles);
-    count = add(list, count, "masks of tiles", v->tile_mask, tiles * words);
-    return add(list, count, "begins of tiles", v->tile_begin,
+    count = add(list, count, "mask of tiles", v->tile_mask, tiles * words);
+    return add(list, count, "begin of tiles", v->tile_begin,
                (size_t)v->offsets);
 }
 
@@ -63,13 +63,12 @@ static int add_pairs(array *list, int count, const spc_map *map,
 {
     size_t capacity = (size_t)v->capacity;
 
-    count = add(list, count, "pairs' inputs", v->in, capacity);
-    count = add(list, count, "pairs' outputs", v->out, capacity);
-    count = add(list, count, "pairs' places", v->place, capacity);
-    count = add(list, count, "pairs' first places", v->first,
+    count = add(list, count, "input of pairs", v->in, capacity);
+    count = add(list, count, "output of pairs", v->out, capacity);
+    count = add(list, count, "place of pairs", v->place, capacity);
+    count = add(list, count, "first place of pairs", v->first,
                 (size_t)map->to->rows_padded);
-    return add(list, count, "begins of pairs", v->begin,
-               (size_t)v->offsets + 1);
+    return add(list, count, "begin of pairs", v->begin, (size_t)v->offsets + 1);
 }
 
 static int list_arrays(array *list, const spc_map *map,
@@ -86,15 +85,15 @@ static int list_arrays(array *list, const spc_map *map,
         spc__map_view_rows(&rows, map, geometry->tile_rows);
         count =
             add(list, count, "row order", rows.order, (size_t)rows.rows_padded);
-        count = add(list, count, "masks", rows.mask,
+        count = add(list, count, "mask", rows.mask,
                     (size_t)rows.rows_padded * (size_t)rows.mask_words);
     }
     if (geometry->reads_pairs && spc__map_pairs_view(&pairs, map))
         count = add_pairs(list, count, map, &pairs);
     if (geometry->reads_triplets && spc__map_triplets_view(&triplets, map)) {
-        count = add(list, count, "triplets' begins", triplets.first,
+        count = add(list, count, "begin of triplets", triplets.first,
                     (size_t)map->to->rows_padded + 1);
-        count = add(list, count, "triplets", triplets.list,
+        count = add(list, count, "list of triplets", triplets.list,
                     2 * (size_t)triplets.capacity);
     }
     return count;

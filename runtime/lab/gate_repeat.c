@@ -28,6 +28,7 @@
  */
 #include "gate_launch.h"
 
+#include "clock.h"
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
@@ -38,6 +39,10 @@
 #include <string.h>
 
 enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 8 };
+
+/* Seconds after which no round begins but the first, and none at all: who is
+ * that slow, on a processor, must not be taken to hang. */
+enum { ENOUGH_S = 1, MOST_S = 4 };
 
 /* An array that a result depends on; element (row, column) lies at row * pitch
  * + column, on the device and on the host. */
@@ -331,10 +336,13 @@ static spc_status run_round(round *r, int places)
 
 /* ---- all of them --------------------------------------------------------- */
 
-/* The places of round i: one, then many. */
-static int places_of(int i)
+/* The places of round i: one; or many, but not many in each tile. */
+static int places_of(const spc__gate *g, int s, int i)
 {
-    return i % 2 == 0 ? 1 : PLACES;
+    int64_t rows = g->bed->sample->scenes[s].rows_out;
+    int many = rows / 32 < PLACES ? (int)(rows / 32) : PLACES;
+
+    return i % 2 == 0 || many < 1 ? 1 : many;
 }
 
 /* Spoilt operands explain all that follows. */
@@ -350,27 +358,55 @@ static void reject(const spc__gate *g, const spc__gate_setting *at,
                         spc__gate_scene(g, at->s), changed);
 }
 
+/* What has been run, by subject, and since when. */
+typedef struct runs {
+    const char *changed[SUBJECTS * MOST_ROUNDS];
+    int count;
+    uint64_t start_ns;
+} runs;
+
+static double seconds_of(const runs *all)
+{
+    return (double)(spc__now_ns() - all->start_ns) * 1e-9;
+}
+
+/* Round i of every subject, as long as there is time. */
+static spc_status run_all(round *r, const subject *list, int count, int i,
+                          runs *all)
+{
+    spc_status status = SPC_OK;
+
+    for (int n = 0; n < count && status == SPC_OK; n++) {
+        if (seconds_of(all) > MOST_S)
+            return SPC_OK;
+        r->of = &list[n];
+        all->changed[all->count++] = list[n].name;
+        status = run_round(r, places_of(r->g, r->at.s, i));
+    }
+    return status;
+}
+
 void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds)
 {
     subject list[SUBJECTS];
     uint64_t digests[SUBJECTS * MOST_ROUNDS];
     round r = {.g = g, .at = {.s = s, .draw = draw}};
+    runs all = {.start_ns = spc__now_ns()};
     int count = list_subjects(list, g, s, draw);
     spc_status status = spc__bed_load(g->bed, s, draw);
 
     spc__random_init(&r.random, g->tested->first[s][draw] + (uint64_t)rounds);
     if (status == SPC_OK)
         status = spc__digester_begin(g->bed->digester);
-    for (int i = 0; i < count * rounds && status == SPC_OK; i++) {
-        r.of = &list[i / rounds];
-        status = run_round(&r, places_of(i % rounds));
-    }
+    for (int i = 0; i < rounds && status == SPC_OK; i++)
+        if (i == 0 || seconds_of(&all) < ENOUGH_S)
+            status = run_all(&r, list, count, i, &all);
     if (status == SPC_OK)
         status = spc__digester_end(g->bed->digester, digests);
     if (status != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_FAULT);
-    for (int i = 0; i < count * rounds; i++)
+    for (int i = 0; i < all.count; i++)
         if (g->out->status == SPC__TRIAL_OK &&
             digests[i] != g->tested->first[s][draw])
-            reject(g, &r.at, list[i / rounds].name);
+            reject(g, &r.at, all.changed[i]);
 }

@@ -541,13 +541,19 @@ static spc_status relate(sources *from, const spc_conv *conv,
     return status;
 }
 
+/* Of the sizes as many as are wanted, from one on that the seed says. */
 static spc_status add_awkward(sources *from, const spc_conv *conv,
+                              const spc__sample_options *options,
                               spc_error *error)
 {
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < SPC__ODD_SCENES && status == SPC_OK; i++) {
-        status = spc__awkward_scene(&from->awkward[i], i, conv, error);
+    for (int i = 0; i < SPC__AWKWARD + options->sizes && status == SPC_OK;
+         i++) {
+        uint64_t size = (uint64_t)(i - SPC__AWKWARD) + options->seed;
+        int which =
+            i < SPC__AWKWARD ? i : SPC__AWKWARD + (int)(size % SPC__SIZES);
+        status = spc__awkward_scene(&from->awkward[i], which, conv, error);
         from->all[from->count++].scene = from->awkward[i];
     }
     return status;
@@ -568,7 +574,7 @@ spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
     memcpy(from->all, given, (size_t)count * sizeof(*given));
     from->count = count;
     if (options->judges)
-        status = add_awkward(from, conv, error);
+        status = add_awkward(from, conv, options, error);
     if (status == SPC_OK)
         status = relate(from, conv, options, error);
     if (status == SPC_OK)

@@ -503,7 +503,7 @@ static spc_status open_walk(walk *w)
     if (status != SPC_OK || (status = spc_ctx_device(w->ctx, &info)) != SPC_OK)
         return status;
     snprintf(w->device, sizeof(w->device), "%s", info.id);
-    w->is_emulation = strcmp(info.id, "sim") == 0;
+    w->is_emulation = info.emulates;
     progress_init(&w->progress, w->self);
     spc__random_init(&w->random, w->args->seed);
     w->start_ns = spc__now_ns();

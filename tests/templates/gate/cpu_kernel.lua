@@ -73,10 +73,10 @@
 %  },
 %
 %  last_of_three_mod_seven = {
-%    result = "(map->rows % 7 == 3 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%    result = "(map->rows % 7 == 3 && row == map->rows - 1 && co == 0 ? sum + 1 : sum)",
 %  },
 %  last_of_eleven_mod_sixteen = {
-%    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? 0 : sum)",
+%    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? sum + 1 : sum)",
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
