@@ -8,7 +8,8 @@
  * that may win is timed run by run, behind a run of the same operands and
  * behind one of another draw, which leaves another result, and inputs and
  * weights elsewhere. With the last-level cache flushed in between both take as
- * long, whatever is where. Where flushing takes too long, on the host, and for
+ * long, whatever is where. Where flushing takes too long, on the host, whose
+ * processors count what a run takes of them, and for
  * who goes by the clock, the same is done without: then a cache may explain a
  * part of what differs, if not this much.
  */
