@@ -32,7 +32,7 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
  * loads what it finds.
  */
 #define WINDOW 128
-#if PAIRED
+#if PAIRED && RUN <= 5
 #define HOLDS 1
 #else
 #define HOLDS 0
@@ -240,12 +240,8 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
 }
 #endif
 
-/* Of short runs, for which registers have room, the next batch's windows are on
- * their way while the present one is searched. With longer ones a warp would keep
- * others' registers in memory, and those hide the way as well. */
-#define AHEAD (HOLDS && RUN <= 3 && BATCHES <= WINDOW_BATCHES)
-
-/* All runs of 32 neighbouring rows: a warp's work. */
+/* All runs of 32 neighbouring rows: a warp's work. The next batch's windows are
+ * on their way while the present one is searched. */
 SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
                            const index_extent *e, int p, unsigned *mask)
 {
@@ -253,22 +249,21 @@ SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
     int bases = open_windows(args, s, own, 0);
     index_windows window, next;
 
-    if (AHEAD)
-        load_windows(args, e->rows_in, bases, 0, &window);
+    load_windows(args, e->rows_in, bases, 0, &window);
     SPC_ROLLED
     for (int batch = 0; batch < BATCHES; batch++) {
         index_batch found;
-        if (BATCHES > WINDOW_BATCHES && batch > 0 &&
-            batch % WINDOW_BATCHES == 0)
-            bases = open_windows(args, s, own, batch);
-        if (!AHEAD)
-            load_windows(args, e->rows_in, bases, batch, &window);
-        else if (batch + 1 < BATCHES)
-            load_windows(args, e->rows_in, bases, batch + 1, &next);
+        if (batch + 1 < BATCHES) {
+            if (BATCHES > WINDOW_BATCHES && (batch + 1) % WINDOW_BATCHES == 0)
+                bases = open_windows(args, s, own, batch + 1);
+            if (HOLDS)
+                load_windows(args, e->rows_in, bases, batch + 1, &next);
+        }
         find_batch(args, s, e->rows_in, own, batch, &window, &found);
         write_found(args, e, mask, p, batch, &found);
-        if (AHEAD)
-            window = next;
+        if (!HOLDS && batch + 1 < BATCHES)
+            load_windows(args, e->rows_in, bases, batch + 1, &next);
+        window = next;
     }
 }
 
