@@ -616,6 +616,10 @@ static Suite *suite(void)
 
 int main(void)
 {
+#ifdef SPC_SANITIZE
+    suite_sample(6);
+#else
     suite_sample(3);
+#endif
     return run_suite(suite());
 }

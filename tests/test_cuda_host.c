@@ -1509,7 +1509,7 @@ static void add_measuring(Suite *suite)
 int main(void)
 {
 #ifdef SPC_SANITIZE
-    suite_sample(8);
+    suite_sample(12);
 #else
     suite_sample(3);
 #endif

@@ -920,7 +920,11 @@ int main(int argc, char **argv)
     tcase_set_timeout(cases, 60);
     suite_share_skips(); /* before the emulation has poisoned its stacks */
     open_contexts();
+#ifdef SPC_SANITIZE
+    suite_sample(16);
+#else
     suite_sample(8);
+#endif
     suite_add_tcase(suite, cases);
     tcase_add_loop_test(cases, maps_of_fifty_clouds_are_those_of_the_definition,
                         0, context_count);
