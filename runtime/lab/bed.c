@@ -13,7 +13,7 @@
 enum {
     LEAST_ZONE = 4096,
     LEAST_FAR_ZONE = 64 * 1024,
-    MAP_ZONE = 4096,
+    MAP_ZONE = 64 * 1024,
     ZONE_ROWS = 256,
     ALIGNMENT = 256
 };

@@ -254,6 +254,9 @@
 %    after = "if (x == 0) ((int *)map->index)[(long)OFFSETS * map->rows_padded + 3] = 0;",
 %  },
 %  written_before_the_order = {after = "if (x == 0) ((int *)map->order)[-1] = 0;"},
+%  written_far_behind_the_order = {
+%    after = "if (x == 0) ((int *)map->order)[map->rows_padded + 1500] = 0;",
+%  },
 %  input_overwritten = {after = "if (x == 0) ((element *)args->in)[1] = stored(0.5f);"},
 %  weights_overwritten = {after = "if (x == 0) ((float *)args->weights)[1] = 0.5f;"},
 %  weights_of_another_draw_cleared = { -- those from which it packed first
