@@ -86,7 +86,7 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
         assert_ok(spc_plan_pack_weights(r->plan, r->packed,
-                                        r->bed->weights[SPC__REAL], layout,
+                                        r->bed->weights[SPC__REAL].data, layout,
                                         NULL),
                   spc_ctx_error(ctx));
     spc__bed_buffers(&r->buffers, r->bed, 0, SPC__REAL);

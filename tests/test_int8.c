@@ -285,7 +285,7 @@ static void fill_large(rig *r)
     int8_t *numbers = malloc(most);
     const float one = 1;
     void *to = r->bed->in[0][SPC__REAL].data;
-    void *canonical = r->bed->weights[SPC__REAL];
+    void *canonical = r->bed->weights[SPC__REAL].data;
 
     for (size_t i = 0; i < most; i++)
         numbers[i] = large_number((int64_t)i);

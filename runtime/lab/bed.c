@@ -13,7 +13,7 @@
 enum {
     LEAST_ZONE = 4096,
     LEAST_FAR_ZONE = 64 * 1024,
-    MAP_ZONE = 4096,
+    MAP_ZONE = 64 * 1024,
     ZONE_ROWS = 256,
     ALIGNMENT = 256
 };
@@ -163,6 +163,47 @@ static spc_status upload_vectors(spc__bed *bed, int d)
     return status;
 }
 
+/* ---- weights ------------------------------------------------------------- */
+
+static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
+{
+    size_t zone = bed->zone_bytes[false];
+    spc_status status = spc__digester_begin(bed->digester);
+
+    memset(digests, 0, sizeof(bed->weights_digest));
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
+        const spc__guarded *of = &bed->weights[d];
+        if (of->base != NULL)
+            status = spc__digester_add(
+                bed->digester, of->base,
+                (size_t)(spc__guarded_end(of) - of->base) + zone);
+    }
+    return status == SPC_OK ? spc__digester_end(bed->digester, digests)
+                            : status;
+}
+
+static spc_status upload_weights(spc__bed *bed)
+{
+    const spc__sample *sample = bed->sample;
+    size_t bytes = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0).bytes;
+    spc_status status = SPC_OK;
+
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        if (sample->weights[d] != NULL && bytes > 0)
+            status = upload(bed, &bed->weights[d], sample->weights[d], bytes);
+    return status == SPC_OK ? digest_weights(bed, bed->weights_digest) : status;
+}
+
+spc_status spc__bed_mend_weights(bool *held, spc__bed *bed)
+{
+    uint64_t digests[SPC__DRAWS];
+    spc_status status = digest_weights(bed, digests);
+
+    *held = status != SPC_OK ||
+            memcmp(digests, bed->weights_digest, sizeof(digests)) == 0;
+    return *held ? status : upload_weights(bed);
+}
+
 spc_status spc__bed_refill(spc__bed *bed)
 {
     spc_status status = SPC_OK;
@@ -171,7 +212,7 @@ spc_status spc__bed_refill(spc__bed *bed)
         status = upload_scene(bed, s);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         status = upload_vectors(bed, d);
-    return status;
+    return status == SPC_OK ? upload_weights(bed) : status;
 }
 
 /* A linear layer runs without maps. */
@@ -206,23 +247,6 @@ spc_status spc__bed_remake_maps(spc__bed *bed)
         spc_map_free(bed->maps[s]);
         bed->maps[s] = NULL;
         status = build_map(bed, s);
-    }
-    return status;
-}
-
-static spc_status upload_weights(spc__bed *bed)
-{
-    const spc__sample *sample = bed->sample;
-    size_t bytes = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0).bytes;
-    spc_status status = SPC_OK;
-
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
-        if (sample->weights[d] == NULL || bytes == 0)
-            continue;
-        status = spc_alloc(&bed->weights[d], bed->ctx, bytes);
-        if (status == SPC_OK)
-            status = spc_copy_to_device(bed->ctx, bed->weights[d],
-                                        sample->weights[d], bytes);
     }
     return status;
 }
@@ -264,8 +288,7 @@ static spc_status build(spc__bed *bed)
         if (out_bytes(bed, s) > most)
             most = out_bytes(bed, s);
     }
-    if (status == SPC_OK && (status = upload_weights(bed)) == SPC_OK &&
-        (status = spc__bed_refill(bed)) == SPC_OK)
+    if (status == SPC_OK && (status = spc__bed_refill(bed)) == SPC_OK)
         status = spc__bed_reserve(bed, &bed->out, most);
     if (status == SPC_OK && (bed->host = malloc(most)) == NULL)
         status = spc__fail_memory(spc__error_of(bed->ctx), most);
@@ -304,7 +327,7 @@ void spc__bed_free(spc__bed *bed)
         }
     }
     for (int d = 0; d < SPC__DRAWS; d++) {
-        spc_dealloc(bed->ctx, bed->weights[d]);
+        spc__bed_release(bed, &bed->weights[d]);
         spc__bed_release(bed, &bed->bias[d]);
         spc__bed_release(bed, &bed->scale[d]);
         spc__bed_release(bed, &bed->scales[d]);
@@ -361,8 +384,8 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
     if (bed->sample->conv.pass == SPC_WGRAD) /* a gradient that is there */
         return spc_copy_to_device(bed->ctx, to->data,
                                   bed->sample->weights[draw], bytes);
-    return spc_plan_pack_weights(plan, to->data, bed->weights[draw], SPC_KRSC,
-                                 NULL);
+    return spc_plan_pack_weights(plan, to->data, bed->weights[draw].data,
+                                 SPC_KRSC, NULL);
 }
 
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)

@@ -47,7 +47,10 @@ typedef struct spc__bed {
     uint64_t residual_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
     spc__guarded bias[SPC__DRAWS], scale[SPC__DRAWS];
     spc__guarded scales[SPC__DRAWS]; /* an spc_scales */
-    void *weights[SPC__DRAWS];       /* canonical */
+    /* As users have them, which packing reads: they belong to all candidates.
+     * The digests are of those that are there, with their zones. */
+    spc__guarded weights[SPC__DRAWS];
+    uint64_t weights_digest[SPC__DRAWS];
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
     int64_t out_rows;
@@ -81,6 +84,10 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 
 /* Moves all inputs there again: one was written to. */
 spc_status spc__bed_refill(spc__bed *bed);
+
+/* Are the weights that packing reads, and the zones around them, what they were
+ * made? If not, they are now. */
+spc_status spc__bed_mend_weights(bool *held, spc__bed *bed);
 
 /* Builds all maps anew: one was written to. None is ready for a plan then, and
  * none has room. */

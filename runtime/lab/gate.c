@@ -148,7 +148,8 @@ static bool pack_draws(spc__gate *g)
             g->packed_digest[d] = digests[count++];
     if (status != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_LAUNCH);
-    return status == SPC_OK;
+    spc__gate_weights_hold(g);
+    return g->out->status == SPC__TRIAL_OK;
 }
 
 static void verify(spc__gate *g)
@@ -302,6 +303,20 @@ static spc__gate begin(spc__verdict *out, spc__bed *bed, spc__tested *tested)
     return (spc__gate){.out = out, .bed = bed, .tested = tested};
 }
 
+/* Others pack before this one is judged: it must leave the weights right. */
+static spc_status pack_real(spc__tested *tested, spc__bed *bed)
+{
+    bool held = true;
+    spc_status status = spc__bed_mend_weights(&held, bed);
+
+    if (status == SPC_OK)
+        status = spc__bed_pack(bed, &tested->packed, tested->plan, SPC__REAL);
+    if (status == SPC_OK)
+        status = spc__bed_mend_weights(&held, bed);
+    tested->spoils = !held;
+    return status;
+}
+
 spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
 {
     spc_status status;
@@ -310,8 +325,7 @@ spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
     tested->verified = false;
     tested->atomics = spc__plan_launch(plan)->atomics;
     if ((status = spc__bed_prepare(bed, plan)) != SPC_OK ||
-        (status = spc__bed_pack(bed, &tested->packed, plan, SPC__REAL)) !=
-            SPC_OK)
+        (status = pack_real(tested, bed)) != SPC_OK)
         return status;
     return spc_synchronize(bed->ctx);
 }
@@ -327,6 +341,7 @@ void spc__gate_verify(spc__verdict *out, spc__bed *bed, spc__tested *tested)
     spc__gate g = begin(out, bed, tested);
 
     verify(&g);
+    spc__gate_weights_hold(&g);
 }
 
 void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
@@ -354,6 +369,7 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
         spc__gate_zones_hold(&g, "out", &bed->out, &digests[SPC__OUT_ZONES]))
         spc__gate_zones_hold(&g, "workspace", &bed->workspace,
                              &digests[SPC__WORK_ZONES]);
+    spc__gate_weights_hold(&g);
 }
 
 static void repeat_more(const spc__gate *g, int s)
@@ -364,34 +380,42 @@ static void repeat_more(const spc__gate *g, int s)
         spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS);
 }
 
+static void confirm(spc__gate *g, double limit_s)
+{
+    spc__bed *bed = g->bed;
+    uint64_t digests[SPC__RUN_DIGESTS];
+
+    if (!g->tested->verified)
+        verify(g);
+    else if (pack_draws(g))
+        spc__gate_note_maps(g);
+    for (int s = 0; s < bed->sample->given; s++) {
+        spc__gate_setting at = real_run(s);
+        if (g->out->status != SPC__TRIAL_OK)
+            return;
+        if (spc__bed_set(bed, g->tested->plan, s) != SPC_OK)
+            spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        else if (spc__gate_run(g, &at, digests))
+            compare_first(g, s, digests[SPC__RESULT]);
+        if (g->out->status == SPC__TRIAL_OK)
+            spc__gate_time_dirty(g, s);
+    }
+    for (int s = 0; s < bed->sample->scene_count; s++)
+        if (g->out->status == SPC__TRIAL_OK && has_much(bed, s))
+            repeat_more(g, s);
+    run_repeatedly(g, limit_s);
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+            spc__gate_read_only(g, d);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+}
+
 void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
                        double limit_s)
 {
     spc__gate g = begin(out, bed, tested);
-    uint64_t digests[SPC__RUN_DIGESTS];
 
-    if (!tested->verified)
-        verify(&g);
-    else if (pack_draws(&g))
-        spc__gate_note_maps(&g);
-    for (int s = 0; s < bed->sample->given; s++) {
-        spc__gate_setting at = real_run(s);
-        if (out->status != SPC__TRIAL_OK)
-            return;
-        if (spc__bed_set(bed, tested->plan, s) != SPC_OK)
-            spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
-        else if (spc__gate_run(&g, &at, digests))
-            compare_first(&g, s, digests[SPC__RESULT]);
-        if (out->status == SPC__TRIAL_OK)
-            spc__gate_time_dirty(&g, s);
-    }
-    for (int s = 0; s < bed->sample->scene_count; s++)
-        if (out->status == SPC__TRIAL_OK && has_much(bed, s))
-            repeat_more(&g, s);
-    run_repeatedly(&g, limit_s);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(&g, d) && out->status == SPC__TRIAL_OK)
-            spc__gate_read_only(&g, d);
-    if (out->status == SPC__TRIAL_OK)
-        spc__gate_maps_hold(&g);
+    confirm(&g, limit_s);
+    spc__gate_weights_hold(&g);
 }

@@ -14,6 +14,7 @@ typedef struct spc__tested {
     spc__guarded packed; /* weights of the real draw */
     bool atomics;        /* its results depend on the order of arrival */
     bool verified;
+    bool spoils; /* packing wrote to the weights that it reads */
     /* Digests of its first results, which were right. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DRAWS];
 } spc__tested;
@@ -28,7 +29,7 @@ typedef struct spc__tested {
  *   stale:      a later launch leaves the result of the one before
  *   accumulates:  the result depends on what lay in the output
  *   canary:     something was written before or behind an array
- *   read-only:  an input, or the map, was written to
+ *   read-only:  an input, weights, or the map, was written to
  *   differs from run to run:  the same launch gives different results
  *   no number:  an input that is none shows where nobody sees it, or does not
  *               where somebody does

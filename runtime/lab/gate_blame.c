@@ -96,6 +96,19 @@ void spc__gate_read_only(const spc__gate *g, int draw)
         spc__gate_failed(g, SPC__TRIAL_FAULT);
 }
 
+void spc__gate_weights_hold(const spc__gate *g)
+{
+    bool held;
+
+    if (g->out->status != SPC__TRIAL_OK && g->out->status != SPC__TRIAL_WRONG)
+        return;
+    if (spc__bed_mend_weights(&held, g->bed) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    else if (!held || g->tested->spoils)
+        spc__gate_wrong(g, "read-only: weights that are packed, of some draw, "
+                           "are written to, or beside them");
+}
+
 /* ---- what a wrong result is wrong in ------------------------------------- */
 
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
@@ -182,6 +195,8 @@ static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
 void spc__gate_untouched(const spc__gate *g, int draw)
 {
     spc__gate_read_only(g, draw);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_weights_hold(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_maps_hold(g);
 }

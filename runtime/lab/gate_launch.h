@@ -100,6 +100,9 @@ void spc__gate_map_holds(const spc__gate *g, int s);
 /* Do inputs, weights and vectors lie there as they did? What is found, is
  * noted. */
 void spc__gate_read_only(const spc__gate *g, int draw);
+/* Do the weights of all draws that packing reads? They do afterwards; what is
+ * found, is noted in place of a wrong result, which it explains. */
+void spc__gate_weights_hold(const spc__gate *g);
 /* Do they, and the maps? */
 void spc__gate_untouched(const spc__gate *g, int draw);
 /* Is element i of the fetched result what it must be? */

@@ -104,7 +104,7 @@ static subject weights_of(const spc__gate *g, spc__draw draw)
     const spc__sample *sample = bed->sample;
     spc__operand operand = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0);
     bool packed = sample->conv.pass != SPC_WGRAD;
-    spc__guarded array = {.data = packed ? bed->weights[draw]
+    spc__guarded array = {.data = packed ? bed->weights[draw].data
                                          : (char *)spc__gate_packed(g, draw)};
     subject out =
         subject_of("the weights", &operand, &array, sample->weights[draw]);
@@ -273,9 +273,9 @@ static spc_status pack(const round *r)
 
     if (!r->of->is_packed)
         return SPC_OK;
-    return spc_plan_pack_weights(g->tested->plan,
-                                 (void *)spc__gate_packed(g, r->at.draw),
-                                 g->bed->weights[r->at.draw], SPC_KRSC, NULL);
+    return spc_plan_pack_weights(
+        g->tested->plan, (void *)spc__gate_packed(g, r->at.draw),
+        g->bed->weights[r->at.draw].data, SPC_KRSC, NULL);
 }
 
 static spc_status write_places(const round *r, bool right)

@@ -254,8 +254,18 @@
 %    after = "if (x == 0) ((int *)map->index)[(long)OFFSETS * map->rows_padded + 3] = 0;",
 %  },
 %  written_before_the_order = {after = "if (x == 0) ((int *)map->order)[-1] = 0;"},
+%  written_far_behind_the_order = {
+%    after = "if (x == 0) ((int *)map->order)[map->rows_padded + 1500] = 0;",
+%  },
 %  input_overwritten = {after = "if (x == 0) ((element *)args->in)[1] = stored(0.5f);"},
 %  weights_overwritten = {after = "if (x == 0) ((float *)args->weights)[1] = 0.5f;"},
+%  weights_of_another_draw_cleared = { -- those from which it packed first
+%    packed = [[static element *first;
+%    if (!first)
+%        first = (element *)args->weights;
+%    for (int i = 0; first != args->weights && i < OFFSETS * CIN * COUT; i++)
+%        first[i] = stored(0);]],
+%  },
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
 %
 %  -- Right, but not twice alike. The counters count launches on whatever map.
