@@ -6,11 +6,13 @@
  * cannot follow by one; tensor cores cut off what lies 24 bits below the
  * largest term, so the bound here is 2^23. Then there is one right result,
  * whatever the order of the sum, and the comparison needs no tolerance: fp16
- * results are that sum rounded once. No value is zero, so no product is.
+ * results are that sum rounded once. No product is zero but where COUNT is to
+ * find that zeros are not taken for what they are.
  *
  * COUNT   Integers of magnitude 1 to 3, or 1 where there are many: the sum fits
  *         the 11 bits of fp16 as well. A product that is lost or taken twice
- *         changes it by at least one unit, for certain.
+ *         changes it by at least one unit, for certain. One weight in 32 is
+ *         zero, one bias in three, and in some scenes of sizes many inputs.
  * WIDE    Odd integers of all the bits that the type must multiply exactly.
  *         fp16 and tf32: 11 bits, of which bf16 keeps 8 (bf16 itself: those);
  *         sums are far beyond
@@ -30,10 +32,11 @@
  * products: what is lost of one then shows in those results that are small.
  *
  * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
- * REAL all of the type. Scales that are powers of two keep what is said above:
- * in_scale is the unit. out_scale is such that 1.5 to 3 deviations of the sum
- * of a third of all products reach the ends of i8: there some results saturate.
- * By scales of 1/2 many a result lies halfway between two whole numbers.
+ * REAL all of the type; of WIDE -127 is -128, the end of it. Scales that are
+ * powers of two keep what is said above: in_scale is the unit. out_scale is
+ * such that 1.5 to 3 deviations of the sum of a third of all products reach the
+ * ends of i8: there some results saturate. By scales of 1/2 many a result lies
+ * halfway between two whole numbers.
  *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
@@ -105,6 +108,7 @@ typedef struct style {
     int bits;   /* WIDE: of wide values */
     int period; /* WIDE: channel 0 of so many has wide inputs, channel 1 wide
                    weights */
+    bool whole; /* WIDE: the lowest is no odd one, but that of i8 */
     float in, weights; /* the units */
 } style;
 
@@ -136,11 +140,12 @@ static style style_of(const spc_conv *conv, spc__draw draw)
     /* The products of integers up to 3 have mean square (14 / 3)^2. */
     bool room =
         likely * sqrt(longest_sum(conv)) * 14 / 3 <= results_below(conv);
-    style s = {room ? 3 : 1, 0, 0, 1, 1};
+    style s = {.most = room ? 3 : 1, .in = 1, .weights = 1};
 
     s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
     s.period = period_for(conv, s.bits);
-    if (spc__conv_in_is_whole(conv))
+    s.whole = spc__conv_in_is_whole(conv);
+    if (s.whole)
         s.in = s.weights = draw == SPC__REAL ? 127 : 1;
     else if (draw == SPC__WIDE && type->bytes == 2)
         s.in = s.weights = 0x1p-4f; /* 2^23 units are within fp16 */
@@ -211,8 +216,10 @@ static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
         return draw_real(random);
     if (draw == SPC__COUNT)
         return draw_small(s->most, random);
-    return channel % s->period == wide_at ? draw_wide(s->bits, random)
-                                          : draw_narrow(random);
+    if (channel % s->period != wide_at)
+        return draw_narrow(random);
+    float wide = draw_wide(s->bits, random);
+    return s->whole && wide == -127 ? -128 : wide;
 }
 
 /* Rounds to what the type can hold. */
@@ -237,6 +244,33 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
     settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
+/* One in `of` becomes zero, of either sign, or all but one in it. It draws from
+ * a copy: what is drawn behind it does not depend on it. */
+static void draw_zeros(float *values, int64_t n, uint32_t of, bool but_one,
+                       const spc__random *random)
+{
+    spc__random own = *random;
+
+    for (int64_t i = 0; i < n; i++) {
+        bool is_one = spc__random_below(&own, of) == 0;
+        float zero = copysignf(0, sign_of(&own));
+        if (is_one != but_one)
+            values[i] = zero;
+    }
+}
+
+void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
+                       int columns, bool few, const spc__random *random)
+{
+    enum { FEW = 8, ROWS = 7 };
+    uint32_t of = few ? (uint32_t)fmax(3, longest_sum(conv) / FEW) : 3;
+
+    draw_zeros(values, rows * columns, of, few, random);
+    for (int64_t row = 3; row < rows; row += ROWS)
+        for (int c = 0; c < columns; c++)
+            values[row * columns + c] = 0;
+}
+
 /* By the input channel that a weight meets: a group's begin where the one
  * before ends, so that wide meets narrow in groups of any size. */
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
@@ -251,6 +285,8 @@ void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
             out[n++] =
                 s.weights *
                 draw_one(&s, draw, co / out_of * in + (int)(i % in), 1, random);
+    if (draw == SPC__COUNT)
+        draw_zeros(out, n, 32, false, random);
     settle(out, (size_t)n, conv->dtype);
 }
 
@@ -279,6 +315,8 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
 
     for (int c = 0; c < conv->cout; c++)
         out[c] = unit * draw_one(&s, draw, 0, 0, random);
+    for (int c = 1; c < conv->cout && draw == SPC__COUNT; c += 3)
+        out[c] = 0;
 }
 
 /* Of the real draw none near zero, which would hide the sum. */

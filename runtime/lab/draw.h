@@ -28,6 +28,11 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
                   int64_t rows, spc__random *random);
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
                        spc__random *random);
+/* Makes zeros, of either sign, of a third of some values of COUNT; or of all
+ * but a few of what an output sees (`few`), so that these may be large. Some
+ * rows are all zeros. */
+void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
+                       int columns, bool few, const spc__random *random);
 /* What a WGRAD reads: x [rows in][cin] and dy [rows out][cout], of which the
  * first (`wide` 0) or the second (1) has the wide values of WIDE; and a
  * gradient that is there, [rows][cout]. */

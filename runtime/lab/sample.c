@@ -353,7 +353,23 @@ static spc_status largest_sum(maker *m, int s, const spc__seen *seen,
     return status;
 }
 
-/* COUNT on a scene of the sizes, by turns: as it is, tiny, and huge. */
+/* Of the scenes of the sizes three have zeros, and three have none. */
+static void thin_inputs(maker *m, int s, float *in, float *gradient)
+{
+    const spc__sample_scene *scene = &m->sample->scenes[s];
+    const spc_conv *conv = &m->sample->conv;
+    bool few = s % 3 == 2 && !is_gradient(m);
+
+    if (!spc__sample_is_size(m->sample, s) || s / 3 % 2 == 0)
+        return;
+    spc__draw_thinned(in, conv, scene->rows_in, conv->cin, few, &m->random);
+    if (is_gradient(m))
+        spc__draw_thinned(gradient, conv, scene->rows_out, conv->cout, false,
+                          &m->random);
+}
+
+/* COUNT on a scene of the sizes, by turns: as it is, tiny, and huge, which are
+ * larger still where zeros leave few of them. */
 static spc_status scale_inputs(maker *m, int s, const spc__seen *seen,
                                float *in)
 {
@@ -389,8 +405,10 @@ static spc_status fill_arrays(maker *m, int s, spc__draw draw,
     if (is_gradient(m)) {
         spc__draw_pair(in, residual, conv, draw, scene->rows_in,
                        scene->rows_out, s % 2, &m->random);
+        thin_inputs(m, s, in, residual);
     } else {
         spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+        thin_inputs(m, s, in, NULL);
         if (scale_inputs(m, s, seen, in) != SPC_OK)
             return m->error->status;
         if (all[SPC_RESIDUAL].present)

@@ -10,7 +10,9 @@
 %  "scene_of_one_row_missing", "adds_to_the_result", "adds_unless_poisoned",
 %  "writes_poison_only", "workspace_taken_for_zeros", "workspace_times_zero",
 %  "input_read_behind_times_zero", "last_of_three_mod_seven",
-%  "last_of_eleven_mod_sixteen", "no_number_is_zero", "absent_times_zero",
+%  "last_of_eleven_mod_sixteen", "row_beginning_with_zero_missing",
+%  "zero_weight_is_one", "zero_bias_is_one", "no_number_is_zero",
+%  "absent_times_zero",
 %})
 
 % write_kernel()

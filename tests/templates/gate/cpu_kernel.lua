@@ -85,6 +85,17 @@
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
 %  },
 %  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
+%  inputs_clamped_at_1000 = {
+%    product = "sum += (v > 1000 ? 1000 : v < -1000 ? -1000 : v) * w;",
+%  },
+%
+%  -- Zeros that are taken for what they are not.
+%  row_beginning_with_zero_missing = {
+%    from = "if (from >= 0 && value_of(in[from * CIN]) == 0) continue;",
+%  },
+%  zero_weight_is_one = {product = "sum += v * (w == 0 ? 1 : w);"},
+%  zero_bias_is_one = {bias = "args->bias[co] == 0 ? 1 : args->bias[co]"},
+%
 %  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
 %  absent_times_zero = {
 %    from = "float present = from >= 0; if (from < 0) from = 0;",

@@ -4,6 +4,7 @@
 %  "none", "operands_bf16", "sums_f16", "sums_bf16", "product_dropped",
 %  "product_twice",
 %  "large_sums_saturate", "small_inputs_are_zero", "small_sums_are_zero",
+%  "inputs_clamped_at_1000",
 %  "no_number_is_zero", "absent_times_zero",
 %})
 
