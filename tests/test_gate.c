@@ -56,7 +56,7 @@ typedef struct job {
 #define AT_LAST                                                                \
     "unwritten|stale|differs from run to run|after timing"                     \
     "|below the floor"
-#define ORDER "differs from run to run|after timing"
+#define ORDER "differs from run to run|after timing|stale"
 
 static const job jobs[] = {
     {CPU,
@@ -122,6 +122,11 @@ static const job jobs[] = {
       {"half_the_weights_unseen", LATE, "stale"},
       {"other_bias_unseen", ALWAYS, "stale"},
       {"other_map_unseen", ALWAYS, "stale"}}},
+    {CPU,
+     "patient",
+     PLAIN,
+     {{"none", HONEST, ""},
+      {"done_after_twenty_launches", LATE, "stale"}}},
     {CPU,
      "leaves",
      "subm,cin=16,cout=32,k=3,dtype=f32",

@@ -370,6 +370,8 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
         spc__gate_zones_hold(&g, "workspace", &bed->workspace,
                              &digests[SPC__WORK_ZONES]);
     spc__gate_weights_hold(&g);
+    if (out->status == SPC__TRIAL_OK)
+        spc__gate_streak(&g, s, digests[SPC__RESULT]);
 }
 
 static void repeat_more(const spc__gate *g, int s)
@@ -397,6 +399,8 @@ static void confirm(spc__gate *g, double limit_s)
             spc__gate_failed(g, SPC__TRIAL_LAUNCH);
         else if (spc__gate_run(g, &at, digests))
             compare_first(g, s, digests[SPC__RESULT]);
+        if (g->out->status == SPC__TRIAL_OK)
+            spc__gate_long_streak(g, s);
         if (g->out->status == SPC__TRIAL_OK)
             spc__gate_time_dirty(g, s);
     }

@@ -82,6 +82,14 @@ void spc__gate_test_sizes(const spc__gate *g);
 /* A launch on an awkward scene that is set, some inputs being no number. */
 void spc__gate_test_no_numbers(const spc__gate *g, int s);
 
+/* ---- launches behind a timing (gate_streak.c) ---------------------------- */
+
+/* Those find all as many runs on given scene `s` left it, but a few elements.
+ * The digest of that result is `first`. */
+void spc__gate_streak(const spc__gate *g, int s, uint64_t first);
+/* The same behind runs that are made here: timings may be short. */
+void spc__gate_long_streak(const spc__gate *g, int s);
+
 /* ---- timing over other results (gate_dirty.c) ---------------------------- */
 
 /* Of the real draw on a given scene, which is set. */
