@@ -4,7 +4,7 @@
  * The seeds come first: of every template its default (quick); besides those an
  * even sample of the space (normal); the whole space (exhaustive). They are
  * screened with a few samples, then halved again and again, the survivors
- * measured twice as often each time. The best few and all defaults are
+ * measured twice as often each time. The best few and what runs untuned are
  * finalists: they get all samples, and samples with a cold cache. Then the
  * search moves on (moves.c), and what is new is screened likewise, until no
  * move leads to anything new. The state that decides what is left to do is what
@@ -113,18 +113,19 @@ static bool is_among_best(const spc__pipeline *p, const spc__entry *best,
     return i < few || (i < 2 * few && is_near(p, best, entry));
 }
 
-/* Who must have all samples and has not: the best few, the defaults, and what
- * serves so far. */
+/* Who must have all samples and has not: the best few, what runs untuned, and
+ * what serves so far. */
 static int find_unfinished(const spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
+    const spc__entry *untuned = spc__untuned(p->request, p->candidates);
     int scenes = p->request->scene_count, found = 0;
     int count = spc__rank_all(p->candidates, list, scenes);
     const spc__entry *best = list[0];
 
     for (int i = 0; i < count; i++)
         if ((is_among_best(p, best, list[i], i) ||
-             list[i]->candidate->is_default || list[i]->serves) &&
+             list[i] == untuned || list[i]->serves) &&
             (!spc__entry_has(list[i], scenes, effort->final, true) ||
              spc__doubt_is_due(p->meter, list[i])))
             list[found++] = list[i];
