@@ -49,6 +49,8 @@ static const struct {
     {"subm,cin=50,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
     {"subm,cin=21,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
+    /* Tiles of which some blocks that order rows have none. */
+    {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
     {"subm,cin=44,cout=99,k=3,dtype=i8,epilogue=scale+relu,out=i8", "os_wgmma",
      "split=cluster2,groups=2"},
     {"conv,cin=20,cout=45,k=3,stride=2,rule=floor,in_pitch=22,epilogue=silu+"

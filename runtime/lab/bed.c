@@ -248,7 +248,8 @@ spc_status spc__bed_remake_maps(spc__bed *bed)
         bed->maps[s] = NULL;
         status = build_map(bed, s);
     }
-    return status;
+    return status == SPC_OK && bed->spare != NULL ? spc__bed_build_spare(bed)
+                                                  : status;
 }
 
 static size_t out_bytes(const spc__bed *bed, int s)
@@ -288,6 +289,8 @@ static spc_status build(spc__bed *bed)
         if (out_bytes(bed, s) > most)
             most = out_bytes(bed, s);
     }
+    if (status == SPC_OK)
+        status = spc__bed_build_spare(bed);
     if (status == SPC_OK && (status = spc__bed_refill(bed)) == SPC_OK)
         status = spc__bed_reserve(bed, &bed->out, most);
     if (status == SPC_OK && (bed->host = malloc(most)) == NULL)
@@ -333,6 +336,7 @@ void spc__bed_free(spc__bed *bed)
         spc__bed_release(bed, &bed->scales[d]);
         spc__bed_release(bed, &bed->packed[d]);
     }
+    spc__bed_free_spare(bed);
     spc__bed_release(bed, &bed->out);
     spc__bed_release(bed, &bed->workspace);
     spc_dealloc(bed->ctx, bed->count);
@@ -346,8 +350,9 @@ void spc__bed_free(spc__bed *bed)
 /* The rows that a linear layer is run for. */
 static int64_t linear_rows(const spc__bed *bed, int s)
 {
-    return s == 0 && bed->count != NULL ? bed->capacity
-                                        : bed->sample->scenes[s].rows_out;
+    return s == bed->counted && bed->count != NULL
+               ? bed->capacity
+               : bed->sample->scenes[s].rows_out;
 }
 
 static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
@@ -367,6 +372,8 @@ spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
             status = spc__bed_reserve(bed, &bed->workspace,
                                       workspace_bytes(bed, plan, s));
     }
+    if (status == SPC_OK && bed->spare != NULL)
+        status = spc_map_prepare(bed->spare, plan, NULL);
     return status;
 }
 
@@ -452,8 +459,8 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
     buffers.weights = packed;
     return is_linear(bed)
                ? spc_plan_execute_rows(plan, linear_rows(bed, s),
-                                       s == 0 ? bed->count : NULL, &buffers,
-                                       stream)
+                                       s == bed->counted ? bed->count : NULL,
+                                       &buffers, stream)
                : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
 }
 

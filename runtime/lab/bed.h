@@ -54,11 +54,18 @@ typedef struct spc__bed {
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
     int64_t out_rows;
-    /* Of a linear layer's first scene, if it was given room for more rows than
-     * there are: the capacity, and how many there are, on the device. */
+    /* Of a linear layer's scene `counted`, if it was given room for more rows
+     * than there are: the capacity, and how many there are, on the device. */
     int64_t capacity;
     int32_t *count;
-    void *host; /* as large as the largest result */
+    int counted;
+    /* A map with room to spare, which takes scenes one after the other, or of a
+     * linear layer a number of rows; NULL: the layer, or the sample, has none.
+     * While a scene has it, what was that scene's lies here. */
+    spc_map *spare;
+    int32_t *spare_coords, *spare_count;
+    int64_t spare_capacity; /* rows of results */
+    void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
 } spc__bed;
@@ -74,6 +81,19 @@ void spc__bed_free(spc__bed *bed);
  * or a frame; layouts that were prepared are gone. SPC_ECAPACITY: those are
  * fewer than it has; SPC_EUNSUPPORTED: a layer with two sets that are given. */
 spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity);
+
+/* Builds the map with room to spare, if the layer can have one, and room for
+ * the arrays of its scenes, before anything is moved there. */
+spc_status spc__bed_build_spare(spc__bed *bed);
+void spc__bed_free_spare(spc__bed *bed);
+/* The scenes that it takes, awkward ones: of few rows, of many, of few again.
+ * Returns how many: none, or all. */
+enum { SPC__SPARE_SCENES = 3 };
+int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
+/* It becomes that of scene `s`, where it is, and scene `s` has it until it is
+ * returned. */
+spc_status spc__bed_take_spare(spc__bed *bed, int s);
+void spc__bed_return_spare(spc__bed *bed, int s);
 
 /* Room for `bytes`, at the least; what was in it is lost. */
 spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,

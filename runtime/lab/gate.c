@@ -163,6 +163,8 @@ static void verify(spc__gate *g)
             test_scene(g, s);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_test_sizes(g);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_spare(g);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);

@@ -90,6 +90,11 @@ void spc__gate_streak(const spc__gate *g, int s, uint64_t first);
 /* The same behind runs that are made here: timings may be short. */
 void spc__gate_long_streak(const spc__gate *g, int s);
 
+/* ---- a map with room to spare (gate_spare.c) ----------------------------- */
+
+/* A launch on each scene that it takes. */
+void spc__gate_test_spare(const spc__gate *g);
+
 /* ---- timing over other results (gate_dirty.c) ---------------------------- */
 
 /* Of the real draw on a given scene, which is set. */

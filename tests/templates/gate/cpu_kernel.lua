@@ -190,6 +190,39 @@
 %                   out + row_of(map, p) * COUT, bytes);
 %    }]],
 %  },
+%  -- Of a map, which is filled anew where it lies.
+%  capacity_taken_for_rows = {
+%    last = "first + TILE < map->rows ? first + TILE : map->rows",
+%  },
+%  row_order_kept_by_address = {
+%    state = [[static struct { const int *of; int rows[TILE]; } kept[MOST][64];
+%static int kept_row(const spc_map_view *map, unsigned x, int p)
+%{
+%    int at = 0, first = p / TILE * TILE;
+%    while (at < 63 && kept[x][at].of && kept[x][at].of != map->order + first)
+%        at++;
+%    if (kept[x][at].of == NULL)
+%        for (int i = 0; i < TILE; i++)
+%            kept[x][at].rows[i] = map->order[first + i];
+%    kept[x][at].of = map->order + first;
+%    return kept[x][at].rows[p - first];
+%}]],
+%    row = "x < MOST ? kept_row(map, x, p) : row_of(map, p)",
+%  },
+%  tile_order_kept_by_address = {
+%    state = [[static struct { const int *of; int tile; } kept[MOST][64];
+%static int kept_tile(const spc_map_view *map, unsigned x)
+%{
+%    int at = 0;
+%    while (at < 63 && kept[x][at].of && kept[x][at].of != map->tile_order)
+%        at++;
+%    if (kept[x][at].of == NULL)
+%        kept[x][at].tile = map->tile_order[x];
+%    kept[x][at].of = map->tile_order;
+%    return kept[x][at].tile;
+%}]],
+%    tile = "x < MOST ? kept_tile(map, x) : map->tile_order[x]",
+%  },
 %  weights_of_the_first_pack = {
 %    state = [[static float first_weights[OFFSETS * CIN * COUT];
 %static char has_first[OFFSETS * CIN];]],
@@ -397,6 +430,15 @@ static inline long row_of(const spc_map_view *map, int p)
     return map->order ? map->order[p] : p;
 }
 
+/* Where the rows of a tile end: past the last row of all there are none. */
+static inline int end_of(const spc_map_view *map, int first)
+{
+    int end = first;
+    while (end < first + TILE && row_of(map, end) >= 0)
+        end++;
+    return end;
+}
+
 $(piece("state", ""))
 
 static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
@@ -427,8 +469,11 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
-    int tile = map->tile_order[x], first = tile * TILE;
-    int last = $(piece("last", "first + TILE < map->rows ? first + TILE : map->rows"));
+    int tile = $(piece("tile", "map->tile_order[x]")), first = tile * TILE;
+
+    if (tile < 0)
+        return;
+    int last = $(piece("last", "end_of(map, first)"));
 
     $(piece("before", ""))
     for (int p = first; p < last; p++)
