@@ -349,7 +349,7 @@ void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
 {
     spc__gate g = begin(out, bed, tested);
 
-    if (spc__bed_set(bed, tested->plan, s) != SPC_OK ||
+    if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
         spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
 }

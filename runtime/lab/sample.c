@@ -32,7 +32,7 @@ static spc_status make(spc__sample_maker *m, const spc_conv *conv,
                        const spc__sample_source *sources, int given, int count)
 {
     spc_status status = spc__sample_block_create(
-        m->sample, conv, sources, given, count, m->options->judges, m->error);
+        m->sample, conv, sources, given, count, m->options, m->error);
 
     if (status != SPC_OK)
         return status;

@@ -53,6 +53,7 @@ typedef struct spc__sample_scene {
 
 typedef struct spc__sample {
     spc_conv conv;
+    uint64_t seed;
     const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
     const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
     const float *scale[SPC__DRAWS];  /* as the bias */

@@ -134,6 +134,7 @@ void spc__sample_block_see(spc__sample *out)
     const spc__sample_header *header = out->memory;
 
     out->conv = header->conv;
+    out->seed = header->seed;
     out->given = header->given;
     out->scene_count = header->scene_count;
     for (int d = 0; d < SPC__DRAWS; d++) {
@@ -196,7 +197,8 @@ static spc_status make_block(spc__sample *out, const spc__sample_header *header,
 
 spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
                                     const spc__sample_source *sources,
-                                    int given, int count, bool judges,
+                                    int given, int count,
+                                    const spc__sample_options *options,
                                     spc_error *error)
 {
     spc__sample_header *header = malloc(sizeof(*header));
@@ -204,7 +206,8 @@ spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
 
     if (header == NULL)
         return spc__fail_memory(error, sizeof(*header));
-    lay_out(header, conv, sources, given, count, judges);
+    lay_out(header, conv, sources, given, count, options->judges);
+    header->seed = options->seed;
     status = make_block(out, header, error);
     free(header);
     return status;

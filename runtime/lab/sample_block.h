@@ -12,6 +12,7 @@
 typedef struct spc__sample_header {
     char magic[16];
     spc_conv conv;
+    uint64_t seed;
     int given, scene_count;
     size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
     spc_scales scales[SPC__DRAWS];
@@ -37,11 +38,11 @@ typedef struct spc__sample_maker {
     spc_error *error;
 } spc__sample_maker;
 
-/* Makes a block with a place for all that the scenes need; `judges` as in
- * spc__sample_options. */
+/* Makes a block with a place for all that the scenes need. */
 spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
                                     const spc__sample_source *sources,
-                                    int given, int count, bool judges,
+                                    int given, int count,
+                                    const spc__sample_options *options,
                                     spc_error *error);
 
 /* Sees what the header of the block says of it now. */

@@ -287,6 +287,18 @@
 %  },
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
 %
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    product = [[v = value_of(((const element *)rounded_down(args->in, 256))[from * CIN + ci]);
+%                sum += v * w;]],
+%  },
+%  output_address_rounded = {
+%    store = "((element *)rounded_down(args->out, 64))[row * COUT + co] = stored(sum);",
+%  },
+%  bias_address_rounded = {
+%    bias = "args->bias ? ((const float *)rounded_down(args->bias, 16))[co] : 0",
+%  },
+%
 %  -- Right, but not twice alike. The counters count launches on whatever map.
 %  order_varies = {
 %    state = "static unsigned calls[MOST];",
@@ -389,6 +401,12 @@ static inline float value_of(element e)
 static inline element stored(float value)
 {
     return $(half and "spc_half_of_float(value)" or "value");
+}
+
+/* The last multiple of `of` bytes that lies not behind it. */
+static inline void *rounded_down(const void *at, unsigned long long of)
+{
+    return (void *)((unsigned long long)at & ~(of - 1));
 }
 
 /* The output row at position p of the map. */
