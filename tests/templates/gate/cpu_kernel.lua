@@ -42,6 +42,25 @@
 %local half_of_weights = "seen = hash(seen, args->weights, (long)OFFSETS * CIN * COUT * 2);"
 %local all_of_bias = "if (args->bias) seen = hash(seen, args->bias, COUT * 4);"
 %local all_of_map = "for (long k = 0; k < OFFSETS; k++) seen = hash(seen, map->index + k * map->rows_padded + first, 4 * (last - first));"
+%-- The same as sums, which do not change where two rows of what is read, or two
+%-- elements, change places.
+%local sum_of_in = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            long from = map->index[k * map->rows_padded + p];
+%            unsigned row = 0;
+%            for (int i = 0; from >= 0 && i < CIN; i++)
+%                row += bits_of(value_of(((const element *)args->in)[from * CIN + i])) * (2 * i + 3);
+%            seen += (unsigned long long)row * row;
+%        }]]
+%local sum_of_weights = [[for (int i = 0; i < OFFSETS * CIN * COUT; i++) {
+%        unsigned w = bits_of(((const float *)args->weights)[i]);
+%        seen += (unsigned long long)w * (w >> 3);
+%    }]]
+%local sum_of_map = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            unsigned long long from = map->index[k * map->rows_padded + p];
+%            seen += from * from * (k + 1);
+%        }]]
 %
 %local faults = {
 %  none = {},
@@ -58,6 +77,9 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
+%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}),
+%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}),
+%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  done_after_twenty_launches = patient(20, skips({first_of_in}, "1")),
 %  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
