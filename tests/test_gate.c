@@ -32,7 +32,7 @@ typedef struct fault {
     const char *tags; /* with which its note may begin, separated by '|' */
 } fault;
 
-enum { FAULTS = 40, CPU = 1, SIM = 2, CUDA = 4 };
+enum { FAULTS = 48, CPU = 1, SIM = 2, CUDA = 4 };
 
 typedef struct job {
     unsigned devices;
@@ -99,7 +99,12 @@ static const job jobs[] = {
       {"absent_times_zero", ALWAYS, "no number"},
       {"input_address_rounded", ALWAYS, NUMBERS},
       {"output_address_rounded", ALWAYS, NOT_WRITTEN "|canary"},
-      {"bias_address_rounded", ALWAYS, NUMBERS}}},
+      {"bias_address_rounded", ALWAYS, NUMBERS},
+      {"infinite_input_is_zero", ALWAYS, "no number"},
+      {"infinite_result_is_finite", ALWAYS, "no number"},
+      {"infinite_result_has_no_sign", ALWAYS, "no number"},
+      {"weight_no_number_is_zero", ALWAYS, "no number"},
+      {"bias_no_number_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "kept",
      PLAIN,
@@ -205,7 +210,8 @@ static const job jobs[] = {
       {"small_sums_are_zero", ALWAYS, NUMBERS},
       {"inputs_clamped_at_1000", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
-      {"absent_times_zero", ALWAYS, "no number"}}},
+      {"absent_times_zero", ALWAYS, "no number"},
+      {"infinite_input_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "wide",
      "subm,cin=256,cout=2,k=7,dtype=f32",

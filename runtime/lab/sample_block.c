@@ -88,11 +88,12 @@ static void lay_out_scene(spc__sample_header *header, int s,
     for (int d = 0; d < SPC__DRAWS; d++)
         if (is_drawn(header, s, judges, (spc__draw)d))
             lay_out_draw(header, s, (spc__draw)d, all, end);
-    if (!given) {
-        header->scenes[s].sees = reserve(end, (size_t)relation->rows_out);
-        return;
-    }
     size_t out = (size_t)(all[SPC_OUT].rows * all[SPC_OUT].columns);
+    if (s == header->given + SPC__AWKWARD_BORDER && spc__odd_is_for(conv))
+        for (int odd = 0; odd < SPC__ODDS; odd++)
+            header->scenes[s].odd[odd] = reserve(end, out);
+    if (!given)
+        return;
     header->scenes[s].reference = reserve(end, out * sizeof(double));
     header->scenes[s].tolerance = reserve(end, out * sizeof(float));
 }
@@ -162,7 +163,8 @@ void spc__sample_block_see(spc__sample *out)
         }
         scene->reference = at(out, header->scenes[s].reference);
         scene->tolerance = at(out, header->scenes[s].tolerance);
-        scene->sees = at(out, header->scenes[s].sees);
+        for (int odd = 0; odd < SPC__ODDS; odd++)
+            scene->odd[odd] = at(out, header->scenes[s].odd[odd]);
     }
 }
 

@@ -23,7 +23,7 @@ typedef struct spc__sample_header {
         size_t coords, in[SPC__DRAWS], residual[SPC__DRAWS];
         size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
         uint64_t digest[SPC__DRAWS];
-        size_t reference, tolerance, sees;
+        size_t reference, tolerance, odd[SPC__ODDS];
     } scenes[SPC__SAMPLE_SCENES];
     size_t bytes;
 } spc__sample_header;

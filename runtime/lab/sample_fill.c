@@ -237,11 +237,10 @@ static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
     return status;
 }
 
-/* What of inputs and offsets some pair uses; and who sees marked inputs. */
+/* What of inputs and offsets some pair uses. */
 static spc_status count_used(spc__sample_maker *m, int s,
                              const spc_relation *relation)
 {
-    const spc__sample_scene *scene = &m->sample->scenes[s];
     size_t bytes = (size_t)relation->rows_in + SPC_MAX_OFFSETS;
     char *used = calloc(bytes, 1);
 
@@ -254,8 +253,6 @@ static spc_status count_used(spc__sample_maker *m, int s,
             relation->cells ? relation->cells[i] : i / relation->rows_out;
         if (from < 0)
             continue;
-        if (spc__sample_marks(from, relation->rows_in) && scene->sees != NULL)
-            ((unsigned char *)scene->sees)[i % relation->rows_out] = 1;
         m->header->scenes[s].rows_read += !used[from];
         m->header->scenes[s].offsets_used += !offsets[k];
         used[from] = offsets[k] = 1;
@@ -277,6 +274,12 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (scene->in[d] != NULL)
             status = fill_draw(m, s, (spc__draw)d, &seen);
+    for (int odd = 0; odd < SPC__ODDS && status == SPC_OK; odd++)
+        if (scene->odd[odd] != NULL)
+            spc__odd_expect((unsigned char *)scene->odd[odd], &m->sample->conv,
+                            (spc__odd)odd, from->relation,
+                            m->weights[SPC__COUNT],
+                            m->sample->scale[SPC__COUNT]);
     return status;
 }
 

@@ -110,13 +110,13 @@
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
-%  large_sums_saturate = {result = "(sum > 20000 ? 20000 : sum)"},
+%  large_sums_saturate = {result = "(sum > 20000 && sum < 1e30f ? 20000 : sum)"},
 %  small_inputs_are_zero = {
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
 %  },
 %  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
 %  inputs_clamped_at_1000 = {
-%    product = "sum += (v > 1000 ? 1000 : v < -1000 ? -1000 : v) * w;",
+%    product = "sum += (v > 1000 && v < 1e30f ? 1000 : v < -1000 && v > -1e30f ? -1000 : v) * w;",
 %  },
 %
 %  -- Zeros that are taken for what they are not.
@@ -127,6 +127,13 @@
 %  zero_bias_is_one = {bias = "args->bias[co] == 0 ? 1 : args->bias[co]"},
 %
 %  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
+%  infinite_input_is_zero = {
+%    product = "if (!(v == v && v - v != 0)) sum += v * w;",
+%  },
+%  infinite_result_is_finite = {result = "(sum - sum != 0 && sum == sum ? 1 : sum)"},
+%  infinite_result_has_no_sign = {result = "(sum < -3.4e38f ? -sum : sum)"},
+%  weight_no_number_is_zero = {product = "sum += w == w ? v * w : 0;"},
+%  bias_no_number_is_zero = {bias = "args->bias && args->bias[co] == args->bias[co] ? args->bias[co] : 0"},
 %  absent_times_zero = {
 %    from = "float present = from >= 0; if (from < 0) from = 0;",
 %    product = "sum += present * v * w;",
