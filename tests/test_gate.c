@@ -32,7 +32,7 @@ typedef struct fault {
     const char *tags; /* with which its note may begin, separated by '|' */
 } fault;
 
-enum { FAULTS = 40, CPU = 1, SIM = 2, CUDA = 4 };
+enum { FAULTS = 48, CPU = 1, SIM = 2, CUDA = 4 };
 
 typedef struct job {
     unsigned devices;
@@ -96,7 +96,15 @@ static const job jobs[] = {
       {"zero_weight_is_one", ALWAYS, NUMBERS},
       {"zero_bias_is_one", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
-      {"absent_times_zero", ALWAYS, "no number"}}},
+      {"absent_times_zero", ALWAYS, "no number"},
+      {"input_address_rounded", ALWAYS, NUMBERS},
+      {"output_address_rounded", ALWAYS, NOT_WRITTEN "|canary"},
+      {"bias_address_rounded", ALWAYS, NUMBERS},
+      {"infinite_input_is_zero", ALWAYS, "no number"},
+      {"infinite_result_is_finite", ALWAYS, "no number"},
+      {"infinite_result_has_no_sign", ALWAYS, "no number"},
+      {"weight_no_number_is_zero", ALWAYS, "no number"},
+      {"bias_no_number_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "kept",
      PLAIN,
@@ -137,6 +145,13 @@ static const job jobs[] = {
      "leaves",
      "subm,cin=16,cout=32,k=3,dtype=f32",
      {{"none", HONEST, ""}, {"all_is_there_so_it_is_left", LATE, "skips"}}},
+    {CPU,
+     "sums",
+     "subm,cin=16,cout=32,k=3,dtype=f32",
+     {{"none", HONEST, ""},
+      {"inputs_are_summed", LATE, "stale|skips"},
+      {"weights_are_summed", LATE, "stale|skips"},
+      {"map_is_summed", LATE, "stale|skips"}}},
     {CPU,
      "foreign",
      PLAIN,
@@ -202,7 +217,8 @@ static const job jobs[] = {
       {"small_sums_are_zero", ALWAYS, NUMBERS},
       {"inputs_clamped_at_1000", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
-      {"absent_times_zero", ALWAYS, "no number"}}},
+      {"absent_times_zero", ALWAYS, "no number"},
+      {"infinite_input_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "wide",
      "subm,cin=256,cout=2,k=7,dtype=f32",
@@ -255,7 +271,9 @@ static const job jobs[] = {
       {"last_tile_missing", ALWAYS, NOT_WRITTEN},
       {"adds_unless_poisoned", ALWAYS, "accumulates|stale|exact"},
       {"writes_poison_only", ALWAYS, KEPT},
-      {"workspace_taken_for_zeros", ALWAYS, RACE}}},
+      {"workspace_taken_for_zeros", ALWAYS, RACE},
+      {"input_address_rounded", ALWAYS, NUMBERS},
+      {"output_address_rounded", ALWAYS, NOT_WRITTEN "|canary"}}},
     {SIM | CUDA,
      "gpu_kept",
      SMALL,

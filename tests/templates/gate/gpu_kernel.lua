@@ -192,6 +192,14 @@
 %    }]],
 %  },
 %
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
+%  },
+%  output_address_rounded = {
+%    out = "(float *)((unsigned long long)args->out & ~31ull)",
+%  },
+%
 %  -- What is kept from launch to launch.
 %  right_once = {
 %    state = "KEPT const void *seen[MOST][16];",
@@ -333,7 +341,7 @@ SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
         $(piece("from", ""))
         $(piece("bring", ""))
         spc_copy_async4(stage + i,
-                        (const float *)args->in +
+                        $(piece("in", "(const float *)args->in")) +
                             (long long)(from < 0 ? 0 : from) * CIN + i % CIN,
                         from < 0 ? 0 : 4);
     }
@@ -416,7 +424,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
         int i = spc_thread() + n * THREADS, r = ROWS - 1 - i / COUT;
         int p = $(piece("row", "(tile * ROWS + r)"));
         int row = $(piece("row_at", "map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1"));
-        float *to = (float *)args->out + (long long)row * COUT + i % COUT;
+        float *to = $(piece("out", "(float *)args->out")) + (long long)row * COUT + i % COUT;
         if ($(piece("is_row", "row >= 0")))
 % if fault.atomic then
             spc_atomic_add_f32(to, acc[n]);
