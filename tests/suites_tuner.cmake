@@ -6,7 +6,8 @@ target_compile_definitions(test_tuner PRIVATE
 add_dependencies(test_tuner spctune)
 
 spc_suite(finals) # how a search ends, and what a network makes of it
-target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c)
+target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c
+  ../tuner/cmd/rivals.c)
 target_include_directories(test_finals PRIVATE ../tuner/cmd)
 spc_suite(candidates)
 spc_gpu_suite(candidates)
