@@ -1852,6 +1852,7 @@ typedef struct spc_net_output {
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
     const spc_points *cloud; /* where rows are points; else NULL */
+    int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose product is `elements`; else 0 */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */

@@ -104,8 +104,7 @@ static spc_status choose_named(run *r)
     r->winner.entry = entry;
     r->winner.us = spc__entry_score(entry, r->request.scene_count);
     snprintf(r->winner.reason, sizeof(r->winner.reason),
-             "chosen together with the other layers of a network that read its "
-             "map");
+             "chosen in a network, whose replay was the fastest with it");
     return SPC_OK;
 }
 
