@@ -222,6 +222,30 @@ int matrix_rows(matrix_kind kind)
                                      : LENGTH(sets);
 }
 
+/* Rows of a cell, which are a type's number of rows apart. */
+static int cell_rows(matrix_kind kind)
+{
+    return kind == MATRIX_LAYERS     ? LENGTH(channels)
+           : kind == MATRIX_FEATURES ? LENGTH(feature_channels)
+                                     : 1;
+}
+
+int matrix_cells(matrix_kind kind)
+{
+    return matrix_rows(kind) / cell_rows(kind);
+}
+
+/* Strides without a common divisor with the rows of a cell. */
+int matrix_cell_row(matrix_kind kind, int cell, int n)
+{
+    int rows = cell_rows(kind), types = kind == MATRIX_SETS ? 1 : type_count();
+    int stride = kind == MATRIX_LAYERS ? 8 : 1;
+    int channel = (cell * 7 + n * stride) % rows;
+
+    return n >= rows ? -1
+                     : (cell / types * rows + channel) * types + cell % types;
+}
+
 bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
                 spc_error *error)
 {
