@@ -8,8 +8,8 @@
 #include "gate.h"
 
 /* Arrays of what a plan reads of a map: the index, five of each group of
- * offsets, five of pairs, two of triplets. */
-enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 2 };
+ * offsets, five of pairs, three of triplets. */
+enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 3 };
 
 typedef struct spc__gate {
     spc__verdict *out;
