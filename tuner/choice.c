@@ -137,6 +137,23 @@ static int by_side(const void *a, const void *b)
     return (one > two) - (one < two);
 }
 
+/* Brings to the front, in their order, those that have passed every test: a
+ * search that was interrupted may have timed others. Their number. */
+static int confirmed_first(spc__entry **ranked, int count, int scenes)
+{
+    int found = 0;
+
+    for (int i = 0; i < count; i++) {
+        spc__entry *entry = ranked[i];
+        if (!spc__entry_has(entry, scenes, 0, true))
+            continue;
+        memmove(ranked + found + 1, ranked + found,
+                (size_t)(i - found) * sizeof(*ranked));
+        ranked[found++] = entry;
+    }
+    return found;
+}
+
 /* Brings the finalists to the front, best first; how many they are, and all of
  * them if nobody was singled out. */
 static int finalists_first(spc__entry **ranked, int count)
@@ -183,8 +200,9 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     if (ranked == NULL)
         return spc__fail_memory(request->error, sizeof(spc__entry *));
     int count = spc__rank_all(candidates, ranked, scenes);
-    if (count > 0) {
-        pick(out, request, ranked, finalists_first(ranked, count), count);
+    int confirmed = confirmed_first(ranked, count, scenes);
+    if (confirmed > 0) {
+        pick(out, request, ranked, finalists_first(ranked, confirmed), count);
         const spc__entry *start = spc__untuned(request, candidates);
         out->us = spc__final_score(out->entry, scenes);
         if (start != NULL && start->state == SPC__TIMED)

@@ -16,10 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The best of a template this far behind the best of all is not given up: its
- * own parameters have been seen to gain as much. */
-static const double rival = 1.15;
-
 static bool has_value_of(const spc__entry *a, const spc__entry *b, int i)
 {
     return strcmp(a->candidate->config.at[i].text,
@@ -163,13 +159,13 @@ static bool is_start(spc__entry *const *ranked, int i, int scenes)
                     spc__entry_score(ranked[0], scenes);
     bool first = true; /* of its template */
 
-    for (int k = 0; k < i && behind <= rival; k++) {
+    for (int k = 0; k < i && behind <= SPC__RIVAL; k++) {
         int far = distance(ranked[k], ranked[i]);
         if (far == 1)
             return false;
         first &= far == INT_MAX;
     }
-    return behind <= (first ? rival : 1 + SPC__TIE);
+    return behind <= (first ? SPC__RIVAL : 1 + SPC__TIE);
 }
 
 /* A default that fails says nothing about its template's other candidates. */
