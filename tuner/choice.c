@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double relative_spread(const spc__entry *entry, int scenes)
+double spc__relative_spread(const spc__entry *entry, int scenes)
 {
     double most = 0;
 
@@ -77,8 +77,8 @@ double spc__final_score(const spc__entry *entry, int scenes)
 static bool are_tied(const spc__entry *best, const spc__entry *other,
                      int scenes)
 {
-    double spread =
-        fmax(relative_spread(best, scenes), relative_spread(other, scenes));
+    double spread = fmax(spc__relative_spread(best, scenes),
+                         spc__relative_spread(other, scenes));
 
     return spc__final_score(other, scenes) <=
            spc__final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));

@@ -31,6 +31,8 @@ const spc__entry *spc__untuned(const spc__request *request,
 /* As spc__entry_score; of a finalist the time that it took beside the others.
  */
 double spc__final_score(const spc__entry *entry, int scenes);
+/* Half of the interquartile range over the median; of the scenes, the most. */
+double spc__relative_spread(const spc__entry *entry, int scenes);
 /* Keeps the timed ones of the list, best first; returns their number. */
 int spc__rank(spc__entry **list, int count, int scenes);
 /* All timed candidates, best first, into `list`, which has room for all. */

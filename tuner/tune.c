@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "error.h"
 #include "moves.h"
+#include "near.h"
 #include "turn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,9 @@ static spc_status tune_all(run *r)
     if (take_what_is_there(r))
         return SPC_OK;
     spc__record_find_serving(&r->record, &r->candidates);
+    /* Who asks for more than the quick search wants no short cuts. */
+    if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
+        spc__near_recall(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
