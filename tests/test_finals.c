@@ -9,6 +9,7 @@
 #include "choice.h"
 #include "file.h"
 #include "joint_layouts.h"
+#include "moves.h"
 #include "rivals.h"
 #include "suite.h"
 #include <math.h>
@@ -209,6 +210,42 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
             at = i;
     ck_assert_int_ge(at, 0);
     ck_assert_int_ge(s.samples[at], 15);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- near problems ------------------------------------------------------- */
+
+static int count_of(const seen *s, const char *template_name)
+{
+    size_t length = strlen(template_name);
+    int found = 0;
+
+    for (int i = 0; i < s->count; i++)
+        found += strncmp(s->name[i], template_name, length) == 0;
+    return found;
+}
+
+/* `slow` is five times behind `hills`, on every scene. */
+START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report first, second, third;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    options.effort = SPC_EFFORT_QUICK;
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
+    ck_assert_int_eq(count_of(&s, "slow "), 1);
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &second), spc_ctx_error(ctx));
+    ck_assert_int_eq(count_of(&s, "slow "), 0);
+    ck_assert_str_eq(second.winner, "hills tile=128,depth=1");
+    ck_assert_int_lt(second.timed, first.timed);
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
+    ck_assert_int_eq(third.timed, 0);
+    options.effort = SPC_EFFORT_NORMAL; /* who asks for more gets it */
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
+    ck_assert_int_ge(count_of(&s, "slow "), 1);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -468,6 +505,59 @@ static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
         .count = 99, .median_us = us, .spread_us = 0.001, .cold_us = us};
 }
 
+/* ---- moves --------------------------------------------------------------- */
+
+/* Candidates a=1|2, b=1|2|3, of which those with a time are timed. */
+typedef struct grid {
+    spc__entry entries[6];
+    spc__candidate kinds[6];
+    spc__candidates all;
+} grid;
+
+static void set_grid(grid *g, const double us[6], double spread)
+{
+    memset(g, 0, sizeof(*g));
+    for (int i = 0; i < 6; i++) {
+        set_entry(&g->entries[i], &g->kinds[i], us[i], 0);
+        g->entries[i].timings[0].spread_us = spread * us[i];
+        g->entries[i].state = us[i] > 0 ? SPC__TIMED : SPC__NEW;
+        g->kinds[i].is_default = i == 0;
+        spc__attrs_set_number(&g->kinds[i].config, "a", 1 + i / 3);
+        spc__attrs_set_number(&g->kinds[i].config, "b", 1 + i % 3);
+    }
+    g->all = (spc__candidates){.entries = g->entries, .count = 6};
+}
+
+/* a=2 cost twice as much at b=1. The best is a=1,b=2; b=3 was not tried. */
+START_TEST(a_change_that_cost_much_elsewhere_is_not_tried_again)
+{
+    static const double us[6] = {10, 8, 0, 20, 0, 0};
+    static const struct {
+        double spread;
+        spc_effort effort;
+        bool tries; /* a=2 at b=2 */
+    } rows[] = {
+        {0.001, SPC_EFFORT_QUICK, false},
+        {0.6, SPC_EFFORT_QUICK, true},
+        {0.001, SPC_EFFORT_NORMAL, true},
+    };
+    spc__request request = {.scene_count = 1};
+    spc__entry *ranked[6], *next[7];
+    grid g;
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        request.options.effort = rows[r].effort;
+        set_grid(&g, us, rows[r].spread);
+        int count = spc__rank_all(&g.all, ranked, 1);
+        count = spc__next_moves(&g.all, ranked, count, &request, next);
+        ck_assert_int_eq(count, rows[r].tries ? 2 : 1);
+        ck_assert_ptr_eq(next[0], &g.entries[2]);
+        if (rows[r].tries)
+            ck_assert_ptr_eq(next[1], &g.entries[4]);
+    }
+}
+END_TEST
+
 START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 {
     static const struct {
@@ -528,6 +618,8 @@ int main(void)
     tcase_add_test(
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
+    tcase_add_test(tcase, what_lost_on_a_near_problem_is_not_tried_again);
+    tcase_add_test(tcase, a_change_that_cost_much_elsewhere_is_not_tried_again);
     tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
     tcase_add_test(tcase, row_orders_of_a_linear_layer_are_one);
     tcase_add_test(tcase, an_order_that_layers_share_is_paid_for_once);
