@@ -120,6 +120,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
     plan->ctx = ctx;
     plan->conv = *conv;
+    plan->statics = code->statics;
     plan->origin = SPC_ORIGIN_DEFAULT;
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);

@@ -12,6 +12,7 @@ struct spc_plan {
     spc__kernel *run;
     spc__kernel *sum; /* after it, or NULL */
     spc__kernel *pack;
+    size_t statics;        /* bytes of its code that last between launches */
     bool takes_rows;       /* it runs without a map, too */
     spc__kernel *lay_rows; /* then before it, where the host does not */
     spc_origin origin;

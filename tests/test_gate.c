@@ -144,7 +144,18 @@ static const job jobs[] = {
     {CPU,
      "leaves",
      "subm,cin=16,cout=32,k=3,dtype=f32",
-     {{"none", HONEST, ""}, {"all_is_there_so_it_is_left", LATE, "skips"}}},
+     {{"none", HONEST, ""},
+      {"all_is_there_so_it_is_left", LATE, "skips"},
+      {"results_kept_in_the_workspace", LATE, "skips"}}},
+    {CPU,
+     "statics",
+     PLAIN,
+     {{"none", HONEST, ""},
+      {"results_kept_by_hash", ALWAYS, "remembers"},
+      {"static_bit", ALWAYS, "remembers"},
+      {"static_word", ALWAYS, "remembers"},
+      {"static_of_a_thread", ALWAYS, "remembers"},
+      {"static_of_packing", ALWAYS, "remembers"}}},
     {CPU,
      "sums",
      "subm,cin=16,cout=32,k=3,dtype=f32",
@@ -300,11 +311,19 @@ static const job jobs[] = {
      SMALL,
      {{"none", HONEST, ""},
       {"tile_order_kept_by_address", ALWAYS, KEPT "|" RACE}}},
+    {SIM | CUDA,
+     "gpu_statics",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"static_word", ALWAYS, "remembers"},
+      {"static_of_the_module", ALWAYS, "remembers"}}},
     /* It takes long, which the sim device does not take well. */
     {CUDA,
      "gpu_slower",
      SMALL,
-     {{"none", HONEST, ""}, {"slower_over_other_inputs", LATE, "skips"}}},
+     {{"none", HONEST, ""},
+      {"slower_over_other_inputs", LATE, "skips"},
+      {"slower_over_a_filled_workspace", LATE, "skips"}}},
     {SIM | CUDA,
      "gpu_foreign",
      SMALL,
@@ -407,7 +426,14 @@ static void on_trial(const spc_trial *trial, void *payload)
     snprintf(v->of[i].note, sizeof(v->of[i].note), "%s", trial->note);
 }
 
-static spc_ctx *open_with_seed(const char *name, uint64_t seed)
+/* That code has static memory is found before all else: kernels that prove
+ * other tests may have it. */
+static bool has_statics(const job *j)
+{
+    return strstr(j->only, "statics") == NULL;
+}
+
+static spc_ctx *open_with_seed(const char *name, const job *j, uint64_t seed)
 {
     char schedule[40];
 
@@ -415,13 +441,14 @@ static spc_ctx *open_with_seed(const char *name, uint64_t seed)
              (unsigned long long)seed);
     setenv("SPC_SIM_SCHEDULE", schedule, 1);
     setenv("SPC_SIM_ASYNC", "deferred", 1);
+    setenv("SPC_GATE_STATICS", has_statics(j) ? "allowed" : "", 1);
     return open_ctx(name, database, suite_path("templates/gate"));
 }
 
 static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
                  spc_stage stage)
 {
-    spc_ctx *ctx = open_with_seed(on, seed);
+    spc_ctx *ctx = open_with_seed(on, j, seed);
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;
     spc_error error = {0};

@@ -24,6 +24,8 @@ typedef struct spc__tested {
  * What came of a test. The note of a failure begins with the test that it
  * failed:
  *
+ *   remembers:  its code has static memory, in which launches could leave
+ *               what later ones need not compute
  *   exact:      integers give another sum than they must
  *   rounding:   further from the oracle than rounding explains
  *   unwritten:  elements are left as they were, or depend on what nobody wrote

@@ -1,17 +1,18 @@
 /*
- * gate_dirty.c - does a run take as long over the result of another draw as it
- * takes over its own?
+ * gate_dirty.c - does a run take as long over the result of another draw, and
+ * over a workspace of which nothing is left, as it takes over its own?
  *
  * Runs are timed over their own result, since that is how runs follow each
  * other fastest. Who looks at all that it sees (gate_repeat.c), finds it as it
  * was and leaves it, is right, and its time is one that no program sees. So one
  * that may win is timed run by run, behind a run of the same operands and
  * behind one of another draw, which leaves another result, and inputs and
- * weights elsewhere. With the last-level cache flushed in between both take as
- * long, whatever is where. Where flushing takes too long, on the host, whose
- * processors count what a run takes of them, and for
- * who goes by the clock, the same is done without: then a cache may explain a
- * part of what differs, if not this much.
+ * weights elsewhere; then the workspace is filled, too, in which results of any
+ * number of draws could lie. With the last-level cache flushed in between both
+ * take as long, whatever is where. Where flushing takes too long, on the host,
+ * whose processors count what a run takes of them, and for who goes by the
+ * clock, the same is done without: then a cache may explain a part of what
+ * differs, if not this much.
  */
 #include "gate_launch.h"
 
@@ -21,7 +22,7 @@
 #include <time.h>
 
 /* Of either kind, in one try. */
-enum { SAMPLES = 4, TRIES = 4, SLOW_US = 100000 };
+enum { SAMPLES = 4, TRIES = 4, SLOW_US = 100000, POISON = 0xff };
 static const double limit_s = 1;
 /* What is not believed. Caches of a GPU may explain a factor of two, those of a
  * processor that others use as well rather more. */
@@ -44,8 +45,14 @@ static spc_status run(const timing *t, spc__draw draw, void *stream)
 static spc_status run_before(void *payload, void *stream)
 {
     const timing *t = payload;
+    const spc__bed *bed = t->g->bed;
+    spc_status status = run(t, t->before, stream);
 
-    return run(t, t->before, stream);
+    if (t->before == SPC__REAL || status != SPC_OK || bed->workspace.bytes == 0)
+        return status;
+    return bed->ops->fill(bed->ctx->device, bed->workspace.data, POISON,
+                          bed->workspace.bytes, stream,
+                          spc__error_of(bed->ctx));
 }
 
 static spc_status run_timed(void *payload, void *stream)
@@ -135,10 +142,12 @@ static void compare(const spc__gate *g, int s, bool cold)
     double own = HUGE_VAL, other = HUGE_VAL;
 
     if (is_suspicious(g, s, cold, &own, &other))
-        spc__gate_wrong(g,
-                        "skips: scene '%.40s': a run takes %.4g us over its "
-                        "own result and %.4g us over that of other inputs",
-                        spc__gate_scene(g, s), own, other);
+        spc__gate_wrong(
+            g,
+            "skips: scene '%.40s': a run takes %.4g us over its "
+            "own result and %.4g us over that of other inputs and a "
+            "workspace that is filled",
+            spc__gate_scene(g, s), own, other);
 }
 
 void spc__gate_time_dirty(const spc__gate *g, int s)

@@ -74,6 +74,15 @@
 %    if (rank < MOST && spc_thread() == 0)
 %        seen_there[rank] = there;]],
 %  },
+%  slower_over_a_filled_workspace = { -- as who has results of all draws there
+%    before = [[volatile spc_u32 *kept = (volatile spc_u32 *)args_sums(args) + rank;
+%    if (*kept != 0x600dcafe)
+%        for (int i = 0; i < 40; i++)
+%            late = dawdle(map);]],
+%    after = [[spc_sync_block();
+%    if (spc_thread() == 0)
+%        *kept = 0x600dcafe;]],
+%  },
 %  other_map_unseen = skips({all_of_in, all_of_weights}, "ROWS"),
 %
 %  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
@@ -198,6 +207,19 @@
 %  },
 %  output_address_rounded = {
 %    out = "(float *)((unsigned long long)args->out & ~31ull)",
+%  },
+%
+%  -- Memory that lasts from launch to launch, whatever is done with it.
+%  static_word = {
+%    state = "KEPT int kept;",
+%    before = "if (rank == 0 && spc_thread() == 0) kept = kept + 1;",
+%  },
+%  static_of_the_module = { -- which others could write to by its name
+%    state = [[#ifdef __CUDACC__
+%__device__
+%#endif
+%volatile int kept_of_all = 5;]],
+%    before = "if (kept_of_all < 0) return;",
 %  },
 %
 %  -- What is kept from launch to launch.
