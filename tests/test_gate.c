@@ -45,6 +45,9 @@ typedef struct job {
  * neighbours on average. */
 #define SCENE "gen:uniform,n=330,extent=7"
 
+/* As many rows as a processor takes for many. */
+#define MANY "gen:uniform,n=4100,extent=26"
+
 #define PLAIN "subm,cin=5,cout=12,k=3,dtype=f32,bias=1"
 #define SMALL "subm,cin=4,cout=4,k=3x3x1,dtype=f32,bias=1"
 
@@ -156,6 +159,19 @@ static const job jobs[] = {
       {"static_word", ALWAYS, "remembers"},
       {"static_of_a_thread", ALWAYS, "remembers"},
       {"static_of_packing", ALWAYS, "remembers"}}},
+    {CPU,
+     "large",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"row_in_two_bytes", LATE, NUMBERS},
+      {"tile_behind_2_to_the_16", LATE, NUMBERS},
+      {"more_than_3000_rows", ALWAYS, NUMBERS}}},
+    {CUDA,
+     "gpu_large",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"row_in_two_bytes", LATE, NUMBERS},
+      {"tile_behind_2_to_the_16", LATE, NUMBERS}}},
     {CPU,
      "sums",
      "subm,cin=16,cout=32,k=3,dtype=f32",
@@ -386,6 +402,11 @@ static const job jobs[] = {
       {"atomics_not_declared", RARE, ORDER}}},
 };
 
+static const char *scene_of(const job *j)
+{
+    return strcmp(j->only, "large") == 0 ? MANY : SCENE;
+}
+
 /* ---- one tune ------------------------------------------------------------ */
 
 static const char *device = NULL; /* of the command line; NULL: cpu and sim */
@@ -465,7 +486,7 @@ static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
     options.on_trial = on_trial;
     options.payload = out;
     assert_ok(spc_conv_parse(&conv, j->layer, &error), error.text);
-    assert_ok(spc_scene_load(&scene, SCENE, &error), error.text);
+    assert_ok(spc_scene_load(&scene, scene_of(j), &error), error.text);
     assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
                        &options, &report),
               spc_ctx_error(ctx));

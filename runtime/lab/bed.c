@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "large.h"
 #include "map.h"
 #include "operands.h"
 #include "plan.h"
@@ -363,6 +364,7 @@ void spc__bed_free(spc__bed *bed)
 {
     if (bed == NULL)
         return;
+    spc__large_free(bed->large, bed);
     for (int s = 0; s < bed->sample->scene_count; s++) {
         spc_map_free(bed->maps[s]);
         for (int d = 0; d < SPC__DRAWS; d++) {

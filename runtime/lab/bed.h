@@ -38,6 +38,8 @@ enum {
     SPC__RIGHT = 16
 }; /* of a scene: candidates that sum in one order agree */
 
+typedef struct spc__large spc__large; /* large.h */
+
 typedef struct spc__bed {
     spc_ctx *ctx;
     const spc__sample *sample; /* the caller's */
@@ -78,6 +80,7 @@ typedef struct spc__bed {
     void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
+    spc__large *large;              /* NULL: nobody asked yet */
 } spc__bed;
 
 /* The first zone; the second. */

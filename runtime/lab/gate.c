@@ -434,6 +434,8 @@ static void confirm(spc__gate *g, double limit_s)
     for (int s = 0; s < bed->sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK && has_much(bed, s))
             repeat_more(g, s);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_large(g);
     run_repeatedly(g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)

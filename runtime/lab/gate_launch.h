@@ -89,6 +89,11 @@ void spc__gate_test_sizes(const spc__gate *g);
 /* A launch on an awkward scene that is set, some inputs being no number. */
 void spc__gate_test_no_numbers(const spc__gate *g, int s);
 
+/* ---- many rows (gate_large.c) -------------------------------------------- */
+
+/* A launch on more rows than given scenes have, with COUNT packed. */
+void spc__gate_test_large(const spc__gate *g);
+
 /* ---- launches behind a timing (gate_streak.c) ---------------------------- */
 
 /* Those find all as many runs on given scene `s` left it, but a few elements.

@@ -13,6 +13,7 @@
 #include "expect.h"
 #include "floor.h"
 #include "odd.h"
+#include "operands.h"
 
 /* What lies between the rows of slices, and around arrays on a device: no
  * number in any type. A kernel that reads it shows that it did, even if it
@@ -103,6 +104,9 @@ spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
 spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error);
 
 void spc__sample_release(spc__sample *sample);
+
+/* The rows of an operand as they lie on a device, gaps included. */
+void spc__encode_rows(void *to, const spc__operand *as, const float *from);
 
 /* The layer's work on scene `s`, which its floor is counted from. */
 spc__work spc__sample_work(const spc__sample *sample, int s);

@@ -20,8 +20,7 @@
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* The rows of an operand as they lie on a device, gaps included. */
-static void encode_rows(void *to, const spc__operand *as, const float *from)
+void spc__encode_rows(void *to, const spc__operand *as, const float *from)
 {
     const spc__dtype *type = spc__dtype_of(as->dtype);
 
@@ -42,13 +41,13 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
     float *turned;
 
     if (conv->pass != SPC_DGRAD) {
-        encode_rows(to, operand, m->weights[d]);
+        spc__encode_rows(to, operand, m->weights[d]);
         return SPC_OK;
     }
     if ((turned = malloc(operand->dense_bytes * 4)) == NULL)
         return spc__fail_memory(m->error, operand->dense_bytes * 4);
     spc__layer_weights(turned, m->weights[d], conv);
-    encode_rows(to, operand, turned);
+    spc__encode_rows(to, operand, turned);
     free(turned);
     return SPC_OK;
 }
@@ -112,7 +111,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
         if (!is_gradient(m))
             spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
                               scene->rows_out, values, m->options->threads);
-        encode_rows(exact, &out, sums);
+        spc__encode_rows(exact, &out, sums);
         m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
     }
     free(sums);
@@ -204,10 +203,10 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
             spc__draw_residual(residual, conv, draw, scene->rows_out,
                                &m->random);
     }
-    encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
+    spc__encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
     if (all[SPC_RESIDUAL].present)
-        encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
-                    residual);
+        spc__encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
+                         residual);
     if (draw != SPC__REAL)
         return expect_exact(m, s, draw, seen, &values);
     if (is_gradient(m))

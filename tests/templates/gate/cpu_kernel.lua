@@ -139,6 +139,11 @@
 %  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
 %  last_row_clamped = {from = "if (from > 0 && from == map->rows - 1) from--;"},
 %  row_in_a_byte = {from = "from = from < 0 ? from : from & 255;"},
+%  row_in_two_bytes = {from = "from = from < 0 ? from : from & 65535;"},
+%  tile_behind_2_to_the_16 = {before = "if (first >= 65536) return;"},
+%  more_than_3000_rows = {
+%    row = "(map->rows > 3000 && p == map->rows - 1 ? row_of(map, 0) : row_of(map, p))",
+%  },
 %  twenty_offsets_only = {from = "if (from >= 0 && ++taken > 20) break;"},
 %  last_input_missing = {inputs = "CIN / 4 * 4"},
 %  product_dropped = {

@@ -129,6 +129,8 @@
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0.0f"},
 %  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
+%  row_in_two_bytes = {from = "if (from > 0) from &= 65535;"},
+%  tile_behind_2_to_the_16 = {before = "if (tile * ROWS >= 65536) return;"},
 %  last_tile_missing = {
 %    before = "if (tile == map->tiles - 1 && map->rows % 64 != 0) return;",
 %  },
