@@ -13,7 +13,8 @@ foreach(name tuner tuner_workers)
 endforeach()
 
 spc_suite(finals) # how a search ends, and what a network makes of it
-target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c)
+target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c
+  ../tuner/cmd/rivals.c)
 target_include_directories(test_finals PRIVATE ../tuner/cmd)
 spc_suite(candidates)
 spc_gpu_suite(candidates)

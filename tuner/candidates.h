@@ -38,6 +38,10 @@ typedef struct spc__entry { /* an admitted candidate */
     bool is_twin;   /* another has the same code and launch */
     bool serves;    /* what a plan would take so far, from the database */
     double side_us; /* beside all others that have it; 0: not a finalist */
+    /* Of near problems (near.h): how many times the third best it took, where
+     * it did best; 0: not known. */
+    double near_ratio;
+    bool won_near, lost_near;
     /* What has changed since it was stored. */
     bool trial_pending, code_pending;
     char identity[65]; /* by which twins know each other; "" until rendered */

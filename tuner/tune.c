@@ -15,14 +15,13 @@
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
  */
-#include "ladder.h"
 #include "search.h"
 
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
-#include "layout.h"
 #include "moves.h"
+#include "near.h"
 #include "turn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +103,7 @@ static spc_status choose_named(run *r)
     r->winner.entry = entry;
     r->winner.us = spc__entry_score(entry, r->request.scene_count);
     snprintf(r->winner.reason, sizeof(r->winner.reason),
-             "chosen together with the other layers of a network that read its "
-             "map");
+             "chosen in a network, whose replay was the fastest with it");
     return SPC_OK;
 }
 
@@ -151,6 +149,9 @@ static spc_status tune_all(run *r)
     if (take_what_is_there(r))
         return SPC_OK;
     spc__record_find_serving(&r->record, &r->candidates);
+    /* Who asks for more than the quick search wants no short cuts. */
+    if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
+        spc__near_recall(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
@@ -200,33 +201,6 @@ static spc_status go(run *r)
     if (request->options.stage == SPC_STAGE_VERIFY)
         return build_all(r);
     return request->options.chosen != NULL ? choose_named(r) : tune_all(r);
-}
-
-/* Does what was stored ask for a row order that has a kernel of its own? */
-static bool orders_are_apart(const run *r)
-{
-    const spc__winner *winner = &r->winner;
-
-    for (int i = 0; i < r->candidates.count; i++) {
-        const spc__entry *entry = &r->candidates.entries[i];
-        if ((winner->entry == NULL || winner->entry == entry) &&
-            spc__row_order_is_apart(
-                spc__attrs_text(&entry->candidate->launch, "order", "none")))
-            return true;
-    }
-    return false;
-}
-
-/* What the database lacks to serve other scenes than those of the run, once all
- * else is stored. */
-static spc_status complete_database(run *r)
-{
-    spc_stage stage = r->request.options.stage;
-
-    if (stage != SPC_STAGE_BUILD && stage != SPC_STAGE_TIME)
-        return SPC_OK;
-    return spc__ladder_store(&r->request, r->candidates.library,
-                             &r->candidates.target, orders_are_apart(r));
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -309,6 +283,11 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->verified = r->meter.verified;
     report->timed = r->meter.timed;
     report->gate_s = r->meter.gate_s;
+    report->draw_s = r->meter.draw_s;
+    report->start_s = r->meter.start_s;
+    report->verify_s = r->meter.verify_s;
+    report->time_s = r->meter.time_s;
+    report->wait_s = r->pipeline.waits_s;
     report->known = r->known;
     name_winner(report, &r->winner, &r->request);
     report->layout_us = r->layout_us;
@@ -340,7 +319,7 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
     spc_status status = finish(&r, go(&r));
     spc__turn_end(&r.turn);
     if (status == SPC_OK)
-        status = complete_database(&r);
+        status = spc__pipeline_complete(&r.pipeline);
     ctx->cancel = cancel;
     if (report == NULL)
         report = &unwanted;

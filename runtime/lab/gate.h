@@ -14,7 +14,7 @@ typedef struct spc__tested {
     spc__guarded packed; /* weights of the real draw */
     bool atomics;        /* its results depend on the order of arrival */
     bool verified;
-    bool spoils; /* packing wrote to the weights that it reads */
+    bool spoils;      /* packing wrote to the weights that it reads */
     unsigned timings; /* that were looked at */
     /* Digests of its first results, which were right. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DRAWS];

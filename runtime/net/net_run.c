@@ -409,6 +409,18 @@ size_t spc_net_weights_bytes(const spc_net_plan *plan)
     return plan != NULL ? plan->weights_bytes : 0;
 }
 
+/* A row of a dense plane, axis by axis. */
+static void describe_plane(int64_t out[3], const spc__net_node *node)
+{
+    const spc_feature *f = &node->feature;
+
+    if (node->kind != SPC__NODE_FEATURE || f->op != SPC_FEATURE_BEV)
+        return;
+    out[0] = (int64_t)f->channels * f->shape[2];
+    out[1] = f->shape[f->order == SPC_BEV_ZYX];
+    out[2] = f->shape[f->order != SPC_BEV_ZYX];
+}
+
 spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
                              int i)
 {
@@ -430,6 +442,7 @@ spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
                      ? spc__points_of(plan->sets[t->set])
                      : NULL,
     };
+    describe_plane(out->plane, &plan->net->nodes[t->node]);
     return SPC_OK;
 }
 

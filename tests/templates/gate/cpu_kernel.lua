@@ -42,6 +42,25 @@
 %local half_of_weights = "seen = hash(seen, args->weights, (long)OFFSETS * CIN * COUT * 2);"
 %local all_of_bias = "if (args->bias) seen = hash(seen, args->bias, COUT * 4);"
 %local all_of_map = "for (long k = 0; k < OFFSETS; k++) seen = hash(seen, map->index + k * map->rows_padded + first, 4 * (last - first));"
+%-- The same as sums, which do not change where two rows of what is read, or two
+%-- elements, change places.
+%local sum_of_in = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            long from = map->index[k * map->rows_padded + p];
+%            unsigned row = 0;
+%            for (int i = 0; from >= 0 && i < CIN; i++)
+%                row += bits_of(value_of(((const element *)args->in)[from * CIN + i])) * (2 * i + 3);
+%            seen += (unsigned long long)row * row;
+%        }]]
+%local sum_of_weights = [[for (int i = 0; i < OFFSETS * CIN * COUT; i++) {
+%        unsigned w = bits_of(((const float *)args->weights)[i]);
+%        seen += (unsigned long long)w * (w >> 3);
+%    }]]
+%local sum_of_map = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            unsigned long long from = map->index[k * map->rows_padded + p];
+%            seen += from * from * (k + 1);
+%        }]]
 %
 %local faults = {
 %  none = {},
@@ -58,6 +77,9 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
+%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}),
+%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}),
+%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  done_after_twenty_launches = patient(20, skips({first_of_in}, "1")),
 %  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
@@ -88,13 +110,13 @@
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
-%  large_sums_saturate = {result = "(sum > 20000 ? 20000 : sum)"},
+%  large_sums_saturate = {result = "(sum > 20000 && sum < 1e30f ? 20000 : sum)"},
 %  small_inputs_are_zero = {
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
 %  },
 %  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
 %  inputs_clamped_at_1000 = {
-%    product = "sum += (v > 1000 ? 1000 : v < -1000 ? -1000 : v) * w;",
+%    product = "sum += (v > 1000 && v < 1e30f ? 1000 : v < -1000 && v > -1e30f ? -1000 : v) * w;",
 %  },
 %
 %  -- Zeros that are taken for what they are not.
@@ -105,6 +127,13 @@
 %  zero_bias_is_one = {bias = "args->bias[co] == 0 ? 1 : args->bias[co]"},
 %
 %  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
+%  infinite_input_is_zero = {
+%    product = "if (!(v == v && v - v != 0)) sum += v * w;",
+%  },
+%  infinite_result_is_finite = {result = "(sum - sum != 0 && sum == sum ? 1 : sum)"},
+%  infinite_result_has_no_sign = {result = "(sum < -3.4e38f ? -sum : sum)"},
+%  weight_no_number_is_zero = {product = "sum += w == w ? v * w : 0;"},
+%  bias_no_number_is_zero = {bias = "args->bias && args->bias[co] == args->bias[co] ? args->bias[co] : 0"},
 %  absent_times_zero = {
 %    from = "float present = from >= 0; if (from < 0) from = 0;",
 %    product = "sum += present * v * w;",
@@ -189,6 +218,39 @@
 %            memcpy(kept[x][at].result + (p - first) * COUT,
 %                   out + row_of(map, p) * COUT, bytes);
 %    }]],
+%  },
+%  -- Of a map, which is filled anew where it lies.
+%  capacity_taken_for_rows = {
+%    last = "first + TILE < map->rows ? first + TILE : map->rows",
+%  },
+%  row_order_kept_by_address = {
+%    state = [[static struct { const int *of; int rows[TILE]; } kept[MOST][64];
+%static int kept_row(const spc_map_view *map, unsigned x, int p)
+%{
+%    int at = 0, first = p / TILE * TILE;
+%    while (at < 63 && kept[x][at].of && kept[x][at].of != map->order + first)
+%        at++;
+%    if (kept[x][at].of == NULL)
+%        for (int i = 0; i < TILE; i++)
+%            kept[x][at].rows[i] = map->order[first + i];
+%    kept[x][at].of = map->order + first;
+%    return kept[x][at].rows[p - first];
+%}]],
+%    row = "x < MOST ? kept_row(map, x, p) : row_of(map, p)",
+%  },
+%  tile_order_kept_by_address = {
+%    state = [[static struct { const int *of; int tile; } kept[MOST][64];
+%static int kept_tile(const spc_map_view *map, unsigned x)
+%{
+%    int at = 0;
+%    while (at < 63 && kept[x][at].of && kept[x][at].of != map->tile_order)
+%        at++;
+%    if (kept[x][at].of == NULL)
+%        kept[x][at].tile = map->tile_order[x];
+%    kept[x][at].of = map->tile_order;
+%    return kept[x][at].tile;
+%}]],
+%    tile = "x < MOST ? kept_tile(map, x) : map->tile_order[x]",
 %  },
 %  weights_of_the_first_pack = {
 %    state = [[static float first_weights[OFFSETS * CIN * COUT];
@@ -286,6 +348,18 @@
 %        first[i] = stored(0);]],
 %  },
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
+%
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    product = [[v = value_of(((const element *)rounded_down(args->in, 256))[from * CIN + ci]);
+%                sum += v * w;]],
+%  },
+%  output_address_rounded = {
+%    store = "((element *)rounded_down(args->out, 64))[row * COUT + co] = stored(sum);",
+%  },
+%  bias_address_rounded = {
+%    bias = "args->bias ? ((const float *)rounded_down(args->bias, 16))[co] : 0",
+%  },
 %
 %  -- Right, but not twice alike. The counters count launches on whatever map.
 %  order_varies = {
@@ -391,10 +465,25 @@ static inline element stored(float value)
     return $(half and "spc_half_of_float(value)" or "value");
 }
 
+/* The last multiple of `of` bytes that lies not behind it. */
+static inline void *rounded_down(const void *at, unsigned long long of)
+{
+    return (void *)((unsigned long long)at & ~(of - 1));
+}
+
 /* The output row at position p of the map. */
 static inline long row_of(const spc_map_view *map, int p)
 {
     return map->order ? map->order[p] : p;
+}
+
+/* Where the rows of a tile end: past the last row of all there are none. */
+static inline int end_of(const spc_map_view *map, int first)
+{
+    int end = first;
+    while (end < first + TILE && row_of(map, end) >= 0)
+        end++;
+    return end;
 }
 
 $(piece("state", ""))
@@ -427,8 +516,11 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
-    int tile = map->tile_order[x], first = tile * TILE;
-    int last = $(piece("last", "first + TILE < map->rows ? first + TILE : map->rows"));
+    int tile = $(piece("tile", "map->tile_order[x]")), first = tile * TILE;
+
+    if (tile < 0)
+        return;
+    int last = $(piece("last", "end_of(map, first)"));
 
     $(piece("before", ""))
     for (int p = first; p < last; p++)

@@ -160,6 +160,46 @@
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",
 %  },
 %
+%  -- Of a map with room to spare, which is filled anew where it lies.
+%  capacity_taken_for_rows = {is_row = "p < map->rows"},
+%  row_order_kept_by_address = {
+%    state = [[KEPT struct { const int *of; int rows[16]; } kept[MOST][16];]],
+%    before = [[int slot = 0;
+%    while (tile < MOST && slot < 15 && kept[tile][slot].of != 0 &&
+%           kept[tile][slot].of != map->order)
+%        slot++;
+%    int is_new = tile < MOST && kept[tile][slot].of != map->order;
+%    spc_sync_block();
+%    for (int r = 0; is_new && spc_thread() == 0 && r < ROWS; r++)
+%        kept[tile][slot].rows[r] = spc_load_int(map->order + tile * ROWS + r);
+%    if (is_new && spc_thread() == 0)
+%        kept[tile][slot].of = map->order;
+%    spc_sync_block();]],
+%    row_at = "tile < MOST ? kept[tile][slot].rows[r] : spc_load_int(map->order + p)",
+%  },
+%  tile_order_kept_by_address = {
+%    state = [[KEPT struct { const int *of; int tile; } kept[MOST][32];]],
+%    before = [[int slot = 0;
+%    while (rank < MOST && slot < 31 && kept[rank][slot].of != 0 &&
+%           kept[rank][slot].of != map->tile_order)
+%        slot++;
+%    if (rank < MOST && kept[rank][slot].of == map->tile_order)
+%        tile = kept[rank][slot].tile;
+%    spc_sync_block();
+%    if (spc_thread() == 0 && rank < MOST) {
+%        kept[rank][slot].of = map->tile_order;
+%        kept[rank][slot].tile = tile;
+%    }]],
+%  },
+%
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
+%  },
+%  output_address_rounded = {
+%    out = "(float *)((unsigned long long)args->out & ~31ull)",
+%  },
+%
 %  -- What is kept from launch to launch.
 %  right_once = {
 %    state = "KEPT const void *seen[MOST][16];",
@@ -301,7 +341,7 @@ SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
         $(piece("from", ""))
         $(piece("bring", ""))
         spc_copy_async4(stage + i,
-                        (const float *)args->in +
+                        $(piece("in", "(const float *)args->in")) +
                             (long long)(from < 0 ? 0 : from) * CIN + i % CIN,
                         from < 0 ? 0 : 4);
     }
@@ -318,6 +358,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
     if (rank >= map->tiles)
         return;
     int tile = spc_load_int(map->tile_order + rank);
+    if (tile < 0)
+        return;
     $(piece("before", ""))
     SPC_UNROLL
     for (int n = 0; n < EACH; n++)
@@ -381,9 +423,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
     for (int n = 0; n < EACH; n++) {
         int i = spc_thread() + n * THREADS, r = ROWS - 1 - i / COUT;
         int p = $(piece("row", "(tile * ROWS + r)"));
-        int row = map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1;
-        float *to = (float *)args->out + (long long)row * COUT + i % COUT;
-        if (row >= 0)
+        int row = $(piece("row_at", "map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1"));
+        float *to = $(piece("out", "(float *)args->out")) + (long long)row * COUT + i % COUT;
+        if ($(piece("is_row", "row >= 0")))
 % if fault.atomic then
             spc_atomic_add_f32(to, acc[n]);
 % else

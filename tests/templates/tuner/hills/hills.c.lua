@@ -35,6 +35,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     for (volatile int again = 0; again < $(repeats(config)); again++)
         for (int p = first; p < first + TILE; p++)
             convolve(args, p);
