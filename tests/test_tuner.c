@@ -325,6 +325,9 @@ END_TEST
 
 int main(void)
 {
+    static const char *const cases[] = {"work", "climbing"};
+
+    choose_case(cases, LENGTH(cases));
     suite_sample(3);
     Suite *suite = suite_create("tuner");
     TCase *work = tcase_create("work");
