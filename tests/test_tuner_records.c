@@ -388,7 +388,9 @@ END_TEST
 
 int main(void)
 {
-    suite_sample(3);
+    static const char *const cases[] = {"storing", "stored"};
+
+    choose_case(cases, LENGTH(cases));
     Suite *suite = suite_create("tuner_records");
     TCase *storing = tcase_create("storing");
     TCase *stored = tcase_create("stored");

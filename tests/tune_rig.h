@@ -162,6 +162,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
 static inline void choose_case(const char *const *cases, int count)
 {
 #ifdef SPC_SANITIZE
+    suite_sample(count);
     if (suite_one_in > 1)
         setenv("CK_RUN_CASE", cases[suite_day % count], 0);
 #endif
