@@ -259,14 +259,14 @@ START_TEST(a_choice_that_is_there_is_found_without_the_space)
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
     options.effort = SPC_EFFORT_QUICK;
     options.missing = true;
-    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &first), spc_ctx_error(ctx));
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
     ck_assert(first.was_there);
     ck_assert_str_eq(first.winner, "hills tile=128,depth=1");
     ck_assert_double_gt(first.winner_us, 0);
     ck_assert_int_eq(s.count, first.known);
     ck_assert_int_eq(first.candidates, first.known);
     options.only = "slow"; /* of which it is no choice */
-    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &second), spc_ctx_error(ctx));
+    assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
     ck_assert(!second.was_there);
     ck_assert_str_ne(second.winner, first.winner);
     spc_ctx_free(ctx);
