@@ -250,6 +250,30 @@ START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
 }
 END_TEST
 
+/* Without a look at the space: who has a choice is known by its trials. */
+START_TEST(a_choice_that_is_there_is_found_without_the_space)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report first, second;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    options.effort = SPC_EFFORT_QUICK;
+    options.missing = true;
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
+    ck_assert(first.was_there);
+    ck_assert_str_eq(first.winner, "hills tile=128,depth=1");
+    ck_assert_double_gt(first.winner_us, 0);
+    ck_assert_int_eq(s.count, first.known);
+    ck_assert_int_eq(first.candidates, first.known);
+    options.only = "slow"; /* of which it is no choice */
+    assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
+    ck_assert(!second.was_there);
+    ck_assert_str_ne(second.winner, first.winner);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- chosen by the caller ------------------------------------------------ */
 
 /* Of the same problem: slower or not, it is chosen, and stays so. */
@@ -619,6 +643,7 @@ int main(void)
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
     tcase_add_test(tcase, what_lost_on_a_near_problem_is_not_tried_again);
+    tcase_add_test(tcase, a_choice_that_is_there_is_found_without_the_space);
     tcase_add_test(tcase, a_change_that_cost_much_elsewhere_is_not_tried_again);
     tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
     tcase_add_test(tcase, row_orders_of_a_linear_layer_are_one);

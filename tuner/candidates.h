@@ -61,6 +61,15 @@ typedef struct spc__candidates {
     spc__entry **by_config; /* sorted by template and configuration */
 } spc__candidates;
 
+/* Finds problem and target, and no candidates. */
+spc_status spc__candidates_begin(spc__candidates *out,
+                                 const spc__request *request);
+/* Instead of the space, which takes a while to find, what was tried of it and
+ * could be used, by trials of this very problem. The caller releases *out also
+ * after a failure; as below. */
+spc_status spc__candidates_tried(spc__candidates *out,
+                                 const spc__request *request,
+                                 const spc__trial *trials, int count);
 /* Finds problem, target and space. The caller releases *out also after a
  * failure. */
 spc_status spc__candidates_open(spc__candidates *out,
