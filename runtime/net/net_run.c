@@ -468,8 +468,10 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
                              : spc_coords_rows(plan->sets[work->set]);
     out->bytes =
         (size_t)out->rows_out * (size_t)t->elements * spc__net_element(t);
-    if (work->kind == SPC_NET_CONV)
-        out->origin = spc_plan_origin(work->conv_plan);
+    if (work->kind != SPC_NET_CONV)
+        return;
+    out->bytes = out->bytes / (size_t)t->elements * (size_t)work->conv.cout;
+    out->origin = spc_plan_origin(work->conv_plan);
 }
 
 static void describe_map(spc_net_step *out, const spc_map *map)
