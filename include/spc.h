@@ -1852,6 +1852,7 @@ typedef struct spc_net_output {
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
     const spc_points *cloud; /* where rows are points; else NULL */
+    int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose product is `elements`; else 0 */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */
@@ -2188,6 +2189,10 @@ typedef struct spc_tune_report {
     double elapsed_s;
     double gate_s;    /* of that: comparing results, of all candidates and, run
                          after run, of those that might win */
+    /* And, of that: drawing the sample and what is right on it; until the
+     * measuring process was ready; loading and verifying candidates, gate_s
+     * included; timing them; waiting for compilers with nothing to measure. */
+    double draw_s, start_s, verify_s, time_s, wait_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
     /* What the winner reads of a map takes so long to build: part of its price

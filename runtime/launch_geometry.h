@@ -27,7 +27,8 @@ typedef struct spc__launch_geometry {
     size_t sum_shared_bytes;
     bool reads_table;    /* of the map: row order, index and tile table */
     bool reads_pairs;    /* of the map: pairs by offset */
-    bool reads_triplets; /* of a map of points: triplets by output */
+    bool reads_triplets; /* of a map of points: triplets by output, */
+    bool reads_bundles;  /* or by bundles of outputs */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;

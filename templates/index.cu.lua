@@ -51,6 +51,7 @@
 %      subm = problem.kind == "subm" or problem.kind == "subm_inverse",
 %      inverse = is_inverse(problem),
 %      list = problem.list == 1,
+%      planes = problem.list ~= 1 and not is_inverse(problem),
 %    }
 %  end,
 %  launch = function(problem, config, target) return {} end,
@@ -73,13 +74,18 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define WORDS $((offsets + 31) // 32)
 
 /* The kernel: columns in the (x, y) plane, each of DEPTH offsets along z, in
- * runs of RUN; a thread takes BATCH runs at once. */
+ * runs of RUN; a thread takes BATCH runs at once, of one plane of equal x where
+ * planes are searched (index_runs.cuh). */
 #define COLUMNS $(k[1] * k[2])
 #define KERNEL_Y $(k[2])
 #define DEPTH $(k[3])
 #define RUN $(problem.run)
 #define RUNS_PER_COLUMN $((k[3] + problem.run - 1) // problem.run)
+#define RUNS (COLUMNS * RUNS_PER_COLUMN)
 #define BATCH $(problem.batch)
+#define PLANE $(planes and "(KERNEL_Y * RUNS_PER_COLUMN)" or "RUNS")
+#define PLANE_BATCHES ((PLANE + BATCH - 1) / BATCH)
+#define BATCHES (RUNS / PLANE * PLANE_BATCHES)
 
 /* What the input of an output is, by axis (include/spc.h, spc_geometry). */
 #define SUBM $(subm and 1 or 0)
@@ -110,6 +116,9 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
  * its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
 
+/* Keys that a warp searches. */
+#define WINDOW 128
+
 /* How far a launch goes: voxels of the set, the same rounded up to whole tiles
  * of any size, and voxels of the set that is searched. */
 typedef struct index_extent {
@@ -131,9 +140,9 @@ typedef struct index_shared {
         } groups;
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
-            unsigned mask[SORT_THREADS * WORDS]; /* of each thread's row */
             int digits[SORT_DIGITS]; /* of the rows' digests */
-            map_key run[OFFSETS + 2]; /* of each run: its key less the row's */
+            map_key run[BATCHES * BATCH]; /* of each: its key less the row's */
+            map_key window[SORT_WARPS * WINDOW]; /* index_zdelta.cuh */
         } search;
         struct {
             int from[SPC_INDEX_CHUNK]; /* position in coordinate order */
@@ -162,8 +171,8 @@ SPC_DEVICE int at_most(int value, int limit)
 }
 
 #include "index_keys.cuh"
-#include "index_runs.cuh"
 #include "index_digest.cuh"
+#include "index_runs.cuh"
 
 /* ---- extents ---------------------------------------------------------- */
 
@@ -333,11 +342,12 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 #endif
         ready_searcher(args, &e, &barrier);
         search(args, s, &e, r.begin, r.padded_end);
-    } else {
-        if (args->stages & SPC_INDEX_PLAIN)
-            write_plain(args, r.begin, r.padded_end);
-        if (args->stages & SPC_INDEX_SORT)
-            digest_rows(args, s, r.begin, r.end);
+    } else if (args->stages & SPC_INDEX_SORT) {
+        digest_rows(args, s, r.begin, r.end);
+    }
+    if (args->stages & SPC_INDEX_PLAIN) {
+        spc_sync_block(); /* the block has found these positions */
+        write_plain(args, r.begin, r.padded_end);
     }
     if (args->stages & SPC_INDEX_SORT)
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);

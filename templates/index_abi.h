@@ -181,7 +181,7 @@ typedef struct spc_index_by_offset {
 /* Stages of a launch. A stage that is left out was done by an earlier launch.
  */
 #define SPC_INDEX_BUILD 1  /* the set of the rows, from coordinates */
-#define SPC_INDEX_SEARCH 2 /* the map: masks, short form, index if wanted */
+#define SPC_INDEX_SEARCH 2 /* the map: masks, short form */
 #define SPC_INDEX_PLAIN 4  /* the index in coordinate order, after a search */
 #define SPC_INDEX_SORT 8   /* a sorted row order */
 #define SPC_INDEX_TILE 16  /* a tile table */

@@ -14,26 +14,40 @@ SPC_DEVICE void load_bits(const spc_index_args *args, index_shared *s)
         s->bit_of[k] = args->sorted.bit_of[k];
 }
 
-/* The place in the sequence of Gray codes of the digest of a row's mask, whose
- * words are `step` apart. */
+/* The digest's bits of the offsets in word w of a mask. */
+SPC_DEVICE spc_u32 code_of_word(const index_shared *s, int w, spc_u32 word)
+{
+    spc_u32 code = 0;
+
+#if WORDS == 1
+    (void)w;
+    SPC_UNROLL
+    for (int k = 0; k < OFFSETS; k++)
+        code |= word >> k & 1u ? s->bit_of[k] : 0u;
+#else
+    for (spc_u32 left = word; left; left &= left - 1)
+        code |= s->bit_of[32 * w + spc_ffs(left) - 1];
+#endif
+    return code;
+}
+
+/* Its place in the sequence of Gray codes. */
+SPC_DEVICE spc_u32 gray_rank(spc_u32 code)
+{
+    for (int shift = 1; shift < 32; shift *= 2)
+        code ^= code >> shift;
+    return code;
+}
+
+/* The digest of a row's mask, whose words are `step` apart. */
 SPC_DEVICE spc_u32 digest_of(const index_shared *s, const unsigned *mask,
                              long long step)
 {
     spc_u32 code = 0;
 
-#if WORDS == 1
-    spc_u32 all = mask[0];
-    SPC_UNROLL
-    for (int k = 0; k < OFFSETS; k++)
-        code |= all >> k & 1u ? s->bit_of[k] : 0u;
-#else
     for (int w = 0; w < WORDS; w++)
-        for (spc_u32 left = mask[w * step]; left; left &= left - 1)
-            code |= s->bit_of[32 * w + spc_ffs(left) - 1];
-#endif
-    for (int shift = 1; shift < 32; shift *= 2)
-        code ^= code >> shift;
-    return code;
+        code |= code_of_word(s, w, mask[w * step]);
+    return gray_rank(code);
 }
 
 SPC_DEVICE int digest_digit(spc_u32 digest, int pass)
@@ -43,12 +57,9 @@ SPC_DEVICE int digest_digit(spc_u32 digest, int pass)
 
 /* Keeps the digest of the row at position p and counts its first digit. Called
  * by whole warps. */
-SPC_DEVICE void keep_digest(const spc_index_args *args, const index_shared *s,
-                            int *counts, int p, int valid, const unsigned *mask,
-                            long long step)
+SPC_DEVICE void keep_digest(const spc_index_args *args, int *counts, int p,
+                            int valid, spc_u32 digest)
 {
-    spc_u32 digest = valid ? digest_of(s, mask, step) : 0;
-
     if (valid)
         ((unsigned *)args->keys_a)[p] = digest;
     sort_count(counts, valid, digest_digit(digest, 0));
@@ -62,21 +73,12 @@ SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
     sort_count_clear(s->u.sort.next);
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
-        int p = first + spc_lane();
-        keep_digest(args, s, s->u.sort.next, p, p < end, args->mask + p,
-                    args->set.rows_padded);
+        int p = first + spc_lane(), valid = p < end;
+        spc_u32 digest =
+            valid ? digest_of(s, args->mask + p, args->set.rows_padded) : 0;
+        keep_digest(args, s->u.sort.next, p, valid, digest);
     }
     sort_count_store(s->u.sort.next, sort_table(args->tables, 0));
 }
-
-#if !LAYOUT
-/* What a block can do before all keys are sorted. */
-SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
-{
-    load_bits(args, s);
-    open_runs(args, s);
-    sort_count_clear(s->u.search.digits);
-}
-#endif
 
 #endif

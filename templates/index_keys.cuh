@@ -207,6 +207,7 @@ SPC_DEVICE void clear_bins(const spc_index_args *args)
     int fours = (bin_count(&args->set) + SPC_INDEX_BEHIND_BINS) / 4;
     spc_b16 none = {0, 0, 0, 0};
 
+    SPC_ROLLED
     for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < fours;
          i += spc_grid_x() * SORT_THREADS)
         spc_store16(args->bins + 4 * i, none);

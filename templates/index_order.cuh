@@ -341,6 +341,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
 /* Entries past the last tile: kernels end there. */
 SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 {
+    SPC_ROLLED
     for (int i = tiles + spc_block_x() * SORT_THREADS + spc_thread();
          i < t->capacity; i += spc_grid_x() * SORT_THREADS) {
         t->order[i] = -1;

@@ -167,12 +167,14 @@ SPC_DEVICE void place_rows(const spc_index_args *args, pairs_shared *s,
 /* The input of the row at position p at an offset that it has. */
 SPC_DEVICE int input_at(const spc_index_args *args, int p, int k)
 {
-    int run = k / DEPTH * RUNS_PER_COLUMN + k % DEPTH / RUN;
+    int number = k / DEPTH * RUNS_PER_COLUMN + k % DEPTH / RUN;
+    int plane = number / PLANE, in_plane = number % PLANE;
+    int batch = plane * PLANE_BATCHES + in_plane / BATCH, j = in_plane % BATCH;
     int l = k % DEPTH % RUN;
-    spc_u32 bits = run_bits(args->mask + p, args->set.rows_padded, run);
-    long long batch = (long long)p * BATCHES + run / BATCH;
+    spc_u32 bits =
+        run_bits(args->mask + p, args->set.rows_padded, batch * BATCH + j);
 
-    return args->in.order[args->first[4 * batch + run % BATCH] +
+    return args->in.order[args->first[4 * ((long long)p * BATCHES + batch) + j] +
                           spc_popc(bits & ((1u << l) - 1u))];
 }
 

@@ -28,25 +28,36 @@
 #ifndef SPC_INDEX_RUNS_CUH
 #define SPC_INDEX_RUNS_CUH
 
-#define RUNS (COLUMNS * RUNS_PER_COLUMN)
-#define BATCHES ((RUNS + BATCH - 1) / BATCH)
-
-/* A batch of runs of one row. Runs past the last hold no offset. */
+/* A batch of runs of one row. Batches begin anew in each plane; runs past its last
+ * hold no offset. */
 typedef struct index_batch {
     int first[BATCH];
     spc_u32 bits[BATCH];
 } index_batch;
 
+/* The number among all runs of one that is counted by batches. */
+SPC_DEVICE int run_number(int run)
+{
+    return run / (PLANE_BATCHES * BATCH) * PLANE + run % (PLANE_BATCHES * BATCH);
+}
+
 SPC_DEVICE int run_offset(int run)
 {
-    return run / RUNS_PER_COLUMN * DEPTH + run % RUNS_PER_COLUMN * RUN;
+    int number = run_number(run);
+
+    return number / RUNS_PER_COLUMN * DEPTH + number % RUNS_PER_COLUMN * RUN;
+}
+
+SPC_DEVICE int is_past_plane(int run)
+{
+    return PLANE % BATCH != 0 && run % (PLANE_BATCHES * BATCH) >= PLANE;
 }
 
 SPC_DEVICE int run_length(int run)
 {
-    int left = DEPTH - run % RUNS_PER_COLUMN * RUN;
+    int left = DEPTH - run_number(run) % RUNS_PER_COLUMN * RUN;
 
-    return RUNS % BATCH && run >= RUNS ? 0 : left < RUN ? left : RUN;
+    return is_past_plane(run) ? 0 : left < RUN ? left : RUN;
 }
 
 /* The bits of a run in the mask words of a row, `step` words apart. */
@@ -64,86 +75,130 @@ SPC_DEVICE spc_u32 run_bits(const unsigned *mask, int step, int run)
     return bits & ((1u << length) - 1u);
 }
 
-/* Writes a batch's entries at position p of a row order. */
-SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
-                            int p, int batch, const index_batch *found)
+/* Registers have room for the entries of so many runs. */
+#define WRITTEN (BATCH * RUN <= 21 ? BATCH : (BATCH + 1) / 2)
+
+/* Writes the entries of runs `from` to `upto` of a batch; returns where the next
+ * run's go. */
+SPC_DEVICE int *write_runs(int *index, const int *order, int rows_padded,
+                           int batch, int from, int upto,
+                           const index_batch *found)
 {
-    int row[BATCH * RUN];
+    int row[WRITTEN * RUN];
 
     SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
+    for (int j = from; j < upto; j++) {
         SPC_UNROLL
         for (int l = 0; l < RUN; l++) {
             spc_u32 before = found->bits[j] & ((1u << l) - 1u);
-            row[j * RUN + l] = -1;
+            int i = (j - from) * RUN + l;
+            row[i] = -1;
             if (found->bits[j] >> l & 1u)
-                row[j * RUN + l] = order[found->first[j] + spc_popc(before)];
+                row[i] = order[found->first[j] + spc_popc(before)];
         }
     }
-    /* The runs of a batch follow one another. */
-    index += (long long)run_offset(batch * BATCH) * rows_padded + p;
     SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
+    for (int j = from; j < upto; j++) {
         int length = run_length(batch * BATCH + j);
         SPC_UNROLL
         for (int l = 0; l < RUN; l++) {
             if (l < length) {
-                *index = row[j * RUN + l];
+                *index = row[(j - from) * RUN + l];
                 index += rows_padded;
             }
         }
     }
+    return index;
 }
 
-/* Adds offsets, the first of which is number `offset`, to a row's mask. */
-SPC_DEVICE void add_to_mask(unsigned *mask, int offset, spc_u32 bits)
+/* Writes a batch's entries at position p of a row order: its runs follow one
+ * another. */
+SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
+                            int p, int batch, const index_batch *found)
 {
-    int word = offset >> 5, shift = offset & 31;
+    index += (long long)run_offset(batch * BATCH) * rows_padded + p;
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j += WRITTEN)
+        index = write_runs(index, order, rows_padded, batch, j,
+                           at_most(j + WRITTEN, BATCH), found);
+}
 
-    if (bits << shift)
-        mask[word * SORT_THREADS] |= bits << shift;
-    if (shift && bits >> (32 - shift))
-        mask[(word + 1) * SORT_THREADS] |= bits >> (32 - shift);
+/* A row's mask while its offsets are found, in their order: the word that is not
+ * full, and of those that were what is asked for besides. */
+typedef struct row_mask {
+    int valid; /* is it a row? */
+    int count; /* of offsets so far, whether present or not */
+    spc_u32 word;
+    spc_u32 code; /* of its digest */
+    int pairs;
+} row_mask;
+
+/* The word before the present offset. */
+SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
+                           row_mask *mask, int p)
+{
+    int w = (mask->count - 1) >> 5;
+    spc_u32 word = mask->valid ? mask->word : 0;
+
+    args->mask[(long long)w * args->set.rows_padded + p] = word;
+    mask->pairs += spc_popc(word);
+    if (args->stages & SPC_INDEX_SORT)
+        mask->code |= code_of_word(s, w, word);
+}
+
+/* Adds the next offsets, 32 at most. */
+SPC_DEVICE void add_to_mask(const spc_index_args *args, const index_shared *s,
+                            row_mask *mask, int p, spc_u32 bits, int count)
+{
+    int shift = mask->count & 31, room = 32 - shift;
+
+    mask->word |= bits << shift;
+    if (WORDS == 1 || count < room) {
+        mask->count += count;
+        return;
+    }
+    mask->count += room;
+    close_word(args, s, mask, p);
+    mask->count += count - room;
+    mask->word = shift ? bits >> room : 0;
 }
 
 /* Keeps what was found: in the short form, and in the row's mask. */
-SPC_DEVICE void keep_batch(const spc_index_args *args, unsigned *mask, int p,
-                           int batch, const index_batch *found)
+SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
+                           row_mask *mask, int p, int batch,
+                           const index_batch *found)
 {
     spc_u32 all = 0;
+    int count = 0;
     spc_b16 first;
 
     first.x = (spc_u32)found->first[0];
     first.y = (spc_u32)found->first[BATCH > 1];
     first.z = (spc_u32)found->first[BATCH > 2 ? 2 : 0];
-    first.w = 0;
+    first.w = (spc_u32)found->first[BATCH > 3 ? 3 : 0];
     spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
+    /* The runs of a batch follow one another. */
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
-        all |= found->bits[j] << j * RUN;
-        if (RUNS_PER_COLUMN > 1)
-            add_to_mask(mask, run_offset(batch * BATCH + j), found->bits[j]);
+        all |= found->bits[j] << count;
+        count += run_length(batch * BATCH + j);
     }
-    if (RUNS_PER_COLUMN == 1) /* the runs of a batch follow one another */
-        add_to_mask(mask, run_offset(batch * BATCH), all);
+    add_to_mask(args, s, mask, p, all, count);
 }
 
 #if TURNS
 #include "index_turned.cuh"
 #endif
 
-SPC_DEVICE void write_found(const spc_index_args *args, const index_extent *e,
-                            unsigned *mask, int p, int batch,
-                            const index_batch *found)
+SPC_DEVICE void write_found(const spc_index_args *args, const index_shared *s,
+                            const index_extent *e, row_mask *mask, int p,
+                            int batch, const index_batch *found)
 {
-    keep_batch(args, mask, p, batch, found);
+    keep_batch(args, s, mask, p, batch, found);
 #if TURNS
     if (args->turned.first && p < e->rows)
         turn_batch(args, p, batch, found);
 #endif
-    if (args->index)
-        write_batch(args->index, args->in.order, args->set.rows_padded, p,
-                    batch, found);
 }
 
 /* ---- keys of runs ------------------------------------------------------ */
@@ -197,8 +252,19 @@ SPC_DEVICE void open_runs(const spc_index_args *args, index_shared *s)
     index_steps steps = steps_of(args);
 
     for (int run = spc_thread(); run < BATCHES * BATCH; run += SORT_THREADS)
-        s->u.search.run[run] = run_key(args, &steps, at_most(run, RUNS - 1));
+        s->u.search.run[run] =
+            run_key(args, &steps, at_most(run_number(run), RUNS - 1));
 }
+
+#if !LAYOUT
+/* What a block can do before all keys are sorted. */
+SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
+{
+    load_bits(args, s);
+    open_runs(args, s);
+    sort_count_clear(s->u.search.digits);
+}
+#endif
 
 #ifdef LOW_X
 /* Where an output's window is looked for along an axis, as a field of a key: a
@@ -372,6 +438,7 @@ SPC_DEVICE void load_batch(const spc_index_args *args, int p,
         found->first[0] = (int)first.x;
         found->first[BATCH > 1] = (int)(BATCH > 1 ? first.y : first.x);
         found->first[BATCH > 2 ? 2 : 0] = (int)(BATCH > 2 ? first.z : first.x);
+        found->first[BATCH > 3 ? 3 : 0] = (int)(BATCH > 3 ? first.w : first.x);
     }
 }
 

@@ -6,14 +6,11 @@
 #ifndef SPC_INDEX_SEARCH_CUH
 #define SPC_INDEX_SEARCH_CUH
 
-/* Positions past the rows: no neighbours, whatever was found. */
-SPC_DEVICE void search_nothing(const spc_index_args *args, int p,
-                               unsigned *mask)
+/* A warp without rows. */
+SPC_DEVICE void mask_nothing(const spc_index_args *args, int p)
 {
     for (int w = 0; w < WORDS; w++)
-        mask[w * SORT_THREADS] = 0;
-    for (int k = 0; args->index && k < OFFSETS; k++)
-        args->index[(long long)k * args->set.rows_padded + p] = -1;
+        args->mask[(long long)w * args->set.rows_padded + p] = 0;
 }
 
 /* Every warp has a word of its own: nothing needs waiting for. Those past the
@@ -23,6 +20,7 @@ SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
     int warp = spc_block_x() * SORT_WARPS + spc_warp();
     int warps = spc_grid_x() * SORT_WARPS;
 
+    SPC_ROLLED
     for (int i = warps + spc_block_x() * SORT_THREADS + spc_thread();
          i < args->pair_words; i += spc_grid_x() * SORT_THREADS)
         args->pairs[i] = 0;
@@ -39,25 +37,22 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
                        const index_extent *e, int begin, int end)
 {
     int sorted = (args->stages & SPC_INDEX_SORT) != 0, pairs = 0;
-    unsigned *mask = s->u.search.mask + spc_thread(); /* this thread's own */
 
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int p = first + spc_lane();
-        for (int w = 0; w < WORDS; w++)
-            mask[w * SORT_THREADS] = 0;
-        if (first < e->rows)
-            search_row(args, s, e, p, mask);
-        if (p >= e->rows)
-            search_nothing(args, p, mask);
-        for (int w = 0; w < WORDS; w++) {
-            args->mask[(long long)w * args->set.rows_padded + p] =
-                mask[w * SORT_THREADS];
-            pairs += spc_popc(mask[w * SORT_THREADS]);
+        row_mask mask = {p < e->rows, 0, 0, 0, 0};
+        if (first < e->rows) {
+            search_row(args, s, e, p, &mask);
+            if (WORDS == 1 || OFFSETS % 32)
+                close_word(args, s, &mask, p);
+        } else {
+            mask_nothing(args, p);
         }
+        pairs += mask.pairs;
         if (sorted)
-            keep_digest(args, s, s->u.search.digits, p, p < e->rows, mask,
-                        SORT_THREADS);
+            keep_digest(args, s->u.search.digits, p, mask.valid,
+                        gray_rank(mask.code));
     }
     store_pairs(args, pairs);
     if (sorted)

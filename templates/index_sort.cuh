@@ -245,6 +245,7 @@ SPC_DEVICE void sort_count_open(sort_counts c)
 {
     int words = SPC_SORT_COUNTS(spc_grid_x(), SORT_DIGITS) / 4;
 
+    SPC_ROLLED
     for (int i = spc_thread(); i < words; i += SORT_THREADS)
         c.groups[i] = 0;
 }
@@ -272,10 +273,12 @@ SPC_DEVICE void sort_count_flush(sort_counts c, int *table)
     int *to = sort_group(table, 0);
 
     spc_sync_block();
+    SPC_ROLLED
     for (int i = spc_thread(); i < SPC_SORT_GROUPS(spc_grid_x()) * SORT_DIGITS;
          i += SORT_THREADS)
         if (c.groups[i])
             spc_atomic_add(&to[i], c.groups[i]);
+    SPC_ROLLED
     for (int i = spc_thread(); i < spc_grid_x(); i += SORT_THREADS)
         if (c.zeros[i])
             spc_atomic_add(&table[i * SORT_DIGITS], c.zeros[i]);
@@ -286,6 +289,7 @@ SPC_DEVICE void sort_clear(int *table, int tables)
 {
     int words = tables * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 
+    SPC_ROLLED
     for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < words;
          i += spc_grid_x() * SORT_THREADS)
         table[i] = 0;

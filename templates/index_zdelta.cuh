@@ -1,8 +1,9 @@
 /*
  * index_zdelta.cuh - the z-delta searcher (Spira, section 4).
  *
- * One binary search, bounded by the bins, finds where a run begins among the
- * sorted keys, and the keys there say which of its offsets are present.
+ * One search finds where a run begins among the sorted keys, and the keys there
+ * say which of its offsets are present. A warp searches where its rows' runs of
+ * a plane are: a window of keys in shared memory.
  *
  * A thread works on BATCH runs at once: searches are chains of loads, and their
  * latency is what they cost.
@@ -24,99 +25,63 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
 }
 
 /*
- * The rows of a warp are neighbours, and so are the keys they look for: nearly
- * always all lie within WINDOW keys from a place shortly before the first
- * row's. So each lane loads four keys of the window, the lanes search among
- * the last of each by shuffles, and ask each other for the keys there. Of keys of
- * 64 bits, for which registers have no room, a lane holds the last alone, and
- * loads what it finds.
+ * The rows of a warp are neighbours, and so are the keys that they look for in a
+ * plane of the kernel: nearly always all of its runs lie within WINDOW keys from
+ * the first row's first run on. So the warp has those keys in shared memory, and
+ * the next plane's on their way. Of a list of offsets each has its own window.
  */
-#define WINDOW 128
-#if PAIRED && RUN <= 5
-#define HOLDS 1
-#else
-#define HOLDS 0
-#endif
-#define HELD (HOLDS ? 4 : 1)
+#define HELD (WINDOW / 32) /* keys of a lane */
+/* Batches and runs that share a window. */
+#define LOOK_RUNS (LIST ? 1 : PLANE_BATCHES * BATCH)
+#define LOOKS (BATCHES * BATCH / LOOK_RUNS)
 
-/* How many of the lanes' ascending pivots are below `want`. */
-SPC_DEVICE int rank_in_warp(map_key pivot, map_key want)
-{
-    int rank = 0;
-
-    SPC_UNROLL
-    for (int step = 16; step > 0; step /= 2)
-        if (shfl_key(pivot, rank + step - 1) < want)
-            rank += step;
-    return rank + (shfl_key(pivot, rank) < want);
-}
-
-/* Batches whose windows one look finds: a lane looks for one run of the warp's
- * first row. */
-#define WINDOW_BATCHES (32 / BATCH)
-
-/* In lane l, where the window of run batch * BATCH + l begins: half a window at
- * most before the first row's own place, and where a load of four keys can. */
+/* In lane l, where the window of look `first` + l begins. */
 SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
-                            map_key own, int batch)
+                            map_key own, int first)
 {
-    int run = at_most(batch * BATCH + spc_lane(), RUNS - 1);
+    int look = at_most(first + spc_lane(), LOOKS - 1);
 
     return lower_bound(&args->in, s,
-                       shfl_key(own, 0) + s->u.search.run[run], WINDOW / 2) &
-           ~3;
+                       shfl_key(own, 0) + s->u.search.run[look * LOOK_RUNS],
+                       WINDOW / 16);
 }
 
-/* The window of each run of a batch, and this lane's keys there. */
-typedef struct index_windows {
-    int base[BATCH];
-    map_key key[BATCH][HELD];
-} index_windows;
+/* A window on its way: this lane's keys, past the last one what is above all, and
+ * no voxel's or its neighbour's. */
+typedef struct index_ahead {
+    int bases; /* of 32 looks, a lane each */
+    map_key key[HELD];
+} index_ahead;
 
-/* Of the keys from a multiple of four on those that a lane holds; past the last
- * one what is above all. */
-SPC_DEVICE void load_held(const map_key *keys, int rows_in, int at,
-                          map_key *held)
-{
-#if HOLDS
-    spc_b16 four = {~0u, ~0u, ~0u, ~0u};
-
-    if (at < rows_in)
-        four = *(const spc_b16 *)(keys + at);
-    if (at + 3 >= rows_in) {
-        four.y = at + 1 < rows_in ? four.y : ~0u;
-        four.z = at + 2 < rows_in ? four.z : ~0u;
-        four.w = ~0u;
-    }
-    held[0] = four.x;
-    held[1] = four.y;
-    held[2] = four.z;
-    held[3] = four.w;
-#else
-    held[0] = at + 3 < rows_in ? keys[at + 3] : ~(map_key)0;
-#endif
-}
-
-SPC_DEVICE void load_windows(const spc_index_args *args, int rows_in, int bases,
-                             int batch, index_windows *out)
+SPC_DEVICE void load_ahead(const spc_index_args *args, const index_shared *s,
+                           int rows_in, map_key own, int look,
+                           index_ahead *ahead)
 {
     const map_key *keys = (const map_key *)args->in.keys;
 
+    if (look % 32 == 0)
+        ahead->bases = open_windows(args, s, own, look);
+    int at = spc_shfl(ahead->bases, look & 31) + spc_lane();
     SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        out->base[j] = spc_shfl(bases, batch % WINDOW_BATCHES * BATCH + j);
-        load_held(keys, rows_in, out->base[j] + 4 * spc_lane(), out->key[j]);
-    }
+    for (int i = 0; i < HELD; i++)
+        ahead->key[i] = at + 32 * i < rows_in ? keys[at + 32 * i] : ~(map_key)0;
 }
 
-/* Some keys from place `at` on; past the last one what is above all, and no
- * voxel's or its neighbour's. */
-SPC_DEVICE void load_near(const map_key *keys, int rows_in, int at, int count,
-                          map_key *near)
+/* The window of a look, where all lanes find it; returns where it begins. */
+SPC_DEVICE int next_window(const spc_index_args *args, const index_shared *s,
+                           int rows_in, map_key own, int look,
+                           index_ahead *ahead, map_key *window)
 {
+    int base = spc_shfl(ahead->bases, look & 31);
+
+    spc_sync_warp(); /* all have read the one before */
     SPC_UNROLL
-    for (int i = 0; i < count; i++)
-        near[i] = at + i < rows_in ? keys[at + i] : ~(map_key)0;
+    for (int i = 0; i < HELD; i++)
+        window[spc_lane() + 32 * i] = ahead->key[i];
+    spc_sync_warp();
+    if (look + 1 < LOOKS)
+        load_ahead(args, s, rows_in, own, look + 1, ahead);
+    return base;
 }
 
 /* The bit of an offset so many keys along z from a run's first, if that is one. */
@@ -125,145 +90,122 @@ SPC_DEVICE spc_u32 bit_at(map_key beyond)
     return (spc_u64)beyond >> 32 ? 0u : spc_bit((spc_u32)beyond);
 }
 
-/* Which offsets of a run are among the keys from place `at` on, and where they
- * begin: up to `behind` keys after it. */
-SPC_DEVICE void match_run(const map_key *near, int at, int behind, map_key want,
-                          int run, int *first, spc_u32 *bits)
+/* Which offsets of a run are among the keys from its place on. */
+SPC_DEVICE spc_u32 match_run(const map_key *near, map_key want)
 {
     spc_u32 present = 0;
 
     SPC_UNROLL
-    for (int i = 0; i < behind + RUN; i++) {
+    for (int i = 0; i < RUN; i++)
         present |= bit_at(near[i] - want);
-        if (i < behind)
-            at += near[i] < want;
-    }
-    *first = at;
-    *bits = present & ((1u << run_length(run)) - 1u);
+    return present;
 }
 
-#if HOLDS
-#define LANES_NEAR ((RUN + 3 + 3) / 4)
-
-/* A run that is not all in the window of keys. */
+/* Those runs of a batch, one bit each, that are not all in the window. */
 SPC_DEVICE void find_far(const spc_index_args *args, const index_shared *s,
-                         int rows_in, map_key want, int run, int *first,
-                         spc_u32 *bits)
-{
-    int at = lower_bound(&args->in, s, want, 0);
-    map_key near[RUN];
-
-    load_near((const map_key *)args->in.keys, rows_in, at, RUN, near);
-    match_run(near, at, 0, want, run, first, bits);
-}
-
-/* A run that begins behind `fours` fours of its window's keys. Called by whole
- * warps. */
-SPC_DEVICE void find_near(const index_windows *window, int j, int fours,
-                          map_key want, int run, int *first, spc_u32 *bits)
-{
-    map_key near[RUN + 3];
-
-    SPC_UNROLL
-    for (int i = 0; i < RUN + 3; i++)
-        near[i] = shfl_key(window->key[j][i % 4], (fours + i / 4) & 31);
-    match_run(near, window->base[j] + 4 * fours, 3, want, run, first, bits);
-}
-
-/* The runs of a batch for the row of key `own`. */
-SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
-                           int rows_in, map_key own, int batch,
-                           const index_windows *window, index_batch *found)
-{
-    map_key want[BATCH];
-    int fours[BATCH], far = 0;
-
-    SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        want[j] = own + s->u.search.run[batch * BATCH + j];
-        fours[j] = rank_in_warp(window->key[j][HELD - 1], want[j]);
-        far |= fours[j] + LANES_NEAR > 32;
-        find_near(window, j, fours[j], want[j], batch * BATCH + j,
-                  &found->first[j], &found->bits[j]);
-    }
-    SPC_UNROLL
-    for (int j = 0; j < BATCH && far; j++)
-        if (fours[j] + LANES_NEAR > 32)
-            find_far(args, s, rows_in, want[j], batch * BATCH + j,
-                     &found->first[j], &found->bits[j]);
-}
-#else
-/* Keys of so many runs are loaded together: registers have room for those. */
-#define SOME_RUNS (BATCH * RUN * (int)sizeof(map_key) <= 84 ? BATCH : 1)
-
-/* Where a run begins, of which `fours` fours of the window's keys are below. */
-SPC_DEVICE int find_begin(const spc_index_args *args, const index_shared *s,
-                          int rows_in, int base, int fours, map_key want)
+                         int rows_in, map_key own, int batch, spc_u32 far,
+                         index_batch *found)
 {
     const map_key *keys = (const map_key *)args->in.keys;
-    int at = base + 4 * fours;
 
-    if (fours >= WINDOW / 4)
-        return lower_bound(&args->in, s, want, 0);
-    at += at + 1 < rows_in && keys[at + 1] < want ? 2 : 0;
-    return at + (at < rows_in && keys[at] < want);
+    SPC_ROLLED
+    for (; far; far &= far - 1) {
+        int which = spc_ffs(far) - 1;
+        map_key want = own + s->u.search.run[batch * BATCH + which], near[RUN];
+        int first = lower_bound(&args->in, s, want, 0);
+        SPC_UNROLL
+        for (int i = 0; i < RUN; i++)
+            near[i] = first + i < rows_in ? keys[first + i] : ~(map_key)0;
+        spc_u32 bits = match_run(near, want);
+        SPC_UNROLL
+        for (int j = 0; j < BATCH; j++) {
+            found->first[j] = j == which ? first : found->first[j];
+            found->bits[j] = j == which ? bits : found->bits[j];
+        }
+    }
 }
 
-/* The runs of a batch for the row of key `own`. */
+/* Runs `from` to `upto` of a batch, for the row of key `own`, in a window: their
+ * searches go step by step together. */
+SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
+                          int rows_in, map_key own, int batch, int from,
+                          int upto, const map_key *window, int base,
+                          index_batch *found)
+{
+    const map_key *run = s->u.search.run + batch * BATCH;
+    int rank[BATCH];
+    spc_u32 far = 0;
+
+    SPC_UNROLL
+    for (int j = from; j < upto; j++)
+        rank[j] = 0;
+    SPC_UNROLL
+    for (int step = WINDOW / 2; step > 0; step /= 2) {
+        SPC_UNROLL
+        for (int j = from; j < upto; j++)
+            rank[j] += window[rank[j] + step - 1] < own + run[j] ? step : 0;
+    }
+    SPC_UNROLL
+    for (int j = from; j < upto; j++) {
+        int place = at_most(rank[j], WINDOW - RUN - 1);
+        found->first[j] = base + place;
+        found->bits[j] = match_run(window + place, own + run[j]);
+        far |= place < rank[j] ? 1u << j : 0u;
+    }
+    if (far)
+        find_far(args, s, rows_in, own, batch, far, found);
+    SPC_UNROLL
+    for (int j = from; j < upto; j++)
+        found->bits[j] &= (1u << run_length(batch * BATCH + j)) - 1u;
+}
+
+#define REST (PLANE % BATCH) /* runs of a plane's last batch, if not all */
+
+/* The runs of a batch that is in one window. */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            int rows_in, map_key own, int batch,
-                           const index_windows *window, index_batch *found)
+                           const map_key *window, int base, index_batch *found)
 {
-    const map_key *keys = (const map_key *)args->in.keys;
-    map_key near[SOME_RUNS * RUN];
-
-    SPC_UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        map_key want = own + s->u.search.run[batch * BATCH + j];
-        int fours = rank_in_warp(window->key[j][0], want);
-        found->first[j] =
-            find_begin(args, s, rows_in, window->base[j], fours, want);
+    if (REST == 0 || batch % PLANE_BATCHES < PLANE_BATCHES - 1) {
+        find_runs(args, s, rows_in, own, batch, 0, BATCH, window, base, found);
+        return;
     }
+    find_runs(args, s, rows_in, own, batch, 0, REST, window, base, found);
     SPC_UNROLL
-    for (int some = 0; some < BATCH; some += SOME_RUNS) {
-        SPC_UNROLL
-        for (int j = 0; j < SOME_RUNS; j++)
-            load_near(keys, rows_in, found->first[some + j], RUN,
-                      near + j * RUN);
-        SPC_UNROLL
-        for (int j = 0; j < SOME_RUNS; j++)
-            match_run(near + j * RUN, found->first[some + j], 0,
-                      own + s->u.search.run[batch * BATCH + some + j],
-                      batch * BATCH + some + j,
-                      &found->first[some + j], &found->bits[some + j]);
+    for (int j = REST; j < BATCH; j++) {
+        found->first[j] = 0;
+        found->bits[j] = 0;
     }
 }
-#endif
 
-/* All runs of 32 neighbouring rows: a warp's work. The next batch's windows are
- * on their way while the present one is searched. */
-SPC_DEVICE void search_row(const spc_index_args *args, const index_shared *s,
-                           const index_extent *e, int p, unsigned *mask)
+/* All runs of 32 neighbouring rows: a warp's work. */
+SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
+                           const index_extent *e, int p, row_mask *mask)
 {
     map_key own = own_key(args, at_most(p, e->rows - 1));
-    int bases = open_windows(args, s, own, 0);
-    index_windows window, next;
+    map_key *window = s->u.search.window + spc_warp() * WINDOW;
+    index_ahead ahead;
+    index_batch found;
+    int base = 0;
 
-    load_windows(args, e->rows_in, bases, 0, &window);
+    load_ahead(args, s, e->rows_in, own, 0, &ahead);
     SPC_ROLLED
     for (int batch = 0; batch < BATCHES; batch++) {
-        index_batch found;
-        if (batch + 1 < BATCHES) {
-            if (BATCHES > WINDOW_BATCHES && (batch + 1) % WINDOW_BATCHES == 0)
-                bases = open_windows(args, s, own, batch + 1);
-            if (HOLDS)
-                load_windows(args, e->rows_in, bases, batch + 1, &next);
+#if LIST
+        SPC_UNROLL
+        for (int j = 0; j < BATCH; j++) {
+            base = next_window(args, s, e->rows_in, own, batch * BATCH + j,
+                               &ahead, window);
+            find_runs(args, s, e->rows_in, own, batch, j, j + 1, window, base,
+                      &found);
         }
-        find_batch(args, s, e->rows_in, own, batch, &window, &found);
-        write_found(args, e, mask, p, batch, &found);
-        if (!HOLDS && batch + 1 < BATCHES)
-            load_windows(args, e->rows_in, bases, batch + 1, &next);
-        window = next;
+#else
+        if (batch % PLANE_BATCHES == 0)
+            base = next_window(args, s, e->rows_in, own, batch / PLANE_BATCHES,
+                               &ahead, window);
+        find_batch(args, s, e->rows_in, own, batch, window, base, &found);
+#endif
+        write_found(args, s, e, mask, p, batch, &found);
     }
 }
 

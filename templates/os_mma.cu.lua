@@ -50,9 +50,8 @@
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.groups and (group_in(problem) == 1 or part_in_bytes(problem) % 4 ~= 0
-%       or part_cout(problem) * element_bytes(problem) % 16 ~= 0) then
-%      return false, "groups need several inputs, and parts multiples of 4 bytes in, 16 out"
+%    if problem.groups and group_in(problem) == 1 and problem.cin > 32 then
+%      return false, "groups need several inputs, or there are 32 at most"
 %    end
 %    if target.sm < 75 or problem.dtype ~= "f16" and problem.dtype ~= "i8" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype

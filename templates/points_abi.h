@@ -115,4 +115,15 @@ typedef struct spc_by_offset_args {
     int *in, *out, *place, *first_of_row, *begin;
 } spc_by_offset_args;
 
+/* The triplets of SPC_BUNDLE outputs that follow each other, by offset and then
+ * by output, where those of the first of them begin in the list by output. */
+#define SPC_BUNDLE 16
+typedef struct spc_bundle_args {
+    const int *first, *list;
+    int rows_padded;
+    int offsets;
+    int warps; /* of the launch */
+    int *to;   /* [capacity][2] input row, offset * SPC_BUNDLE + output */
+} spc_bundle_args;
+
 #endif

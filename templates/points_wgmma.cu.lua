@@ -3,7 +3,7 @@
 %--
 %-- A block has `groups` consuming warpgroups, each warp of which has 16 outputs that follow
 %-- each other in the order of cells, and a warpgroup that serves them: three of its warps
-%-- sort the triplets of the outputs of each warp by offset, a tile ahead; another brings the
+%-- bring the triplets of the outputs of each warp, which the map has sorted by offset, a tile ahead; another brings the
 %-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
 %-- are read once for 64 * groups outputs.
 %--
@@ -31,15 +31,15 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
-%-- Warps that sort, and registers of those that do not multiply.
-%local sorters, helper_registers = 3, 32
+%-- Warps that copy triplets, and registers of those that do not multiply.
+%local copiers, helper_registers = 3, 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
 %local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config, held) + counts_bytes(problem, sorters) + 48
+%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, copiers) + 48
 %end
 %-- Is there room for windows of so many triplets of a warp? As many are held as there is
 %-- room for: windows are fewer.
@@ -48,7 +48,7 @@
 %  return bytes <= target.shared_block and config.blocks * (bytes + 1024) <= target.shared_sm
 %end
 %local function held_of(problem, config, target)
-%  for _, held in ipairs {2048, 1024} do
+%  for _, held in ipairs {2048, 1024, 768} do
 %    if has_room(problem, config, target, held) then return held end
 %  end
 %  return 512
@@ -107,17 +107,17 @@
 %    local rows_at = config.stages * stage_bytes(config)
 %    local windows_at = rows_at + rows_bytes(config)
 %    local held = held_of(problem, config, target)
-%    local counts_at = windows_at + 2 * window_bytes(problem, config, held)
+%    local runs_at = windows_at + 2 * window_bytes(problem, config, held)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
 %      rows = config.groups * 64, threads = (config.groups + 1) * 128,
-%      warps = config.groups * 4, sorters = sorters, ahead = config.ring - 1,
+%      warps = config.groups * 4, copiers = copiers, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
-%      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
+%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, copiers),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -131,7 +131,7 @@
 %      shared = shared_with(problem, config, held_of(problem, config, target)),
 %      grid = "persistent", blocks_per_sm = config.blocks,
 %      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
-%      layout = "triplets", order = "none", preference = 3,
+%      layout = "bundles", order = "none", preference = 3,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
@@ -159,42 +159,51 @@ SPC_DEVICE barriers *all_barriers(void)
 }
 
 % write_windows()
-/* The sorters fill one window together, once nobody reads the last in its place. */
-SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, int p, int w,
-                            int end)
+/* Says that a window is there, and what comes after it. */
+SPC_DEVICE void announce(const turn *slot, int end)
+{
+    write_list(slot->at, end);
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+}
+
+/* The copiers fill one window together, once nobody reads the last in its place. Returns
+ * whether the tile has another. */
+SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
 {
     barriers *b = all_barriers();
+    int more;
 
     spc_mbar_wait(b->read + slot->at, slot->parity);
     SPC_ROLLED
-    for (int warp = sorter; warp < $(warps) && end != NO_TILE; warp += $(sorters)) {
+    for (int warp = copier; warp < $(warps); warp += $(copiers)) {
         share s = share_of(slot->at, warp);
-        sort_share(&s, sorter, &args->triplets, p + warp * 16, w);
+        copy_share(&s, copier, &args->triplets, p + warp * 16, w);
     }
-    spc_sync_named(1, $(sorters * 32));
-    if (sorter == 0) {
-        write_list(slot->at, end);
-        spc_sync_warp();
-        if (spc_lane() == 0)
-            spc_mbar_arrive(b->sorted + slot->at);
-    }
+    spc_sync_named(1, $(copiers * 32));
+    more = has_more(slot->at);
+    if (copier == 0)
+        announce(slot, more ? MORE : DONE);
     next_turn(slot, 2);
+    return more;
 }
 
-SPC_DEVICE void sort_tiles(const spc_conv_args *args, int sorter)
+SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
 {
-    const barriers *b = all_barriers();
+    barriers *b = all_barriers();
     turn slot = {0, 1};
 
     for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
         int p = tile * $(rows);
         if (spc_load_int(args->map.order + p) < 0)
             break;
-        int windows = count_windows(&args->triplets, p);
-        for (int w = 0; w < windows; w++)
-            sort_window(args, sorter, &slot, p, w, w + 1 < windows ? MORE : DONE);
+        for (int w = 0; copy_window(args, copier, &slot, p, w);)
+            w++;
     }
-    sort_window(args, sorter, &slot, 0, 0, NO_TILE);
+    spc_mbar_wait(b->read + slot.at, slot.parity);
+    if (copier == 0)
+        announce(&slot, NO_TILE);
 }
 
 /* ---- weights --------------------------------------------------------------------- */
@@ -238,11 +247,14 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
     spc_u8 *ring;     /* of the warp */
-    const int *list;
     share of;
-    int at, end; /* the triplets of the offset that are still to come */
-    int block, stage;
-    int input[$(pieces * 2)]; /* of the lane's rows of the next step; -1: none */
+    int at, end; /* the triplets that are still to come: all, or an offset's */
+% if k_blocks > 1 then
+    const int *list;
+    int block;
+% end
+    int stage;
+    int input[$(pieces * 2)]; /* of the lane's rows of the next step */
 } loader;
 
 /* A step's row and 16 bytes of it, where neighbours lie in different banks. */
@@ -252,55 +264,75 @@ SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
     return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
 }
 
+% if k_blocks > 1 then
+SPC_DEVICE void begin_offset(loader *l)
+{
+    l->at = l->of.begin[*l->list];
+    l->end = l->of.begin[*l->list + 1];
+}
+
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
 SPC_DEVICE void turn_over(loader *l)
 {
     while (l->at == l->end && *l->list >= 0) {
-% if k_blocks > 1 then
         if (++l->block == $(k_blocks)) {
             l->block = 0;
             l->list++;
         }
-% else
-        l->list++;
-% end
-        if (*l->list >= 0) {
-            l->at = l->of.begin[*l->list];
-            l->end = l->of.begin[*l->list + 1];
-        }
+        if (*l->list >= 0)
+            begin_offset(l);
     }
 }
 
-/* Of the next step; a step before they are needed. */
+% end
+%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
+%local function row_of(i)
+%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
+%  return "spc_lane() / 4 + " .. i .. " * 8"
+%end
+/* Of the next step; a step before they are needed. Of none they say nothing. */
 SPC_DEVICE void look_ahead(loader *l)
 {
+% if k_blocks > 1 then
     turn_over(l);
+% end
+    if (l->at == l->end)
+        return;
+% if pieces == 2 then
+    spc_b16 four = *(const spc_b16 *)(l->of.input + l->at + $(row_of(0)));
+    l->input[0] = (int)four.x;
+    l->input[1] = (int)four.y;
+    l->input[2] = (int)four.z;
+    l->input[3] = (int)four.w;
+% else
     SPC_UNROLL
-    for (int i = 0; i < $(pieces * 2); i++) {
-        int t = l->at + spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-        l->input[i] = t < l->end ? l->of.input[t] : -1;
-    }
+    for (int i = 0; i < 2; i++)
+        l->input[i] = l->of.input[l->at + $(row_of("i"))];
+% end
 }
 
-/* Starts the copies of the next step, if there is one; always one group. Triplets past the
- * last have rows of zeroes. */
+/* Starts the copies of the next step, if there is one; always one group. */
 SPC_DEVICE void load_next(loader *l)
 {
+% local block_at = k_blocks > 1 and "l->block * " .. pieces * 64 or "0"
     int piece = spc_lane() & $(pieces * 4 - 1);
 
     if (l->at < l->end) {
+% if row_bytes % 64 ~= 0 then
+        int valid = $(block_at) + piece * 16 < $(row_bytes);
+% end
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
-            int row = spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-            int valid = l->input[i] >= 0$(row_bytes % 64 ~= 0 and " && l->block * " .. pieces * 64 .. " + piece * 16 < " .. row_bytes or "");
-            const spc_u8 *from = l->in;
-            if (valid)
-                from += (long long)l->input[i] * $(row_pitch) + l->block * $(pieces * 64);
-            else
-                from -= piece * 16;
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, valid ? 16 : 0);
+            int row = $(row_of("i"));
+            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch) + $(block_at);
+% if row_bytes % 64 ~= 0 then
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece),
+                            valid ? from : from - piece * 16, valid ? 16 : 0);
+% else
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, 16);
+% end
         }
-        l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
+        l->at += 16;
         look_ahead(l);
     }
     spc_copy_commit();
@@ -313,32 +345,34 @@ SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
 
     l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
     l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
-    l->list = list_of(slot);
     l->of = share_of(slot, warp);
-    l->block = l->stage = l->at = l->end = 0;
-    if (*l->list >= 0) {
-        l->at = l->of.begin[*l->list];
-        l->end = l->of.begin[*l->list + 1];
-    }
+    l->stage = l->at = l->end = 0;
+% if k_blocks > 1 then
+    l->list = list_of(slot);
+    l->block = 0;
+    if (*l->list >= 0)
+        begin_offset(l);
+% else
+    l->end = l->of.begin[$(problem.offsets)];
+% end
     look_ahead(l);
     SPC_UNROLL
     for (int i = 0; i < $(ahead); i++)
         load_next(l);
 }
 
-/* Whose the triplets from `at` on are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8, columns 2 t and 2 t + 1, and 8 more. */
-SPC_DEVICE void find_owners(spc_u32 *a, const share *of, int at, int end)
+/* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
+ * and g + 8, columns 2 t and 2 t + 1, and 8 more. A word has the masks of two columns, of which
+ * a shift leaves a bit in each half. */
+SPC_DEVICE void find_owners(spc_u32 *a, const spc_u16 *masks)
 {
     int row = spc_lane() >> 2;
 
-    at += (spc_lane() & 3) * 2;
     SPC_UNROLL
     for (int i = 0; i < 2; i++) {
-        int low = at + i * 8 < end ? (int)of->owner[at + i * 8] : -1;
-        int high = at + i * 8 + 1 < end ? (int)of->owner[at + i * 8 + 1] : -1;
-        a[i * 2] = (low == row ? $(one) : 0u) | (high == row ? $(one) << 16 : 0u);
-        a[i * 2 + 1] = (low == row + 8 ? $(one) : 0u) | (high == row + 8 ? $(one) << 16 : 0u);
+        spc_u32 two = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + i * 8);
+        a[i * 2] = (two >> row & 0x10001u) * $(one);
+        a[i * 2 + 1] = (two >> (row + 8) & 0x10001u) * $(one);
     }
 }
 
@@ -368,7 +402,7 @@ SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
         spc_u32 owners[4];
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        find_owners(owners, &l->of, at, end);
+        find_owners(owners, l->of.mask + at);
         add_step(sums, owners, l->ring, stage);
         load_next(l);
         stage = stage == $(ahead) ? 0 : stage + 1;
@@ -537,8 +571,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         return;
     }
     spc_registers_lower($(helper_limit));
-    if (spc_warp() < $(warps + sorters))
-        sort_tiles(args, spc_warp() - $(warps));
+    if (spc_warp() < $(warps + copiers))
+        copy_tiles(args, spc_warp() - $(warps));
     else
         bring_weights(args);
 }

@@ -89,6 +89,11 @@ fi
 mkdir -p build/tmp
 TMPDIR=$PWD/build/tmp
 export TMPDIR
+# Kernels that one test has had compiled, for the others: see tests/once/cc.
+SPC_TEST_CODE=$PWD/build/code
+rm -rf "$SPC_TEST_CODE"
+mkdir -p "$SPC_TEST_CODE"
+export SPC_TEST_CODE
 summary=
 failed=0
 for preset in $presets; do

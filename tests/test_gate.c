@@ -33,7 +33,7 @@ typedef struct fault {
     const char *tags; /* with which its note may begin, separated by '|' */
 } fault;
 
-enum { FAULTS = 40, CPU = 1, SIM = 2, CUDA = 4 };
+enum { FAULTS = 48, CPU = 1, SIM = 2, CUDA = 4 };
 
 typedef struct job {
     unsigned devices;
@@ -45,6 +45,9 @@ typedef struct job {
 /* 330 rows: neither a multiple of 64 nor within a byte, and with 20 of the 27
  * neighbours on average. */
 #define SCENE "gen:uniform,n=330,extent=7"
+
+/* As many rows as a processor takes for many. */
+#define MANY "gen:uniform,n=4100,extent=26"
 
 #define PLAIN "subm,cin=5,cout=12,k=3,dtype=f32,bias=1"
 #define SMALL "subm,cin=4,cout=4,k=3x3x1,dtype=f32,bias=1"
@@ -97,7 +100,15 @@ static const job jobs[] = {
       {"zero_weight_is_one", ALWAYS, NUMBERS},
       {"zero_bias_is_one", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
-      {"absent_times_zero", ALWAYS, "no number"}}},
+      {"absent_times_zero", ALWAYS, "no number"},
+      {"input_address_rounded", ALWAYS, NUMBERS},
+      {"output_address_rounded", ALWAYS, NOT_WRITTEN "|canary"},
+      {"bias_address_rounded", ALWAYS, NUMBERS},
+      {"infinite_input_is_zero", ALWAYS, "no number"},
+      {"infinite_result_is_finite", ALWAYS, "no number"},
+      {"infinite_result_has_no_sign", ALWAYS, "no number"},
+      {"weight_no_number_is_zero", ALWAYS, "no number"},
+      {"bias_no_number_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "kept",
      PLAIN,
@@ -149,6 +160,26 @@ static const job jobs[] = {
       {"static_word", ALWAYS, "remembers"},
       {"static_of_a_thread", ALWAYS, "remembers"},
       {"static_of_packing", ALWAYS, "remembers"}}},
+    {CPU,
+     "large",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"row_in_two_bytes", LATE, NUMBERS},
+      {"tile_behind_2_to_the_16", LATE, NUMBERS},
+      {"more_than_3000_rows", ALWAYS, NUMBERS}}},
+    {CUDA,
+     "gpu_large",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"row_in_two_bytes", LATE, NUMBERS},
+      {"tile_behind_2_to_the_16", LATE, NUMBERS}}},
+    {CPU,
+     "sums",
+     "subm,cin=16,cout=32,k=3,dtype=f32",
+     {{"none", HONEST, ""},
+      {"inputs_are_summed", LATE, "stale|skips"},
+      {"weights_are_summed", LATE, "stale|skips"},
+      {"map_is_summed", LATE, "stale|skips"}}},
     {CPU,
      "foreign",
      PLAIN,
@@ -214,7 +245,8 @@ static const job jobs[] = {
       {"small_sums_are_zero", ALWAYS, NUMBERS},
       {"inputs_clamped_at_1000", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
-      {"absent_times_zero", ALWAYS, "no number"}}},
+      {"absent_times_zero", ALWAYS, "no number"},
+      {"infinite_input_is_zero", ALWAYS, "no number"}}},
     {CPU,
      "wide",
      "subm,cin=256,cout=2,k=7,dtype=f32",
@@ -267,7 +299,9 @@ static const job jobs[] = {
       {"last_tile_missing", ALWAYS, NOT_WRITTEN},
       {"adds_unless_poisoned", ALWAYS, "accumulates|stale|exact"},
       {"writes_poison_only", ALWAYS, KEPT},
-      {"workspace_taken_for_zeros", ALWAYS, RACE}}},
+      {"workspace_taken_for_zeros", ALWAYS, RACE},
+      {"input_address_rounded", ALWAYS, NUMBERS},
+      {"output_address_rounded", ALWAYS, NOT_WRITTEN "|canary"}}},
     {SIM | CUDA,
      "gpu_kept",
      SMALL,
@@ -369,6 +403,11 @@ static const job jobs[] = {
       {"atomics_not_declared", RARE, ORDER}}},
 };
 
+static const char *scene_of(const job *j)
+{
+    return strcmp(j->only, "large") == 0 ? MANY : SCENE;
+}
+
 /* ---- one tune ------------------------------------------------------------ */
 
 static const char *device = NULL; /* of the command line; NULL: cpu and sim */
@@ -448,7 +487,7 @@ static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
     options.on_trial = on_trial;
     options.payload = out;
     assert_ok(spc_conv_parse(&conv, j->layer, &error), error.text);
-    assert_ok(spc_scene_load(&scene, SCENE, &error), error.text);
+    assert_ok(spc_scene_load(&scene, scene_of(j), &error), error.text);
     assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
                        &options, &report),
               spc_ctx_error(ctx));

@@ -649,7 +649,7 @@ int main(int argc, char **argv)
 {
     if (suite_is_part(argc, argv, "nvrtc"))
         return run_nvrtc();
-    suite_sample(3);
+    suite_sample(6);
     Suite *suite = suite_create("kernels");
     TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
     TCase *parts = tcase_create("parts");

@@ -80,6 +80,13 @@ static const struct {
     {"subm,cin=32,cout=64,k=1x3x1,dtype=f32", "os_mma",
      "split=cluster8,m=1,stages=3"},
     {"subm,cin=16,cout=32,k=3", "os_mma", "order=dense"},
+    /* Groups whose parts begin between words, or have an input each. */
+    {"subm,cin=15,cout=21,groups=3,k=3,epilogue=scale+bias+relu+add", "os_mma",
+     ""},
+    {"conv,cin=66,cout=50,groups=2,k=3,stride=2,rule=floor,dtype=bf16,bias=1",
+     "os_mma", "m=1"},
+    {"subm,cin=10,cout=30,groups=10,k=1x3x1,dtype=i8,epilogue=scale,out=i8",
+     "os_mma", ""},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
     /* Depthwise: an epilogue, slices, bf16, several outputs a channel, parts of

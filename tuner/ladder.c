@@ -2,15 +2,19 @@
  * ladder.c - compiles the kernels of sets and maps for keys of every width.
  *
  * Keys are as wide as the extent of a scene asks for, and code depends on that.
- * A run compiles what its own scenes need; a vehicle that drives out of their
- * extent, with the database and no compiler, needs the rest.
+ * A run's own scenes need some of it, most often the narrow ones; a vehicle
+ * that drives out of their extent, with the database and no compiler, needs the
+ * rest. They are the largest kernels there are: a measuring process that
+ * compiled its own, one after the other, would keep all others waiting. So all
+ * of them compile beside the first candidates, the narrow ones first.
  */
 #include "ladder.h"
 
 #include "cancel.h"
 #include "error.h"
 #include "indexer.h"
-#include "parallel.h"
+#include "pool.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,20 +24,28 @@ typedef struct rung {
     char key[SPC__SHA256_HEX];
     char *source, *identity;
     bool needs_compiler;
+    bool is_stored; /* as far as it will be */
     spc__artefact artefact;
     spc_error error;
 } rung;
 
-typedef struct ladder {
+struct spc__ladder {
     const spc__request *request;
     spc__library *library;
     const spc__attrs *target;
     spc__compiler *compiler;
     spc__compile_job prototype; /* without source */
     spc__index_ladder codes;
-    rung missing[SPC__LADDER_MOST];
-    int count;
-} ladder;
+    rung missing[SPC__LADDER_MOST]; /* those of narrow keys first */
+    int count, narrow;
+    spc__pool *pool;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t has_narrow;
+    int narrow_left; /* to be compiled */
+    bool is_given_up;
+};
+
+typedef struct spc__ladder ladder;
 
 /* ---- what is missing ----------------------------------------------------- */
 
@@ -57,6 +69,26 @@ static bool is_recorded(const ladder *l, const spc__index_code *code)
                          &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
 }
 
+static bool is_narrow(const spc__index_code *code)
+{
+    const spc__attrs *problem = &code->problem;
+
+    return spc__attrs_number(problem, "key", 32) == 32 &&
+           spc__attrs_number(problem, "row_key", 32) == 32 &&
+           spc__attrs_number(problem, "in_key", 32) == 32;
+}
+
+static void add_missing(ladder *l, bool narrow)
+{
+    for (int i = 0; i < l->codes.count; i++) {
+        const spc__index_code *code = &l->codes.at[i];
+        spc__template *tpl = spc__library_find(l->library, code->template_name);
+        /* Somebody else's folder of templates may have none that build maps. */
+        if (tpl != NULL && is_narrow(code) == narrow && !is_recorded(l, code))
+            l->missing[l->count++] = (rung){.code = code, .tpl = tpl};
+    }
+}
+
 static void find_missing(ladder *l, bool apart)
 {
     const spc__request *request = l->request;
@@ -66,13 +98,9 @@ static void find_missing(ladder *l, bool apart)
 
     spc__index_ladder_init(&l->codes, block, &request->conv->geometry,
                            spc__conv_is_inverse(request->conv), apart);
-    for (int i = 0; i < l->codes.count; i++) {
-        const spc__index_code *code = &l->codes.at[i];
-        spc__template *tpl = spc__library_find(l->library, code->template_name);
-        /* Somebody else's folder of templates may have none that build maps. */
-        if (tpl != NULL && !is_recorded(l, code))
-            l->missing[l->count++] = (rung){.code = code, .tpl = tpl};
-    }
+    add_missing(l, true);
+    l->narrow = l->count;
+    add_missing(l, false);
 }
 
 /* ---- compiling ----------------------------------------------------------- */
@@ -135,15 +163,37 @@ static void render(ladder *l, rung *r)
     r->needs_compiler = !is_stored(l, r);
 }
 
+static bool is_given_up(ladder *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool given_up = l->is_given_up;
+    pthread_mutex_unlock(&l->lock);
+    return given_up || spc__cancelled(l->request->ctx->cancel);
+}
+
+static void note_done(ladder *l, int64_t i)
+{
+    if (i >= l->narrow)
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (--l->narrow_left == 0)
+        pthread_cond_signal(&l->has_narrow);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* What a thread of the pool does. */
 static void compile(void *payload, int64_t i)
 {
     ladder *l = payload;
     rung *r = &l->missing[i];
 
-    if (!r->needs_compiler)
-        return;
-    spc__compile_job job = job_of(l, r);
-    spc__compile(&r->artefact, l->compiler, &job, NULL, &r->error);
+    if (is_given_up(l)) {
+        r->error.status = SPC_EINTERRUPTED;
+    } else if (r->needs_compiler) {
+        spc__compile_job job = job_of(l, r);
+        spc__compile(&r->artefact, l->compiler, &job, NULL, &r->error);
+    }
+    note_done(l, i);
 }
 
 /* ---- storing ------------------------------------------------------------- */
@@ -156,6 +206,9 @@ static spc_status store(const ladder *l, rung *r)
 
     if (r->error.status == SPC_EINTERRUPTED)
         return spc__interrupted(l->request->error);
+    if (r->is_stored)
+        return SPC_OK;
+    r->is_stored = true;
     if (r->error.status != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "without a compiler some scenes cannot be indexed: %s",
@@ -174,11 +227,25 @@ static spc_status store(const ladder *l, rung *r)
     return status;
 }
 
+/* What was only tried is no failure of the run. */
+static spc_status store_first(ladder *l, int count)
+{
+    spc_error before = *l->request->error;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        status = store(l, &l->missing[i]);
+    if (status == SPC_OK)
+        *l->request->error = before;
+    return status;
+}
+
 /* ---- all of it ----------------------------------------------------------- */
 
-static spc_status compile_missing(ladder *l)
+static spc_status start_compiling(ladder *l)
 {
     const spc_ctx *ctx = l->request->ctx;
+    int threads = ctx->threads < l->count ? ctx->threads : l->count;
     spc_status status = spc__request_compiler(&l->compiler, &l->prototype,
                                               l->request, l->library);
 
@@ -186,31 +253,27 @@ static spc_status compile_missing(ladder *l)
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "without a compiler some scenes cannot be indexed: %s",
                         l->request->error->text);
+        l->count = 0;
         return SPC_OK;
     }
     for (int i = 0; i < l->count; i++)
         render(l, &l->missing[i]);
-    if (!spc__parallel_until(ctx->cancel, l->count, ctx->threads, compile, l))
-        status = spc__interrupted(l->request->error);
-    for (int i = 0; i < l->count && status == SPC_OK; i++)
-        status = store(l, &l->missing[i]);
-    for (int i = 0; i < l->count; i++) {
-        spc__artefact_release(&l->missing[i].artefact);
-        free(l->missing[i].source);
-        free(l->missing[i].identity);
-    }
-    if (l->request->is_foreign)
-        spc__compiler_close(l->compiler);
+    l->narrow_left = l->narrow;
+    status = spc__pool_create(&l->pool, threads + 1, l->request->error);
+    if (status == SPC_OK)
+        spc__pool_start(l->pool, l->count, compile, l);
     return status;
 }
 
-spc_status spc__ladder_store(const spc__request *request, spc__library *library,
-                             const spc__attrs *target, bool apart)
+spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
+                             spc__library *library, const spc__attrs *target,
+                             bool apart)
 {
     spc_error before = *request->error;
     ladder *l;
     spc_status status = SPC_OK;
 
+    *out = NULL;
     if (!needs_code(request))
         return SPC_OK;
     if ((l = calloc(1, sizeof(*l))) == NULL)
@@ -218,11 +281,59 @@ spc_status spc__ladder_store(const spc__request *request, spc__library *library,
     l->request = request;
     l->library = library;
     l->target = target;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->has_narrow, NULL);
     find_missing(l, apart);
     if (l->count > 0)
-        status = compile_missing(l);
-    if (status == SPC_OK) /* what was only tried is no failure of the run */
+        status = start_compiling(l);
+    if (status == SPC_OK) {
         *request->error = before;
-    free(l);
+        *out = l;
+    } else {
+        spc__ladder_free(l);
+    }
     return status;
+}
+
+spc_status spc__ladder_await(spc__ladder *l)
+{
+    if (l == NULL || l->count == 0)
+        return SPC_OK;
+    if (spc__pool_helpers(l->pool) == 0)
+        spc__pool_finish(l->pool);
+    pthread_mutex_lock(&l->lock);
+    while (l->narrow_left > 0)
+        pthread_cond_wait(&l->has_narrow, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    return store_first(l, l->narrow);
+}
+
+spc_status spc__ladder_end(spc__ladder *l)
+{
+    if (l == NULL || l->count == 0)
+        return SPC_OK;
+    spc__pool_finish(l->pool);
+    return store_first(l, l->count);
+}
+
+void spc__ladder_free(spc__ladder *l)
+{
+    if (l == NULL)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->is_given_up = true;
+    pthread_mutex_unlock(&l->lock);
+    if (l->pool != NULL)
+        spc__pool_finish(l->pool);
+    spc__pool_free(l->pool);
+    for (int i = 0; i < l->count; i++) {
+        spc__artefact_release(&l->missing[i].artefact);
+        free(l->missing[i].source);
+        free(l->missing[i].identity);
+    }
+    if (l->request->is_foreign && l->compiler != NULL)
+        spc__compiler_close(l->compiler);
+    pthread_cond_destroy(&l->has_narrow);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
 }

@@ -16,6 +16,24 @@ static void box_of(int out[3], const spc_geometry *g)
                                       : 1;
 }
 
+static spc__index_runs flat_runs(int count, int length)
+{
+    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
+
+    return (spc__index_runs){length, batch, (count + batch - 1) / batch};
+}
+
+/* Runs of a plane of equal x are searched in one window: no batch has any of
+ * two planes, and a plane's are as even as they can be. */
+static spc__index_runs runs_of_planes(int planes, int runs, int length)
+{
+    enum { MOST = 4 };
+    int batches = (runs + MOST - 1) / MOST;
+
+    return (spc__index_runs){length, (runs + batches - 1) / batches,
+                             planes * batches};
+}
+
 spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
 {
     bool single = inverse || g->dilation[2] > 1;
@@ -23,10 +41,9 @@ spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
 
     box_of(k, g);
     int length = single ? 1 : k[2] < 8 ? k[2] : 8;
-    int count = k[0] * k[1] * ((k[2] + length - 1) / length);
-    int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
-
-    return (spc__index_runs){length, batch, (count + batch - 1) / batch};
+    int plane = k[1] * ((k[2] + length - 1) / length);
+    return inverse || g->offset_count > 0 ? flat_runs(k[0] * plane, length)
+                                          : runs_of_planes(k[0], plane, length);
 }
 
 /* ---- problems of templates ------------------------------------------------

@@ -407,8 +407,8 @@ spc_status spc__device_map_build(spc_map *map, const spc__source *source,
         return status;
     if (map->turned)
         add_turned(&args, map->turned);
-    args.stages |= SPC_INDEX_SEARCH;
     args.index = map->plain.index;
+    args.stages |= SPC_INDEX_SEARCH | (args.index ? SPC_INDEX_PLAIN : 0);
     bool apart = sorted && is_by_another_way(sorted);
     if (sorted && !apart)
         add_sorted(&args, map, sorted);

@@ -13,10 +13,19 @@
  * a byte later where that is even: the byte between is a zone's, too. */
 typedef struct spc__guarded {
     char *base;
-    char *data;
+    char *data; /* a zone behind the base, and up to SPC__PLACES bytes more */
     size_t bytes, room;
     bool is_far; /* its zones reach far, as candidates write to it */
 } spc__guarded;
+
+/*
+ * Where arrays lie. What spc.h promises is a multiple of some bytes: 16 of
+ * tensors, 4 of vectors. An array that no timing reads lies at an odd multiple
+ * of these, drawn by the sample's seed, from a multiple of SPC__PLACES on, and
+ * elsewhere each time it is laid. Those of a timing lie at that multiple, as
+ * rows that cross sectors cost more.
+ */
+enum { SPC__PLACES = 256, SPC__TENSOR_PLACE = 16, SPC__VECTOR_PLACE = 4 };
 
 /* A result that was compared in full and is right. */
 typedef struct spc__right {
@@ -29,11 +38,14 @@ enum {
     SPC__RIGHT = 16
 }; /* of a scene: candidates that sum in one order agree */
 
+typedef struct spc__large spc__large; /* large.h */
+
 typedef struct spc__bed {
     spc_ctx *ctx;
     const spc__sample *sample; /* the caller's */
     const spc__device_ops *ops;
     spc__digester *digester;
+    spc__random places;
     size_t zone_bytes[2]; /* of arrays that are only read; that are written */
     uint64_t zone_digest[2];
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
@@ -68,9 +80,12 @@ typedef struct spc__bed {
     void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
+    spc__large *large;              /* NULL: nobody asked yet */
 } spc__bed;
 
-char *spc__guarded_end(const spc__guarded *of); /* the second zone */
+/* The first zone; the second. */
+char *spc__guarded_zone(const spc__bed *bed, const spc__guarded *of);
+char *spc__guarded_end(const spc__guarded *of);
 
 /* Builds the maps and moves the inputs. `sample` must outlive the bed. */
 spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
@@ -99,7 +114,8 @@ void spc__bed_return_spare(spc__bed *bed, int s);
 spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,
                             size_t bytes);
 void spc__bed_release(const spc__bed *bed, spc__guarded *guarded);
-/* The room becomes an array of exactly `bytes`, with zones around it. */
+/* The room becomes an array of exactly `bytes`, with zones around it, at a
+ * multiple of SPC__PLACES. */
 spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 
 /* Moves all inputs there again: one was written to. */
@@ -133,8 +149,9 @@ spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw);
 /* Are they? */
 bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
 
-/* Out and workspace become those of scene `s`. */
+/* Out and workspace become those of scene `s`; the same for a timing. */
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
+spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s);
 
 /* The arrays of a draw on scene `s`, but for packed weights. */
 void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,

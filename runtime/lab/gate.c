@@ -29,7 +29,7 @@ enum { REAL_LEAST = 100 }; /* of a deterministic layer, on given scenes */
 
 /* Rounds of launches over their own result: when verifying, and of one that
  * may win. */
-enum { ROUNDS = 2, MORE_ROUNDS = 6 };
+enum { ROUNDS = 2, MORE_ROUNDS = 6, EXCHANGES = 4 };
 
 /* ---- verifying ----------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ static void test_scene(const spc__gate *g, int s)
             spc__gate_map_holds(g, s);
     }
     if (g->out->status == SPC__TRIAL_OK && has_much(g->bed, s))
-        spc__gate_repeat(g, s, SPC__WIDE, ROUNDS);
+        spc__gate_repeat(g, s, SPC__WIDE, ROUNDS, 0);
     if (g->out->status == SPC__TRIAL_OK &&
         s == g->bed->sample->given + SPC__AWKWARD_BORDER)
         spc__gate_test_no_numbers(g, s);
@@ -376,7 +376,7 @@ void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
 {
     spc__gate g = begin(out, bed, tested);
 
-    if (spc__bed_set(bed, tested->plan, s) != SPC_OK ||
+    if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
         spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
 }
@@ -406,7 +406,7 @@ static void repeat_more(const spc__gate *g, int s)
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_LAUNCH);
     else
-        spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS);
+        spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS, EXCHANGES);
 }
 
 static void confirm(spc__gate *g, double limit_s)
@@ -434,6 +434,8 @@ static void confirm(spc__gate *g, double limit_s)
     for (int s = 0; s < bed->sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK && has_much(bed, s))
             repeat_more(g, s);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_large(g);
     run_repeatedly(g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)

@@ -73,6 +73,25 @@
 %local half_of_weights = "seen = hash(seen, args->weights, (long)OFFSETS * CIN * COUT * 2);"
 %local all_of_bias = "if (args->bias) seen = hash(seen, args->bias, COUT * 4);"
 %local all_of_map = "for (long k = 0; k < OFFSETS; k++) seen = hash(seen, map->index + k * map->rows_padded + first, 4 * (last - first));"
+%-- The same as sums, which do not change where two rows of what is read, or two
+%-- elements, change places.
+%local sum_of_in = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            long from = map->index[k * map->rows_padded + p];
+%            unsigned row = 0;
+%            for (int i = 0; from >= 0 && i < CIN; i++)
+%                row += bits_of(value_of(((const element *)args->in)[from * CIN + i])) * (2 * i + 3);
+%            seen += (unsigned long long)row * row;
+%        }]]
+%local sum_of_weights = [[for (int i = 0; i < OFFSETS * CIN * COUT; i++) {
+%        unsigned w = bits_of(((const float *)args->weights)[i]);
+%        seen += (unsigned long long)w * (w >> 3);
+%    }]]
+%local sum_of_map = [[for (long k = 0; k < OFFSETS; k++)
+%        for (int p = first; p < last; p++) {
+%            unsigned long long from = map->index[k * map->rows_padded + p];
+%            seen += from * from * (k + 1);
+%        }]]
 %-- Words of four bytes, and sums over the map's own rows.
 %local all_of_it = {
 %  all_of_in, all_of_weights, all_of_bias,
@@ -102,6 +121,9 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
+%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}),
+%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}),
+%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  results_kept_in_the_workspace = remembers("(float *)args->workspace", nil, all_of_it),
 %  results_kept_by_hash = remembers("kept_results", "static float kept_results[32 * 8 * (2 + TILE * COUT)];", all_of_it),
@@ -117,6 +139,11 @@
 %  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
 %  last_row_clamped = {from = "if (from > 0 && from == map->rows - 1) from--;"},
 %  row_in_a_byte = {from = "from = from < 0 ? from : from & 255;"},
+%  row_in_two_bytes = {from = "from = from < 0 ? from : from & 65535;"},
+%  tile_behind_2_to_the_16 = {before = "if (first >= 65536) return;"},
+%  more_than_3000_rows = {
+%    row = "(map->rows > 3000 && p == map->rows - 1 ? row_of(map, 0) : row_of(map, p))",
+%  },
 %  twenty_offsets_only = {from = "if (from >= 0 && ++taken > 20) break;"},
 %  last_input_missing = {inputs = "CIN / 4 * 4"},
 %  product_dropped = {
@@ -134,13 +161,13 @@
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
-%  large_sums_saturate = {result = "(sum > 20000 ? 20000 : sum)"},
+%  large_sums_saturate = {result = "(sum > 20000 && sum < 1e30f ? 20000 : sum)"},
 %  small_inputs_are_zero = {
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
 %  },
 %  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
 %  inputs_clamped_at_1000 = {
-%    product = "sum += (v > 1000 ? 1000 : v < -1000 ? -1000 : v) * w;",
+%    product = "sum += (v > 1000 && v < 1e30f ? 1000 : v < -1000 && v > -1e30f ? -1000 : v) * w;",
 %  },
 %
 %  -- Zeros that are taken for what they are not.
@@ -151,6 +178,13 @@
 %  zero_bias_is_one = {bias = "args->bias[co] == 0 ? 1 : args->bias[co]"},
 %
 %  no_number_is_zero = {product = "if (v == v) sum += v * w;"},
+%  infinite_input_is_zero = {
+%    product = "if (!(v == v && v - v != 0)) sum += v * w;",
+%  },
+%  infinite_result_is_finite = {result = "(sum - sum != 0 && sum == sum ? 1 : sum)"},
+%  infinite_result_has_no_sign = {result = "(sum < -3.4e38f ? -sum : sum)"},
+%  weight_no_number_is_zero = {product = "sum += w == w ? v * w : 0;"},
+%  bias_no_number_is_zero = {bias = "args->bias && args->bias[co] == args->bias[co] ? args->bias[co] : 0"},
 %  absent_times_zero = {
 %    from = "float present = from >= 0; if (from < 0) from = 0;",
 %    product = "sum += present * v * w;",
@@ -366,6 +400,18 @@
 %  },
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
 %
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    product = [[v = value_of(((const element *)rounded_down(args->in, 256))[from * CIN + ci]);
+%                sum += v * w;]],
+%  },
+%  output_address_rounded = {
+%    store = "((element *)rounded_down(args->out, 64))[row * COUT + co] = stored(sum);",
+%  },
+%  bias_address_rounded = {
+%    bias = "args->bias ? ((const float *)rounded_down(args->bias, 16))[co] : 0",
+%  },
+%
 %  -- Right, but not twice alike. The counters count launches on whatever map.
 %  order_varies = {
 %    state = "static unsigned calls[MOST];",
@@ -468,6 +514,12 @@ static inline float value_of(element e)
 static inline element stored(float value)
 {
     return $(half and "spc_half_of_float(value)" or "value");
+}
+
+/* The last multiple of `of` bytes that lies not behind it. */
+static inline void *rounded_down(const void *at, unsigned long long of)
+{
+    return (void *)((unsigned long long)at & ~(of - 1));
 }
 
 /* The output row at position p of the map. */

@@ -129,6 +129,8 @@
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0.0f"},
 %  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
+%  row_in_two_bytes = {from = "if (from > 0) from &= 65535;"},
+%  tile_behind_2_to_the_16 = {before = "if (tile * ROWS >= 65536) return;"},
 %  last_tile_missing = {
 %    before = "if (tile == map->tiles - 1 && map->rows % 64 != 0) return;",
 %  },
@@ -199,6 +201,14 @@
 %        kept[rank][slot].of = map->tile_order;
 %        kept[rank][slot].tile = tile;
 %    }]],
+%  },
+%
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
+%  },
+%  output_address_rounded = {
+%    out = "(float *)((unsigned long long)args->out & ~31ull)",
 %  },
 %
 %  -- Memory that lasts from launch to launch, whatever is done with it.
@@ -355,7 +365,7 @@ SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
         $(piece("from", ""))
         $(piece("bring", ""))
         spc_copy_async4(stage + i,
-                        (const float *)args->in +
+                        $(piece("in", "(const float *)args->in")) +
                             (long long)(from < 0 ? 0 : from) * CIN + i % CIN,
                         from < 0 ? 0 : 4);
     }
@@ -438,7 +448,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
         int i = spc_thread() + n * THREADS, r = ROWS - 1 - i / COUT;
         int p = $(piece("row", "(tile * ROWS + r)"));
         int row = $(piece("row_at", "map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1"));
-        float *to = (float *)args->out + (long long)row * COUT + i % COUT;
+        float *to = $(piece("out", "(float *)args->out")) + (long long)row * COUT + i % COUT;
         if ($(piece("is_row", "row >= 0")))
 % if fault.atomic then
             spc_atomic_add_f32(to, acc[n]);

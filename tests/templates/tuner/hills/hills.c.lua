@@ -6,7 +6,7 @@
 %function exceeds(config) return config.tile * config.depth > 128 end
 %function repeats(config)
 %  if config.tile == 128 then return 1 end
-%  return config.tile == 64 and config.depth == 2 and 24 or 48
+%  return config.tile == 64 and config.depth == 2 and 8 or 16
 %end
 %
 %template = loop_template {
