@@ -412,8 +412,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     for (int i = 0; i < $(config.m * config.n // 2); i++)
         acc[i] = $(sum_zero(problem));
     look_ahead(&l, map);
-    spc_depend_wait();
-    spc_depend_launch();
+% write_depend_start()
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(&l, i, args);
@@ -463,6 +462,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 % end
     }
     spc_copy_wait(0);
+% write_depend_end()
 }
 
 % write_sum_kernel(config.m, threads)

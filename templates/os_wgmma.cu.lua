@@ -36,6 +36,16 @@
 %  return problem.cout >= 32 and 8 * step_weights(problem, natural_step(problem)) >= 24576
 %end
 %
+%-- Rows that do not begin, or end, at multiples of 16 bytes are copied to some that do,
+%-- of `copied_bytes`, where the workspace has a row for each: of submanifold layers.
+%function copies_rows(problem) return input_alignment(problem) < 16 and problem.centre >= 0 end
+%function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
+%copying_rows = 64 -- of a block
+%-- As that of os_blocks.lua, of the rows that are read.
+%function byte_guard(byte)
+%  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
+%end
+%
 %schedule_bytes = 976 -- sizeof(spc_schedule)
 %share_bytes = 128 -- sizeof(spc_share)
 %function gather_bytes(config)
@@ -74,6 +84,13 @@
 %  return config.n // 2 + row * images(problem) + 42
 %end
 %
+%-- Copied rows are the workspace.
+%function divides(problem, config, target)
+%  return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
+%                    config.groups * 64)
+%     and not (copies_rows(problem) and (is_masked(config) or span_parts(config) == 0))
+%end
+%
 %template = {
 %  summary = "output-stationary, warpgroups of 64 rows, weights streamed to wgmma",
 %  role = "conv",
@@ -90,7 +107,7 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if input_alignment(problem) < 4 then
+%    if input_alignment(problem) < 4 and not copies_rows(problem) then
 %      return false, "rows in must be multiples of 4 bytes: os_mma takes any"
 %    end
 %    return true
@@ -115,12 +132,12 @@
 %      return weights <= 131072 and (weights >= 49152 or config.stages == 8)
 %    end},
 %    {"tiles that can be divided", function(problem, config, target)
-%      return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
-%                        config.groups * 64)
+%      return divides(problem, config, target)
 %         and (not is_divided(config) or config.gather == "registers")
 %    end},
 %    {"rows wait in shared memory in parts of 16 bytes", function(problem, config)
 %      return config.gather == "registers" or input_alignment(problem) == 16
+%         or copies_rows(problem)
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -144,8 +161,10 @@
 %                  + gather_bytes(config),
 %      share_at = working_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
-%      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
-%      align = input_alignment(problem),
+%      copied = copies_rows(problem),
+%      row_bytes = copies_rows(problem) and copied_bytes(problem) or input_row_bytes(problem),
+%      row_pitch = copies_rows(problem) and copied_bytes(problem) or input_pitch_bytes(problem),
+%      align = copies_rows(problem) and 16 or input_alignment(problem),
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
@@ -154,7 +173,10 @@
 %  end,
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config) * images(problem)
+%    local copied = copies_rows(problem) or nil
 %    return divide_launch({
+%      first_block = copied and 256, first_rows = copied and copying_rows,
+%      workspace_row_bytes = copied and copied_bytes(problem),
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
@@ -193,10 +215,7 @@
 %       and problem.offsets <= 32 and usual_cluster(target, tiles(2)) == "cluster2" then
 %      config.groups, config.split = 2, "cluster2"
 %    end
-%    if not can_divide(problem, config, target, step_weights(problem, config) * config.stages,
-%                      config.groups * 64) then
-%      config.split = "none"
-%    end
+%    if not divides(problem, config, target) then config.split = "none" end
 %    return config
 %  end,
 %}
@@ -455,7 +474,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 {
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)spc_base(
-        (const spc_u8 *)args->in + (spc_lane() & 3) * 16);
+        (const spc_u8 *)args->$(copied and "workspace" or "in") + (spc_lane() & 3) * 16);
     $(sum) acc[$(config.n // 2)];
     gatherer g;
     int stage = 0, parity = 0, place = 0, fresh = 1;
@@ -475,8 +494,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     g.end = $(k_blocks);
 % end
     look_ahead(&g);
-    spc_depend_wait();
-    spc_depend_launch();
+% write_depend_start()
 % if factors_at then
     fetch_factors(args);
 % end
@@ -590,6 +608,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     spc_copy_wait(0);
 % end
+% write_depend_end()
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
@@ -652,6 +671,45 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 }
 
 % write_sum_kernel(1, consumers)
+% if copied then
+% local element, part, words = element_bytes(problem), input_alignment(problem), copied_bytes(problem) // 16
+/* Copies the rows of $(copying_rows) positions into the workspace; what is behind their
+ * channels there is 0. */
+SPC_KERNEL(spc_first, spc_conv_args, 256, 1)
+{
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_ROLLED
+    for (int item = spc_thread(); item < $(copying_rows * words); item += 256) {
+        int place = spc_block_x() * $(copying_rows) + item / $(words);
+        int row = spc_load_int(args->map.order + place), at = item % $(words) * 16;
+        const spc_u8 *from = (const spc_u8 *)args->in + (long long)row * $(input_pitch_bytes(problem)) + at;
+        spc_u32 word[4];
+        spc_b16 w;
+
+        if (row < 0)
+            continue;
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            word[i] = 0;
+        SPC_UNROLL
+        for (int i = 0; i < 16; i += $(part)) {
+            int there = at + i < $(input_row_bytes(problem));
+%   if part >= 4 then
+            spc_load$(part)_into(word + i / 4, from + i, there ? 0 : -1);
+%   else
+            if (there)
+                word[i / 4] |= (spc_u32)spc_load$(part)(from + i) << i % 4 * 8;
+%   end
+        }
+        w.x = word[0];
+        w.y = word[1];
+        w.z = word[2];
+        w.w = word[3];
+        spc_store16((spc_u8 *)args->workspace + (long long)row * $(row_pitch) + at, w);
+    }
+}
+% end
 
 % write_weight_word(true)
 /*

@@ -46,17 +46,23 @@ static const struct {
     {"subm,cin=64,cout=96,k=3,dtype=bf16,epilogue=scale+bias+gelu", "os_wgmma",
      "split=mask4,order=gray,gather=shared,groups=2"},
     /* Rows of 4 and 8 bytes' multiples, outputs of any number. */
-    {"subm,cin=50,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
+    {"conv,cin=50,cout=61,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
+     "bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
-    {"subm,cin=21,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
     /* Tiles of which some blocks that order rows have none. */
     {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
+    {"subm,cin=20,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
+    /* Rows that are copied first, between bytes and between words. */
+    {"subm,cin=81,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
+     "os_wgmma", "groups=2"},
+    {"subm,cin=13,cout=40,k=2,dtype=i8,epilogue=scale,in_pitch=15", "os_wgmma",
+     "gather=shared"},
     {"subm,cin=44,cout=99,k=3,dtype=i8,epilogue=scale+relu,out=i8", "os_wgmma",
      "split=cluster2,groups=2"},
     {"conv,cin=20,cout=45,k=3,stride=2,rule=floor,in_pitch=22,epilogue=silu+"
      "add",
      "os_group", ""},
-    {"subm,cin=36,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
+    {"subm,cin=40,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
     /* Residual, scale and bias that wait in shared memory, in parts of 16 and
      * of 8 bytes. */
     {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
