@@ -20,25 +20,32 @@ static bool begins(const char *name, const char *with)
 
 /* ---- symbols ------------------------------------------------------------- */
 
-/* Bytes of those of section `i` of which `counts` says so. */
-static size_t symbol_bytes(const spc__elf *file, unsigned i,
-                           bool counts(const char *name, uint64_t bytes))
+typedef struct symbols {
+    int count;
+    size_t bytes;
+} symbols;
+
+/* Those of section `i` of which `counts` says so. */
+static symbols symbols_of(const spc__elf *file, unsigned i,
+                          bool counts(const char *name, uint64_t bytes))
 {
     Elf64_Shdr table;
-    size_t bytes = 0;
+    symbols found = {0};
 
     if (!spc__elf_find(&table, file, ".symtab") || table.sh_type == SHT_NOBITS)
-        return 0;
+        return found;
     for (uint64_t n = 1; n < table.sh_size / sizeof(Elf64_Sym); n++) {
         Elf64_Sym symbol;
         memcpy(&symbol, file->data + table.sh_offset + n * sizeof(symbol),
                sizeof(symbol));
         const char *name = spc__elf_string(file, table.sh_link, symbol.st_name);
-        if (symbol.st_shndx == i && name != NULL &&
-            counts(name, symbol.st_size))
-            bytes += (size_t)symbol.st_size;
+        if (symbol.st_shndx != i || name == NULL ||
+            !counts(name, symbol.st_size))
+            continue;
+        found.count++;
+        found.bytes += (size_t)symbol.st_size;
     }
-    return bytes;
+    return found;
 }
 
 /* ---- cubins -------------------------------------------------------------- */
@@ -54,7 +61,7 @@ static size_t global_bytes(const spc__elf *file, unsigned i,
 {
     if (!begins(spc__elf_name(file, section), ".nv.global"))
         return 0;
-    return (size_t)section->sh_size - symbol_bytes(file, i, is_compilers);
+    return (size_t)section->sh_size - symbols_of(file, i, is_compilers).bytes;
 }
 
 /* ---- shared objects ------------------------------------------------------ */
@@ -84,6 +91,19 @@ static bool is_own(const char *name, uint64_t bytes)
     return strcmp(name, "__dso_handle") != 0;
 }
 
+/* A sanitizer, with which this is built, gives code that it looks at static
+ * memory of its own: nothing can be told then. */
+static bool is_sanitizers(const char *name, uint64_t bytes)
+{
+    (void)bytes;
+#ifdef SPC_SANITIZE
+    return begins(name, "__asan_init") || begins(name, "__tsan_init");
+#else
+    (void)name;
+    return false;
+#endif
+}
+
 static size_t section_bytes(const spc__elf *file, unsigned i,
                             const Elf64_Shdr *section)
 {
@@ -92,11 +112,12 @@ static size_t section_bytes(const spc__elf *file, unsigned i,
     if (!(section->sh_flags & SHF_ALLOC) || !(section->sh_flags & SHF_WRITE) ||
         is_locked(spc__elf_name(file, section)))
         return 0;
-    size_t symbols = symbol_bytes(file, i, is_own);
-    if (symbol_bytes(file, i, is_linkers) > 0)
-        symbols--;
+    size_t own = symbols_of(file, i, is_own).bytes;
+    if (section->sh_type == SHT_NOBITS &&
+        symbols_of(file, i, is_linkers).count > 0)
+        own--;
     size = size > LINKERS ? size - LINKERS : 0;
-    return symbols > size ? symbols : size;
+    return own > size ? own : size;
 }
 
 /* ---- either -------------------------------------------------------------- */
@@ -107,7 +128,8 @@ size_t spc__code_statics(const void *code, size_t bytes)
     Elf64_Shdr section;
     size_t statics = 0;
 
-    if (!spc__elf_open(&file, code, bytes))
+    if (!spc__elf_open(&file, code, bytes) ||
+        symbols_of(&file, SHN_UNDEF, is_sanitizers).count > 0)
         return 0;
     for (unsigned i = 1; i < file.header.e_shnum; i++) {
         if (!spc__elf_section(&section, &file, i))

@@ -1,15 +1,16 @@
 /*
  * test_gate.c - wrong kernels, which no tune may believe.
  *
- *     test_gate [cpu|sim|cuda [SEED|all]]
+ *     test_gate [cpu|sim|cuda [SEED|all [some]]]
  *
  * Each template of templates/gate is an honest kernel and the same with one
  * mistake planted, which is the candidate's only parameter. Every job tunes one
  * of them with some seeds, others in each run: the honest kernel must pass with
  * all of them, and every mistake must be found, and by the right name. A seed
  * that failed is repeated by naming it; "all" takes twenty, as a run on a GPU
- * does. With cuda the kernels run there; where there is none, the program ends
- * with status 77.
+ * does. Without an argument, or with "some", a third of the jobs is run, others
+ * each day. With cuda the kernels run there; where there is none, the program
+ * ends with status 77.
  */
 #include "layer_rig.h"
 
@@ -688,6 +689,17 @@ static Suite *make_suite(void)
     return suite;
 }
 
+/* What others have compiled is loaded; nothing else of it matters. */
+static void choose_database(const char *folder)
+{
+    const char *shared = suite_database();
+
+    if (shared[0] != '\0')
+        snprintf(database, sizeof(database), "%s", shared);
+    else
+        snprintf(database, sizeof(database), "%s/code.db", folder);
+}
+
 int main(int argc, char **argv)
 {
     spc__buf folder = SPC__BUF_INIT;
@@ -706,8 +718,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", error.text);
         return EXIT_FAILURE;
     }
-    snprintf(database, sizeof(database), "%s/code.db", spc__buf_text(&folder));
-    if (device == NULL)
+    choose_database(spc__buf_text(&folder));
+    if (device == NULL || (argc > 3 && strcmp(argv[3], "some") == 0))
         suite_sample(3);
     int status = run_suite(make_suite());
     spc__temp_dir_remove(spc__buf_text(&folder));

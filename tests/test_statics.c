@@ -93,6 +93,7 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
          "int (*const table[])(int) = {f, f};",
          0},
         {"int f(void) { static char completed; return completed++; }", 1},
+        {"int f(void) { static char completed = 5; return completed++; }", 1},
         {"static int kept = 7; int f(void) { return kept++; }", 4},
         {"_Thread_local int kept[3]; int f(void) { return kept[0]++; }", 12},
         {"__attribute__((section(\"mine\"))) int kept[9] = {1};\n"
