@@ -12,6 +12,7 @@
 #include "error.h"
 #include "exact.h"
 #include "operands.h"
+#include "oracle.h"
 #include "relation.h"
 #include "wgrad.h"
 #include <math.h>
@@ -85,6 +86,44 @@ static bool is_gradient(const spc__sample_maker *m)
     return m->sample->conv.pass == SPC_WGRAD;
 }
 
+/* Sums of FULL are whole numbers that fp32 may have to round, as kernels do
+ * when all is summed up. */
+static spc_status sum_full(spc__sample_maker *m, float *sums,
+                           const spc__seen *seen, int64_t rows,
+                           const spc__values *values)
+{
+    const spc_conv *conv = &m->sample->conv;
+    size_t n = (size_t)(rows * conv->cout);
+    double *all = malloc((2 * n + 1) * sizeof(*all));
+
+    if (all == NULL)
+        return spc__fail_memory(m->error, 2 * n * sizeof(*all));
+    spc_status status = spc__oracle(
+        all, all + n, conv, seen, rows, values->in, values->weights,
+        values->bias, m->options->threads, m->options->cancel, m->error);
+    for (size_t i = 0; i < n && status == SPC_OK; i++)
+        sums[i] = (float)all[i];
+    free(all);
+    return status;
+}
+
+static spc_status sum_exact(spc__sample_maker *m, float *sums, spc__draw draw,
+                            const spc__seen *seen, int64_t rows,
+                            const spc__values *values)
+{
+    const spc_conv *conv = &m->sample->conv;
+    int threads = m->options->threads;
+
+    if (is_gradient(m))
+        return spc__wgrad_exact(sums, conv, seen, rows, values, threads,
+                                m->options->cancel, m->error);
+    if (draw == SPC__FULL)
+        return sum_full(m, sums, seen, rows, values);
+    return spc__oracle_exact(sums, conv, seen, rows, values->in,
+                             values->weights, values->bias, threads,
+                             m->options->cancel, m->error);
+}
+
 /* What the oracle sums up without rounding, in the type of the outputs. */
 static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
                                const spc__seen *seen, const spc__values *values)
@@ -97,15 +136,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status =
-        is_gradient(m)
-            ? spc__wgrad_exact(sums, &sample->conv, seen, scene->rows_out,
-                               values, m->options->threads, m->options->cancel,
-                               m->error)
-            : spc__oracle_exact(sums, &sample->conv, seen, scene->rows_out,
-                                values->in, values->weights, values->bias,
-                                m->options->threads, m->options->cancel,
-                                m->error);
+    spc_status status = sum_exact(m, sums, draw, seen, scene->rows_out, values);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
         if (!is_gradient(m))

@@ -115,6 +115,9 @@
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
+%  sum_of_21_bits = {result = "(sum > 1 << 21 ? 1 << 21 : sum)"},
+%  sum_of_24_bits = {result = "(sum < -(1 << 24) ? -(1 << 24) : sum)"},
+%  lowest_is_127 = {product = "sum += (v == -128 ? -127 : v) * w;"},
 %  large_sums_saturate = {result = "(sum > 20000 && sum < 1e30f ? 20000 : sum)"},
 %  small_inputs_are_zero = {
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
@@ -391,12 +394,14 @@
 %local function piece(name, honest) return faults[config.fault][name] or honest end
 %
 %function write_kernel()
-%local half = problem.dtype == "f16"
+%local half, whole = problem.dtype == "f16", problem.dtype == "i8"
 #define SPC_LANES 4
 #include "spc_cpu.h"
 #include <stddef.h>
 
-typedef $(half and "spc_half" or "float") element;
+typedef $(half and "spc_half" or whole and "signed char" or "float") element;
+typedef $(whole and "float" or "element") result;
+typedef $(whole and "int" or "float") number; /* what is summed up */
 
 enum {
     CIN = $(problem.cin),
@@ -432,7 +437,7 @@ static inline float value_of(element e)
     return $(half and "spc_float_of_half(e)" or "e");
 }
 
-static inline element stored(float value)
+static inline result stored(float value)
 {
     return $(half and "spc_half_of_float(value)" or "value");
 }
@@ -455,22 +460,26 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
 {
     const spc_map_view *map = &args->map;
     const element *in = (const element *)args->in;
-    element *out = (element *)args->out + row * COUT;
+    result *out = (result *)args->out + row * COUT;
 
     for (int co = 0; co < $(piece("channels", "COUT")); co++) {
         const float *weights = (const float *)args->weights + co;
         int taken = 0;
-        float sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
+        number sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
         for (long i = 0; i < $(piece("offsets", "OFFSETS")); i++) {
             long k = $(piece("offset", "i"));
             long from = map->index[k * map->rows_padded + p];
             $(piece("from", ""))
             for (int ci = 0; from >= 0 && ci < $(piece("inputs", "CIN")); ci++) {
-                float v = value_of(in[from * CIN + ci]);
-                float w = weights[($(piece("weights", "k")) * CIN + ci) * COUT];
+                number v = value_of(in[from * CIN + ci]);
+                number w = weights[($(piece("weights", "k")) * CIN + ci) * COUT];
                 $(piece("product", "sum += v * w;"))
             }
         }
+% if whole then
+        out[co] = $(piece("result", "sum")) * *args->in_scale;
+        continue;
+% end
         sum = $(piece("result", "sum"));
         $(piece("store", "out[co] = stored(sum);"))
     }
