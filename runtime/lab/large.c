@@ -399,7 +399,7 @@ spc_status spc__bed_large(spc__large **out, spc__bed *bed)
     }
     spc__random_init(&m.random, bed->sample->seed ^ 0x6c61726765);
     spc_status status = make(&m, rows);
-    if (status != SPC_ENOMEM)
+    if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
                     "a scene of %lld rows is not looked at: %s",
