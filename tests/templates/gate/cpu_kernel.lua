@@ -77,9 +77,10 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
-%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}),
-%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}),
-%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}),
+%  -- These leave two tiles of three, which a timing does not show for certain.
+%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}, nil, "x % 3"),
+%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}, nil, "x % 3"),
+%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}, nil, "x % 3"),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  done_after_twenty_launches = patient(20, skips({first_of_in}, "1")),
 %  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
