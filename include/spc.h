@@ -308,7 +308,13 @@ typedef enum spc_operator {
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
  * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. BF16:
  * bfloat16 (the upper half of an fp32) in and out, fp32 accumulate. I8: whole
- * numbers from -128 to 127 in and out, int32 accumulate; see below. */
+ * numbers from -128 to 127 in and out, int32 accumulate; see below. An int32
+ * holds fewer than 2^17 products (offsets * cin / groups) whatever they are.
+ *
+ * What is infinite or no number goes through sums as IEEE 754 has it, but that
+ * a kernel may make no number of an infinity; and that a weight which is none
+ * may show also in outputs of its channel that have no input at its offset. An
+ * activation may make a number of what is none. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
     SPC_F32 = 1,

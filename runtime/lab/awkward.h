@@ -8,6 +8,7 @@
  * corners of the extent, and two batches with equal coordinates. */
 enum {
     SPC__AWKWARD_63 = 2,
+    SPC__AWKWARD_DENSE = 2, /* rows that see all offsets */
     SPC__AWKWARD_MOST = 4,
     SPC__AWKWARD_BORDER = 5,
     SPC__AWKWARD_BATCHES = 6,

@@ -90,8 +90,10 @@ static void test_scene(const spc__gate *g, int s)
 {
     static const struct {
         int out_byte, work_byte;
-    } contents[SPC__DRAWS] = {
-        {NAN_BYTE, NAN_BYTE}, {-1, -1}, {NUMBER_BYTE, NUMBER_BYTE}};
+    } contents[SPC__DRAWS] = {{NAN_BYTE, NAN_BYTE},
+                              {-1, -1},
+                              {NUMBER_BYTE, NUMBER_BYTE},
+                              {NAN_BYTE, NUMBER_BYTE}};
     spc__gate_setting at = {.s = s};
     int launches = 0;
 

@@ -10,6 +10,7 @@
  */
 #include "large.h"
 
+#include "clock.h"
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
@@ -363,13 +364,17 @@ static spc_status make(maker *m, int64_t rows)
 }
 
 /* Gradients of weights are sums over all rows: those of COUNT are exact for as
- * many as are given. */
+ * many as are given. Whom an inverse layer of points has nearest, the oracle
+ * knows by all outputs alone. */
 static bool is_for(const spc__bed *bed)
 {
     const spc_conv *conv = &bed->sample->conv;
     spc__operand weights = spc__operand_of(conv, SPC_WEIGHTS, 0);
     bool places_are_exact = weights.rows * weights.columns < 1 << 24;
 
+    if (spc__conv_has_triplets(conv) && spc__conv_is_inverse(conv) &&
+        conv->geometry.nearest > 0)
+        return false;
     return bed->sample->weights[SPC__COUNT] != NULL &&
            conv->pass != SPC_WGRAD &&
            (conv->pass != SPC_DGRAD || places_are_exact);
@@ -398,8 +403,15 @@ spc_status spc__bed_large(spc__large **out, spc__bed *bed)
         return SPC_OK;
     }
     spc__random_init(&m.random, bed->sample->seed ^ 0x6c61726765);
+    uint64_t start = spc__now_ns();
     spc_status status = make(&m, rows);
-    if (status != SPC_ENOMEM)
+    if (status == SPC_OK)
+        spc__log_printf(&bed->ctx->log, SPC_LOG_DEBUG,
+                        "a scene of %lld rows, of which %lld are compared, "
+                        "made in %.3f s",
+                        (long long)large->rows_out, (long long)large->count,
+                        (double)(spc__now_ns() - start) * 1e-9);
+    if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
                     "a scene of %lld rows is not looked at: %s",

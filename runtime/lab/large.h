@@ -11,7 +11,7 @@
 enum { SPC__LARGE_ROWS = 384 };
 
 struct spc__large {
-    bool is_there; /* there was time and memory for it */
+    bool is_there; /* there are time and memory for it */
     spc_map *map;  /* NULL: a linear layer needs none */
     int64_t rows_in, rows_out;
     spc__guarded in, residual, out, workspace;
@@ -21,9 +21,9 @@ struct spc__large {
     float *slack;      /* as in spc__sample_scene */
 };
 
-/* The bed's, made when it is first asked for. SPC_ENOMEM does not come from
- * here: where memory is short, or a processor has no time for it, the log says
- * so and it is not there. */
+/* The bed's, made when it is first asked for. Where that fails, as memory is
+ * short, or a processor has no time for it, the log says so and it is not
+ * there: that is no candidate's fault. */
 spc_status spc__bed_large(spc__large **out, spc__bed *bed);
 void spc__large_free(spc__large *large, const spc__bed *bed);
 

@@ -1,10 +1,10 @@
 /*
  * sample_block.c - the block that a sample lies in.
  *
- * An awkward scene has the two draws of integers: what it is to find is not a
- * matter of rounding. A given scene has the wide and the real draw, and the
- * counting one where only that is certain to see a lost product: where results
- * have fewer bits than sums.
+ * An awkward scene has two draws of integers, and one of i8 the third: what it
+ * is to find is not a matter of rounding. A given scene has the wide and the
+ * real draw, and the counting one where only that is certain to see a lost
+ * product: where results have fewer bits than sums.
  */
 #include "sample_block.h"
 
@@ -40,8 +40,10 @@ static bool is_drawn(const spc__sample_header *header, int s, bool judges,
 
     if (draw == SPC__REAL)
         return given;
-    if (!judges)
+    if (!judges || !spc__draw_is_for(conv, draw))
         return false;
+    if (draw == SPC__FULL)
+        return s == header->given + SPC__AWKWARD_DENSE;
     if (s >= header->given + SPC__AWKWARD)
         return draw == SPC__COUNT;
     return !given || draw == SPC__WIDE ||
@@ -62,7 +64,7 @@ static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
     if (draw == SPC__REAL)
         return;
     header->scenes[s].exact[draw] = reserve(end, out->bytes);
-    if (!spc__epilogue_is_exact(&header->conv))
+    if (!spc__epilogue_is_exact(&header->conv) || draw == SPC__FULL)
         header->scenes[s].slack[draw] = reserve(end, results * sizeof(float));
 }
 
@@ -110,6 +112,8 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
     header->given = given;
     header->scene_count = count;
     for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
+        if (!spc__draw_is_for(conv, (spc__draw)d))
+            continue;
         header->weights[d] =
             reserve(&end, spc__operand_of(conv, SPC_WEIGHTS, 0).bytes);
         if (spc__operand_of(conv, SPC_BIAS, 0).present)

@@ -12,6 +12,7 @@
 #include "error.h"
 #include "exact.h"
 #include "operands.h"
+#include "oracle.h"
 #include "relation.h"
 #include "wgrad.h"
 #include <math.h>
@@ -85,6 +86,44 @@ static bool is_gradient(const spc__sample_maker *m)
     return m->sample->conv.pass == SPC_WGRAD;
 }
 
+/* Sums of FULL are whole numbers that fp32 may have to round, as kernels do
+ * when all is summed up. */
+static spc_status sum_full(spc__sample_maker *m, float *sums,
+                           const spc__seen *seen, int64_t rows,
+                           const spc__values *values)
+{
+    const spc_conv *conv = &m->sample->conv;
+    size_t n = (size_t)(rows * conv->cout);
+    double *all = malloc((2 * n + 1) * sizeof(*all));
+
+    if (all == NULL)
+        return spc__fail_memory(m->error, 2 * n * sizeof(*all));
+    spc_status status = spc__oracle(
+        all, all + n, conv, seen, rows, values->in, values->weights,
+        values->bias, m->options->threads, m->options->cancel, m->error);
+    for (size_t i = 0; i < n && status == SPC_OK; i++)
+        sums[i] = (float)all[i];
+    free(all);
+    return status;
+}
+
+static spc_status sum_exact(spc__sample_maker *m, float *sums, spc__draw draw,
+                            const spc__seen *seen, int64_t rows,
+                            const spc__values *values)
+{
+    const spc_conv *conv = &m->sample->conv;
+    int threads = m->options->threads;
+
+    if (is_gradient(m))
+        return spc__wgrad_exact(sums, conv, seen, rows, values, threads,
+                                m->options->cancel, m->error);
+    if (draw == SPC__FULL)
+        return sum_full(m, sums, seen, rows, values);
+    return spc__oracle_exact(sums, conv, seen, rows, values->in,
+                             values->weights, values->bias, threads,
+                             m->options->cancel, m->error);
+}
+
 /* What the oracle sums up without rounding, in the type of the outputs. */
 static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
                                const spc__seen *seen, const spc__values *values)
@@ -97,15 +136,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status =
-        is_gradient(m)
-            ? spc__wgrad_exact(sums, &sample->conv, seen, scene->rows_out,
-                               values, m->options->threads, m->options->cancel,
-                               m->error)
-            : spc__oracle_exact(sums, &sample->conv, seen, scene->rows_out,
-                                values->in, values->weights, values->bias,
-                                m->options->threads, m->options->cancel,
-                                m->error);
+    spc_status status = sum_exact(m, sums, draw, seen, scene->rows_out, values);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
         if (!is_gradient(m))
@@ -156,24 +187,36 @@ static void thin_inputs(spc__sample_maker *m, int s, float *in, float *gradient)
                           &m->random);
 }
 
+static void scale(float *values, int64_t n, int power)
+{
+    for (int64_t i = 0; i < n; i++)
+        values[i] = ldexpf(values[i], power);
+}
+
 /* COUNT on a scene of the sizes, by turns: as it is, tiny, and huge, which are
- * larger still where zeros leave few of them. */
-static spc_status scale_inputs(spc__sample_maker *m, int s,
-                               const spc__seen *seen, float *in)
+ * larger still where zeros leave few of them. Residuals of fp16 then are as
+ * huge (NULL: there are none). */
+static spc_status scale_arrays(spc__sample_maker *m, int s,
+                               const spc__seen *seen, float *in,
+                               float *residual)
 {
     const spc__sample_scene *scene = &m->sample->scenes[s];
     const spc_conv *conv = &m->sample->conv;
-    int turn = s % 3;
+    bool adds = residual != NULL && spc__conv_out(conv) == SPC_F16;
+    int turn = s % 3, power = 0;
     double largest = 3;
 
     if (!spc__sample_is_size(m->sample, s) || turn == 0)
         return SPC_OK;
-    if (turn == 2 && largest_sum(m, s, seen, in, &largest) != SPC_OK)
+    if (turn == 1)
+        power = spc__draw_tiny(conv);
+    else if (largest_sum(m, s, seen, in, &largest) != SPC_OK)
         return m->error->status;
-    int power =
-        turn == 1 ? spc__draw_tiny(conv) : spc__draw_huge(conv, largest);
-    for (int64_t i = 0; i < scene->rows_in * conv->cin; i++)
-        in[i] = ldexpf(in[i], power);
+    else
+        power = spc__draw_huge(conv, largest + (adds ? 3 : 0));
+    scale(in, scene->rows_in * conv->cin, power);
+    if (adds && turn == 2)
+        scale(residual, scene->rows_out * conv->cout, power);
     return SPC_OK;
 }
 
@@ -197,11 +240,11 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
     } else {
         spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
         thin_inputs(m, s, in, NULL);
-        if (scale_inputs(m, s, seen, in) != SPC_OK)
-            return m->error->status;
         if (all[SPC_RESIDUAL].present)
             spc__draw_residual(residual, conv, draw, scene->rows_out,
                                &m->random);
+        if (scale_arrays(m, s, seen, in, residual) != SPC_OK)
+            return m->error->status;
     }
     spc__encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
     if (all[SPC_RESIDUAL].present)

@@ -121,9 +121,10 @@
 %  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
 %  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
 %  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
-%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}),
-%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}),
-%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}),
+%  -- These leave two tiles of three, which a timing does not show for certain.
+%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}, nil, "x % 3"),
+%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}, nil, "x % 3"),
+%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}, nil, "x % 3"),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  results_kept_in_the_workspace = remembers("(float *)args->workspace", nil, all_of_it),
 %  results_kept_by_hash = remembers("kept_results", "static float kept_results[32 * 8 * (2 + TILE * COUT)];", all_of_it),
@@ -161,6 +162,9 @@
 %  },
 %
 %  -- Numbers at the ends of their type, and what is none.
+%  sum_of_21_bits = {result = "(sum > 1 << 21 ? 1 << 21 : sum)"},
+%  sum_of_24_bits = {result = "(sum < -(1 << 24) ? -(1 << 24) : sum)"},
+%  lowest_is_127 = {product = "sum += (v == -128 ? -127 : v) * w;"},
 %  large_sums_saturate = {result = "(sum > 20000 && sum < 1e30f ? 20000 : sum)"},
 %  small_inputs_are_zero = {
 %    product = "if (!(v < 6e-5f && v > -6e-5f)) sum += v * w;",
@@ -470,12 +474,14 @@
 %local function piece(name, honest) return faults[config.fault][name] or honest end
 %
 %function write_kernel()
-%local half = problem.dtype == "f16"
+%local half, whole = problem.dtype == "f16", problem.dtype == "i8"
 #define SPC_LANES 4
 #include "spc_cpu.h"
 #include <stddef.h>
 
-typedef $(half and "spc_half" or "float") element;
+typedef $(half and "spc_half" or whole and "signed char" or "float") element;
+typedef $(whole and "float" or "element") result;
+typedef $(whole and "int" or "float") number; /* what is summed up */
 
 enum {
     CIN = $(problem.cin),
@@ -511,7 +517,7 @@ static inline float value_of(element e)
     return $(half and "spc_float_of_half(e)" or "e");
 }
 
-static inline element stored(float value)
+static inline result stored(float value)
 {
     return $(half and "spc_half_of_float(value)" or "value");
 }
@@ -543,22 +549,26 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
 {
     const spc_map_view *map = &args->map;
     const element *in = (const element *)args->in;
-    element *out = (element *)args->out + row * COUT;
+    result *out = (result *)args->out + row * COUT;
 
     for (int co = 0; co < $(piece("channels", "COUT")); co++) {
         const float *weights = (const float *)args->weights + co;
         int taken = 0;
-        float sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
+        number sum = $(piece("bias", "args->bias ? args->bias[co] : 0"));
         for (long i = 0; i < $(piece("offsets", "OFFSETS")); i++) {
             long k = $(piece("offset", "i"));
             long from = map->index[k * map->rows_padded + p];
             $(piece("from", ""))
             for (int ci = 0; from >= 0 && ci < $(piece("inputs", "CIN")); ci++) {
-                float v = value_of(in[from * CIN + ci]);
-                float w = weights[($(piece("weights", "k")) * CIN + ci) * COUT];
+                number v = value_of(in[from * CIN + ci]);
+                number w = weights[($(piece("weights", "k")) * CIN + ci) * COUT];
                 $(piece("product", "sum += v * w;"))
             }
         }
+% if whole then
+        out[co] = $(piece("result", "sum")) * *args->in_scale;
+        continue;
+% end
         sum = $(piece("result", "sum"));
         $(piece("store", "out[co] = stored(sum);"))
     }
