@@ -489,12 +489,15 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     spc_conv conv = layer_of("subm,cin=4,cout=6,k=3,dtype=f32");
     spc_bench_result result;
+    char memory[1024] = "";
     spc_scene *scene;
     spc_ctx *ctx;
 
     options.device = "cpu";
     options.database = "";
     options.template_dir = SPC_TEST_DATA "/templates/tuner/tired";
+    memset(memory, '-', sizeof(memory) - 1); /* what it remembers lies there */
+    setenv("SPC_TEST_TIRED", memory, 1);
     ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
     ck_assert_msg(

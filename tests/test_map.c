@@ -428,6 +428,8 @@ END_TEST
 
 START_TEST(map_and_layouts_agree_with_the_oracle)
 {
+    if (!suite_takes(case_of(_i)))
+        return;
     const scene_case *c = &cases[case_of(_i)];
     spc_conv conv = conv_of(c);
     points p = make_points(c, 11);
@@ -755,6 +757,9 @@ int main(int argc, char **argv)
         printf("skipped: no device \"%s\" on this machine\n", only_device);
         return SKIPPED;
     }
+#ifdef SPC_SANITIZE /* which takes ten times as long */
+    suite_sample(3);
+#endif
     Suite *suite = suite_create("map");
     TCase *agree = tcase_create("agreement"), *other = tcase_create("other");
     tcase_set_timeout(agree, 300);
