@@ -232,11 +232,13 @@ static bool asks_for_apart(const spc__candidates *candidates)
     return false;
 }
 
-static spc_status begin_ladder(spc__pipeline *p)
+spc_status spc__pipeline_begin(spc__pipeline *p)
 {
-    return spc__ladder_begin(&p->ladder, p->request, p->candidates->library,
-                             &p->candidates->target,
-                             asks_for_apart(p->candidates));
+    spc__candidates *all = p->candidates;
+    spc_status status =
+        spc__ladder_begin(&p->ladder, p->request, all->library, &all->target);
+
+    return status == SPC_OK ? spc__ladder_climb(p->ladder, false) : status;
 }
 
 static spc_status start(spc__pipeline *p)
@@ -250,8 +252,7 @@ static spc_status start(spc__pipeline *p)
         return status;
     spc__record_note_compiler(p->record, spc__builder_compiler(p->builder));
     p->pace.since_ns = spc__now_ns();
-    return p->request->options.stage == SPC_STAGE_TIME ? begin_ladder(p)
-                                                       : SPC_OK;
+    return spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 }
 
 spc_status spc__pipeline_run(spc__pipeline *p, spc__entry **list, int count)
@@ -286,12 +287,9 @@ int spc__pipeline_compiled(const spc__pipeline *p)
 
 spc_status spc__pipeline_complete(spc__pipeline *p)
 {
-    spc_stage stage = p->request->options.stage;
-    spc_status status = SPC_OK;
+    spc_status status =
+        spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 
-    if (p->ladder == NULL &&
-        (stage == SPC_STAGE_BUILD || stage == SPC_STAGE_TIME))
-        status = begin_ladder(p);
     return status == SPC_OK ? spc__ladder_end(p->ladder) : status;
 }
 
