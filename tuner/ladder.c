@@ -6,7 +6,8 @@
  * that drives out of their extent, with the database and no compiler, needs the
  * rest. They are the largest kernels there are: a measuring process that
  * compiled its own, one after the other, would keep all others waiting. So all
- * of them compile beside the first candidates, the narrow ones first.
+ * of them compile beside the first candidates, and the wide ones after the
+ * narrow ones.
  */
 #include "ladder.h"
 
@@ -37,15 +38,19 @@ typedef struct flight {
     spc__pool *pool;
 } flight;
 
+/* Narrow ones, those of them that are asked for later, and wide ones. */
+enum { FLIGHTS = 3 };
+
 struct spc__ladder {
     const spc__request *request;
     spc__library *library;
     const spc__attrs *target;
     spc__compiler *compiler;
-    spc__compile_job prototype;     /* without source */
-    rung missing[SPC__LADDER_MOST]; /* of a flight narrow ones first */
+    spc__compile_job prototype; /* without source */
+    bool apart;
+    rung missing[SPC__LADDER_MOST];
     int count;
-    flight flights[2];
+    flight flights[FLIGHTS];
     int flight_count;
     volatile int is_given_up; /* ends compilers, too */
     bool lacks_compiler;
@@ -108,8 +113,8 @@ static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
     }
 }
 
-/* What is missing and not listed yet. */
-static void find_missing(ladder *l, bool apart)
+/* Lists what is missing and is not listed yet. */
+static void find_missing(ladder *l, bool narrow)
 {
     const spc__request *request = l->request;
     const spc__device_ops *ops = spc__device_ops_of(request->ctx->device);
@@ -118,9 +123,8 @@ static void find_missing(ladder *l, bool apart)
         spc__index_block(l->target, request->is_foreign ? 0 : ops->index_block);
 
     spc__index_ladder_init(&codes, block, &request->conv->geometry,
-                           spc__conv_is_inverse(request->conv), apart);
-    add_missing(l, &codes, true);
-    add_missing(l, &codes, false);
+                           spc__conv_is_inverse(request->conv), l->apart);
+    add_missing(l, &codes, narrow);
 }
 
 /* ---- compiling ----------------------------------------------------------- */
@@ -301,15 +305,15 @@ static spc_status start_flight(ladder *l, int first)
     return SPC_OK;
 }
 
-spc_status spc__ladder_climb(spc__ladder *l, bool apart)
+static spc_status climb(ladder *l, bool narrow)
 {
-    spc_status status = SPC_OK;
-
-    if (l == NULL || l->flight_count == 2)
-        return SPC_OK;
     spc_error before = *l->request->error;
+    spc_status status = SPC_OK;
     int first = l->count;
-    find_missing(l, apart);
+
+    if (l->flight_count == FLIGHTS)
+        return SPC_OK;
+    find_missing(l, narrow);
     if (l->count > first && !has_compiler(l))
         l->count = first;
     if (l->count > first)
@@ -317,6 +321,14 @@ spc_status spc__ladder_climb(spc__ladder *l, bool apart)
     if (status == SPC_OK)
         *l->request->error = before;
     return status;
+}
+
+spc_status spc__ladder_climb(spc__ladder *l, bool apart)
+{
+    if (l == NULL)
+        return SPC_OK;
+    l->apart |= apart;
+    return climb(l, true);
 }
 
 spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
@@ -344,6 +356,7 @@ static void finish_flights(ladder *l)
         spc__pool_finish(l->flights[i].pool);
 }
 
+/* While wide ones compile, narrow ones wait for cores. */
 spc_status spc__ladder_await(spc__ladder *l)
 {
     if (l == NULL)
@@ -355,13 +368,16 @@ spc_status spc__ladder_await(spc__ladder *l)
     while (l->narrow_left > 0)
         pthread_cond_wait(&l->has_narrow, &l->lock);
     pthread_mutex_unlock(&l->lock);
-    return store_all(l, false);
+    spc_status status = store_all(l, false);
+    return status == SPC_OK ? climb(l, false) : status;
 }
 
 spc_status spc__ladder_end(spc__ladder *l)
 {
-    if (l == NULL)
-        return SPC_OK;
+    spc_status status = l != NULL ? climb(l, false) : SPC_OK;
+
+    if (l == NULL || status != SPC_OK)
+        return status;
     finish_flights(l);
     return store_all(l, true);
 }

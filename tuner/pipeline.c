@@ -158,9 +158,10 @@ static spc_status refill(spc__pipeline *p, batch *b)
  * without which the measuring side would compile its own. */
 static spc_status start_measuring(spc__pipeline *p)
 {
+    if (p->meter->runner != NULL)
+        return SPC_OK;
     spc_status status = spc__meter_draw(p->meter);
     uint64_t start = spc__now_ns();
-
     if (status == SPC_OK)
         status = spc__ladder_await(p->ladder);
     p->waits_s += (double)(spc__now_ns() - start) * 1e-9;
