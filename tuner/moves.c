@@ -111,12 +111,27 @@ static int list_wanted(spc__entry **list, const spc__candidates *candidates,
 }
 
 /* The ranks of seeds: who comes first is compiled first. */
-enum { DEFAULTS, KNOWN, SAMPLED, RANKS };
+enum { DEFAULTS, KNOWN, STEPS, SAMPLED, RANKS };
+
+/* Where a search most likely goes on: at what serves so far or won near by,
+ * else at what runs untuned. Its moves come with the seeds, and compile while
+ * the measuring side starts. */
+static const spc__entry *likely_start(const spc__candidates *candidates,
+                                      const spc__entry *untuned)
+{
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].serves)
+            return &candidates->entries[i];
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].won_near)
+            return &candidates->entries[i];
+    return untuned;
+}
 
 /* That of number i; RANKS: it is none. */
 static int rank_of(const spc__candidates *candidates,
                    const spc__request *request, const spc__entry *untuned,
-                   int i)
+                   const spc__entry *start, int i)
 {
     const spc__entry *entry = &candidates->entries[i];
 
@@ -124,6 +139,10 @@ static int rank_of(const spc__candidates *candidates,
         return entry->lost_near && entry != untuned ? RANKS : DEFAULTS;
     if (entry->serves || entry->won_near)
         return KNOWN;
+    if (request->options.stage == SPC_STAGE_TIME && start != NULL &&
+        start->state == SPC__NEW && !entry->lost_near &&
+        is_move(candidates, start, entry))
+        return STEPS;
     return is_seed(candidates, request, i) ? SAMPLED : RANKS;
 }
 
@@ -132,6 +151,7 @@ spc__entry **spc__seeds(const spc__candidates *candidates,
 {
     spc__entry **list = calloc((size_t)candidates->count + 1, sizeof(*list));
     const spc__entry *untuned = spc__untuned(request, candidates);
+    const spc__entry *start = likely_start(candidates, untuned);
 
     *count = 0;
     if (list != NULL && request->options.wants != NULL) {
@@ -140,7 +160,7 @@ spc__entry **spc__seeds(const spc__candidates *candidates,
     }
     for (int rank = 0; list != NULL && rank < RANKS; rank++)
         for (int i = 0; i < candidates->count; i++)
-            if (rank_of(candidates, request, untuned, i) == rank)
+            if (rank_of(candidates, request, untuned, start, i) == rank)
                 list[(*count)++] = &candidates->entries[i];
     return list;
 }

@@ -46,30 +46,41 @@ static double third_of(const spc__trial *trials, int count)
 }
 
 /* How many times `good` it took, at least; infinite where the compiler's report
- * refused it. 0: that says nothing. */
-static double ratio_of(const spc__trial *trial, double good)
+ * refused it, and its code would be much the same here. 0: that says nothing.
+ */
+static double ratio_of(const spc__trial *trial, double good, bool same_channels)
 {
     if (trial->status == SPC__TRIAL_CONSTRAINT)
-        return INFINITY;
+        return same_channels ? INFINITY : 0;
     return is_timed(trial) ? (trial->median_us - trial->spread_us) / good : 0;
+}
+
+static bool have_same_channels(const spc__problem_key *a,
+                               const spc__problem_key *b)
+{
+    return spc__attrs_number(&a->layer, "cin", 0) ==
+               spc__attrs_number(&b->layer, "cin", 0) &&
+           spc__attrs_number(&a->layer, "cout", 0) ==
+               spc__attrs_number(&b->layer, "cout", 0);
 }
 
 /* Keeps the best that is known of each candidate. */
 static void note_trials(const spc__candidates *candidates,
-                        const spc__trial *trials, int count)
+                        const spc__trial *trials, int count, bool same_channels)
 {
     double good = third_of(trials, count);
 
     for (int i = 0; i < count && isfinite(good); i++) {
         spc__entry *entry = spc__record_entry_of(candidates, &trials[i]);
-        double ratio = ratio_of(&trials[i], good);
+        double ratio = ratio_of(&trials[i], good, same_channels);
         if (entry != NULL && ratio > 0 &&
             (entry->near_ratio == 0 || ratio < entry->near_ratio))
             entry->near_ratio = ratio;
     }
 }
 
-static void note_problem(spc__cache *cache, const spc__candidates *candidates,
+static void note_problem(spc__cache *cache, const spc__problem_key *key,
+                         const spc__candidates *candidates,
                          const spc__choice *choice)
 {
     spc__trial *trials = NULL;
@@ -79,7 +90,8 @@ static void note_problem(spc__cache *cache, const spc__candidates *candidates,
     /* What cannot be read is not known. */
     spc__cache_trials_of(cache, choice->file, choice->problem, &trials, &count,
                          &error);
-    note_trials(candidates, trials, count);
+    note_trials(candidates, trials, count,
+                have_same_channels(&choice->key, key));
     free(trials);
 }
 
@@ -106,7 +118,7 @@ static void recall_near(spc__cache *cache, const spc__problem_key *key,
         spc__entry *entry = spc__record_alike(candidates, &found[i].trial);
         if (entry != NULL && winners++ < WINNERS)
             entry->won_near = true;
-        note_problem(cache, candidates, &found[i]);
+        note_problem(cache, key, candidates, &found[i]);
     }
     free(found);
 }

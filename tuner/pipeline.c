@@ -158,9 +158,10 @@ static spc_status refill(spc__pipeline *p, batch *b)
  * without which the measuring side would compile its own. */
 static spc_status start_measuring(spc__pipeline *p)
 {
+    if (p->meter->runner != NULL)
+        return SPC_OK;
     spc_status status = spc__meter_draw(p->meter);
     uint64_t start = spc__now_ns();
-
     if (status == SPC_OK)
         status = spc__ladder_await(p->ladder);
     p->waits_s += (double)(spc__now_ns() - start) * 1e-9;
@@ -232,11 +233,13 @@ static bool asks_for_apart(const spc__candidates *candidates)
     return false;
 }
 
-static spc_status begin_ladder(spc__pipeline *p)
+spc_status spc__pipeline_begin(spc__pipeline *p)
 {
-    return spc__ladder_begin(&p->ladder, p->request, p->candidates->library,
-                             &p->candidates->target,
-                             asks_for_apart(p->candidates));
+    spc__candidates *all = p->candidates;
+    spc_status status =
+        spc__ladder_begin(&p->ladder, p->request, all->library, &all->target);
+
+    return status == SPC_OK ? spc__ladder_climb(p->ladder, false) : status;
 }
 
 static spc_status start(spc__pipeline *p)
@@ -250,8 +253,7 @@ static spc_status start(spc__pipeline *p)
         return status;
     spc__record_note_compiler(p->record, spc__builder_compiler(p->builder));
     p->pace.since_ns = spc__now_ns();
-    return p->request->options.stage == SPC_STAGE_TIME ? begin_ladder(p)
-                                                       : SPC_OK;
+    return spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 }
 
 spc_status spc__pipeline_run(spc__pipeline *p, spc__entry **list, int count)
@@ -286,12 +288,9 @@ int spc__pipeline_compiled(const spc__pipeline *p)
 
 spc_status spc__pipeline_complete(spc__pipeline *p)
 {
-    spc_stage stage = p->request->options.stage;
-    spc_status status = SPC_OK;
+    spc_status status =
+        spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 
-    if (p->ladder == NULL &&
-        (stage == SPC_STAGE_BUILD || stage == SPC_STAGE_TIME))
-        status = begin_ladder(p);
     return status == SPC_OK ? spc__ladder_end(p->ladder) : status;
 }
 

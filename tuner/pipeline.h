@@ -35,8 +35,11 @@ void spc__pipeline_release(spc__pipeline *pipeline);
 spc_status spc__pipeline_run(spc__pipeline *pipeline, spc__entry **list,
                              int count);
 
-/* What the database lacks to serve other scenes than those of the run, once all
- * else is stored; with stages that keep code. */
+/* Begins to compile the kernels of maps, as soon as target and library are
+ * known: with stages that keep code. */
+spc_status spc__pipeline_begin(spc__pipeline *pipeline);
+/* What the database lacks of them to serve other scenes than those of the run,
+ * once all else is stored. */
 spc_status spc__pipeline_complete(spc__pipeline *pipeline);
 
 /* How many were compiled. */

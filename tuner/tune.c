@@ -207,6 +207,18 @@ static bool asks_what_is_there(const spc__request *request)
            !options->again && request->ctx->cache != NULL;
 }
 
+/* They take longest of all that is compiled, and need no candidates. */
+static spc_status begin_maps(run *r)
+{
+    spc_stage stage = r->request.options.stage;
+    spc_status status = spc__candidates_begin(&r->candidates, &r->request);
+
+    return status == SPC_OK &&
+                   (stage == SPC_STAGE_BUILD || stage == SPC_STAGE_TIME)
+               ? spc__pipeline_begin(&r->pipeline)
+               : status;
+}
+
 static spc_status go(run *r)
 {
     const spc__request *request = &r->request;
@@ -216,7 +228,8 @@ static spc_status go(run *r)
         status = find_what_is_there(r);
     if (status != SPC_OK || r->was_there)
         return status;
-    if ((status = spc__candidates_open(&r->candidates, request)) != SPC_OK ||
+    if ((status = begin_maps(r)) != SPC_OK ||
+        (status = spc__candidates_open(&r->candidates, request)) != SPC_OK ||
         (status = spc__request_check_keys(request)) != SPC_OK ||
         (status = spc__candidates_admit(&r->candidates, request)) != SPC_OK)
         return status;
