@@ -718,7 +718,7 @@ START_TEST(the_blocks_of_indexing_fit_every_shared_memory)
     static const struct {
         int multiprocessors, shared, offsets, blocks;
     } gpus[] = {
-        {72, 65536, 27, 72},   {72, 65536, 343, 48},    {40, 65536, 343, 40},
+        {72, 65536, 27, 72},   {72, 65536, 343, 60},    {40, 65536, 343, 40},
         {84, 101376, 343, 84}, {170, 101376, 343, 170}, {132, 232448, 343, 132},
         {4, 1024, 343, 4}, /* which the device refuses with a sentence */
     };
