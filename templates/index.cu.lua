@@ -116,8 +116,9 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
  * its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
 
-/* Keys that a warp searches. */
-#define WINDOW 128
+#define CODES (16 * 8 * WORDS)
+/* Keys that a warp searches: most often the first half of them. */
+#define WINDOW (1024 / (int)sizeof(map_key))
 
 /* How far a launch goes: voxels of the set, the same rounded up to whole tiles
  * of any size, and voxels of the set that is searched. */
@@ -127,11 +128,10 @@ typedef struct index_extent {
     int rows_in;
 } index_extent;
 
-/* The shared memory of a block: where each share of the bins begins, the digest
- * bit of each offset, then the space that the stages use in turn. */
+/* The shared memory of a block: where each share of the bins begins, then the
+ * space that the stages use in turn. */
 typedef struct index_shared {
     int share[SPC_INDEX_SHARES + 4];
-    unsigned bit_of[OFFSETS + (OFFSETS & 1)];
     union {
         sort_shared sort;
         struct {
@@ -141,6 +141,7 @@ typedef struct index_shared {
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
             int digits[SORT_DIGITS]; /* of the rows' digests */
+            spc_u32 code[CODES];     /* index_digest.cuh */
             map_key run[BATCHES * BATCH]; /* of each: its key less the row's */
             map_key window[SORT_WARPS * WINDOW]; /* index_zdelta.cuh */
         } search;

@@ -63,18 +63,25 @@
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
     (4 * SPC_INDEX_CHUNK * (2 + ((offsets) + 31) / 32))
 #define SPC_INDEX_GROUPS_SHARED (4 * (40 + SPC_INDEX_GROUPS))
+/* Digit counts, what digests are made of, the key of each run, and 1 KB for the
+ * window of each warp. */
+#define SPC_INDEX_SEARCH_SHARED(threads, offsets, key_bytes)                   \
+    ((4 << SPC_SORT_DIGIT) + 512 * (((offsets) + 31) / 32) +                   \
+     (key_bytes) * 2 * ((offsets) + 1) + 32 * (threads))
 /* Keys that a block ranks at a time: its chunk, with a crowded bin on each
  * side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
 /* For a block of a grid of blocks; SPC_SORT_COUNTS come last. */
 #define SPC_INDEX_SHARED(threads, offsets, key_bytes, grid)                    \
-    (4 * (SPC_INDEX_SHARES + 4) + 4 * ((offsets) + ((offsets)&1)) +            \
+    (4 * (SPC_INDEX_SHARES + 4) +                                              \
      SPC_SORT_COUNTS(grid, 1 << SPC_SORT_DIGIT) +                              \
      SPC_LARGER((key_bytes)*SPC_INDEX_RANK_KEYS,                               \
-                SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),      \
-                           SPC_LARGER(SPC_INDEX_GROUPS_SHARED,                 \
-                                      SPC_INDEX_MASKS_SHARED(offsets)))))
+                SPC_LARGER(                                                    \
+                    SPC_INDEX_SEARCH_SHARED(threads, offsets, key_bytes),      \
+                    SPC_LARGER(SPC_SORT_SHARED(threads, 1 << SPC_SORT_DIGIT),  \
+                               SPC_LARGER(SPC_INDEX_GROUPS_SHARED,             \
+                                          SPC_INDEX_MASKS_SHARED(offsets))))))
 
 /* The same of a block that lists pairs. */
 #define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads) + 4)

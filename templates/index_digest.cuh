@@ -7,28 +7,32 @@
 #ifndef SPC_INDEX_DIGEST_CUH
 #define SPC_INDEX_DIGEST_CUH
 
-/* What an order makes of the offsets, where all threads find it. */
-SPC_DEVICE void load_bits(const spc_index_args *args, index_shared *s)
+/* The digest's bits of any four neighbouring offsets of a mask, for all masks of
+ * four: so a word takes eight looks, however many offsets it has. */
+SPC_DEVICE void load_codes(const spc_index_args *args, index_shared *s)
 {
-    for (int k = spc_thread(); k < OFFSETS; k += SORT_THREADS)
-        s->bit_of[k] = args->sorted.bit_of[k];
+    SPC_ROLLED
+    for (int i = spc_thread(); i < CODES; i += SORT_THREADS) {
+        spc_u32 code = 0;
+        for (int b = 0; b < 4; b++) {
+            int k = (i >> 4) * 4 + b;
+            code |= i >> b & 1 && k < OFFSETS ? args->sorted.bit_of[k] : 0u;
+        }
+        s->u.search.code[i] = code;
+    }
 }
 
 /* The digest's bits of the offsets in word w of a mask. */
 SPC_DEVICE spc_u32 code_of_word(const index_shared *s, int w, spc_u32 word)
 {
-    spc_u32 code = 0;
+    const spc_u32 *code = s->u.search.code + 128 * w;
+    spc_u32 all = 0;
 
-#if WORDS == 1
-    (void)w;
     SPC_UNROLL
-    for (int k = 0; k < OFFSETS; k++)
-        code |= word >> k & 1u ? s->bit_of[k] : 0u;
-#else
-    for (spc_u32 left = word; left; left &= left - 1)
-        code |= s->bit_of[32 * w + spc_ffs(left) - 1];
-#endif
-    return code;
+    for (int i = 0; i < 8; i++)
+        if (WORDS > 1 || 4 * i < OFFSETS)
+            all |= code[16 * i + (word >> 4 * i & 15u)];
+    return all;
 }
 
 /* Its place in the sequence of Gray codes. */
@@ -69,16 +73,16 @@ SPC_DEVICE void keep_digest(const spc_index_args *args, int *counts, int p,
 SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
                             int begin, int end)
 {
-    load_bits(args, s);
-    sort_count_clear(s->u.sort.next);
+    load_codes(args, s);
+    sort_count_clear(s->u.search.digits);
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int p = first + spc_lane(), valid = p < end;
         spc_u32 digest =
             valid ? digest_of(s, args->mask + p, args->set.rows_padded) : 0;
-        keep_digest(args, s->u.sort.next, p, valid, digest);
+        keep_digest(args, s->u.search.digits, p, valid, digest);
     }
-    sort_count_store(s->u.sort.next, sort_table(args->tables, 0));
+    sort_count_store(s->u.search.digits, sort_table(args->tables, 0));
 }
 
 #endif

@@ -260,7 +260,8 @@ SPC_DEVICE void open_runs(const spc_index_args *args, index_shared *s)
 /* What a block can do before all keys are sorted. */
 SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
 {
-    load_bits(args, s);
+    if (args->stages & SPC_INDEX_SORT)
+        load_codes(args, s);
     open_runs(args, s);
     sort_count_clear(s->u.search.digits);
 }

@@ -78,17 +78,17 @@ SPC_DEVICE spc_u32 way_digest(const spc_index_args *args, const index_shared *s,
 SPC_DEVICE void way_digest_rows(const spc_index_args *args, index_shared *s,
                                 int begin, int end)
 {
-    load_bits(args, s);
-    sort_count_clear(s->u.sort.next);
+    load_codes(args, s);
+    sort_count_clear(s->u.search.digits);
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int p = first + spc_lane(), valid = p < end;
         spc_u32 digest = valid ? way_digest(args, s, p) : 0;
         if (valid)
             ((unsigned *)args->keys_a)[p] = digest;
-        sort_count(s->u.sort.next, valid, digest_digit(digest, 0));
+        sort_count(s->u.search.digits, valid, digest_digit(digest, 0));
     }
-    sort_count_store(s->u.sort.next, sort_table(args->tables, 0));
+    sort_count_store(s->u.search.digits, sort_table(args->tables, 0));
 }
 
 #endif

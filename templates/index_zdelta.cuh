@@ -26,12 +26,15 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
 
 /*
  * The rows of a warp are neighbours, and so are the keys that they look for in a
- * plane of the kernel: nearly always all of its runs lie within WINDOW keys from
+ * plane of the kernel: nearly always all of its runs lie within NARROW keys from
  * the first row's first run on. So the warp has those keys in shared memory, and
- * the next plane's on their way. Of a list of offsets each has its own window.
+ * the next plane's on their way; where they do not reach, as behind a wall, as many
+ * again (of keys of 64 bits there is no room for those). Of a list of offsets each
+ * has its own window.
  */
-#define HELD (WINDOW / 32) /* keys of a lane */
-/* Batches and runs that share a window. */
+#define NARROW 128
+#define HELD (NARROW / 32) /* keys of a lane */
+/* Runs that share a window. */
 #define LOOK_RUNS (LIST ? 1 : PLANE_BATCHES * BATCH)
 #define LOOKS (BATCHES * BATCH / LOOK_RUNS)
 
@@ -43,7 +46,7 @@ SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
 
     return lower_bound(&args->in, s,
                        shfl_key(own, 0) + s->u.search.run[look * LOOK_RUNS],
-                       WINDOW / 16);
+                       NARROW / 16);
 }
 
 /* A window on its way: this lane's keys, past the last one what is above all, and
@@ -53,35 +56,63 @@ typedef struct index_ahead {
     map_key key[HELD];
 } index_ahead;
 
+SPC_DEVICE void load_keys(const spc_index_args *args, int rows_in, int base,
+                          map_key *out)
+{
+    const map_key *keys = (const map_key *)args->in.keys;
+    int at = base + spc_lane();
+
+    SPC_UNROLL
+    for (int i = 0; i < HELD; i++)
+        out[i] = at + 32 * i < rows_in ? keys[at + 32 * i] : ~(map_key)0;
+}
+
 SPC_DEVICE void load_ahead(const spc_index_args *args, const index_shared *s,
                            int rows_in, map_key own, int look,
                            index_ahead *ahead)
 {
-    const map_key *keys = (const map_key *)args->in.keys;
-
     if (look % 32 == 0)
         ahead->bases = open_windows(args, s, own, look);
-    int at = spc_shfl(ahead->bases, look & 31) + spc_lane();
-    SPC_UNROLL
-    for (int i = 0; i < HELD; i++)
-        ahead->key[i] = at + 32 * i < rows_in ? keys[at + 32 * i] : ~(map_key)0;
+    load_keys(args, rows_in, spc_shfl(ahead->bases, look & 31), ahead->key);
 }
 
-/* The window of a look, where all lanes find it; returns where it begins. */
-SPC_DEVICE int next_window(const spc_index_args *args, const index_shared *s,
-                           int rows_in, map_key own, int look,
-                           index_ahead *ahead, map_key *window)
+SPC_DEVICE void store_keys(map_key *window, const map_key *keys)
 {
-    int base = spc_shfl(ahead->bases, look & 31);
-
-    spc_sync_warp(); /* all have read the one before */
     SPC_UNROLL
     for (int i = 0; i < HELD; i++)
-        window[spc_lane() + 32 * i] = ahead->key[i];
+        window[spc_lane() + 32 * i] = keys[i];
     spc_sync_warp();
-    if (look + 1 < LOOKS)
+}
+
+/* The window of a warp: keys from place `base` on. */
+typedef struct index_window {
+    map_key *key;
+    int base, count;
+    int whole; /* does it reach as far as any row of the warp looks? */
+} index_window;
+
+/* Of keys ahead, those of the next look. */
+SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
+                            int rows_in, map_key own, int look,
+                            index_ahead *ahead, index_window *window)
+{
+    int last = look * LOOK_RUNS + (LIST ? 1 : PLANE) - 1;
+    map_key end = shfl_key(own, 31) + s->u.search.run[last] + RUN;
+
+    if (!PAIRED || look == 0)
+        load_ahead(args, s, rows_in, own, look, ahead);
+    window->base = spc_shfl(ahead->bases, look & 31);
+    window->count = NARROW;
+    spc_sync_warp(); /* all have read the one before */
+    store_keys(window->key, ahead->key);
+    if (WINDOW > NARROW && window->key[NARROW - 1] < end) {
+        load_keys(args, rows_in, window->base + NARROW, ahead->key);
+        store_keys(window->key + NARROW, ahead->key);
+        window->count = WINDOW;
+    }
+    window->whole = window->key[window->count - 1] >= end;
+    if (PAIRED && look + 1 < LOOKS)
         load_ahead(args, s, rows_in, own, look + 1, ahead);
-    return base;
 }
 
 /* The bit of an offset so many keys along z from a run's first, if that is one. */
@@ -125,34 +156,47 @@ SPC_DEVICE void find_far(const spc_index_args *args, const index_shared *s,
     }
 }
 
-/* Runs `from` to `upto` of a batch, for the row of key `own`, in a window: their
- * searches go step by step together. */
+/* Where runs `from` to `upto` of a batch begin in the window, step by step
+ * together; NARROW - 1 or WINDOW - 1 also for those behind it. */
+SPC_DEVICE void rank_runs(const index_window *window, map_key own,
+                          const map_key *run, int from, int upto, int *rank)
+{
+    SPC_UNROLL
+    for (int j = from; j < upto; j++)
+        rank[j] = 0;
+    if (WINDOW > NARROW && window->count > NARROW) {
+        SPC_UNROLL
+        for (int j = from; j < upto; j++)
+            rank[j] = window->key[NARROW - 1] < own + run[j] ? NARROW : 0;
+    }
+    SPC_UNROLL
+    for (int step = NARROW / 2; step > 0; step /= 2) {
+        SPC_UNROLL
+        for (int j = from; j < upto; j++)
+            rank[j] +=
+                window->key[rank[j] + step - 1] < own + run[j] ? step : 0;
+    }
+}
+
+/* The same runs, for the row of key `own`. */
 SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
                           int rows_in, map_key own, int batch, int from,
-                          int upto, const map_key *window, int base,
+                          int upto, const index_window *window,
                           index_batch *found)
 {
     const map_key *run = s->u.search.run + batch * BATCH;
     int rank[BATCH];
     spc_u32 far = 0;
 
-    SPC_UNROLL
-    for (int j = from; j < upto; j++)
-        rank[j] = 0;
-    SPC_UNROLL
-    for (int step = WINDOW / 2; step > 0; step /= 2) {
-        SPC_UNROLL
-        for (int j = from; j < upto; j++)
-            rank[j] += window[rank[j] + step - 1] < own + run[j] ? step : 0;
-    }
+    rank_runs(window, own, run, from, upto, rank);
     SPC_UNROLL
     for (int j = from; j < upto; j++) {
-        int place = at_most(rank[j], WINDOW - RUN - 1);
-        found->first[j] = base + place;
-        found->bits[j] = match_run(window + place, own + run[j]);
-        far |= place < rank[j] ? 1u << j : 0u;
+        int place = at_most(rank[j], window->count - RUN);
+        found->first[j] = window->base + rank[j];
+        found->bits[j] = match_run(window->key + place, own + run[j]);
+        far |= rank[j] >= window->count - RUN ? 1u << j : 0u;
     }
-    if (far)
+    if (!window->whole && far)
         find_far(args, s, rows_in, own, batch, far, found);
     SPC_UNROLL
     for (int j = from; j < upto; j++)
@@ -164,13 +208,13 @@ SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
 /* The runs of a batch that is in one window. */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            int rows_in, map_key own, int batch,
-                           const map_key *window, int base, index_batch *found)
+                           const index_window *window, index_batch *found)
 {
     if (REST == 0 || batch % PLANE_BATCHES < PLANE_BATCHES - 1) {
-        find_runs(args, s, rows_in, own, batch, 0, BATCH, window, base, found);
+        find_runs(args, s, rows_in, own, batch, 0, BATCH, window, found);
         return;
     }
-    find_runs(args, s, rows_in, own, batch, 0, REST, window, base, found);
+    find_runs(args, s, rows_in, own, batch, 0, REST, window, found);
     SPC_UNROLL
     for (int j = REST; j < BATCH; j++) {
         found->first[j] = 0;
@@ -183,27 +227,26 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
                            const index_extent *e, int p, row_mask *mask)
 {
     map_key own = own_key(args, at_most(p, e->rows - 1));
-    map_key *window = s->u.search.window + spc_warp() * WINDOW;
+    index_window window;
     index_ahead ahead;
     index_batch found;
-    int base = 0;
 
-    load_ahead(args, s, e->rows_in, own, 0, &ahead);
+    window.key = s->u.search.window + spc_warp() * WINDOW;
     SPC_ROLLED
     for (int batch = 0; batch < BATCHES; batch++) {
 #if LIST
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {
-            base = next_window(args, s, e->rows_in, own, batch * BATCH + j,
-                               &ahead, window);
-            find_runs(args, s, e->rows_in, own, batch, j, j + 1, window, base,
+            next_window(args, s, e->rows_in, own, batch * BATCH + j, &ahead,
+                        &window);
+            find_runs(args, s, e->rows_in, own, batch, j, j + 1, &window,
                       &found);
         }
 #else
         if (batch % PLANE_BATCHES == 0)
-            base = next_window(args, s, e->rows_in, own, batch / PLANE_BATCHES,
-                               &ahead, window);
-        find_batch(args, s, e->rows_in, own, batch, window, base, &found);
+            next_window(args, s, e->rows_in, own, batch / PLANE_BATCHES, &ahead,
+                        &window);
+        find_batch(args, s, e->rows_in, own, batch, &window, &found);
 #endif
         write_found(args, s, e, mask, p, batch, &found);
     }
