@@ -26,8 +26,9 @@
 %-- A step as wide as the layer allows.
 %function natural_step(problem)
 %  local step = {n = least_wasting(problem, widths, several), pieces = 1}
-%  for p = 2, 4 // images(problem) do
-%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  for p = 2, 5 // images(problem) do
+%    local wide = {n = step.n, pieces = p}
+%    if row_pieces(problem) % p == 0 and 2 * step_weights(problem, wide) <= 131072 then step = wide end
 %  end
 %  return step
 %end
@@ -98,7 +99,7 @@
 %  params = {
 %    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
 %    {"n", widths, "output channels of a block"},
-%    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
+%    {"pieces", {1, 2, 3, 4, 5}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
@@ -200,7 +201,9 @@
 %      return registers_needed(problem, config) > consumer_registers(config)
 %    end
 %    if tight() then config.groups = 2 end
-%    while tight() and config.pieces > 1 do config.pieces = config.pieces // 2 end
+%    while tight() and config.pieces > 1 do
+%      config.pieces = config.pieces == 5 and 1 or config.pieces // 2
+%    end
 %    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
