@@ -161,9 +161,9 @@
 % end
 %end
 %
-%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready` as
-%-- and `factors` for write_lane_values.
-%function write_lane_result(count, value, to, ready, factors)
+%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready`
+%-- and `factors` as for write_lane_values, `align` as for write_lane_store.
+%function write_lane_result(count, value, to, ready, factors, align)
 % if is_masked(config) then
             for (int i = 0; i < $(count); i++)
                 v[i] = $(value);
@@ -178,7 +178,7 @@
 %   end
 % else
 %   write_lane_values(count, value, ready, factors)
-%   write_lane_store(count, to)
+%   write_lane_store(count, to, align)
 % end
 %end
 %

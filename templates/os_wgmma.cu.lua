@@ -26,8 +26,9 @@
 %-- A step as wide as the layer allows.
 %function natural_step(problem)
 %  local step = {n = least_wasting(problem, widths, several), pieces = 1}
-%  for p = 2, 4 // images(problem) do
-%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  for p = 2, 5 // images(problem) do
+%    local wide = {n = step.n, pieces = p}
+%    if row_pieces(problem) % p == 0 and 2 * step_weights(problem, wide) <= 131072 then step = wide end
 %  end
 %  return step
 %end
@@ -38,9 +39,19 @@
 %
 %-- Rows that do not begin, or end, at multiples of 16 bytes are copied to some that do,
 %-- of `copied_bytes`, where the workspace has a row for each: of submanifold layers.
-%function copies_rows(problem) return input_alignment(problem) < 16 and problem.centre >= 0 end
+%-- With few channels a launch costs more.
+%function copies_rows(problem)
+%  return input_alignment(problem) < 16 and problem.centre >= 0 and input_row_bytes(problem) > 64
+%end
 %function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
 %copying_rows = 64 -- of a block
+%-- Outputs of 16 bits that could only be stored 4 bytes at a time are stored to such rows
+%-- as well, and copied by spc_sum.
+%function copies_outputs(problem, config)
+%  return output_alignment(problem) < 8 and problem.centre >= 0 and config.split == "none"
+%     and out_bytes(problem) == 2 and problem.cout > 32
+%end
+%function copied_output_bytes(problem) return ceil_div(problem.cout, 8) * 16 end
 %-- As that of os_blocks.lua, of the rows that are read.
 %function byte_guard(byte)
 %  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
@@ -98,7 +109,7 @@
 %  params = {
 %    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
 %    {"n", widths, "output channels of a block"},
-%    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
+%    {"pieces", {1, 2, 3, 4, 5}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
@@ -161,7 +172,8 @@
 %                  + gather_bytes(config),
 %      share_at = working_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
-%      copied = copies_rows(problem),
+%      outputs_at = copies_rows(problem) and copied_bytes(problem) or 0,
+%      copied = copies_rows(problem), copied_out = copies_outputs(problem, config),
 %      row_bytes = copies_rows(problem) and copied_bytes(problem) or input_row_bytes(problem),
 %      row_pitch = copies_rows(problem) and copied_bytes(problem) or input_pitch_bytes(problem),
 %      align = copies_rows(problem) and 16 or input_alignment(problem),
@@ -173,10 +185,12 @@
 %  end,
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config) * images(problem)
-%    local copied = copies_rows(problem) or nil
+%    local copied, stored = copies_rows(problem) or nil, copies_outputs(problem, config) or nil
 %    return divide_launch({
 %      first_block = copied and 256, first_rows = copied and copying_rows,
-%      workspace_row_bytes = copied and copied_bytes(problem),
+%      sum_block = stored and 256,
+%      workspace_row_bytes = (copied or stored) and (copied and copied_bytes(problem) or 0)
+%                          + (stored and copied_output_bytes(problem) or 0),
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
@@ -190,7 +204,7 @@
 %    -- A scan meets few planes of a large kernel.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local step = natural_step(problem)
-%    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
+%    local config = {groups = (step.n >= 192 or step.pieces == 5) and 2 or 3, n = step.n, pieces = step.pieces,
 %                    stages = 4, gather = "registers", order = order, split = "none"}
 %    local function fits()
 %      local weights = step_weights(problem, config) * config.stages
@@ -200,7 +214,9 @@
 %      return registers_needed(problem, config) > consumer_registers(config)
 %    end
 %    if tight() then config.groups = 2 end
-%    while tight() and config.pieces > 1 do config.pieces = config.pieces // 2 end
+%    while tight() and config.pieces > 1 do
+%      config.pieces = config.pieces == 5 and 1 or config.pieces // 2
+%    end
 %    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
@@ -408,7 +424,7 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
-    spc_u8 *out = (spc_u8 *)args->out;
+    spc_u8 *out = (spc_u8 *)args->$(copied_out and "workspace + (long long)args->map.rows_padded * " .. outputs_at or "out");
 % local turns = config.n // (4 * lane_channels)
 %-- What the limit of a thread's registers leaves beside sums and rows under way.
 % local free = (config.groups == 2 and 168 or 128) - config.n // 2 -
@@ -441,7 +457,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
             float v[$(lane_channels)];
 % write_turn_residual()
 % local ready = residual_at and "added" or batch and "added + (j % " .. batch .. " * 2 + h) * " .. each
-% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready, factors_at)
+% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", copied_out and "out + (long long)row[h] * " .. copied_output_bytes(problem) .. " + co * " .. out_bytes(problem)
+%   or "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready, factors_at, copied_out and 16 or nil)
         }
     }
 }
@@ -671,6 +688,52 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 }
 
 % write_sum_kernel(1, consumers)
+% if copied_out then
+%-- A row of any beginning is so many words at most; threads have several on their way.
+% local words, batch = problem.cout // 2 + 1, 4
+/* Copies the rows of a tile from the workspace to the outputs, by words of those. */
+SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
+{
+    const spc_u8 *in = (const spc_u8 *)args->workspace + (long long)args->map.rows_padded * $(outputs_at);
+
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_ROLLED
+    for (int item = spc_thread(); item < $(rows * words); item += $(256 * batch)) {
+        spc_u32 low[$(batch)], high[$(batch)];
+        int row[$(batch)], first[$(batch)];
+
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            int at = item + b * 256;
+            row[b] = -1;
+            if (at < $(rows * words))
+                row[b] = spc_load_int(args->map.order + spc_block_x() * $(rows) + at / $(words));
+            /* An odd row's words may begin a channel before it. */
+            first[b] = at % $(words) * 2 - (row[b] & $(out_pitch(problem) % 2));
+        }
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            const spc_u8 *from = in + (long long)row[b] * $(copied_output_bytes(problem)) + first[b] * 2;
+            low[b] = row[b] >= 0 && first[b] >= 0 && first[b] < $(problem.cout) ? (spc_u32)spc_load2(from) : 0u;
+            high[b] = row[b] >= 0 && first[b] < $(problem.cout - 1) ? (spc_u32)spc_load2(from + 2) : 0u;
+        }
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            spc_u8 *to = (spc_u8 *)args->out + (long long)row[b] * $(out_pitch(problem) * 2) + first[b] * 2;
+            int has_low = row[b] >= 0 && first[b] >= 0 && first[b] < $(problem.cout);
+            int has_high = row[b] >= 0 && first[b] < $(problem.cout - 1);
+            if (has_low && has_high)
+                spc_store4(to, low[b] | high[b] << 16);
+            else if (has_low)
+                spc_store2(to, (spc_u16)low[b]);
+            else if (has_high)
+                spc_store2(to + 2, (spc_u16)high[b]);
+        }
+    }
+}
+
+% end
 % if copied then
 % local element, part, words = element_bytes(problem), input_alignment(problem), copied_bytes(problem) // 16
 /* Copies the rows of $(copying_rows) positions into the workspace; what is behind their

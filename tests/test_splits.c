@@ -52,11 +52,15 @@ static const struct {
     /* Tiles of which some blocks that order rows have none. */
     {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
     {"subm,cin=20,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
-    /* Rows that are copied first, between bytes and between words. */
+    /* Rows that are copied before, and after, between bytes and words. */
     {"subm,cin=81,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
      "os_wgmma", "groups=2"},
-    {"subm,cin=13,cout=40,k=2,dtype=i8,epilogue=scale,in_pitch=15", "os_wgmma",
+    {"subm,cin=77,cout=99,k=2,dtype=i8,epilogue=scale,in_pitch=79", "os_wgmma",
      "gather=shared"},
+    {"subm,cin=40,cout=37,k=2,dtype=bf16,epilogue=add+gelu,out_pitch=41",
+     "os_wgmma", "groups=2,pieces=1"},
+    {"linear,cin=41,cout=66,dtype=f32,epilogue=scale+bias+add,out=f16",
+     "os_wgmma", ""},
     {"subm,cin=44,cout=99,k=3,dtype=i8,epilogue=scale+relu,out=i8", "os_wgmma",
      "split=cluster2,groups=2"},
     {"conv,cin=20,cout=45,k=3,stride=2,rule=floor,in_pitch=22,epilogue=silu+"
