@@ -3,7 +3,7 @@
 %--
 %-- A block has `groups` consuming warpgroups, each warp of which has 16 outputs that follow
 %-- each other in the order of cells, and a warpgroup that serves them: three of its warps
-%-- bring the triplets of the outputs of each warp, which the map has sorted by offset, a tile ahead; another brings the
+%-- bring the triplets of the outputs of each warp, which the map has by offset, a tile ahead; another brings the
 %-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
 %-- are read once for 64 * groups outputs.
 %--
@@ -39,7 +39,7 @@
 %local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, copiers) + 48
+%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, copiers) + 48
 %end
 %-- Is there room for windows of so many triplets of a warp? As many are held as there is
 %-- room for: windows are fewer.
@@ -48,7 +48,7 @@
 %  return bytes <= target.shared_block and config.blocks * (bytes + 1024) <= target.shared_sm
 %end
 %local function held_of(problem, config, target)
-%  for _, held in ipairs {2048, 1024, 768} do
+%  for _, held in ipairs {2048, 1536, 1024, 960, 768} do
 %    if has_room(problem, config, target, held) then return held end
 %  end
 %  return 512
@@ -117,7 +117,7 @@
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
-%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, copiers),
+%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, copiers),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -159,53 +159,6 @@ SPC_DEVICE barriers *all_barriers(void)
 }
 
 % write_windows()
-/* Says that a window is there, and what comes after it. */
-SPC_DEVICE void announce(const turn *slot, int end)
-{
-    write_list(slot->at, end);
-    spc_sync_warp();
-    if (spc_lane() == 0)
-        spc_mbar_arrive(all_barriers()->sorted + slot->at);
-}
-
-/* The copiers fill one window together, once nobody reads the last in its place. Returns
- * whether the tile has another. */
-SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
-{
-    barriers *b = all_barriers();
-    int more;
-
-    spc_mbar_wait(b->read + slot->at, slot->parity);
-    SPC_ROLLED
-    for (int warp = copier; warp < $(warps); warp += $(copiers)) {
-        share s = share_of(slot->at, warp);
-        copy_share(&s, copier, &args->triplets, p + warp * 16, w);
-    }
-    spc_sync_named(1, $(copiers * 32));
-    more = has_more(slot->at);
-    if (copier == 0)
-        announce(slot, more ? MORE : DONE);
-    next_turn(slot, 2);
-    return more;
-}
-
-SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
-{
-    barriers *b = all_barriers();
-    turn slot = {0, 1};
-
-    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
-        int p = tile * $(rows);
-        if (spc_load_int(args->map.order + p) < 0)
-            break;
-        for (int w = 0; copy_window(args, copier, &slot, p, w);)
-            w++;
-    }
-    spc_mbar_wait(b->read + slot.at, slot.parity);
-    if (copier == 0)
-        announce(&slot, NO_TILE);
-}
-
 /* ---- weights --------------------------------------------------------------------- */
 
 /* One warp brings the weights of all windows of the block. */
@@ -361,18 +314,23 @@ SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
         load_next(l);
 }
 
+/* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
+SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *masks)
+{
+    two[0] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2);
+    two[1] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + 8);
+}
+
 /* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8, columns 2 t and 2 t + 1, and 8 more. A word has the masks of two columns, of which
- * a shift leaves a bit in each half. */
-SPC_DEVICE void find_owners(spc_u32 *a, const spc_u16 *masks)
+ * and g + 8 of its columns. A shift leaves a bit in each half of a word. */
+SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 {
     int row = spc_lane() >> 2;
 
     SPC_UNROLL
     for (int i = 0; i < 2; i++) {
-        spc_u32 two = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + i * 8);
-        a[i * 2] = (two >> row & 0x10001u) * $(one);
-        a[i * 2 + 1] = (two >> (row + 8) & 0x10001u) * $(one);
+        a[i * 2] = (two[i] >> row & 0x10001u) * $(one);
+        a[i * 2 + 1] = (two[i] >> (row + 8) & 0x10001u) * $(one);
     }
 }
 
@@ -392,19 +350,22 @@ SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int s
  * where the one after them does. */
 SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
 {
-    int end = l->of.begin[k + 1];
+    int at = l->of.begin[k], end = l->of.begin[k + 1];
+    spc_u32 masks[2];
 
+    read_masks(masks, l->of.mask + at);
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
     SPC_ROLLED
-    for (int at = l->of.begin[k]; at < end; at += 16) {
+    for (; at < end; at += 16) {
         spc_u32 owners[4];
+        find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        find_owners(owners, l->of.mask + at);
         add_step(sums, owners, l->ring, stage);
         load_next(l);
+        read_masks(masks, l->of.mask + at + 16); /* behind the last they say nothing */
         stage = stage == $(ahead) ? 0 : stage + 1;
     }
     return stage;

@@ -4,15 +4,17 @@
 %-- map has by bundles of 16 outputs, in the order of offsets. A warp's come in *windows* of
 %-- `held` at most, in which those of each offset fill whole steps of 16: what is missing of the
 %-- last is the row of the one before, which is nobody's. So most offsets of a tile are in one
-%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
-%-- where copiers note runs (runs_at).
+%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size) and
+%-- where copiers note runs (runs_at), and has the barriers `sorted` and `read` of each window.
 %
 %-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
 %-- offset begin and whether there are more, their inputs and whose they are.
 %local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
-%-- What so many copiers note runs in.
-%function runs_bytes(problem, copiers) return copiers * list_bytes(problem) end
+%-- What copiers note runs in: those of each warp, and how far each copier moves them.
+%function runs_bytes(problem, config, copiers)
+%  return (config.groups * 4 + copiers) * list_bytes(problem)
+%end
 %function window_bytes(problem, config, held)
 %  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, held)
 %end
@@ -70,11 +72,11 @@ SPC_DEVICE int has_some(int slot, int k)
 % end
 /* ---- tiles of a block ------------------------------------------------------------ */
 
-/* What the tiles before this one cost: triplets, and as many as 16 of each output for the
+/* What the tiles before this one cost: triplets, and as many as 32 of each output for the
  * weights that a tile goes through anyway. */
 SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
 {
-    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 16)ll;
+    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 32)ll;
 }
 
 %-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
@@ -120,10 +122,17 @@ SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
 
 /* ---- copying triplets ------------------------------------------------------------ */
 
-/* Where the triplets of each offset begin in a list, and where the last end. */
-SPC_DEVICE int *runs_of(int copier)
+/* Of a warp: where the triplets of each offset begin in its list, where the last end, and how
+ * many windows before have had. */
+SPC_DEVICE int *runs_of(int warp)
 {
-    return (int *)(spc_shared() + $(runs_at)) + copier * $(list_bytes(problem) // 4);
+    return (int *)(spc_shared() + $(runs_at)) + warp * $(list_bytes(problem) // 4);
+}
+
+/* How much farther a copier puts those of each offset than they lie in the list. */
+SPC_DEVICE int *moves_of(int copier)
+{
+    return runs_of($(warps) + copier);
 }
 
 SPC_DEVICE void find_runs(int *runs, const int *list, int count)
@@ -146,6 +155,8 @@ SPC_DEVICE void find_runs(int *runs, const int *list, int count)
             last = spc_shfl(k[i], 31);
         }
     }
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = 0;
     spc_sync_warp();
 }
 
@@ -164,8 +175,8 @@ SPC_DEVICE int within(int place)
     return place < 0 ? 0 : place < $(held) ? place : $(held);
 }
 
-/* What the places of a run are more than in the list becomes of where it begins. */
-SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int before)
+/* Where the runs lie in a window that begins at place `before`. */
+SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const int *list, int before)
 {
     int sum = -before;
 
@@ -183,10 +194,9 @@ SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int befor
         }
         int place = sum + upto - whole;
         sum += spc_shfl(upto, 31);
-        spc_sync_warp(); /* all know where theirs end */
         if (k < $(problem.offsets)) {
             s->begin[k] = within(place);
-            runs[k] = place - begin;
+            moves[k] = place - begin;
         }
         int nobody = count < whole ? spc_load_int(list + 2ll * (begin + count - 1)) : 0;
         for (int i = count; i < whole; i++)
@@ -199,18 +209,13 @@ SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int befor
     spc_sync_warp();
 }
 
-/* Window w of the 16 outputs from position p on. */
-SPC_DEVICE void copy_share(const share *s, int copier, const spc_triplets_view *all, int p, int w)
+/* The triplets of a list whose places are the window's; places ascend. Returns how many there
+ * are before the first of the next window, or fewer. */
+SPC_DEVICE int copy_triplets(const share *s, const int *moves, const int *list, int at, int count)
 {
-    int begin = spc_load_int(all->first + p), *runs = runs_of(copier);
-    int count = spc_load_int(all->first + p + 16) - begin;
-    const int *list = all->list + 2ll * begin;
-
-    spc_sync_warp(); /* nobody reads runs any more */
-    find_runs(runs, list, count);
-    place_runs(s, runs, list, w * $(held));
     SPC_ROLLED
-    for (int at = 0; at < count; at += 128) {
+    for (; at < count; at += 128) {
+        int beyond = 0;
         spc_b8 entry[4];
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -221,12 +226,34 @@ SPC_DEVICE void copy_share(const share *s, int copier, const spc_triplets_view *
         }
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
-            int t = at + i * 32 + spc_lane();
-            if (t < count)
-                put(s, runs[entry[i].y >> 4] + t, (int)entry[i].x, 1 << (entry[i].y & 15u));
+            int t = at + i * 32 + spc_lane(), place = moves[entry[i].y >> 4] + t;
+            if (t < count) {
+                put(s, place, (int)entry[i].x, 1 << (entry[i].y & 15u));
+                beyond |= place >= $(held);
+            }
         }
+        if (spc_ballot(beyond))
+            break;
     }
+    return at;
+}
+
+/* Window w of the 16 outputs of a warp, from position p on. */
+SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_triplets_view *all, int p,
+                           int w)
+{
+    int begin = spc_load_int(all->first + p), *runs = runs_of(warp), *moves = moves_of(copier);
+    int count = spc_load_int(all->first + p + 16) - begin;
+    const int *list = all->list + 2ll * begin;
+
+    spc_sync_warp(); /* nobody reads what was moved before */
+    if (w == 0)
+        find_runs(runs, list, count);
+    place_runs(s, runs, moves, list, w * $(held));
+    int upto = copy_triplets(s, moves, list, runs[$(problem.offsets + 1)], count);
     spc_sync_warp();
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = upto;
 }
 
 /* Has some warp more than the window holds? */
@@ -275,6 +302,55 @@ SPC_DEVICE void next_turn(turn *t, int places)
         t->at = 0;
         t->parity ^= 1;
     }
+}
+
+/* ---- windows of a block ----------------------------------------------------------- */
+
+/* Says that a window is there, and what comes after it. */
+SPC_DEVICE void announce(const turn *slot, int end)
+{
+    write_list(slot->at, end);
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+}
+
+/* The copiers fill one window together, once nobody reads the last in its place. Returns
+ * whether the tile has another. */
+SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
+{
+    barriers *b = all_barriers();
+    int more;
+
+    spc_mbar_wait(b->read + slot->at, slot->parity);
+    SPC_ROLLED
+    for (int warp = copier; warp < $(warps); warp += $(copiers)) {
+        share s = share_of(slot->at, warp);
+        copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
+    }
+    spc_sync_named(1, $(copiers * 32));
+    more = has_more(slot->at);
+    if (copier == 0)
+        announce(slot, more ? MORE : DONE);
+    next_turn(slot, 2);
+    return more;
+}
+
+SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
+{
+    barriers *b = all_barriers();
+    turn slot = {0, 1};
+
+    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
+        int p = tile * $(rows);
+        if (spc_load_int(args->map.order + p) < 0)
+            break;
+        for (int w = 0; copy_window(args, copier, &slot, p, w);)
+            w++;
+    }
+    spc_mbar_wait(b->read + slot.at, slot.parity);
+    if (copier == 0)
+        announce(&slot, NO_TILE);
 }
 
 %end
