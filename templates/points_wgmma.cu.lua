@@ -1,11 +1,11 @@
 %-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
 %-- the sums multiplied by weights that stream through shared memory.
 %--
-%-- A block has `groups` consuming warpgroups, each warp of which has 16 outputs that follow
-%-- each other in the order of cells, and a warpgroup that serves them: three of its warps
+%-- A block has a consuming warpgroup, each warp of which has 16 outputs that follow
+%-- each other in the order of cells, and a warpgroup that serves it: three of its warps
 %-- bring the triplets of the outputs of each warp, which the map has by offset, a tile ahead; another brings the
 %-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
-%-- are read once for 64 * groups outputs.
+%-- are read once for 64 outputs.
 %--
 %-- At an offset an output may have several inputs, or none. A warp has the rows of all of
 %-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
@@ -36,7 +36,7 @@
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
-%local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
+%local function rows_bytes(config) return 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
 %       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, copiers) + 48
@@ -55,8 +55,8 @@
 %end
 %-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
-%  local launch = 65536 // ((config.groups + 1) * 128 * config.blocks) // 8 * 8
-%  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - helper_registers) // config.groups // 8 * 8)
+%  local launch = 65536 // (256 * config.blocks) // 8 * 8
+%  return math.min(240, math.min(launch, 248) * 2 - helper_registers)
 %end
 %-- Sums of products, sums of inputs, these as operands, and what a step takes.
 %local function registers_needed(problem, config)
@@ -69,7 +69,6 @@
 %  device = "cuda",
 %  triplets = true,
 %  params = {
-%    {"groups", {1, 2}, "consuming warpgroups, 64 rows each"},
 %    {"blocks", {1, 2, 3}, "of a multiprocessor"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
@@ -96,9 +95,6 @@
 %    {"shared memory", function(problem, config, target)
 %      return has_room(problem, config, target, held_of(problem, config, target))
 %    end},
-%    {"a multiprocessor has two consuming warpgroups, or three", function(problem, config)
-%      return config.groups * config.blocks >= 2 and config.groups * config.blocks <= 3
-%    end},
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
 %    end},
@@ -112,8 +108,8 @@
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
-%      rows = config.groups * 64, threads = (config.groups + 1) * 128,
-%      warps = config.groups * 4, copiers = copiers, ahead = config.ring - 1,
+%      rows = 64, threads = 256,
+%      warps = 4, copiers = copiers, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
@@ -127,20 +123,19 @@
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config)
 %    return {
-%      block = (config.groups + 1) * 128,
+%      block = 256,
 %      shared = shared_with(problem, config, held_of(problem, config, target)),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
+%      grid_y = out_blocks(problem, config), tile_rows = 64,
 %      layout = "bundles", order = "none", preference = 3,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {groups = 1, blocks = 2, n = least_wasting(problem, widths, several),
+%    local config = {blocks = 2, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
-%    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"groups", 2}} do
+%    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"blocks", 1}} do
 %      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
-%      config.blocks = config.groups == 1 and 2 or 1
 %    end
 %    return config
 %  end,
@@ -150,7 +145,6 @@
 typedef struct barriers {
     spc_u64 full[$(config.stages)], empty[$(config.stages)]; /* of weights */
     spc_u64 sorted[2], read[2];                              /* of windows */
-    int tiles[2];                                            /* the block's */
 } barriers;
 
 SPC_DEVICE barriers *all_barriers(void)
@@ -443,15 +437,6 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
     for (const int *list = list_of(slot); *list >= 0; list++) {
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
-% if config.groups > 1 then
-            if (!has_some(slot, *list)) {
-                finish_products(&busy);
-                spc_mbar_wait(b->full + ring->at, ring->parity);
-                busy = ring->at;
-                next_turn(ring, $(config.stages));
-                continue;
-            }
-% end
             stage = sum_inputs(sums, &l, *list, stage);
             finish_products(&busy);
             SPC_UNROLL
@@ -471,7 +456,7 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
     spc_sync_warp();
 }
 
-/* All windows of the next tile; false if there is none. */
+/* All windows of the next tile. Returns its first position, or -1 if there is none. */
 SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args *args)
 {
     barriers *b = all_barriers();
@@ -481,25 +466,28 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
         acc[i] = 0.0f;
     for (;;) {
         spc_mbar_wait(b->sorted + slot->at, slot->parity);
-        int end = *after(slot->at);
+        int end = after(slot->at)[0], p = after(slot->at)[1];
         if (end == NO_TILE)
-            return 0;
+            return -1;
         sum_window(acc, ring, args, slot->at);
         if (spc_lane() == 0)
             spc_mbar_arrive(b->read + slot->at);
         next_turn(slot, 2);
         if (end == DONE)
-            return 1;
+            return p;
     }
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int p = all_barriers()->tiles[0] * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
     turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
 
-    for (; sum_tile(acc, &ring, &slot, args); p += $(rows)) {
+    for (;;) {
+        int p = sum_tile(acc, &ring, &slot, args);
+        if (p < 0)
+            break;
+        p += spc_warp() * 16 + (spc_lane() >> 2);
         if (spc_ballot(!is_finite(acc)))
             sum_again(acc, args, p);
         finish(acc, args, p);
@@ -523,8 +511,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
     }
     spc_depend_wait();
     spc_depend_launch();
-    if (spc_warp() == 0)
-        share_tiles(b->tiles, args);
     spc_sync_block();
     if (spc_warp() < $(warps)) {
         spc_registers_raise($(consumer_limit));

@@ -7,21 +7,22 @@
 %-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size) and
 %-- where copiers note runs (runs_at), and has the barriers `sorted` and `read` of each window.
 %
-%-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
+%-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
 %-- offset begin and whether there are more, their inputs and whose they are.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
+%local function list_bytes(problem) return ceil_div(problem.offsets + 3, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
 %-- What copiers note runs in: those of each warp, and how far each copier moves them.
 %function runs_bytes(problem, config, copiers)
-%  return (config.groups * 4 + copiers) * list_bytes(problem)
+%  return (4 + copiers) * list_bytes(problem)
 %end
 %function window_bytes(problem, config, held)
-%  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, held)
+%  return list_bytes(problem) + 4 * warp_bytes(problem, held)
 %end
 %
 %function write_windows()
 % local share_at, masks_at = list_bytes(problem), list_bytes(problem) + held * 4
-/* What comes after a window: more of the tile, or another; or there is no tile. */
+/* What comes after a window: more of the tile, or another; or there is no tile. Then where the
+ * tile begins. */
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
@@ -53,71 +54,6 @@ SPC_DEVICE share share_of(int slot, int warp)
     s.input = (int *)(at + $(share_at));
     s.mask = (spc_u16 *)(at + $(masks_at));
     return s;
-}
-
-% if config.groups > 1 then
-/* Has some output of the warpgroup triplets of offset k? */
-SPC_DEVICE int has_some(int slot, int k)
-{
-    int some = 0;
-
-    SPC_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int *begin = share_of(slot, (spc_warp() & ~3) + i).begin;
-        some |= begin[k + 1] - begin[k];
-    }
-    return some != 0;
-}
-
-% end
-/* ---- tiles of a block ------------------------------------------------------------ */
-
-/* What the tiles before this one cost: triplets, and as many as 32 of each output for the
- * weights that a tile goes through anyway. */
-SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
-{
-    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 32)ll;
-}
-
-%-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
-%local function write_find(is_below)
-    int low = 0, high = tiles;
-
-    while (low < high) {
-        int step = (high - low + 31) / 32, tile = low + spc_lane() * step;
-        int count = spc_popc(spc_ballot(tile < high && $(is_below)));
-        if (count == 0)
-            break;
-        high = low + count * step < high ? low + count * step : high;
-        low += (count - 1) * step + 1;
-    }
-    return low;
-%end
-SPC_DEVICE int find_end(const int *order, int tiles)
-{
-% write_find("spc_load_int(order + tile * " .. rows .. ") >= 0")
-}
-
-SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, long long cost)
-{
-% write_find("cost_before(all, tile) < cost")
-}
-
-/* Tiles that follow each other read the same rows, and all blocks have about as much to do:
- * a dense tile is several others. `out`: the first of the block's, and the one behind them. */
-SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
-{
-    const spc_triplets_view *all = &args->triplets;
-    int tiles = find_end(args->map.order, args->map.tiles);
-    int block = spc_block_x(), blocks = spc_grid_x();
-    long long cost = cost_before(all, tiles);
-    int begin = find_tile(all, tiles, cost * block / blocks);
-    int end = block + 1 == blocks ? tiles : find_tile(all, tiles, cost * (block + 1) / blocks);
-
-    if (spc_lane() == 0) {
-        out[0] = begin;
-        out[1] = end;
-    }
 }
 
 /* ---- copying triplets ------------------------------------------------------------ */
@@ -268,7 +204,7 @@ SPC_DEVICE int has_more(int slot)
 }
 
 /* Which offsets some warp has, and what comes after the window. */
-SPC_DEVICE void write_list(int slot, int end)
+SPC_DEVICE void write_list(int slot, int end, int p)
 {
     int *list = list_of(slot), count = 0;
 
@@ -287,7 +223,8 @@ SPC_DEVICE void write_list(int slot, int end)
     }
     if (spc_lane() == 0) {
         list[count] = -1;
-        *after(slot) = end;
+        after(slot)[0] = end;
+        after(slot)[1] = p;
     }
 }
 
@@ -307,9 +244,9 @@ SPC_DEVICE void next_turn(turn *t, int places)
 /* ---- windows of a block ----------------------------------------------------------- */
 
 /* Says that a window is there, and what comes after it. */
-SPC_DEVICE void announce(const turn *slot, int end)
+SPC_DEVICE void announce(const turn *slot, int end, int p)
 {
-    write_list(slot->at, end);
+    write_list(slot->at, end, p);
     spc_sync_warp();
     if (spc_lane() == 0)
         spc_mbar_arrive(all_barriers()->sorted + slot->at);
@@ -331,26 +268,37 @@ SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, in
     spc_sync_named(1, $(copiers * 32));
     more = has_more(slot->at);
     if (copier == 0)
-        announce(slot, more ? MORE : DONE);
+        announce(slot, more ? MORE : DONE, p);
     next_turn(slot, 2);
     return more;
 }
 
+/* The block's tile in a round, or -1. The map has them by their cost, so that by turns from either
+ * end all blocks get about as much. */
+SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
+{
+    int block = spc_block_x(), blocks = spc_grid_x();
+    long long rank = (long long)round * blocks + (round % 2 ? blocks - 1 - block : block);
+
+    return rank < args->map.tiles
+               ? spc_load_int(args->triplets.list + 2ll * args->triplets.capacity + rank)
+               : -1;
+}
+
 SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
 {
-    barriers *b = all_barriers();
     turn slot = {0, 1};
 
-    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
-        int p = tile * $(rows);
-        if (spc_load_int(args->map.order + p) < 0)
+    for (int round = 0;; round++) {
+        int tile = tile_of_round(args, round);
+        if (tile < 0)
             break;
-        for (int w = 0; copy_window(args, copier, &slot, p, w);)
+        for (int w = 0; copy_window(args, copier, &slot, tile * $(rows), w);)
             w++;
     }
-    spc_mbar_wait(b->read + slot.at, slot.parity);
+    spc_mbar_wait(all_barriers()->read + slot.at, slot.parity);
     if (copier == 0)
-        announce(&slot, NO_TILE);
+        announce(&slot, NO_TILE, 0);
 }
 
 %end
