@@ -4,22 +4,25 @@
 %-- map has by bundles of 16 outputs, in the order of offsets. A warp's come in *windows* of
 %-- `held` at most, in which those of each offset fill whole steps of 16: what is missing of the
 %-- last is the row of the one before, which is nobody's. So most offsets of a tile are in one
-%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
-%-- where copiers note runs (runs_at).
+%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size) and
+%-- where copiers note runs (runs_at), and has the barriers `sorted` and `read` of each window.
 %
-%-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
+%-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
 %-- offset begin and whether there are more, their inputs and whose they are.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
+%local function list_bytes(problem) return ceil_div(problem.offsets + 3, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
-%-- What so many copiers note runs in.
-%function runs_bytes(problem, copiers) return copiers * list_bytes(problem) end
+%-- What copiers note runs in: those of each warp, and how far each copier moves them.
+%function runs_bytes(problem, config, copiers)
+%  return (4 + copiers) * list_bytes(problem)
+%end
 %function window_bytes(problem, config, held)
-%  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, held)
+%  return list_bytes(problem) + 4 * warp_bytes(problem, held)
 %end
 %
 %function write_windows()
 % local share_at, masks_at = list_bytes(problem), list_bytes(problem) + held * 4
-/* What comes after a window: more of the tile, or another; or there is no tile. */
+/* What comes after a window: more of the tile, or another; or there is no tile. Then where the
+ * tile begins. */
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
@@ -53,77 +56,19 @@ SPC_DEVICE share share_of(int slot, int warp)
     return s;
 }
 
-% if config.groups > 1 then
-/* Has some output of the warpgroup triplets of offset k? */
-SPC_DEVICE int has_some(int slot, int k)
-{
-    int some = 0;
-
-    SPC_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int *begin = share_of(slot, (spc_warp() & ~3) + i).begin;
-        some |= begin[k + 1] - begin[k];
-    }
-    return some != 0;
-}
-
-% end
-/* ---- tiles of a block ------------------------------------------------------------ */
-
-/* What the tiles before this one cost: triplets, and as many as 16 of each output for the
- * weights that a tile goes through anyway. */
-SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
-{
-    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 16)ll;
-}
-
-%-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
-%local function write_find(is_below)
-    int low = 0, high = tiles;
-
-    while (low < high) {
-        int step = (high - low + 31) / 32, tile = low + spc_lane() * step;
-        int count = spc_popc(spc_ballot(tile < high && $(is_below)));
-        if (count == 0)
-            break;
-        high = low + count * step < high ? low + count * step : high;
-        low += (count - 1) * step + 1;
-    }
-    return low;
-%end
-SPC_DEVICE int find_end(const int *order, int tiles)
-{
-% write_find("spc_load_int(order + tile * " .. rows .. ") >= 0")
-}
-
-SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, long long cost)
-{
-% write_find("cost_before(all, tile) < cost")
-}
-
-/* Tiles that follow each other read the same rows, and all blocks have about as much to do:
- * a dense tile is several others. `out`: the first of the block's, and the one behind them. */
-SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
-{
-    const spc_triplets_view *all = &args->triplets;
-    int tiles = find_end(args->map.order, args->map.tiles);
-    int block = spc_block_x(), blocks = spc_grid_x();
-    long long cost = cost_before(all, tiles);
-    int begin = find_tile(all, tiles, cost * block / blocks);
-    int end = block + 1 == blocks ? tiles : find_tile(all, tiles, cost * (block + 1) / blocks);
-
-    if (spc_lane() == 0) {
-        out[0] = begin;
-        out[1] = end;
-    }
-}
-
 /* ---- copying triplets ------------------------------------------------------------ */
 
-/* Where the triplets of each offset begin in a list, and where the last end. */
-SPC_DEVICE int *runs_of(int copier)
+/* Of a warp: where the triplets of each offset begin in its list, where the last end, and how
+ * many windows before have had. */
+SPC_DEVICE int *runs_of(int warp)
 {
-    return (int *)(spc_shared() + $(runs_at)) + copier * $(list_bytes(problem) // 4);
+    return (int *)(spc_shared() + $(runs_at)) + warp * $(list_bytes(problem) // 4);
+}
+
+/* How much farther a copier puts those of each offset than they lie in the list. */
+SPC_DEVICE int *moves_of(int copier)
+{
+    return runs_of($(warps) + copier);
 }
 
 SPC_DEVICE void find_runs(int *runs, const int *list, int count)
@@ -146,6 +91,8 @@ SPC_DEVICE void find_runs(int *runs, const int *list, int count)
             last = spc_shfl(k[i], 31);
         }
     }
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = 0;
     spc_sync_warp();
 }
 
@@ -164,8 +111,8 @@ SPC_DEVICE int within(int place)
     return place < 0 ? 0 : place < $(held) ? place : $(held);
 }
 
-/* What the places of a run are more than in the list becomes of where it begins. */
-SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int before)
+/* Where the runs lie in a window that begins at place `before`. */
+SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const int *list, int before)
 {
     int sum = -before;
 
@@ -183,10 +130,9 @@ SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int befor
         }
         int place = sum + upto - whole;
         sum += spc_shfl(upto, 31);
-        spc_sync_warp(); /* all know where theirs end */
         if (k < $(problem.offsets)) {
             s->begin[k] = within(place);
-            runs[k] = place - begin;
+            moves[k] = place - begin;
         }
         int nobody = count < whole ? spc_load_int(list + 2ll * (begin + count - 1)) : 0;
         for (int i = count; i < whole; i++)
@@ -199,18 +145,13 @@ SPC_DEVICE void place_runs(const share *s, int *runs, const int *list, int befor
     spc_sync_warp();
 }
 
-/* Window w of the 16 outputs from position p on. */
-SPC_DEVICE void copy_share(const share *s, int copier, const spc_triplets_view *all, int p, int w)
+/* The triplets of a list whose places are the window's; places ascend. Returns how many there
+ * are before the first of the next window, or fewer. */
+SPC_DEVICE int copy_triplets(const share *s, const int *moves, const int *list, int at, int count)
 {
-    int begin = spc_load_int(all->first + p), *runs = runs_of(copier);
-    int count = spc_load_int(all->first + p + 16) - begin;
-    const int *list = all->list + 2ll * begin;
-
-    spc_sync_warp(); /* nobody reads runs any more */
-    find_runs(runs, list, count);
-    place_runs(s, runs, list, w * $(held));
     SPC_ROLLED
-    for (int at = 0; at < count; at += 128) {
+    for (; at < count; at += 128) {
+        int beyond = 0;
         spc_b8 entry[4];
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -221,12 +162,34 @@ SPC_DEVICE void copy_share(const share *s, int copier, const spc_triplets_view *
         }
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
-            int t = at + i * 32 + spc_lane();
-            if (t < count)
-                put(s, runs[entry[i].y >> 4] + t, (int)entry[i].x, 1 << (entry[i].y & 15u));
+            int t = at + i * 32 + spc_lane(), place = moves[entry[i].y >> 4] + t;
+            if (t < count) {
+                put(s, place, (int)entry[i].x, 1 << (entry[i].y & 15u));
+                beyond |= place >= $(held);
+            }
         }
+        if (spc_ballot(beyond))
+            break;
     }
+    return at;
+}
+
+/* Window w of the 16 outputs of a warp, from position p on. */
+SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_triplets_view *all, int p,
+                           int w)
+{
+    int begin = spc_load_int(all->first + p), *runs = runs_of(warp), *moves = moves_of(copier);
+    int count = spc_load_int(all->first + p + 16) - begin;
+    const int *list = all->list + 2ll * begin;
+
+    spc_sync_warp(); /* nobody reads what was moved before */
+    if (w == 0)
+        find_runs(runs, list, count);
+    place_runs(s, runs, moves, list, w * $(held));
+    int upto = copy_triplets(s, moves, list, runs[$(problem.offsets + 1)], count);
     spc_sync_warp();
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = upto;
 }
 
 /* Has some warp more than the window holds? */
@@ -241,7 +204,7 @@ SPC_DEVICE int has_more(int slot)
 }
 
 /* Which offsets some warp has, and what comes after the window. */
-SPC_DEVICE void write_list(int slot, int end)
+SPC_DEVICE void write_list(int slot, int end, int p)
 {
     int *list = list_of(slot), count = 0;
 
@@ -260,7 +223,8 @@ SPC_DEVICE void write_list(int slot, int end)
     }
     if (spc_lane() == 0) {
         list[count] = -1;
-        *after(slot) = end;
+        after(slot)[0] = end;
+        after(slot)[1] = p;
     }
 }
 
@@ -275,6 +239,66 @@ SPC_DEVICE void next_turn(turn *t, int places)
         t->at = 0;
         t->parity ^= 1;
     }
+}
+
+/* ---- windows of a block ----------------------------------------------------------- */
+
+/* Says that a window is there, and what comes after it. */
+SPC_DEVICE void announce(const turn *slot, int end, int p)
+{
+    write_list(slot->at, end, p);
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+}
+
+/* The copiers fill one window together, once nobody reads the last in its place. Returns
+ * whether the tile has another. */
+SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
+{
+    barriers *b = all_barriers();
+    int more;
+
+    spc_mbar_wait(b->read + slot->at, slot->parity);
+    SPC_ROLLED
+    for (int warp = copier; warp < $(warps); warp += $(copiers)) {
+        share s = share_of(slot->at, warp);
+        copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
+    }
+    spc_sync_named(1, $(copiers * 32));
+    more = has_more(slot->at);
+    if (copier == 0)
+        announce(slot, more ? MORE : DONE, p);
+    next_turn(slot, 2);
+    return more;
+}
+
+/* The block's tile in a round, or -1. The map has them by their cost, so that by turns from either
+ * end all blocks get about as much. */
+SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
+{
+    int block = spc_block_x(), blocks = spc_grid_x();
+    long long rank = (long long)round * blocks + (round % 2 ? blocks - 1 - block : block);
+
+    return rank < args->map.tiles
+               ? spc_load_int(args->triplets.list + 2ll * args->triplets.capacity + rank)
+               : -1;
+}
+
+SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
+{
+    turn slot = {0, 1};
+
+    for (int round = 0;; round++) {
+        int tile = tile_of_round(args, round);
+        if (tile < 0)
+            break;
+        for (int w = 0; copy_window(args, copier, &slot, tile * $(rows), w);)
+            w++;
+    }
+    spc_mbar_wait(all_barriers()->read + slot.at, slot.parity);
+    if (copier == 0)
+        announce(&slot, NO_TILE, 0);
 }
 
 %end

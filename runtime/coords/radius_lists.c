@@ -54,34 +54,55 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
 
 /* ---- by bundles ---------------------------------------------------------- */
 
+/* The list, the tiles by their cost, and what each bundle costs. */
 spc_status spc__radius_bundles_reserve(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
+    size_t rows = (size_t)map->to->rows_padded;
+    size_t words =
+        2 * (size_t)w->capacity + rows / SPC_BUNDLE_TILE + rows / SPC_BUNDLE;
 
     spc__coords_dealloc(map->to, w->bundles);
     w->bundles = NULL;
-    return spc__coords_alloc(&w->bundles, map->to, 8 * (size_t)w->capacity,
-                             error);
+    return spc__coords_alloc(&w->bundles, map->to, 4 * words, error);
+}
+
+static spc_bundle_args bundle_args(const spc_map *map)
+{
+    const radius_work *w = map->work;
+    int rows = map->to->rows_padded;
+    int *tiles = w->bundles + 2 * w->capacity;
+
+    return (spc_bundle_args){
+        .first = w->first,
+        .list = w->list,
+        .rows_padded = rows,
+        .offsets = map->offsets,
+        .warps = w->blocks * SPC_POINTS_WARPS,
+        .to = w->bundles,
+        .order = w->order,
+        .tiles = tiles,
+        .costs = tiles + rows / SPC_BUNDLE_TILE,
+    };
 }
 
 spc_status spc__radius_bundle(const spc_map *map, void *stream,
                               spc_error *error)
 {
     const radius_work *w = map->work;
-    spc_bundle_args args = {
-        .first = w->first,
-        .list = w->list,
-        .rows_padded = map->to->rows_padded,
-        .offsets = map->offsets,
-        .warps = w->blocks * SPC_POINTS_WARPS,
-        .to = w->bundles,
-    };
+    spc_bundle_args args;
+    spc_status status;
 
-    return w->bundles ? spc__points_run(&w->code, SPC__POINTS_BUNDLE, &args,
-                                        sizeof args, w->blocks,
-                                        SPC_POINTS_SHARED((size_t)map->offsets),
-                                        stream, error)
-                      : SPC_OK;
+    if (!w->bundles)
+        return SPC_OK;
+    args = bundle_args(map);
+    status = spc__points_run(&w->code, SPC__POINTS_BUNDLE, &args, sizeof args,
+                             w->blocks, SPC_POINTS_SHARED((size_t)map->offsets),
+                             stream, error);
+    return status == SPC_OK ? spc__points_run(&w->code, SPC__BUNDLE_TILES,
+                                              &args, sizeof args, 1,
+                                              SPC_BUNDLE_SHARED, stream, error)
+                            : status;
 }
 
 spc_status spc__map_prepare_bundles(spc_map *map, void *stream)

@@ -103,7 +103,8 @@ static int list_arrays(array *list, const spc_map *map,
         count = add_triplets(list, count, map, &triplets);
     if (geometry->reads_bundles && spc__map_bundles_view(&triplets, map))
         count = add(list, count, "triplets by bundles", triplets.list,
-                    2 * (size_t)triplets.capacity);
+                    2 * (size_t)triplets.capacity +
+                        (size_t)map->to->rows_padded * 5 / 64);
     return count;
 }
 
