@@ -328,7 +328,7 @@ static const job jobs[] = {
      {{"none", HONEST, ""},
       {"atomics", HONEST, ""},
       {"capacity_taken_for_rows", ALWAYS, "canary"},
-      {"row_order_kept_by_address", ALWAYS, KEPT}}},
+      {"row_order_kept_by_address", ALWAYS, KEPT "|canary"}}},
     /* Scenes for emulation have hardly a tile that costs more than another. */
     {CUDA,
      "gpu_anew_tiles",

@@ -262,7 +262,7 @@ static bool is_linear(const spc__bed *bed)
     return spc_conv_is_linear(&bed->sample->conv);
 }
 
-static spc_status build_map(spc__bed *bed, int s)
+spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
     spc_scene *copy = NULL;
@@ -273,8 +273,8 @@ static spc_status build_map(spc__bed *bed, int s)
 
     bed->ctx->zone_bytes = MAP_ZONE;
     if (status == SPC_OK)
-        status = spc_map_create_from_scene(&bed->maps[s], bed->ctx,
-                                           &bed->sample->conv, copy);
+        status =
+            spc_map_create_from_scene(out, bed->ctx, &bed->sample->conv, copy);
     bed->ctx->zone_bytes = 0;
     spc_scene_free(copy);
     return status;
@@ -287,7 +287,7 @@ spc_status spc__bed_remake_maps(spc__bed *bed)
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
         spc_map_free(bed->maps[s]);
         bed->maps[s] = NULL;
-        status = build_map(bed, s);
+        status = spc__bed_build_map(&bed->maps[s], bed, s);
     }
     return status == SPC_OK && bed->spare != NULL ? spc__bed_build_spare(bed)
                                                   : status;
@@ -326,7 +326,7 @@ static spc_status build(spc__bed *bed)
     if (status == SPC_OK)
         status = spc__digester_create(&bed->digester, bed->ctx);
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
-        status = build_map(bed, s);
+        status = spc__bed_build_map(&bed->maps[s], bed, s);
         if (out_bytes(bed, s) > most)
             most = out_bytes(bed, s);
     }

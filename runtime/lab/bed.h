@@ -97,12 +97,15 @@ void spc__bed_free(spc__bed *bed);
  * fewer than it has; SPC_EUNSUPPORTED: a layer with two sets that are given. */
 spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity);
 
+/* The map of scene `s`, between zones; a linear layer has none. */
+spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s);
+
 /* Builds the map with room to spare, if the layer can have one, and room for
  * the arrays of its scenes, before anything is moved there. */
 spc_status spc__bed_build_spare(spc__bed *bed);
 void spc__bed_free_spare(spc__bed *bed);
 /* The scenes that it takes, awkward ones: of few rows, of many, of few again.
- * Returns how many: none, or all. */
+ * Returns how many; the last but one has most rows. */
 enum { SPC__SPARE_SCENES = 3 };
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
 /* It becomes that of scene `s`, where it is, and scene `s` has it until it is

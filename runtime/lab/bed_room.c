@@ -14,7 +14,6 @@
 typedef struct room {
     const spc__bed *bed;
     const spc_geometry *geometry;
-    const spc__sample_scene *from;
     int32_t *coords; /* on the device */
     int64_t rows;    /* of them */
     spc_coords *scene, *other;
@@ -54,7 +53,7 @@ static int halo_of(const spc_geometry *g)
 
 static spc_status reserve_scene(room *r, int64_t capacity)
 {
-    const spc__sample_scene *scene = r->from;
+    const spc__sample_scene *scene = &r->bed->sample->scenes[0];
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = 16 * (size_t)scene->voxels;
     spc_ctx *ctx = r->bed->ctx;
@@ -102,9 +101,7 @@ static spc_status build_map(room *r)
 
 static spc_status replace_map(spc__bed *bed, int64_t capacity)
 {
-    room r = {.bed = bed,
-              .geometry = &bed->sample->conv.geometry,
-              .from = &bed->sample->scenes[0]};
+    room r = {.bed = bed, .geometry = &bed->sample->conv.geometry};
     spc_status status = reserve_scene(&r, capacity);
 
     if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
@@ -157,6 +154,7 @@ spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
 
 /* ---- one map for scenes one after the other ------------------------------ */
 
+/* Of counts; a map has room for its largest scene, and is built of that. */
 enum { SPARE_ROWS = 100 };
 
 static bool has_spare(const spc__bed *bed)
@@ -167,17 +165,21 @@ static bool has_spare(const spc__bed *bed)
            rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
 }
 
+/* Emulation has time for the last two, and of less. */
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
 {
-    int given = bed->sample->given;
+    int given = bed->sample->given, count = 0;
 
     if (!has_spare(bed))
         return 0;
-    scenes[0] = given + SPC__AWKWARD_63;
-    scenes[1] = given + (bed->ops->is_emulation ? SPC__AWKWARD_BORDER
-                                                : SPC__AWKWARD_MOST);
-    scenes[2] = given + SPC__AWKWARD_BATCHES;
-    return SPC__SPARE_SCENES;
+    if (bed->ops->is_emulation) {
+        scenes[count++] = given + SPC__AWKWARD_BORDER;
+    } else {
+        scenes[count++] = given + SPC__AWKWARD_63;
+        scenes[count++] = given + SPC__AWKWARD_MOST;
+    }
+    scenes[count++] = given + SPC__AWKWARD_BATCHES;
+    return count;
 }
 
 /* What is counted as an array of so many rows must lie apart from others. */
@@ -199,24 +201,6 @@ static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
     return status;
 }
 
-static spc_status build_spare_map(spc__bed *bed,
-                                  const spc__sample_scene *largest)
-{
-    room r = {
-        .bed = bed, .geometry = &bed->sample->conv.geometry, .from = largest};
-    spc_status status = reserve_scene(&r, largest->voxels + SPARE_ROWS);
-
-    if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
-        status = reserve_other(&r);
-    if (status == SPC_OK)
-        status = build_map(&r);
-    spc_coords_free(r.other);
-    spc_coords_free(r.scene);
-    bed->spare = r.map;
-    bed->spare_coords = r.coords;
-    return status;
-}
-
 spc_status spc__bed_build_spare(spc__bed *bed)
 {
     int scenes[SPC__SPARE_SCENES];
@@ -225,15 +209,18 @@ spc_status spc__bed_build_spare(spc__bed *bed)
     spc__bed_free_spare(bed);
     if (count == 0)
         return SPC_OK;
-    const spc__sample_scene *largest = &bed->sample->scenes[scenes[1]];
-    int64_t rows = largest->rows_out + SPARE_ROWS;
+    int largest = scenes[count - 2];
+    int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
     if (spc_conv_is_linear(&bed->sample->conv)) {
         spc_status status =
             spc_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
         return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
                                 : status;
     }
-    spc_status status = build_spare_map(bed, largest);
+    spc_status status = spc__bed_build_map(&bed->spare, bed, largest);
+    if (status == SPC_OK)
+        status = spc_alloc((void **)&bed->spare_coords, bed->ctx,
+                           16 * (size_t)bed->sample->scenes[largest].voxels);
     return status == SPC_OK
                ? reserve_arrays(bed, scenes, count,
                                 spc_coords_capacity(bed->spare->in),
