@@ -668,7 +668,7 @@ int main(int argc, char **argv)
     }
     snprintf(database, sizeof(database), "%s/code.db", spc__buf_text(&folder));
     if (device == NULL)
-        suite_sample(4);
+        suite_sample(3);
     int status = run_suite(make_suite());
     spc__temp_dir_remove(spc__buf_text(&folder));
     spc__buf_release(&folder);
