@@ -52,6 +52,8 @@ void spc__gate_test_large(const spc__gate *g)
         spc__gate_failed(g, SPC__TRIAL_FAULT);
         return;
     }
+    if (!large->is_there)
+        return;
     judge(g, large);
     if (g->out->status == SPC__TRIAL_OK)
         check_zones(g, large);

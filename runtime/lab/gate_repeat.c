@@ -44,10 +44,10 @@
 #include <string.h>
 
 enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 12 };
-enum { MAP_APART = 8 };
+enum { MAP_APART = 8, MAP_EXCHANGED = 16 }; /* entries: eight pairs */
 
-/* Seconds after which no round begins but the first, and none at all: who is
- * that slow, on a processor, must not be taken to hang. */
+/* Seconds after which no round begins but the first two, and none at all: who
+ * is that slow, on a processor, must not be taken to hang. */
 enum { ENOUGH_S = 1, MOST_S = 4 };
 
 /* An array that a result depends on; element (row, column) lies at row * pitch
@@ -320,7 +320,8 @@ static spc_status draw_entry(round *r, const entries *from, bool *found)
     return SPC_OK;
 }
 
-/* Two entries near each other, of one offset in a table, change places. */
+/* Two entries near each other, of one offset in a table, change places: what a
+ * tile sees of a map is no other tile's, so that there may be many such. */
 static spc_status exchange_entries(round *r, const entries *from)
 {
     const spc__bed *bed = r->g->bed;
@@ -339,13 +340,12 @@ static spc_status exchange_entries(round *r, const entries *from)
     if (status != SPC_OK || values[0] < 0 || values[1] < 0 ||
         values[0] == values[1])
         return status;
-    keep_entry(&r->places[0], one, values[0], values[1]);
-    keep_entry(&r->places[1], other, values[1], values[0]);
-    r->count = 2;
+    keep_entry(&r->places[r->count++], one, values[0], values[1]);
+    keep_entry(&r->places[r->count++], other, values[1], values[0]);
     return SPC_OK;
 }
 
-/* So many places, or two that are exchanged. */
+/* So many places, by two where they are exchanged. */
 static spc_status draw_entries(round *r, int count, bool exchanged)
 {
     const spc_plan *plan = r->g->tested->plan;
@@ -423,12 +423,11 @@ static spc_status run_other(const round *r)
 /* What changes: so many places, or what is exchanged where that is 0. */
 static spc_status draw_change(round *r, int places, int i)
 {
+    if (r->of->device == NULL && places == 0)
+        return draw_entries(r, MAP_EXCHANGED, true);
     if (r->of->device == NULL)
-        return draw_entries(r,
-                            places == 0           ? 2
-                            : places < MAP_PLACES ? places
-                                                  : MAP_PLACES,
-                            places == 0);
+        return draw_entries(r, places < MAP_PLACES ? places : MAP_PLACES,
+                            false);
     if (places == 0)
         return draw_exchange(r, i % 2 == 1);
     draw_places(r, places);
@@ -448,12 +447,9 @@ static spc_status run_round(round *r, int places, int i)
 
 /* ---- all of them --------------------------------------------------------- */
 
-/* The places of round i: one; or many, but not many in each tile; or none,
- * behind so many rounds, where two are exchanged. */
-static int places_of(const spc__gate *g, int s, int i, int rounds)
+/* The places of the i-th change: one; or many, but not many in each tile. */
+static int places_of(const spc__gate *g, int s, int i)
 {
-    if (i >= rounds)
-        return 0;
     int64_t rows = g->bed->sample->scenes[s].rows_out;
     int many = rows / 32 < PLACES ? (int)(rows / 32) : PLACES;
 
@@ -477,7 +473,7 @@ static void reject(const spc__gate *g, const spc__gate_setting *at,
 typedef struct runs {
     const char *changed[SUBJECTS * MOST_ROUNDS];
     int count;
-    int rounds; /* of changes; behind them all are exchanges */
+    int exchanges; /* wanted: every other round at first */
     uint64_t start_ns;
 } runs;
 
@@ -486,10 +482,15 @@ static double seconds_of(const runs *all)
     return (double)(spc__now_ns() - all->start_ns) * 1e-9;
 }
 
-/* Round i of every subject, as long as there is time. */
+/* Round i of every subject, as long as there is time. Changes and exchanges
+ * take turns, as time may be up before the last. */
 static spc_status run_all(round *r, const subject *list, int count, int i,
                           runs *all)
 {
+    int pairs = i / 2 < all->exchanges ? i / 2 : all->exchanges;
+    bool exchanges = i % 2 == 1 && pairs < all->exchanges;
+    int nth = exchanges ? pairs : i - pairs;
+    int places = exchanges ? 0 : places_of(r->g, r->at.s, nth);
     spc_status status = SPC_OK;
 
     for (int n = 0; n < count && status == SPC_OK; n++) {
@@ -497,7 +498,7 @@ static spc_status run_all(round *r, const subject *list, int count, int i,
             return SPC_OK;
         r->of = &list[n];
         all->changed[all->count++] = list[n].name;
-        status = run_round(r, places_of(r->g, r->at.s, i, all->rounds), i);
+        status = run_round(r, places, nth);
     }
     return status;
 }
@@ -508,7 +509,7 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
     subject list[SUBJECTS];
     uint64_t digests[SUBJECTS * MOST_ROUNDS];
     round r = {.g = g, .at = {.s = s, .draw = draw}};
-    runs all = {.rounds = rounds, .start_ns = spc__now_ns()};
+    runs all = {.exchanges = exchanges, .start_ns = spc__now_ns()};
     int count = list_subjects(list, g, s, draw);
     spc_status status = spc__bed_load(g->bed, s, draw);
 
@@ -516,7 +517,7 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
     if (status == SPC_OK)
         status = spc__digester_begin(g->bed->digester);
     for (int i = 0; i < rounds + exchanges && status == SPC_OK; i++)
-        if (i == 0 || seconds_of(&all) < ENOUGH_S)
+        if (i < 2 || seconds_of(&all) < ENOUGH_S)
             status = run_all(&r, list, count, i, &all);
     if (status == SPC_OK)
         status = spc__digester_end(g->bed->digester, digests);

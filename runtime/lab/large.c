@@ -30,6 +30,9 @@ enum { PATTERN = 1021, LEAST_ROWS = 70000, MANY_ROWS = 4096 };
  * for more rows than half of its two batches hold. */
 enum { LOW = -7, EXTENT = 64, MOST_EXTENT = 512 };
 
+/* Entries of a map, of which each row order that is tried takes a copy. */
+static const int64_t most_entries = (int64_t)1 << 28;
+
 /* What a processor has time for: offsets to look for, and products. */
 static const double host_searches = 0x1p22, host_products = 0x1p31;
 
@@ -46,9 +49,7 @@ typedef struct maker {
 
 /* ---- how large ----------------------------------------------------------- */
 
-/* A half more than a given scene has: a bucket is half an octave. An emulation
- * and processors take less where little is given. */
-static int64_t wanted_rows(const spc__bed *bed)
+static int64_t given_rows(const spc__bed *bed)
 {
     const spc__sample *sample = bed->sample;
     int64_t most = 0;
@@ -56,9 +57,23 @@ static int64_t wanted_rows(const spc__bed *bed)
     for (int s = 0; s < sample->given; s++)
         if (sample->scenes[s].voxels > most)
             most = sample->scenes[s].voxels;
-    if (bed->ops->runs_on_host_cores && most < MANY_ROWS)
-        return 4 * most;
-    return most + most / 2 > LEAST_ROWS ? most + most / 2 : LEAST_ROWS;
+    return most;
+}
+
+/* A half more than a given scene has: a bucket is half an octave. Processors
+ * take less where little is given. */
+static int64_t wanted_rows(const spc__bed *bed)
+{
+    int64_t given = given_rows(bed), rows = given + given / 2;
+
+    if (bed->ops->runs_on_host_cores && given < MANY_ROWS)
+        return 4 * given;
+    return rows > LEAST_ROWS ? rows : LEAST_ROWS;
+}
+
+static bool has_room(const spc__bed *bed, int64_t rows)
+{
+    return rows <= most_entries / spc__conv_offsets(&bed->sample->conv);
 }
 
 static bool has_time(const spc__bed *bed, int64_t rows)
@@ -363,6 +378,22 @@ static spc_status make(maker *m, int64_t rows)
     return status;
 }
 
+/* What it takes is given back. */
+static void give_up(spc__large *large, const spc__bed *bed)
+{
+    spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
+                    "a scene of many rows is not looked at: %s",
+                    spc__error_of(bed->ctx)->text);
+    spc__error_clear(spc__error_of(bed->ctx));
+    spc_map_free(large->map);
+    large->map = NULL;
+    spc__bed_release(bed, &large->in);
+    spc__bed_release(bed, &large->residual);
+    spc__bed_release(bed, &large->out);
+    spc__bed_release(bed, &large->workspace);
+    large->is_there = false;
+}
+
 /* Gradients of weights are sums over all rows: those of COUNT are exact for as
  * many as are given. Whom an inverse layer of points has nearest, the oracle
  * knows by all outputs alone. */
@@ -395,11 +426,12 @@ spc_status spc__bed_large(spc__large **out, spc__bed *bed)
     *out = large;
     if (!is_for(bed))
         return SPC_OK;
-    if (!has_time(bed, rows)) {
+    if (!has_time(bed, rows) || !has_room(bed, rows)) {
         spc__log_printf(&bed->ctx->log, SPC_LOG_DEBUG,
                         "a scene of %lld rows is not looked at: that takes "
-                        "this device too long",
-                        (long long)rows);
+                        "too much %s",
+                        (long long)rows,
+                        has_time(bed, rows) ? "memory" : "time here");
         return SPC_OK;
     }
     spc__random_init(&m.random, bed->sample->seed ^ 0x6c61726765);
@@ -413,10 +445,7 @@ spc_status spc__bed_large(spc__large **out, spc__bed *bed)
                         (double)(spc__now_ns() - start) * 1e-9);
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
-    spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
-                    "a scene of %lld rows is not looked at: %s",
-                    (long long)rows, m.error->text);
-    spc__error_clear(m.error);
+    give_up(large, bed);
     return SPC_OK;
 }
 
@@ -473,6 +502,10 @@ spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
     spc_buffers buffers;
     spc_status status = prepare(large, bed, plan);
 
+    if (status == SPC_ENOMEM) {
+        give_up(large, bed);
+        return SPC_OK;
+    }
     spc__bed_buffers(&buffers, bed, 0, SPC__COUNT);
     buffers.in = large->in.data;
     buffers.out = large->out.data;

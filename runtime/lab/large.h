@@ -28,7 +28,8 @@ spc_status spc__bed_large(spc__large **out, spc__bed *bed);
 void spc__large_free(spc__large *large, const spc__bed *bed);
 
 /* Runs a plan on it, over what is no number, with packed weights of the draw
- * COUNT; and fetches the rows to `got`. */
+ * COUNT; and fetches the rows to `got`. Where its layout does not fit into
+ * memory, the scene is there no more. */
 spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
                           const void *packed);
 
