@@ -6,8 +6,8 @@
  * that drives out of their extent, with the database and no compiler, needs the
  * rest. They are the largest kernels there are: a measuring process that
  * compiled its own, one after the other, would keep all others waiting. So all
- * of them compile beside the first candidates, and the wide ones after the
- * narrow ones.
+ * of them compile beside the first candidates; where there are few threads, the
+ * wide ones after the narrow ones.
  */
 #include "ladder.h"
 
@@ -38,8 +38,8 @@ typedef struct flight {
     spc__pool *pool;
 } flight;
 
-/* Narrow ones, those of them that are asked for later, and wide ones. */
-enum { FLIGHTS = 3 };
+/* Narrow ones and wide ones, and those of both that are asked for later. */
+enum { FLIGHTS = 4 };
 
 struct spc__ladder {
     const spc__request *request;
@@ -328,7 +328,11 @@ spc_status spc__ladder_climb(spc__ladder *l, bool apart)
     if (l == NULL)
         return SPC_OK;
     l->apart |= apart;
-    return climb(l, true);
+    spc_status status = climb(l, true);
+    /* There is a thread for each: the end of the run shall not wait. */
+    if (status == SPC_OK && l->request->ctx->threads > SPC__LADDER_MOST)
+        status = climb(l, false);
+    return status;
 }
 
 spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
@@ -356,7 +360,8 @@ static void finish_flights(ladder *l)
         spc__pool_finish(l->flights[i].pool);
 }
 
-/* While wide ones compile, narrow ones wait for cores. */
+/* With few threads wide ones come last: while they compile, narrow ones wait
+ * for cores. */
 spc_status spc__ladder_await(spc__ladder *l)
 {
     if (l == NULL)

@@ -14,17 +14,18 @@ typedef struct spc__ladder spc__ladder;
 spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
                              spc__library *library, const spc__attrs *target);
 
-/* Begins to compile in the background what the database lacks for narrow keys;
- * what is stored already costs next to nothing. With `apart` the kernels of row
- * orders that have their own (spc__row_order_is_apart) are among them: who does
- * not know yet whether they are asked for calls again when he does. NULL is
- * fine. */
+/* Begins to compile in the background what the database lacks for narrow keys,
+ * and, with threads enough, for wide ones; what is stored already costs next to
+ * nothing. With `apart` the kernels of row orders that have their own
+ * (spc__row_order_is_apart) are among them: who does not know yet whether they
+ * are asked for calls again when he does. NULL is fine. */
 spc_status spc__ladder_climb(spc__ladder *ladder, bool apart);
 
 /* Waits for the kernels of narrow keys, which most scenes need, stores them,
- * and begins the others; `end` waits for all. On the thread that began; NULL is
- * fine. Kernels that do not compile are logged: they keep nobody from using the
- * others. SPC_EDB: the database does not take the code; SPC_EINTERRUPTED. */
+ * and begins the others, if that was not done; `end` waits for all. On the
+ * thread that began; NULL is fine. Kernels that do not compile are logged: they
+ * keep nobody from using the others. SPC_EDB: the database does not take the
+ * code; SPC_EINTERRUPTED. */
 spc_status spc__ladder_await(spc__ladder *ladder);
 spc_status spc__ladder_end(spc__ladder *ladder);
 
