@@ -14,19 +14,32 @@ static bool default_for(spc__attrs *out, spc_ctx *ctx, spc__template *tpl,
     return spc__template_default(out, tpl, problem, &target, &error) == SPC_OK;
 }
 
+/* Is its default another one on a map of so many rows than on a large one? */
+static bool divides(spc_ctx *ctx, spc__template *tpl, const spc__attrs *problem,
+                    int64_t rows)
+{
+    const int64_t large = 1 << 24;
+    spc__attrs here = {0}, there = {0};
+
+    return default_for(&here, ctx, tpl, problem, rows) &&
+           default_for(&there, ctx, tpl, problem, large) &&
+           !spc__attrs_equal(&here, &there);
+}
+
 bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
                            const spc__choice *choice, int64_t rows)
 {
-    spc__attrs here = {0}, there = {0};
-    double rows_in, rows_out, density;
+    const double near = 2; /* an octave, as buckets of one layer have it */
+    double rows_in, there, density;
     spc__library *library;
     spc__template *tpl;
 
-    if (rows <= 0 || spc__ctx_library(&library, ctx) != SPC_OK)
+    spc__conv_key_scene(&rows_in, &there, &density, &choice->key);
+    if (rows <= 0 ||
+        (there <= near * (double)rows && (double)rows <= near * there) ||
+        spc__ctx_library(&library, ctx) != SPC_OK)
         return false;
     tpl = spc__library_find(library, choice->trial.template_name);
-    spc__conv_key_scene(&rows_in, &rows_out, &density, &choice->key);
-    return tpl != NULL && default_for(&here, ctx, tpl, problem, rows) &&
-           default_for(&there, ctx, tpl, problem, (int64_t)rows_out) &&
-           !spc__attrs_equal(&here, &there);
+    return tpl != NULL && (divides(ctx, tpl, problem, rows) ||
+                           divides(ctx, tpl, problem, (int64_t)there));
 }

@@ -8,11 +8,11 @@
 #include "ctx.h"
 
 /*
- * Some templates divide the work among blocks by the number of tiles, and their
- * defaults say how. Where the default of the record's template is one on a map
- * of `rows` rows and another on the record's, what was the fastest there says
- * little here, and the default knows more. A template that cannot be asked has
- * no objection.
+ * On maps of few rows some templates divide the work of a tile among blocks,
+ * and their defaults say how. Where the default of the record's template does
+ * so on a map of `rows` rows, or on the record's, and those are more than twice
+ * as many or fewer than half, what was the fastest there says little here, and
+ * the default knows more. A template that cannot be asked has no objection.
  */
 bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
                            const spc__choice *choice, int64_t rows);

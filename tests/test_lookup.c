@@ -266,8 +266,8 @@ static void write_sized_template(void)
     spc__buf_release(&out);
 }
 
-/* 300 rows here; a record of 19,200 rows, one of 150, and of a layer with other
- * channels. */
+/* 300 rows here; a record of 19,200 rows, one of 37, one of a layer with other
+ * channels, and one of the same bucket. */
 START_TEST(
     a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve)
 {
@@ -281,6 +281,11 @@ START_TEST(
          "tile=16,order=none,arrival=0",
          "where 'probe' divides its work in another way"},
         {{LAYER, -3, "probe", "tile=64,order=gray,arrival=0", false},
+         SPC_ORIGIN_DEFAULT,
+         "tile=16,order=none,arrival=0",
+         "where 'probe' divides its work in another way"},
+        {{"subm,cin=32,cout=16,dtype=f32", 0, "probe",
+          "tile=64,order=gray,arrival=0", false},
          SPC_ORIGIN_NEAREST,
          "tile=64,order=gray,arrival=0",
          "nearest measured problem"},
