@@ -156,6 +156,20 @@ void spc__pool_run(spc__pool *pool, int64_t n,
     spc__pool_run_until(pool, NULL, n, body, payload);
 }
 
+bool spc__pool_run_together(spc__pool *pool, int n,
+                            void (*body)(void *payload, int64_t i),
+                            void *payload)
+{
+    loop l = {.n = n, .body = body, .payload = payload};
+
+    atomic_init(&l.next, 0);
+    if (spc__pool_helpers(pool) < n - 1 || !offer(pool, &l))
+        return false;
+    work(&l);
+    withdraw(pool);
+    return true;
+}
+
 void spc__pool_start(spc__pool *pool, int64_t n,
                      void (*body)(void *payload, int64_t i), void *payload)
 {
@@ -180,7 +194,7 @@ void spc__pool_finish(spc__pool *pool)
 
 int spc__pool_helpers(const spc__pool *pool)
 {
-    return pool->started;
+    return pool != NULL && pool->owner == getpid() ? pool->started : 0;
 }
 
 void spc__signals_block(sigset_t *before)

@@ -36,6 +36,15 @@ bool spc__pool_run_until(spc__pool *pool, const volatile int *cancel, int64_t n,
                          void (*body)(void *payload, int64_t i), void *payload);
 
 /*
+ * For bodies that wait for each other: every call has a thread to itself, or
+ * comes when an earlier one has returned. False, and nothing was called, where
+ * the pool has fewer than n - 1 threads to give just now.
+ */
+bool spc__pool_run_together(spc__pool *pool, int n,
+                            void (*body)(void *payload, int64_t i),
+                            void *payload);
+
+/*
  * A loop in the background: the pool's threads work while the caller goes on,
  * until the same thread calls spc__pool_finish, which does what nobody has
  * begun and waits for the rest. Meanwhile other loops of this pool run alone.
@@ -44,7 +53,8 @@ void spc__pool_start(spc__pool *pool, int64_t n,
                      void (*body)(void *payload, int64_t i), void *payload);
 void spc__pool_finish(spc__pool *pool);
 
-/* How many threads work beside the caller. */
+/* How many threads work beside the caller; in a forked process none. NULL is
+ * fine. */
 int spc__pool_helpers(const spc__pool *pool);
 
 /* No loop may be under way; NULL is fine. */

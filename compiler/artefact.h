@@ -73,4 +73,8 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
 spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
                             spc_error *error);
 
+/* Bytes that this code, of either kind, can write to and finds again in its
+ * next launch; 0 also if it is no code. */
+size_t spc__code_statics(const void *code, size_t bytes);
+
 #endif

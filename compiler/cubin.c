@@ -9,8 +9,8 @@
  */
 #include "artefact.h"
 #include "backend.h"
+#include "elf_file.h"
 #include "error.h"
-#include <elf.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,12 +21,6 @@ enum {
     RESERVED_BYTES = 1024, /* of shared memory, by the system, from sm_90 on */
 };
 
-typedef struct elf {
-    const unsigned char *data;
-    size_t bytes;
-    Elf64_Ehdr header;
-} elf;
-
 typedef struct kernel {
     const char *name;
     uint32_t symbol;
@@ -36,63 +30,19 @@ typedef struct kernel {
     int64_t code_bytes;
 } kernel;
 
-static bool in_file(const elf *file, uint64_t offset, uint64_t bytes)
-{
-    return offset <= file->bytes && bytes <= file->bytes - offset;
-}
-
-static bool read_section(Elf64_Shdr *out, const elf *file, unsigned i)
-{
-    uint64_t offset = file->header.e_shoff + (uint64_t)i * sizeof(*out);
-
-    if (i >= file->header.e_shnum || file->header.e_shoff > file->bytes ||
-        !in_file(file, offset, sizeof(*out)))
-        return false;
-    memcpy(out, file->data + offset, sizeof(*out));
-    return out->sh_type == SHT_NOBITS ||
-           in_file(file, out->sh_offset, out->sh_size);
-}
-
-/* A terminated text of a string table, or NULL. */
-static const char *read_string(const elf *file, unsigned table, uint64_t at)
-{
-    Elf64_Shdr section;
-
-    if (!read_section(&section, file, table) || section.sh_type == SHT_NOBITS ||
-        at >= section.sh_size)
-        return NULL;
-    const char *text = (const char *)file->data + section.sh_offset + at;
-    return memchr(text, '\0', section.sh_size - at) != NULL ? text : NULL;
-}
-
-static const char *section_name(const elf *file, const Elf64_Shdr *section)
-{
-    const char *name =
-        read_string(file, file->header.e_shstrndx, section->sh_name);
-    return name != NULL ? name : "";
-}
-
-static bool find_section(Elf64_Shdr *out, const elf *file, const char *name)
-{
-    for (unsigned i = 0; i < file->header.e_shnum; i++)
-        if (read_section(out, file, i) &&
-            strcmp(section_name(file, out), name) == 0)
-            return true;
-    return false;
-}
-
 /* The number of the symbol that is called `name`; 0 is none. */
-static uint32_t find_symbol(const elf *file, const char *name)
+static uint32_t find_symbol(const spc__elf *file, const char *name)
 {
     Elf64_Shdr table;
 
-    if (!find_section(&table, file, ".symtab") || table.sh_type == SHT_NOBITS)
+    if (!spc__elf_find(&table, file, ".symtab") || table.sh_type == SHT_NOBITS)
         return 0;
     for (uint64_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); i++) {
         Elf64_Sym symbol;
         memcpy(&symbol, file->data + table.sh_offset + i * sizeof(symbol),
                sizeof(symbol));
-        const char *found = read_string(file, table.sh_link, symbol.st_name);
+        const char *found =
+            spc__elf_string(file, table.sh_link, symbol.st_name);
         if (found != NULL && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
             strcmp(found, name) == 0)
             return (uint32_t)i;
@@ -113,11 +63,11 @@ static void apply_record(kernel *k, int attribute, const unsigned char *payload)
         k->frame_bytes = words[1];
 }
 
-static void read_info(const elf *file, kernel *k)
+static void read_info(const spc__elf *file, kernel *k)
 {
     Elf64_Shdr section;
 
-    if (!find_section(&section, file, ".nv.info") ||
+    if (!spc__elf_find(&section, file, ".nv.info") ||
         section.sh_type == SHT_NOBITS)
         return;
     const unsigned char *p = file->data + section.sh_offset;
@@ -133,20 +83,20 @@ static void read_info(const elf *file, kernel *k)
 }
 
 /* The compute capability, as in sm_90. CUDA 13 moved it. */
-static unsigned arch_of(const elf *file)
+static unsigned arch_of(const spc__elf *file)
 {
     unsigned flags = file->header.e_flags;
     return file->header.e_ident[EI_ABIVERSION] >= 8 ? flags >> 8 & 0xff
                                                     : flags & 0xff;
 }
 
-static int64_t shared_bytes(const elf *file, const char *kernel_name)
+static int64_t shared_bytes(const spc__elf *file, const char *kernel_name)
 {
     Elf64_Shdr section;
     char name[512];
 
     int length = snprintf(name, sizeof(name), ".nv.shared.%s", kernel_name);
-    if (length >= (int)sizeof(name) || !find_section(&section, file, name))
+    if (length >= (int)sizeof(name) || !spc__elf_find(&section, file, name))
         return 0;
     int64_t bytes = (int64_t)section.sh_size;
     return arch_of(file) >= 90 && bytes >= RESERVED_BYTES
@@ -154,31 +104,26 @@ static int64_t shared_bytes(const elf *file, const char *kernel_name)
                : bytes;
 }
 
-static void read_kernel(const elf *file, const Elf64_Shdr *text, kernel *out)
+static void read_kernel(const spc__elf *file, const Elf64_Shdr *text,
+                        kernel *out)
 {
-    out->name = section_name(file, text) + strlen(".text.");
+    out->name = spc__elf_name(file, text) + strlen(".text.");
     out->symbol = find_symbol(file, out->name);
     out->code_bytes = (int64_t)text->sh_size;
     read_info(file, out);
     out->shared_bytes = shared_bytes(file, out->name);
 }
 
-static bool is_cubin(elf *file, const void *code, size_t bytes)
+static bool is_cubin(spc__elf *file, const void *code, size_t bytes)
 {
-    *file = (elf){.data = code, .bytes = bytes};
-    if (code == NULL || bytes < sizeof(file->header))
-        return false;
-    memcpy(&file->header, code, sizeof(file->header));
-    return memcmp(file->header.e_ident, ELFMAG, SELFMAG) == 0 &&
-           file->header.e_ident[EI_CLASS] == ELFCLASS64 &&
-           file->header.e_machine == EM_CUDA &&
-           file->header.e_shentsize == sizeof(Elf64_Shdr);
+    return spc__elf_open(file, code, bytes) &&
+           file->header.e_machine == EM_CUDA;
 }
 
 spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
                              const void *code, size_t bytes, spc_error *error)
 {
-    elf file;
+    spc__elf file;
     kernel best = {0};
 
     out->count = 0;
@@ -188,8 +133,8 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
     for (unsigned i = 0; i < file.header.e_shnum; i++) {
         Elf64_Shdr text;
         kernel k = {0};
-        if (!read_section(&text, &file, i) ||
-            strncmp(section_name(&file, &text), ".text.", 6) != 0)
+        if (!spc__elf_section(&text, &file, i) ||
+            strncmp(spc__elf_name(&file, &text), ".text.", 6) != 0)
             continue;
         read_kernel(&file, &text, &k);
         bool is_conv = strcmp(k.name, "spc_conv") == 0;
@@ -209,16 +154,16 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
 }
 
 /* Do all sections lie within the file, and is one of them a kernel's? */
-static bool is_whole(const elf *file)
+static bool is_whole(const spc__elf *file)
 {
     bool has_kernel = false;
 
     for (unsigned i = 1; i < file->header.e_shnum; i++) {
         Elf64_Shdr section;
-        if (!read_section(&section, file, i))
+        if (!spc__elf_section(&section, file, i))
             return false;
         has_kernel |= section.sh_type == SHT_PROGBITS &&
-                      strncmp(section_name(file, &section), ".text.", 6) == 0;
+                      strncmp(spc__elf_name(file, &section), ".text.", 6) == 0;
     }
     return has_kernel;
 }
@@ -226,7 +171,7 @@ static bool is_whole(const elf *file)
 spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
                             spc_error *error)
 {
-    elf file;
+    spc__elf file;
 
     if (!is_cubin(&file, code, bytes))
         return spc__fail(error, SPC_EFORMAT,

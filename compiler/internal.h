@@ -137,7 +137,7 @@ void spc__domains_read(lua_State *L, spc__domains *out);
 void spc__domains_release(spc__domains *domains);
 
 /* Number of combinations; raises no error, -1 if they are too many. */
-enum { SPC__MOST_CONFIGS = 32768 };
+enum { SPC__MOST_CONFIGS = 49152 };
 int spc__domains_product(const spc__domains *domains);
 
 /* The i-th combination, last parameter fastest. */

@@ -308,7 +308,13 @@ typedef enum spc_operator {
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
  * precision. TF32: fp32 in memory, products in tf32, fp32 accumulate. BF16:
  * bfloat16 (the upper half of an fp32) in and out, fp32 accumulate. I8: whole
- * numbers from -128 to 127 in and out, int32 accumulate; see below. */
+ * numbers from -128 to 127 in and out, int32 accumulate; see below. An int32
+ * holds fewer than 2^17 products (offsets * cin / groups) whatever they are.
+ *
+ * What is infinite or no number goes through sums as IEEE 754 has it, but that
+ * a kernel may make no number of an infinity; and that a weight which is none
+ * may show also in outputs of its channel that have no input at its offset. An
+ * activation may make a number of what is none. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
     SPC_F32 = 1,
@@ -1852,6 +1858,7 @@ typedef struct spc_net_output {
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
     const spc_points *cloud; /* where rows are points; else NULL */
+    int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose product is `elements`; else 0 */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */
@@ -2188,6 +2195,10 @@ typedef struct spc_tune_report {
     double elapsed_s;
     double gate_s;    /* of that: comparing results, of all candidates and, run
                          after run, of those that might win */
+    /* And, of that: drawing the sample and what is right on it; until the
+     * measuring process was ready; loading and verifying candidates, gate_s
+     * included; timing them; waiting for compilers with nothing to measure. */
+    double draw_s, start_s, verify_s, time_s, wait_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
     /* What the winner reads of a map takes so long to build: part of its price

@@ -60,6 +60,7 @@ typedef struct spc__code {
     spc__module *module; /* the context's */
     spc__attrs launch;
     spc__attrs resources;
+    size_t statics; /* spc__code_statics */
     char artefact[65];
 } spc__code;
 

@@ -53,12 +53,13 @@ static spc_status read_layout(spc__launch_geometry *out,
 
     out->reads_table = both || strcmp(layout, "table") == 0;
     out->reads_pairs = both || strcmp(layout, "pairs") == 0;
-    out->reads_triplets = strcmp(layout, "triplets") == 0;
+    out->reads_bundles = strcmp(layout, "bundles") == 0;
+    out->reads_triplets = out->reads_bundles || strcmp(layout, "triplets") == 0;
     if (out->reads_table || out->reads_pairs || out->reads_triplets)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has layout=%s: table, pairs, both or "
-                     "triplets is right",
+                     "its launch geometry has layout=%s: table, pairs, both, "
+                     "triplets or bundles is right",
                      layout);
 }
 
@@ -70,7 +71,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     int64_t block, grid_y, tile_rows, per_block, clear, pdl, atomics;
     int64_t shared, packed, work, row_work, block_work, per_sm;
     int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
-    int64_t depth, grid_x, sum_grid_x, sum_per_sm;
+    int64_t depth, grid_x, sum_grid_x, sum_per_sm, first, first_rows;
     /* A gradient of weights reads none. */
     bool gradient = spc__attrs_number(launch, "gradient", 0) != 0;
     bool blocks = strcmp(spc__attrs_text(launch, "grid", ""), "blocks") == 0;
@@ -94,6 +95,8 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
         {&row_work, "workspace_row_bytes", 0, 0, INT_MAX},
         {&block_work, "workspace_block_bytes", 0, 0, INT_MAX},
         {&cluster, "cluster", 1, 1, 8},
+        {&first, "first_block", 0, 0, 1024},
+        {&first_rows, "first_rows", 1, 1, SPC_ROW_PAD},
         {&sum_block, "sum_block", 0, 0, 1024},
         {&sum_grid_y, "sum_grid_y", 1, 1, 65535},
         {&sum_shared, "sum_shared", 0, 0, INT_MAX},
@@ -140,6 +143,8 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     out->shares_tiles =
         strcmp(spc__attrs_text(launch, "grid", "tiles"), "steps") == 0;
     out->cluster = (unsigned)cluster;
+    out->first_block = (unsigned)first;
+    out->first_rows = (int)first_rows;
     out->sum_block = (unsigned)sum_block;
     out->sum_grid_y = (unsigned)sum_grid_y;
     out->sum_shared_bytes = (size_t)sum_shared;

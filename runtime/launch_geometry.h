@@ -20,14 +20,17 @@ typedef struct spc__launch_geometry {
     int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
     bool shares_tiles;   /* it has them all, however few tiles there are */
     unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
-    unsigned sum_block;  /* of the kernel that adds parts of tiles; 0: none */
-    unsigned sum_grid_x; /* 0: one block a tile */
-    unsigned sum_per_sm; /* or, of those, at most so many a multiprocessor */
+    unsigned first_block; /* of the kernel before it; 0: none */
+    int first_rows;       /* positions of the map for a block of that */
+    unsigned sum_block;   /* of the kernel that adds parts of tiles; 0: none */
+    unsigned sum_grid_x;  /* 0: one block a tile */
+    unsigned sum_per_sm;  /* or, of those, at most so many a multiprocessor */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
     bool reads_table;    /* of the map: row order, index and tile table */
     bool reads_pairs;    /* of the map: pairs by offset */
-    bool reads_triplets; /* of a map of points: triplets by output */
+    bool reads_triplets; /* of a map of points: triplets by output, */
+    bool reads_bundles;  /* or by bundles of outputs */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;

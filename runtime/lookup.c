@@ -3,6 +3,7 @@
 
 #include "class_default.h"
 #include "error.h"
+#include "other_size.h"
 #include "pass.h"
 #include "plan.h"
 #include "printable.h"
@@ -27,7 +28,8 @@ typedef struct lookup {
     spc_error unread;  /* the last trouble with reading that was reported */
     const char *file;  /* this and the next: the last record that was refused */
     int64_t record;
-    spc_error fault; /* of the first template with a mistake, or SPC_OK */
+    bool of_other_size; /* the nearest record, which serves no more */
+    spc_error fault;    /* of the first template with a mistake, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */
@@ -274,6 +276,24 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     return SPC_OK;
 }
 
+/* Only where a default may take its place. */
+static bool knows_less_than_default(lookup *look, const spc__choice *choice)
+{
+    char scene[80];
+
+    if (choice->match != SPC__MATCH_NEAREST ||
+        look->flags & (SPC_PLAN_CACHED_ONLY | SPC__PLAN_RECORDED) ||
+        !spc__is_of_other_size(look->ctx, &look->problem, choice, look->rows))
+        return false;
+    scene_text(scene, sizeof(scene), &choice->key);
+    snprintf(look->refused, sizeof(look->refused),
+             "the nearest record is of %s, where '%s' divides its work in "
+             "another way",
+             scene, choice->trial.template_name);
+    look->of_other_size = true;
+    return true;
+}
+
 /* Tries up to `capacity` records. */
 static spc_status try_choices(lookup *look, int capacity)
 {
@@ -288,7 +308,9 @@ static spc_status try_choices(lookup *look, int capacity)
                                 &count, &error) != SPC_OK)
         refuse_unread(look, &error);
     for (int i = 0; i < count && status != SPC_OK; i++)
-        if (!was_refused(look, &choices[i]))
+        if (knows_less_than_default(look, &choices[i]))
+            break;
+        else if (!was_refused(look, &choices[i]))
             status = try_choice(look, &choices[i]);
     free(choices);
     return status;
@@ -323,7 +345,7 @@ static spc_status from_database(lookup *look)
     if (try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache)) ==
         SPC_OK)
         return SPC_OK;
-    return try_class(look);
+    return look->of_other_size ? SPC_ENOTFOUND : try_class(look);
 }
 
 /* ---- defaults ------------------------------------------------------------ */

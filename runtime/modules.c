@@ -21,6 +21,7 @@ struct spc__loaded {
     char artefact[SPC__SHA256_HEX];
     spc__module *module;
     spc__attrs resources;
+    size_t statics;
     int uses; /* loads not yet undone */
     held *kernels;
     int kernel_count;
@@ -123,6 +124,7 @@ void spc__loaded_code(spc__code *out, const spc__loaded *entry,
 {
     out->module = entry->module;
     out->resources = entry->resources;
+    out->statics = entry->statics;
     if (launch != NULL)
         out->launch = *launch;
     else
@@ -151,6 +153,7 @@ spc_status spc__modules_load(spc__loaded **out, spc_ctx *ctx,
             return status;
         }
         snprintf(entry->artefact, sizeof(entry->artefact), "%s", artefact);
+        entry->statics = spc__code_statics(code, bytes);
         if (resources != NULL)
             entry->resources = *resources;
         modules->loaded[modules->loaded_count++] = entry;

@@ -86,6 +86,8 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
     spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
                                         plan->geometry.shared_bytes);
+    if (status == SPC_OK && plan->geometry.first_block > 0)
+        status = spc__ctx_kernel(&plan->first, plan->ctx, code, "spc_first", 0);
     if (status == SPC_OK && plan->geometry.sum_block > 0)
         status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum",
                                  plan->geometry.sum_shared_bytes);
@@ -120,6 +122,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
     plan->ctx = ctx;
     plan->conv = *conv;
+    plan->statics = code->statics;
     plan->origin = SPC_ORIGIN_DEFAULT;
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);

@@ -282,8 +282,29 @@ static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
                        error);
 }
 
+/* What makes ready what the kernel reads. */
+static spc_status enqueue_first(const spc_plan *plan, const spc_conv_args *args,
+                                void *stream, spc_error *error)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    int rows = geometry->first_rows;
+    spc__launch launch = {
+        .grid_x = (unsigned)((args->map.rows_padded + rows - 1) / rows),
+        .grid_y = 1,
+        .block = geometry->first_block,
+        .pdl = geometry->pdl,
+    };
+
+    if (plan->first == NULL || launch.grid_x == 0)
+        return SPC_OK;
+    return spc__device_ops_of(plan->ctx->device)
+        ->launch(plan->ctx->device, plan->first, &launch, args, sizeof(*args),
+                 stream, error);
+}
+
 /* Each group of offsets into its part of the workspace; then what adds them
- * up, which sees the rows alone. */
+ * up, which sees the rows alone. Only the first group has the output: the
+ * others need not wait for the kernel before. */
 static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
                                  const spc_conv_args *all, void *stream,
                                  spc_error *error)
@@ -299,6 +320,7 @@ static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
         spc__map_view_group(&args.map, map, geometry->order,
                             geometry->tile_rows, g);
         args.workspace = (char *)all->workspace + (size_t)g * part;
+        args.out = g == 0 ? all->out : NULL;
         status = enqueue_conv(plan, &args, stream, error);
     }
     args = *all;
@@ -316,7 +338,9 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
         return status;
     if (plan->geometry.groups > 1)
         return enqueue_groups(plan, map, args, stream, error);
-    status = enqueue_conv(plan, args, stream, error);
+    status = enqueue_first(plan, args, stream, error);
+    if (status == SPC_OK)
+        status = enqueue_conv(plan, args, stream, error);
     if (status == SPC_OK && plan->geometry.gemm_depth > 0)
         status = enqueue_gemm(plan, args, stream, error);
     return status == SPC_OK && plan->sum != NULL

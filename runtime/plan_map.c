@@ -62,6 +62,8 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
     if (spc__map_triplets_view(&args->triplets, map) == false &&
         geometry->reads_triplets)
         return false;
+    if (geometry->reads_bundles && !spc__map_bundles_view(&args->triplets, map))
+        return false;
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }
 
@@ -129,6 +131,8 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
                                   plan->geometry.tile_rows, stream);
     if (status == SPC_OK && plan->geometry.reads_pairs)
         status = spc__map_prepare_pairs(map, stream);
+    if (status == SPC_OK && plan->geometry.reads_bundles)
+        status = spc__map_prepare_bundles(map, stream);
     return status;
 }
 
@@ -142,5 +146,7 @@ spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)
                                    stream);
     if (status == SPC_OK && geometry->reads_pairs)
         status = spc__map_relist(map, stream);
+    if (status == SPC_OK && geometry->reads_bundles)
+        status = spc__map_rebundle(map, stream);
     return status;
 }

@@ -10,8 +10,10 @@ struct spc_plan {
     spc_conv conv;
     spc__launch_geometry geometry;
     spc__kernel *run;
-    spc__kernel *sum; /* after it, or NULL */
+    spc__kernel *first; /* before it, or NULL */
+    spc__kernel *sum;   /* after it, or NULL */
     spc__kernel *pack;
+    size_t statics;        /* bytes of its code that last between launches */
     bool takes_rows;       /* it runs without a map, too */
     spc__kernel *lay_rows; /* then before it, where the host does not */
     spc_origin origin;

@@ -205,11 +205,15 @@ $(indent)$(y) *= out_inverse;
 % return "spc_" .. out_format(problem).short .. "_to_f32(spc_load2((const spc_u16 *)args->residual + " .. at .. "))"
 %end
 %
+%-- What rows of outputs and their last channels are aligned to.
+%function output_alignment(problem)
+%  return alignment_of(out_pitch(problem) * out_bytes(problem), problem.cout * out_bytes(problem))
+%end
 %-- Stores the floats `v` of `count` channels from `co` on at `to`, a pointer to bytes:
-%-- in parts as large as rows and their last channels are aligned to.
-%function write_lane_store(count, to)
+%-- in parts as large as rows and their last channels are aligned to, or `align`.
+%function write_lane_store(count, to, align)
 % local bytes = out_bytes(problem)
-% local part = alignment_of(out_pitch(problem) * bytes, problem.cout * bytes, count * bytes)
+% local part = alignment_of(align or output_alignment(problem), count * bytes)
 % for at = 0, count - 1, part // bytes do
 %   write_part_store(count, at, part, to)
 % end

@@ -151,7 +151,8 @@ SPC_DEVICE void close_set(const spc_index_args *args, int rows)
 }
 
 /* Positions begin..end: nothing past the rows; of a set in ascending order its
- * coordinates. */
+ * coordinates. Nor is anything left of a larger set that was there before: who
+ * reads no tile table goes by the order alone. */
 SPC_DEVICE void finish_set(const spc_index_args *args, const index_extent *e,
                            int begin, int end)
 {
@@ -166,6 +167,9 @@ SPC_DEVICE void finish_set(const spc_index_args *args, const index_extent *e,
                         unpack_key(&args->set.key, keys[p]));
         }
     }
+    for (int p = e->padded + spc_block_x() * SORT_THREADS + spc_thread();
+         p < args->set.rows_padded; p += spc_grid_x() * SORT_THREADS)
+        args->set.order[p] = -1;
 }
 
 #endif

@@ -252,9 +252,9 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
     index_batch found[SOME];
 
     for (int item = spc_thread() - first; item < items; item += step) {
-        int some = item / count, i = item - some * count;
-        if (item < 0)
+        if (item < 0) /* nor is there a row in a block without a unit */
             return;
+        int some = item / count, i = item - some * count;
         load_some(args, s, count, item, found);
         SPC_UNROLL
         for (int b = 0; b < SOME; b++)

@@ -72,15 +72,18 @@
 %function group_in(problem) return problem.cin // groups_of(problem) end
 %function group_out(problem) return problem.cout // groups_of(problem) end
 %
-%-- Groups go by parts of so many that 64 bytes of a row are their inputs, or all are one
-%-- part: its weights are a matrix of blocks, zero beside the diagonal. Without groups the
-%-- layer is the part.
+%-- Groups go by parts of so many that 64 bytes of a row are their inputs, and parts begin
+%-- where 4 bytes of inputs and 16 of outputs do; or all are one part. A part's weights are
+%-- a matrix of blocks, zero beside the diagonal. Without groups the layer is the part.
 %function parts_of(problem)
-%  local parts = groups_of(problem)
-%  while parts > 1 and (groups_of(problem) % parts ~= 0
-%                       or input_row_bytes(problem) // parts < 64) do
-%    parts = parts - 1
+%  local groups, element = groups_of(problem), element_bytes(problem)
+%  local function divides(parts)
+%    return groups % parts == 0 and input_row_bytes(problem) // parts >= 64
+%       and input_row_bytes(problem) // parts % 4 == 0
+%       and problem.cout // parts * element % 16 == 0
 %  end
+%  local parts = groups
+%  while parts > 1 and not divides(parts) do parts = parts - 1 end
 %  return parts
 %end
 %function part_in_bytes(problem) return input_row_bytes(problem) // parts_of(problem) end

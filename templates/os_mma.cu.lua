@@ -50,9 +50,8 @@
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.groups and (group_in(problem) == 1 or part_in_bytes(problem) % 4 ~= 0
-%       or part_cout(problem) * element_bytes(problem) % 16 ~= 0) then
-%      return false, "groups need several inputs, and parts multiples of 4 bytes in, 16 out"
+%    if problem.groups and group_in(problem) == 1 and problem.cin > 32 then
+%      return false, "groups need several inputs, or there are 32 at most"
 %    end
 %    if target.sm < 75 or problem.dtype ~= "f16" and problem.dtype ~= "i8" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
@@ -413,8 +412,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     for (int i = 0; i < $(config.m * config.n // 2); i++)
         acc[i] = $(sum_zero(problem));
     look_ahead(&l, map);
-    spc_depend_wait();
-    spc_depend_launch();
+% write_depend_start()
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(&l, i, args);
@@ -464,6 +462,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 % end
     }
     spc_copy_wait(0);
+% write_depend_end()
 }
 
 % write_sum_kernel(config.m, threads)

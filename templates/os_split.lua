@@ -16,7 +16,9 @@
 %-- which rows are sorted anew (row orders gray2 to gray4), so that a tile has fewer
 %-- offsets that only some of its rows have. The kernel runs once a group, writes the sums
 %-- of its rows as f32 into the group's part of the workspace, by row, and spc_sum adds
-%-- for each row those of the groups of which it has an offset, in their order.
+%-- for each row those of the groups of which it has an offset, in their order. Groups need
+%-- nothing of each other: blocks of one begin where those of the one before leave
+%-- multiprocessors free.
 %--
 %-- The workspace: for each tile (by number) the first part, as block * 2 + place, and
 %-- the last block; from byte rows_padded on, two places a block and block of channels
@@ -140,9 +142,28 @@
 %
 %-- ---- groups of offsets ---------------------------------------------------------------
 %
-%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready` as
-%-- and `factors` for write_lane_values.
-%function write_lane_result(count, value, to, ready, factors)
+%-- Where those who read what the kernel before wrote begin: a group has an output only if
+%-- it is the first. When blocks of a later one begin, all of the one before have waited.
+%function write_depend_start()
+% if is_masked(config) then
+    if (args->out)
+        spc_depend_wait();
+% else
+    spc_depend_wait();
+% end
+    spc_depend_launch();
+%end
+%-- Where they end. So that all groups are done when the last is, each is done after the
+%-- one before.
+%function write_depend_end()
+% if is_masked(config) then
+    spc_depend_wait();
+% end
+%end
+%
+%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready`
+%-- and `factors` as for write_lane_values, `align` as for write_lane_store.
+%function write_lane_result(count, value, to, ready, factors, align)
 % if is_masked(config) then
             for (int i = 0; i < $(count); i++)
                 v[i] = $(value);
@@ -157,7 +178,7 @@
 %   end
 % else
 %   write_lane_values(count, value, ready, factors)
-%   write_lane_store(count, to)
+%   write_lane_store(count, to, align)
 % end
 %end
 %

@@ -26,14 +26,35 @@
 %-- A step as wide as the layer allows.
 %function natural_step(problem)
 %  local step = {n = least_wasting(problem, widths, several), pieces = 1}
-%  for p = 2, 4 // images(problem) do
-%    if row_pieces(problem) % p == 0 then step.pieces = p end
+%  for p = 2, 5 // images(problem) do
+%    local wide = {n = step.n, pieces = p}
+%    if row_pieces(problem) % p == 0 and 2 * step_weights(problem, wide) <= 131072 then step = wide end
 %  end
 %  return step
 %end
 %-- With fewer channels the products of a step take less time than what surrounds them.
 %function keeps_wgmma_busy(problem)
 %  return problem.cout >= 32 and 8 * step_weights(problem, natural_step(problem)) >= 24576
+%end
+%
+%-- Rows that do not begin, or end, at multiples of 16 bytes are copied to some that do,
+%-- of `copied_bytes`, where the workspace has a row for each: of submanifold layers.
+%-- With few channels a launch costs more.
+%function copies_rows(problem)
+%  return input_alignment(problem) < 16 and problem.centre >= 0 and input_row_bytes(problem) > 64
+%end
+%function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
+%copying_rows = 64 -- of a block
+%-- Outputs of 16 bits that could only be stored 4 bytes at a time are stored to such rows
+%-- as well, and copied by spc_sum.
+%function copies_outputs(problem, config)
+%  return output_alignment(problem) < 8 and problem.centre >= 0 and config.split == "none"
+%     and out_bytes(problem) == 2 and problem.cout > 32
+%end
+%function copied_output_bytes(problem) return ceil_div(problem.cout, 8) * 16 end
+%-- As that of os_blocks.lua, of the rows that are read.
+%function byte_guard(byte)
+%  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
 %end
 %
 %schedule_bytes = 976 -- sizeof(spc_schedule)
@@ -74,6 +95,13 @@
 %  return config.n // 2 + row * images(problem) + 42
 %end
 %
+%-- Copied rows are the workspace.
+%function divides(problem, config, target)
+%  return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
+%                    config.groups * 64)
+%     and not (copies_rows(problem) and (is_masked(config) or span_parts(config) == 0))
+%end
+%
 %template = {
 %  summary = "output-stationary, warpgroups of 64 rows, weights streamed to wgmma",
 %  role = "conv",
@@ -81,7 +109,7 @@
 %  params = {
 %    {"groups", {2, 3, 4}, "consuming warpgroups, 64 rows each"},
 %    {"n", widths, "output channels of a block"},
-%    {"pieces", {1, 2, 3, 4}, "64-byte pieces of input rows in a step"},
+%    {"pieces", {1, 2, 3, 4, 5}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 3, 4, 8}, "ring of weights"},
 %    {"gather", {"registers", "shared"}, "where gathered rows wait"},
 %    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
@@ -90,7 +118,7 @@
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "one group alone" end
 %    if target.target ~= "sm_90a" then return false, "needs wgmma (sm_90a)" end
-%    if input_alignment(problem) < 4 then
+%    if input_alignment(problem) < 4 and not copies_rows(problem) then
 %      return false, "rows in must be multiples of 4 bytes: os_mma takes any"
 %    end
 %    return true
@@ -115,12 +143,12 @@
 %      return weights <= 131072 and (weights >= 49152 or config.stages == 8)
 %    end},
 %    {"tiles that can be divided", function(problem, config, target)
-%      return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
-%                        config.groups * 64)
+%      return divides(problem, config, target)
 %         and (not is_divided(config) or config.gather == "registers")
 %    end},
 %    {"rows wait in shared memory in parts of 16 bytes", function(problem, config)
 %      return config.gather == "registers" or input_alignment(problem) == 16
+%         or copies_rows(problem)
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -144,8 +172,11 @@
 %                  + gather_bytes(config),
 %      share_at = working_bytes(problem, config) - share_bytes,
 %      consumer_limit = consumer_registers(config),
-%      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
-%      align = input_alignment(problem),
+%      outputs_at = copies_rows(problem) and copied_bytes(problem) or 0,
+%      copied = copies_rows(problem), copied_out = copies_outputs(problem, config),
+%      row_bytes = copies_rows(problem) and copied_bytes(problem) or input_row_bytes(problem),
+%      row_pitch = copies_rows(problem) and copied_bytes(problem) or input_pitch_bytes(problem),
+%      align = copies_rows(problem) and 16 or input_alignment(problem),
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
@@ -154,7 +185,12 @@
 %  end,
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config) * images(problem)
+%    local copied, stored = copies_rows(problem) or nil, copies_outputs(problem, config) or nil
 %    return divide_launch({
+%      first_block = copied and 256, first_rows = copied and copying_rows,
+%      sum_block = stored and 256,
+%      workspace_row_bytes = (copied or stored) and (copied and copied_bytes(problem) or 0)
+%                          + (stored and copied_output_bytes(problem) or 0),
 %      block = (config.groups + 1) * 128,
 %      shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = 1,
@@ -168,7 +204,7 @@
 %    -- A scan meets few planes of a large kernel.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local step = natural_step(problem)
-%    local config = {groups = step.n >= 192 and 2 or 3, n = step.n, pieces = step.pieces,
+%    local config = {groups = (step.n >= 192 or step.pieces == 5) and 2 or 3, n = step.n, pieces = step.pieces,
 %                    stages = 4, gather = "registers", order = order, split = "none"}
 %    local function fits()
 %      local weights = step_weights(problem, config) * config.stages
@@ -178,7 +214,9 @@
 %      return registers_needed(problem, config) > consumer_registers(config)
 %    end
 %    if tight() then config.groups = 2 end
-%    while tight() and config.pieces > 1 do config.pieces = config.pieces // 2 end
+%    while tight() and config.pieces > 1 do
+%      config.pieces = config.pieces == 5 and 1 or config.pieces // 2
+%    end
 %    if 4 * step_weights(problem, config) < 49152 then config.stages = 8 end
 %    for _, fewer in ipairs {4, 3, 2} do
 %      if not fits() then config.stages = fewer end
@@ -193,10 +231,7 @@
 %       and problem.offsets <= 32 and usual_cluster(target, tiles(2)) == "cluster2" then
 %      config.groups, config.split = 2, "cluster2"
 %    end
-%    if not can_divide(problem, config, target, step_weights(problem, config) * config.stages,
-%                      config.groups * 64) then
-%      config.split = "none"
-%    end
+%    if not divides(problem, config, target) then config.split = "none" end
 %    return config
 %  end,
 %}
@@ -389,7 +424,7 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
-    spc_u8 *out = (spc_u8 *)args->out;
+    spc_u8 *out = (spc_u8 *)args->$(copied_out and "workspace + (long long)args->map.rows_padded * " .. outputs_at or "out");
 % local turns = config.n // (4 * lane_channels)
 %-- What the limit of a thread's registers leaves beside sums and rows under way.
 % local free = (config.groups == 2 and 168 or 128) - config.n // 2 -
@@ -422,7 +457,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
             float v[$(lane_channels)];
 % write_turn_residual()
 % local ready = residual_at and "added" or batch and "added + (j % " .. batch .. " * 2 + h) * " .. each
-% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready, factors_at)
+% write_lane_result(lane_channels, "acc[" .. sum_of_channel("j * " .. 2 * lane_channels, "h") .. "]", copied_out and "out + (long long)row[h] * " .. copied_output_bytes(problem) .. " + co * " .. out_bytes(problem)
+%   or "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem), ready, factors_at, copied_out and 16 or nil)
         }
     }
 }
@@ -455,7 +491,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 {
     const spc_map_view *map = &args->map;
     const spc_u8 *in = (const spc_u8 *)spc_base(
-        (const spc_u8 *)args->in + (spc_lane() & 3) * 16);
+        (const spc_u8 *)args->$(copied and "workspace" or "in") + (spc_lane() & 3) * 16);
     $(sum) acc[$(config.n // 2)];
     gatherer g;
     int stage = 0, parity = 0, place = 0, fresh = 1;
@@ -475,8 +511,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     g.end = $(k_blocks);
 % end
     look_ahead(&g);
-    spc_depend_wait();
-    spc_depend_launch();
+% write_depend_start()
 % if factors_at then
     fetch_factors(args);
 % end
@@ -590,6 +625,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     spc_copy_wait(0);
 % end
+% write_depend_end()
 }
 
 SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
@@ -652,6 +688,91 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 }
 
 % write_sum_kernel(1, consumers)
+% if copied_out then
+%-- A row of any beginning is so many words at most; threads have several on their way.
+% local words, batch = problem.cout // 2 + 1, 4
+/* Copies the rows of a tile from the workspace to the outputs, by words of those. */
+SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
+{
+    const spc_u8 *in = (const spc_u8 *)args->workspace + (long long)args->map.rows_padded * $(outputs_at);
+
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_ROLLED
+    for (int item = spc_thread(); item < $(rows * words); item += $(256 * batch)) {
+        spc_u32 low[$(batch)], high[$(batch)];
+        int row[$(batch)], first[$(batch)];
+
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            int at = item + b * 256;
+            row[b] = -1;
+            if (at < $(rows * words))
+                row[b] = spc_load_int(args->map.order + spc_block_x() * $(rows) + at / $(words));
+            /* An odd row's words may begin a channel before it. */
+            first[b] = at % $(words) * 2 - (row[b] & $(out_pitch(problem) % 2));
+        }
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            const spc_u8 *from = in + (long long)row[b] * $(copied_output_bytes(problem)) + first[b] * 2;
+            low[b] = row[b] >= 0 && first[b] >= 0 && first[b] < $(problem.cout) ? (spc_u32)spc_load2(from) : 0u;
+            high[b] = row[b] >= 0 && first[b] < $(problem.cout - 1) ? (spc_u32)spc_load2(from + 2) : 0u;
+        }
+        SPC_UNROLL
+        for (int b = 0; b < $(batch); b++) {
+            spc_u8 *to = (spc_u8 *)args->out + (long long)row[b] * $(out_pitch(problem) * 2) + first[b] * 2;
+            int has_low = row[b] >= 0 && first[b] >= 0 && first[b] < $(problem.cout);
+            int has_high = row[b] >= 0 && first[b] < $(problem.cout - 1);
+            if (has_low && has_high)
+                spc_store4(to, low[b] | high[b] << 16);
+            else if (has_low)
+                spc_store2(to, (spc_u16)low[b]);
+            else if (has_high)
+                spc_store2(to + 2, (spc_u16)high[b]);
+        }
+    }
+}
+
+% end
+% if copied then
+% local element, part, words = element_bytes(problem), input_alignment(problem), copied_bytes(problem) // 16
+/* Copies the rows of $(copying_rows) positions into the workspace; what is behind their
+ * channels there is 0. */
+SPC_KERNEL(spc_first, spc_conv_args, 256, 1)
+{
+    spc_depend_wait();
+    spc_depend_launch();
+    SPC_ROLLED
+    for (int item = spc_thread(); item < $(copying_rows * words); item += 256) {
+        int place = spc_block_x() * $(copying_rows) + item / $(words);
+        int row = spc_load_int(args->map.order + place), at = item % $(words) * 16;
+        const spc_u8 *from = (const spc_u8 *)args->in + (long long)row * $(input_pitch_bytes(problem)) + at;
+        spc_u32 word[4];
+        spc_b16 w;
+
+        if (row < 0)
+            continue;
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            word[i] = 0;
+        SPC_UNROLL
+        for (int i = 0; i < 16; i += $(part)) {
+            int there = at + i < $(input_row_bytes(problem));
+%   if part >= 4 then
+            spc_load$(part)_into(word + i / 4, from + i, there ? 0 : -1);
+%   else
+            if (there)
+                word[i / 4] |= (spc_u32)spc_load$(part)(from + i) << i % 4 * 8;
+%   end
+        }
+        w.x = word[0];
+        w.y = word[1];
+        w.z = word[2];
+        w.w = word[3];
+        spc_store16((spc_u8 *)args->workspace + (long long)row * $(row_pitch) + at, w);
+    }
+}
+% end
 
 % write_weight_word(true)
 /*

@@ -484,19 +484,25 @@ SPC_DEVICE int collect(const spc_radius_args *args, const query *from, const wri
     return count;
 }
 
-/* Writes a triplet of each lane that has one to its place, in the order of lanes. */
-SPC_DEVICE void place_entries(int *to, int *offsets, int some, spc_b8 entry)
+/* Where the triplet of offset k goes of each lane that has one, in the order of lanes. */
+SPC_DEVICE int take_place(int *offsets, int some, spc_u32 k)
 {
-    spc_u32 peers = spc_match(some ? entry.y : 0xffffffffu);
-    int place = some ? offsets[entry.y] + spc_popc(peers & lanes_below()) : 0;
+    spc_u32 peers = spc_match(some ? k : 0xffffffffu);
+    int place = some ? offsets[k] + spc_popc(peers & lanes_below()) : 0;
 
     spc_sync_warp();
-    if (some) {
-        spc_store8(to + 2ll * place, entry);
-        if ((peers & lanes_below()) == 0)
-            offsets[entry.y] += spc_popc(peers);
-    }
+    if (some && (peers & lanes_below()) == 0)
+        offsets[k] += spc_popc(peers);
     spc_sync_warp();
+    return place;
+}
+
+SPC_DEVICE void place_entries(int *to, int *offsets, int some, spc_b8 entry)
+{
+    int place = take_place(offsets, some, entry.y);
+
+    if (some)
+        spc_store8(to + 2ll * place, entry);
 }
 
 SPC_DEVICE void place_again(const spc_radius_args *args, query *q, const writing *w, int *to)
@@ -556,3 +562,4 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
 
 #include "points_limits.cuh"
 #include "points_offsets.cuh"
+#include "points_bundles.cuh"

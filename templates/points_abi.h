@@ -115,4 +115,28 @@ typedef struct spc_by_offset_args {
     int *in, *out, *place, *first_of_row, *begin;
 } spc_by_offset_args;
 
+/* The triplets of SPC_BUNDLE outputs that follow each other, by offset and then
+ * by output, where those of the first of them begin in the list by output. */
+#define SPC_BUNDLE 16
+#define SPC_BUNDLE_TILE 64
+/* Tiles are told apart by so many levels of their cost. A bundle costs so much
+ * for 16 triplets of an offset, and besides for each offset that it has. */
+#define SPC_BUNDLE_LEVELS 32
+#define SPC_BUNDLE_STEP 1
+#define SPC_BUNDLE_OFFSET 2
+#define SPC_BUNDLE_SHARED                                                      \
+    (4 * (SPC_POINTS_THREADS * SPC_BUNDLE_LEVELS + SPC_POINTS_WARPS))
+typedef struct spc_bundle_args {
+    const int *first, *list;
+    int rows_padded;
+    int offsets;
+    int warps; /* of the launch */
+    int *to;   /* [capacity][2] input row, offset * SPC_BUNDLE + output */
+    /* Behind the list: tiles of SPC_BUNDLE_TILE positions, the most costly ones
+     * first, and -1; and what each bundle costs. */
+    const int *order;
+    int *tiles; /* [rows_padded / SPC_BUNDLE_TILE] */
+    int *costs; /* [rows_padded / SPC_BUNDLE] */
+} spc_bundle_args;
+
 #endif

@@ -46,11 +46,13 @@ SPC_DEVICE void sum_again(float *acc, const spc_conv_args *args, int p)
         acc[i] = 0.0f;
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
-        int end = spc_load_int(args->triplets.first + p + 8 * h + 1);
+        int bundle = (p + 8 * h) & ~15, own = (p + 8 * h) & 15;
+        int end = spc_load_int(args->triplets.first + bundle + 16);
         SPC_ROLLED
-        for (int t = spc_load_int(args->triplets.first + p + 8 * h); t < end; t++) {
+        for (int t = spc_load_int(args->triplets.first + bundle); t < end; t++) {
             spc_b8 entry = spc_load8(args->triplets.list + 2ll * t);
-            add_input(acc, h, args, (int)entry.x, (int)entry.y);
+            if ((int)(entry.y & 15u) == own)
+                add_input(acc, h, args, (int)entry.x, (int)(entry.y >> 4));
         }
     }
 }

@@ -1,11 +1,11 @@
 %-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
 %-- the sums multiplied by weights that stream through shared memory.
 %--
-%-- A block has `groups` consuming warpgroups, each warp of which has 16 outputs that follow
-%-- each other in the order of cells, and a warpgroup that serves them: three of its warps
-%-- sort the triplets of the outputs of each warp by offset, a tile ahead; another brings the
+%-- A block has a consuming warpgroup, each warp of which has 16 outputs that follow
+%-- each other in the order of cells, and a warpgroup that serves it: three of its warps
+%-- bring the triplets of the outputs of each warp, which the map has by offset, a tile ahead; another brings the
 %-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
-%-- are read once for 64 * groups outputs.
+%-- are read once for 64 outputs.
 %--
 %-- At an offset an output may have several inputs, or none. A warp has the rows of all of
 %-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
@@ -31,15 +31,15 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
-%-- Warps that sort, and registers of those that do not multiply.
-%local sorters, helper_registers = 3, 32
+%-- Warps that copy triplets, and registers of those that do not multiply.
+%local copiers, helper_registers = 3, 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
-%local function rows_bytes(config) return config.groups * 4 * config.ring * 16 * config.pieces * 64 end
+%local function rows_bytes(config) return 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config, held) + counts_bytes(problem, sorters) + 48
+%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, copiers) + 48
 %end
 %-- Is there room for windows of so many triplets of a warp? As many are held as there is
 %-- room for: windows are fewer.
@@ -48,15 +48,15 @@
 %  return bytes <= target.shared_block and config.blocks * (bytes + 1024) <= target.shared_sm
 %end
 %local function held_of(problem, config, target)
-%  for _, held in ipairs {2048, 1024} do
+%  for _, held in ipairs {2048, 1536, 1024, 960, 768} do
 %    if has_room(problem, config, target, held) then return held end
 %  end
 %  return 512
 %end
 %-- What setmaxnreg may give a consumer when the others keep theirs.
 %local function consumer_registers(config)
-%  local launch = 65536 // ((config.groups + 1) * 128 * config.blocks) // 8 * 8
-%  return math.min(240, (math.min(launch, 248) * (config.groups + 1) - helper_registers) // config.groups // 8 * 8)
+%  local launch = 65536 // (256 * config.blocks) // 8 * 8
+%  return math.min(240, math.min(launch, 248) * 2 - helper_registers)
 %end
 %-- Sums of products, sums of inputs, these as operands, and what a step takes.
 %local function registers_needed(problem, config)
@@ -69,7 +69,6 @@
 %  device = "cuda",
 %  triplets = true,
 %  params = {
-%    {"groups", {1, 2}, "consuming warpgroups, 64 rows each"},
 %    {"blocks", {1, 2, 3}, "of a multiprocessor"},
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
@@ -96,9 +95,6 @@
 %    {"shared memory", function(problem, config, target)
 %      return has_room(problem, config, target, held_of(problem, config, target))
 %    end},
-%    {"a multiprocessor has two consuming warpgroups, or three", function(problem, config)
-%      return config.groups * config.blocks >= 2 and config.groups * config.blocks <= 3
-%    end},
 %    {"registers", function(problem, config)
 %      return registers_needed(problem, config) <= consumer_registers(config)
 %    end},
@@ -107,17 +103,17 @@
 %    local rows_at = config.stages * stage_bytes(config)
 %    local windows_at = rows_at + rows_bytes(config)
 %    local held = held_of(problem, config, target)
-%    local counts_at = windows_at + 2 * window_bytes(problem, config, held)
+%    local runs_at = windows_at + 2 * window_bytes(problem, config, held)
 %    return {
 %      k_blocks = row_pieces(problem) // config.pieces,
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
-%      rows = config.groups * 64, threads = (config.groups + 1) * 128,
-%      warps = config.groups * 4, sorters = sorters, ahead = config.ring - 1,
+%      rows = 64, threads = 256,
+%      warps = 4, copiers = copiers, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
-%      counts_at = counts_at, barrier_at = counts_at + counts_bytes(problem, sorters),
+%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, copiers),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -127,20 +123,19 @@
 %  launch = function(problem, config, target)
 %    local packed = packed_image(problem, config)
 %    return {
-%      block = (config.groups + 1) * 128,
+%      block = 256,
 %      shared = shared_with(problem, config, held_of(problem, config, target)),
 %      grid = "persistent", blocks_per_sm = config.blocks,
-%      grid_y = out_blocks(problem, config), tile_rows = config.groups * 64,
-%      layout = "triplets", order = "none", preference = 3,
+%      grid_y = out_blocks(problem, config), tile_rows = 64,
+%      layout = "bundles", order = "none", preference = 3,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = 1,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {groups = 1, blocks = 2, n = least_wasting(problem, widths, several),
+%    local config = {blocks = 2, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
-%    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"groups", 2}} do
+%    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"blocks", 1}} do
 %      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
-%      config.blocks = config.groups == 1 and 2 or 1
 %    end
 %    return config
 %  end,
@@ -150,7 +145,6 @@
 typedef struct barriers {
     spc_u64 full[$(config.stages)], empty[$(config.stages)]; /* of weights */
     spc_u64 sorted[2], read[2];                              /* of windows */
-    int tiles[2];                                            /* the block's */
 } barriers;
 
 SPC_DEVICE barriers *all_barriers(void)
@@ -159,44 +153,6 @@ SPC_DEVICE barriers *all_barriers(void)
 }
 
 % write_windows()
-/* The sorters fill one window together, once nobody reads the last in its place. */
-SPC_DEVICE void sort_window(const spc_conv_args *args, int sorter, turn *slot, int p, int w,
-                            int end)
-{
-    barriers *b = all_barriers();
-
-    spc_mbar_wait(b->read + slot->at, slot->parity);
-    SPC_ROLLED
-    for (int warp = sorter; warp < $(warps) && end != NO_TILE; warp += $(sorters)) {
-        share s = share_of(slot->at, warp);
-        sort_share(&s, sorter, &args->triplets, p + warp * 16, w);
-    }
-    spc_sync_named(1, $(sorters * 32));
-    if (sorter == 0) {
-        write_list(slot->at, end);
-        spc_sync_warp();
-        if (spc_lane() == 0)
-            spc_mbar_arrive(b->sorted + slot->at);
-    }
-    next_turn(slot, 2);
-}
-
-SPC_DEVICE void sort_tiles(const spc_conv_args *args, int sorter)
-{
-    const barriers *b = all_barriers();
-    turn slot = {0, 1};
-
-    for (int tile = b->tiles[0]; tile < b->tiles[1]; tile++) {
-        int p = tile * $(rows);
-        if (spc_load_int(args->map.order + p) < 0)
-            break;
-        int windows = count_windows(&args->triplets, p);
-        for (int w = 0; w < windows; w++)
-            sort_window(args, sorter, &slot, p, w, w + 1 < windows ? MORE : DONE);
-    }
-    sort_window(args, sorter, &slot, 0, 0, NO_TILE);
-}
-
 /* ---- weights --------------------------------------------------------------------- */
 
 /* One warp brings the weights of all windows of the block. */
@@ -238,11 +194,14 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
     spc_u8 *ring;     /* of the warp */
-    const int *list;
     share of;
-    int at, end; /* the triplets of the offset that are still to come */
-    int block, stage;
-    int input[$(pieces * 2)]; /* of the lane's rows of the next step; -1: none */
+    int at, end; /* the triplets that are still to come: all, or an offset's */
+% if k_blocks > 1 then
+    const int *list;
+    int block;
+% end
+    int stage;
+    int input[$(pieces * 2)]; /* of the lane's rows of the next step */
 } loader;
 
 /* A step's row and 16 bytes of it, where neighbours lie in different banks. */
@@ -252,55 +211,75 @@ SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
     return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
 }
 
+% if k_blocks > 1 then
+SPC_DEVICE void begin_offset(loader *l)
+{
+    l->at = l->of.begin[*l->list];
+    l->end = l->of.begin[*l->list + 1];
+}
+
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
 SPC_DEVICE void turn_over(loader *l)
 {
     while (l->at == l->end && *l->list >= 0) {
-% if k_blocks > 1 then
         if (++l->block == $(k_blocks)) {
             l->block = 0;
             l->list++;
         }
-% else
-        l->list++;
-% end
-        if (*l->list >= 0) {
-            l->at = l->of.begin[*l->list];
-            l->end = l->of.begin[*l->list + 1];
-        }
+        if (*l->list >= 0)
+            begin_offset(l);
     }
 }
 
-/* Of the next step; a step before they are needed. */
+% end
+%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
+%local function row_of(i)
+%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
+%  return "spc_lane() / 4 + " .. i .. " * 8"
+%end
+/* Of the next step; a step before they are needed. Of none they say nothing. */
 SPC_DEVICE void look_ahead(loader *l)
 {
+% if k_blocks > 1 then
     turn_over(l);
+% end
+    if (l->at == l->end)
+        return;
+% if pieces == 2 then
+    spc_b16 four = *(const spc_b16 *)(l->of.input + l->at + $(row_of(0)));
+    l->input[0] = (int)four.x;
+    l->input[1] = (int)four.y;
+    l->input[2] = (int)four.z;
+    l->input[3] = (int)four.w;
+% else
     SPC_UNROLL
-    for (int i = 0; i < $(pieces * 2); i++) {
-        int t = l->at + spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-        l->input[i] = t < l->end ? l->of.input[t] : -1;
-    }
+    for (int i = 0; i < 2; i++)
+        l->input[i] = l->of.input[l->at + $(row_of("i"))];
+% end
 }
 
-/* Starts the copies of the next step, if there is one; always one group. Triplets past the
- * last have rows of zeroes. */
+/* Starts the copies of the next step, if there is one; always one group. */
 SPC_DEVICE void load_next(loader *l)
 {
+% local block_at = k_blocks > 1 and "l->block * " .. pieces * 64 or "0"
     int piece = spc_lane() & $(pieces * 4 - 1);
 
     if (l->at < l->end) {
+% if row_bytes % 64 ~= 0 then
+        int valid = $(block_at) + piece * 16 < $(row_bytes);
+% end
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
-            int row = spc_lane() / $(pieces * 4) + i * $(8 // pieces);
-            int valid = l->input[i] >= 0$(row_bytes % 64 ~= 0 and " && l->block * " .. pieces * 64 .. " + piece * 16 < " .. row_bytes or "");
-            const spc_u8 *from = l->in;
-            if (valid)
-                from += (long long)l->input[i] * $(row_pitch) + l->block * $(pieces * 64);
-            else
-                from -= piece * 16;
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, valid ? 16 : 0);
+            int row = $(row_of("i"));
+            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch) + $(block_at);
+% if row_bytes % 64 ~= 0 then
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece),
+                            valid ? from : from - piece * 16, valid ? 16 : 0);
+% else
+            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, 16);
+% end
         }
-        l->at = l->at + 16 < l->end ? l->at + 16 : l->end;
+        l->at += 16;
         look_ahead(l);
     }
     spc_copy_commit();
@@ -313,32 +292,39 @@ SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
 
     l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
     l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
-    l->list = list_of(slot);
     l->of = share_of(slot, warp);
-    l->block = l->stage = l->at = l->end = 0;
-    if (*l->list >= 0) {
-        l->at = l->of.begin[*l->list];
-        l->end = l->of.begin[*l->list + 1];
-    }
+    l->stage = l->at = l->end = 0;
+% if k_blocks > 1 then
+    l->list = list_of(slot);
+    l->block = 0;
+    if (*l->list >= 0)
+        begin_offset(l);
+% else
+    l->end = l->of.begin[$(problem.offsets)];
+% end
     look_ahead(l);
     SPC_UNROLL
     for (int i = 0; i < $(ahead); i++)
         load_next(l);
 }
 
-/* Whose the triplets from `at` on are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8, columns 2 t and 2 t + 1, and 8 more. */
-SPC_DEVICE void find_owners(spc_u32 *a, const share *of, int at, int end)
+/* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
+SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *masks)
+{
+    two[0] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2);
+    two[1] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + 8);
+}
+
+/* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
+ * and g + 8 of its columns. A shift leaves a bit in each half of a word. */
+SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 {
     int row = spc_lane() >> 2;
 
-    at += (spc_lane() & 3) * 2;
     SPC_UNROLL
     for (int i = 0; i < 2; i++) {
-        int low = at + i * 8 < end ? (int)of->owner[at + i * 8] : -1;
-        int high = at + i * 8 + 1 < end ? (int)of->owner[at + i * 8 + 1] : -1;
-        a[i * 2] = (low == row ? $(one) : 0u) | (high == row ? $(one) << 16 : 0u);
-        a[i * 2 + 1] = (low == row + 8 ? $(one) : 0u) | (high == row + 8 ? $(one) << 16 : 0u);
+        a[i * 2] = (two[i] >> row & 0x10001u) * $(one);
+        a[i * 2 + 1] = (two[i] >> (row + 8) & 0x10001u) * $(one);
     }
 }
 
@@ -358,19 +344,22 @@ SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int s
  * where the one after them does. */
 SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
 {
-    int end = l->of.begin[k + 1];
+    int at = l->of.begin[k], end = l->of.begin[k + 1];
+    spc_u32 masks[2];
 
+    read_masks(masks, l->of.mask + at);
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
     SPC_ROLLED
-    for (int at = l->of.begin[k]; at < end; at += 16) {
+    for (; at < end; at += 16) {
         spc_u32 owners[4];
+        find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        find_owners(owners, &l->of, at, end);
         add_step(sums, owners, l->ring, stage);
         load_next(l);
+        read_masks(masks, l->of.mask + at + 16); /* behind the last they say nothing */
         stage = stage == $(ahead) ? 0 : stage + 1;
     }
     return stage;
@@ -448,15 +437,6 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
     for (const int *list = list_of(slot); *list >= 0; list++) {
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
-% if config.groups > 1 then
-            if (!has_some(slot, *list)) {
-                finish_products(&busy);
-                spc_mbar_wait(b->full + ring->at, ring->parity);
-                busy = ring->at;
-                next_turn(ring, $(config.stages));
-                continue;
-            }
-% end
             stage = sum_inputs(sums, &l, *list, stage);
             finish_products(&busy);
             SPC_UNROLL
@@ -476,7 +456,7 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
     spc_sync_warp();
 }
 
-/* All windows of the next tile; false if there is none. */
+/* All windows of the next tile. Returns its first position, or -1 if there is none. */
 SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args *args)
 {
     barriers *b = all_barriers();
@@ -486,25 +466,28 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
         acc[i] = 0.0f;
     for (;;) {
         spc_mbar_wait(b->sorted + slot->at, slot->parity);
-        int end = *after(slot->at);
+        int end = after(slot->at)[0], p = after(slot->at)[1];
         if (end == NO_TILE)
-            return 0;
+            return -1;
         sum_window(acc, ring, args, slot->at);
         if (spc_lane() == 0)
             spc_mbar_arrive(b->read + slot->at);
         next_turn(slot, 2);
         if (end == DONE)
-            return 1;
+            return p;
     }
 }
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    int p = all_barriers()->tiles[0] * $(rows) + spc_warp() * 16 + (spc_lane() >> 2);
     turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
 
-    for (; sum_tile(acc, &ring, &slot, args); p += $(rows)) {
+    for (;;) {
+        int p = sum_tile(acc, &ring, &slot, args);
+        if (p < 0)
+            break;
+        p += spc_warp() * 16 + (spc_lane() >> 2);
         if (spc_ballot(!is_finite(acc)))
             sum_again(acc, args, p);
         finish(acc, args, p);
@@ -528,8 +511,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
     }
     spc_depend_wait();
     spc_depend_launch();
-    if (spc_warp() == 0)
-        share_tiles(b->tiles, args);
     spc_sync_block();
     if (spc_warp() < $(warps)) {
         spc_registers_raise($(consumer_limit));
@@ -537,8 +518,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         return;
     }
     spc_registers_lower($(helper_limit));
-    if (spc_warp() < $(warps + sorters))
-        sort_tiles(args, spc_warp() - $(warps));
+    if (spc_warp() < $(warps + copiers))
+        copy_tiles(args, spc_warp() - $(warps));
     else
         bring_weights(args);
 }

@@ -1,25 +1,28 @@
-%-- Triplets of neighbouring outputs sorted by offset, in shared memory.
+%-- Triplets of neighbouring outputs by offset, in shared memory.
 %--
-%-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets lie
-%-- together by output. Sorted by offset, and in their old order where that is equal, those
-%-- of a warp come in *windows* of `held` at most. So most offsets of a tile are in one
-%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size), and
-%-- where sorters count (counts_at).
+%-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets the
+%-- map has by bundles of 16 outputs, in the order of offsets. A warp's come in *windows* of
+%-- `held` at most, in which those of each offset fill whole steps of 16: what is missing of the
+%-- last is the row of the one before, which is nobody's. So most offsets of a tile are in one
+%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size) and
+%-- where copiers note runs (runs_at), and has the barriers `sorted` and `read` of each window.
 %
-%-- Offsets, an end, and what comes after the window; of each warp where its triplets of each
-%-- offset begin, their inputs and whose they are.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 2, 4) * 16 end
-%local function table_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
-%local function warp_bytes(problem, held) return table_bytes(problem) + held * 5 end
-%-- What so many sorters count in.
-%function counts_bytes(problem, sorters) return sorters * problem.offsets * 64 end
+%-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
+%-- offset begin and whether there are more, their inputs and whose they are.
+%local function list_bytes(problem) return ceil_div(problem.offsets + 3, 4) * 16 end
+%local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
+%-- What copiers note runs in: those of each warp, and how far each copier moves them.
+%function runs_bytes(problem, config, copiers)
+%  return (4 + copiers) * list_bytes(problem)
+%end
 %function window_bytes(problem, config, held)
-%  return list_bytes(problem) + config.groups * 4 * warp_bytes(problem, held)
+%  return list_bytes(problem) + 4 * warp_bytes(problem, held)
 %end
 %
 %function write_windows()
-% local share_at, owners_at = list_bytes(problem), table_bytes(problem) + held * 4
-/* What comes after a window: more of the tile, or another; or there is no tile. */
+% local share_at, masks_at = list_bytes(problem), list_bytes(problem) + held * 4
+/* What comes after a window: more of the tile, or another; or there is no tile. Then where the
+ * tile begins. */
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
@@ -36,9 +39,9 @@ SPC_DEVICE int *after(int slot)
 
 /* What a window has of a warp: those of offset k are begin[k] <= i < begin[k + 1]. */
 typedef struct share {
-    int *begin;
+    int *begin;    /* behind the last: is there more than the window holds? */
     int *input;    /* row */
-    spc_u8 *owner; /* which of the 16 outputs */
+    spc_u16 *mask; /* a bit for that of the 16 outputs which it is of; of none 0 */
 } share;
 
 SPC_DEVICE share share_of(int slot, int warp)
@@ -48,196 +51,58 @@ SPC_DEVICE share share_of(int slot, int warp)
     share s;
 
     s.begin = (int *)at;
-    s.input = (int *)(at + $(table_bytes(problem)));
-    s.owner = at + $(owners_at);
+    s.input = (int *)(at + $(share_at));
+    s.mask = (spc_u16 *)(at + $(masks_at));
     return s;
 }
 
-% if config.groups > 1 then
-/* Has some output of the warpgroup triplets of offset k? */
-SPC_DEVICE int has_some(int slot, int k)
-{
-    int some = 0;
+/* ---- copying triplets ------------------------------------------------------------ */
 
-    SPC_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int *begin = share_of(slot, (spc_warp() & ~3) + i).begin;
-        some |= begin[k + 1] - begin[k];
-    }
-    return some != 0;
+/* Of a warp: where the triplets of each offset begin in its list, where the last end, and how
+ * many windows before have had. */
+SPC_DEVICE int *runs_of(int warp)
+{
+    return (int *)(spc_shared() + $(runs_at)) + warp * $(list_bytes(problem) // 4);
 }
 
-% end
-/* ---- sorting triplets ------------------------------------------------------------ */
-
-/* What the tiles before this one cost: triplets, and as many as 16 of each output for the
- * weights that a tile goes through anyway. */
-SPC_DEVICE long long cost_before(const spc_triplets_view *all, int tile)
+/* How much farther a copier puts those of each offset than they lie in the list. */
+SPC_DEVICE int *moves_of(int copier)
 {
-    return spc_load_int(all->first + tile * $(rows)) + tile * $(rows * 16)ll;
+    return runs_of($(warps) + copier);
 }
 
-%-- The first of `tiles` tiles of which `is_below` is not true; by a whole warp.
-%local function write_find(is_below)
-    int low = 0, high = tiles;
-
-    while (low < high) {
-        int step = (high - low + 31) / 32, tile = low + spc_lane() * step;
-        int count = spc_popc(spc_ballot(tile < high && $(is_below)));
-        if (count == 0)
-            break;
-        high = low + count * step < high ? low + count * step : high;
-        low += (count - 1) * step + 1;
-    }
-    return low;
-%end
-SPC_DEVICE int find_end(const int *order, int tiles)
+SPC_DEVICE void find_runs(int *runs, const int *list, int count)
 {
-% write_find("spc_load_int(order + tile * " .. rows .. ") >= 0")
-}
+    int last = -1;
 
-SPC_DEVICE int find_tile(const spc_triplets_view *all, int tiles, long long cost)
-{
-% write_find("cost_before(all, tile) < cost")
-}
-
-/* Tiles that follow each other read the same rows, and all blocks have about as much to do:
- * a dense tile is several others. `out`: the first of the block's, and the one behind them. */
-SPC_DEVICE void share_tiles(int *out, const spc_conv_args *args)
-{
-    const spc_triplets_view *all = &args->triplets;
-    int tiles = find_end(args->map.order, args->map.tiles);
-    int block = spc_block_x(), blocks = spc_grid_x();
-    long long cost = cost_before(all, tiles);
-    int begin = find_tile(all, tiles, cost * block / blocks);
-    int end = block + 1 == blocks ? tiles : find_tile(all, tiles, cost * (block + 1) / blocks);
-
-    if (spc_lane() == 0) {
-        out[0] = begin;
-        out[1] = end;
-    }
-}
-
-/* What a sorter counts in: triplets of offset k of output i, at k * 16 + i. */
-SPC_DEVICE int *counts_of(int sorter)
-{
-    return (int *)(spc_shared() + $(counts_at)) + sorter * $(problem.offsets * 16);
-}
-
-/* Triplets of one output and offset follow each other: a *run*. */
-typedef struct runs {
-    int first; /* in lane i, i < 16: where the triplets of output i begin */
-    int key;   /* of the run that the last triplet was of; -1 before all */
-    int count; /* of it until then */
-} runs;
-
-/* Which of the 16 outputs has triplet t. */
-SPC_DEVICE int owner_of(const runs *r, int t)
-{
-    int owner = 0;
-
-    SPC_UNROLL
-    for (int by = 8; by > 0; by /= 2)
-        owner += t >= spc_shfl(r->first, owner + by) ? by : 0;
-    return owner;
-}
-
-/* The place of the lane's triplet within its run, of 32 that follow each other; those of
- * key -1 come last. */
-SPC_DEVICE int place_in_run(runs *r, int key, int *is_last)
-{
-    int before = spc_shfl_up(key, 1), lane = spc_lane();
-
-    if (lane == 0)
-        before = r->key;
-    spc_u32 begins = spc_ballot(key != before);
-    spc_u32 upto = begins & (0xffffffffu >> (31 - lane));
-    int place = upto != 0 ? lane - (31 - spc_clz(upto)) : lane + r->count;
-    *is_last = lane == 31 || (begins >> (lane + 1) & 1u) != 0;
-    r->key = spc_shfl(key, 31);
-    r->count = spc_shfl(place, 31) + 1;
-    return place;
-}
-
-%-- A loop over the triplets begin <= t < end, 32 at a time and $(batch) loads at once.
-%local function each_triplet(batch, body)
     SPC_ROLLED
-    for (int at = begin; at < end; at += $(batch * 32)) {
-        spc_b8 entry[$(batch)];
+    for (int at = 0; at <= count; at += 128) { /* who is past the last says where it ends */
+        int k[4];
         SPC_UNROLL
-        for (int i = 0; i < $(batch); i++) {
+        for (int i = 0; i < 4; i++) {
             int t = at + i * 32 + spc_lane();
-            entry[i].x = 0;
-            entry[i].y = 0xffffffffu;
-            if (t < end)
-                entry[i] = spc_load8(list + 2ll * t);
+            k[i] = t < count ? spc_load_int(list + 2ll * t + 1) >> 4 : $(problem.offsets);
         }
         SPC_UNROLL
-        for (int i = 0; i < $(batch); i++) {
-            int t = at + i * 32 + spc_lane(), is_last;
-            int owner = owner_of(&r, t);
-            int key = t < end ? (int)entry[i].y * 16 + owner : -1;
-            int place = place_in_run(&r, key, &is_last);
-%   body()
+        for (int i = 0; i < 4; i++) {
+            int before = spc_shfl_up(k[i], 1);
+            for (int j = (spc_lane() == 0 ? last : before) + 1; j <= k[i]; j++)
+                runs[j] = at + i * 32 + spc_lane();
+            last = spc_shfl(k[i], 31);
         }
     }
-%end
-/* How long each run is. */
-SPC_DEVICE void count_runs(int *counts, const int *list, int begin, int end, int first)
-{
-    runs r = {first, -1, 0};
-
-    SPC_ROLLED
-    for (int i = spc_lane(); i < $(problem.offsets * 16); i += 32)
-        counts[i] = 0;
-    spc_sync_warp();
-% each_triplet(4, function()
-            if (is_last && key >= 0)
-                counts[key] = place + 1;
-            spc_sync_warp(); /* a run may go on */
-% end)
-}
-
-/* Counts become sums of those before: each lane has some that follow each other. */
-SPC_DEVICE void sum_counts(int *counts)
-{
-%   local each = ceil_div(problem.offsets * 16, 32)
-    int *own = counts + spc_lane() * $(each), sum = 0;
-    int count = $(problem.offsets * 16) - spc_lane() * $(each);
-
-    count = count < 0 ? 0 : count < $(each) ? count : $(each);
-    SPC_ROLLED
-    for (int i = 0; i < count; i++) {
-        int v = own[i];
-        own[i] = sum;
-        sum += v;
-    }
-    int upto = sum;
-    SPC_UNROLL
-    for (int by = 1; by < 32; by *= 2) {
-        int below = spc_shfl_up(upto, by);
-        upto += spc_lane() >= by ? below : 0;
-    }
-    SPC_ROLLED
-    for (int i = 0; i < count; i++)
-        own[i] += upto - sum;
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = 0;
     spc_sync_warp();
 }
 
-/* Puts each triplet that is within the window where its run has its place. */
-SPC_DEVICE void place_triplets(const share *s, const int *counts, const int *list, int begin,
-                               int end, int first, int before)
+/* A triplet at a place of the window, if it is one. */
+SPC_DEVICE void put(const share *s, int place, int input, int mask)
 {
-    runs r = {first, -1, 0};
-
-% each_triplet(4, function()
-            int to = key >= 0 ? counts[key] + place - before : -1;
-            if (to >= 0 && to < $(held)) {
-                s->input[to] = (int)entry[i].x;
-                s->owner[to] = (spc_u8)owner;
-            }
-            (void)is_last;
-% end)
+    if (place >= 0 && place < $(held)) {
+        s->input[place] = input;
+        s->mask[place] = (spc_u16)mask;
+    }
 }
 
 /* Where a place is among the window's. */
@@ -246,43 +111,100 @@ SPC_DEVICE int within(int place)
     return place < 0 ? 0 : place < $(held) ? place : $(held);
 }
 
-/* Window w of the 16 outputs from position p on. */
-SPC_DEVICE void sort_share(const share *s, int sorter, const spc_triplets_view *all, int p, int w)
+/* Where the runs lie in a window that begins at place `before`. */
+SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const int *list, int before)
 {
-    int *counts = counts_of(sorter), before = w * $(held);
-    int first = spc_load_int(all->first + p + (spc_lane() & 15));
-    int end = spc_load_int(all->first + p + 16);
-    int begin = spc_shfl(first, 0);
+    int sum = -before;
 
-    spc_sync_warp(); /* nobody reads counts any more */
-    count_runs(counts, all->list, begin, end, first);
-    sum_counts(counts);
-    place_triplets(s, counts, all->list, begin, end, first, before);
-    SPC_ROLLED
-    for (int k = spc_lane(); k < $(problem.offsets); k += 32)
-        s->begin[k] = within(counts[k * 16] - before);
-    if (spc_lane() == 0)
-        s->begin[$(problem.offsets)] = within(end - begin - before);
+    for (int first = 0; first < $(problem.offsets); first += 32) {
+        int k = first + spc_lane(), begin = 0, count = 0;
+        if (k < $(problem.offsets)) {
+            begin = runs[k];
+            count = runs[k + 1] - begin;
+        }
+        int whole = (count + 15) & ~15, upto = whole;
+        SPC_UNROLL
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            upto += spc_lane() >= by ? below : 0;
+        }
+        int place = sum + upto - whole;
+        sum += spc_shfl(upto, 31);
+        if (k < $(problem.offsets)) {
+            s->begin[k] = within(place);
+            moves[k] = place - begin;
+        }
+        int nobody = count < whole ? spc_load_int(list + 2ll * (begin + count - 1)) : 0;
+        for (int i = count; i < whole; i++)
+            put(s, place + i, nobody, 0);
+    }
+    if (spc_lane() == 0) {
+        s->begin[$(problem.offsets)] = within(sum);
+        s->begin[$(problem.offsets + 1)] = sum > $(held);
+    }
     spc_sync_warp();
 }
 
-/* How many windows the fullest warp of a tile needs; p is the tile's first position. */
-SPC_DEVICE int count_windows(const spc_triplets_view *all, int p)
+/* The triplets of a list whose places are the window's; places ascend. Returns how many there
+ * are before the first of the next window, or fewer. */
+SPC_DEVICE int copy_triplets(const share *s, const int *moves, const int *list, int at, int count)
 {
-    int most = 1;
-
     SPC_ROLLED
-    for (int warp = 0; warp < $(warps); warp++) {
-        int count = spc_load_int(all->first + p + warp * 16 + 16) -
-                    spc_load_int(all->first + p + warp * 16);
-        int windows = (count + $(held - 1)) / $(held);
-        most = windows > most ? windows : most;
+    for (; at < count; at += 128) {
+        int beyond = 0;
+        spc_b8 entry[4];
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++) {
+            int t = at + i * 32 + spc_lane();
+            entry[i].x = entry[i].y = 0;
+            if (t < count)
+                entry[i] = spc_load8(list + 2ll * t);
+        }
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++) {
+            int t = at + i * 32 + spc_lane(), place = moves[entry[i].y >> 4] + t;
+            if (t < count) {
+                put(s, place, (int)entry[i].x, 1 << (entry[i].y & 15u));
+                beyond |= place >= $(held);
+            }
+        }
+        if (spc_ballot(beyond))
+            break;
     }
-    return most;
+    return at;
+}
+
+/* Window w of the 16 outputs of a warp, from position p on. */
+SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_triplets_view *all, int p,
+                           int w)
+{
+    int begin = spc_load_int(all->first + p), *runs = runs_of(warp), *moves = moves_of(copier);
+    int count = spc_load_int(all->first + p + 16) - begin;
+    const int *list = all->list + 2ll * begin;
+
+    spc_sync_warp(); /* nobody reads what was moved before */
+    if (w == 0)
+        find_runs(runs, list, count);
+    place_runs(s, runs, moves, list, w * $(held));
+    int upto = copy_triplets(s, moves, list, runs[$(problem.offsets + 1)], count);
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        runs[$(problem.offsets + 1)] = upto;
+}
+
+/* Has some warp more than the window holds? */
+SPC_DEVICE int has_more(int slot)
+{
+    int more = 0;
+
+    SPC_UNROLL
+    for (int warp = 0; warp < $(warps); warp++)
+        more |= share_of(slot, warp).begin[$(problem.offsets + 1)];
+    return more;
 }
 
 /* Which offsets some warp has, and what comes after the window. */
-SPC_DEVICE void write_list(int slot, int end)
+SPC_DEVICE void write_list(int slot, int end, int p)
 {
     int *list = list_of(slot), count = 0;
 
@@ -301,7 +223,8 @@ SPC_DEVICE void write_list(int slot, int end)
     }
     if (spc_lane() == 0) {
         list[count] = -1;
-        *after(slot) = end;
+        after(slot)[0] = end;
+        after(slot)[1] = p;
     }
 }
 
@@ -316,6 +239,66 @@ SPC_DEVICE void next_turn(turn *t, int places)
         t->at = 0;
         t->parity ^= 1;
     }
+}
+
+/* ---- windows of a block ----------------------------------------------------------- */
+
+/* Says that a window is there, and what comes after it. */
+SPC_DEVICE void announce(const turn *slot, int end, int p)
+{
+    write_list(slot->at, end, p);
+    spc_sync_warp();
+    if (spc_lane() == 0)
+        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+}
+
+/* The copiers fill one window together, once nobody reads the last in its place. Returns
+ * whether the tile has another. */
+SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
+{
+    barriers *b = all_barriers();
+    int more;
+
+    spc_mbar_wait(b->read + slot->at, slot->parity);
+    SPC_ROLLED
+    for (int warp = copier; warp < $(warps); warp += $(copiers)) {
+        share s = share_of(slot->at, warp);
+        copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
+    }
+    spc_sync_named(1, $(copiers * 32));
+    more = has_more(slot->at);
+    if (copier == 0)
+        announce(slot, more ? MORE : DONE, p);
+    next_turn(slot, 2);
+    return more;
+}
+
+/* The block's tile in a round, or -1. The map has them by their cost, so that by turns from either
+ * end all blocks get about as much. */
+SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
+{
+    int block = spc_block_x(), blocks = spc_grid_x();
+    long long rank = (long long)round * blocks + (round % 2 ? blocks - 1 - block : block);
+
+    return rank < args->map.tiles
+               ? spc_load_int(args->triplets.list + 2ll * args->triplets.capacity + rank)
+               : -1;
+}
+
+SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
+{
+    turn slot = {0, 1};
+
+    for (int round = 0;; round++) {
+        int tile = tile_of_round(args, round);
+        if (tile < 0)
+            break;
+        for (int w = 0; copy_window(args, copier, &slot, tile * $(rows), w);)
+            w++;
+    }
+    spc_mbar_wait(all_barriers()->read + slot.at, slot.parity);
+    if (copier == 0)
+        announce(&slot, NO_TILE, 0);
 }
 
 %end

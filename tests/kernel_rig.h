@@ -135,7 +135,8 @@ typedef struct rig_kernel {
     spc__artefact artefact;
     spc__module *module;
     spc__kernel *conv, *pack;
-    spc__kernel *sum; /* NULL: the convolution is one kernel */
+    spc__kernel *first; /* NULL: nothing comes before it */
+    spc__kernel *sum;   /* NULL: the convolution is one kernel */
     void *packed;
 } rig_kernel;
 
@@ -176,6 +177,9 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
              r->device, out->module, "spc_conv",
              (size_t)spc__attrs_number(&out->launch, "shared", 0), &out->conv,
              error)) != SPC_OK ||
+        (spc__attrs_number(&out->launch, "first_block", 0) > 0 &&
+         (status = r->ops->kernel_get(r->device, out->module, "spc_first", 0,
+                                      &out->first, error)) != SPC_OK) ||
         (spc__attrs_number(&out->launch, "sum_block", 0) > 0 &&
          (status = r->ops->kernel_get(r->device, out->module, "spc_sum", 0,
                                       &out->sum, error)) != SPC_OK) ||
@@ -188,8 +192,8 @@ static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
         goto done;
     int64_t cin = spc__conv_group_in(conv), cout = conv->cout;
     int64_t offsets = spc__conv_offsets(conv);
-    spc_pack_args args = {data->weights_stored, out->packed, cin, 1,
-                          offsets * cin, 0};
+    spc_pack_args args = {
+        data->weights_stored, out->packed, cin, 1, offsets * cin, 0};
     void *other = NULL;
     if (rsck) { /* the same weights in the other layout */
         size_t bytes = data->element_bytes;
@@ -226,11 +230,11 @@ typedef struct rig_run {
     rig *r;
     const rig_kernel *kernel;
     spc_conv_args args;
-    spc__launch launch, sum;
+    spc__launch launch, first, sum;
 } rig_run;
 
-/* The blocks of a persistent kernel, or one (or a cluster) for each tile; a test
- * may ask for fewer of the former. */
+/* The blocks of a persistent kernel, or one (or a cluster) for each tile; a
+ * test may ask for fewer of the former. */
 static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
                                 int tiles)
 {
@@ -286,6 +290,12 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
         .shared_bytes = (size_t)spc__attrs_number(launch, "shared", 0),
         .cluster = (unsigned)spc__attrs_number(launch, "cluster", 1),
     };
+    int first_rows = (int)spc__attrs_number(launch, "first_rows", 1);
+    run.first = (spc__launch){
+        .grid_x = (unsigned)((view->rows_padded + first_rows - 1) / first_rows),
+        .grid_y = 1,
+        .block = (unsigned)spc__attrs_number(launch, "first_block", 0),
+    };
     run.sum = (spc__launch){
         .grid_x = rig_sum_grid(launch, view->tiles),
         .grid_y = (unsigned)spc__attrs_number(launch, "sum_grid_y", 1),
@@ -298,10 +308,16 @@ static inline spc_status rig_enqueue(void *payload, void *stream)
 {
     rig_run *run = payload;
     const spc__device_ops *ops = run->r->ops;
-    spc_status status =
-        ops->launch(run->r->device, run->kernel->conv, &run->launch, &run->args,
-                    sizeof(run->args), stream, &run->r->error);
+    spc_status status = SPC_OK;
 
+    if (run->kernel->first != NULL)
+        status =
+            ops->launch(run->r->device, run->kernel->first, &run->first,
+                        &run->args, sizeof(run->args), stream, &run->r->error);
+    if (status == SPC_OK)
+        status =
+            ops->launch(run->r->device, run->kernel->conv, &run->launch,
+                        &run->args, sizeof(run->args), stream, &run->r->error);
     if (status == SPC_OK && run->kernel->sum != NULL)
         status =
             ops->launch(run->r->device, run->kernel->sum, &run->sum, &run->args,

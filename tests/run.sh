@@ -59,14 +59,16 @@ run_ctest() {
 
 run_preset() {
     preset=$1
+    target=all
+    labels=
     case $preset in
     asan) labels="-LE slow" ;;
-    tsan) labels="-L threads" ;;
-    *) labels= ;;
+    tsan) labels="-L threads" target=threaded_tests ;;
     esac
     echo "== $preset: building"
     cmake --preset "$preset" >"build/$preset.log" 2>&1 &&
-        cmake --build --preset "$preset" >>"build/$preset.log" 2>&1 || {
+        cmake --build --preset "$preset" --target "$target" \
+            >>"build/$preset.log" 2>&1 || {
         tail -n 30 "build/$preset.log"
         return 1
     }
@@ -89,6 +91,11 @@ fi
 mkdir -p build/tmp
 TMPDIR=$PWD/build/tmp
 export TMPDIR
+# Kernels that one test has had compiled, for the others: see tests/once/cc.
+SPC_TEST_CODE=$PWD/build/code
+rm -rf "$SPC_TEST_CODE"
+mkdir -p "$SPC_TEST_CODE"
+export SPC_TEST_CODE
 summary=
 failed=0
 for preset in $presets; do

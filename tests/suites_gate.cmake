@@ -3,8 +3,11 @@ spc_suite(gate)
 spc_gpu_suite(gate)
 spc_slow(gate)
 if(SPC_SANITIZE) # which leave out what is slow
-  spc_run_suite(gate_cpu gate cpu 1)
+  spc_run_suite(gate_cpu gate cpu 1 some)
 endif()
+# Memory that lasts between launches, which the gate refuses.
+spc_suite(statics)
+spc_run_suite(statics_nvrtc statics nvrtc)
 # Epilogues, types of outputs, slices, bf16, by every template.
 spc_suite(epilogue)
 spc_gpu_suite(epilogue)

@@ -1,12 +1,20 @@
 # The tuner: its engine, all shipped candidates, and the command.
 spc_suite(tuner)
+spc_suite(tuner_records)
+spc_suite(tuner_workers)
+spc_suite(tuner_targets)
+spc_suite(tuner_input)
+spc_suite(builder)
 # Workers are the command itself.
-target_compile_definitions(test_tuner PRIVATE
-  SPC_TEST_COMMAND="$<TARGET_FILE:spctune>")
-add_dependencies(test_tuner spctune)
+foreach(name tuner tuner_workers)
+  target_compile_definitions(test_${name} PRIVATE
+    SPC_TEST_COMMAND="$<TARGET_FILE:spctune>")
+  add_dependencies(test_${name} spctune)
+endforeach()
 
 spc_suite(finals) # how a search ends, and what a network makes of it
-target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c)
+target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c
+  ../tuner/cmd/rivals.c)
 target_include_directories(test_finals PRIVATE ../tuner/cmd)
 spc_suite(candidates)
 spc_gpu_suite(candidates)

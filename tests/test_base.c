@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -780,6 +781,39 @@ START_TEST(a_pool_works_in_the_background_until_finished)
 }
 END_TEST
 
+static void meet(void *payload, int64_t i)
+{
+    gate *g = payload;
+
+    (void)i;
+    if (atomic_fetch_add(&g->entered, 1) == 2)
+        atomic_store(&g->open, true);
+    while (!atomic_load(&g->open))
+        sched_yield();
+    atomic_fetch_add(&g->calls, 1);
+}
+
+START_TEST(bodies_that_wait_for_each_other_are_all_begun_or_none_is)
+{
+    gate met = {0}, none = {0};
+    spc__pool *pool;
+
+    assert_ok(spc__pool_create(&pool, 3, &error));
+    for (int i = 0; i < 100; i++) {
+        met = (gate){0};
+        ck_assert(spc__pool_run_together(pool, 3, meet, &met));
+        ck_assert_int_eq(atomic_load(&met.calls), 3);
+    }
+    ck_assert(!spc__pool_run_together(pool, 4, meet, &none));
+    spc__pool_start(pool, 2, pass_gate, &met); /* has the threads meanwhile */
+    ck_assert(!spc__pool_run_together(pool, 3, meet, &none));
+    spc__pool_finish(pool);
+    ck_assert(!spc__pool_run_together(NULL, 2, meet, &none));
+    ck_assert_int_eq(atomic_load(&none.entered), 0);
+    spc__pool_free(pool);
+}
+END_TEST
+
 /* Without any other thread, the one that finishes does it all. */
 START_TEST(who_finishes_does_what_nobody_began)
 {
@@ -1051,6 +1085,8 @@ static TCase *world(void)
     tcase_add_test(tc, a_parallel_loop_ends_with_its_flag);
     tcase_add_loop_test(tc, a_pool_of_any_size_does_all_of_a_loop, 0, 4);
     tcase_add_test(tc, a_pool_works_in_the_background_until_finished);
+    tcase_add_test(tc,
+                   bodies_that_wait_for_each_other_are_all_begun_or_none_is);
     tcase_add_test(tc, who_finishes_does_what_nobody_began);
     tcase_add_test(tc, a_written_file_reads_back_and_leaves_nothing_else);
     tcase_add_test(tc, reading_says_what_is_wrong);

@@ -1223,7 +1223,7 @@ START_TEST(too_large_a_space_is_an_error)
 
     assert_ok(open_text(&library, "t.cu.lua", text, sizeof(text) - 1));
     assert_fails(refuse_space(library, "conv", NULL, "x=1"), SPC_ETEMPLATE);
-    assert_says("more than 32768 configurations");
+    assert_says("more than 49152 configurations");
     spc__library_close(library);
 }
 END_TEST

@@ -581,6 +581,9 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
+#ifdef SPC_SANITIZE /* which takes ten times as long */
+    suite_sample(3);
+#endif
     Suite *suite = suite_create("coords");
     add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);

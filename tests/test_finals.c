@@ -9,6 +9,8 @@
 #include "choice.h"
 #include "file.h"
 #include "joint_layouts.h"
+#include "moves.h"
+#include "rivals.h"
 #include "suite.h"
 #include <math.h>
 #include <stdio.h>
@@ -212,6 +214,66 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 }
 END_TEST
 
+/* ---- near problems ------------------------------------------------------- */
+
+static int count_of(const seen *s, const char *template_name)
+{
+    size_t length = strlen(template_name);
+    int found = 0;
+
+    for (int i = 0; i < s->count; i++)
+        found += strncmp(s->name[i], template_name, length) == 0;
+    return found;
+}
+
+/* `slow` is five times behind `hills`, on every scene. */
+START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report first, second, third;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    options.effort = SPC_EFFORT_QUICK;
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
+    ck_assert_int_eq(count_of(&s, "slow "), 1);
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &second), spc_ctx_error(ctx));
+    ck_assert_int_eq(count_of(&s, "slow "), 0);
+    ck_assert_str_eq(second.winner, "hills tile=128,depth=1");
+    ck_assert_int_lt(second.timed, first.timed);
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
+    ck_assert_int_eq(third.timed, 0);
+    options.effort = SPC_EFFORT_NORMAL; /* who asks for more gets it */
+    assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
+    ck_assert_int_ge(count_of(&s, "slow "), 1);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Without a look at the space: who has a choice is known by its trials. */
+START_TEST(a_choice_that_is_there_is_found_without_the_space)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report first, second;
+    seen s;
+
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    options.effort = SPC_EFFORT_QUICK;
+    options.missing = true;
+    assert_ok(tune(ctx, SCENE, &s, &options, &first), spc_ctx_error(ctx));
+    ck_assert(first.was_there);
+    ck_assert_str_eq(first.winner, "hills tile=128,depth=1");
+    ck_assert_double_gt(first.winner_us, 0);
+    ck_assert_int_eq(s.count, first.known);
+    ck_assert_int_eq(first.candidates, first.known);
+    options.only = "slow"; /* of which it is no choice */
+    assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
+    ck_assert(!second.was_there);
+    ck_assert_str_ne(second.winner, first.winner);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- chosen by the caller ------------------------------------------------ */
 
 /* Of the same problem: slower or not, it is chosen, and stays so. */
@@ -231,7 +293,7 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
     ck_assert_str_eq(report.winner, wanted);
     ck_assert_int_eq(report.timed, 0);
     ck_assert_int_eq(count("choice JOIN trial ON trial.id = choice.trial "
-                           "WHERE choice.reason LIKE '%together%' AND "
+                           "WHERE choice.reason LIKE '%in a network%' AND "
                            "trial.config = 'tile=128,step=2,order=gray'"),
                      1);
     options.chosen = "plain tile=129,step=2,order=gray";
@@ -342,6 +404,114 @@ START_TEST(a_kernel_that_names_no_order_reads_a_layout_of_its_own)
 }
 END_TEST
 
+/* ---- rivals in a network ------------------------------------------------- */
+
+/* A network of two layers; what a replay takes with each of their kernels, and
+ * the first time that it is timed so much more or less. */
+typedef struct pretended {
+    double us[2][3], first_by;
+    int now[2], timed, most;
+} pretended;
+
+static spc_status pretend_take(void *payload, int layer, const char *kernel)
+{
+    ((pretended *)payload)->now[layer] = kernel[1] - '0';
+    return SPC_OK;
+}
+
+static spc_status pretend_time(void *payload, double *us)
+{
+    pretended *p = payload;
+
+    *us = p->us[0][p->now[0]] + p->us[1][p->now[1]];
+    *us += p->timed++ == 0 ? p->first_by : 0;
+    return SPC_OK;
+}
+
+static bool pretend_has_time(void *payload)
+{
+    const pretended *p = payload;
+
+    return p->timed < p->most;
+}
+
+/* Kernels k1 and k2 are the rivals of k0 in both layers. */
+START_TEST(a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster)
+{
+    static const struct {
+        pretended p;
+        int takes[2], changed;
+        double us;
+    } rows[] = {
+        /* nothing is faster */
+        {{.us = {{50, 50, 51}, {50, 55, 50}}, .most = 99}, {0, 0}, 0, 100},
+        /* the second rival of one, the first of the other */
+        {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 99}, {2, 1}, 2, 85},
+        /* less than replays differ by */
+        {{.us = {{50, 49.9, 50}, {50, 50, 50}}, .most = 99}, {0, 0}, 0, 100},
+        /* fast by chance, the first time */
+        {{.us = {{50, 50, 50}, {50, 50, 50}}, .first_by = -20, .most = 99},
+         {0, 0},
+         0,
+         100},
+        /* the time is over before the first layer's second rival */
+        {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 2}, {0, 1}, 1, 95},
+        {{.us = {{50, 40, 40}, {50, 45, 48}}, .most = 0}, {0, 0}, 0, 100},
+    };
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        rivals layers[2] = {{.now = strdup("k0")}, {.now = strdup("k0")}};
+        pretended p = rows[r].p;
+        rivals_network network = {pretend_take, pretend_time, pretend_has_time,
+                                  &p};
+        double us = 100;
+        int changed;
+        for (int l = 0; l < 2; l++)
+            ck_assert(rivals_add(&layers[l], "k2", 12) &&
+                      rivals_add(&layers[l], "k1", 11));
+        assert_ok(rivals_try(layers, 2, &network, &us, &changed), "");
+        for (int l = 0; l < 2; l++) {
+            ck_assert_msg(p.now[l] == rows[r].takes[l],
+                          "row %d, layer %d has kernel %d", r, l, p.now[l]);
+            ck_assert_int_eq(layers[l].now[1] - '0', p.now[l]);
+            rivals_release(&layers[l]);
+        }
+        ck_assert_int_eq(changed, rows[r].changed);
+        ck_assert_msg(fabs(us - rows[r].us) < 1e-9, "row %d: %g", r, us);
+    }
+}
+END_TEST
+
+START_TEST(the_fastest_rivals_are_kept_and_one_is_put_first)
+{
+    static const double us[] = {15, 11, 14, 12, 16, 13};
+    static const char *const order[] = {"k12", "k11", "k13", "k14"};
+    rivals layer = {0};
+    char name[24];
+
+    for (int i = 0; i < LENGTH(us); i++) {
+        snprintf(name, sizeof(name), "k%g", us[i]);
+        ck_assert(rivals_add(&layer, name, us[i]));
+    }
+    rivals_put_first(&layer, "k12");
+    rivals_put_first(&layer, "k15");           /* is not among them */
+    ck_assert(!rivals_give_way(&layer, "k0")); /* to none that is known */
+    ck_assert_int_eq(layer.count, RIVALS_MOST);
+    for (int i = 0; i < RIVALS_MOST; i++)
+        ck_assert_str_eq(layer.other[i], order[i]);
+    layer.now = strdup("k10");
+    ck_assert(rivals_give_way(&layer, "k11"));
+    ck_assert_str_eq(layer.now, "k11");
+    ck_assert_str_eq(layer.other[0], "k10");
+    ck_assert_str_eq(layer.other[1], "k12");
+    ck_assert(rivals_give_way(&layer, "k99"));
+    ck_assert_str_eq(layer.now, "k99");
+    ck_assert_str_eq(layer.other[0], "k11");
+    ck_assert_int_eq(layer.count, RIVALS_MOST);
+    rivals_release(&layer);
+}
+END_TEST
+
 /* ---- who wins ------------------------------------------------------------ */
 
 /* Entries that were timed at different moments, and some of them side by side.
@@ -358,6 +528,59 @@ static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
     entry->timings[0] = (spc__timing){
         .count = 99, .median_us = us, .spread_us = 0.001, .cold_us = us};
 }
+
+/* ---- moves --------------------------------------------------------------- */
+
+/* Candidates a=1|2, b=1|2|3, of which those with a time are timed. */
+typedef struct grid {
+    spc__entry entries[6];
+    spc__candidate kinds[6];
+    spc__candidates all;
+} grid;
+
+static void set_grid(grid *g, const double us[6], double spread)
+{
+    memset(g, 0, sizeof(*g));
+    for (int i = 0; i < 6; i++) {
+        set_entry(&g->entries[i], &g->kinds[i], us[i], 0);
+        g->entries[i].timings[0].spread_us = spread * us[i];
+        g->entries[i].state = us[i] > 0 ? SPC__TIMED : SPC__NEW;
+        g->kinds[i].is_default = i == 0;
+        spc__attrs_set_number(&g->kinds[i].config, "a", 1 + i / 3);
+        spc__attrs_set_number(&g->kinds[i].config, "b", 1 + i % 3);
+    }
+    g->all = (spc__candidates){.entries = g->entries, .count = 6};
+}
+
+/* a=2 cost twice as much at b=1. The best is a=1,b=2; b=3 was not tried. */
+START_TEST(a_change_that_cost_much_elsewhere_is_not_tried_again)
+{
+    static const double us[6] = {10, 8, 0, 20, 0, 0};
+    static const struct {
+        double spread;
+        spc_effort effort;
+        bool tries; /* a=2 at b=2 */
+    } rows[] = {
+        {0.001, SPC_EFFORT_QUICK, false},
+        {0.6, SPC_EFFORT_QUICK, true},
+        {0.001, SPC_EFFORT_NORMAL, true},
+    };
+    spc__request request = {.scene_count = 1};
+    spc__entry *ranked[6], *next[7];
+    grid g;
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        request.options.effort = rows[r].effort;
+        set_grid(&g, us, rows[r].spread);
+        int count = spc__rank_all(&g.all, ranked, 1);
+        count = spc__next_moves(&g.all, ranked, count, &request, next);
+        ck_assert_int_eq(count, rows[r].tries ? 2 : 1);
+        ck_assert_ptr_eq(next[0], &g.entries[2]);
+        if (rows[r].tries)
+            ck_assert_ptr_eq(next[1], &g.entries[4]);
+    }
+}
+END_TEST
 
 START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 {
@@ -419,11 +642,17 @@ int main(void)
     tcase_add_test(
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
+    tcase_add_test(tcase, what_lost_on_a_near_problem_is_not_tried_again);
+    tcase_add_test(tcase, a_choice_that_is_there_is_found_without_the_space);
+    tcase_add_test(tcase, a_change_that_cost_much_elsewhere_is_not_tried_again);
     tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
     tcase_add_test(tcase, row_orders_of_a_linear_layer_are_one);
     tcase_add_test(tcase, an_order_that_layers_share_is_paid_for_once);
     tcase_add_test(tcase,
                    a_kernel_that_names_no_order_reads_a_layout_of_its_own);
+    tcase_add_test(
+        tcase, a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster);
+    tcase_add_test(tcase, the_fastest_rivals_are_kept_and_one_is_put_first);
     tcase_add_test(tcase,
                    the_fastest_side_by_side_wins_whatever_other_moments_say);
     suite_add_tcase(suite, tcase);

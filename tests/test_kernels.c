@@ -363,9 +363,16 @@ static void check_far_rows(const trial *t)
     memcpy(in + in_row * FAR_ROWS, t->data->in_stored,
            in_row * (size_t)t->rel->rows_in);
     rig_run run = rig_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
+    size_t work_row =
+        (size_t)spc__attrs_number(&kernel.launch, "workspace_row_bytes", 0);
+    size_t work_bytes = rig_workspace_bytes(&run) + work_row * FAR_ROWS;
     run.args.in = in;
+    if (work_row > 0)
+        run.args.workspace = reserve(work_bytes);
     assert_ok(rig_enqueue(&run, NULL));
     compare(t, out + out_row * FAR_ROWS, "far rows");
+    if (work_row > 0)
+        munmap(run.args.workspace, work_bytes);
     layout_release(&map);
     rig_kernel_free(&r, &kernel);
     munmap(in, in_bytes);
@@ -649,7 +656,7 @@ int main(int argc, char **argv)
 {
     if (suite_is_part(argc, argv, "nvrtc"))
         return run_nvrtc();
-    suite_sample(3);
+    suite_sample(6);
     Suite *suite = suite_create("kernels");
     TCase *sim = tcase_create("sim"), *cpu = tcase_create("cpu");
     TCase *parts = tcase_create("parts");

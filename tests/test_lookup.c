@@ -244,6 +244,71 @@ START_TEST(the_record_that_serves_is_the_documented_one)
 }
 END_TEST
 
+/* A default that has wider tiles on maps of more than a thousand rows. */
+static void write_sized_template(void)
+{
+    static const char flat[] = "default = function() return {tile = 16",
+                      sized[] = "default = function(problem, target) return "
+                                "{tile = target.rows > 1000 and 32 or 16";
+    spc__buf text = SPC__BUF_INIT, out = SPC__BUF_INIT;
+
+    assert_ok(spc__file_read(&text,
+                             SPC_TEST_DATA "/templates/lookup/probe.c.lua",
+                             1 << 20, &error),
+              error.text);
+    const char *at = strstr(spc__buf_text(&text), flat);
+    ck_assert_ptr_nonnull(at);
+    spc__buf_append(&out, spc__buf_text(&text),
+                    (size_t)(at - spc__buf_text(&text)));
+    spc__buf_printf(&out, "%s%s", sized, at + strlen(flat));
+    write_file(templates, "probe.c.lua", spc__buf_text(&out));
+    spc__buf_release(&text);
+    spc__buf_release(&out);
+}
+
+/* 300 rows here; a record of 19,200 rows, one of 150, and of a layer with other
+ * channels. */
+START_TEST(
+    a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve)
+{
+    static const struct {
+        record from;
+        spc_origin origin;
+        const char *config, *says;
+    } rows[] = {
+        {{LAYER, 6, "probe", "tile=64,order=gray,arrival=0", false},
+         SPC_ORIGIN_DEFAULT,
+         "tile=16,order=none,arrival=0",
+         "where 'probe' divides its work in another way"},
+        {{LAYER, -3, "probe", "tile=64,order=gray,arrival=0", false},
+         SPC_ORIGIN_NEAREST,
+         "tile=64,order=gray,arrival=0",
+         "nearest measured problem"},
+        {{LAYER, 0.6, "probe", "tile=64,order=gray,arrival=0", false},
+         SPC_ORIGIN_BUCKET,
+         "tile=64,order=gray,arrival=0",
+         "similar scene"},
+    };
+
+    write_sized_template();
+    for (int i = 0; i < LENGTH(rows); i++) {
+        rig r;
+        spc__pick pick = {0};
+        remove(database);
+        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+                 "gen:uniform,n=300,extent=9");
+        put_record(r.ctx, r.map, &rows[i].from);
+        assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
+                              spc_map_density(r.map), SPC__PLAN_UNLOADED),
+                  spc_ctx_error(r.ctx));
+        ck_assert_msg(pick.origin == rows[i].origin, "%s", pick.reason);
+        ck_assert_str_eq(pick.config, rows[i].config);
+        assert_says(pick.reason, rows[i].says);
+        rig_close(&r);
+    }
+}
+END_TEST
+
 START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 {
     rig r;
@@ -1248,6 +1313,9 @@ int main(void)
     tcase_set_timeout(code, 60);
     tcase_add_loop_test(order, the_record_that_serves_is_the_documented_one, 0,
                         LENGTH(cases));
+    tcase_add_test(
+        order,
+        a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve);
     tcase_add_test(
         order, a_layer_that_no_template_takes_is_unsupported_with_the_reason);
     tcase_add_loop_test(order, a_record_that_cannot_serve_hides_no_other, 0,

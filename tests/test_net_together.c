@@ -58,24 +58,32 @@ END_TEST
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* A layer, and heads of two layers each. */
+static void load_words(rig *r, const char *words, spc_dtype dtype)
+{
+    memset(r, 0, sizeof(*r));
+    ck_assert_msg(load_text(&r->net, words, dtype) == SPC_OK, "%s", error.text);
+    assert_net(spc_net_draw_params(r->net, 3, &error));
+    spc_net_describe(&r->info, r->net);
+}
+
+/* A layer, and heads of two layers each; the first ones are alike, or no two
+ * of them. */
 static const char text[] =
     "network 'heads'\n"
     "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
     "for i = 1, %d do\n"
-    "  local y = conv(x, 'subm,k=1,cout=8,epilogue=bias+relu')\n"
+    "  local slope = 1 / (1 + i * %d)\n"
+    "  local y = conv(x, 'subm,k=1,cout=8,epilogue=bias+leaky,slope=' .. "
+    "slope)\n"
     "  output(conv(y, 'subm,k=1,cout=2,bias=1'), 'head' .. i)\n"
     "end\n";
 
-static void load_heads(rig *r, int heads)
+static void load_heads(rig *r, int heads, bool alike)
 {
-    char words[sizeof(text) + 8];
+    char words[sizeof(text) + 16];
 
-    memset(r, 0, sizeof(*r));
-    snprintf(words, sizeof(words), text, heads);
-    assert_net(load_text(&r->net, words, SPC_F16));
-    assert_net(spc_net_draw_params(r->net, 3, &error));
-    spc_net_describe(&r->info, r->net);
+    snprintf(words, sizeof(words), text, heads, !alike);
+    load_words(r, words, SPC_F16);
 }
 
 /* The nodes of convolutions, in the order of the run. */
@@ -116,7 +124,7 @@ START_TEST(layers_that_share_memory_are_in_order)
     if (_i == 0)
         load(&r, "unet42.lua", SPC_F16);
     else
-        load_heads(&r, 14);
+        load_heads(&r, 14, false);
     open_context(&r, "cuda");
     plan_net(&r, &o);
     assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
@@ -152,29 +160,92 @@ static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
     return found;
 }
 
-/* Their rows are laid out once for each size of tiles, and not by each. */
-START_TEST(heads_do_not_wait_for_each_other)
+/* Their first layers are one, which writes what the last ones read, side by
+ * side. Rows are laid out once for each size of tiles, and not by each. */
+START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
     spc_net_options o = room_for(1000);
     rig r;
 
     open_doubles();
-    load_heads(&r, 5);
+    load_heads(&r, 5, true);
     open_context(&r, "cuda");
     plan_net(&r, &o);
     assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
-    ck_assert_int_eq(find_convs(convs), 11);
-    ck_assert_int_eq(count_layouts(convs, 11), r.plan->layout_count);
+    ck_assert_int_eq(find_convs(convs), 7);
+    ck_assert_int_eq(count_layouts(convs, 7), r.plan->layout_count);
     ck_assert_int_le(r.plan->layout_count, 2); /* of 10 layers of two kinds */
+    ck_assert(follows(convs[1], convs[0]->node));
     for (int a = 0; a < 5; a++) {
-        const fake_launch *first = convs[1 + 2 * a], *last = convs[2 + 2 * a];
-        ck_assert(follows(first, convs[0]->node));
-        ck_assert(follows(last, first->node));
+        const fake_launch *last = convs[2 + a];
+        const char *in = last->args.conv.in, *out = convs[1]->args.conv.out;
+        ck_assert(follows(last, convs[1]->node));
+        ck_assert_int_eq(in - out, 16 * a);
         for (int b = 0; b < a; b++)
-            require(!follows(last, convs[1 + 2 * b]->node),
+            require(!follows(last, convs[2 + b]->node),
                     "head %d waits for head %d", a, b);
     }
+    close_rig(&r);
+}
+END_TEST
+
+/* Layers that read one tensor: two heads, two of a wider kernel; and those that
+ * stay alone, an output and a part of a concatenation. */
+static const char siblings[] =
+    "network 'siblings'\n"
+    "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
+    "local function head(words) return conv(x, 'subm,cout=8,' .. words) end\n"
+    "local function tail(y) output(conv(y, 'subm,k=1,cout=8')) end\n"
+    "local fold = 'k=1,epilogue=scale+bias+relu'\n"
+    "local a, b, c, d = head(fold), head(fold), head('k=3'), head('k=3')\n"
+    "tail(a) tail(b) tail(c) tail(d)\n"
+    "output(head(fold))\n"
+    "output(cat(head(fold), head(fold)))\n";
+
+static int count_wide(const rig *r, int width)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->plan->work_count; i++)
+        count += r->plan->works[i].kind == SPC_NET_CONV &&
+                 r->plan->works[i].conv.cout == width;
+    return count;
+}
+
+START_TEST(layers_that_read_one_tensor_are_one_layer)
+{
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(4);
+    rig r;
+
+    load_words(&r, siblings, suite_is_gpu() ? SPC_F16 : SPC_F32);
+    open_context(&r, device_of(0));
+    o.keep = true;
+    plan_net(&r, &o);
+    ck_assert_int_eq(count_wide(&r, 16), 2);
+    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, the set with it */
+    upload(&r, scene, 1);
+    poison(&r);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, false);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+/* What would be wider than 1024 channels is several layers. */
+START_TEST(a_wide_layer_ends_at_some_width)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load_heads(&r, 130, true);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    ck_assert_int_eq(count_wide(&r, 1024), 1);
+    ck_assert_int_eq(count_wide(&r, 16), 1);
     close_rig(&r);
 }
 END_TEST
@@ -319,10 +390,13 @@ int main(int argc, char **argv)
     if (suite_device == NULL) {
         tcase_add_test(tc, a_run_and_a_replay_are_on_the_callers_stream);
         tcase_add_loop_test(tc, layers_that_share_memory_are_in_order, 0, 2);
-        tcase_add_test(tc, heads_do_not_wait_for_each_other);
+        tcase_add_test(
+            tc, heads_begin_with_one_layer_and_do_not_wait_for_each_other);
+        tcase_add_test(tc, a_wide_layer_ends_at_some_width);
         tcase_add_test(tc, layers_of_a_map_read_one_order_where_that_pays);
     }
     tcase_add_loop_test(tc, networks_of_one_context_do_not_meet, 0, 1);
+    tcase_add_test(tc, layers_that_read_one_tensor_are_one_layer);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }

@@ -8,6 +8,7 @@
  */
 #include "buf.h"
 #include "file.h"
+#include "map.h"
 #include "points_steps.h"
 #include "random.h"
 #include "suite.h"
@@ -207,6 +208,96 @@ static void check_order(const spc_triplet *got, int count)
             ck_assert_int_ge(got[i].k, got[i - 1].k);
 }
 
+/* Those of 16 outputs that follow each other: by offset, then as they were. */
+static int *define_bundles(const spc_triplet *all, const int *first, int rows,
+                           int offsets)
+{
+    int *list = calloc(2 * (size_t)first[rows] + 2, sizeof *list), *to = list;
+
+    for (int p = 0; p < rows; p += 16)
+        for (int k = 0; k < offsets; k++)
+            for (int q = p; q < p + 16; q++)
+                for (int t = first[q]; t < first[q + 1]; t++)
+                    if (all[t].k == k) {
+                        *to++ = all[t].in;
+                        *to++ = k * 16 + q % 16;
+                    }
+    return list;
+}
+
+/* Two for each offset that 16 outputs have, one for each 16 of its triplets; of
+ * 64 outputs those of the most costly 16. */
+static int define_cost(const spc_triplet *all, const int *first, int at)
+{
+    int most = 0;
+
+    for (int p = at; p < at + 64; p += 16) {
+        int counts[SPC_MAX_OFFSETS] = {0}, cost = 0;
+        for (int t = first[p]; t < first[p + 16]; t++) {
+            int before = counts[all[t].k]++;
+            cost += (before == 0 ? 2 : 0) + (before % 16 == 0);
+        }
+        most = cost > most ? cost : most;
+    }
+    return most;
+}
+
+/* Of 32 levels the highest first, and of one level the first. */
+static void check_tiles(const spc_triplet *all, const int *first,
+                        const int *order, int rows, const int *tiles,
+                        const char *what)
+{
+    int most = 0, at = 0, count = rows / 64;
+
+    for (int t = 0; t < count; t++)
+        if (define_cost(all, first, 64 * t) > most)
+            most = define_cost(all, first, 64 * t);
+    for (int level = 31; level >= 0; level--)
+        for (int t = 0; t < count; t++)
+            if (order[64 * t] >= 0 &&
+                define_cost(all, first, 64 * t) * 32 / (most + 1) == level) {
+                ck_assert_msg(tiles[at] == t, "%s: tile %d is %d, not %d", what,
+                              at, tiles[at], t);
+                at++;
+            }
+    for (; at < count; at++)
+        ck_assert_int_eq(tiles[at], -1);
+}
+
+/* The list is made once, and again whenever the map is filled. */
+static void check_bundles(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
+                          const char *what)
+{
+    int rows = map->to->rows_padded, offsets = map->offsets;
+    size_t bytes = 8 * (size_t)spc_map_pairs(map);
+    int *first = calloc((size_t)rows + 1, sizeof *first);
+    int *order = calloc((size_t)rows, sizeof *order);
+    int *tiles = calloc((size_t)rows / 64, sizeof *tiles);
+    int *got = calloc(1, bytes + 8);
+    spc_triplets_view view;
+
+    assert_done(spc__map_prepare_bundles(map, NULL));
+    ck_assert(spc__map_bundles_view(&view, map));
+    assert_done(
+        spc_copy_to_host(ctx, first, view.first, 4 * ((size_t)rows + 1)));
+    if (bytes > 0)
+        assert_done(spc_copy_to_host(ctx, got, view.list, bytes));
+    assert_done(
+        spc_copy_to_host(ctx, order, map->plain.order, 4 * (size_t)rows));
+    assert_done(spc_copy_to_host(ctx, tiles, view.list + 2 * view.capacity,
+                                 4 * (size_t)rows / 64));
+    check_tiles(all, first, order, rows, tiles, what);
+    int *want = define_bundles(all, first, rows, offsets);
+    for (int i = 0; i < (int)(bytes / 4); i++)
+        ck_assert_msg(got[i] == want[i], "%s: word %d of bundles: %d, not %d",
+                      what, i, got[i], want[i]);
+    free(want);
+    free(got);
+    free(tiles);
+    free(order);
+    free(first);
+}
+
 static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
                       const char *what)
 {
@@ -218,6 +309,7 @@ static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
                   (long long)spc_map_pairs(map), want->count);
     assert_done(spc_map_triplets(map, got));
     check_order(got, want->count);
+    check_bundles(ctx, map, got, what);
     for (int i = 0; i < want->count; i++)
         sorted[i].at = got[i];
     qsort(sorted, (size_t)want->count, sizeof *sorted, compare_found);

@@ -516,6 +516,51 @@ START_TEST(the_number_of_threads_changes_nothing)
 }
 END_TEST
 
+/* Voxels of either rule, and points, whose outputs see several at an offset. */
+static const char *const partly[] = {
+    "subm,cin=1,cout=1,k=3",
+    "conv,cin=1,cout=1,k=3,stride=2,padding=1,rule=footprint",
+    "inverse,cin=1,cout=1,k=2,stride=2,rule=floor",
+    "points,cin=1,cout=1,k=3,radius=0.003",
+    "points,cin=1,cout=1,k=3,radius=0.003,nearest=2",
+    "inverse,cin=1,cout=1,k=3,rule=radius,radius=0.003,nearest=2",
+};
+
+START_TEST(some_outputs_see_what_they_see_among_all)
+{
+    spc_relation all, some;
+    int64_t at[64];
+    spc__row_list only = {at, 0};
+    spc_scene *scene;
+    spc_conv conv;
+
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=200,extent=8", &error));
+    assert_ok(spc_conv_parse(&conv, partly[_i], &error));
+    assert_ok(spc__relation_init(&all, &conv, scene, 2, NULL, &error));
+    for (int64_t row = 1; row < all.rows_out && only.count < 64; row += 3)
+        at[only.count++] = row;
+    assert_ok(
+        spc__relation_init_rows(&some, &conv, scene, &only, 2, NULL, &error));
+    ck_assert_int_eq(some.rows_out, only.count);
+    ck_assert_int_eq(some.rows_in, all.rows_in);
+    for (int s = 0; s < all.slots; s++)
+        for (int64_t i = 0; i < only.count; i++) {
+            int64_t of_all = s * all.rows_out + at[i];
+            int64_t here = s * some.rows_out + i;
+            int32_t want = all.index[of_all];
+            int32_t got = s < some.slots ? some.index[here] : -1;
+            require(got == want, "slot %d of row %d: %d for %d", s, (int)at[i],
+                    got, want);
+            require(want < 0 || all.cells == NULL ||
+                        some.cells[here] == all.cells[of_all],
+                    "slot %d of row %d: another offset", s, (int)at[i]);
+        }
+    spc_relation_release(&some);
+    spc_relation_release(&all);
+    spc_scene_free(scene);
+}
+END_TEST
+
 START_TEST(the_shell_has_its_known_number_of_pairs)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -746,6 +791,8 @@ int main(void)
                    a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape);
     tcase_add_test(rules, a_drawn_set_is_that_of_the_scene);
     tcase_add_test(rules, the_number_of_threads_changes_nothing);
+    tcase_add_loop_test(rules, some_outputs_see_what_they_see_among_all, 0,
+                        LENGTH(partly));
     tcase_add_test(rules, the_shell_has_its_known_number_of_pairs);
     suite_add_tcase(s, rules);
     tcase_add_loop_test(limits, coordinates_at_the_edge_of_int32_do_not_wrap, 0,

@@ -891,7 +891,7 @@ static int run_nvrtc(void)
 {
     if (!is_nvrtc())
         return suite_skip("there is no NVRTC on this machine");
-    suite_sample(3);
+    suite_sample(6);
     Suite *suite = suite_create("search, NVRTC");
     add(suite, "nvrtc", every_searcher_compiles_for_every_gpu, KINDS * GPUS);
     return run_suite(suite);

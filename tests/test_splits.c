@@ -46,15 +46,27 @@ static const struct {
     {"subm,cin=64,cout=96,k=3,dtype=bf16,epilogue=scale+bias+gelu", "os_wgmma",
      "split=mask4,order=gray,gather=shared,groups=2"},
     /* Rows of 4 and 8 bytes' multiples, outputs of any number. */
-    {"subm,cin=50,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
+    {"conv,cin=50,cout=61,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
+     "bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
-    {"subm,cin=21,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
+    /* Tiles of which some blocks that order rows have none. */
+    {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
+    {"subm,cin=20,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
+    /* Rows that are copied before, and after, between bytes and words. */
+    {"subm,cin=81,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
+     "os_wgmma", "groups=2"},
+    {"subm,cin=77,cout=99,k=2,dtype=i8,epilogue=scale,in_pitch=79", "os_wgmma",
+     "gather=shared"},
+    {"subm,cin=40,cout=37,k=2,dtype=bf16,epilogue=add+gelu,out_pitch=41",
+     "os_wgmma", "groups=2,pieces=1"},
+    {"linear,cin=41,cout=66,dtype=f32,epilogue=scale+bias+add,out=f16",
+     "os_wgmma", ""},
     {"subm,cin=44,cout=99,k=3,dtype=i8,epilogue=scale+relu,out=i8", "os_wgmma",
      "split=cluster2,groups=2"},
     {"conv,cin=20,cout=45,k=3,stride=2,rule=floor,in_pitch=22,epilogue=silu+"
      "add",
      "os_group", ""},
-    {"subm,cin=36,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
+    {"subm,cin=40,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
     /* Residual, scale and bias that wait in shared memory, in parts of 16 and
      * of 8 bytes. */
     {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
@@ -78,6 +90,13 @@ static const struct {
     {"subm,cin=32,cout=64,k=1x3x1,dtype=f32", "os_mma",
      "split=cluster8,m=1,stages=3"},
     {"subm,cin=16,cout=32,k=3", "os_mma", "order=dense"},
+    /* Groups whose parts begin between words, or have an input each. */
+    {"subm,cin=15,cout=21,groups=3,k=3,epilogue=scale+bias+relu+add", "os_mma",
+     ""},
+    {"conv,cin=66,cout=50,groups=2,k=3,stride=2,rule=floor,dtype=bf16,bias=1",
+     "os_mma", "m=1"},
+    {"subm,cin=10,cout=30,groups=10,k=1x3x1,dtype=i8,epilogue=scale,out=i8",
+     "os_mma", ""},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
     /* Depthwise: an epilogue, slices, bf16, several outputs a channel, parts of

@@ -306,6 +306,7 @@ static bool compiles(const rig_of *r, spc__template *tpl, int p,
            (int)spc__attrs_number(&artefact.resources, "registers", 0),
            spilled);
     fflush(stdout);
+    ck_assert_uint_eq(spc__code_statics(artefact.code, artefact.code_bytes), 0);
     spc__artefact_release(&artefact);
     spc__buf_release(&text);
     spc__buf_release(&log);

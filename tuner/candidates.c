@@ -12,12 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-spc_status spc__candidates_open(spc__candidates *out,
-                                const spc__request *request)
+spc_status spc__candidates_begin(spc__candidates *out,
+                                 const spc__request *request)
 {
     spc_error *error = request->error;
-    int64_t rows = spc__request_rows(request);
-    spc__attrs of_scene;
     spc_status status;
 
     memset(out, 0, sizeof(*out));
@@ -31,12 +29,33 @@ spc_status spc__candidates_open(spc__candidates *out,
     if ((status = spc__ctx_library(&out->library, request->ctx)) != SPC_OK)
         return status;
     spc__conv_attrs(&out->problem, request->conv);
-    of_scene = out->target;
-    if (rows > 0) /* by which templates choose their defaults */
+    return SPC_OK;
+}
+
+/* The target with what templates choose their defaults by. */
+static spc__attrs target_of(const spc__candidates *candidates,
+                            const spc__request *request)
+{
+    int64_t rows = spc__request_rows(request);
+    spc__attrs of_scene = candidates->target;
+
+    if (rows > 0)
         spc__attrs_set_number(&of_scene, "rows", rows);
-    return spc__space_create(
-        &out->space, out->library, spc__problem_role(&out->problem),
-        request->options.only, &out->problem, &of_scene, error);
+    return of_scene;
+}
+
+spc_status spc__candidates_open(spc__candidates *out,
+                                const spc__request *request)
+{
+    spc_status status = spc__candidates_begin(out, request);
+    spc__attrs of_scene = target_of(out, request);
+
+    return status != SPC_OK
+               ? status
+               : spc__space_create(&out->space, out->library,
+                                   spc__problem_role(&out->problem),
+                                   request->options.only, &out->problem,
+                                   &of_scene, request->error);
 }
 
 /* ---- admission ----------------------------------------------------------- */
@@ -173,6 +192,57 @@ spc_status spc__candidates_admit(spc__candidates *candidates,
                          space->candidates[0].why);
     return make_entries(candidates, request->error);
 }
+
+/* ---- what was tried ------------------------------------------------------ */
+
+/* A candidate of the template as it is now; false: the trial is another's. */
+static bool take_trial(spc__candidate *out, const spc__candidates *candidates,
+                       const spc__request *request, const spc__trial *trial)
+{
+    spc__attrs of_scene = target_of(candidates, request), config;
+    const char *only = request->options.only;
+    spc_error error;
+
+    if (only != NULL && strcmp(only, trial->template_name) != 0)
+        return false;
+    out->tpl = spc__library_find(candidates->library, trial->template_name);
+    if (out->tpl == NULL ||
+        strcmp(spc__template_hash(out->tpl), trial->template_hash) != 0)
+        return false;
+    out->config = trial->config;
+    out->launch = trial->launch;
+    out->admitted = true;
+    out->is_default =
+        spc__template_default(&config, out->tpl, &candidates->problem,
+                              &of_scene, &error) == SPC_OK &&
+        spc__attrs_equal(&config, &trial->config);
+    return true;
+}
+
+spc_status spc__candidates_tried(spc__candidates *out,
+                                 const spc__request *request,
+                                 const spc__trial *trials, int count)
+{
+    spc__space *space = calloc(1, sizeof(*space));
+    spc__candidate *list = calloc((size_t)count + 1, sizeof(*list));
+    spc_status status = spc__candidates_begin(out, request);
+
+    if (space == NULL || list == NULL) {
+        free(space);
+        free(list);
+        return spc__fail_memory(request->error, sizeof(*list));
+    }
+    space->candidates = list;
+    out->space = space;
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if (trials[i].status == SPC__TRIAL_OK &&
+            take_trial(&list[space->count], out, request, &trials[i]))
+            space->admitted = ++space->count;
+    return status == SPC_OK ? make_entries(out, request->error) : status;
+}
+
+/* ---- life -----------------------------------------------------------------
+ */
 
 static void release_entry(spc__entry *entry)
 {

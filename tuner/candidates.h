@@ -38,6 +38,10 @@ typedef struct spc__entry { /* an admitted candidate */
     bool is_twin;   /* another has the same code and launch */
     bool serves;    /* what a plan would take so far, from the database */
     double side_us; /* beside all others that have it; 0: not a finalist */
+    /* Of near problems (near.h): how many times the third best it took, where
+     * it did best; 0: not known. */
+    double near_ratio;
+    bool won_near, lost_near;
     /* What has changed since it was stored. */
     bool trial_pending, code_pending;
     char identity[65]; /* by which twins know each other; "" until rendered */
@@ -57,6 +61,15 @@ typedef struct spc__candidates {
     spc__entry **by_config; /* sorted by template and configuration */
 } spc__candidates;
 
+/* Finds problem and target, and no candidates. */
+spc_status spc__candidates_begin(spc__candidates *out,
+                                 const spc__request *request);
+/* Instead of the space, which takes a while to find, what was tried of it and
+ * could be used, by trials of this very problem. The caller releases *out also
+ * after a failure; as below. */
+spc_status spc__candidates_tried(spc__candidates *out,
+                                 const spc__request *request,
+                                 const spc__trial *trials, int count);
 /* Finds problem, target and space. The caller releases *out also after a
  * failure. */
 spc_status spc__candidates_open(spc__candidates *out,

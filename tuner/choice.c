@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double relative_spread(const spc__entry *entry, int scenes)
+double spc__relative_spread(const spc__entry *entry, int scenes)
 {
     double most = 0;
 
@@ -77,8 +77,8 @@ double spc__final_score(const spc__entry *entry, int scenes)
 static bool are_tied(const spc__entry *best, const spc__entry *other,
                      int scenes)
 {
-    double spread =
-        fmax(relative_spread(best, scenes), relative_spread(other, scenes));
+    double spread = fmax(spc__relative_spread(best, scenes),
+                         spc__relative_spread(other, scenes));
 
     return spc__final_score(other, scenes) <=
            spc__final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
@@ -137,6 +137,23 @@ static int by_side(const void *a, const void *b)
     return (one > two) - (one < two);
 }
 
+/* Brings to the front, in their order, those that have passed every test: a
+ * search that was interrupted may have timed others. Their number. */
+static int confirmed_first(spc__entry **ranked, int count, int scenes)
+{
+    int found = 0;
+
+    for (int i = 0; i < count; i++) {
+        spc__entry *entry = ranked[i];
+        if (!spc__entry_has(entry, scenes, 0, true))
+            continue;
+        memmove(ranked + found + 1, ranked + found,
+                (size_t)(i - found) * sizeof(*ranked));
+        ranked[found++] = entry;
+    }
+    return found;
+}
+
 /* Brings the finalists to the front, best first; how many they are, and all of
  * them if nobody was singled out. */
 static int finalists_first(spc__entry **ranked, int count)
@@ -183,8 +200,9 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     if (ranked == NULL)
         return spc__fail_memory(request->error, sizeof(spc__entry *));
     int count = spc__rank_all(candidates, ranked, scenes);
-    if (count > 0) {
-        pick(out, request, ranked, finalists_first(ranked, count), count);
+    int confirmed = confirmed_first(ranked, count, scenes);
+    if (confirmed > 0) {
+        pick(out, request, ranked, finalists_first(ranked, confirmed), count);
         const spc__entry *start = spc__untuned(request, candidates);
         out->us = spc__final_score(out->entry, scenes);
         if (start != NULL && start->state == SPC__TIMED)

@@ -2,38 +2,64 @@
  * ladder.c - compiles the kernels of sets and maps for keys of every width.
  *
  * Keys are as wide as the extent of a scene asks for, and code depends on that.
- * A run compiles what its own scenes need; a vehicle that drives out of their
- * extent, with the database and no compiler, needs the rest.
+ * A run's own scenes need some of it, most often the narrow ones; a vehicle
+ * that drives out of their extent, with the database and no compiler, needs the
+ * rest. They are the largest kernels there are: a measuring process that
+ * compiled its own, one after the other, would keep all others waiting. So all
+ * of them compile beside the first candidates, and the wide ones after the
+ * narrow ones.
  */
 #include "ladder.h"
 
 #include "cancel.h"
 #include "error.h"
 #include "indexer.h"
-#include "parallel.h"
+#include "pool.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct rung {
-    const spc__index_code *code;
+    spc__index_code code;
     spc__template *tpl;
     char key[SPC__SHA256_HEX];
     char *source, *identity;
+    bool is_narrow;
     bool needs_compiler;
+    bool is_stored; /* as far as it will be */
     spc__artefact artefact;
     spc_error error;
 } rung;
 
-typedef struct ladder {
+/* What is compiled in one loop of a pool: from the rung `first` on. */
+typedef struct flight {
+    spc__ladder *ladder;
+    int first;
+    spc__pool *pool;
+} flight;
+
+/* Narrow ones, those of them that are asked for later, and wide ones. */
+enum { FLIGHTS = 3 };
+
+struct spc__ladder {
     const spc__request *request;
     spc__library *library;
     const spc__attrs *target;
     spc__compiler *compiler;
     spc__compile_job prototype; /* without source */
-    spc__index_ladder codes;
+    bool apart;
     rung missing[SPC__LADDER_MOST];
     int count;
-} ladder;
+    flight flights[FLIGHTS];
+    int flight_count;
+    volatile int is_given_up; /* ends compilers, too */
+    bool lacks_compiler;
+    pthread_mutex_t lock; /* of what is left */
+    pthread_cond_t has_narrow;
+    int narrow_left; /* to be compiled */
+};
+
+typedef struct spc__ladder ladder;
 
 /* ---- what is missing ----------------------------------------------------- */
 
@@ -57,22 +83,48 @@ static bool is_recorded(const ladder *l, const spc__index_code *code)
                          &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
 }
 
-static void find_missing(ladder *l, bool apart)
+static bool is_narrow(const spc__index_code *code)
+{
+    const spc__attrs *problem = &code->problem;
+
+    return spc__attrs_number(problem, "key", 32) == 32 &&
+           spc__attrs_number(problem, "row_key", 32) == 32 &&
+           spc__attrs_number(problem, "in_key", 32) == 32;
+}
+
+static bool is_listed(const ladder *l, const spc__index_code *code)
+{
+    for (int i = 0; i < l->count; i++)
+        if (spc__attrs_equal(&l->missing[i].code.problem, &code->problem))
+            return true;
+    return false;
+}
+
+static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
+{
+    for (int i = 0; i < codes->count; i++) {
+        const spc__index_code *code = &codes->at[i];
+        spc__template *tpl = spc__library_find(l->library, code->template_name);
+        /* Somebody else's folder of templates may have none that build maps. */
+        if (tpl != NULL && is_narrow(code) == narrow && !is_listed(l, code) &&
+            !is_recorded(l, code))
+            l->missing[l->count++] =
+                (rung){.code = *code, .tpl = tpl, .is_narrow = narrow};
+    }
+}
+
+/* Lists what is missing and is not listed yet. */
+static void find_missing(ladder *l, bool narrow)
 {
     const spc__request *request = l->request;
     const spc__device_ops *ops = spc__device_ops_of(request->ctx->device);
+    spc__index_ladder codes;
     unsigned block =
         spc__index_block(l->target, request->is_foreign ? 0 : ops->index_block);
 
-    spc__index_ladder_init(&l->codes, block, &request->conv->geometry,
-                           spc__conv_is_inverse(request->conv), apart);
-    for (int i = 0; i < l->codes.count; i++) {
-        const spc__index_code *code = &l->codes.at[i];
-        spc__template *tpl = spc__library_find(l->library, code->template_name);
-        /* Somebody else's folder of templates may have none that build maps. */
-        if (tpl != NULL && !is_recorded(l, code))
-            l->missing[l->count++] = (rung){.code = code, .tpl = tpl};
-    }
+    spc__index_ladder_init(&codes, block, &request->conv->geometry,
+                           spc__conv_is_inverse(request->conv), l->apart);
+    add_missing(l, &codes, narrow);
 }
 
 /* ---- compiling ----------------------------------------------------------- */
@@ -96,7 +148,7 @@ static void identify(rung *r, const spc__attrs *config)
 {
     spc__buf identity = SPC__BUF_INIT;
 
-    spc__code_identity(&identity, r->code->template_name, &r->code->problem,
+    spc__code_identity(&identity, r->code.template_name, &r->code.problem,
                        config);
     if ((r->identity = spc__buf_detach(&identity)) == NULL)
         spc__fail_memory(&r->error, 1);
@@ -107,7 +159,7 @@ static spc__compile_job job_of(const ladder *l, const rung *r)
 {
     spc__compile_job job = l->prototype;
 
-    job.name = r->code->template_name;
+    job.name = r->code.template_name;
     job.source = r->source;
     return job;
 }
@@ -117,11 +169,11 @@ static void render(ladder *l, rung *r)
 {
     spc__attrs config;
     spc__buf source = SPC__BUF_INIT;
-    spc_status status = spc__template_default(
-        &config, r->tpl, &r->code->problem, l->target, &r->error);
+    spc_status status = spc__template_default(&config, r->tpl, &r->code.problem,
+                                              l->target, &r->error);
 
     if (status == SPC_OK)
-        status = spc__template_render(&source, r->tpl, &r->code->problem,
+        status = spc__template_render(&source, r->tpl, &r->code.problem,
                                       l->target, &config, &r->error);
     if (status == SPC_OK && (r->source = spc__buf_detach(&source)) == NULL)
         spc__fail_memory(&r->error, 1);
@@ -135,15 +187,36 @@ static void render(ladder *l, rung *r)
     r->needs_compiler = !is_stored(l, r);
 }
 
+static bool is_given_up(const ladder *l)
+{
+    return spc__cancelled(&l->is_given_up) ||
+           spc__cancelled(l->request->ctx->cancel);
+}
+
+static void note_done(ladder *l, const rung *r)
+{
+    if (!r->is_narrow)
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (--l->narrow_left == 0)
+        pthread_cond_signal(&l->has_narrow);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* What a thread of the pool does. */
 static void compile(void *payload, int64_t i)
 {
-    ladder *l = payload;
-    rung *r = &l->missing[i];
+    const flight *f = payload;
+    ladder *l = f->ladder;
+    rung *r = &l->missing[f->first + i];
 
-    if (!r->needs_compiler)
-        return;
-    spc__compile_job job = job_of(l, r);
-    spc__compile(&r->artefact, l->compiler, &job, NULL, &r->error);
+    if (is_given_up(l)) {
+        r->error.status = SPC_EINTERRUPTED;
+    } else if (r->needs_compiler) {
+        spc__compile_job job = job_of(l, r);
+        spc__compile(&r->artefact, l->compiler, &job, NULL, &r->error);
+    }
+    note_done(l, r);
 }
 
 /* ---- storing ------------------------------------------------------------- */
@@ -156,6 +229,9 @@ static spc_status store(const ladder *l, rung *r)
 
     if (r->error.status == SPC_EINTERRUPTED)
         return spc__interrupted(l->request->error);
+    if (r->is_stored)
+        return SPC_OK;
+    r->is_stored = true;
     if (r->error.status != SPC_OK) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "without a compiler some scenes cannot be indexed: %s",
@@ -170,47 +246,97 @@ static spc_status store(const ladder *l, rung *r)
         r->identity, &no_launch, &r->artefact.resources, r->artefact.code,
         r->artefact.code_bytes, l->request->error);
     if (status == SPC_OK)
-        is_recorded(l, r->code); /* from now on */
+        is_recorded(l, &r->code); /* from now on */
+    return status;
+}
+
+/* What was only tried is no failure of the run. */
+static spc_status store_all(ladder *l, bool wide)
+{
+    spc_error before = *l->request->error;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < l->count && status == SPC_OK; i++)
+        if (wide || l->missing[i].is_narrow)
+            status = store(l, &l->missing[i]);
+    if (status == SPC_OK)
+        *l->request->error = before;
     return status;
 }
 
 /* ---- all of it ----------------------------------------------------------- */
 
-static spc_status compile_missing(ladder *l)
+static bool has_compiler(ladder *l)
 {
-    const spc_ctx *ctx = l->request->ctx;
-    spc_status status = spc__request_compiler(&l->compiler, &l->prototype,
-                                              l->request, l->library);
-
-    if (status != SPC_OK) {
-        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+    if (l->compiler != NULL || l->lacks_compiler)
+        return l->compiler != NULL;
+    l->lacks_compiler = spc__request_compiler(&l->compiler, &l->prototype,
+                                              l->request, l->library) != SPC_OK;
+    if (l->lacks_compiler)
+        spc__log_printf(&l->request->ctx->log, SPC_LOG_WARNING,
                         "without a compiler some scenes cannot be indexed: %s",
                         l->request->error->text);
-        return SPC_OK;
-    }
-    for (int i = 0; i < l->count; i++)
+    else
+        l->prototype.cancel = &l->is_given_up;
+    return !l->lacks_compiler;
+}
+
+/* Compiles what was listed from `first` on. */
+static spc_status start_flight(ladder *l, int first)
+{
+    flight *f = &l->flights[l->flight_count];
+    int count = l->count - first, threads = l->request->ctx->threads;
+    int narrow = 0;
+
+    for (int i = first; i < l->count; i++) {
         render(l, &l->missing[i]);
-    if (!spc__parallel_until(ctx->cancel, l->count, ctx->threads, compile, l))
-        status = spc__interrupted(l->request->error);
-    for (int i = 0; i < l->count && status == SPC_OK; i++)
-        status = store(l, &l->missing[i]);
-    for (int i = 0; i < l->count; i++) {
-        spc__artefact_release(&l->missing[i].artefact);
-        free(l->missing[i].source);
-        free(l->missing[i].identity);
+        narrow += l->missing[i].is_narrow;
     }
-    if (l->request->is_foreign)
-        spc__compiler_close(l->compiler);
+    pthread_mutex_lock(&l->lock);
+    l->narrow_left += narrow;
+    pthread_mutex_unlock(&l->lock);
+    *f = (flight){.ladder = l, .first = first};
+    spc_status status = spc__pool_create(
+        &f->pool, 1 + (threads < count ? threads : count), l->request->error);
+    if (status != SPC_OK)
+        return status;
+    l->flight_count++;
+    spc__pool_start(f->pool, count, compile, f);
+    return SPC_OK;
+}
+
+static spc_status climb(ladder *l, bool narrow)
+{
+    spc_error before = *l->request->error;
+    spc_status status = SPC_OK;
+    int first = l->count;
+
+    if (l->flight_count == FLIGHTS)
+        return SPC_OK;
+    find_missing(l, narrow);
+    if (l->count > first && !has_compiler(l))
+        l->count = first;
+    if (l->count > first)
+        status = start_flight(l, first);
+    if (status == SPC_OK)
+        *l->request->error = before;
     return status;
 }
 
-spc_status spc__ladder_store(const spc__request *request, spc__library *library,
-                             const spc__attrs *target, bool apart)
+spc_status spc__ladder_climb(spc__ladder *l, bool apart)
 {
-    spc_error before = *request->error;
-    ladder *l;
-    spc_status status = SPC_OK;
+    if (l == NULL)
+        return SPC_OK;
+    l->apart |= apart;
+    return climb(l, true);
+}
 
+spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
+                             spc__library *library, const spc__attrs *target)
+{
+    ladder *l;
+
+    *out = NULL;
     if (!needs_code(request))
         return SPC_OK;
     if ((l = calloc(1, sizeof(*l))) == NULL)
@@ -218,11 +344,60 @@ spc_status spc__ladder_store(const spc__request *request, spc__library *library,
     l->request = request;
     l->library = library;
     l->target = target;
-    find_missing(l, apart);
-    if (l->count > 0)
-        status = compile_missing(l);
-    if (status == SPC_OK) /* what was only tried is no failure of the run */
-        *request->error = before;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->has_narrow, NULL);
+    *out = l;
+    return SPC_OK;
+}
+
+static void finish_flights(ladder *l)
+{
+    for (int i = 0; i < l->flight_count; i++)
+        spc__pool_finish(l->flights[i].pool);
+}
+
+/* While wide ones compile, narrow ones wait for cores. */
+spc_status spc__ladder_await(spc__ladder *l)
+{
+    if (l == NULL)
+        return SPC_OK;
+    for (int i = 0; i < l->flight_count; i++)
+        if (spc__pool_helpers(l->flights[i].pool) == 0)
+            spc__pool_finish(l->flights[i].pool);
+    pthread_mutex_lock(&l->lock);
+    while (l->narrow_left > 0)
+        pthread_cond_wait(&l->has_narrow, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    spc_status status = store_all(l, false);
+    return status == SPC_OK ? climb(l, false) : status;
+}
+
+spc_status spc__ladder_end(spc__ladder *l)
+{
+    spc_status status = l != NULL ? climb(l, false) : SPC_OK;
+
+    if (l == NULL || status != SPC_OK)
+        return status;
+    finish_flights(l);
+    return store_all(l, true);
+}
+
+void spc__ladder_free(spc__ladder *l)
+{
+    if (l == NULL)
+        return;
+    __atomic_store_n(&l->is_given_up, 1, __ATOMIC_RELAXED);
+    finish_flights(l);
+    for (int i = 0; i < l->flight_count; i++)
+        spc__pool_free(l->flights[i].pool);
+    for (int i = 0; i < l->count; i++) {
+        spc__artefact_release(&l->missing[i].artefact);
+        free(l->missing[i].source);
+        free(l->missing[i].identity);
+    }
+    if (l->request->is_foreign && l->compiler != NULL)
+        spc__compiler_close(l->compiler);
+    pthread_cond_destroy(&l->has_narrow);
+    pthread_mutex_destroy(&l->lock);
     free(l);
-    return status;
 }

@@ -101,6 +101,24 @@ static spc_status make_sample(spc__meter *meter)
     return status;
 }
 
+static double seconds_since(uint64_t start_ns)
+{
+    return (double)(spc__now_ns() - start_ns) * 1e-9;
+}
+
+spc_status spc__meter_draw(spc__meter *meter)
+{
+    uint64_t start = spc__now_ns();
+
+    if (meter->has_sample)
+        return SPC_OK;
+    spc_status status = make_sample(meter);
+    meter->has_sample = status == SPC_OK;
+    free_relations(meter);
+    meter->draw_s = seconds_since(start);
+    return status;
+}
+
 spc_status spc__meter_start(spc__meter *meter)
 {
     const spc__request *request = meter->request;
@@ -111,14 +129,16 @@ spc_status spc__meter_start(spc__meter *meter)
 
     if (meter->runner != NULL)
         return SPC_OK;
-    if ((status = make_sample(meter)) != SPC_OK)
+    if ((status = spc__meter_draw(meter)) != SPC_OK)
         return status;
-    free_relations(meter);
+    uint64_t start = spc__now_ns();
     if ((status =
              spc__runner_create(&meter->runner, request->ctx, &meter->sample,
                                 &options, request->error)) != SPC_OK)
         return status;
-    return spc__runner_start(meter->runner, request->error);
+    status = spc__runner_start(meter->runner, request->error);
+    meter->start_s = seconds_since(start);
+    return status;
 }
 
 /* ---- verifying ----------------------------------------------------------- */
@@ -127,9 +147,11 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 {
     spc__rig_code code = code_of(entry);
     spc__outcome outcome;
+    uint64_t start = spc__now_ns();
     spc_status status = spc__runner_verify(
         &outcome, meter->runner, entry->number, &code, meter->request->error);
 
+    meter->verify_s += seconds_since(start);
     if (status != SPC_OK)
         return status;
     meter->gate_s += outcome.gate_s;
@@ -172,9 +194,11 @@ static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
     spc__rig_code code = code_of(entry);
     spc__timing *timing = &entry->timings[s];
     spc__outcome outcome;
+    uint64_t start = spc__now_ns();
     spc_status status = spc__runner_time(&outcome, meter->runner, entry->number,
                                          &code, &order, meter->request->error);
 
+    meter->time_s += seconds_since(start);
     if (status != SPC_OK)
         return status;
     if (outcome.status == SPC__TRIAL_OK && outcome.count == 0) {
@@ -339,8 +363,10 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
         if (entry->state != SPC__TIMED)
             continue;
         spc__rig_code code = code_of(entry);
+        uint64_t start = spc__now_ns();
         status = spc__runner_confirm(&outcome, meter->runner, entry->number,
                                      &code, meter->request->error);
+        meter->verify_s += seconds_since(start);
         if (status == SPC_OK)
             meter->gate_s += outcome.gate_s;
         if (status == SPC_OK && outcome.status != SPC__TRIAL_OK)

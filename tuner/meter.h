@@ -18,7 +18,11 @@ typedef struct spc__meter {
     spc__sample sample;
     spc__runner *runner; /* NULL: nothing had to be measured yet */
     int verified, timed; /* how many candidates */
-    double gate_s;       /* that the gate has taken */
+    bool has_sample;
+    /* Seconds: of drawing the sample, and what is right on it; until the
+     * measuring side was ready; of loading and verifying, of that in the gate;
+     * of timing. */
+    double draw_s, start_s, verify_s, gate_s, time_s;
 } spc__meter;
 
 void spc__meter_init(spc__meter *out, const spc__request *request);
@@ -27,7 +31,9 @@ void spc__meter_release(spc__meter *meter);
 /* Finds what the layer makes of sample scene s; meter->relations[s] is that. */
 spc_status spc__meter_relate(spc__meter *meter, int s);
 
-/* Asks the oracle and starts the measuring side, unless that was done. */
+/* Draws the sample and asks the oracle, then starts the measuring side; each
+ * unless that was done. */
+spc_status spc__meter_draw(spc__meter *meter);
 spc_status spc__meter_start(spc__meter *meter);
 
 /* Compares a built candidate with the oracle on all scenes. */

@@ -13,12 +13,13 @@
 #include "choice.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The best of a template this far behind the best of all is not given up: its
- * own parameters have been seen to gain as much. */
-static const double rival = 1.15;
+/* Quick does not try a change again that cost this much wherever it was tried:
+ * parameters interact, but seldom so far that the loss becomes a gain. */
+static const double costly = 1.07;
 
 static bool has_value_of(const spc__entry *a, const spc__entry *b, int i)
 {
@@ -109,27 +110,58 @@ static int list_wanted(spc__entry **list, const spc__candidates *candidates,
     return count;
 }
 
+/* The ranks of seeds: who comes first is compiled first. */
+enum { DEFAULTS, KNOWN, STEPS, SAMPLED, RANKS };
+
+/* Where a search most likely goes on: at what serves so far or won near by,
+ * else at what runs untuned. Its moves come with the seeds, and compile while
+ * the measuring side starts. */
+static const spc__entry *likely_start(const spc__candidates *candidates,
+                                      const spc__entry *untuned)
+{
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].serves)
+            return &candidates->entries[i];
+    for (int i = 0; i < candidates->count; i++)
+        if (candidates->entries[i].won_near)
+            return &candidates->entries[i];
+    return untuned;
+}
+
+/* That of number i; RANKS: it is none. */
+static int rank_of(const spc__candidates *candidates,
+                   const spc__request *request, const spc__entry *untuned,
+                   const spc__entry *start, int i)
+{
+    const spc__entry *entry = &candidates->entries[i];
+
+    if (entry->candidate->is_default)
+        return entry->lost_near && entry != untuned ? RANKS : DEFAULTS;
+    if (entry->serves || entry->won_near)
+        return KNOWN;
+    if (request->options.stage == SPC_STAGE_TIME && start != NULL &&
+        start->state == SPC__NEW && !entry->lost_near &&
+        is_move(candidates, start, entry))
+        return STEPS;
+    return is_seed(candidates, request, i) ? SAMPLED : RANKS;
+}
+
 spc__entry **spc__seeds(const spc__candidates *candidates,
                         const spc__request *request, int *count)
 {
     spc__entry **list = calloc((size_t)candidates->count + 1, sizeof(*list));
+    const spc__entry *untuned = spc__untuned(request, candidates);
+    const spc__entry *start = likely_start(candidates, untuned);
 
     *count = 0;
     if (list != NULL && request->options.wants != NULL) {
         *count = list_wanted(list, candidates, &request->options);
         return list;
     }
-    for (int i = 0; list != NULL && i < candidates->count; i++)
-        if (candidates->entries[i].candidate->is_default)
-            list[(*count)++] = &candidates->entries[i];
-    for (int i = 0; list != NULL && i < candidates->count; i++)
-        if (!candidates->entries[i].candidate->is_default &&
-            candidates->entries[i].serves)
-            list[(*count)++] = &candidates->entries[i];
-    for (int i = 0; list != NULL && i < candidates->count; i++)
-        if (!candidates->entries[i].candidate->is_default &&
-            !candidates->entries[i].serves && is_seed(candidates, request, i))
-            list[(*count)++] = &candidates->entries[i];
+    for (int rank = 0; list != NULL && rank < RANKS; rank++)
+        for (int i = 0; i < candidates->count; i++)
+            if (rank_of(candidates, request, untuned, start, i) == rank)
+                list[(*count)++] = &candidates->entries[i];
     return list;
 }
 
@@ -143,14 +175,75 @@ static bool contains(spc__entry *const *list, int count,
     return i < count;
 }
 
+/* The parameter in which the two differ, if it is one; else -1. */
+static int changed(const spc__entry *from, const spc__entry *to)
+{
+    int i = 0;
+
+    if (distance(from, to) != 1)
+        return -1;
+    while (has_value_of(from, to, i))
+        i++;
+    return i;
+}
+
+/* How many times `before` the other takes, as far as its spread lets that be
+ * said. */
+static double cost_of(const spc__entry *before, const spc__entry *after,
+                      int scenes)
+{
+    return spc__entry_score(after, scenes) / spc__entry_score(before, scenes) *
+           (1 - spc__relative_spread(after, scenes)) /
+           (1 + spc__relative_spread(before, scenes));
+}
+
+/* The least that the same change of parameter i cost elsewhere; INFINITY: it
+ * was not tried. */
+static double least_cost(const spc__candidates *candidates,
+                         const spc__entry *from, const spc__entry *to, int i,
+                         int scenes)
+{
+    double least = INFINITY;
+
+    for (int b = 0; b < candidates->count; b++) {
+        const spc__entry *after = &candidates->entries[b];
+        if (after->state != SPC__TIMED || distance(after, to) == INT_MAX ||
+            !has_value_of(after, to, i))
+            continue;
+        for (int a = 0; a < candidates->count; a++) {
+            const spc__entry *before = &candidates->entries[a];
+            if (before->state == SPC__TIMED && changed(before, after) == i &&
+                has_value_of(before, from, i))
+                least = fmin(least, cost_of(before, after, scenes));
+        }
+    }
+    return least;
+}
+
+/* Does what is known speak against a move? The same candidate lost on near
+ * problems; or the same change cost as much wherever it was tried. */
+static bool is_spared(const spc__candidates *candidates, const spc__entry *from,
+                      const spc__entry *to, int scenes)
+{
+    int i = changed(from, to);
+
+    if (to->lost_near)
+        return true;
+    if (i < 0)
+        return false;
+    double cost = least_cost(candidates, from, to, i, scenes);
+    return isfinite(cost) && cost > costly;
+}
+
 /* Unknown ones that a move from `from` leads to, appended to list. */
 static int add_moves(const spc__candidates *candidates, const spc__entry *from,
-                     spc__entry **list, int count)
+                     int scenes, bool spares, spc__entry **list, int count)
 {
     for (int i = 0; i < candidates->count; i++) {
         spc__entry *to = &candidates->entries[i];
         if (to->state == SPC__NEW && is_move(candidates, from, to) &&
-            !contains(list, count, to))
+            !contains(list, count, to) &&
+            !(spares && is_spared(candidates, from, to, scenes)))
             list[count++] = to;
     }
     return count;
@@ -163,13 +256,13 @@ static bool is_start(spc__entry *const *ranked, int i, int scenes)
                     spc__entry_score(ranked[0], scenes);
     bool first = true; /* of its template */
 
-    for (int k = 0; k < i && behind <= rival; k++) {
+    for (int k = 0; k < i && behind <= SPC__RIVAL; k++) {
         int far = distance(ranked[k], ranked[i]);
         if (far == 1)
             return false;
         first &= far == INT_MAX;
     }
-    return behind <= (first ? rival : 1 + SPC__TIE);
+    return behind <= (first ? SPC__RIVAL : 1 + SPC__TIE);
 }
 
 /* A default that fails says nothing about its template's other candidates. */
@@ -186,16 +279,19 @@ static bool is_failed_start(const spc__candidates *candidates,
 }
 
 int spc__next_moves(const spc__candidates *candidates,
-                    spc__entry *const *ranked, int ranked_count, int scenes,
-                    spc__entry **list)
+                    spc__entry *const *ranked, int ranked_count,
+                    const spc__request *request, spc__entry **list)
 {
-    int count = 0;
+    bool spares = request->options.effort == SPC_EFFORT_QUICK;
+    int scenes = request->scene_count, count = 0;
 
     for (int i = 0; i < ranked_count; i++)
         if (is_start(ranked, i, scenes))
-            count = add_moves(candidates, ranked[i], list, count);
+            count =
+                add_moves(candidates, ranked[i], scenes, spares, list, count);
     for (int i = 0; i < candidates->count; i++)
         if (is_failed_start(candidates, &candidates->entries[i]))
-            count = add_moves(candidates, &candidates->entries[i], list, count);
+            count = add_moves(candidates, &candidates->entries[i], scenes,
+                              spares, list, count);
     return count;
 }

@@ -13,7 +13,7 @@ spc__entry **spc__seeds(const spc__candidates *candidates,
 /* What to measure next, given all timed ones, best first: candidates that are
  * new, into `list`, which has room for all; returns their number. */
 int spc__next_moves(const spc__candidates *candidates,
-                    spc__entry *const *ranked, int ranked_count, int scenes,
-                    spc__entry **list);
+                    spc__entry *const *ranked, int ranked_count,
+                    const spc__request *request, spc__entry **list);
 
 #endif

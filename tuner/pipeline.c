@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "layout.h"
 #include <stdlib.h>
 
 typedef struct batch {
@@ -153,17 +154,39 @@ static spc_status refill(spc__pipeline *p, batch *b)
     return status;
 }
 
-/* Until all are complete. The oracle runs, and the measuring side starts, while
- * the first compile. */
+/* The oracle runs while the first candidates compile, and the kernels of maps,
+ * without which the measuring side would compile its own. */
+static spc_status start_measuring(spc__pipeline *p)
+{
+    if (p->meter->runner != NULL)
+        return SPC_OK;
+    spc_status status = spc__meter_draw(p->meter);
+    uint64_t start = spc__now_ns();
+    if (status == SPC_OK)
+        status = spc__ladder_await(p->ladder);
+    p->waits_s += (double)(spc__now_ns() - start) * 1e-9;
+    return status == SPC_OK ? spc__meter_start(p->meter) : status;
+}
+
+static spc_status next_built(spc__pipeline *p, spc__entry **entry)
+{
+    uint64_t start = spc__now_ns();
+    spc_status status = spc__builder_next(p->builder, entry);
+
+    p->waits_s += (double)(spc__now_ns() - start) * 1e-9;
+    return status;
+}
+
+/* Until all are complete. */
 static spc_status work(spc__pipeline *p, batch *b)
 {
     spc__entry *entry;
     spc_status status = refill(p, b);
 
     if (status == SPC_OK && p->request->options.stage >= SPC_STAGE_VERIFY)
-        status = spc__meter_start(p->meter);
+        status = start_measuring(p);
     while (status == SPC_OK) {
-        if ((status = spc__builder_next(p->builder, &entry)) != SPC_OK)
+        if ((status = next_built(p, &entry)) != SPC_OK)
             break;
         if (entry != NULL)
             status = advance(p, b, entry);
@@ -200,6 +223,25 @@ static void record_compile_failures(spc__pipeline *p, const batch *b)
         }
 }
 
+/* Does one of them ask for a row order that has a kernel of its own? */
+static bool asks_for_apart(const spc__candidates *candidates)
+{
+    for (int i = 0; i < candidates->count; i++)
+        if (spc__row_order_is_apart(spc__attrs_text(
+                &candidates->entries[i].candidate->launch, "order", "none")))
+            return true;
+    return false;
+}
+
+spc_status spc__pipeline_begin(spc__pipeline *p)
+{
+    spc__candidates *all = p->candidates;
+    spc_status status =
+        spc__ladder_begin(&p->ladder, p->request, all->library, &all->target);
+
+    return status == SPC_OK ? spc__ladder_climb(p->ladder, false) : status;
+}
+
 static spc_status start(spc__pipeline *p)
 {
     spc_status status;
@@ -211,7 +253,7 @@ static spc_status start(spc__pipeline *p)
         return status;
     spc__record_note_compiler(p->record, spc__builder_compiler(p->builder));
     p->pace.since_ns = spc__now_ns();
-    return SPC_OK;
+    return spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 }
 
 spc_status spc__pipeline_run(spc__pipeline *p, spc__entry **list, int count)
@@ -244,7 +286,16 @@ int spc__pipeline_compiled(const spc__pipeline *p)
     return p->builder != NULL ? spc__builder_compiled(p->builder) : 0;
 }
 
+spc_status spc__pipeline_complete(spc__pipeline *p)
+{
+    spc_status status =
+        spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
+
+    return status == SPC_OK ? spc__ladder_end(p->ladder) : status;
+}
+
 void spc__pipeline_release(spc__pipeline *p)
 {
+    spc__ladder_free(p->ladder);
     spc__builder_free(p->builder);
 }

@@ -6,6 +6,7 @@
 #define SPC_TUNER_PIPELINE_H
 
 #include "builder.h"
+#include "ladder.h"
 #include "meter.h"
 #include "record.h"
 #include "report.h"
@@ -16,9 +17,11 @@ typedef struct spc__pipeline {
     spc__meter *meter;
     spc__record *record;
     spc__builder *builder; /* NULL: nothing had to be built yet */
+    spc__ladder *ladder;   /* NULL: its code is not wanted, or not begun */
     spc__pace pace;
-    bool explores; /* what the time does not suffice for may be left out */
-    bool is_cut;   /* and something was */
+    bool explores;  /* what the time does not suffice for may be left out */
+    bool is_cut;    /* and something was */
+    double waits_s; /* for compilers, with nothing to measure */
 } spc__pipeline;
 
 void spc__pipeline_release(spc__pipeline *pipeline);
@@ -31,6 +34,13 @@ void spc__pipeline_release(spc__pipeline *pipeline);
  */
 spc_status spc__pipeline_run(spc__pipeline *pipeline, spc__entry **list,
                              int count);
+
+/* Begins to compile the kernels of maps, as soon as target and library are
+ * known: with stages that keep code. */
+spc_status spc__pipeline_begin(spc__pipeline *pipeline);
+/* What the database lacks of them to serve other scenes than those of the run,
+ * once all else is stored. */
+spc_status spc__pipeline_complete(spc__pipeline *pipeline);
 
 /* How many were compiled. */
 int spc__pipeline_compiled(const spc__pipeline *pipeline);

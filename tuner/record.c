@@ -97,9 +97,8 @@ void spc__record_note_compiler(spc__record *record, const char *identity)
 
 /* ---- recalling ----------------------------------------------------------- */
 
-/* The candidate of that configuration. */
-static spc__entry *alike(const spc__candidates *candidates,
-                         const spc__trial *trial)
+spc__entry *spc__record_alike(const spc__candidates *candidates,
+                              const spc__trial *trial)
 {
     spc__buf config = SPC__BUF_INIT;
 
@@ -110,11 +109,10 @@ static spc__entry *alike(const spc__candidates *candidates,
     return entry;
 }
 
-/* The candidate that was measured. */
-static spc__entry *entry_of(const spc__candidates *candidates,
-                            const spc__trial *trial)
+spc__entry *spc__record_entry_of(const spc__candidates *candidates,
+                                 const spc__trial *trial)
 {
-    spc__entry *entry = alike(candidates, trial);
+    spc__entry *entry = spc__record_alike(candidates, trial);
 
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
@@ -191,8 +189,9 @@ static void recall_key(const spc__record *record,
                         "not everything that is known can be used: %s",
                         error.text);
     for (int i = 0; i < count; i++) {
-        spc__entry *entry =
-            is_lasting(&trials[i]) ? entry_of(candidates, &trials[i]) : NULL;
+        spc__entry *entry = is_lasting(&trials[i])
+                                ? spc__record_entry_of(candidates, &trials[i])
+                                : NULL;
         if (entry != NULL)
             take_over(entry, &trials[i], s);
     }
@@ -246,9 +245,10 @@ static served serving(const spc__record *record,
         spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
                                 MOST, &count, &error);
     for (int i = 0; i < count && out.entry == NULL; i++) {
-        out.entry = alike(candidates, &found[i].trial);
-        out.exact = out.entry != NULL && found[i].match == SPC__MATCH_EXACT &&
-                    out.entry == entry_of(candidates, &found[i].trial);
+        out.entry = spc__record_alike(candidates, &found[i].trial);
+        out.exact =
+            out.entry != NULL && found[i].match == SPC__MATCH_EXACT &&
+            out.entry == spc__record_entry_of(candidates, &found[i].trial);
         out.is_cut = ends_with(found[i].reason, SPC__CUT_SHORT);
     }
     free(found);

@@ -41,6 +41,13 @@ void spc__record_keep_choice(const spc__record *record,
                              const spc__candidates *candidates);
 void spc__record_note_compiler(spc__record *record, const char *identity);
 
+/* The candidate of a trial's configuration, and of its template as it was
+ * then; NULL: there is none. */
+spc__entry *spc__record_alike(const spc__candidates *candidates,
+                              const spc__trial *trial);
+spc__entry *spc__record_entry_of(const spc__candidates *candidates,
+                                 const spc__trial *trial);
+
 /* Takes over what the database knows of these very templates; returns of how
  * many. Records that cannot be read are logged, and measured again. */
 int spc__record_recall(const spc__record *record,

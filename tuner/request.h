@@ -22,7 +22,7 @@ typedef struct spc__request {
 /* What an effort means, in samples and candidates. */
 typedef struct spc__effort {
     int screening; /* samples that decide whether a candidate is promising */
-    int finalists; /* besides the defaults */
+    int finalists; /* besides what runs untuned */
     int final;     /* samples of a finalist */
     int cold;      /* with a cold cache */
     int sample;    /* of the space; 0: defaults only, -1: all of it */

@@ -25,7 +25,7 @@ struct spc__rig {
 
 /* Confirming a finalist on the given scenes may take so long, in seconds;
  * again as long on awkward ones. */
-static const double confirm_s = 0.05;
+static const double confirm_s = 0.02;
 
 /* ---- building ------------------------------------------------------------ */
 

@@ -4,12 +4,13 @@
  * The seeds come first: of every template its default (quick); besides those an
  * even sample of the space (normal); the whole space (exhaustive). They are
  * screened with a few samples, then halved again and again, the survivors
- * measured twice as often each time. The best few and all defaults are
- * finalists: they get all samples, and samples with a cold cache. Then the
- * search moves on (moves.c), and what is new is screened likewise, until no
- * move leads to anything new. The state that decides what is left to do is what
- * the database holds; so a run that was interrupted goes on where it was, and
- * one that was complete has nothing to do.
+ * measured twice as often each time. The best few, and defaults that are not
+ * far behind, get all samples. Then the search moves on (moves.c), and what is
+ * new is screened likewise, until no move leads to anything new. Those that may
+ * win then are confirmed, and get samples with a cold cache. The state that
+ * decides what is left to do is what the database holds; so a run that was
+ * interrupted goes on where it was, and one that was complete has nothing to
+ * do.
  *
  * Candidates of different batches were timed minutes apart, and a clock that
  * the power limit sets is not the same then. So at last those that may win have
@@ -113,19 +114,32 @@ static bool is_among_best(const spc__pipeline *p, const spc__entry *best,
     return i < few || (i < 2 * few && is_near(p, best, entry));
 }
 
-/* Who must have all samples and has not: the best few, the defaults, and what
- * serves so far. */
+/* A default whose own parameters may gain as much as it is behind: from there
+ * the search moves on (moves.c), so its time matters. */
+static bool is_rival(const spc__pipeline *p, const spc__entry *best,
+                     const spc__entry *entry)
+{
+    int scenes = p->request->scene_count;
+
+    return entry->candidate->is_default &&
+           spc__entry_score(entry, scenes) <=
+               SPC__RIVAL * spc__entry_score(best, scenes);
+}
+
+/* Who must have all samples and has not: the best few, the defaults that are
+ * not far behind, what runs untuned, and what serves so far. */
 static int find_unfinished(const spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
+    const spc__entry *untuned = spc__untuned(p->request, p->candidates);
     int scenes = p->request->scene_count, found = 0;
     int count = spc__rank_all(p->candidates, list, scenes);
     const spc__entry *best = list[0];
 
     for (int i = 0; i < count; i++)
-        if ((is_among_best(p, best, list[i], i) ||
-             list[i]->candidate->is_default || list[i]->serves) &&
-            (!spc__entry_has(list[i], scenes, effort->final, true) ||
+        if ((is_among_best(p, best, list[i], i) || is_rival(p, best, list[i]) ||
+             list[i] == untuned || list[i]->serves) &&
+            (!spc__entry_has(list[i], scenes, effort->final, false) ||
              spc__doubt_is_due(p->meter, list[i])))
             list[found++] = list[i];
     return found;
@@ -144,20 +158,12 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
         if (status == SPC_OK)
             status = spc__doubt(p->meter, list, count);
         spc__record_list(p->record, list, count);
-        if (status == SPC_OK)
-            status = spc__meter_cold_rounds(p->meter, list, count);
-        /* Cold times are stored of what is confirmed: a run that goes on where
-         * another was interrupted knows by them. */
-        if (status == SPC_OK)
-            status = spc__meter_confirm(p->meter, list, count);
-        if (status == SPC_OK)
-            spc__record_list(p->record, list, count);
         spc__report_progress(p->request, &p->pace, SPC_STAGE_TIME);
     }
     return status;
 }
 
-/* ---- side by side -------------------------------------------------------- */
+/* ---- who may win --------------------------------------------------------- */
 
 /* Those that may win, out of all; their number. */
 static int find_finalists(const spc__pipeline *p, spc__entry **list)
@@ -172,6 +178,51 @@ static int find_finalists(const spc__pipeline *p, spc__entry **list)
             list[kept++] = list[i];
     return kept;
 }
+
+static int only_unconfirmed(spc__entry **list, int count, int scenes)
+{
+    int kept = 0;
+
+    for (int i = 0; i < count; i++)
+        if (!spc__entry_has(list[i], scenes, 0, true))
+            list[kept++] = list[i];
+    return kept;
+}
+
+static bool has_failed(spc__entry *const *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i]->state == SPC__FAILED)
+            return true;
+    return false;
+}
+
+/*
+ * Those that may win are confirmed, once nobody is faster: it takes longer than
+ * all else that is done to them. *changed says that one has failed, so that
+ * others may win. Cold times are stored of what is confirmed: a run that goes
+ * on where another was interrupted knows by them.
+ */
+static spc_status confirm(spc__pipeline *p, spc__entry **list, bool *changed)
+{
+    int scenes = p->request->scene_count;
+    int count = only_unconfirmed(list, find_finalists(p, list), scenes);
+    spc_status status = SPC_OK;
+
+    *changed = false;
+    if (count == 0)
+        return SPC_OK;
+    if ((status = revive(p, list, count)) == SPC_OK)
+        status = spc__meter_cold_rounds(p->meter, list, count);
+    if (status == SPC_OK)
+        status = spc__meter_confirm(p->meter, list, count);
+    if (status == SPC_OK)
+        spc__record_list(p->record, list, count);
+    *changed = has_failed(list, count);
+    return status;
+}
+
+/* ---- side by side -------------------------------------------------------- */
 
 /* Was one of them measured in this run? Whom the database knows from one run
  * stood beside the others then. */
@@ -266,6 +317,8 @@ static spc_status explore(spc__pipeline *p, spc__entry **batch, int count)
     return status;
 }
 
+/* From the first batch until no move leads to anything new, or the time is
+ * over. */
 static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
                         spc__entry **list)
 {
@@ -280,9 +333,25 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
         if (status == SPC_OK)
             count = spc__next_moves(p->candidates, list,
                                     spc__rank_all(p->candidates, list, scenes),
-                                    scenes, batch);
+                                    p->request, batch);
         p->is_cut |= count > 0 && spc__request_out_of_time(p->request);
     } while (status == SPC_OK && count > 0 && !p->is_cut);
+    return status;
+}
+
+static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
+                              spc__entry **list)
+{
+    int scenes = p->request->scene_count;
+    bool changed;
+    spc_status status;
+
+    do {
+        status = climb(p, batch, count, list);
+        if (status == SPC_OK)
+            status = confirm(p, list, &changed);
+        count = 0;
+    } while (status == SPC_OK && changed);
     if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
         status = spc__nobody_left(p->candidates, p->request->error);
     return status == SPC_OK ? compare_finalists(p, list) : status;
@@ -315,7 +384,7 @@ spc_status spc__search(spc__pipeline *p)
     else if (p->request->options.wants != NULL)
         status = compare(p, batch, count);
     else
-        status = climb(p, batch, only_new(batch, count), list);
+        status = find_winner(p, batch, only_new(batch, count), list);
     free(batch);
     free(list);
     return status;

@@ -15,14 +15,13 @@
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
  */
-#include "ladder.h"
 #include "search.h"
 
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
-#include "layout.h"
 #include "moves.h"
+#include "near.h"
 #include "turn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +103,7 @@ static spc_status choose_named(run *r)
     r->winner.entry = entry;
     r->winner.us = spc__entry_score(entry, r->request.scene_count);
     snprintf(r->winner.reason, sizeof(r->winner.reason),
-             "chosen together with the other layers of a network that read its "
-             "map");
+             "chosen in a network, whose replay was the fastest with it");
     return SPC_OK;
 }
 
@@ -123,10 +121,7 @@ static void mark_haste(run *r, spc_status status)
 /* Is there nothing to do, as the caller wants choices that are missing? */
 static bool take_what_is_there(run *r)
 {
-    const spc__entry *entry =
-        r->request.options.missing
-            ? spc__record_chosen(&r->record, &r->candidates)
-            : NULL;
+    const spc__entry *entry = spc__record_chosen(&r->record, &r->candidates);
 
     if (entry == NULL)
         return false;
@@ -135,6 +130,32 @@ static bool take_what_is_there(run *r)
     r->winner.us = spc__entry_score(entry, r->request.scene_count);
     spc__report_all(&r->request, &r->candidates);
     return true;
+}
+
+/* The same before anything else is looked at: of a long list of layers most may
+ * be there, and finding the space of each takes longer than all else. */
+static spc_status find_what_is_there(run *r)
+{
+    spc__trial *trials = NULL;
+    spc_error error;
+    int count = 0;
+    spc_status status = spc__candidates_begin(&r->candidates, &r->request);
+
+    if (status != SPC_OK ||
+        (status = spc__request_check_keys(&r->request)) != SPC_OK ||
+        (status = relate_scenes(r)) != SPC_OK)
+        return status;
+    spc__cache_find_trials(r->request.ctx->cache, &r->record.keys[0], &trials,
+                           &count, &error); /* what cannot be read is not */
+    status = spc__candidates_tried(&r->candidates, &r->request, trials, count);
+    free(trials);
+    if (status == SPC_OK)
+        r->known = spc__record_recall(&r->record, &r->candidates);
+    if (status == SPC_OK && take_what_is_there(r))
+        return SPC_OK;
+    spc__candidates_release(&r->candidates);
+    memset(&r->candidates, 0, sizeof(r->candidates));
+    return status;
 }
 
 static spc_status tune_all(run *r)
@@ -148,9 +169,12 @@ static spc_status tune_all(run *r)
     }
     if (!again)
         r->known = spc__record_recall(&r->record, &r->candidates);
-    if (take_what_is_there(r))
-        return SPC_OK;
+    if (r->request.options.missing && take_what_is_there(r))
+        return SPC_OK; /* another process was faster */
     spc__record_find_serving(&r->record, &r->candidates);
+    /* Who asks for more than the quick search wants no short cuts. */
+    if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
+        spc__near_recall(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
@@ -174,12 +198,37 @@ static spc_status tune_all(run *r)
     return status;
 }
 
+static bool asks_what_is_there(const spc__request *request)
+{
+    const spc_tune_options *options = &request->options;
+
+    return options->missing && options->stage == SPC_STAGE_TIME &&
+           options->chosen == NULL && options->wants == NULL &&
+           !options->again && request->ctx->cache != NULL;
+}
+
+/* They take longest of all that is compiled, and need no candidates. */
+static spc_status begin_maps(run *r)
+{
+    spc_stage stage = r->request.options.stage;
+    spc_status status = spc__candidates_begin(&r->candidates, &r->request);
+
+    return status == SPC_OK &&
+                   (stage == SPC_STAGE_BUILD || stage == SPC_STAGE_TIME)
+               ? spc__pipeline_begin(&r->pipeline)
+               : status;
+}
+
 static spc_status go(run *r)
 {
     const spc__request *request = &r->request;
-    spc_status status;
+    spc_status status = spc__request_check(request);
 
-    if ((status = spc__request_check(request)) != SPC_OK ||
+    if (status == SPC_OK && asks_what_is_there(request))
+        status = find_what_is_there(r);
+    if (status != SPC_OK || r->was_there)
+        return status;
+    if ((status = begin_maps(r)) != SPC_OK ||
         (status = spc__candidates_open(&r->candidates, request)) != SPC_OK ||
         (status = spc__request_check_keys(request)) != SPC_OK ||
         (status = spc__candidates_admit(&r->candidates, request)) != SPC_OK)
@@ -195,38 +244,11 @@ static spc_status go(run *r)
     if (request->options.stage == SPC_STAGE_TIME &&
         (status = spc__turn_take(&r->turn, request)) != SPC_OK)
         return status;
-    if ((status = relate_scenes(r)) != SPC_OK)
+    if (r->record.scene_count == 0 && (status = relate_scenes(r)) != SPC_OK)
         return status;
     if (request->options.stage == SPC_STAGE_VERIFY)
         return build_all(r);
     return request->options.chosen != NULL ? choose_named(r) : tune_all(r);
-}
-
-/* Does what was stored ask for a row order that has a kernel of its own? */
-static bool orders_are_apart(const run *r)
-{
-    const spc__winner *winner = &r->winner;
-
-    for (int i = 0; i < r->candidates.count; i++) {
-        const spc__entry *entry = &r->candidates.entries[i];
-        if ((winner->entry == NULL || winner->entry == entry) &&
-            spc__row_order_is_apart(
-                spc__attrs_text(&entry->candidate->launch, "order", "none")))
-            return true;
-    }
-    return false;
-}
-
-/* What the database lacks to serve other scenes than those of the run, once all
- * else is stored. */
-static spc_status complete_database(run *r)
-{
-    spc_stage stage = r->request.options.stage;
-
-    if (stage != SPC_STAGE_BUILD && stage != SPC_STAGE_TIME)
-        return SPC_OK;
-    return spc__ladder_store(&r->request, r->candidates.library,
-                             &r->candidates.target, orders_are_apart(r));
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -309,6 +331,11 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->verified = r->meter.verified;
     report->timed = r->meter.timed;
     report->gate_s = r->meter.gate_s;
+    report->draw_s = r->meter.draw_s;
+    report->start_s = r->meter.start_s;
+    report->verify_s = r->meter.verify_s;
+    report->time_s = r->meter.time_s;
+    report->wait_s = r->pipeline.waits_s;
     report->known = r->known;
     name_winner(report, &r->winner, &r->request);
     report->layout_us = r->layout_us;
@@ -339,8 +366,8 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
         ctx->cancel = r.request.options.cancel;
     spc_status status = finish(&r, go(&r));
     spc__turn_end(&r.turn);
-    if (status == SPC_OK)
-        status = complete_database(&r);
+    if (status == SPC_OK && !r.was_there) /* else nothing was begun */
+        status = spc__pipeline_complete(&r.pipeline);
     ctx->cancel = cancel;
     if (report == NULL)
         report = &unwanted;

@@ -11,6 +11,8 @@
  *   triplets          (input, offset) of each output, those of one output
  *                     together (spc_triplets_view): what a map of points has,
  *                     with nothing to prepare
+ *   bundles           the triplets of 16 outputs that follow each other, by
+ *                     offset. Made by spc__map_prepare_bundles
  *   pairs by offset   (input, output) of each offset, those of one offset
  *                     together (spc_pairs_view): for kernels that work offset
  *                     by offset. Made by spc__map_prepare_pairs
@@ -131,6 +133,12 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map);
 
 /* The triplets of a map of points; false for other maps. */
 bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map);
+
+/* The triplets of a map of points by bundles: made, once; made again; what
+ * kernels read, false if they were never made. */
+spc_status spc__map_prepare_bundles(spc_map *map, void *stream);
+spc_status spc__map_rebundle(const spc_map *map, void *stream);
+bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map);
 
 /* Pairs that the map can come to have: as many as were counted, if it is never
  * filled anew. */

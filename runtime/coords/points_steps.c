@@ -19,6 +19,8 @@ static const char *const names[SPC__POINTS_STEPS] = {
     [SPC__OFFSETS_COUNT] = "spc_offsets_count",
     [SPC__OFFSETS_SUM] = "spc_offsets_sum",
     [SPC__OFFSETS_WRITE] = "spc_offsets_write",
+    [SPC__POINTS_BUNDLE] = "spc_bundle",
+    [SPC__BUNDLE_TILES] = "spc_bundle_tiles",
 };
 
 static bool runs_on_host(const spc_ctx *ctx)

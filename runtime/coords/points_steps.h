@@ -24,6 +24,8 @@ typedef enum spc__points_step {
     SPC__OFFSETS_COUNT, /* spc_by_offset_args */
     SPC__OFFSETS_SUM,
     SPC__OFFSETS_WRITE,
+    SPC__POINTS_BUNDLE, /* spc_bundle_args */
+    SPC__BUNDLE_TILES,
     SPC__POINTS_STEPS
 } spc__points_step;
 

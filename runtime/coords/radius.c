@@ -6,36 +6,12 @@
  * the outputs of a tile are neighbours and read the same inputs. Triplets lie
  * together by output; kernels that work offset by offset get them once more.
  */
-#include "points.h"
+#include "radius_work.h"
 
 #include "error.h"
-#include "indexer.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A cloud sorted by cells of the map's radius. */
-typedef struct sorted_cloud {
-    spc_points *of;
-    spc_coords *cells;
-    int32_t *coords; /* of the cells, by row */
-    float *points;
-    int *begin;
-} sorted_cloud;
-
-typedef struct radius_work {
-    spc__points_code code;
-    float inverse; /* of the radius */
-    int blocks;
-    sorted_cloud in, to; /* `to` only where the clouds are two */
-    int *order, *first, *sums, *total, *list;
-    int64_t capacity;
-    int *counts; /* for listing by offset */
-    /* Of an inverse map with the nearest only: the last that counts for each
-     * input, and the code that finds it among cells of outputs. */
-    unsigned *limits;
-    spc__points_code limits_code;
-} radius_work;
 
 static const spc__device_ops *ops_of(const spc_map *map)
 {
@@ -84,6 +60,7 @@ static void map_destroy(spc_map *map)
     spc__coords_dealloc(map->to, w->total);
     spc__coords_dealloc(map->to, w->list);
     spc__coords_dealloc(map->to, w->counts);
+    spc__coords_dealloc(map->to, w->bundles);
     spc__coords_dealloc(map->to, w->limits);
     free(w);
     map->work = NULL;
@@ -114,6 +91,11 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
     spc__coords_dealloc(map->to, w->list);
     w->list = NULL;
     w->capacity = capacity;
+    if (w->bundles) {
+        spc_status status = spc__radius_bundles_reserve(map, error);
+        if (status != SPC_OK)
+            return status;
+    }
     return alloc(&w->list, map, 8 * (size_t)capacity, error);
 }
 
@@ -385,11 +367,11 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
         status =
             spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
                             w->blocks, SPC_RADIUS_SHARED(0), stream, error);
-    return status == SPC_OK
-               ? spc__points_run(
-                     &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
-                     SPC_RADIUS_SHARED((size_t)map->offsets), stream, error)
-               : status;
+    if (status == SPC_OK)
+        status = spc__points_run(
+            &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
+            SPC_RADIUS_SHARED((size_t)map->offsets), stream, error);
+    return status == SPC_OK ? spc__radius_bundle(map, stream, error) : status;
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,
@@ -443,51 +425,6 @@ static spc_status tile(const spc_map *map, const spc__map_layout *layout,
 {
     (void)tiles;
     return fill(map, layout, stream, error);
-}
-
-/* ---- by offset ----------------------------------------------------------- */
-
-static spc_status list_create(spc_map *map, spc_error *error)
-{
-    radius_work *w = map->work;
-
-    return w->counts ? SPC_OK
-                     : alloc(&w->counts, map,
-                             4 * (size_t)map->offsets * SPC_POINTS_WARPS *
-                                 (size_t)w->blocks,
-                             error);
-}
-
-static spc_status list(const spc_map *map, const spc__map_pairs *pairs,
-                       void *stream, spc_error *error)
-{
-    const radius_work *w = map->work;
-    size_t shared = SPC_POINTS_SHARED((size_t)map->offsets);
-    spc_by_offset_args args = {
-        .order = w->order,
-        .first = w->first,
-        .list = w->list,
-        .rows_padded = map->to->rows_padded,
-        .offsets = map->offsets,
-        .warps = w->blocks * SPC_POINTS_WARPS,
-        .counts = w->counts,
-        .in = pairs->in,
-        .out = pairs->out,
-        .place = pairs->place,
-        .first_of_row = pairs->first,
-        .begin = pairs->begin,
-    };
-    spc_status status =
-        spc__points_run(&w->code, SPC__OFFSETS_COUNT, &args, sizeof args,
-                        w->blocks, shared, stream, error);
-
-    if (status == SPC_OK)
-        status = spc__points_run(&w->code, SPC__OFFSETS_SUM, &args, sizeof args,
-                                 1, shared, stream, error);
-    return status == SPC_OK
-               ? spc__points_run(&w->code, SPC__OFFSETS_WRITE, &args,
-                                 sizeof args, w->blocks, shared, stream, error)
-               : status;
 }
 
 /* ---- looking at a map ---------------------------------------------------- */
@@ -579,7 +516,7 @@ spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
     if (status == SPC_OK)
         status = map_build(map, NULL, NULL, stream, error);
     return status == SPC_OK && map->plain.pairs
-               ? list(map, map->plain.pairs, stream, error)
+               ? spc__radius_list(map, map->plain.pairs, stream, error)
                : status;
 }
 
@@ -593,7 +530,7 @@ const spc__indexer spc__indexer_points = {
     .order_create = order_create,
     .fill = fill,
     .tile = tile,
-    .list_create = list_create,
-    .list = list,
+    .list_create = spc__radius_list_create,
+    .list = spc__radius_list,
     .pairs = count_pairs,
 };

@@ -16,6 +16,8 @@
 
 #include "clock.h"
 #include "error.h"
+#include "parallel.h"
+#include "pool.h"
 #include "sim.h"
 #include "sim_gemm.h"
 #include <stdatomic.h>
@@ -44,6 +46,7 @@ typedef struct sim_device {
     spc__host_device host; /* its lock guards the workers, too */
     spc__sim_options options;
     char flags[192];
+    spc__pool *pool;        /* threads of launches; NULL: not needed so far */
     spc__sim_worker *idle;  /* workers that no launch uses */
     atomic_ullong launches; /* begun so far */
 } sim_device;
@@ -221,6 +224,7 @@ static void sim_close(spc__device *device)
         sim->idle = worker->next;
         spc__sim_worker_free(worker);
     }
+    spc__pool_free(sim->pool);
     spc__host_release(&sim->host);
     free(sim);
 }
@@ -380,6 +384,26 @@ static void give_worker(void *pool, spc__sim_worker *worker)
     pthread_mutex_unlock(&sim->host.lock);
 }
 
+/* Threads are started for the first launch that has work for them, and anew in
+ * a forked process, which has none of its parent's. */
+static spc__pool *threads_for(sim_device *sim, const spc__launch *launch)
+{
+    int threads =
+        sim->options.threads > 0 ? sim->options.threads : spc__cpu_count();
+
+    if (threads == 1 || launch->cooperative ||
+        (uint64_t)launch->grid_x * launch->grid_y == 1)
+        return NULL;
+    pthread_mutex_lock(&sim->host.lock);
+    if (spc__pool_helpers(sim->pool) == 0) {
+        spc__pool_free(sim->pool);
+        spc__pool_create(&sim->pool, threads, NULL); /* NULL if it fails */
+    }
+    spc__pool *pool = sim->pool;
+    pthread_mutex_unlock(&sim->host.lock);
+    return pool;
+}
+
 static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
                                     const spc__launch *launch, spc_error *error)
 {
@@ -418,6 +442,7 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
     spc__sim_launch run = {
         .kernel = &kernel->sim,
         .options = &sim->options,
+        .pool = threads_for(sim, launch),
         .seed = sim->options.seed +
                 LAUNCH_STEP * atomic_fetch_add(&sim->launches, 1),
         .args = copy,

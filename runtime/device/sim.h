@@ -3,10 +3,10 @@
  *
  * A worker is an operating-system thread with memory for the fibers and the
  * shared memory of the blocks that it runs: one block at a time, the blocks of
- * a cluster, or all blocks of a cooperative launch. Fibers switch directly to one another; when a
- * worker's blocks have ended, or the launch has failed, the last fiber
- * switches to the worker's own context. Fibers that are left suspended are
- * simply forgotten.
+ * a cluster, or all blocks of a cooperative launch. Fibers switch directly to
+ * one another; when a worker's blocks have ended, or the launch has failed, the
+ * last fiber switches to the worker's own context. Fibers that are left
+ * suspended are simply forgotten.
  *
  *   device_sim.c    the device: options, modules, memory
  *   sim_launch.c    workers, blocks, faults
@@ -18,6 +18,7 @@
 #ifndef SPC_RUNTIME_SIM_H
 #define SPC_RUNTIME_SIM_H
 
+#include "pool.h"
 #include "spc_status.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -85,7 +86,7 @@ typedef struct spc__sim_copy {
 
 /* The runtime's part of a thread. */
 typedef struct spc__sim_fiber {
-    spc__sim_copy *copies; /* in order of issue; part of the worker's */
+    spc__sim_copy *copies;      /* in order of issue; part of the worker's */
     int copy_first, copy_count; /* of a ring */
     int group;                  /* commit groups so far */
     char *stack_low;
@@ -164,12 +165,13 @@ typedef struct spc__sim_kernel {
 typedef struct spc__sim_launch {
     const spc__sim_kernel *kernel;
     const spc__sim_options *options;
-    uint64_t seed; /* of this launch: no two have the same order */
+    spc__pool *pool; /* its threads are the workers; NULL: one is enough */
+    uint64_t seed;   /* of this launch: no two have the same order */
     const void *args;
     int grid_x, grid_y, threads;
     int shared_bytes;
     bool cooperative;
-    int cluster; /* blocks of one; 1: there are none */
+    int cluster;           /* blocks of one; 1: there are none */
     atomic_int next_block; /* or cluster */
     atomic_int workers;    /* with blocks to run */
     atomic_int polling;    /* of these, those that have polled for long */

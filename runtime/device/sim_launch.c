@@ -6,7 +6,6 @@
  * launch has one worker, which holds all blocks at once.
  */
 #include "error.h"
-#include "parallel.h"
 #include "sim.h"
 
 #include <stdarg.h>
@@ -466,6 +465,16 @@ static spc_status check(const spc__sim_launch *launch, spc_error *error)
     return SPC_OK;
 }
 
+static int count_workers(const spc__sim_launch *launch)
+{
+    int workers = spc__pool_helpers(launch->pool) + 1;
+    int clusters = launch->grid_x * launch->grid_y / launch->cluster;
+
+    if (launch->cooperative)
+        return 1;
+    return workers < clusters ? workers : clusters;
+}
+
 spc_status spc__sim_launch_run(spc__sim_launch *launch,
                                spc__sim_worker *(*take)(void *pool),
                                void (*give)(void *pool,
@@ -477,13 +486,7 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
     if (status != SPC_OK)
         return status;
 
-    int workers = launch->options->threads;
-    if (workers <= 0)
-        workers = spc__cpu_count();
-    if (launch->cooperative)
-        workers = 1;
-    if (workers > launch->grid_x * launch->grid_y / launch->cluster)
-        workers = launch->grid_x * launch->grid_y / launch->cluster;
+    int workers = count_workers(launch);
     atomic_init(&launch->next_block, 0);
     atomic_init(&launch->workers, workers);
     atomic_init(&launch->polling, 0);
@@ -491,7 +494,11 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
     atomic_init(&launch->failed, false);
     if (pthread_mutex_init(&launch->lock, NULL) != 0)
         return spc__fail(error, SPC_ENOMEM, "cannot make a lock");
-    spc__parallel_for(workers, workers, work, &c);
+    if (workers == 1 ||
+        !spc__pool_run_together(launch->pool, workers, work, &c)) {
+        atomic_store(&launch->workers, 1);
+        work(&c, 0);
+    }
     spc__sim_acquire(&launch->end);
     if (atomic_load(&launch->failed))
         status =

@@ -38,12 +38,15 @@ static int highest(uint32_t set)
     return 31 - __builtin_clz(set);
 }
 
+/* The first from a drawn one on, in a ring: what follows a gap comes more
+ * often, and everyone does. Counting to a drawn one took a fifth of all time.
+ */
 static int any_of(spc__sim_worker *worker, uint32_t set)
 {
-    int skip = (int)(draw(worker) % (uint64_t)__builtin_popcount(set));
-    while (skip-- > 0)
-        set &= set - 1;
-    return lowest(set);
+    unsigned by = (unsigned)(draw(worker) >> 59);
+    uint32_t turned = set >> by | set << ((32 - by) & 31);
+
+    return (int)((by + (unsigned)lowest(turned)) & 31);
 }
 
 static int choose(spc__sim_worker *worker, uint32_t set)
@@ -81,12 +84,15 @@ static spc_sim_thread *take_from(spc__sim_worker *worker, spc__sim_block *block)
 /* Blocks in a ring, from `start`; NULL if none has a ready thread. */
 static spc_sim_thread *search(spc__sim_worker *worker, int start)
 {
-    int count = worker->block_count;
+    int count = worker->block_count, at = start;
     bool reverse = worker->launch->options->order == SPC__SIM_REVERSE;
     for (int i = 0; i < count; i++) {
-        int at = (start + (reverse ? count - i : i)) % count;
         if (worker->blocks[at].ready)
             return take_from(worker, &worker->blocks[at]);
+        if (reverse)
+            at = at > 0 ? at - 1 : count - 1;
+        else
+            at = at + 1 < count ? at + 1 : 0;
     }
     return NULL;
 }

@@ -6,7 +6,14 @@
 
 /* No row, one, one less and one more than a tile of 64, more than any tile, all
  * corners of the extent, and two batches with equal coordinates. */
-enum { SPC__AWKWARD = 7, SPC__AWKWARD_MOST = 4, SPC__AWKWARD_BORDER = 5 };
+enum {
+    SPC__AWKWARD_63 = 2,
+    SPC__AWKWARD_DENSE = 2, /* rows that see all offsets */
+    SPC__AWKWARD_MOST = 4,
+    SPC__AWKWARD_BORDER = 5,
+    SPC__AWKWARD_BATCHES = 6,
+    SPC__AWKWARD = 7
+};
 
 /* And for layers sizes: one more and one less than a multiple of any tile, and
  * 16 that follow each other, so that every remainder by a number up to 16 is

@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "large.h"
 #include "map.h"
 #include "operands.h"
 #include "plan.h"
@@ -14,15 +15,14 @@ enum {
     LEAST_ZONE = 4096,
     LEAST_FAR_ZONE = 64 * 1024,
     MAP_ZONE = 64 * 1024,
-    ZONE_ROWS = 256,
-    ALIGNMENT = 256
+    ZONE_ROWS = 256
 };
 _Static_assert((int)SPC__COORDS_ZONE == (int)SPC__ZONE_BYTE,
                "maps lie between zones of the same pattern");
 
 static size_t round_up(size_t bytes)
 {
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (bytes + SPC__PLACES - 1) / SPC__PLACES * SPC__PLACES;
 }
 
 static spc_status fill(const spc__bed *bed, void *to, int byte, size_t bytes)
@@ -49,8 +49,8 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
     to->room = round_up(bytes);
     to->is_far = to == &bed->out || to == &bed->workspace;
     size_t zone = bed->zone_bytes[to->is_far];
-    spc_status status =
-        spc_alloc((void **)&to->base, bed->ctx, to->room + 2 * zone);
+    spc_status status = spc_alloc((void **)&to->base, bed->ctx,
+                                  to->room + 2 * zone + SPC__PLACES);
     to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
 }
@@ -58,28 +58,63 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
 _Static_assert((int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
                "what digests count behind an odd array is a byte of its zone");
 
+char *spc__guarded_zone(const spc__bed *bed, const spc__guarded *of)
+{
+    return of->data - bed->zone_bytes[of->is_far];
+}
+
 char *spc__guarded_end(const spc__guarded *of)
 {
     return of->data + (of->bytes + 1) / 2 * 2;
 }
 
-spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
+static spc_status lay(const spc__bed *bed, spc__guarded *to, size_t bytes,
+                      size_t behind)
 {
     spc_status status = spc__bed_reserve(bed, to, bytes);
 
     if (status != SPC_OK)
         return status;
-    to->bytes = bytes;
     size_t zone = bed->zone_bytes[to->is_far];
-    if ((status = fill(bed, to->base, SPC__ZONE_BYTE, zone)) != SPC_OK)
+    to->bytes = bytes;
+    to->data = to->base + zone + behind;
+    if ((status = fill(bed, to->data - zone, SPC__ZONE_BYTE, zone)) != SPC_OK)
         return status;
     return fill(bed, to->data + bytes, SPC__ZONE_BYTE, zone + bytes % 2);
 }
 
-static spc_status upload(const spc__bed *bed, spc__guarded *to,
-                         const void *from, size_t bytes)
+spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
 {
-    spc_status status = spc__bed_lay(bed, to, bytes);
+    return lay(bed, to, bytes, 0);
+}
+
+/* At an odd multiple of `place`; of SPC__PLACES at any. */
+static spc_status lay_at(spc__bed *bed, spc__guarded *to, size_t bytes,
+                         size_t place)
+{
+    uint32_t odd = (uint32_t)(SPC__PLACES / place / 2);
+
+    if (odd == 0)
+        return lay(bed, to, bytes, 0);
+    return lay(bed, to, bytes,
+               place * (2 * spc__random_below(&bed->places, odd) + 1));
+}
+
+/* Where it lay before: who remembers what is read by its address, must not
+ * escape because other data lie elsewhere. */
+static spc_status lay_again(spc__bed *bed, spc__guarded *to, size_t bytes,
+                            size_t place)
+{
+    if (to->base == NULL || bytes > to->room)
+        return lay_at(bed, to, bytes, place);
+    return lay(bed, to, bytes,
+               (size_t)(to->data - to->base) - bed->zone_bytes[to->is_far]);
+}
+
+static spc_status upload(spc__bed *bed, spc__guarded *to, const void *from,
+                         size_t bytes, size_t place)
+{
+    spc_status status = lay_again(bed, to, bytes, place);
 
     return status != SPC_OK || bytes == 0
                ? status
@@ -98,20 +133,22 @@ static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
     int array = array_of(bed, s, draw);
+    bool timed = draw == SPC__REAL && s < bed->sample->given;
+    size_t place = timed ? SPC__PLACES : SPC__TENSOR_PLACE;
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
     bed->loaded[s] = draw;
     bed->in_digest[s][draw] =
         spc__digest_host(scene->in[draw], all[SPC_IN].bytes);
-    spc_status status =
-        upload(bed, &bed->in[s][array], scene->in[draw], all[SPC_IN].bytes);
+    spc_status status = upload(bed, &bed->in[s][array], scene->in[draw],
+                               all[SPC_IN].bytes, place);
     if (status != SPC_OK || scene->residual[draw] == NULL)
         return status;
     bed->residual_digest[s][draw] =
         spc__digest_host(scene->residual[draw], all[SPC_RESIDUAL].bytes);
     return upload(bed, &bed->residual[s][array], scene->residual[draw],
-                  all[SPC_RESIDUAL].bytes);
+                  all[SPC_RESIDUAL].bytes, place);
 }
 
 static spc_status upload_scene(spc__bed *bed, int s)
@@ -149,17 +186,20 @@ static const void *in_of(const spc__bed *bed, int s, spc__draw draw)
 static spc_status upload_vectors(spc__bed *bed, int d)
 {
     const spc__sample *sample = bed->sample;
+    size_t place = d == SPC__REAL ? SPC__PLACES : SPC__VECTOR_PLACE;
     spc_status status = SPC_OK;
 
     if (sample->bias[d] != NULL)
-        status = upload(bed, &bed->bias[d], sample->bias[d],
-                        spc__operand_of(&sample->conv, SPC_BIAS, 0).bytes);
+        status =
+            upload(bed, &bed->bias[d], sample->bias[d],
+                   spc__operand_of(&sample->conv, SPC_BIAS, 0).bytes, place);
     if (sample->scale[d] != NULL && status == SPC_OK)
-        status = upload(bed, &bed->scale[d], sample->scale[d],
-                        spc__operand_of(&sample->conv, SPC_SCALE, 0).bytes);
+        status =
+            upload(bed, &bed->scale[d], sample->scale[d],
+                   spc__operand_of(&sample->conv, SPC_SCALE, 0).bytes, place);
     if (sample->weights[d] != NULL && status == SPC_OK)
         status = upload(bed, &bed->scales[d], &sample->scales[d],
-                        sizeof(sample->scales[d]));
+                        sizeof(sample->scales[d]), place);
     return status;
 }
 
@@ -175,8 +215,8 @@ static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
         const spc__guarded *of = &bed->weights[d];
         if (of->base != NULL)
             status = spc__digester_add(
-                bed->digester, of->base,
-                (size_t)(spc__guarded_end(of) - of->base) + zone);
+                bed->digester, of->data - zone,
+                (size_t)(spc__guarded_end(of) - of->data) + 2 * zone);
     }
     return status == SPC_OK ? spc__digester_end(bed->digester, digests)
                             : status;
@@ -190,7 +230,8 @@ static spc_status upload_weights(spc__bed *bed)
 
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (sample->weights[d] != NULL && bytes > 0)
-            status = upload(bed, &bed->weights[d], sample->weights[d], bytes);
+            status = upload(bed, &bed->weights[d], sample->weights[d], bytes,
+                            SPC__TENSOR_PLACE);
     return status == SPC_OK ? digest_weights(bed, bed->weights_digest) : status;
 }
 
@@ -248,7 +289,8 @@ spc_status spc__bed_remake_maps(spc__bed *bed)
         bed->maps[s] = NULL;
         status = build_map(bed, s);
     }
-    return status;
+    return status == SPC_OK && bed->spare != NULL ? spc__bed_build_spare(bed)
+                                                  : status;
 }
 
 static size_t out_bytes(const spc__bed *bed, int s)
@@ -288,6 +330,8 @@ static spc_status build(spc__bed *bed)
         if (out_bytes(bed, s) > most)
             most = out_bytes(bed, s);
     }
+    if (status == SPC_OK)
+        status = spc__bed_build_spare(bed);
     if (status == SPC_OK && (status = spc__bed_refill(bed)) == SPC_OK)
         status = spc__bed_reserve(bed, &bed->out, most);
     if (status == SPC_OK && (bed->host = malloc(most)) == NULL)
@@ -307,6 +351,7 @@ spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
     bed->ctx = ctx;
     bed->sample = sample;
     bed->ops = spc__device_ops_of(ctx->device);
+    spc__random_init(&bed->places, sample->seed);
     if ((status = build(bed)) != SPC_OK) {
         spc__bed_free(bed);
         return status;
@@ -319,6 +364,7 @@ void spc__bed_free(spc__bed *bed)
 {
     if (bed == NULL)
         return;
+    spc__large_free(bed->large, bed);
     for (int s = 0; s < bed->sample->scene_count; s++) {
         spc_map_free(bed->maps[s]);
         for (int d = 0; d < SPC__DRAWS; d++) {
@@ -333,6 +379,7 @@ void spc__bed_free(spc__bed *bed)
         spc__bed_release(bed, &bed->scales[d]);
         spc__bed_release(bed, &bed->packed[d]);
     }
+    spc__bed_free_spare(bed);
     spc__bed_release(bed, &bed->out);
     spc__bed_release(bed, &bed->workspace);
     spc_dealloc(bed->ctx, bed->count);
@@ -346,8 +393,9 @@ void spc__bed_free(spc__bed *bed)
 /* The rows that a linear layer is run for. */
 static int64_t linear_rows(const spc__bed *bed, int s)
 {
-    return s == 0 && bed->count != NULL ? bed->capacity
-                                        : bed->sample->scenes[s].rows_out;
+    return s == bed->counted && bed->count != NULL
+               ? bed->capacity
+               : bed->sample->scenes[s].rows_out;
 }
 
 static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
@@ -367,6 +415,8 @@ spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
             status = spc__bed_reserve(bed, &bed->workspace,
                                       workspace_bytes(bed, plan, s));
     }
+    if (status == SPC_OK && bed->spare != NULL)
+        status = spc_map_prepare(bed->spare, plan, NULL);
     return status;
 }
 
@@ -388,14 +438,24 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
                                  SPC_KRSC, NULL);
 }
 
-spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
+static spc_status set(spc__bed *bed, const spc_plan *plan, int s, size_t place)
 {
-    spc_status status = spc__bed_lay(bed, &bed->out, out_bytes(bed, s));
+    spc_status status = lay_at(bed, &bed->out, out_bytes(bed, s), place);
 
     bed->out_rows = bed->sample->scenes[s].rows_out;
     if (status != SPC_OK)
         return status;
     return spc__bed_lay(bed, &bed->workspace, workspace_bytes(bed, plan, s));
+}
+
+spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
+{
+    return set(bed, plan, s, SPC__TENSOR_PLACE);
+}
+
+spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s)
+{
+    return set(bed, plan, s, SPC__PLACES);
 }
 
 /* What devices fill is one run of bytes: rows with gaps are made here. */
@@ -452,8 +512,8 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
     buffers.weights = packed;
     return is_linear(bed)
                ? spc_plan_execute_rows(plan, linear_rows(bed, s),
-                                       s == 0 ? bed->count : NULL, &buffers,
-                                       stream)
+                                       s == bed->counted ? bed->count : NULL,
+                                       &buffers, stream)
                : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
 }
 

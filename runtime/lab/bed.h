@@ -13,10 +13,19 @@
  * a byte later where that is even: the byte between is a zone's, too. */
 typedef struct spc__guarded {
     char *base;
-    char *data;
+    char *data; /* a zone behind the base, and up to SPC__PLACES bytes more */
     size_t bytes, room;
     bool is_far; /* its zones reach far, as candidates write to it */
 } spc__guarded;
+
+/*
+ * Where arrays lie. What spc.h promises is a multiple of some bytes: 16 of
+ * tensors, 4 of vectors. An array that no timing reads lies at an odd multiple
+ * of these, drawn by the sample's seed, from a multiple of SPC__PLACES on, and
+ * elsewhere each time it is laid. Those of a timing lie at that multiple, as
+ * rows that cross sectors cost more.
+ */
+enum { SPC__PLACES = 256, SPC__TENSOR_PLACE = 16, SPC__VECTOR_PLACE = 4 };
 
 /* A result that was compared in full and is right. */
 typedef struct spc__right {
@@ -29,11 +38,14 @@ enum {
     SPC__RIGHT = 16
 }; /* of a scene: candidates that sum in one order agree */
 
+typedef struct spc__large spc__large; /* large.h */
+
 typedef struct spc__bed {
     spc_ctx *ctx;
     const spc__sample *sample; /* the caller's */
     const spc__device_ops *ops;
     spc__digester *digester;
+    spc__random places;
     size_t zone_bytes[2]; /* of arrays that are only read; that are written */
     uint64_t zone_digest[2];
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
@@ -54,16 +66,26 @@ typedef struct spc__bed {
     /* Of the candidate at hand, and of the scene at hand. */
     spc__guarded packed[SPC__DRAWS], out, workspace;
     int64_t out_rows;
-    /* Of a linear layer's first scene, if it was given room for more rows than
-     * there are: the capacity, and how many there are, on the device. */
+    /* Of a linear layer's scene `counted`, if it was given room for more rows
+     * than there are: the capacity, and how many there are, on the device. */
     int64_t capacity;
     int32_t *count;
-    void *host; /* as large as the largest result */
+    int counted;
+    /* A map with room to spare, which takes scenes one after the other, or of a
+     * linear layer a number of rows; NULL: the layer, or the sample, has none.
+     * While a scene has it, what was that scene's lies here. */
+    spc_map *spare;
+    int32_t *spare_coords, *spare_count;
+    int64_t spare_capacity; /* rows of results */
+    void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
+    spc__large *large;              /* NULL: nobody asked yet */
 } spc__bed;
 
-char *spc__guarded_end(const spc__guarded *of); /* the second zone */
+/* The first zone; the second. */
+char *spc__guarded_zone(const spc__bed *bed, const spc__guarded *of);
+char *spc__guarded_end(const spc__guarded *of);
 
 /* Builds the maps and moves the inputs. `sample` must outlive the bed. */
 spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
@@ -75,11 +97,25 @@ void spc__bed_free(spc__bed *bed);
  * fewer than it has; SPC_EUNSUPPORTED: a layer with two sets that are given. */
 spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity);
 
+/* Builds the map with room to spare, if the layer can have one, and room for
+ * the arrays of its scenes, before anything is moved there. */
+spc_status spc__bed_build_spare(spc__bed *bed);
+void spc__bed_free_spare(spc__bed *bed);
+/* The scenes that it takes, awkward ones: of few rows, of many, of few again.
+ * Returns how many: none, or all. */
+enum { SPC__SPARE_SCENES = 3 };
+int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
+/* It becomes that of scene `s`, where it is, and scene `s` has it until it is
+ * returned. */
+spc_status spc__bed_take_spare(spc__bed *bed, int s);
+void spc__bed_return_spare(spc__bed *bed, int s);
+
 /* Room for `bytes`, at the least; what was in it is lost. */
 spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,
                             size_t bytes);
 void spc__bed_release(const spc__bed *bed, spc__guarded *guarded);
-/* The room becomes an array of exactly `bytes`, with zones around it. */
+/* The room becomes an array of exactly `bytes`, with zones around it, at a
+ * multiple of SPC__PLACES. */
 spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 
 /* Moves all inputs there again: one was written to. */
@@ -113,8 +149,9 @@ spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw);
 /* Are they? */
 bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
 
-/* Out and workspace become those of scene `s`. */
+/* Out and workspace become those of scene `s`; the same for a timing. */
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
+spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s);
 
 /* The arrays of a draw on scene `s`, but for packed weights. */
 void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,

@@ -1,5 +1,6 @@
 /* bed_room.c - a bed whose first scene has a map with room for more rows than
  * there are, as networks and frames have. */
+#include "awkward.h"
 #include "bed.h"
 #include "geometry.h"
 #include "map.h"
@@ -13,6 +14,7 @@
 typedef struct room {
     const spc__bed *bed;
     const spc_geometry *geometry;
+    const spc__sample_scene *from;
     int32_t *coords; /* on the device */
     int64_t rows;    /* of them */
     spc_coords *scene, *other;
@@ -52,7 +54,7 @@ static int halo_of(const spc_geometry *g)
 
 static spc_status reserve_scene(room *r, int64_t capacity)
 {
-    const spc__sample_scene *scene = &r->bed->sample->scenes[0];
+    const spc__sample_scene *scene = r->from;
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = 16 * (size_t)scene->voxels;
     spc_ctx *ctx = r->bed->ctx;
@@ -100,7 +102,9 @@ static spc_status build_map(room *r)
 
 static spc_status replace_map(spc__bed *bed, int64_t capacity)
 {
-    room r = {.bed = bed, .geometry = &bed->sample->conv.geometry};
+    room r = {.bed = bed,
+              .geometry = &bed->sample->conv.geometry,
+              .from = &bed->sample->scenes[0]};
     spc_status status = reserve_scene(&r, capacity);
 
     if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
@@ -149,4 +153,143 @@ spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
         return status;
     return spc_conv_is_linear(&bed->sample->conv) ? leave_room(bed, capacity)
                                                   : replace_map(bed, capacity);
+}
+
+/* ---- one map for scenes one after the other ------------------------------ */
+
+enum { SPARE_ROWS = 100 };
+
+static bool has_spare(const spc__bed *bed)
+{
+    spc_rule rule = bed->sample->conv.geometry.rule;
+
+    return bed->sample->scene_count > bed->sample->given &&
+           rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
+}
+
+int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
+{
+    int given = bed->sample->given;
+
+    if (!has_spare(bed))
+        return 0;
+    scenes[0] = given + SPC__AWKWARD_63;
+    scenes[1] = given + (bed->ops->is_emulation ? SPC__AWKWARD_BORDER
+                                                : SPC__AWKWARD_MOST);
+    scenes[2] = given + SPC__AWKWARD_BATCHES;
+    return SPC__SPARE_SCENES;
+}
+
+/* What is counted as an array of so many rows must lie apart from others. */
+static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
+                                 int64_t rows_in, int64_t rows_out)
+{
+    spc__operand all[SPC_OPERANDS];
+
+    spc__operands(all, &bed->sample->conv, rows_in, rows_out);
+    spc_status status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        int s = scenes[i];
+        status = spc__bed_reserve(bed, &bed->in[s][0], all[SPC_IN].bytes);
+        if (status == SPC_OK && all[SPC_RESIDUAL].present)
+            status = spc__bed_reserve(bed, &bed->residual[s][0],
+                                      all[SPC_RESIDUAL].bytes);
+    }
+    bed->spare_capacity = rows_out;
+    return status;
+}
+
+static spc_status build_spare_map(spc__bed *bed,
+                                  const spc__sample_scene *largest)
+{
+    room r = {
+        .bed = bed, .geometry = &bed->sample->conv.geometry, .from = largest};
+    spc_status status = reserve_scene(&r, largest->voxels + SPARE_ROWS);
+
+    if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
+        status = reserve_other(&r);
+    if (status == SPC_OK)
+        status = build_map(&r);
+    spc_coords_free(r.other);
+    spc_coords_free(r.scene);
+    bed->spare = r.map;
+    bed->spare_coords = r.coords;
+    return status;
+}
+
+spc_status spc__bed_build_spare(spc__bed *bed)
+{
+    int scenes[SPC__SPARE_SCENES];
+    int count = spc__bed_spare_scenes(scenes, bed);
+
+    spc__bed_free_spare(bed);
+    if (count == 0)
+        return SPC_OK;
+    const spc__sample_scene *largest = &bed->sample->scenes[scenes[1]];
+    int64_t rows = largest->rows_out + SPARE_ROWS;
+    if (spc_conv_is_linear(&bed->sample->conv)) {
+        spc_status status =
+            spc_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
+        return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
+                                : status;
+    }
+    spc_status status = build_spare_map(bed, largest);
+    return status == SPC_OK
+               ? reserve_arrays(bed, scenes, count,
+                                spc_coords_capacity(bed->spare->in),
+                                spc_coords_capacity(bed->spare->to))
+               : status;
+}
+
+void spc__bed_free_spare(spc__bed *bed)
+{
+    spc_map_free(bed->spare);
+    spc_dealloc(bed->ctx, bed->spare_coords);
+    spc_dealloc(bed->ctx, bed->spare_count);
+    bed->spare = NULL;
+    bed->spare_coords = bed->spare_count = NULL;
+}
+
+static void swap_rooms(spc__bed *bed, int s)
+{
+    spc_map *map = bed->maps[s];
+    int32_t *count = bed->count;
+    int64_t capacity = bed->capacity;
+
+    bed->maps[s] = bed->spare;
+    bed->spare = map;
+    bed->count = bed->spare_count;
+    bed->spare_count = count;
+    bed->capacity = bed->spare_capacity;
+    bed->spare_capacity = capacity;
+}
+
+static spc_status fill_map(const spc__bed *bed, spc_map *map,
+                           const spc__sample_scene *scene)
+{
+    spc_status status = spc_copy_to_device(
+        bed->ctx, bed->spare_coords, scene->coords, 16 * (size_t)scene->voxels);
+
+    if (status == SPC_OK)
+        status = spc__map_rebuild(map, bed->spare_coords, scene->voxels, false,
+                                  NULL);
+    return status == SPC_OK ? spc_map_check(map, NULL) : status;
+}
+
+spc_status spc__bed_take_spare(spc__bed *bed, int s)
+{
+    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    int32_t rows = (int32_t)scene->rows_out;
+
+    swap_rooms(bed, s);
+    bed->counted = s;
+    return bed->maps[s] != NULL
+               ? fill_map(bed, bed->maps[s], scene)
+               : spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+}
+
+void spc__bed_return_spare(spc__bed *bed, int s)
+{
+    swap_rooms(bed, s);
+    bed->counted = 0;
 }

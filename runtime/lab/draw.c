@@ -38,6 +38,13 @@
  * ends of i8: there some results saturate. By scales of 1/2 many a result lies
  * halfway between two whole numbers.
  *
+ * FULL    Of i8 alone: magnitudes of 120 to 127, and -128, with signs by which
+ *         all products of an output channel in three are positive, in three
+ *         negative: where all offsets are seen, sums are nearly 2^14 for each
+ *         product, which an accumulator of less than 32 bits does not hold, or
+ *         one of fp32. The oracle adds in double; int32 holds fewer than 2^17
+ *         products, for more of which magnitudes are less.
+ *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
  * 2 exp(-t^2 / (2 n m)) (Hoeffding), and so does any fixed part of it. At
@@ -154,6 +161,39 @@ static style style_of(const spc_conv *conv, spc__draw draw)
     return s;
 }
 
+bool spc__draw_is_for(const spc_conv *conv, spc__draw draw)
+{
+    return draw != SPC__FULL ||
+           (spc__conv_in_is_whole(conv) && conv->pass != SPC_WGRAD);
+}
+
+/* ---- full sums ----------------------------------------------------------- */
+
+/* By an input channel alone: inputs and weights agree on it. */
+static float full_sign(int channel)
+{
+    return (uint32_t)channel * 0x9e3779b1u >> 31 ? -1 : 1;
+}
+
+static float draw_full(const spc_conv *conv, int channel, spc__random *random)
+{
+    float most = (float)fmin(127, floor(sqrt(0x1p31 / longest_sum(conv))) - 1);
+    float sign = full_sign(channel);
+    uint32_t less = spc__random_below(random, 8);
+
+    return most == 127 && less == 0 && sign < 0 ? -128
+                                                : sign * (most - (float)less);
+}
+
+static float draw_full_weight(const spc_conv *conv, int co, int channel,
+                              spc__random *random)
+{
+    float sign = co % 3 == 0 ? 1 : co % 3 == 1 ? -1 : sign_of(random);
+    float value = sign * draw_full(conv, channel, random);
+
+    return value > 127 ? 127 : value;
+}
+
 /* ---- scales of whole numbers --------------------------------------------- */
 
 /* The mean square of a product of a draw, in units. */
@@ -192,7 +232,12 @@ void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
     *out = (spc_scales){1, 1, 1};
     if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
         out->in = draw == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
-    if (!spc__conv_out_is_whole(conv))
+    if (draw == SPC__FULL) /* results are at most 2^14, quantised 2^6 */
+        *out = (spc_scales){
+            .in = (float)(1 / power_of_two_from(longest_sum(conv))),
+            .out = 0x1p8f,
+            .residual = 0x1p8f};
+    if (!spc__conv_out_is_whole(conv) || draw == SPC__FULL)
         return;
     deviation = sqrt(longest_sum(conv) / 3 * mean_square(&s, draw)) *
                 (double)unit_of(conv, &s, out);
@@ -214,7 +259,7 @@ static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
 {
     if (draw == SPC__REAL)
         return draw_real(random);
-    if (draw == SPC__COUNT)
+    if (draw == SPC__COUNT || draw == SPC__FULL)
         return draw_small(s->most, random);
     if (channel % s->period != wide_at)
         return draw_narrow(random);
@@ -239,8 +284,12 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
 {
     style s = style_of(conv, draw);
 
-    for (int64_t i = 0; i < rows * conv->cin; i++)
-        out[i] = s.in * draw_one(&s, draw, (int)(i % conv->cin), 0, random);
+    for (int64_t i = 0; i < rows * conv->cin; i++) {
+        int channel = (int)(i % conv->cin);
+        out[i] =
+            s.in * (draw == SPC__FULL ? draw_full(conv, channel, random)
+                                      : draw_one(&s, draw, channel, 0, random));
+    }
     settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
@@ -281,10 +330,13 @@ void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
     style s = style_of(conv, draw);
 
     for (int co = 0; co < conv->cout; co++)
-        for (int64_t i = 0; i < offsets * in; i++)
+        for (int64_t i = 0; i < offsets * in; i++) {
+            int channel = co / out_of * in + (int)(i % in);
             out[n++] =
-                s.weights *
-                draw_one(&s, draw, co / out_of * in + (int)(i % in), 1, random);
+                s.weights * (draw == SPC__FULL
+                                 ? draw_full_weight(conv, co, channel, random)
+                                 : draw_one(&s, draw, channel, 1, random));
+        }
     if (draw == SPC__COUNT)
         draw_zeros(out, n, 32, false, random);
     settle(out, (size_t)n, conv->dtype);

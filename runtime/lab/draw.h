@@ -12,9 +12,13 @@
 typedef enum spc__draw {
     SPC__COUNT, /* small integers: every product counts */
     SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
+    SPC__FULL,  /* of i8 alone: sums as large as they can be */
     SPC__REAL,  /* uniform in [-1, 1) */
     SPC__DRAWS
 } spc__draw;
+
+/* Has the layer data of this draw? */
+bool spc__draw_is_for(const spc_conv *conv, spc__draw draw);
 
 /* The scales of the layer's tensors of whole numbers (i8); of others 1. Of the
  * draws of integers they are powers of two, so that nothing is rounded but

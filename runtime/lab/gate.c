@@ -10,7 +10,8 @@
 
 #include "clock.h"
 #include "gate_launch.h"
-#include "plan.h"
+#include "plan_parts.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* What arrays are filled with: no number in any type; 1.06 in fp16 and 0.0115
@@ -28,7 +29,7 @@ enum { REAL_LEAST = 100 }; /* of a deterministic layer, on given scenes */
 
 /* Rounds of launches over their own result: when verifying, and of one that
  * may win. */
-enum { ROUNDS = 2, MORE_ROUNDS = 6 };
+enum { ROUNDS = 2, MORE_ROUNDS = 6, EXCHANGES = 4 };
 
 /* ---- verifying ----------------------------------------------------------- */
 
@@ -89,8 +90,10 @@ static void test_scene(const spc__gate *g, int s)
 {
     static const struct {
         int out_byte, work_byte;
-    } contents[SPC__DRAWS] = {
-        {NAN_BYTE, NAN_BYTE}, {-1, -1}, {NUMBER_BYTE, NUMBER_BYTE}};
+    } contents[SPC__DRAWS] = {{NAN_BYTE, NAN_BYTE},
+                              {-1, -1},
+                              {NUMBER_BYTE, NUMBER_BYTE},
+                              {NAN_BYTE, NUMBER_BYTE}};
     spc__gate_setting at = {.s = s};
     int launches = 0;
 
@@ -112,7 +115,7 @@ static void test_scene(const spc__gate *g, int s)
             spc__gate_map_holds(g, s);
     }
     if (g->out->status == SPC__TRIAL_OK && has_much(g->bed, s))
-        spc__gate_repeat(g, s, SPC__WIDE, ROUNDS);
+        spc__gate_repeat(g, s, SPC__WIDE, ROUNDS, 0);
     if (g->out->status == SPC__TRIAL_OK &&
         s == g->bed->sample->given + SPC__AWKWARD_BORDER)
         spc__gate_test_no_numbers(g, s);
@@ -152,17 +155,43 @@ static bool pack_draws(spc__gate *g)
     return g->out->status == SPC__TRIAL_OK;
 }
 
+/* Those of tests may have it, which prove what the other tests find. */
+static bool may_remember(void)
+{
+    const char *word = getenv("SPC_GATE_STATICS");
+
+    return word != NULL && strcmp(word, "allowed") == 0;
+}
+
+/* What a launch leaves for later ones lies in static memory, in the workspace
+ * or in the output. The last two are filled between launches that are compared
+ * or timed against each other; of the first there must be none. */
+static bool remembers(const spc__gate *g)
+{
+    size_t bytes = g->tested->plan->statics;
+
+    if (bytes == 0 || may_remember())
+        return false;
+    spc__gate_wrong(g,
+                    "remembers: its code has %zu bytes of static memory, in "
+                    "which a launch can leave what later ones find",
+                    bytes);
+    return true;
+}
+
 static void verify(spc__gate *g)
 {
     const spc__sample *sample = g->bed->sample;
 
-    if (!pack_draws(g) || !spc__gate_note_maps(g))
+    if (remembers(g) || !pack_draws(g) || !spc__gate_note_maps(g))
         return;
     for (int s = 0; s < sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK && !spc__sample_is_size(sample, s))
             test_scene(g, s);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_test_sizes(g);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_spare(g);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);
@@ -349,7 +378,7 @@ void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
 {
     spc__gate g = begin(out, bed, tested);
 
-    if (spc__bed_set(bed, tested->plan, s) != SPC_OK ||
+    if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
         spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
 }
@@ -379,7 +408,7 @@ static void repeat_more(const spc__gate *g, int s)
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_LAUNCH);
     else
-        spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS);
+        spc__gate_repeat(g, s, SPC__WIDE, MORE_ROUNDS, EXCHANGES);
 }
 
 static void confirm(spc__gate *g, double limit_s)
@@ -407,6 +436,8 @@ static void confirm(spc__gate *g, double limit_s)
     for (int s = 0; s < bed->sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK && has_much(bed, s))
             repeat_more(g, s);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_large(g);
     run_repeatedly(g, limit_s);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)

@@ -14,7 +14,7 @@ typedef struct spc__tested {
     spc__guarded packed; /* weights of the real draw */
     bool atomics;        /* its results depend on the order of arrival */
     bool verified;
-    bool spoils; /* packing wrote to the weights that it reads */
+    bool spoils;      /* packing wrote to the weights that it reads */
     unsigned timings; /* that were looked at */
     /* Digests of its first results, which were right. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DRAWS];
@@ -24,6 +24,8 @@ typedef struct spc__tested {
  * What came of a test. The note of a failure begins with the test that it
  * failed:
  *
+ *   remembers:  its code has static memory, in which launches could leave
+ *               what later ones need not compute
  *   exact:      integers give another sum than they must
  *   rounding:   further from the oracle than rounding explains
  *   unwritten:  elements are left as they were, or depend on what nobody wrote

@@ -8,8 +8,8 @@
 #include "gate.h"
 
 /* Arrays of what a plan reads of a map: the index, five of each group of
- * offsets, five of pairs, two of triplets. */
-enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 2 };
+ * offsets, five of pairs, three of triplets. */
+enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 3 };
 
 typedef struct spc__gate {
     spc__verdict *out;
@@ -69,8 +69,15 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
 /* ---- launches over their own result (gate_repeat.c) ---------------------- */
 
 /* Launches that find all as the one before left it, but a few elements of one
- * array: of each that a result depends on, `rounds` times. The scene is set. */
-void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds);
+ * array: of each that a result depends on, `rounds` times; and so many times
+ * but what changes places in it. The scene is set. */
+void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
+                      int exchanges);
+
+/* Two rows of inputs that a tile of outputs sees equally often, if there are
+ * such, or any two; a scene has two at least (gate_twins.c). */
+spc_status spc__gate_draw_twins(int64_t twins[2], const spc__gate *g, int s,
+                                spc__random *random);
 
 /* One launch on a scene that is set, compared in full (gate.c). */
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
@@ -82,6 +89,11 @@ void spc__gate_test_sizes(const spc__gate *g);
 /* A launch on an awkward scene that is set, some inputs being no number. */
 void spc__gate_test_no_numbers(const spc__gate *g, int s);
 
+/* ---- many rows (gate_large.c) -------------------------------------------- */
+
+/* A launch on more rows than given scenes have, with COUNT packed. */
+void spc__gate_test_large(const spc__gate *g);
+
 /* ---- launches behind a timing (gate_streak.c) ---------------------------- */
 
 /* Those find all as many runs on given scene `s` left it, but a few elements.
@@ -89,6 +101,11 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s);
 void spc__gate_streak(const spc__gate *g, int s, uint64_t first);
 /* The same behind runs that are made here: timings may be short. */
 void spc__gate_long_streak(const spc__gate *g, int s);
+
+/* ---- a map with room to spare (gate_spare.c) ----------------------------- */
+
+/* A launch on each scene that it takes. */
+void spc__gate_test_spare(const spc__gate *g);
 
 /* ---- timing over other results (gate_dirty.c) ---------------------------- */
 

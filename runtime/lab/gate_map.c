@@ -71,6 +71,15 @@ static int add_pairs(array *list, int count, const spc_map *map,
     return add(list, count, "begin of pairs", v->begin, (size_t)v->offsets + 1);
 }
 
+static int add_triplets(array *list, int count, const spc_map *map,
+                        const spc_triplets_view *v)
+{
+    count = add(list, count, "begin of triplets", v->first,
+                (size_t)map->to->rows_padded + 1);
+    return add(list, count, "list of triplets", v->list,
+               2 * (size_t)v->capacity);
+}
+
 static int list_arrays(array *list, const spc_map *map,
                        const spc__launch_geometry *geometry)
 {
@@ -90,12 +99,12 @@ static int list_arrays(array *list, const spc_map *map,
     }
     if (geometry->reads_pairs && spc__map_pairs_view(&pairs, map))
         count = add_pairs(list, count, map, &pairs);
-    if (geometry->reads_triplets && spc__map_triplets_view(&triplets, map)) {
-        count = add(list, count, "begin of triplets", triplets.first,
-                    (size_t)map->to->rows_padded + 1);
-        count = add(list, count, "list of triplets", triplets.list,
-                    2 * (size_t)triplets.capacity);
-    }
+    if (geometry->reads_triplets && spc__map_triplets_view(&triplets, map))
+        count = add_triplets(list, count, map, &triplets);
+    if (geometry->reads_bundles && spc__map_bundles_view(&triplets, map))
+        count = add(list, count, "triplets by bundles", triplets.list,
+                    2 * (size_t)triplets.capacity +
+                        (size_t)map->to->rows_padded * 5 / 64);
     return count;
 }
 

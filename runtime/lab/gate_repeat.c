@@ -25,6 +25,11 @@
  * (1 - f) q)^n where each tile decides for itself, and a share q of tiles does,
  * which is why others have many. Who looks at all of every X computes its
  * layer: what that costs, a timing over other results tells (gate_dirty.c).
+ *
+ * P may also be a sum over what it looks at, or a hash that forgets the order.
+ * So in some rounds two rows of X change places, or two elements, or two
+ * entries of the map: of inputs two that a tile sees equally often, as such a
+ * sum is of all that a tile sees.
  */
 #include "gate_launch.h"
 
@@ -38,7 +43,8 @@
 #include "random.h"
 #include <string.h>
 
-enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 8 };
+enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 12 };
+enum { MAP_APART = 8 };
 
 /* Seconds after which no round begins but the first, and none at all: who is
  * that slow, on a processor, must not be taken to hang. */
@@ -52,16 +58,18 @@ typedef struct subject {
     const char *host;
     int64_t rows, columns, pitch;
     size_t bytes; /* of an element */
-    bool is_whole, is_packed;
+    bool is_whole, is_packed, is_input;
 } subject;
 
 enum { SUBJECTS = 8 };
 
-/* An element, and what it becomes. */
+/* Bytes on the device, and what they become: two arrays of as many on the host,
+ * for which those of an element may be here. */
 typedef struct place {
     char *device;
     size_t bytes;
-    unsigned char right[sizeof(float)], other[sizeof(float)];
+    const void *right, *other;
+    unsigned char kept[2][sizeof(float)];
 } place;
 
 typedef struct round {
@@ -78,22 +86,26 @@ typedef struct round {
 static subject subject_of(const char *name, const spc__operand *operand,
                           const spc__guarded *array, const void *host)
 {
-    return (subject){name,
-                     array->data,
-                     host,
-                     operand->rows,
-                     operand->columns,
-                     operand->pitch,
-                     spc__dtype_of(operand->dtype)->bytes,
-                     spc__dtype_is_whole(operand->dtype),
-                     false};
+    return (subject){.name = name,
+                     .device = array->data,
+                     .host = host,
+                     .rows = operand->rows,
+                     .columns = operand->columns,
+                     .pitch = operand->pitch,
+                     .bytes = spc__dtype_of(operand->dtype)->bytes,
+                     .is_whole = spc__dtype_is_whole(operand->dtype)};
 }
 
 static subject vector_of(const char *name, const spc__guarded *array,
                          const void *host, int64_t count)
 {
-    return (subject){name, array->data,   host,  count, 1,
-                     1,    sizeof(float), false, false};
+    return (subject){.name = name,
+                     .device = array->data,
+                     .host = host,
+                     .rows = count,
+                     .columns = 1,
+                     .pitch = 1,
+                     .bytes = sizeof(float)};
 }
 
 /* Weights are changed before they are packed: every element matters then. A
@@ -156,6 +168,8 @@ static int list_subjects(subject *list, const spc__gate *g, int s,
     count = with(list, count,
                  subject_of("the inputs", &all[SPC_IN], &bed->in[s][array],
                             scene->in[draw]));
+    if (count > 0)
+        list[0].is_input = true;
     count = with(list, count, weights_of(g, draw));
     count = list_vectors(list, count, bed, draw);
     if (scene->residual[draw] != NULL)
@@ -190,13 +204,66 @@ static void draw_places(round *r, int count)
         size_t at =
             (size_t)(below(r, of->rows) * of->pitch + below(r, of->columns)) *
             of->bytes;
-        p->device = of->device + at;
-        p->bytes = of->bytes;
-        memcpy(p->right, of->host + at, of->bytes);
+        const unsigned char *right = (const unsigned char *)of->host + at;
+        *p = (place){.device = of->device + at, .bytes = of->bytes};
+        p->right = right;
+        p->other = p->kept[1];
         for (size_t i = 0; i < of->bytes; i++)
-            p->other[i] = p->right[i] ^ (of->is_whole ? 0x80 : 0xff);
+            p->kept[1][i] = right[i] ^ (of->is_whole ? 0x80 : 0xff);
     }
 }
+
+/* ---- places that are exchanged ------------------------------------------- */
+
+/* So many bytes each, from these on. */
+static void exchange(round *r, size_t a, size_t b, size_t bytes)
+{
+    const subject *of = r->of;
+
+    r->count = 2;
+    r->places[0] = (place){.device = of->device + a, .bytes = bytes};
+    r->places[1] = (place){.device = of->device + b, .bytes = bytes};
+    r->places[0].right = r->places[1].other = of->host + a;
+    r->places[1].right = r->places[0].other = of->host + b;
+}
+
+static spc_status draw_rows(round *r, int64_t rows[2])
+{
+    const subject *of = r->of;
+
+    if (of->is_input && below(r, 4) > 0)
+        return spc__gate_draw_twins(rows, r->g, r->at.s, &r->random);
+    rows[0] = below(r, of->rows);
+    rows[1] = (rows[0] + 1 + below(r, of->rows - 1)) % of->rows;
+    return SPC_OK;
+}
+
+/* Two rows; of one row, or by turns, two elements. */
+static spc_status draw_exchange(round *r, bool of_elements)
+{
+    const subject *of = r->of;
+    size_t row = (size_t)of->pitch * of->bytes;
+    int64_t rows[2];
+
+    r->count = 0;
+    if (of->rows > 1 && !(of_elements && of->columns > 1)) {
+        spc_status status = draw_rows(r, rows);
+        if (status == SPC_OK)
+            exchange(r, (size_t)rows[0] * row, (size_t)rows[1] * row,
+                     (size_t)of->columns * of->bytes);
+        return status;
+    }
+    if (of->columns < 2)
+        return SPC_OK;
+    size_t at = (size_t)below(r, of->rows) * row;
+    int64_t one = below(r, of->columns);
+    int64_t other = (one + 1 + below(r, of->columns - 1)) % of->columns;
+    exchange(r, at + (size_t)one * of->bytes, at + (size_t)other * of->bytes,
+             of->bytes);
+    return SPC_OK;
+}
+
+/* ---- places in a map ----------------------------------------------------- */
 
 /* Entries that name an input: from `first` on `count`, each `step` behind the
  * other. */
@@ -225,6 +292,15 @@ static entries some_entries(round *r, const spc_conv_args *args,
                      scene->rows_out, 1};
 }
 
+static void keep_entry(place *p, const int *at, int right, int other)
+{
+    *p = (place){.device = (char *)(intptr_t)at, .bytes = sizeof(right)};
+    memcpy(p->kept[0], &right, sizeof(right));
+    memcpy(p->kept[1], &other, sizeof(other));
+    p->right = p->kept[0];
+    p->other = p->kept[1];
+}
+
 /* Another input takes the place of one that is seen. */
 static spc_status draw_entry(round *r, const entries *from, bool *found)
 {
@@ -239,14 +315,38 @@ static spc_status draw_entry(round *r, const entries *from, bool *found)
     if (!*found)
         return status;
     int other = (int)((right + 1 + below(r, rows - 1)) % rows);
-    *p = (place){.device = (char *)(intptr_t)at, .bytes = sizeof(right)};
-    memcpy(p->right, &right, sizeof(right));
-    memcpy(p->other, &other, sizeof(other));
+    keep_entry(p, at, right, other);
     r->count++;
     return SPC_OK;
 }
 
-static spc_status draw_entries(round *r, int count)
+/* Two entries near each other, of one offset in a table, change places. */
+static spc_status exchange_entries(round *r, const entries *from)
+{
+    const spc__bed *bed = r->g->bed;
+    int64_t apart = 1 + below(r, MAP_APART);
+    int values[2];
+
+    if (from->count <= apart)
+        return SPC_OK;
+    const int *one = from->first + below(r, from->count - apart) * from->step;
+    const int *other = one + apart * from->step;
+    spc_status status =
+        spc_copy_to_host(bed->ctx, &values[0], one, sizeof(values[0]));
+    if (status == SPC_OK)
+        status =
+            spc_copy_to_host(bed->ctx, &values[1], other, sizeof(values[1]));
+    if (status != SPC_OK || values[0] < 0 || values[1] < 0 ||
+        values[0] == values[1])
+        return status;
+    keep_entry(&r->places[0], one, values[0], values[1]);
+    keep_entry(&r->places[1], other, values[1], values[0]);
+    r->count = 2;
+    return SPC_OK;
+}
+
+/* So many places, or two that are exchanged. */
+static spc_status draw_entries(round *r, int count, bool exchanged)
 {
     const spc_plan *plan = r->g->tested->plan;
     spc_conv_args args = {0};
@@ -260,7 +360,8 @@ static spc_status draw_entries(round *r, int count)
          i++) {
         entries from = some_entries(r, &args, &plan->geometry);
         if (from.count > 0)
-            status = draw_entry(r, &from, &found);
+            status = exchanged ? exchange_entries(r, &from)
+                               : draw_entry(r, &from, &found);
     }
     return status;
 }
@@ -319,14 +420,25 @@ static spc_status run_other(const round *r)
     return status == SPC_OK ? after : status;
 }
 
-static spc_status run_round(round *r, int places)
+/* What changes: so many places, or what is exchanged where that is 0. */
+static spc_status draw_change(round *r, int places, int i)
 {
-    spc_status status = SPC_OK;
-
     if (r->of->device == NULL)
-        status = draw_entries(r, places < MAP_PLACES ? places : MAP_PLACES);
-    else
-        draw_places(r, places);
+        return draw_entries(r,
+                            places == 0           ? 2
+                            : places < MAP_PLACES ? places
+                                                  : MAP_PLACES,
+                            places == 0);
+    if (places == 0)
+        return draw_exchange(r, i % 2 == 1);
+    draw_places(r, places);
+    return SPC_OK;
+}
+
+static spc_status run_round(round *r, int places, int i)
+{
+    spc_status status = draw_change(r, places, i);
+
     if (status == SPC_OK && (status = run_other(r)) == SPC_OK &&
         (status = execute(r)) == SPC_OK)
         status = spc__digester_add(r->g->bed->digester, r->g->bed->out.data,
@@ -336,9 +448,12 @@ static spc_status run_round(round *r, int places)
 
 /* ---- all of them --------------------------------------------------------- */
 
-/* The places of round i: one; or many, but not many in each tile. */
-static int places_of(const spc__gate *g, int s, int i)
+/* The places of round i: one; or many, but not many in each tile; or none,
+ * behind so many rounds, where two are exchanged. */
+static int places_of(const spc__gate *g, int s, int i, int rounds)
 {
+    if (i >= rounds)
+        return 0;
     int64_t rows = g->bed->sample->scenes[s].rows_out;
     int many = rows / 32 < PLACES ? (int)(rows / 32) : PLACES;
 
@@ -362,6 +477,7 @@ static void reject(const spc__gate *g, const spc__gate_setting *at,
 typedef struct runs {
     const char *changed[SUBJECTS * MOST_ROUNDS];
     int count;
+    int rounds; /* of changes; behind them all are exchanges */
     uint64_t start_ns;
 } runs;
 
@@ -381,24 +497,25 @@ static spc_status run_all(round *r, const subject *list, int count, int i,
             return SPC_OK;
         r->of = &list[n];
         all->changed[all->count++] = list[n].name;
-        status = run_round(r, places_of(r->g, r->at.s, i));
+        status = run_round(r, places_of(r->g, r->at.s, i, all->rounds), i);
     }
     return status;
 }
 
-void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds)
+void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
+                      int exchanges)
 {
     subject list[SUBJECTS];
     uint64_t digests[SUBJECTS * MOST_ROUNDS];
     round r = {.g = g, .at = {.s = s, .draw = draw}};
-    runs all = {.start_ns = spc__now_ns()};
+    runs all = {.rounds = rounds, .start_ns = spc__now_ns()};
     int count = list_subjects(list, g, s, draw);
     spc_status status = spc__bed_load(g->bed, s, draw);
 
     spc__random_init(&r.random, g->tested->first[s][draw] + (uint64_t)rounds);
     if (status == SPC_OK)
         status = spc__digester_begin(g->bed->digester);
-    for (int i = 0; i < rounds && status == SPC_OK; i++)
+    for (int i = 0; i < rounds + exchanges && status == SPC_OK; i++)
         if (i == 0 || seconds_of(&all) < ENOUGH_S)
             status = run_all(&r, list, count, i, &all);
     if (status == SPC_OK)

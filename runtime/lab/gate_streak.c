@@ -24,7 +24,7 @@ enum { POISON = 0xff, SPOTS = 8 };
 /* Runs of one that may win, where timings are short: so many, if there is time,
  * the least of them in more of it. */
 enum { RUNS_LEAST = 64, RUNS_MOST = 256, RUNS_AT_ONCE = 16 };
-static const double enough_s = 0.05, most_s = 0.5;
+static const double enough_s = 0.02, most_s = 0.5;
 
 /* An element, and what it becomes. */
 typedef struct spot {

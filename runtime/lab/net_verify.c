@@ -255,6 +255,21 @@ static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
     return status;
 }
 
+/* Each layer of those that are one. */
+static spc_status verify_convs(spc__net_verifier *v, const spc__net_work *work)
+{
+    const int *next = v->plan->siblings;
+    spc_status status = verify_conv(v, work);
+
+    for (int i = next[work->node]; i >= 0 && status == SPC_OK; i = next[i]) {
+        spc__net_work one = *work;
+        one.node = i;
+        one.out = v->net->nodes[i].out;
+        status = verify_conv(v, &one);
+    }
+    return status;
+}
+
 static spc_status compare_feature(spc__net_verifier *v,
                                   const spc__net_work *work,
                                   const spc__feature_case *of, const float *got)
@@ -338,7 +353,7 @@ static spc_status verify_layers(spc__net_verifier *v)
     for (int i = 0; i < v->plan->work_count && status == SPC_OK; i++) {
         const spc__net_work *work = &v->plan->works[i];
         if (work->kind == SPC_NET_CONV)
-            status = verify_conv(v, work);
+            status = verify_convs(v, work);
         else if (work->kind == SPC_NET_FEATURE && !is_copy(v, work))
             status = verify_feature(v, work);
         else if (work->kind == SPC_NET_GATHER)

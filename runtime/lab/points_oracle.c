@@ -382,8 +382,33 @@ static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
     return status;
 }
 
+/* Leaves a cloud so many points. */
+static void keep_listed(cloud *c, const spc__row_list *only)
+{
+    for (int64_t i = 0; i < only->count; i++) {
+        c->at[i] = c->at[only->at[i]];
+        c->at[i].row = (int)i;
+    }
+    c->count = only->count;
+}
+
+/* Of a relation of all outputs; what is wanted moves to the front. */
+static void keep_columns(spc__relation *r, const spc__row_list *only)
+{
+    int64_t to = 0;
+
+    for (int s = 0; s < r->slots; s++)
+        for (int64_t i = 0; i < only->count; i++, to++) {
+            int64_t at = s * r->rows_out + only->at[i];
+            r->index[to] = r->index[at];
+            r->cells[to] = r->cells[at];
+        }
+    r->rows_out = only->count;
+}
+
 spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
-                                const spc_scene *scene, int threads,
+                                const spc_scene *scene,
+                                const spc__row_list *only, int threads,
                                 const volatile int *cancel, spc_error *error)
 {
     const spc_geometry *g = &conv->geometry;
@@ -399,9 +424,15 @@ spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
         keep_first(&some);
         set_cells(&some, g->radius);
     }
+    /* What is nearest of an inverse layer is known by all outputs. */
+    bool early = only != NULL && !(inverse && g->nearest > 0);
+    if (status == SPC_OK && early)
+        keep_listed(inverse ? &all : &some, only);
     if (status == SPC_OK)
         status = run(&p, inverse ? &some : &all, inverse ? &all : &some,
                      threads, error);
+    if (status == SPC_OK && only != NULL && !early)
+        keep_columns(out, only);
     free(all.at);
     free(some.at);
     return status;

@@ -7,10 +7,11 @@
 
 #include "relation.h"
 
-/* As spc__relation_init, for a layer with triplets. SPC_EINVAL: an output sees
- * more inputs than draws are made for (SPC__POINTS_SEEN). */
+/* As spc__relation_init_rows, for a layer with triplets. SPC_EINVAL: an output
+ * sees more inputs than draws are made for (SPC__POINTS_SEEN). */
 spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
-                                const spc_scene *scene, int threads,
+                                const spc_scene *scene,
+                                const spc__row_list *only, int threads,
                                 const volatile int *cancel, spc_error *error);
 
 /* The same with outputs at the points of a second scene, whatever the layer's

@@ -175,6 +175,8 @@ typedef struct search {
     const spc__row_set *from; /* the relation's inputs */
     const spc__row_set *to;   /* its outputs */
     bool inverse;
+    const spc__row_list *only; /* of the outputs; NULL: all */
+    int64_t rows;              /* of the index */
     int32_t *index;
     int64_t pairs;
 } search;
@@ -209,14 +211,15 @@ static void search_tile(void *payload, int64_t i)
 {
     search *s = payload;
     int offsets = spc_geometry_offsets(s->geometry), k = (int)(i % offsets);
-    int64_t rows = s->to->rows, first = i / offsets * TILE;
+    int64_t rows = s->rows, first = i / offsets * TILE;
     int64_t last = first + TILE < rows ? first + TILE : rows;
     int64_t pairs = 0;
     int offset[3];
 
     spc_geometry_offset(offset, s->geometry, k);
     for (int64_t row = first; row < last; row++) {
-        int64_t input = find_input(s, row, offset);
+        int64_t output = s->only != NULL ? s->only->at[row] : row;
+        int64_t input = find_input(s, output, offset);
         s->index[k * rows + row] = (int32_t)input;
         pairs += input >= 0;
     }
@@ -250,11 +253,16 @@ static spc_status copy_coords(int32_t **out, int64_t *rows,
 
 static spc_status relate(spc__relation *out, const spc_conv *conv,
                          const spc__row_set *from, const spc__row_set *to,
-                         int threads, const volatile int *cancel,
-                         spc_error *error)
+                         const spc__row_list *only, int threads,
+                         const volatile int *cancel, spc_error *error)
 {
     search s = {
-        &conv->geometry, from, to, spc__conv_is_inverse(conv), NULL, 0,
+        .geometry = &conv->geometry,
+        .from = from,
+        .to = to,
+        .inverse = spc__conv_is_inverse(conv),
+        .only = only,
+        .rows = only != NULL ? only->count : to->rows,
     };
     spc_status status;
 
@@ -262,16 +270,15 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
     if ((status = copy_coords(&out->coords_in, &out->rows_in, from, error)) ||
         (status = copy_coords(&out->coords_out, &out->rows_out, to, error)))
         return status;
-    size_t bytes =
-        (size_t)out->offsets * (size_t)out->rows_out * sizeof(*out->index);
+    size_t bytes = (size_t)out->offsets * (size_t)s.rows * sizeof(*out->index);
     s.index = out->index = malloc(bytes + 1);
     if (out->index == NULL)
         return spc__fail_memory(error, bytes);
-    if (!spc__parallel_until(cancel,
-                             (to->rows + TILE - 1) / TILE * out->offsets,
+    if (!spc__parallel_until(cancel, (s.rows + TILE - 1) / TILE * out->offsets,
                              threads, search_tile, &s))
         return spc__interrupted(error);
     out->pairs = s.pairs;
+    out->rows_out = s.rows;
     return SPC_OK;
 }
 
@@ -291,8 +298,8 @@ static spc_status make_other(spc__row_set *out, const spc_conv *conv,
 
 static spc_status make(spc__relation *out, const spc_conv *conv,
                        const spc_scene *scene, const spc_scene *given,
-                       int threads, const volatile int *cancel,
-                       spc_error *error)
+                       const spc__row_list *only, int threads,
+                       const volatile int *cancel, spc_error *error)
 {
     spc__row_set voxels = {0}, other = {0};
     bool subm = conv->op == SPC_SUBM, ends = spc__conv_ends_at_scene(conv);
@@ -304,9 +311,9 @@ static spc_status make(spc__relation *out, const spc_conv *conv,
     if (status == SPC_OK && !subm)
         status = make_other(&other, conv, &voxels, given, cancel, error);
     if (status == SPC_OK)
-        status =
-            relate(out, conv, ends ? &other : &voxels,
-                   ends || subm ? &voxels : &other, threads, cancel, error);
+        status = relate(out, conv, ends ? &other : &voxels,
+                        ends || subm ? &voxels : &other, only, threads, cancel,
+                        error);
     spc__row_set_release(&voxels);
     spc__row_set_release(&other);
     return status;
@@ -338,7 +345,7 @@ spc_status spc__relation_init_between(spc__relation *out, const spc_conv *conv,
 
     memset(out, 0, sizeof(*out));
     if ((status = check_layer(conv, error)) == SPC_OK)
-        status = make(out, conv, scene, given, threads, cancel, error);
+        status = make(out, conv, scene, given, NULL, threads, cancel, error);
     if (status != SPC_OK)
         spc__relation_release(out);
     return status;
@@ -348,21 +355,31 @@ spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error)
 {
+    return spc__relation_init_rows(out, conv, scene, NULL, threads, cancel,
+                                   error);
+}
+
+spc_status spc__relation_init_rows(spc__relation *out, const spc_conv *conv,
+                                   const spc_scene *scene,
+                                   const spc__row_list *only, int threads,
+                                   const volatile int *cancel, spc_error *error)
+{
     spc_scene *given = NULL;
     spc_status status = check_layer(conv, error);
 
     memset(out, 0, sizeof(*out));
     if (status == SPC_OK && spc__conv_has_triplets(conv)) {
-        status = spc__points_relation(out, conv, scene, threads, cancel, error);
-        if (status != SPC_OK)
-            spc__relation_release(out);
-        return status;
+        status = spc__points_relation(out, conv, scene, only, threads, cancel,
+                                      error);
+    } else if (status == SPC_OK) {
+        if (conv->geometry.rule == SPC_RULE_GIVEN)
+            status = draw_given(&given, conv, scene, error);
+        if (status == SPC_OK)
+            status =
+                make(out, conv, scene, given, only, threads, cancel, error);
     }
-    if (status == SPC_OK && conv->geometry.rule == SPC_RULE_GIVEN)
-        status = draw_given(&given, conv, scene, error);
-    if (status == SPC_OK)
-        status = spc__relation_init_between(out, conv, scene, given, threads,
-                                            cancel, error);
+    if (status != SPC_OK)
+        spc__relation_release(out);
     spc_scene_free(given);
     return status;
 }

@@ -29,6 +29,19 @@ static inline spc__seen spc__relation_seen(const spc_relation *of)
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error);
+/* Some rows, each behind the one before. */
+typedef struct spc__row_list {
+    const int64_t *at;
+    int64_t count;
+} spc__row_list;
+
+/* The same, but of outputs these alone (NULL: all): rows_out is how many there
+ * are of them. They must be there. */
+spc_status spc__relation_init_rows(spc__relation *out, const spc_conv *conv,
+                                   const spc_scene *scene,
+                                   const spc__row_list *only, int threads,
+                                   const volatile int *cancel,
+                                   spc_error *error);
 /* The same of a layer of the rule GIVEN with a second set that is no drawn one:
  * the outputs of a conv, the inputs of a transposed layer, in their order. */
 spc_status spc__relation_init_between(spc__relation *out, const spc_conv *conv,

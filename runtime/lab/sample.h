@@ -12,6 +12,8 @@
 #include "draw.h"
 #include "expect.h"
 #include "floor.h"
+#include "odd.h"
+#include "operands.h"
 
 /* What lies between the rows of slices, and around arrays on a device: no
  * number in any type. A kernel that reads it shows that it did, even if it
@@ -46,13 +48,14 @@ typedef struct spc__sample_scene {
     /* Of the real draw; NULL on awkward scenes. */
     const double *reference; /* [rows_out][cout] */
     const float *tolerance;  /* [rows_out][cout] */
-    /* Of an awkward scene: the rows of the result that see a marked input
-     * (spc__sample_marks). */
-    const unsigned char *sees; /* [rows_out] */
+    /* What must come of operands that are no numbers (odd.h), [rows_out][cout]
+     * each: of one awkward scene, where the layer has such. */
+    const unsigned char *odd[SPC__ODDS];
 } spc__sample_scene;
 
 typedef struct spc__sample {
     spc_conv conv;
+    uint64_t seed;
     const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
     const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
     const float *scale[SPC__DRAWS];  /* as the bias */
@@ -102,6 +105,9 @@ spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error);
 
 void spc__sample_release(spc__sample *sample);
 
+/* The rows of an operand as they lie on a device, gaps included. */
+void spc__encode_rows(void *to, const spc__operand *as, const float *from);
+
 /* The layer's work on scene `s`, which its floor is counted from. */
 spc__work spc__sample_work(const spc__sample *sample, int s);
 
@@ -113,13 +119,6 @@ bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
 
 /* Has it only one draw, to see whether the number of rows matters? */
 bool spc__sample_is_size(const spc__sample *sample, int s);
-
-/* Is row `row` of so many inputs one that becomes no number? The first and the
- * last, at which indices are clamped, and one here and there. */
-static inline bool spc__sample_marks(int64_t row, int64_t rows)
-{
-    return row == 0 || row == rows - 1 || row % 97 == 5;
-}
 
 /* The worst element of a result on scene `s`: more than 1, or infinite for a
  * draw of integers that is exact, if it is wrong. */

@@ -118,9 +118,8 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
 }
 
 static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
-                               const float *weights)
+                               const spc__net_node *node, const float *weights)
 {
-    const spc__net_node *node = &plan->net->nodes[work->node];
     size_t bytes = spc_plan_weights_bytes(work->conv_plan);
     void *canonical = NULL;
     spc_status status = put_canonical(&canonical, plan, node, weights);
@@ -137,14 +136,14 @@ static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
     return status;
 }
 
-static spc_status pack(spc_net_plan *plan, spc__net_work *work)
+static spc_status pack(spc_net_plan *plan, spc__net_work *work,
+                       const spc__net_node *node)
 {
-    const spc__net_node *node = &plan->net->nodes[work->node];
     float *weights, *scale;
     spc_status status;
 
     if (node->conv.dtype != SPC_I8) {
-        status = pack_weights(plan, work, node->params[0]);
+        status = pack_weights(plan, work, node, node->params[0]);
         return status == SPC_OK ? put_floats(&work->scale, plan, work,
                                              node->params[1], node->counts[1])
                                 : status;
@@ -152,7 +151,7 @@ static spc_status pack(spc_net_plan *plan, spc__net_work *work)
     status = spc__net_stored_params(&weights, &scale, node,
                                     spc__error_of(plan->ctx));
     if (status == SPC_OK &&
-        (status = pack_weights(plan, work, weights)) == SPC_OK)
+        (status = pack_weights(plan, work, node, weights)) == SPC_OK)
         status = put_floats(&work->scale, plan, work, scale, node->counts[1]);
     free(weights);
     free(scale);
@@ -181,9 +180,9 @@ static spc_status put_scales(spc_net_plan *plan)
 }
 
 /* A normalisation's scale; and the bias, of a convolution too. */
-static spc_status put_params(spc_net_plan *plan, spc__net_work *work)
+static spc_status put_params(spc_net_plan *plan, spc__net_work *work,
+                             const spc__net_node *node)
 {
-    const spc__net_node *node = &plan->net->nodes[work->node];
     spc_status status = SPC_OK;
 
     if (node->kind != SPC__NODE_CONV)
@@ -219,10 +218,17 @@ static spc_status choose_conv(spc_net_plan *plan, spc__net_work *work)
 static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
 {
     spc_map *map = work->map >= 0 ? plan->maps[work->map] : NULL;
+    spc__net_node layer;
     spc_status status =
         map != NULL ? spc__plan_prepare(work->conv_plan, map) : SPC_OK;
 
-    if (status != SPC_OK || (status = pack(plan, work)) != SPC_OK)
+    if (status != SPC_OK)
+        return status;
+    if ((status = spc__net_join(&layer, plan, work->node)) == SPC_OK &&
+        (status = pack(plan, work, &layer)) == SPC_OK)
+        status = put_params(plan, work, &layer);
+    spc__net_part(&layer, plan, work->node);
+    if (status != SPC_OK)
         return status;
     work->bytes =
         map != NULL ? spc_plan_workspace_bytes(work->conv_plan, map)
@@ -250,7 +256,9 @@ static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
         spc_feature_workspace_bytes(work->feature_plan, plan->sets[work->set]);
     snprintf(work->kernel, sizeof(work->kernel), "%s",
              spc__feature_plan_template(work->feature_plan));
-    return SPC_OK;
+    const spc__net_node *node = &plan->net->nodes[work->node];
+    return node->kind == SPC__NODE_FEATURE ? put_params(plan, work, node)
+                                           : SPC_OK;
 }
 
 static spc_status fail_layer(const spc_net_plan *plan,
@@ -284,10 +292,6 @@ static spc_status make_kernels(spc_net_plan *plan)
             status = make_conv(plan, work);
         else if (work->kind == SPC_NET_FEATURE)
             status = make_feature(plan, work);
-        if (status == SPC_OK && work->node >= 0 &&
-            (work->kind == SPC_NET_CONV ||
-             plan->net->nodes[work->node].kind == SPC__NODE_FEATURE))
-            status = put_params(plan, work);
         if (status != SPC_OK)
             return fail_layer(plan, work);
         plan->weights_bytes += work->weights_bytes;
@@ -303,7 +307,8 @@ static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
     const spc_coords *set = plan->sets[t->set];
     int64_t rows = t->dense ? spc_coords_batches(set) : set->capacity;
 
-    return (size_t)rows * (size_t)t->elements * spc__net_element(t);
+    return (size_t)rows * (size_t)plan->places[tensor].pitch *
+           spc__net_element(t);
 }
 
 static void use(spc_net_plan *plan, int tensor, int work)
@@ -330,7 +335,7 @@ static void use_all(spc_net_plan *plan, int i)
         use(plan, node->in[j], i);
 }
 
-/* A piece is as large as the widest tensor in it: the concatenation. */
+/* A piece is as large as the rows of the tensors in it. */
 static void measure_pieces(spc_net_plan *plan)
 {
     for (int i = 0; i < plan->net->tensor_count; i++) {
@@ -459,6 +464,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     free(plan->maps);
     free(plan->works);
     free(plan->branches);
+    free(plan->siblings);
     free(plan->places);
     free(plan->pieces);
     spc_net_free((spc_net *)(uintptr_t)plan->net);

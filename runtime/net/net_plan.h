@@ -7,7 +7,8 @@
  * net_memory.c finds room for tensors, net_plan.c makes what works need,
  * net_run.c runs them; net_branches.c makes a graph of a captured run,
  * net_shares.c shares the device out among its branches, and net_waits.c says
- * which layers wait for which.
+ * which layers wait for which. net_siblings.c makes one layer of several that
+ * read one tensor.
  */
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
@@ -18,10 +19,11 @@
 /* One thing that is done on the stream. */
 typedef struct spc__net_work {
     spc_net_step_kind kind;
-    int node; /* of a layer; the convolution, where an ADD became part of it */
-    int set;  /* that is filled, or in which the outputs of a layer lie */
-    int map;  /* that is filled, or read; -1: linear layers have none */
-    bool fills;          /* a map that fills the input's set too */
+    int node;   /* of a layer; the convolution, where an ADD became part of it;
+                   the first of those that are one wide layer */
+    int set;    /* that is filled, or in which the outputs of a layer lie */
+    int map;    /* that is filled, or read; -1: linear layers have none */
+    bool fills; /* a map that fills the input's set too */
     int in, add, out;    /* tensors */
     int64_t channel;     /* of `out` that the outputs begin at */
     spc_conv conv;       /* with pitches, and with the ADD */
@@ -83,6 +85,7 @@ struct spc_net_plan {
     float *scales;             /* on the device, by tensor: of I8 */
     spc__net_branch *branches; /* of the first works; NULL: there are none */
     int branch_count;
+    int *siblings; /* by node: the next that is computed with it, or -1 */
     spc__net_place *places; /* by tensor */
     spc__net_piece *pieces; /* those of tensors first, then of workspaces */
     int piece_count;
@@ -94,6 +97,16 @@ struct spc_net_plan {
 
 /* Fills works and places. SPC_EINVAL: there is no output. */
 spc_status spc__net_works(spc_net_plan *plan, spc_error *error);
+
+/* Finds the layers, of those that `may`, which are computed with one before
+ * them: these are `joined` (net_siblings.c). The channels of a wide layer, by
+ * its first; that layer as one node, to be parted again. */
+spc_status spc__net_find_siblings(spc_net_plan *plan, bool *joined,
+                                  const bool *may, spc_error *error);
+int spc__net_wide_channels(const spc_net_plan *plan, int node);
+spc_status spc__net_join(spc__net_node *out, const spc_net_plan *plan,
+                         int node);
+void spc__net_part(spc__net_node *joined, const spc_net_plan *plan, int node);
 
 /* Reserves the sets and maps that works name; fills them with the sample, or
  * with nothing; reserves what turns points into voxels, if the plan takes

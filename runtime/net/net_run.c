@@ -409,6 +409,18 @@ size_t spc_net_weights_bytes(const spc_net_plan *plan)
     return plan != NULL ? plan->weights_bytes : 0;
 }
 
+/* A row of a dense plane, axis by axis. */
+static void describe_plane(int64_t out[3], const spc__net_node *node)
+{
+    const spc_feature *f = &node->feature;
+
+    if (node->kind != SPC__NODE_FEATURE || f->op != SPC_FEATURE_BEV)
+        return;
+    out[0] = (int64_t)f->channels * f->shape[2];
+    out[1] = f->shape[f->order == SPC_BEV_ZYX];
+    out[2] = f->shape[f->order != SPC_BEV_ZYX];
+}
+
 spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
                              int i)
 {
@@ -430,6 +442,7 @@ spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
                      ? spc__points_of(plan->sets[t->set])
                      : NULL,
     };
+    describe_plane(out->plane, &plan->net->nodes[t->node]);
     return SPC_OK;
 }
 
@@ -455,8 +468,10 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
                              : spc_coords_rows(plan->sets[work->set]);
     out->bytes =
         (size_t)out->rows_out * (size_t)t->elements * spc__net_element(t);
-    if (work->kind == SPC_NET_CONV)
-        out->origin = spc_plan_origin(work->conv_plan);
+    if (work->kind != SPC_NET_CONV)
+        return;
+    out->bytes = out->bytes / (size_t)t->elements * (size_t)work->conv.cout;
+    out->origin = spc_plan_origin(work->conv_plan);
 }
 
 static void describe_map(spc_net_step *out, const spc_map *map)

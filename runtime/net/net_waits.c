@@ -58,7 +58,10 @@ static int find_uses(use list[MOST_USES], const spc_net_plan *plan, int i)
     count = add_use(list, count, plan, work->add, false);
     for (int j = 0; node != NULL && j < node->ins; j++)
         count = add_use(list, count, plan, node->in[j], false);
-    return add_use(list, count, plan, work->out, true);
+    count = add_use(list, count, plan, work->out, true);
+    if (work->kind == SPC_NET_CONV) /* several layers', where they are one */
+        list[count - 1].end = list[count - 1].begin + work->conv.cout;
+    return count;
 }
 
 static bool meet(const use *a, const use *b)

@@ -29,6 +29,8 @@ typedef struct draft {
     int *readers;   /* by tensor: layers that read it, and outputs */
     int *fused;     /* by node: the convolution that does this ADD, or -1 */
     bool *absorbed; /* by node: a convolution that is done with an ADD */
+    bool *joined;   /* by node: it is computed with one before it */
+    bool *may_join; /* by node */
     bool *plain;    /* by tensor: its rows must follow each other */
 } draft;
 
@@ -42,6 +44,8 @@ static void draft_release(draft *d)
     free(d->readers);
     free(d->fused);
     free(d->absorbed);
+    free(d->joined);
+    free(d->may_join);
     free(d->plain);
 }
 
@@ -64,9 +68,12 @@ static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
     d->readers = zeros(net->tensor_count, sizeof(int));
     d->fused = zeros(net->node_count, sizeof(int));
     d->absorbed = zeros(net->node_count, sizeof(bool));
+    d->joined = zeros(net->node_count, sizeof(bool));
+    d->may_join = zeros(net->node_count, sizeof(bool));
     d->plain = zeros(net->tensor_count, sizeof(bool));
     if (d->node_used && d->set_used && d->map_used && d->set_there &&
-        d->map_there && d->readers && d->fused && d->absorbed && d->plain)
+        d->map_there && d->readers && d->fused && d->absorbed && d->joined &&
+        d->may_join && d->plain)
         return SPC_OK;
     return spc__fail_memory(error, all * sizeof(int));
 }
@@ -189,6 +196,16 @@ static void fuse_all(draft *d)
     }
 }
 
+/* ---- layers that are one ------------------------------------------------- */
+
+static spc_status join_layers(draft *d, spc_error *error)
+{
+    for (int i = 0; i < d->net->node_count; i++)
+        d->may_join[i] = d->node_used[i] && !d->absorbed[i] &&
+                         !d->plain[d->net->nodes[i].out];
+    return spc__net_find_siblings(d->plan, d->joined, d->may_join, error);
+}
+
 /* ---- tensors side by side ------------------------------------------------ */
 
 /* May part `tensor` be written where it lies in a row of a concatenation? */
@@ -215,6 +232,18 @@ static void place_parts(draft *d, const spc__net_node *node, int piece)
     }
 }
 
+/* The outputs of layers that are one. */
+static void place_siblings(draft *d, int first, int piece)
+{
+    int64_t channel = 0, pitch = spc__net_wide_channels(d->plan, first);
+
+    for (int i = first; i >= 0; i = d->plan->siblings[i]) {
+        const spc__net_node *node = &d->net->nodes[i];
+        d->plan->places[node->out] = (spc__net_place){piece, channel, pitch};
+        channel += node->conv.cout;
+    }
+}
+
 /* Last ones first: of two concatenations that want a tensor, the one that comes
  * later is made of more. */
 static void place_tensors(draft *d)
@@ -226,8 +255,10 @@ static void place_tensors(draft *d)
     for (int i = d->net->node_count - 1; i >= 0; i--) {
         const spc__net_node *node = &d->net->nodes[i];
         spc__net_place *place = &plan->places[node->out];
-        if (!d->node_used[i] || d->absorbed[i])
+        if (!d->node_used[i] || d->absorbed[i] || d->joined[i])
             continue;
+        if (plan->siblings[i] >= 0)
+            place_siblings(d, i, plan->piece_count++);
         if (place->piece < 0)
             *place = (spc__net_place){plan->piece_count++, 0,
                                       d->net->tensors[node->out].elements};
@@ -406,8 +437,11 @@ static spc_status add_conv(draft *d, int i, spc_error *error)
     if (fused)
         take_add(d, work, i);
     work->set = d->net->tensors[work->out].set;
+    work->conv.cout = spc__net_wide_channels(d->plan, work->node);
     work->conv.in_pitch = pitch_of(d, work->in);
     work->conv.out_pitch = pitch_of(d, work->out);
+    if (work->conv.out_pitch == work->conv.cout) /* all that is there */
+        work->conv.out_pitch = 0;
     work->conv.add_pitch =
         work->add != SPC_NO_TENSOR ? pitch_of(d, work->add) : 0;
     return SPC_OK;
@@ -472,7 +506,7 @@ static spc_status add_node_work(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];
 
-    if (!d->node_used[i] || d->absorbed[i])
+    if (!d->node_used[i] || d->absorbed[i] || d->joined[i])
         return SPC_OK;
     if (add_late_indexing(d, i, error) != SPC_OK)
         return SPC_ENOMEM;
@@ -510,8 +544,10 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
         mark_nodes(&d);
         mark_sets(&d);
         fuse_all(&d);
-        place_tensors(&d);
-        status = add_indexing(&d, error);
+        if ((status = join_layers(&d, error)) == SPC_OK) {
+            place_tensors(&d);
+            status = add_indexing(&d, error);
+        }
         for (int i = 0; i < plan->net->node_count && status == SPC_OK; i++)
             status = add_node_work(&d, i, error);
     }

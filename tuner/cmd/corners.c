@@ -220,6 +220,31 @@ spc_status corners_draw(cli_list *out, corners *list, int wanted,
     return status;
 }
 
+static bool is_new(corner_names *seen, const char *name)
+{
+    int i = 0;
+
+    while (i < seen->count && strcmp(seen->at[i], name) != 0)
+        i++;
+    if (i < seen->count || i == CORNER_TEMPLATES)
+        return false;
+    memcpy(seen->at[seen->count++], name, sizeof(seen->at[0]));
+    return true;
+}
+
+spc_status corners_unseen(cli_list *out, corners *list, corner_names *seen,
+                          spc__random *random)
+{
+    spc_status status = SPC_OK;
+
+    for (int n = 0; n < list->template_count && status == SPC_OK; n++) {
+        const corner_template *t = &list->templates[n];
+        if (t->count > 0 && is_new(seen, t->name))
+            status = take(out, draw_from(list, t, random));
+    }
+    return status;
+}
+
 spc_status corners_all(cli_list *out, corners *list)
 {
     spc_status status = SPC_OK;

@@ -25,6 +25,12 @@ typedef struct corner_candidate {
     bool taken;
 } corner_candidate;
 
+/* Names of templates. */
+typedef struct corner_names {
+    char at[CORNER_TEMPLATES][64];
+    int count;
+} corner_names;
+
 typedef struct corners {
     corner_template *templates;
     int template_count;
@@ -42,6 +48,9 @@ void corners_release(corners *list);
  * from all templates alike; they live as long as the list. */
 spc_status corners_draw(cli_list *out, corners *list, int wanted,
                         spc__random *random);
+/* Of each template that is not yet in `seen`, and then is, one candidate. */
+spc_status corners_unseen(cli_list *out, corners *list, corner_names *seen,
+                          spc__random *random);
 /* All defaults, all corners, and all that differ from a default in one
  * parameter. */
 spc_status corners_all(cli_list *out, corners *list);

@@ -61,7 +61,7 @@ static const struct {
     {8, 8, 1},     {16, 32, 1},  {18, 20, 1},  {24, 40, 1},  {32, 32, 1},
     {36, 1, 1},    {64, 64, 1},  {64, 128, 1}, {81, 163, 1}, {128, 64, 1},
     {128, 128, 1}, {256, 96, 1}, {24, 24, 24}, {37, 37, 37}, {64, 64, 64},
-    {12, 24, 4},   {64, 128, 2}, {16, 48, 16},
+    {12, 24, 4},   {64, 128, 2}, {16, 48, 16}, {15, 21, 3},
 };
 
 /* Gradients are those of real numbers, and those of inputs need a layer that
@@ -220,6 +220,30 @@ int matrix_rows(matrix_kind kind)
     return kind == MATRIX_LAYERS     ? layers
            : kind == MATRIX_FEATURES ? operators
                                      : LENGTH(sets);
+}
+
+/* Rows of a cell, which are a type's number of rows apart. */
+static int cell_rows(matrix_kind kind)
+{
+    return kind == MATRIX_LAYERS     ? LENGTH(channels)
+           : kind == MATRIX_FEATURES ? LENGTH(feature_channels)
+                                     : 1;
+}
+
+int matrix_cells(matrix_kind kind)
+{
+    return matrix_rows(kind) / cell_rows(kind);
+}
+
+/* Strides without a common divisor with the rows of a cell. */
+int matrix_cell_row(matrix_kind kind, int cell, int n)
+{
+    int rows = cell_rows(kind), types = kind == MATRIX_SETS ? 1 : type_count();
+    int stride = kind == MATRIX_LAYERS ? 7 : 1;
+    int channel = (cell * 7 + n * stride) % rows;
+
+    return n >= rows ? -1
+                     : (cell / types * rows + channel) * types + cell % types;
 }
 
 bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,

@@ -22,6 +22,12 @@ int matrix_rows(matrix_kind kind);
 bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
                 spc_error *error);
 
+/* A cell has the layers of one operator, rule, kernel and type, or the variants
+ * of one operator on features and type. The `n`-th row of cell `cell`, in an
+ * order that mixes few channels with many; -1 past the last. */
+int matrix_cells(matrix_kind kind);
+int matrix_cell_row(matrix_kind kind, int cell, int n);
+
 /* The scenes' specifications, from the smallest; NULL past the last. */
 const char *matrix_scene(int i);
 /* May row `i` run on scene `s`? Not where a layer clips its inputs and the

@@ -6,9 +6,7 @@
  * are one problem; equal ones of two levels are two, as rows and density
  * differ. The first to be tuned is that by which a replay can gain most.
  */
-#include "joint_layouts.h"
-#include "network.h"
-#include "tuning.h"
+#include "network_tune.h"
 
 #include "clock.h"
 
@@ -17,28 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLAYS = 21 };
-
-/* A layer of a level. */
-typedef struct problem {
-    char text[320];
-    spc_conv layer;
-    int set;             /* whose voxels are its scene; 0: the network's own */
-    int steps;           /* that are this layer on this level, */
-    double us, floor_us; /* what all of them take, and could */
-    joint_layer known;   /* its fastest kernels, by the order that they read */
-} problem;
-
-typedef struct tuning {
-    network net;
-    cli_job job;
-    problem *problems;
-    int count;
-    double *price_us;    /* by map: of one order of it */
-    bool is_cut;         /* the budget was over before the layers were */
-    spc_scene ***levels; /* [scenes][sets]; NULL: no layer's */
-} tuning;
-
 /* ---- problems ------------------------------------------------------------ */
 
 static bool ends_at_scene(const spc_conv *layer)
@@ -46,7 +22,7 @@ static bool ends_at_scene(const spc_conv *layer)
     return layer->op == SPC_INVERSE || layer->op == SPC_TRANSPOSED;
 }
 
-static problem *find_problem(const tuning *t, const char *text, int set)
+static problem *find_text(const tuning *t, const char *text, int set)
 {
     for (int i = 0; i < t->count; i++)
         if (t->problems[i].set == set && strcmp(t->problems[i].text, text) == 0)
@@ -60,6 +36,15 @@ static int scene_of(const spc_conv *layer, const spc_net_step *step)
     return ends_at_scene(layer) ? step->set : step->set_in;
 }
 
+problem *network_find_problem(const tuning *t, const spc_net_step *step)
+{
+    spc_conv layer;
+
+    return spc_conv_parse(&layer, step->text, NULL) == SPC_OK
+               ? find_text(t, step->text, scene_of(&layer, step))
+               : NULL;
+}
+
 static spc_status add_problem(tuning *t, const spc_net_step *step)
 {
     problem *p = &t->problems[t->count];
@@ -71,7 +56,7 @@ static spc_status add_problem(tuning *t, const spc_net_step *step)
     p->set = scene_of(&p->layer, step);
     p->known = (joint_layer){.map = step->map, .own = -1, .chosen = -1};
     snprintf(p->text, sizeof(p->text), "%s", step->text);
-    t->count += find_problem(t, p->text, p->set) == NULL;
+    t->count += find_text(t, p->text, p->set) == NULL;
     return SPC_OK;
 }
 
@@ -132,10 +117,7 @@ static spc_status find_all_levels(tuning *t)
 static void add_time(tuning *t, const spc_net_step *step,
                      const spc_net_time *time)
 {
-    spc_conv layer;
-    problem *p = spc_conv_parse(&layer, step->text, NULL) == SPC_OK
-                     ? find_problem(t, step->text, scene_of(&layer, step))
-                     : NULL;
+    problem *p = network_find_problem(t, step);
 
     if (p == NULL)
         return;
@@ -239,7 +221,7 @@ static void say_problem(const problem *p)
 }
 
 /* The scenes of its level. */
-static void bring_scenes(tuning *t, const problem *p)
+void network_bring_scenes(tuning *t, const problem *p)
 {
     for (int i = 0; i < t->net.scene_count; i++)
         t->job.scenes.at[i] =
@@ -255,17 +237,37 @@ static bool is_winner(const spc_trial *trial, const spc_tune_report *report)
            strcmp(report->winner + name + 1, trial->config) == 0;
 }
 
+static bool keep_rival(problem *p, const spc_trial *trial, double winner_us)
+{
+    const double nearly = 1.1;
+    char kernel[400];
+
+    if (trial->median_us > nearly * winner_us)
+        return true;
+    snprintf(kernel, sizeof(kernel), "%s %s", trial->template_name,
+             trial->config);
+    return rivals_add(&p->rivals, kernel, trial->median_us);
+}
+
+static bool keep_trial(problem *p, const spc_trial *trial,
+                       const spc_tune_report *report)
+{
+    bool own = is_winner(trial, report);
+    double us = own ? report->winner_us : trial->median_us;
+
+    return joint_layer_add(&p->known, trial->template_name, trial->config, us,
+                           own) &&
+           (own || keep_rival(p, trial, report->winner_us));
+}
+
 /* What the layer could have instead. */
 static spc_status keep_known(problem *p, const trials *found,
                              const spc_tune_report *report)
 {
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
-        bool own = is_winner(trial, report);
-        if (!trial_is_ok(trial) || !(trial->median_us > 0))
-            continue;
-        if (!joint_layer_add(&p->known, trial->template_name, trial->config,
-                             own ? report->winner_us : trial->median_us, own))
+        if (trial_is_ok(trial) && trial->median_us > 0 &&
+            !keep_trial(p, trial, report))
             return cli_fail(SPC_ENOMEM, "out of memory");
     }
     return SPC_OK;
@@ -276,7 +278,7 @@ static spc_status tune_problem(tuning *t, problem *p)
     spc_tune_report report;
     trials found;
 
-    bring_scenes(t, p);
+    network_bring_scenes(t, p);
     if (t->job.json == NULL)
         say_problem(p);
     spc_status status =
@@ -334,7 +336,8 @@ static spc_status tune_problems(tuning *t)
         calloc((size_t)t->net.scene_count, sizeof(*t->job.scenes.at));
     if (t->job.scenes.at == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    double ends_s = now_s() + ((tuning_args *)t->job.args)->budget_s;
+    double start_s = now_s();
+    double ends_s = start_s + ((tuning_args *)t->job.args)->budget_s;
     for (int i = 0; i < t->count && first != SPC_EINTERRUPTED; i++) {
         if (!has_time(t, i, ends_s))
             break;
@@ -346,147 +349,8 @@ static spc_status tune_problems(tuning *t)
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
     }
+    t->spent_ms = 1e3 * (now_s() - start_s);
     return first;
-}
-
-/* ---- the network itself -------------------------------------------------- */
-
-static int compare_times(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The median of some replays of the first scene. */
-static spc_status time_network(double *us, network *n, unsigned flags)
-{
-    double times[REPLAYS];
-    spc_status status = network_replan(n, flags);
-
-    if (status != SPC_OK || (status = network_upload(n, 0)) != SPC_OK)
-        return status;
-    if ((status = spc_net_capture(n->plan, &n->buffers)) != SPC_OK)
-        return cli_fail_ctx(status, n->ctx);
-    for (int i = 0; i < REPLAYS && status == SPC_OK; i++)
-        status = network_replay(n, &times[i]);
-    if (status == SPC_OK && (status = spc_net_check(n->plan, NULL)) != SPC_OK)
-        cli_fail_ctx(status, n->ctx);
-    qsort(times, REPLAYS, sizeof(*times), compare_times);
-    *us = times[REPLAYS / 2];
-    return status;
-}
-
-/* ---- layouts that layers share ------------------------------------------- */
-
-/* Stores that a layer has this kernel; nothing is measured. */
-static spc_status choose(tuning *t, const problem *p, int option)
-{
-    tuning_args *args = t->job.args;
-    spc_tune_report report;
-    trials found;
-
-    bring_scenes(t, p);
-    args->chosen = p->known.options[option].kernel;
-    spc_status status =
-        tuning_run(&found, &report, &t->job, &p->layer, SPC_STAGE_TIME, NULL);
-    args->chosen = NULL;
-    trials_release(&found);
-    return status == SPC_OK ? status : cli_fail_ctx(status, t->job.ctx);
-}
-
-static bool is_changed(const problem *p)
-{
-    return p->known.chosen != p->known.own;
-}
-
-/* Of those that change, all that they have together or each alone. */
-static spc_status choose_all(tuning *t, bool together)
-{
-    spc_status status = SPC_OK;
-
-    for (int i = 0; i < t->count && status == SPC_OK; i++) {
-        const problem *p = &t->problems[i];
-        if (is_changed(p))
-            status = choose(t, p, together ? p->known.chosen : p->known.own);
-    }
-    return status;
-}
-
-/* Returns how many layers have another kernel so. */
-static int find_joint(tuning *t, double *gain_us)
-{
-    joint_layer *layers = calloc((size_t)t->count + 1, sizeof(*layers));
-    int changed = 0;
-
-    *gain_us = 0;
-    for (int i = 0; i < t->count && layers != NULL; i++)
-        layers[i] = t->problems[i].known;
-    for (int m = 0; m < t->net.info.maps && layers != NULL; m++)
-        *gain_us += joint_choose(layers, t->count, m, t->price_us[m]);
-    for (int i = 0; i < t->count && layers != NULL; i++) {
-        t->problems[i].known.chosen = layers[i].chosen;
-        changed += is_changed(&t->problems[i]);
-    }
-    free(layers);
-    return changed;
-}
-
-/* The layers of a map choose together, and keep that if a replay is faster. */
-static spc_status share_layouts(tuning *t, double *us)
-{
-    double alone = *us, gain, together;
-    int changed = find_joint(t, &gain);
-    spc_status status;
-
-    if (changed == 0)
-        return SPC_OK;
-    if ((status = choose_all(t, true)) != SPC_OK ||
-        (status = time_network(&together, &t->net, SPC_PLAN_JIT)) != SPC_OK)
-        return status;
-    if (t->job.json == NULL)
-        printf("\n%d layers share the layouts of others: by their times and "
-               "those of layouts\n%.1f us less; a replay takes %.1f us so, "
-               "%.1f us where each has its own\n",
-               changed, gain, together, alone);
-    if (together > alone)
-        return choose_all(t, false);
-    *us = together;
-    return SPC_OK;
-}
-
-/* ---- confirming ---------------------------------------------------------- */
-
-/* What the network takes; untuned only where the layers' time was not cut
- * short, as all the kernels that nobody wants are compiled for it. */
-static spc_status confirm(tuning *t)
-{
-    const char *scene = spc_scene_name(t->net.scenes[0]);
-    double before = 0, after;
-    spc_status status = SPC_OK;
-
-    if (!t->is_cut)
-        status = time_network(&before, &t->net, SPC_PLAN_ESTIMATE);
-    if (status != SPC_OK ||
-        (status = time_network(&after, &t->net, SPC_PLAN_JIT)) != SPC_OK ||
-        (status = share_layouts(t, &after)) != SPC_OK)
-        return status;
-    if (t->job.json == NULL) {
-        printf("\n%s on %s: a replay takes %.1f us", t->net.info.name, scene,
-               after);
-        if (before > 0)
-            printf(", untuned %.1f us", before);
-        putchar('\n');
-        return SPC_OK;
-    }
-    spc__json_object(t->job.json, NULL);
-    spc__json_text(t->job.json, "network", t->net.info.name);
-    spc__json_text(t->job.json, "scene", scene);
-    spc__json_real(t->job.json, "replay_us", after);
-    if (before > 0)
-        spc__json_real(t->job.json, "untuned_us", before);
-    spc__json_end_object(t->job.json);
-    return SPC_OK;
 }
 
 /* ---- entry --------------------------------------------------------------- */
@@ -501,7 +365,7 @@ static spc_status tune_network(tuning *t)
         return status;
     const tuning_args *args = t->job.args;
     bool is_old = args->missing && args->timed == 0;
-    confirmed = is_old ? SPC_OK : confirm(t);
+    confirmed = is_old ? SPC_OK : network_confirm(t);
     return status != SPC_OK ? status : confirmed;
 }
 
@@ -512,8 +376,11 @@ static void release(tuning *t)
             spc_scene_free(t->levels[i][s]);
         free(t->levels[i]);
     }
-    for (int i = 0; i < t->count; i++)
+    for (int i = 0; i < t->count; i++) {
         joint_layer_release(&t->problems[i].known);
+        rivals_release(&t->problems[i].rivals);
+        free(t->problems[i].untuned);
+    }
     free(t->levels);
     free(t->problems);
     free(t->price_us);

@@ -265,12 +265,17 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
 {
     const spc__dtype *type = spc__dtype_of(o->dtype);
     int64_t rows = o->dense ? o->batches : spc_coords_rows(o->set);
-    int64_t shape[2] = {rows, o->elements};
+    int64_t shape[4] = {rows, o->elements};
+    int axes = 2;
     size_t count = (size_t)(rows * o->elements), bytes = count * type->bytes;
     char *stored = malloc(bytes + 1);
     float *values = malloc((count + 1) * sizeof(*values));
     spc_status status;
 
+    if (o->plane[0] > 0) {
+        axes = 4;
+        memcpy(shape + 1, o->plane, sizeof(o->plane));
+    }
     if (stored == NULL || values == NULL) {
         status = cli_fail(SPC_ENOMEM, "out of memory");
     } else if ((status =
@@ -280,18 +285,17 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
         cli_fail_ctx(status, s->net->ctx);
     } else if (o->dtype == SPC_BF16) {
         type->decode(values, stored, count);
-        status = npy_write(s->args->output, "<f4", shape, 2, values,
+        status = npy_write(s->args->output, "<f4", shape, axes, values,
                            count * sizeof(*values));
     } else {
         status = npy_write(s->args->output, o->dtype == SPC_F16 ? "<f2" : "<f4",
-                           shape, 2, stored, bytes);
+                           shape, axes, stored, bytes);
     }
     free(stored);
     free(values);
     return status;
 }
 
-/* Rows of the input's set are those of the scene. */
 /* Points in the units of scenes. */
 static spc_status fetch_cloud(const sheet *s, int32_t *rows,
                               const spc_net_output *o)
@@ -311,6 +315,7 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
     return status;
 }
 
+/* Rows of the input's set are those of the scene. */
 static spc_status write_coords(const sheet *s, const spc_net_output *o)
 {
     const int32_t *data = spc_coords_data(o->set);

@@ -66,6 +66,11 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_int(json, "failed", report->failed);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
     spc__json_real(json, "gate_s", report->gate_s);
+    spc__json_real(json, "draw_s", report->draw_s);
+    spc__json_real(json, "start_s", report->start_s);
+    spc__json_real(json, "verify_s", report->verify_s);
+    spc__json_real(json, "time_s", report->time_s);
+    spc__json_real(json, "wait_s", report->wait_s);
     spc__json_bool(json, "out_of_time", report->out_of_time);
     spc__json_bool(json, "was_there", report->was_there);
     trials_json(json, "trials", found);

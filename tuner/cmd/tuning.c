@@ -32,7 +32,8 @@ const cli_option tune_options[] = {
     {0, "again", NULL, CLI_FLAG, AT(again),
      "measure also what the database knows"},
     {0, "missing", NULL, CLI_FLAG, AT(missing),
-     "only layers that the database has no choice for, or a stale or hasty one"},
+     "only layers that the database has no choice for, or a stale or hasty "
+     "one"},
     {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
      "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
      "share it"},
@@ -60,7 +61,8 @@ const cli_option verify_options[] = {
     {0, "all", NULL, CLI_FLAG, AT(all),
      "cases of every operator, type and kernel, on awkward sizes"},
     {'n', "cases", "N", CLI_TEXT, AT(cases),
-     "how many of them, drawn by the seed; or all; default: 300"},
+     "how many of them, drawn by the seed; each: every template of "
+     "every operator, kernel and type once; or all; default: 300"},
     {0, "part", "I/N", CLI_TEXT, AT(part),
      "of all N-ths of the layers the I-th, for runs that are divided"},
     {0, "minutes", "M", CLI_REAL, AT(minutes),

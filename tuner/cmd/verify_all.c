@@ -11,21 +11,24 @@
 #include "corners.h"
 #include "matrix.h"
 #include "output.h"
+#include "tallies.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 300, SCENES = 3, TALLIES = 512 };
+enum { CASES = 300, SCENES = 3 };
+
+/* In the place of a number of cases: all there are, or one for each template of
+ * each cell of the matrix. */
+enum { ALL = INT_MAX, EACH = INT_MAX - 1 };
+
+/* A cell of layers is left after so many that have no other template. */
+enum { MISSES = 9 };
 
 /* Weights of a layer: what an emulation does in a second or two, and what the
  * oracle does. */
 enum { EMULATION_MOST = 1 << 17, MOST = 1 << 21 };
-
-typedef struct tally {
-    char kernel[64], type[16];
-    int passed, failed;
-} tally;
 
 typedef struct walk {
     cli *self;
@@ -35,13 +38,13 @@ typedef struct walk {
     bool is_emulation;
     progress progress;
     spc__random random;
-    spc__json *json; /* an array of failures is open; NULL: print */
-    int wanted;      /* cases; INT_MAX: all */
-    int part, parts; /* rows of the matrix: each `parts`-th, from `part` on */
+    spc__json *json;   /* an array of failures is open; NULL: print */
+    int wanted;        /* cases, ALL or EACH */
+    int part, parts;   /* rows of the matrix: each `parts`-th, from `part` on */
+    corner_names seen; /* EACH: templates that the cell has had */
     uint64_t start_ns;
     int passed, failed, large;
-    tally tallies[TALLIES];
-    int tally_count;
+    tallies tallies;
 } walk;
 
 /* ---- how far ------------------------------------------------------------- */
@@ -58,13 +61,18 @@ static bool is_late(const walk *w)
 
 static bool wants_all(const walk *w)
 {
-    return w->wanted == INT_MAX;
+    return w->wanted == ALL;
+}
+
+static bool wants_each(const walk *w)
+{
+    return w->wanted == EACH;
 }
 
 static void show_progress(walk *w, const char *what)
 {
     progress_state state = {.done = w->passed + w->failed,
-                            .total = wants_all(w) ? 0 : w->wanted,
+                            .total = w->wanted >= EACH ? 0 : w->wanted,
                             .failed = w->failed,
                             .elapsed_s = elapsed_s(w),
                             .what = what};
@@ -72,30 +80,9 @@ static void show_progress(walk *w, const char *what)
     progress_cases(&w->progress, &state);
 }
 
-static tally *tally_of(walk *w, const char *kernel, const char *type)
-{
-    int i = 0;
-
-    while (i < w->tally_count && (strcmp(w->tallies[i].kernel, kernel) != 0 ||
-                                  strcmp(w->tallies[i].type, type) != 0))
-        i++;
-    if (i == TALLIES)
-        return &w->tallies[TALLIES - 1];
-    if (i == w->tally_count) {
-        snprintf(w->tallies[i].kernel, sizeof(w->tallies[i].kernel), "%s",
-                 kernel);
-        snprintf(w->tallies[i].type, sizeof(w->tallies[i].type), "%s", type);
-        w->tally_count++;
-    }
-    return &w->tallies[i];
-}
-
 static void count_case(walk *w, const char *kernel, const char *type, bool ok)
 {
-    tally *at = tally_of(w, kernel, type);
-
-    at->passed += ok;
-    at->failed += !ok;
+    tallies_count(&w->tallies, kernel, type, ok);
     w->passed += ok;
     w->failed += !ok;
 }
@@ -262,6 +249,8 @@ static int share(const walk *w)
 
 static spc_status choose_candidates(cli_list *out, walk *w, corners *list)
 {
+    if (wants_each(w))
+        return corners_unseen(out, list, &w->seen, &w->random);
     return wants_all(w) ? corners_all(out, list)
                         : corners_draw(out, list, share(w), &w->random);
 }
@@ -282,7 +271,9 @@ static spc_status verify_layer(walk *w, const char *text)
         (status = corners_list(&list, w->ctx, &layer)) == SPC_OK)
         status = choose_candidates(&wanted, w, &list);
     if (status == SPC_OK)
-        status = verify_candidates(w, &layer, text, &wanted, &scenes);
+        status = wanted.count > 0
+                     ? verify_candidates(w, &layer, text, &wanted, &scenes)
+                     : SPC_OK;
     else if (status != SPC_EINTERRUPTED && status != SPC_ENOMEM) {
         report_failure(w, text, NULL, spc_status_name(status),
                        spc_ctx_error(w->ctx), &scenes);
@@ -336,6 +327,47 @@ static spc_status verify_other(walk *w, const char *text)
 
 /* ---- the walk ------------------------------------------------------------ */
 
+static spc_status verify_row(walk *w, matrix_kind kind, const char *text)
+{
+    if (*cli_cancel_flag())
+        return cli_fail(SPC_EINTERRUPTED, "interrupted");
+    return kind == MATRIX_LAYERS ? verify_layer(w, text)
+                                 : verify_other(w, text);
+}
+
+/* Rows of a cell until each template of layers has had one, or until one could
+ * be verified. */
+static spc_status walk_cell(walk *w, matrix_kind kind, int cell)
+{
+    int row, misses = 0, wanted = kind == MATRIX_LAYERS ? MISSES : 1;
+    spc_status status = SPC_OK;
+    char text[240];
+
+    w->seen.count = 0;
+    for (int n = 0; status == SPC_OK && misses < wanted && !is_late(w) &&
+                    (row = matrix_cell_row(kind, cell, n)) >= 0;
+         n++) {
+        int before = w->passed + w->failed;
+        if (!matrix_row(text, sizeof(text), kind, row, NULL))
+            continue;
+        status = verify_row(w, kind, text);
+        misses = kind == MATRIX_LAYERS && w->passed + w->failed > before
+                     ? 0
+                     : misses + 1;
+    }
+    return status;
+}
+
+static spc_status walk_cells(walk *w, matrix_kind kind)
+{
+    spc_status status = SPC_OK;
+
+    for (int cell = w->part; cell < matrix_cells(kind) && status == SPC_OK;
+         cell += w->parts)
+        status = walk_cell(w, kind, cell);
+    return status;
+}
+
 /* Rows in the order of the table for all, else in that of the seed. */
 static int *order_rows(walk *w, int rows)
 {
@@ -364,12 +396,9 @@ static spc_status walk_kind(walk *w, matrix_kind kind, int until)
     for (int i = 0; i < rows && status == SPC_OK; i++) {
         if (w->passed + w->failed >= until || is_late(w))
             break;
-        if (*cli_cancel_flag())
-            status = cli_fail(SPC_EINTERRUPTED, "interrupted");
-        else if (order[i] % w->parts == w->part &&
-                 matrix_row(text, sizeof(text), kind, order[i], NULL))
-            status = kind == MATRIX_LAYERS ? verify_layer(w, text)
-                                           : verify_other(w, text);
+        if (order[i] % w->parts == w->part &&
+            matrix_row(text, sizeof(text), kind, order[i], NULL))
+            status = verify_row(w, kind, text);
     }
     free(order);
     return status;
@@ -386,8 +415,13 @@ static int part(walk *w, int one_in)
 static spc_status walk_all(walk *w)
 {
     int sets = part(w, 20), features = sets + part(w, 6);
-    spc_status status;
+    spc_status status = SPC_OK;
 
+    for (int kind = MATRIX_KINDS - 1; wants_each(w) && kind >= 0; kind--)
+        if (status == SPC_OK)
+            status = walk_cells(w, (matrix_kind)kind);
+    if (wants_each(w))
+        return status;
     if ((status = walk_kind(w, MATRIX_SETS, sets)) != SPC_OK ||
         (status = walk_kind(w, MATRIX_FEATURES, features)) != SPC_OK)
         return status;
@@ -396,36 +430,9 @@ static spc_status walk_all(walk *w)
 
 /* ---- what came of it ----------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
-{
-    const tally *one = a, *two = b;
-    int order = strcmp(one->kernel, two->kernel);
-
-    return order != 0 ? order : strcmp(one->type, two->type);
-}
-
-static void print_tallies(const walk *w)
-{
-    static const char *const titles[] = {"kernel", "type", ">passed", ">failed",
-                                         NULL};
-    table out;
-
-    table_init(&out, titles);
-    for (int i = 0; i < w->tally_count; i++) {
-        table_cell(&out, "%s", w->tallies[i].kernel);
-        table_cell(&out, "%s", w->tallies[i].type);
-        table_cell(&out, "%d", w->tallies[i].passed);
-        table_cell(&out, "%d", w->tallies[i].failed);
-    }
-    if (w->tally_count > 0)
-        table_print(&out, stdout);
-    table_release(&out);
-}
-
 static void print_end(walk *w)
 {
-    qsort(w->tallies, (size_t)w->tally_count, sizeof(*w->tallies), by_name);
-    print_tallies(w);
+    tallies_print(&w->tallies);
     printf("%d passed, %d failed on %s, seed %llu, %.3g s", w->passed,
            w->failed, w->device, (unsigned long long)w->args->seed,
            elapsed_s(w));
@@ -435,21 +442,12 @@ static void print_end(walk *w)
     puts("");
 }
 
-static void write_end(const walk *w, spc_status status)
+static void write_end(walk *w, spc_status status)
 {
     spc__json *json = w->json;
 
     spc__json_end_array(json);
-    spc__json_array(json, "kernels");
-    for (int i = 0; i < w->tally_count; i++) {
-        spc__json_object(json, NULL);
-        spc__json_text(json, "kernel", w->tallies[i].kernel);
-        spc__json_text(json, "type", w->tallies[i].type);
-        spc__json_int(json, "passed", w->tallies[i].passed);
-        spc__json_int(json, "failed", w->tallies[i].failed);
-        spc__json_end_object(json);
-    }
-    spc__json_end_array(json);
+    tallies_write(&w->tallies, json);
     spc__json_text(json, "device", w->device);
     spc__json_int(json, "seed", (int64_t)w->args->seed);
     spc__json_int(json, "passed", w->passed);
@@ -467,14 +465,14 @@ static spc_status read_cases(int *out, const char *text)
 {
     char *end = NULL;
 
-    *out = text == NULL ? CASES : INT_MAX;
-    if (text == NULL || strcmp(text, "all") == 0)
+    *out = text == NULL ? CASES : strcmp(text, "each") == 0 ? EACH : ALL;
+    if (text == NULL || *out == EACH || strcmp(text, "all") == 0)
         return SPC_OK;
     long count = strtol(text, &end, 10);
     if (end == text || *end != '\0' || count < 1 || count > 1000000)
         return cli_fail(SPC_EINVAL,
-                        "--cases: '%s' is not right: a number from 1 on is, or "
-                        "all",
+                        "--cases: '%s' is not right: a number from 1 on is, "
+                        "each or all",
                         text);
     *out = (int)count;
     return SPC_OK;

@@ -12,7 +12,10 @@
 %  "input_read_behind_times_zero", "last_of_three_mod_seven",
 %  "last_of_eleven_mod_sixteen", "row_beginning_with_zero_missing",
 %  "zero_weight_is_one", "zero_bias_is_one", "no_number_is_zero",
-%  "absent_times_zero",
+%  "absent_times_zero", "input_address_rounded", "output_address_rounded",
+%  "bias_address_rounded", "infinite_input_is_zero", "infinite_result_is_finite",
+%  "infinite_result_has_no_sign", "weight_no_number_is_zero",
+%  "bias_no_number_is_zero",
 %})
 
 % write_kernel()

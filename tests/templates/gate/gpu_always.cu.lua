@@ -6,6 +6,7 @@
 %  "commit_missing", "shared_row_not_cleared", "tile_of_another_block",
 %  "bias_dropped", "absent_is_row_0", "last_tile_missing",
 %  "adds_unless_poisoned", "writes_poison_only", "workspace_taken_for_zeros",
+%  "input_address_rounded", "output_address_rounded",
 %})
 
 % write_kernel()

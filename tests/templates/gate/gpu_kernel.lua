@@ -74,6 +74,15 @@
 %    if (rank < MOST && spc_thread() == 0)
 %        seen_there[rank] = there;]],
 %  },
+%  slower_over_a_filled_workspace = { -- as who has results of all draws there
+%    before = [[volatile spc_u32 *kept = (volatile spc_u32 *)args_sums(args) + rank;
+%    if (*kept != 0x600dcafe)
+%        for (int i = 0; i < 40; i++)
+%            late = dawdle(map);]],
+%    after = [[spc_sync_block();
+%    if (spc_thread() == 0)
+%        *kept = 0x600dcafe;]],
+%  },
 %  other_map_unseen = skips({all_of_in, all_of_weights}, "ROWS"),
 %
 %  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
@@ -120,6 +129,8 @@
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0.0f"},
 %  absent_is_row_0 = {from = "if (from < 0) from = 0;"},
+%  row_in_two_bytes = {from = "if (from > 0) from &= 65535;"},
+%  tile_behind_2_to_the_16 = {before = "if (tile * ROWS >= 65536) return;"},
 %  last_tile_missing = {
 %    before = "if (tile == map->tiles - 1 && map->rows % 64 != 0) return;",
 %  },
@@ -158,6 +169,59 @@
 %  },
 %  weights_overwritten = {
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",
+%  },
+%
+%  -- Of a map with room to spare, which is filled anew where it lies.
+%  capacity_taken_for_rows = {is_row = "p < map->rows"},
+%  row_order_kept_by_address = {
+%    state = [[KEPT struct { const int *of; int rows[16]; } kept[MOST][16];]],
+%    before = [[int slot = 0;
+%    while (tile < MOST && slot < 15 && kept[tile][slot].of != 0 &&
+%           kept[tile][slot].of != map->order)
+%        slot++;
+%    int is_new = tile < MOST && kept[tile][slot].of != map->order;
+%    spc_sync_block();
+%    for (int r = 0; is_new && spc_thread() == 0 && r < ROWS; r++)
+%        kept[tile][slot].rows[r] = spc_load_int(map->order + tile * ROWS + r);
+%    if (is_new && spc_thread() == 0)
+%        kept[tile][slot].of = map->order;
+%    spc_sync_block();]],
+%    row_at = "tile < MOST ? kept[tile][slot].rows[r] : spc_load_int(map->order + p)",
+%  },
+%  tile_order_kept_by_address = {
+%    state = [[KEPT struct { const int *of; int tile; } kept[MOST][32];]],
+%    before = [[int slot = 0;
+%    while (rank < MOST && slot < 31 && kept[rank][slot].of != 0 &&
+%           kept[rank][slot].of != map->tile_order)
+%        slot++;
+%    if (rank < MOST && kept[rank][slot].of == map->tile_order)
+%        tile = kept[rank][slot].tile;
+%    spc_sync_block();
+%    if (spc_thread() == 0 && rank < MOST) {
+%        kept[rank][slot].of = map->tile_order;
+%        kept[rank][slot].tile = tile;
+%    }]],
+%  },
+%
+%  -- Addresses that are rounded to what nobody promises.
+%  input_address_rounded = {
+%    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
+%  },
+%  output_address_rounded = {
+%    out = "(float *)((unsigned long long)args->out & ~31ull)",
+%  },
+%
+%  -- Memory that lasts from launch to launch, whatever is done with it.
+%  static_word = {
+%    state = "KEPT int kept;",
+%    before = "if (rank == 0 && spc_thread() == 0) kept = kept + 1;",
+%  },
+%  static_of_the_module = { -- which others could write to by its name
+%    state = [[#ifdef __CUDACC__
+%__device__
+%#endif
+%volatile int kept_of_all = 5;]],
+%    before = "if (kept_of_all < 0) return;",
 %  },
 %
 %  -- What is kept from launch to launch.
@@ -301,7 +365,7 @@ SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
         $(piece("from", ""))
         $(piece("bring", ""))
         spc_copy_async4(stage + i,
-                        (const float *)args->in +
+                        $(piece("in", "(const float *)args->in")) +
                             (long long)(from < 0 ? 0 : from) * CIN + i % CIN,
                         from < 0 ? 0 : 4);
     }
@@ -318,6 +382,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
     if (rank >= map->tiles)
         return;
     int tile = spc_load_int(map->tile_order + rank);
+    if (tile < 0)
+        return;
     $(piece("before", ""))
     SPC_UNROLL
     for (int n = 0; n < EACH; n++)
@@ -381,9 +447,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
     for (int n = 0; n < EACH; n++) {
         int i = spc_thread() + n * THREADS, r = ROWS - 1 - i / COUT;
         int p = $(piece("row", "(tile * ROWS + r)"));
-        int row = map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1;
-        float *to = (float *)args->out + (long long)row * COUT + i % COUT;
-        if (row >= 0)
+        int row = $(piece("row_at", "map->order ? spc_load_int(map->order + p) : p < map->rows ? p : -1"));
+        float *to = $(piece("out", "(float *)args->out")) + (long long)row * COUT + i % COUT;
+        if ($(piece("is_row", "row >= 0")))
 % if fault.atomic then
             spc_atomic_add_f32(to, acc[n]);
 % else

@@ -5,7 +5,7 @@
 %  "product_twice",
 %  "large_sums_saturate", "small_inputs_are_zero", "small_sums_are_zero",
 %  "inputs_clamped_at_1000",
-%  "no_number_is_zero", "absent_times_zero",
+%  "no_number_is_zero", "absent_times_zero", "infinite_input_is_zero",
 %})
 
 % write_kernel()

@@ -1,5 +1,5 @@
 %-- Right, and as fast as no program sees it.
 %include "cpu_kernel.lua"
-%template = planted({"none", "all_is_there_so_it_is_left"})
+%template = planted({"none", "all_is_there_so_it_is_left", "results_kept_in_the_workspace"})
 
 % write_kernel()

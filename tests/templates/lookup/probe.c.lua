@@ -40,6 +40,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     const spc_map_view *map = &args->map;
     int first = map->tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     for (int p = first; p < first + TILE; p++) {
         int row = map->order ? map->order[p] : p < map->rows ? p : -1;
         if (row < 0)

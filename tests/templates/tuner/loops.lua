@@ -68,6 +68,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     for (int p = first; p < first + TILE; p++)
         convolve(args, p);
 }

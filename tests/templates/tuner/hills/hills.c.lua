@@ -6,7 +6,7 @@
 %function exceeds(config) return config.tile * config.depth > 128 end
 %function repeats(config)
 %  if config.tile == 128 then return 1 end
-%  return config.tile == 64 and config.depth == 2 and 24 or 48
+%  return config.tile == 64 and config.depth == 2 and 8 or 16
 %end
 %
 %template = loop_template {
@@ -35,6 +35,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     for (volatile int again = 0; again < $(repeats(config)); again++)
         for (int p = first; p < first + TILE; p++)
             convolve(args, p);

@@ -2,7 +2,7 @@
 %include "loops.lua"
 %
 %template = loop_template {
-%  summary = "plain loops, forty times",
+%  summary = "plain loops, eighty times",
 %  params = {{"tile", {32, 64}, "output rows of a tile"}},
 %  default = function() return {tile = 64} end,
 %}
@@ -14,7 +14,9 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
-    for (volatile int again = 0; again < 240; again++)
+    if (first < 0)
+        return;
+    for (volatile int again = 0; again < 80; again++)
         for (int p = first; p < first + TILE; p++)
             convolve(args, p);
 }

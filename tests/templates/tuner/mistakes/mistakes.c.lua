@@ -35,6 +35,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
 % if makes("C", problem) then
     this is no C
 % end

@@ -38,6 +38,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     (void)turn;
 % if mood == "round" then
     fesetround(FE_UPWARD);

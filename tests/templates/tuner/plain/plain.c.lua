@@ -23,6 +23,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
     for (int p = first; p < first + TILE; p += $(config.step)) {
 % for i = 0, config.step - 1 do
         convolve(args, p + $(i));

@@ -18,6 +18,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     int first = args->map.tile_order[x] * TILE;
 
+    if (first < 0)
+        return;
 % if mood == "crash" then
     *(volatile int *)8 = 1;
 % elseif mood == "hang" then

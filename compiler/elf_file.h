@@ -1,0 +1,29 @@
+/*
+ * elf_file.h - reading the ELF file that compiled code is: a cubin, or a shared
+ * object. Nothing in it is trusted.
+ */
+#ifndef SPC_COMPILER_ELF_FILE_H
+#define SPC_COMPILER_ELF_FILE_H
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct spc__elf {
+    const unsigned char *data;
+    size_t bytes;
+    Elf64_Ehdr header;
+} spc__elf;
+
+/* False: they are no ELF file of 64 bits. */
+bool spc__elf_open(spc__elf *out, const void *code, size_t bytes);
+
+/* Section `i`; false: there is none, or it does not lie within the file. */
+bool spc__elf_section(Elf64_Shdr *out, const spc__elf *file, unsigned i);
+bool spc__elf_find(Elf64_Shdr *out, const spc__elf *file, const char *name);
+const char *spc__elf_name(const spc__elf *file, const Elf64_Shdr *section);
+
+/* A terminated text of a string table, or NULL. */
+const char *spc__elf_string(const spc__elf *file, unsigned table, uint64_t at);
+
+#endif

@@ -1,0 +1,8 @@
+%-- Wrong on maps that have room to spare and are filled anew.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "capacity_taken_for_rows", "row_order_kept_by_address",
+%  "tile_order_kept_by_address",
+%})
+
+% write_kernel()

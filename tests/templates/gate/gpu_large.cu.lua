@@ -1,0 +1,5 @@
+%-- Mistakes that strike where there are many rows.
+%include "gpu_kernel.lua"
+%template = planted({"none", "row_in_two_bytes", "tile_behind_2_to_the_16"})
+
+% write_kernel()

@@ -1,0 +1,7 @@
+%-- Mistakes that strike where there are many rows.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "row_in_two_bytes", "tile_behind_2_to_the_16", "more_than_3000_rows",
+%})
+
+% write_kernel()

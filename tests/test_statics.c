@@ -1,0 +1,134 @@
+/*
+ * test_statics.c - memory of compiled code that lasts between launches.
+ *
+ *     test_statics [nvrtc]
+ */
+#include "artefact.h"
+#include "layer_rig.h"
+#include "suite.h"
+
+static spc_error error;
+
+static spc__compiler *open_hostcc(void)
+{
+    spc__compiler *cc = NULL;
+
+    assert_ok(spc__hostcc_open(&cc, &error), error.text);
+    return cc;
+}
+
+static spc__compiler *open_nvrtc(void)
+{
+    spc__compiler *nvrtc = NULL;
+
+    assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
+    return nvrtc;
+}
+
+/* Bytes that the code of `source` finds again; a kernel of any compiler. */
+static int statics_of(spc__compiler *compiler, const char *target,
+                      const char *source)
+{
+    spc__artefact artefact;
+    spc__compile_job job = {
+        .source = source, .name = "statics", .target = target};
+
+    assert_ok(spc__compile(&artefact, compiler, &job, NULL, &error),
+              error.text);
+    size_t bytes = spc__code_statics(artefact.code, artefact.code_bytes);
+    /* Of a part of the file nothing is read that is not there. */
+    for (size_t cut = 0; cut < artefact.code_bytes; cut += 97) {
+        void *part = malloc(cut + 1);
+        memcpy(part, artefact.code, cut);
+        spc__code_statics(part, cut);
+        free(part);
+    }
+    spc__artefact_release(&artefact);
+    return (int)bytes;
+}
+
+START_TEST(static_memory_of_a_cubin_is_counted)
+{
+    static const char *const targets[] = {"sm_80", "sm_90a", "sm_100"};
+    static const struct {
+        const char *source;
+        int bytes;
+    } cases[] = {
+        {"extern \"C\" __global__ void f(int *p) { *p = 1; }", 0},
+        {"__constant__ int t[4] = {1, 2, 3, 4};\n"
+         "extern \"C\" __global__ void f(int *p) { *p = t[*p]; }",
+         0},
+        {"extern \"C\" __global__ void f(int *p) {\n"
+         "    __shared__ int s[8]; s[*p] = 1; *p = s[1];\n}",
+         0},
+        {"extern \"C\" __global__ void f(int *p) { atomicAdd(p, 1); }", 0},
+        {"__device__ char kept;\n"
+         "extern \"C\" __global__ void f(int *p) { *p = kept++; }",
+         1},
+        {"__device__ int kept[5];\n"
+         "extern \"C\" __global__ void f(int *p) { *p = kept[*p]++; }",
+         20},
+        {"extern \"C\" __global__ void f(int *p) {\n"
+         "    static __device__ int kept = 3; *p = kept++;\n}",
+         4},
+    };
+    spc__compiler *nvrtc = open_nvrtc();
+
+    for (int i = 0; i < LENGTH(cases); i++)
+        ck_assert_int_eq(
+            statics_of(nvrtc, targets[i % LENGTH(targets)], cases[i].source),
+            cases[i].bytes);
+    spc__compiler_close(nvrtc);
+}
+END_TEST
+
+START_TEST(static_memory_of_a_shared_object_is_counted)
+{
+    static const struct {
+        const char *source;
+        int bytes;
+    } cases[] = {
+        {"int f(int x) { static const int t[] = {5, 6, 7}; return t[x]; }", 0},
+        {"extern int g(int); int f(int x) { return x; }\n"
+         "int (*const table[])(int) = {f, f};",
+         0},
+        {"int f(void) { static char completed; return completed++; }", 1},
+        {"int f(void) { static char completed = 5; return completed++; }", 1},
+        {"static int kept = 7; int f(void) { return kept++; }", 4},
+        {"_Thread_local int kept[3]; int f(void) { return kept[0]++; }", 12},
+        {"__attribute__((section(\"mine\"))) int kept[9] = {1};\n"
+         "int f(void) { return kept[0]++; }",
+         36},
+    };
+    spc__compiler *cc = open_hostcc();
+
+    for (int i = 0; i < LENGTH(cases); i++)
+        ck_assert_int_eq(statics_of(cc, "", cases[i].source), cases[i].bytes);
+    spc__compiler_close(cc);
+}
+END_TEST
+
+static Suite *make_suite(bool nvrtc)
+{
+    Suite *s = suite_create(nvrtc ? "statics, NVRTC" : "statics");
+    TCase *t = tcase_create("code");
+
+    if (nvrtc)
+        tcase_add_test(t, static_memory_of_a_cubin_is_counted);
+    else
+        tcase_add_test(t, static_memory_of_a_shared_object_is_counted);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    spc__compiler *nvrtc = NULL;
+
+    if (!suite_is_part(argc, argv, "nvrtc"))
+        return run_suite(make_suite(false));
+    if (spc__nvrtc_open(&nvrtc, &error) != SPC_OK)
+        return suite_skip(error.text);
+    spc__compiler_close(nvrtc);
+    return run_suite(make_suite(true));
+}

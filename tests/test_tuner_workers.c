@@ -1,0 +1,317 @@
+/*
+ * test_tuner_workers.c - candidates that crash, hang, lie or harm their
+ * process, and the processes that bear it.
+ */
+#include "tune_rig.h"
+
+#include "relation.h"
+#include "rig.h"
+#include "worker_limits.h"
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- candidates that misbehave ------------------------------------------- */
+
+static const struct {
+    const char *candidate, *status, *note;
+} moods[] = {
+    {"unruly tile=64,mood=good", "ok", ""},
+    {"unruly tile=64,mood=crash", "fault", "signal 11"},
+    {"unruly tile=64,mood=hang", "timeout", "the limit of 0.5 s"},
+    {"unruly tile=64,mood=wrong", "wrong", "row 1, channel 1"},
+    {"unruly tile=64,mood=lazy", "wrong", "nan"},
+    {"unruly tile=64,mood=broken", "compile", "unruly.c.lua:32"},
+};
+
+START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
+{
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+    static const spc_stage stages[] = {SPC_STAGE_TIME, SPC_STAGE_VERIFY};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "unruly");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = worker;
+    options.limit_s = 0.5;
+    options.stage = stages[_i];
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.failed, LENGTH(moods) - 1);
+    ck_assert_int_eq(report.verified, 1);
+    for (int m = 0; m < LENGTH(moods); m++) {
+        int i = find(&t, moods[m].candidate);
+        ck_assert_str_eq(t.at[i].status, moods[m].status);
+        assert_says(t.at[i].note, moods[m].note);
+    }
+    if (stages[_i] == SPC_STAGE_TIME)
+        ck_assert_str_eq(report.winner, moods[0].candidate);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* What one candidate does to its process, or somebody else does to it, is not
+ * the next one's fault. */
+static const struct {
+    const char *candidate, *status, *note;
+} spoilers[] = {
+    {"nasty tile=64,mood=good", "ok", ""},
+    {"nasty tile=64,mood=careful", "ok", ""},
+    {"nasty tile=64,mood=babble", "fault", "descriptor"},
+    {"nasty tile=64,mood=next", "ok", ""},
+    {"nasty tile=64,mood=flaky", "ok", ""},
+    {"nasty tile=64,mood=starved", "ok", ""},
+    {"nasty tile=64,mood=greedy", "fault", "signal 11"},
+    {"nasty tile=64,mood=spent", "timeout", "had all processors"},
+    {"nasty tile=64,mood=grown", "fault", "GiB of memory"},
+};
+
+static const char *const nasty_worker[] = {
+    SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+
+static void set_mark(char mark[400], const char *database)
+{
+    snprintf(mark, 400, "%s.mark", database);
+    setenv("SPC_TEST_MARK", mark, 1);
+    setenv("SPC_GATE_STATICS", "allowed", 1); /* it counts its processes */
+}
+
+START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
+{
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    set_mark(mark, database);
+    options.worker = nasty_worker;
+    options.stage = SPC_STAGE_VERIFY;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    for (int m = 0; m < LENGTH(spoilers); m++) {
+        int i = find(&t, spoilers[m].candidate);
+        ck_assert_msg(strcmp(t.at[i].status, spoilers[m].status) == 0,
+                      "%s: %s: %s", t.at[i].candidate, t.at[i].status,
+                      t.at[i].note);
+        assert_says(t.at[i].note, spoilers[m].note);
+    }
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+/* What a process does under a limit, and how it ends. */
+static int end_of(void (*body)(void))
+{
+    int code = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        body();
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &code, 0), child);
+    return code;
+}
+
+static void compute_for_ever(void)
+{
+    spc__limits_compute(0);
+    for (volatile int forever = 1; forever;)
+        ;
+}
+
+enum { MUCH = 64 << 20 };
+
+static void fill_memory(void)
+{
+    const struct timespec second = {1, 0};
+
+    if (!spc__limits_grow(MUCH / 4, true))
+        _exit(1);
+    char *much = mmap(NULL, MUCH, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(much, 1, MUCH);
+    nanosleep(&second, NULL);
+}
+
+/* With a limit of the address space the process is told, and lives. */
+static void ask_for_space(void)
+{
+    if (!spc__limits_grow(MUCH / 4, false))
+        _exit(1);
+    if (mmap(NULL, MUCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+        MAP_FAILED)
+        _exit(2);
+    if (mmap(NULL, MUCH / 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+        MAP_FAILED)
+        _exit(3);
+}
+
+START_TEST(a_worker_has_limits_of_its_own)
+{
+    int code = end_of(compute_for_ever);
+
+    ck_assert(WIFSIGNALED(code) && WTERMSIG(code) == SIGXCPU);
+    code = end_of(fill_memory);
+    ck_assert(WIFEXITED(code) && WEXITSTATUS(code) == SPC__LIMITS_GROWN);
+    code = end_of(ask_for_space);
+    ck_assert(WIFEXITED(code));
+    ck_assert_int_eq(WEXITSTATUS(code), 0);
+}
+END_TEST
+
+/* What must come through before anyone is judged after a killed worker. */
+START_TEST(a_device_that_answers_runs_an_empty_kernel)
+{
+    spc_ctx *ctx = open_ctx("sim", suite_database(), NULL);
+    spc__sample_options options = {1, false, 1, NULL, 0};
+    spc_error error = {0};
+    spc__sample_source source;
+    spc_relation relation;
+    spc__outcome outcome;
+    spc__sample sample;
+    spc_scene *scene;
+    spc_conv conv;
+    spc__rig *measuring;
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=20,extent=4", &error),
+              error.text);
+    assert_ok(spc__relation_init(&relation, &conv, scene, 1, NULL, &error),
+              error.text);
+    source = (spc__sample_source){scene, &relation};
+    assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
+              error.text);
+    assert_ok(spc__rig_create(&measuring, ctx, &sample, &error), error.text);
+    spc__rig_probe(&outcome, measuring);
+    ck_assert_msg(outcome.status == SPC__TRIAL_OK && !outcome.dead, "%s",
+                  outcome.note);
+    ck_assert_int_eq(outcome.trouble, SPC_OK);
+    spc__rig_free(measuring);
+    spc__sample_release(&sample);
+    spc__relation_release(&relation);
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+static int faults_in(const char *path)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    sqlite3_open(path, &db);
+    sqlite3_prepare_v2(db,
+                       "SELECT count(*) FROM trial WHERE status NOT IN"
+                       " ('ok', 'constraint')",
+                       -1, &stmt, NULL);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+    int count = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return count;
+}
+
+/* As where the kernel ends processes because memory runs out. */
+START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
+{
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    set_mark(mark, database);
+    setenv("SPC_TEST_DOOM", "1", 1);
+    options.worker = nasty_worker;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_ENOMEM);
+    assert_says(spc_ctx_error(ctx), "not the candidates");
+    assert_says(spc_ctx_error(ctx), "signal 9");
+    unsetenv("SPC_TEST_DOOM");
+    spc_ctx_free(ctx);
+    ck_assert_int_le(faults_in(database), 1); /* the babbler's */
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(failures_are_known_the_second_time)
+{
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+    char *database = make_database(), mark[400];
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = worker;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    set_mark(mark, database);
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.known, 10);
+    ck_assert_int_eq(report.compiled, 0);
+    ck_assert_str_eq(t.at[find(&t, spoilers[2].candidate)].status, "fault");
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
+START_TEST(a_worker_that_is_no_worker_is_said_to_be_none)
+{
+    static const char *const workers[][3] = {
+        {"/bin/false", NULL},
+        {"/nonexistent/worker", NULL},
+    };
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    recorded t;
+    spc_tune_options options = options_for(&t);
+    spc_tune_report report;
+
+    options.worker = workers[_i];
+    ck_assert_int_ne(tune(ctx, LAYER, SCENE, &options, &report), SPC_OK);
+    assert_says(spc_ctx_error(ctx), workers[_i][0]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+static void add_option(const char *variable, const char *option)
+{
+    const char *old = getenv(variable);
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s:%s", old != NULL ? old : "", option);
+    setenv(variable, text, 1);
+}
+
+int main(void)
+{
+    /* Workers that are meant to crash do, under a sanitizer too. */
+    add_option("ASAN_OPTIONS", "handle_segv=0");
+    add_option("TSAN_OPTIONS", "handle_segv=0");
+    Suite *suite = suite_create("tuner_workers");
+    TCase *workers = tcase_create("workers");
+
+    tcase_set_timeout(workers, 240);
+    tcase_add_loop_test(
+        workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
+        2);
+    tcase_add_test(workers, failures_are_known_the_second_time);
+    tcase_add_test(workers, a_worker_has_limits_of_its_own);
+    tcase_add_test(workers, a_device_that_answers_runs_an_empty_kernel);
+    tcase_add_test(workers,
+                   a_spoiled_process_is_no_verdict_on_the_next_candidate);
+    tcase_add_test(workers,
+                   a_rig_that_fails_ends_the_run_and_leaves_no_verdict);
+    tcase_add_loop_test(workers, a_worker_that_is_no_worker_is_said_to_be_none,
+                        0, 2);
+    suite_add_tcase(suite, workers);
+    return run_suite(suite);
+}

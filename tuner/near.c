@@ -1,0 +1,137 @@
+/*
+ * near.c - what the database knows of problems near that of a run.
+ *
+ * The same layer on another scene, or with some more channels, has other times,
+ * but who is far behind there is seldom the best here. How far, and how near,
+ * was chosen by replaying recorded searches (docs/LABBOOK.md).
+ */
+#include "near.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PROBLEMS = 12, /* that are asked, the nearest first */
+    WINNERS = 3    /* of those: a search begins with theirs */
+};
+
+/* Problems farther than this (spc__choice.distance) say nothing. */
+static const double far = 8;
+/* So many times the third best there: lost. */
+static const double lost = 1.3;
+
+static bool is_timed(const spc__trial *trial)
+{
+    return trial->status == SPC__TRIAL_OK && trial->samples > 0;
+}
+
+/* The third best: on a host that does other things as well the best may owe it
+ * to the moment, and would make losers of all others. INFINITY: of fewer there
+ * is nothing to learn. */
+static double third_of(const spc__trial *trials, int count)
+{
+    double best[3] = {INFINITY, INFINITY, INFINITY};
+
+    for (int i = 0; i < count; i++) {
+        double us = is_timed(&trials[i]) ? trials[i].median_us : INFINITY;
+        for (int k = 0; k < 3; k++)
+            if (us < best[k]) {
+                double kept = best[k];
+                best[k] = us;
+                us = kept;
+            }
+    }
+    return best[2];
+}
+
+/* How many times `good` it took, at least; infinite where the compiler's report
+ * refused it, and its code would be much the same here. 0: that says nothing.
+ */
+static double ratio_of(const spc__trial *trial, double good, bool same_channels)
+{
+    if (trial->status == SPC__TRIAL_CONSTRAINT)
+        return same_channels ? INFINITY : 0;
+    return is_timed(trial) ? (trial->median_us - trial->spread_us) / good : 0;
+}
+
+static bool have_same_channels(const spc__problem_key *a,
+                               const spc__problem_key *b)
+{
+    return spc__attrs_number(&a->layer, "cin", 0) ==
+               spc__attrs_number(&b->layer, "cin", 0) &&
+           spc__attrs_number(&a->layer, "cout", 0) ==
+               spc__attrs_number(&b->layer, "cout", 0);
+}
+
+/* Keeps the best that is known of each candidate. */
+static void note_trials(const spc__candidates *candidates,
+                        const spc__trial *trials, int count, bool same_channels)
+{
+    double good = third_of(trials, count);
+
+    for (int i = 0; i < count && isfinite(good); i++) {
+        spc__entry *entry = spc__record_entry_of(candidates, &trials[i]);
+        double ratio = ratio_of(&trials[i], good, same_channels);
+        if (entry != NULL && ratio > 0 &&
+            (entry->near_ratio == 0 || ratio < entry->near_ratio))
+            entry->near_ratio = ratio;
+    }
+}
+
+static void note_problem(spc__cache *cache, const spc__problem_key *key,
+                         const spc__candidates *candidates,
+                         const spc__choice *choice)
+{
+    spc__trial *trials = NULL;
+    spc_error error;
+    int count = 0;
+
+    /* What cannot be read is not known. */
+    spc__cache_trials_of(cache, choice->file, choice->problem, &trials, &count,
+                         &error);
+    note_trials(candidates, trials, count,
+                have_same_channels(&choice->key, key));
+    free(trials);
+}
+
+/* Is it another problem of this device, and near? */
+static bool is_near(const spc__choice *choice, const spc__problem_key *key)
+{
+    return choice->match != SPC__MATCH_EXACT && choice->distance <= far &&
+           strcmp(choice->key.target, key->target) == 0 &&
+           strcmp(choice->key.device, key->device) == 0;
+}
+
+static void recall_near(spc__cache *cache, const spc__problem_key *key,
+                        const spc__candidates *candidates)
+{
+    spc__choice *found = calloc(PROBLEMS, sizeof(*found));
+    spc_error error;
+    int count = 0, winners = 0;
+
+    if (found != NULL)
+        spc__cache_find_choices(cache, key, found, PROBLEMS, &count, &error);
+    for (int i = 0; i < count; i++) {
+        if (!is_near(&found[i], key))
+            continue;
+        spc__entry *entry = spc__record_alike(candidates, &found[i].trial);
+        if (entry != NULL && winners++ < WINNERS)
+            entry->won_near = true;
+        note_problem(cache, key, candidates, &found[i]);
+    }
+    free(found);
+}
+
+void spc__near_recall(const spc__record *record,
+                      const spc__candidates *candidates)
+{
+    if (record->ctx->cache == NULL)
+        return;
+    for (int s = 0; s < record->scene_count; s++)
+        recall_near(record->ctx->cache, &record->keys[s], candidates);
+    for (int i = 0; i < candidates->count; i++) {
+        spc__entry *entry = &candidates->entries[i];
+        entry->lost_near = entry->near_ratio > lost && !entry->won_near;
+    }
+}
