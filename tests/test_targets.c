@@ -260,15 +260,10 @@ static const struct {
     const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;
 } spills[] = {
-    {"index", "subm,cin=1,cout=1,k=7", "sm_75", 56},
-    {"index", NULL, "sm_75", 40},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_80", 44},
+    {"index", NULL, "sm_75", 24},
     {"index", NULL, "sm_80", 24},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_86", 92},
-    {"index", NULL, "sm_86", 24},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_89", 92},
-    {"index", NULL, "sm_89", 24},
-    {"index", "subm,cin=1,cout=1,k=7", "sm_90a", 44},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_86", 48},
+    {"index", "subm,cin=1,cout=1,k=7", "sm_89", 48},
     {"index", NULL, "sm_90a", 8},
 };
 
