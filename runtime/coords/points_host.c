@@ -494,7 +494,7 @@ static void write_all(const spc_ctx *ctx, const void *args)
     }
 }
 
-/* ---- by offset ----------------------------------------------------------- */
+/* ---- by step -------------------------------------------------------------- */
 
 static void nothing(const spc_ctx *ctx, const void *args)
 {
@@ -502,120 +502,17 @@ static void nothing(const spc_ctx *ctx, const void *args)
     (void)args;
 }
 
-static void sum_offsets(const spc_by_offset_args *a)
-{
-    int held = a->first[a->rows_padded];
-
-    memset(a->begin, 0, 4 * ((size_t)a->offsets + 1));
-    for (int t = 0; t < held; t++)
-        a->begin[a->list[2 * (size_t)t + 1] + 1]++;
-    for (int k = 0; k < a->offsets; k++)
-        a->begin[k + 1] += a->begin[k];
-}
-
-static void list_by_offset(const spc_ctx *ctx, const void *args)
-{
-    const spc_by_offset_args *a = args;
-    int places[SPC_INDEX_OFFSETS];
-
-    (void)ctx;
-    sum_offsets(a);
-    memcpy(places, a->begin, 4 * (size_t)a->offsets);
-    for (int p = 0; p < a->rows_padded; p++) {
-        if (a->order[p] >= 0)
-            a->first_of_row[a->order[p]] = a->first[p];
-        for (int t = a->first[p]; t < a->first[p + 1]; t++) {
-            int to = places[a->list[2 * (size_t)t + 1]]++;
-            a->in[to] = a->list[2 * (size_t)t];
-            a->out[to] = a->order[p];
-            a->place[to] = t;
-        }
-    }
-}
-
-/* ---- by bundles ---------------------------------------------------------- */
-
-/* Those of the bundle of outputs from `position` on, each where the next of its
- * offset goes. */
-static void bundle(const spc_bundle_args *a, int position)
-{
-    int places[SPC_INDEX_OFFSETS + 1] = {0};
-    int begin = a->first[position], end = a->first[position + SPC_BUNDLE];
-
-    for (int t = begin; t < end; t++)
-        places[a->list[2 * (size_t)t + 1] + 1]++;
-    for (int k = 0; k < a->offsets; k++)
-        places[k + 1] += places[k];
-    for (int i = 0; i < SPC_BUNDLE; i++)
-        for (int t = a->first[position + i]; t < a->first[position + i + 1];
-             t++) {
-            const int *from = a->list + 2 * (size_t)t;
-            int *to = a->to + 2 * (size_t)(begin + places[from[1]]++);
-            to[0] = from[0];
-            to[1] = from[1] * SPC_BUNDLE + i;
-        }
-}
-
-/* By the number of triplets of each offset. */
-static int cost_of(const spc_bundle_args *a, int position)
-{
-    int counts[SPC_INDEX_OFFSETS] = {0}, cost = 0;
-    int end = a->first[position + SPC_BUNDLE];
-
-    for (int t = a->first[position]; t < end; t++)
-        counts[a->list[2 * (size_t)t + 1]]++;
-    for (int k = 0; k < a->offsets; k++)
-        if (counts[k] > 0)
-            cost += SPC_BUNDLE_OFFSET + (counts[k] + 15) / 16 * SPC_BUNDLE_STEP;
-    return cost;
-}
-
-static void bundle_all(const spc_ctx *ctx, const void *args)
-{
-    const spc_bundle_args *a = args;
-
-    (void)ctx;
-    for (int p = 0; p < a->rows_padded; p += SPC_BUNDLE) {
-        bundle(a, p);
-        a->costs[p / SPC_BUNDLE] = cost_of(a, p);
-    }
-}
-
-/* As much as the most costly of its bundles. */
-static int cost_of_tile(const spc_bundle_args *a, int tile)
-{
-    const int *costs = a->costs + tile * (SPC_BUNDLE_TILE / SPC_BUNDLE);
-    int cost = 0;
-
-    for (int i = 0; i < SPC_BUNDLE_TILE / SPC_BUNDLE; i++)
-        cost = costs[i] > cost ? costs[i] : cost;
-    return cost;
-}
-
-static void order_tiles(const spc_ctx *ctx, const void *args)
-{
-    const spc_bundle_args *a = args;
-    int tiles = a->rows_padded / SPC_BUNDLE_TILE, most = 0, to = 0;
-
-    (void)ctx;
-    for (int t = 0; t < tiles; t++) {
-        int cost = cost_of_tile(a, t);
-        most = cost > most ? cost : most;
-        a->tiles[t] = -1;
-    }
-    for (int level = SPC_BUNDLE_LEVELS - 1; level >= 0; level--)
-        for (int t = 0; t < tiles; t++)
-            if (a->order[t * SPC_BUNDLE_TILE] >= 0 &&
-                (int64_t)cost_of_tile(a, t) * SPC_BUNDLE_LEVELS / (most + 1) ==
-                    level)
-                a->tiles[to++] = t;
-}
-
 spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = place,       [SPC__POINTS_PICK] = pick,
-    [SPC__POINTS_CELLS] = find_cells,  [SPC__POINTS_SORT] = sort_points,
-    [SPC__RADIUS_LIMITS] = limit_all,  [SPC__RADIUS_COUNT] = count_all,
-    [SPC__RADIUS_WRITE] = write_all,   [SPC__OFFSETS_COUNT] = nothing,
-    [SPC__OFFSETS_SUM] = nothing,      [SPC__OFFSETS_WRITE] = list_by_offset,
-    [SPC__POINTS_BUNDLE] = bundle_all, [SPC__BUNDLE_TILES] = order_tiles,
+    [SPC__POINTS_PLACE] = place,
+    [SPC__POINTS_PICK] = pick,
+    [SPC__POINTS_CELLS] = find_cells,
+    [SPC__POINTS_SORT] = sort_points,
+    [SPC__RADIUS_LIMITS] = limit_all,
+    [SPC__RADIUS_COUNT] = count_all,
+    [SPC__RADIUS_WRITE] = write_all,
+    [SPC__OFFSETS_COUNT] = nothing,
+    [SPC__OFFSETS_SUM] = nothing,
+    [SPC__OFFSETS_WRITE] = spc__points_list_by_offset,
+    [SPC__POINTS_BUNDLE] = spc__points_bundle,
+    [SPC__BUNDLE_TILES] = spc__points_order_tiles,
 };

@@ -51,5 +51,8 @@ spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
 /* Functions of the cpu device, by step. */
 typedef void spc__points_function(const spc_ctx *ctx, const void *args);
 extern spc__points_function *const spc__points_host[SPC__POINTS_STEPS];
+/* Of those the lists (points_host_lists.c). */
+spc__points_function spc__points_list_by_offset, spc__points_bundle,
+    spc__points_order_tiles;
 
 #endif
