@@ -688,6 +688,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 }
 
 % write_sum_kernel(1, consumers)
+% if copied or copied_out then
+/* Is there a tile of this number? Behind the last nobody wrote positions. */
+SPC_DEVICE int has_tile(const spc_map_view *map, int tile)
+{
+    return tile < map->tiles && spc_load_int(map->tile_order + tile) >= 0;
+}
+
+% end
 % if copied_out then
 %-- A row of any beginning is so many words at most; threads have several on their way.
 % local words, batch = problem.cout // 2 + 1, 4
@@ -698,6 +706,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 
     spc_depend_wait();
     spc_depend_launch();
+    if (!has_tile(&args->map, spc_block_x()))
+        return;
     SPC_ROLLED
     for (int item = spc_thread(); item < $(rows * words); item += $(256 * batch)) {
         spc_u32 low[$(batch)], high[$(batch)];
@@ -742,6 +752,8 @@ SPC_KERNEL(spc_first, spc_conv_args, 256, 1)
 {
     spc_depend_wait();
     spc_depend_launch();
+    if (!has_tile(&args->map, spc_block_x() / $(rows // copying_rows)))
+        return;
     SPC_ROLLED
     for (int item = spc_thread(); item < $(copying_rows * words); item += 256) {
         int place = spc_block_x() * $(copying_rows) + item / $(words);
