@@ -203,7 +203,7 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
                 continue;
             }
 %   end
-%   if all and align == 16 and channels % block == 0 then
+%   if all and align == 16 and channels % block == 0 and (x or problem.bias == 0) then
             spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(pitch) + $(first), 16);
 %   else
             copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),

@@ -112,6 +112,7 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
                 count = spc_load_int(begin + k + 1) - pair;
             }
 % if problem.bias == 1 then
+            /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
             if (k == $(problem.offsets))
                 count = args->map.rows;
 % end
