@@ -1217,7 +1217,7 @@ END_TEST
 START_TEST(too_large_a_space_is_an_error)
 {
     static const char text[] =
-        "%local many = {}\n%for i = 1, 200 do many[i] = i end\n" HEAD
+        "%local many = {}\n%for i = 1, 240 do many[i] = i end\n" HEAD
         "% params = {{'a', many}, {'b', many}},\n" REST "%}\nx\n";
     spc__library *library = NULL;
 
