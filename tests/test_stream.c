@@ -257,6 +257,8 @@ static char device_schedule[32];
 
 static void close_device(void)
 {
+    if (device == NULL)
+        return;
     ops->close(device);
     device = NULL;
 }

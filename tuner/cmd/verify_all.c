@@ -409,7 +409,9 @@ static int part(walk *w, int one_in)
 {
     int more = (int)spc__random_below(&w->random, (uint32_t)one_in);
 
-    return wants_all(w) ? INT_MAX / 2 : (w->wanted + more) / one_in;
+    if (wants_all(w))
+        return INT_MAX / 2;
+    return w->wanted / one_in + (w->wanted % one_in + more >= one_in);
 }
 
 static spc_status walk_all(walk *w)
