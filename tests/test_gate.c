@@ -150,7 +150,9 @@ static const job jobs[] = {
      "subm,cin=16,cout=32,k=3,dtype=f32",
      {{"none", HONEST, ""},
       {"all_is_there_so_it_is_left", LATE, "skips"},
-      {"results_kept_in_the_workspace", LATE, "skips"}}},
+      {"results_kept_in_the_workspace", LATE, "skips"},
+      {"order_kept_in_the_workspace", ALWAYS, RACE "|canary"},
+      {"index_kept_in_the_workspace", ALWAYS, RACE "|canary"}}},
     {CPU,
      "statics",
      PLAIN,
@@ -425,6 +427,7 @@ static char database[300]; /* keeps compiled code, and nothing else */
 /* What the last word on each fault was. */
 typedef struct verdict {
     char status[16], note[200];
+    bool may_win; /* it was near the best when all had been timed */
 } verdict;
 
 typedef struct verdicts {
@@ -453,6 +456,7 @@ static void on_trial(const spc_trial *trial, void *payload)
     ck_assert_msg(i < count, "nobody expects '%s'", trial->config);
     snprintf(v->of[i].status, sizeof(v->of[i].status), "%s", trial->status);
     snprintf(v->of[i].note, sizeof(v->of[i].note), "%s", trial->note);
+    v->of[i].may_win = trial->cold_us > 0;
 }
 
 /* That code has static memory is found before all else: kernels that prove
@@ -551,6 +555,18 @@ static void print_failure(const char *on, const job *j, const fault *f,
            on, (unsigned long long)seed);
 }
 
+/* Who is not near the best cannot win, and is not looked into: a busy machine
+ * does that to faults that are found behind timings. Nothing is known of them.
+ */
+static bool was_passed_over(const verdicts *v)
+{
+    for (int i = 0; i < count_faults(v->job); i++)
+        if (v->job->faults[i].rate > ALWAYS && !v->of[i].may_win &&
+            strcmp(v->of[i].status, "ok") == 0)
+            return true;
+    return false;
+}
+
 typedef struct tally {
     int expected, caught, won;
 } tally;
@@ -611,7 +627,10 @@ START_TEST(no_wrong_kernel_is_believed)
     verdicts v;
 
     for (int i = 0; i < runs; i++) {
-        tune(&v, on, j, first_seed + (uint64_t)i, SPC_STAGE_TIME);
+        int tries = 5;
+        do
+            tune(&v, on, j, first_seed + (uint64_t)i, SPC_STAGE_TIME);
+        while (was_passed_over(&v) && --tries > 0);
         count(tallies, on, &v, first_seed + (uint64_t)i);
     }
     ck_assert_int_eq(judge(tallies, on, j), 0);

@@ -7,7 +7,7 @@
 
 #include "ctx.h"
 
-enum { SPC__DIGESTS_MAX = 256 }; /* that may be under way at once */
+enum { SPC__DIGESTS_MAX = 320 }; /* that may be under way at once */
 
 /* Digests count in pairs of bytes: behind an odd number of them, on a device,
  * one more of this value is counted. */

@@ -59,10 +59,14 @@ spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte)
                           spc__error_of(bed->ctx));
 }
 
+const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
+{
+    return draw == SPC__REAL ? &g->tested->packed : &g->bed->packed[draw];
+}
+
 const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
 {
-    return draw == SPC__REAL ? g->tested->packed.data
-                             : g->bed->packed[draw].data;
+    return spc__gate_packed_array(g, draw)->data;
 }
 
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)

@@ -48,6 +48,7 @@ const char *spc__gate_scene(const spc__gate *g, int s);
 /* ---- one launch ---------------------------------------------------------- */
 
 spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte);
+const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw);
 const void *spc__gate_packed(const spc__gate *g, spc__draw draw);
 /* Has the digester look at the zones before and behind an array. */
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of);

@@ -26,6 +26,11 @@
  * which is why others have many. Who looks at all of every X computes its
  * layer: what that costs, a timing over other results tells (gate_dirty.c).
  *
+ * A kernel may keep a form of X in the workspace, or packing in what it packed,
+ * and not look at X again. So the launch on another X is made twice, the second
+ * time over a workspace that is filled, with weights that are packed over other
+ * bytes: both must give the same bits, but where sums come in any order.
+ *
  * P may also be a sum over what it looks at, or a hash that forgets the order.
  * So in some rounds two rows of X change places, or two elements, or two
  * entries of the map: of inputs two that a tile sees equally often, as such a
@@ -404,8 +409,37 @@ static bool is_output(const round *r)
     return r->of->device == r->g->bed->out.data;
 }
 
-/* A launch on what is changed; the operand is made right again also behind one
- * that failed. */
+static spc_status digest_out(const round *r)
+{
+    const spc__bed *bed = r->g->bed;
+
+    return spc__digester_add(bed->digester, bed->out.data, bed->out.bytes);
+}
+
+static spc_status run_over_poison(const round *r)
+{
+    spc_status status = spc__bed_fill_out(r->g->bed, POISON);
+
+    if (status == SPC_OK)
+        status = execute(r);
+    return status == SPC_OK ? digest_out(r) : status;
+}
+
+/* Nothing that launches or packing left is there any more. */
+static spc_status forget(const round *r)
+{
+    const spc__gate *g = r->g;
+    spc_status status = spc__gate_fill(g, &g->bed->workspace, POISON);
+
+    if (status != SPC_OK || !r->of->is_packed)
+        return status;
+    status = spc__gate_fill(g, spc__gate_packed_array(g, r->at.draw),
+                            SPC__ZONE_BYTE);
+    return status == SPC_OK ? pack(r) : status;
+}
+
+/* Two launches on what is changed; the operand is made right again also behind
+ * one that failed. */
 static spc_status run_other(const round *r)
 {
     spc_status status = write_places(r, false), after;
@@ -413,9 +447,11 @@ static spc_status run_other(const round *r)
     if (is_output(r))
         return status;
     if (status == SPC_OK)
-        status = spc__bed_fill_out(r->g->bed, POISON);
+        status = run_over_poison(r);
     if (status == SPC_OK)
-        status = execute(r);
+        status = forget(r);
+    if (status == SPC_OK)
+        status = run_over_poison(r);
     after = write_places(r, true);
     return status == SPC_OK ? after : status;
 }
@@ -440,8 +476,7 @@ static spc_status run_round(round *r, int places, int i)
 
     if (status == SPC_OK && (status = run_other(r)) == SPC_OK &&
         (status = execute(r)) == SPC_OK)
-        status = spc__digester_add(r->g->bed->digester, r->g->bed->out.data,
-                                   r->g->bed->out.bytes);
+        status = digest_out(r);
     return status;
 }
 
@@ -469,9 +504,24 @@ static void reject(const spc__gate *g, const spc__gate_setting *at,
                         spc__gate_scene(g, at->s), changed);
 }
 
+static void reject_kept(const spc__gate *g, const spc__gate_setting *at,
+                        const char *changed)
+{
+    spc__gate_untouched(g, at->draw);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_wrong(g,
+                        "stale: scene '%.40s': where %s changed, other bits "
+                        "come out than over a workspace that was filled, with "
+                        "weights packed anew",
+                        spc__gate_scene(g, at->s), changed);
+}
+
 /* What has been run, by subject, and since when. */
 typedef struct runs {
-    const char *changed[SUBJECTS * MOST_ROUNDS];
+    struct {
+        const char *changed;
+        bool is_output;
+    } all[SUBJECTS * MOST_ROUNDS];
     int count;
     int exchanges; /* wanted: every other round at first */
     uint64_t start_ns;
@@ -497,17 +547,36 @@ static spc_status run_all(round *r, const subject *list, int count, int i,
         if (seconds_of(all) > MOST_S)
             return SPC_OK;
         r->of = &list[n];
-        all->changed[all->count++] = list[n].name;
+        all->all[all->count].is_output = is_output(r);
+        all->all[all->count++].changed = list[n].name;
         status = run_round(r, places, nth);
     }
     return status;
+}
+
+/* Of each change the results over poison come first, but the output's. */
+static void judge(const round *r, const runs *all, const uint64_t *digests)
+{
+    const spc__gate *g = r->g;
+    uint64_t first = g->tested->first[r->at.s][r->at.draw];
+
+    for (int i = 0; i < all->count && g->out->status == SPC__TRIAL_OK; i++) {
+        if (!all->all[i].is_output) {
+            if (digests[0] != digests[1] && !g->tested->atomics)
+                reject_kept(g, &r->at, all->all[i].changed);
+            digests += 2;
+        }
+        if (g->out->status == SPC__TRIAL_OK && *digests != first)
+            reject(g, &r->at, all->all[i].changed);
+        digests++;
+    }
 }
 
 void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
                       int exchanges)
 {
     subject list[SUBJECTS];
-    uint64_t digests[SUBJECTS * MOST_ROUNDS];
+    uint64_t digests[3 * SUBJECTS * MOST_ROUNDS];
     round r = {.g = g, .at = {.s = s, .draw = draw}};
     runs all = {.exchanges = exchanges, .start_ns = spc__now_ns()};
     int count = list_subjects(list, g, s, draw);
@@ -523,8 +592,6 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
         status = spc__digester_end(g->bed->digester, digests);
     if (status != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_FAULT);
-    for (int i = 0; i < all.count; i++)
-        if (g->out->status == SPC__TRIAL_OK &&
-            digests[i] != g->tested->first[s][draw])
-            reject(g, &r.at, all.changed[i]);
+    if (status == SPC_OK)
+        judge(&r, &all, digests);
 }

@@ -46,7 +46,8 @@ static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
     return status == SPC_OK ? spc__gate_digest(g, digests) : status;
 }
 
-static spc_status run(const spc__gate *g, int s, size_t behind,
+/* The workspace is as the scene before left it, as a program leaves it. */
+static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
                       uint64_t *digests)
 {
     spc__bed *bed = g->bed;
@@ -54,7 +55,7 @@ static spc_status run(const spc__gate *g, int s, size_t behind,
 
     if (status == SPC_OK)
         status = spc__bed_fill_out(bed, NAN_BYTE);
-    if (status == SPC_OK)
+    if (status == SPC_OK && is_first)
         status = spc__gate_fill(g, &bed->workspace, NAN_BYTE);
     if (status == SPC_OK)
         status = spc__bed_execute(bed, g->tested->plan, s, SPC__COUNT,
@@ -93,7 +94,7 @@ static void judge(const spc__gate *g, int s, size_t behind,
 }
 
 /* The maps of the bed are as noted, but not the one with room. */
-static void test_scene(const spc__gate *g, int s)
+static void test_scene(const spc__gate *g, int s, bool is_first)
 {
     spc__gate of_spare = *g;
     uint64_t digests[DIGESTS] = {0};
@@ -103,7 +104,8 @@ static void test_scene(const spc__gate *g, int s)
     if (spc__bed_take_spare(g->bed, s) != SPC_OK ||
         spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_LAUNCH);
-    else if ((behind = room_behind(g), run(g, s, behind, digests)) != SPC_OK)
+    else if ((behind = room_behind(g), run(g, s, behind, is_first, digests)) !=
+             SPC_OK)
         spc__gate_failed(g, SPC__TRIAL_FAULT);
     else
         judge(&of_spare, s, behind, digests);
@@ -117,5 +119,5 @@ void spc__gate_test_spare(const spc__gate *g)
 
     for (int i = 0; i < count; i++)
         if (g->out->status == SPC__TRIAL_OK)
-            test_scene(g, scenes[i]);
+            test_scene(g, scenes[i], i == 0);
 }

@@ -127,6 +127,29 @@
 %  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}, nil, "x % 3"),
 %  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
 %  results_kept_in_the_workspace = remembers("(float *)args->workspace", nil, all_of_it),
+%  -- Of the map, by its address, which stays where it is filled anew.
+%  order_kept_in_the_workspace = {
+%    workspace = 32 * (8 + 64) * 4,
+%    before = [[int *kept = (int *)args->workspace + (x < MOST ? x : 0) * (8 + TILE);
+%    int of = (int)(unsigned long long)map->order;
+%    if (x < MOST && (kept[0] != 0x5ca1ab1e || kept[1] != of || kept[2] != first)) {
+%        for (int i = 0; i < TILE; i++)
+%            kept[8 + i] = row_of(map, first + i);
+%        kept[0] = 0x5ca1ab1e, kept[1] = of, kept[2] = first;
+%    }]],
+%    row = "x < MOST ? kept[8 + p - first] : row_of(map, p)",
+%  },
+%  index_kept_in_the_workspace = {
+%    workspace = 32 * (8 + 27 * 64) * 4,
+%    before = [[int *kept = (int *)args->workspace + (x < MOST ? x : 0) * (8 + OFFSETS * TILE);
+%    int of = (int)(unsigned long long)map->index;
+%    if (x < MOST && (kept[0] != 0x5ca1ab1e || kept[1] != of || kept[2] != first)) {
+%        for (int i = 0; i < OFFSETS * TILE; i++)
+%            kept[8 + i] = map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE];
+%        kept[0] = 0x5ca1ab1e, kept[1] = of, kept[2] = first;
+%    }]],
+%    from = "if (x < MOST) from = ((const int *)args->workspace)[x * (8 + OFFSETS * TILE) + 8 + k * TILE + p % TILE];",
+%  },
 %  results_kept_by_hash = remembers("kept_results", "static float kept_results[32 * 8 * (2 + TILE * COUT)];", all_of_it),
 %  done_after_twenty_launches = patient(20, skips({first_of_in}, "1")),
 %  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
