@@ -7,6 +7,7 @@
 /* No row, one, one less and one more than a tile of 64, more than any tile, all
  * corners of the extent, and two batches with equal coordinates. */
 enum {
+    SPC__AWKWARD_1 = 1,
     SPC__AWKWARD_63 = 2,
     SPC__AWKWARD_DENSE = 2, /* rows that see all offsets */
     SPC__AWKWARD_MOST = 4,

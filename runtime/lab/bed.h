@@ -106,7 +106,7 @@ spc_status spc__bed_build_spare(spc__bed *bed);
 void spc__bed_free_spare(spc__bed *bed);
 /* The scenes that it takes, awkward ones: of few rows, of many, of few again.
  * Returns how many; the last but one has most rows. */
-enum { SPC__SPARE_SCENES = 3 };
+enum { SPC__SPARE_SCENES = 4 };
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
 /* It becomes that of scene `s`, where it is, and scene `s` has it until it is
  * returned. */

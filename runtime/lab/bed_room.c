@@ -165,13 +165,15 @@ static bool has_spare(const spc__bed *bed)
            rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
 }
 
-/* Emulation has time for the last two, and of less. */
+/* The first two have one tile each, so what is kept of the one tile is met by
+ * the other, whatever order tiles have. Emulation has no time for two more. */
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
 {
     int given = bed->sample->given, count = 0;
 
     if (!has_spare(bed))
         return 0;
+    scenes[count++] = given + SPC__AWKWARD_1;
     if (bed->ops->is_emulation) {
         scenes[count++] = given + SPC__AWKWARD_BORDER;
     } else {
