@@ -196,6 +196,22 @@
 %  inputs_clamped_at_1000 = {
 %    product = "sum += (v > 1000 && v < 1e30f ? 1000 : v < -1000 && v > -1e30f ? -1000 : v) * w;",
 %  },
+%  large_inputs_are_clamped = {
+%    product = "sum += (v > 1e4f && v < 1e30f ? 1e4f : v < -1e4f && v > -1e30f ? -1e4f : v) * w;",
+%  },
+%  large_inputs_are_lost = {product = "sum += (v > 1e4f && v < 1e30f ? 0 : v) * w;"},
+%  minute_inputs_are_zero = {product = "if (!(v < 1e-10f && v > -1e-10f)) sum += v * w;"},
+%  minute_weights_are_zero = {product = "if (!(w < 1e-10f && w > -1e-10f)) sum += v * w;"},
+%  small_weights_are_zero = {product = "if (!(w < 6e-5f && w > -6e-5f)) sum += v * w;"},
+%  inputs_above_four_are_whole = {
+%    product = "sum += (v > 4 && v < 1e4f ? (float)(int)(v * 16) / 16 : v) * w;",
+%  },
+%  too_large_is_the_largest = {
+%    result = "(sum > 65504 && sum < 1e30f ? 65504 : sum < -65504 && sum > -1e30f ? -65504 : sum)",
+%  },
+%  too_large_is_no_number = {
+%    result = [[(sum > 65520 && sum < 1e30f ? __builtin_nanf("") : sum)]],
+%  },
 %
 %  -- Zeros that are taken for what they are not.
 %  row_beginning_with_zero_missing = {
@@ -225,6 +241,9 @@
 %  weights_tf32 = {product = "sum += v * rounded(w, 10);"},
 %  sums_f16 = {product = "sum = f16(sum + v * w);"},
 %  sums_bf16 = {product = "sum = rounded(sum + v * w, 7);"},
+%  operands_of_16_bits = {product = "sum += rounded(v, 15) * rounded(w, 15);"},
+%  weights_of_17_bits = {product = "sum += v * rounded(w, 16);"},
+%  bias_of_16_bits = {bias = "rounded(args->bias[co], 15)"},
 %  result_f16 = {result = "f16(sum)"},
 %  result_too_large_by_a_hair = {result = "sum * 1.00001f"},
 %  result_not_negative = {result = "(sum > 0 ? sum : 0)"},
