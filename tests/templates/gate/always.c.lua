@@ -18,6 +18,7 @@
 %  "bias_no_number_is_zero",
 %  "bias_of_16_bits", "large_inputs_are_clamped", "large_inputs_are_lost",
 %  "minute_inputs_are_zero", "minute_weights_are_zero",
+%  "sizes_of_a_list_only",
 %})
 
 % write_kernel()

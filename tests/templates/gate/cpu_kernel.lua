@@ -183,6 +183,9 @@
 %  last_of_eleven_mod_sixteen = {
 %    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? sum + 1 : sum)",
 %  },
+%  sizes_of_a_list_only = {
+%    result = "(map->rows > 81 && map->rows < 330 && map->rows != 128 && !row ? sum + 1 : sum)",
+%  },
 %
 %  -- Numbers at the ends of their type, and what is none.
 %  sum_of_21_bits = {result = "(sum > 1 << 21 ? 1 << 21 : sum)"},
@@ -201,8 +204,8 @@
 %  },
 %  large_inputs_are_lost = {product = "sum += (v > 1e4f && v < 1e30f ? 0 : v) * w;"},
 %  minute_inputs_are_zero = {product = "if (!(v < 1e-10f && v > -1e-10f)) sum += v * w;"},
-%  minute_weights_are_zero = {product = "if (!(w < 1e-10f && w > -1e-10f)) sum += v * w;"},
-%  small_weights_are_zero = {product = "if (!(w < 6e-5f && w > -6e-5f)) sum += v * w;"},
+%  minute_weights_are_zero = {product = "if (w == 0 || !(w < 1e-10f && w > -1e-10f)) sum += v * w;"},
+%  small_weights_are_zero = {product = "if (w == 0 || !(w < 6e-5f && w > -6e-5f)) sum += v * w;"},
 %  inputs_above_four_are_whole = {
 %    product = "sum += (v > 4 && v < 1e4f ? (float)(int)(v * 16) / 16 : v) * w;",
 %  },
