@@ -107,6 +107,19 @@
 %  static_of_a_thread = {
 %    state = "static __thread int kept;", before = "if (++kept < 0) return;",
 %  },
+%  static_named_as_the_loaders = {
+%    state = 'static int kept __attribute__((section(".got.kept"))) = 3;',
+%    before = "if (x == 0) kept++; if (kept < 0) return;",
+%  },
+%  static_without_a_symbol = { -- of x86, where tests run
+%    state = [[__asm__(".pushsection .bss; .Lkept: .zero 4; .popsection");]],
+%    before = [[if (x == 0) {
+%        int *kept;
+%        __asm__ volatile("leaq .Lkept(%%rip), %0" : "=r"(kept));
+%        if (++*kept < 0)
+%            return;
+%    }]],
+%  },
 %  static_of_packing = {packed = "static int completed; if (x == 0 && ++completed < 0) packed[0] = 0;"},
 %
 %  -- Which work is not done again. The first are cheap, and the others compare all
