@@ -311,9 +311,10 @@ typedef enum spc_operator {
  * numbers from -128 to 127 in and out, int32 accumulate; see below. An int32
  * holds fewer than 2^17 products (offsets * cin / groups) whatever they are.
  *
- * What is infinite or no number goes through sums as IEEE 754 has it, but that
- * a kernel may make no number of an infinity; and that a weight which is none
- * may show also in outputs of its channel that have no input at its offset. An
+ * A result that F16 cannot hold, from 65520 on, is infinite. What is infinite
+ * or no number goes through sums as IEEE 754 has it, but that a kernel may make
+ * no number of an infinity that it reads; and that a weight which is none may
+ * show also in outputs of its channel that have no input at its offset. An
  * activation may make a number of what is none. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
