@@ -344,9 +344,9 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
         return status;
     tensor.set = net->tensors[in].set;
     if (spc__feature_takes_map(f) &&
-        (status = spc__net_find_place(&tensor.set, &node->map, net,
-                                      &f->geometry, f->op == SPC_FEATURE_UNPOOL,
-                                      tensor.set, at, error)) != SPC_OK)
+        (status = spc__net_find_place(
+             &tensor.set, &node->map, net, &f->geometry,
+             spc__feature_takes_inverse(f), tensor.set, at, error)) != SPC_OK)
         return status;
     if ((status = check_feature(net, f, in, node->add, error)) != SPC_OK ||
         (status = spc__net_name_node(node, net, name, error)) != SPC_OK)

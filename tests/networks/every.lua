@@ -36,3 +36,6 @@ output(conv(d, "transposed,cout=8,k=2,stride=2", {name = "t", at = x}),
        "transposed")
 output(feature(d, "global=mean"), "mean")
 output(feature(c, "bev,order=zyx"), "bev")
+-- Space to channel, and back.
+local sliced = feature(thin, "pool=slices,rule=floor,k=2,stride=2", {name = "sliced"})
+output(feature(sliced, "unpool=slices,rule=floor,k=2,stride=2"), "unsliced")
