@@ -1645,7 +1645,10 @@ SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
                                     spc_error *error);
 
 /* An operator on features. `add` is what ADD adds; `at` the tensor whose rows
- * an UNPOOL has, left out as above. Those with an index are not for networks.
+ * an UNPOOL has, left out as above. An unpool=index reads the indices that a
+ * pool=max with index=1 stored: `add` is that layer's outputs, and `at` may be
+ * left out. The indices are a tensor of the network, behind those outputs, that
+ * nothing else reads.
  * An ADD behind a convolution that nobody else reads becomes its residual. */
 SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
                                        const char *name,
