@@ -14,3 +14,7 @@ spc_suite(fuzz_texts)
 target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/cli.c ../tuner/cmd/config.c
   ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
 target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd)
+
+spc_suite(out_file)
+target_sources(test_out_file PRIVATE ../tuner/cmd/out_file.c)
+target_include_directories(test_out_file PRIVATE ../tuner/cmd)
