@@ -392,6 +392,7 @@ static spc_status add_input(spc__onnx_builder *b)
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
     spc__onnx_value *value = &b->values[0];
     spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_error why = {0};
     spc_status status = SPC_OK;
 
     input.name = value->name;
@@ -418,7 +419,13 @@ static spc_status add_input(spc__onnx_builder *b)
             "says how many channels that has",
             b->onnx->path, value->name);
     value->kind = SPC__ONNX_ROWS;
-    return spc_net_add_input(b->net, &value->tensor, &input, b->error);
+    status = spc_net_add_input(b->net, &value->tensor, &input, &why);
+    return status == SPC_OK
+               ? SPC_OK
+               : spc__fail(b->error, status,
+                           "cannot read '%s': its input '%.60s' cannot be "
+                           "added: %s",
+                           b->onnx->path, value->name, why.text);
 }
 
 static spc_status add_nodes(spc__onnx_builder *b)

@@ -222,18 +222,22 @@ END_TEST
 
 /* ---- what comes out ------------------------------------------------------ */
 
-/* By type and device, a part of them each day: they compile much. */
-START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
+/* Two files, by type and device, a part of them each day: they compile much. */
+static const char *const small_files[] = {"every.lua", "operators.lua"};
+enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
+
+START_TEST(networks_of_all_operators_are_as_the_oracle_says)
 {
-    static const spc_dtype dtypes[] = {SPC_F32, SPC_F16, SPC_BF16};
+    static const spc_dtype dtypes[TYPES] = {SPC_F32, SPC_F16, SPC_BF16};
     spc_net_options o = room_for(300);
+    int kind = _i % (TYPES * SMALL_FILES);
     rig r;
 
     if (!suite_takes(_i))
         return;
     spc_scene *sample = scene_of(0);
-    load(&r, "every.lua", dtypes[_i % 3]);
-    open_context(&r, device_of(_i / 3));
+    load(&r, small_files[kind / TYPES], dtypes[kind % TYPES]);
+    open_context(&r, device_of(_i / (TYPES * SMALL_FILES)));
     o.keep = true;
     o.growth = 0; /* voxels that are strewn have more outputs than scans */
     o.sample = spc_scene_coords(sample);
@@ -702,9 +706,8 @@ static void add_device_tests(Suite *suite)
     TCase *tc = add(suite, "results");
     int devices = suite_device != NULL ? 1 : 2;
 
-    tcase_add_loop_test(tc,
-                        a_network_of_every_kind_of_node_is_as_the_oracle_says,
-                        0, 3 * devices);
+    tcase_add_loop_test(tc, networks_of_all_operators_are_as_the_oracle_says, 0,
+                        TYPES * SMALL_FILES * devices);
     tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);

@@ -580,6 +580,10 @@ SPOILED(transposed, attr_int(&node, "transposed", 1))
 SPOILED(text_for_number, attr_text(&node, "subm", "yes"))
 SPOILED(huge_number, attr_int(&node, "subm", (int64_t)1 << 40))
 SPOILED(two_strides, attr_ints(&node, "stride", (int[]){2, 2}, 2, false))
+SPOILED(said_twice,
+        (attr_int(&node, "groups", 1), attr_int(&node, "groups", 2)))
+SPOILED(no_voxels,
+        attr_ints(&node, "input_spatial_shape", (int[]){8, 0, 8}, 3, false))
 SPOILED(zero_stride, attr_ints(&node, "stride", (int[]){0, 1, 1}, 3, false))
 SPOILED(strange_activation, attr_text(&node, "activation", "Swish"))
 SPOILED(no_such_rulebook,
@@ -588,8 +592,6 @@ SPOILED(long_rulebook,
         attr_text(&node, "rulebook",
                   "a text of more than sixty-three letters, which is more than "
                   "any name of a rulebook has"))
-SPOILED(even_subm, (attr_int(&node, "subm", 1),
-                    attr_ints(&node, "kernel_size", (int[]){2, 2, 2}, 3, true)))
 SPOILED(other_shape,
         (attr_ints(&node, "input_spatial_shape", (int[]){8, 8, 8}, 3, false),
          attr_int(&node, "subm", 1),
@@ -600,6 +602,24 @@ static void no_array(onnx_graph *g)
     spc__buf node;
     int out = begin_conv(&node, g, "v");
     end_conv(&node, g, out);
+}
+
+static void two_of_a_name(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    end_conv(&node, g, out);
+    add_halves(g, "w", (int[]){1}, 1, (uint16_t[]){0}, true);
+}
+
+static void even_subm(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+    attr_int(&node, "subm", 1);
+    attr_ints(&node, "kernel_size", (int[]){2, 2, 2}, 3, true);
+    node_end(&node, g, out);
+    add_value(g, 12, out);
 }
 
 static void other_channels(onnx_graph *g)
@@ -691,6 +711,10 @@ static const spoiled spoiled_files[] = {
     {"huge", huge_number, SPC_EFORMAT, "'subm' that is not a whole number"},
     {"two strides", two_strides, SPC_EFORMAT, "'stride' that is not 3 whole"},
     {"zero stride", zero_stride, SPC_EINVAL, "cannot be added"},
+    {"an attribute twice", said_twice, SPC_EFORMAT,
+     "has the attribute 'groups' twice"},
+    {"an array twice", two_of_a_name, SPC_EFORMAT, "array 'w' is there twice"},
+    {"no voxels", no_voxels, SPC_EINVAL, "its input '0' cannot be added"},
     {"activation", strange_activation, SPC_EUNSUPPORTED, "'Swish'"},
     {"inverse of none", no_such_rulebook, SPC_EFORMAT, "the rulebook 'r'"},
     {"long rulebook", long_rulebook, SPC_EFORMAT, "not a short text"},

@@ -498,6 +498,8 @@ spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
                                        : "nothing was run and checked");
+    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+        return status;
     spc__net_verifier v = {.plan = plan,
                            .net = plan->net,
                            .buffers = buffers,

@@ -14,6 +14,7 @@
 #include "feature.h"
 #include "geometry.h"
 #include "operands.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,9 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
                              "a shape of %dx%dx%d voxels: three positive "
                              "numbers are right, or three times 0",
                              input->shape[0], input->shape[1], input->shape[2]);
-        if (grid != (input->voxel[i] > 0) ||
+        if ((grid ? !(input->voxel[i] > 0) : input->voxel[i] != 0) ||
+            !isfinite(input->voxel[i]) || !isfinite(input->low[i]) ||
+            !isfinite(input->high[i]) ||
             (grid && !(input->low[i] < input->high[i])))
             return spc__fail(error, SPC_EINVAL,
                              "voxels along %c of %g from %g to %g: a positive "
@@ -159,6 +162,10 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
         return spc__fail(error, SPC_EINVAL,
                          "a network has forward passes alone: gradients have "
                          "plans of their own");
+    if (!(layer->eps >= 0 && layer->eps < INFINITY))
+        return spc__fail(error, SPC_EINVAL,
+                         "an eps of %g: a positive number is right, or 0",
+                         layer->eps);
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if (conv->dtype == SPC_I8 || out_type(conv) == SPC_I8)

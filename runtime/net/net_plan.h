@@ -131,6 +131,9 @@ size_t spc__net_arrange(spc__net_piece *pieces, int count);
 /* Bytes of an element of a tensor. */
 size_t spc__net_element(const spc__net_tensor *tensor);
 
+/* Is there what a run reads and writes? */
+spc_status spc__net_check_buffers(const spc_net_plan *plan,
+                                  const spc_net_buffers *b, spc_error *error);
 /* Puts one work on the stream. */
 spc_status spc__net_work_run(spc_net_plan *plan, int i,
                              const spc_net_buffers *buffers, void *stream);

@@ -48,16 +48,9 @@ static const cli_option options[] = {
      "first: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
      "first: room of levels that may have more voxels, times the capacity; "
-     "default 2"},
+     "default 2, of few voxels as many as there can be"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
-
-static void defaults(void *to)
-{
-    struct args *args = to;
-
-    args->net.growth = 2;
-}
 
 /* ---- the database -------------------------------------------------------- */
 
@@ -408,5 +401,4 @@ const cli_command cli_net = {
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,
-    .defaults = defaults,
 };

@@ -95,6 +95,9 @@ static spc_status load_scenes_of(network *n)
     int count = n->args->coords != NULL ? 1 : n->args->scenes.count;
     spc_status status = SPC_OK;
 
+    if (n->args->coords != NULL && n->args->scenes.count > 0)
+        return cli_fail(SPC_EINVAL,
+                        "--coords are the scene: drop --scene, or them");
     if (count == 0)
         return cli_fail(SPC_EINVAL, "a scene is needed: --scene SPEC, such as "
                                     "scan.bin@0.05 or gen:lidar@0.1");
@@ -134,6 +137,17 @@ static void widen(spc_net_options *o, const spc_scene *scene, bool first)
         }
 }
 
+/* A single sweep has up to 1.7 times as many voxels on its second level. Few
+ * ones may be strewn and have up to 8 each, for which room is cheap. */
+static double growth_of(const network *n, int64_t capacity)
+{
+    enum { FEW = 4096 };
+
+    if (n->args->growth > 0)
+        return n->args->growth;
+    return capacity <= FEW ? 0 : 2;
+}
+
 static spc_status make_plan(network *n, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -146,7 +160,7 @@ static spc_status make_plan(network *n, unsigned flags)
         widen(&o, n->scenes[i], i == 0);
     o.low[0] = 0;
     o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
-    o.growth = n->args->growth;
+    o.growth = growth_of(n, o.capacity);
     o.keep = n->args->keep || n->calibrates;
     o.flags = flags;
     if (o.capacity < rows)

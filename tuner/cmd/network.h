@@ -19,7 +19,7 @@ typedef struct network_args {
     const char *points;   /* in the place of all three; NULL: not */
     uint64_t seed;
     int capacity; /* 0: as many as the largest scene has */
-    double growth;
+    double growth; /* 0: by the capacity */
     bool keep; /* tensors, to be compared */
     bool int8; /* convolutions on i8, by the ranges of the scenes */
 } network_args;
@@ -68,7 +68,7 @@ typedef struct network_args {
     {                                                                          \
         0, "growth", "X", CLI_REAL, AT(growth),                                \
             "room of levels that may have more voxels, times the capacity; "   \
-            "default 2"                                                        \
+            "default 2, of few voxels as many as there can be"                 \
     }
 
 /* What opening a network consists of, timed. */

@@ -49,7 +49,6 @@ static void defaults(void *to)
     struct args *args = to;
 
     args->net.seed = 1;
-    args->net.growth = 2;
 }
 
 /* ---- the steps ----------------------------------------------------------- */
