@@ -500,6 +500,16 @@ void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
     point_at_scales(out, &bed->scales[draw]);
 }
 
+spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
+                               const spc_buffers *buffers, void *stream)
+{
+    return is_linear(bed)
+               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
+                                       s == bed->counted ? bed->count : NULL,
+                                       buffers, stream)
+               : spc_plan_execute(plan, bed->maps[s], buffers, stream);
+}
+
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream)
 {
@@ -510,11 +520,7 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
         return status;
     spc__bed_buffers(&buffers, bed, s, draw);
     buffers.weights = packed;
-    return is_linear(bed)
-               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
-                                       s == bed->counted ? bed->count : NULL,
-                                       &buffers, stream)
-               : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
+    return spc__bed_execute_on(bed, plan, s, &buffers, stream);
 }
 
 spc_status spc__bed_fetch(const spc__bed *bed)

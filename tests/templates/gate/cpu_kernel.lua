@@ -480,6 +480,15 @@
 %    before = "if (x < MOST) calls[x]++;",
 %    offset = "x < MOST && calls[x] % 2 ? OFFSETS - 1 - i : i",
 %  },
+%  order_by_the_inputs_address = {
+%    offset = "(unsigned long long)args->in / 4096 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_weights_address = {
+%    offset = "(unsigned long long)args->weights / 1024 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_workspaces_address = {
+%    offset = "(unsigned long long)args->workspace / 8192 % 2 ? OFFSETS - 1 - i : i",
+%  },
 %  order_varies_now_and_then = { -- a line of the cache each: as fast as the honest
 %    state = "static unsigned calls[MOST][16];",
 %    before = "if (x < MOST) calls[x][0]++;",
