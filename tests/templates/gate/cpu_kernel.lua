@@ -277,6 +277,22 @@
 %    before = "if (tile > 0 && last == first + 1) return;",
 %  },
 %  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
+%  tile_without_inputs_left = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    if (!any)
+%        return;]],
+%  },
+%  tile_without_inputs_has_no_bias = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    for (int p = first; p < last && !any; p++)
+%        __builtin_memset((result *)args->out + row_of(map, p) * COUT, 0, COUT * sizeof(result));
+%    if (!any)
+%        return;]],
+%  },
 %  padding_rows_written = {
 %    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
 %  },
