@@ -577,6 +577,12 @@ static void end_conv(spc__buf *node, onnx_graph *g, int out)
 SPOILED(unknown_attribute, attr_int(&node, "spatial_groups", 2))
 SPOILED(groups_of_two, attr_int(&node, "groups", 2))
 SPOILED(transposed, attr_int(&node, "transposed", 1))
+SPOILED(more_outputs,
+        attr_ints(&node, "output_padding", (int[]){0, 1, 0}, 3, true))
+SPOILED(nothing_left,
+        (attr_int(&node, "transposed", 1),
+         attr_ints(&node, "input_spatial_shape", (int[]){2, 8, 8}, 3, false),
+         attr_ints(&node, "padding", (int[]){2, 1, 1}, 3, false)))
 SPOILED(text_for_number, attr_text(&node, "subm", "yes"))
 SPOILED(huge_number, attr_int(&node, "subm", (int64_t)1 << 40))
 SPOILED(two_strides, attr_ints(&node, "stride", (int[]){2, 2}, 2, false))
@@ -686,7 +692,11 @@ static const spoiled spoiled_files[] = {
     {"unknown attribute", unknown_attribute, SPC_EUNSUPPORTED,
      "node 0 ('conv0', SparseConvolution) has an attribute 'spatial_groups'"},
     {"groups", groups_of_two, SPC_EUNSUPPORTED, "groups 2"},
-    {"transposed", transposed, SPC_EUNSUPPORTED, "transposed 1"},
+    {"transposed", transposed, SPC_EUNSUPPORTED,
+     "is transposed, and the spatial shape of its inputs"},
+    {"output padding", more_outputs, SPC_EUNSUPPORTED,
+     "which only transposed layers have"},
+    {"no voxel", nothing_left, SPC_EFORMAT, "leaves no voxel along z"},
     {"text", text_for_number, SPC_EFORMAT, "'subm' that is not a whole number"},
     {"huge", huge_number, SPC_EFORMAT, "'subm' that is not a whole number"},
     {"two strides", two_strides, SPC_EFORMAT, "'stride' that is not 3 whole"},
