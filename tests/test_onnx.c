@@ -364,6 +364,9 @@ START_TEST(a_file_computes_what_its_network_does)
     spc_net *onnx = import(&file, NULL);
     assert_same_net(lua, onnx);
     assert_same_results(lua, onnx, 0);
+    spc_onnx *read = read_onnx(&file);
+    ck_assert_str_eq(spc_onnx_axes(read, NULL), small_files[_i].axes);
+    spc_onnx_free(read);
     spc_net_free(lua);
     spc_net_free(onnx);
     spc__buf_release(&file);
