@@ -456,7 +456,9 @@ typedef struct spc_conv {
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
  * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
- * wgrad; spc_conv_pass), accumulate. An epilogue
+ * wgrad; spc_conv_pass), accumulate; accumulator=f32 (of i8 i32), the type of
+ * sums, may be said, and nothing else in its place: every kernel sums in it. An
+ * epilogue
  * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
  * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
  * elu) and add in either order; bias=1 is another word for epilogue=bias.
