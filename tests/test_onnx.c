@@ -519,6 +519,43 @@ START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
 }
 END_TEST
 
+/* spconv's submanifold layers are centred whatever their padding and stride
+ * say, as Pointcept and PTv3 write kernel 5 and padding 1. */
+START_TEST(a_submanifold_layer_ignores_padding_and_stride)
+{
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+    uint16_t *zeros = calloc(125 * 16, sizeof(*zeros));
+    int in = 0, out;
+
+    add_value(&g, 11, 0);
+    add_halves(&g, "w", (int[]){4, 5, 5, 5, 4}, 5, zeros, true);
+    node_begin(&node, &g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(&node, 1, "w");
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_ints(&node, "kernel_size", (int[]){5, 5, 5}, 3, true);
+    attr_ints(&node, "stride", (int[]){2, 2, 2}, 3, true);
+    attr_ints(&node, "padding", (int[]){1, 1, 1}, 3, true);
+    attr_ints(&node, "dilation", (int[]){2, 1, 1}, 3, true); /* z, y, x */
+    attr_int(&node, "subm", 1);
+    node_end(&node, &g, out);
+    add_value(&g, 12, out);
+    onnx_finish(&file, &g);
+    spc_net *net = import(&file, NULL);
+    const spc_geometry *got = &conv_at(net, 0)->conv.geometry;
+    int first[3];
+
+    spc_geometry_offset(first, got, 0);
+    ck_assert_int_eq(got->rule, SPC_RULE_SUBM);
+    ck_assert_int_eq(net->set_count, 1);
+    ck_assert(first[0] == -2 && first[1] == -2 && first[2] == -4);
+    spc_net_free(net);
+    spc__buf_release(&file);
+    free(zeros);
+}
+END_TEST
+
 static const char block_lua[] =
     "network 'block'\n"
     "local x = input {channels = 4, shape = {24, 20, 16}}\n"
@@ -875,6 +912,7 @@ int main(void)
     tcase_add_test(files, a_shortcut_that_comes_last_takes_the_sum);
     tcase_add_test(files, what_has_two_readers_is_not_folded_away);
     tcase_add_test(files, a_matrix_is_read_as_its_exporter_wrote_it);
+    tcase_add_test(files, a_submanifold_layer_ignores_padding_and_stride);
     tcase_add_test(files, ranges_for_int8_are_kept);
     tcase_add_test(files, a_file_is_quantised_by_its_ranges);
     tcase_set_timeout(files, 120);
