@@ -4,6 +4,7 @@ target_link_options(test_cache PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
 
 spc_suite(near_lookup)
+spc_suite(edited)
 
 # Figures of a large database; it is no test.
 add_executable(bench_cache bench_cache.c)
