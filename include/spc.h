@@ -2423,6 +2423,8 @@ typedef struct spc_db_row {
                          code that nobody measured) */
 } spc_db_row;
 
+/* SPC_EDB: damaged records were left out, and the sentence names the first of
+ * them; the others were reported. */
 SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                spc_status (*each)(const spc_db_row *row,
                                                   void *payload),
@@ -2448,8 +2450,9 @@ SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
 typedef struct spc_db_fault {
     const char *file;
     const char *kind; /* "trial", "choice", "artefact", "code" (of an artefact),
-                         "fact", "network", "part" (of its weights) */
-    int64_t id;       /* its row; of a choice, that of its problem */
+                         "fact", "network", "part" (of its weights), "table"
+                         (or what else is in a file by a name) */
+    int64_t id;       /* its row; of a choice, that of its problem; or 0 */
     const char *reason;
 } spc_db_fault;
 
