@@ -220,9 +220,9 @@ const char *spc__cache_file(const spc__cache *cache, int i); /* top to bottom */
  *
  * Database trouble is an error for the caller to log, never to fail on: *count
  * is then what the sound records of all layers gave. A capacity of 1 that
- * hits exactly takes microseconds; what is not exact, or more than 1, looks at
- * all similar layers, which takes tens of microseconds once they were read. So
- * ask for one first, and for more where its constraints refuse it.
+ * hits exactly takes microseconds; what is not exact, or more than 1, tens of
+ * them, once the similar choices of all layers were read. So ask for one first,
+ * and for more where its constraints refuse it.
  */
 spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,

@@ -6,6 +6,7 @@
 
 #include "buf.h"
 #include "cache.h"
+#include "kd_tree.h"
 #include <sqlite3.h>
 #include <stdbool.h>
 
@@ -93,8 +94,8 @@ struct spc__cache {
 
 /* schema.c */
 
-/* Judges the file at `path` by its first bytes, without SQLite and so without
- * altering it. A file without a byte passes. */
+/* Judges the file at `path` by its first bytes, without altering it. A file
+ * without a byte passes. */
 spc_status spc__schema_peek(const char *path, spc_error *error);
 
 /* Size of the file that SQLite keeps beside the one at `path`, which may be a
@@ -368,10 +369,19 @@ typedef struct spc__similar_choice {
 /* The columns with which both questions for choices begin; the rest is zero. */
 void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer);
 
+/* The tree of the records of one target. */
+typedef struct spc__similar_root {
+    int target_word;
+    int node;
+} spc__similar_root;
+
 typedef struct spc__similar_list {
     const spc__similar_choice *at;
-    int64_t count;
-    int layer_word, target_word; /* of the key; -1: none of them has it */
+    int64_t own_first, own_end;   /* those of the key's layer and target */
+    const spc__kd_trees *trees; /* of all of them, by their middles */
+    const spc__similar_root *roots;
+    int root_count;
+    int target_word; /* of the key; -1: none of them has it */
 } spc__similar_list;
 
 /*

@@ -2,10 +2,11 @@
  * lookup.c - from a problem to the choices that fit it.
  *
  * Two ways. The hot one asks every layer for the exact key by the unique
- * index. The other walks all choices of the family (similar.c), ranks them by
- * match, distance, median and layer, and reads in full only those that will be
- * returned. The distance is taken to the middle of a record's buckets, so that
- * equal keys are equally far in every layer.
+ * index. The other ranks choices of the family (similar.c) by match, distance,
+ * median and layer, and reads in full only those that will be returned: those
+ * of the problem's own layer and target, and, if they do not fill the list with
+ * better matches, what the trees find near. The distance is taken to the middle
+ * of a record's buckets, so that equal keys are equally far in every layer.
  */
 #include "cache_internal.h"
 
@@ -33,30 +34,20 @@ typedef struct top_list {
 /* What is asked for, as numbers. */
 typedef struct question {
     const spc__problem_key *key;
-    double places[SPC__FEATURES_MAX]; /* of its features */
+    spc__kd_point point;
     double middles[SPC__FEATURES_MAX];
 } question;
 
 static question ask(const spc__problem_key *key)
 {
-    question out = {.key = key};
+    question out = {.key = key, .point.count = key->feature_count};
 
     for (int i = 0; i < key->feature_count; i++) {
-        out.places[i] = spc__feature_place(&key->features[i]);
+        out.point.at[i] = spc__feature_place(&key->features[i]);
+        out.point.weight[i] = key->features[i].weight;
         out.middles[i] = spc__feature_middle(&key->features[i]);
     }
     return out;
-}
-
-static double distance_of(const spc__similar_choice *record,
-                          const question *ask, bool same_target)
-{
-    double sum = same_target ? 0 : SPC__DISTANCE_TARGET;
-
-    for (int i = 0; i < ask->key->feature_count; i++)
-        sum += ask->key->features[i].weight *
-               fabs(record->middles[i] - ask->places[i]);
-    return sum;
 }
 
 /* Of a record of the same layer and target, by the farthest of its buckets. */
@@ -86,7 +77,9 @@ static bool is_better(const found *one, const found *other)
         return other->yields;
     if (one->record.median_us != other->record.median_us)
         return one->record.median_us < other->record.median_us;
-    return one->record.layer < other->record.layer;
+    if (one->record.layer != other->record.layer)
+        return one->record.layer < other->record.layer;
+    return one->record.problem < other->record.problem;
 }
 
 /* Inserts in order. Of one problem each layer's record stays: which of them can
@@ -161,19 +154,69 @@ static spc_status rank_all_exact(top_list *top, spc__cache *cache,
     return status;
 }
 
-static void rank_similar(top_list *top, const spc__cache *cache,
-                         const spc__similar_choice *record,
-                         const spc__similar_list *all, const question *ask)
+/* ---- what is near -------------------------------------------------------- */
+
+/* Choices of one target on their way into the list. */
+typedef struct ranking {
+    top_list *top;
+    const spc__cache *cache;
+    const spc__similar_list *all;
+    const question *ask;
+    double extra; /* distance of the target */
+} ranking;
+
+static void rank_own(top_list *top, const spc__cache *cache,
+                     const spc__similar_choice *record, const question *ask)
 {
-    bool same_target = record->target_word == all->target_word;
-    bool same_layer = record->layer_word == all->layer_word;
-    spc__match match =
-        same_target && same_layer ? match_of(record, ask) : SPC__MATCH_NEAREST;
-    double distance =
-        match == SPC__MATCH_EXACT ? 0 : distance_of(record, ask, same_target);
+    spc__match match = match_of(record, ask);
+    double distance = match == SPC__MATCH_EXACT
+                          ? 0
+                          : spc__kd_distance(&ask->point, record->middles);
 
     rank(top, &(found){*record, match, distance,
                        cache->layers[record->layer].yields});
+}
+
+/* How far off what is of another layer may be to be listed still; < 0: nothing
+ * can be, however near. */
+static double reach_of(const top_list *top, double extra)
+{
+    const double rounding = 1e-9; /* what is too far is sorted out by rank() */
+    const found *worst = &top->best[top->count - 1];
+
+    if (top->count < top->capacity)
+        return INFINITY;
+    return worst->match == SPC__MATCH_NEAREST
+               ? worst->distance - extra + rounding
+               : -1;
+}
+
+static double rank_other(int64_t i, void *payload)
+{
+    const ranking *to = payload;
+    const spc__similar_choice *record = &to->all->at[i];
+
+    if (i < to->all->own_first || i >= to->all->own_end)
+        rank(to->top, &(found){*record, SPC__MATCH_NEAREST,
+                               to->extra + spc__kd_distance(&to->ask->point,
+                                                            record->middles),
+                               to->cache->layers[record->layer].yields});
+    return reach_of(to->top, to->extra);
+}
+
+/* The key's own target first: what is found there keeps the others short. */
+static void rank_targets(top_list *top, const spc__cache *cache,
+                         const spc__similar_list *all, const question *ask,
+                         bool own_target)
+{
+    for (int i = 0; i < all->root_count; i++) {
+        bool is_own = all->roots[i].target_word == all->target_word;
+        ranking to = {top, cache, all, ask, is_own ? 0 : SPC__DISTANCE_TARGET};
+        double reach = reach_of(top, to.extra);
+        if (is_own == own_target && reach >= 0)
+            spc__kd_walk(all->trees, all->roots[i].node, &ask->point, reach,
+                         rank_other, &to);
+    }
 }
 
 static spc_status rank_all_similar(top_list *top, spc__cache *cache,
@@ -185,10 +228,14 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
     if (status != SPC_OK)
         return status;
     status = spc__similar_get(&all, cache, ask->key, error);
-    for (int64_t i = 0; i < all.count; i++)
-        rank_similar(top, cache, &all.at[i], &all, ask);
+    for (int64_t i = all.own_first; i < all.own_end; i++)
+        rank_own(top, cache, &all.at[i], ask);
+    rank_targets(top, cache, &all, ask, true);
+    rank_targets(top, cache, &all, ask, false);
     return status;
 }
+
+/* ---- reading in full ----------------------------------------------------- */
 
 /* The seals of the choice in `stmt`'s row and of its trial; *kind and *record
  * name the one that does not fit. The choice first: it may name a trial that is
@@ -351,7 +398,7 @@ spc_status spc__cache_find_choices(spc__cache *cache,
         top.capacity = capacity;
         if (top.best == NULL)
             return spc__fail_memory(error, bytes);
-    } else {
+    } else if (only == NULL || first != SPC_OK) { /* else it was asked for */
         status = rank_all_exact(&top, cache, &asked, error);
     }
     if (top.count == 0) {

@@ -1,16 +1,20 @@
 /*
  * similar.c - the choices that may stand in for one another, kept in memory.
  *
- * A near lookup compares a problem with every choice of its device and family.
- * Joined by SQLite anew for each, thousands of them take milliseconds; from an
- * array of numbers, some tens of microseconds: so layers and targets are kept
- * as numbers too. A set is read on the first near lookup of its kind, and again
+ * A near lookup compares a problem with the choices of its device and family.
+ * Joined by SQLite anew for each, thousands of them take milliseconds. So they
+ * are kept as numbers, sorted by target and layer: those of the problem's own
+ * layer, which go first however far they are, stand side by side, and the
+ * others of each target are in a tree (kd_tree.c), of which a lookup sees a
+ * few leaves. A set is read on the first near lookup of its kind, and again
  * after any file has changed: by this handle or, as SQLite's data_version
  * says, by another.
  */
 #include "cache_internal.h"
 
 #include "error.h"
+#include "texts.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +28,6 @@ typedef struct version {
     int own;        /* rows this handle changed */
 } version;
 
-/* Texts, each with a number: its place. */
-typedef struct words {
-    char **at;
-    int count, capacity;
-} words;
-
 struct spc__similar {
     spc__similar *next;
     char *device, *family;
@@ -39,55 +37,23 @@ struct spc__similar {
     bool whole;       /* every layer could be read */
     spc__similar_choice *at;
     int64_t count, capacity;
-    words words; /* layers and targets */
+    spc__texts words; /* layers and targets */
+    spc__kd_trees trees;
+    spc__similar_root *roots; /* a tree for each target */
+    int root_count, root_capacity;
 };
 
-/* ---- words --------------------------------------------------------------- */
-
-static int find_word(const words *all, const char *text)
-{
-    int i = all->count - 1;
-
-    while (i >= 0 && strcmp(all->at[i], text) != 0)
-        i--;
-    return i;
-}
-
-static bool add_word(int *out, words *all, const char *text)
-{
-    if (all->count == all->capacity) {
-        int capacity = all->capacity > 0 ? 2 * all->capacity : 16;
-        char **at = realloc(all->at, (size_t)capacity * sizeof(*at));
-        if (at == NULL)
-            return false;
-        all->at = at;
-        all->capacity = capacity;
-    }
-    all->at[all->count] = strdup(text);
-    *out = all->count;
-    return all->at[all->count] != NULL && ++all->count > 0;
-}
-
 /* The number of a column's text, a new one if need be. */
-static spc_status claim_word(int *out, words *all, sqlite3_stmt *stmt, int i,
-                             spc_error *error)
+static spc_status claim_word(int *out, spc__texts *all, sqlite3_stmt *stmt,
+                             int i, spc_error *error)
 {
     const char *text = (const char *)sqlite3_column_text(stmt, i);
 
     if (text == NULL)
         text = "";
-    *out = find_word(all, text);
-    if (*out >= 0 || add_word(out, all, text))
+    if (spc__texts_claim(out, all, text))
         return SPC_OK;
     return spc__fail_memory(error, strlen(text) + 1);
-}
-
-static void forget_words(words *all)
-{
-    for (int i = 0; i < all->count; i++)
-        free(all->at[i]);
-    free(all->at);
-    *all = (words){0};
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -100,7 +66,9 @@ static void free_set(spc__similar *set)
     free(set->family);
     free(set->read_at);
     free(set->at);
-    forget_words(&set->words);
+    free(set->roots);
+    spc__kd_release(&set->trees);
+    spc__texts_release(&set->words);
     free(set);
 }
 
@@ -277,13 +245,114 @@ static spc_status read_all(spc__similar *set, spc__cache *cache,
     spc_status status = SPC_OK;
 
     set->count = 0;
-    forget_words(&set->words);
+    spc__texts_release(&set->words);
     for (int i = 0; i < cache->count; i++) {
         spc_status one =
             read_layer(set, cache, i, status == SPC_OK ? error : NULL);
         if (status == SPC_OK)
             status = one;
     }
+    return status;
+}
+
+/* ---- order --------------------------------------------------------------- */
+
+/* By target, layer, and as they were read. */
+static int compare(const void *a, const void *b)
+{
+    const spc__similar_choice *x = a, *y = b;
+
+    if (x->target_word != y->target_word)
+        return x->target_word < y->target_word ? -1 : 1;
+    if (x->layer_word != y->layer_word)
+        return x->layer_word < y->layer_word ? -1 : 1;
+    if (x->layer != y->layer)
+        return x->layer < y->layer ? -1 : 1;
+    return x->problem < y->problem ? -1 : x->problem > y->problem;
+}
+
+static spc_status add_root(spc__similar *set, spc__similar_root root,
+                           spc_error *error)
+{
+    if (set->root_count == set->root_capacity) {
+        int capacity = set->root_capacity > 0 ? 2 * set->root_capacity : 4;
+        size_t bytes = (size_t)capacity * sizeof(*set->roots);
+        spc__similar_root *roots = realloc(set->roots, bytes);
+        if (roots == NULL)
+            return spc__fail_memory(error, bytes);
+        set->roots = roots;
+        set->root_capacity = capacity;
+    }
+    set->roots[set->root_count++] = root;
+    return SPC_OK;
+}
+
+/* How much of a distance lies in each feature is the key's to say. */
+static spc__kd_point scale_of(const spc__problem_key *key)
+{
+    spc__kd_point out = {.count = key->feature_count};
+
+    for (int i = 0; i < key->feature_count; i++)
+        out.weight[i] = key->features[i].weight;
+    return out;
+}
+
+/* Sorts what was read, and makes a tree of the records of each target. */
+static spc_status make_trees(spc__similar *set, const spc__problem_key *key,
+                             spc_error *error)
+{
+    enum { STRIDE = sizeof(spc__similar_choice) / sizeof(double) };
+    static_assert(STRIDE * sizeof(double) == sizeof(spc__similar_choice),
+                  "records are as far apart as a whole number of doubles");
+    spc__kd_point scale = scale_of(key);
+    spc_status status = SPC_OK;
+
+    set->root_count = 0;
+    spc__kd_release(&set->trees);
+    if (set->count == 0)
+        return SPC_OK;
+    qsort(set->at, (size_t)set->count, sizeof(*set->at), compare);
+    if (!spc__kd_begin(&set->trees, set->at[0].middles, STRIDE, set->count))
+        return spc__fail_memory(error, (size_t)set->count * sizeof(int32_t));
+    for (int64_t i = 0, end; i < set->count && status == SPC_OK; i = end) {
+        int target = set->at[i].target_word;
+        for (end = i; end < set->count && set->at[end].target_word == target;)
+            end++;
+        int node = spc__kd_add(&set->trees, i, end, &scale);
+        status = node < 0
+                     ? spc__fail_memory(error, 0)
+                     : add_root(set, (spc__similar_root){target, node}, error);
+    }
+    return status;
+}
+
+/* The first record that is not before (target, layer). */
+static int64_t lower_bound(const spc__similar *set, int target, int layer)
+{
+    int64_t low = 0, high = set->count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        const spc__similar_choice *at = &set->at[middle];
+        if (at->target_word < target ||
+            (at->target_word == target && at->layer_word < layer))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static spc_status read_again(spc__similar *set, spc__cache *cache,
+                             const spc__problem_key *key, spc_error *error)
+{
+    spc_status status = read_all(set, cache, error);
+    spc_status trees = make_trees(set, key, status == SPC_OK ? error : NULL);
+
+    if (trees != SPC_OK)
+        set->root_count = 0;
+    if (status == SPC_OK)
+        status = trees;
     set->whole = status == SPC_OK;
     return status;
 }
@@ -298,10 +367,19 @@ spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
     if (set == NULL && (status = add_set(&set, cache, key, error)) != SPC_OK)
         return status;
     if (!is_fresh(set, cache))
-        status = read_all(set, cache, error);
-    out->at = set->at;
-    out->count = set->count;
-    out->layer_word = find_word(&set->words, spc__buf_text(&cache->layer_text));
-    out->target_word = find_word(&set->words, key->target);
+        status = read_again(set, cache, key, error);
+    int layer = spc__texts_find(&set->words, spc__buf_text(&cache->layer_text));
+    int target = spc__texts_find(&set->words, key->target);
+    *out = (spc__similar_list){
+        .at = set->at,
+        .own_first = lower_bound(set, target, layer),
+        .own_end = lower_bound(set, target, layer + 1),
+        .trees = &set->trees,
+        .roots = set->roots,
+        .root_count = set->root_count,
+        .target_word = target,
+    };
+    if (layer < 0 || target < 0) /* none of them is of the key's own */
+        out->own_first = out->own_end = 0;
     return status;
 }

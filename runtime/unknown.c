@@ -2,35 +2,9 @@
 #include "conv.h"
 
 #include "error.h"
+#include "meant.h"
 #include <stdio.h>
 #include <string.h>
-
-enum { NAME_BYTES = 64 };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* Levenshtein's distance, one row of the table at a time. */
-static int edit_distance(const char *a, const char *b)
-{
-    int row[NAME_BYTES + 1];
-    int columns = least((int)strlen(b), NAME_BYTES);
-
-    for (int j = 0; j <= columns; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] != '\0'; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= columns; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(change, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[columns];
-}
 
 /* What other programs call it. */
 static const struct {
@@ -81,7 +55,7 @@ static const char *nearest_name(const char *const *names, const char *word)
         return best;
     best = names[0];
     for (int i = 1; names[i] != NULL; i++)
-        if (edit_distance(word, names[i]) < edit_distance(word, best))
+        if (spc__edits(word, names[i]) < spc__edits(word, best))
             best = names[i];
     return best;
 }

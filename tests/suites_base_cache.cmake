@@ -3,6 +3,8 @@ target_compile_definitions(test_cache PRIVATE SPC_TEST_WRAP_MALLOC)
 target_link_options(test_cache PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
 
+spc_suite(near_lookup)
+
 # Figures of a large database; it is no test.
 add_executable(bench_cache bench_cache.c)
 target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
@@ -12,3 +14,7 @@ spc_suite(fuzz_texts)
 target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/cli.c ../tuner/cmd/config.c
   ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
 target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd)
+
+spc_suite(out_file)
+target_sources(test_out_file PRIVATE ../tuner/cmd/out_file.c)
+target_include_directories(test_out_file PRIVATE ../tuner/cmd)

@@ -33,7 +33,7 @@ typedef struct fault {
     const char *tags; /* with which its note may begin, separated by '|' */
 } fault;
 
-enum { FAULTS = 48, CPU = 1, SIM = 2, CUDA = 4 };
+enum { FAULTS = 64, CPU = 1, SIM = 2, CUDA = 4 };
 
 typedef struct job {
     unsigned devices;
@@ -108,7 +108,13 @@ static const job jobs[] = {
       {"infinite_result_is_finite", ALWAYS, "no number"},
       {"infinite_result_has_no_sign", ALWAYS, "no number"},
       {"weight_no_number_is_zero", ALWAYS, "no number"},
-      {"bias_no_number_is_zero", ALWAYS, "no number"}}},
+      {"bias_no_number_is_zero", ALWAYS, "no number"},
+      {"bias_of_16_bits", ALWAYS, NUMBERS},
+      {"large_inputs_are_clamped", ALWAYS, NUMBERS},
+      {"large_inputs_are_lost", ALWAYS, NUMBERS},
+      {"minute_inputs_are_zero", ALWAYS, NUMBERS},
+      {"minute_weights_are_zero", ALWAYS, NUMBERS},
+      {"sizes_of_a_list_only", ALWAYS, NUMBERS}}},
     {CPU,
      "kept",
      PLAIN,
@@ -161,7 +167,9 @@ static const job jobs[] = {
       {"static_bit", ALWAYS, "remembers"},
       {"static_word", ALWAYS, "remembers"},
       {"static_of_a_thread", ALWAYS, "remembers"},
-      {"static_of_packing", ALWAYS, "remembers"}}},
+      {"static_of_packing", ALWAYS, "remembers"},
+      {"static_named_as_the_loaders", ALWAYS, "remembers"},
+      {"static_without_a_symbol", ALWAYS, "remembers"}}},
     {CPU,
      "large",
      SMALL,
@@ -214,7 +222,9 @@ static const job jobs[] = {
       {"weights_tf32", ALWAYS, NUMBERS},
       {"sums_bf16", ALWAYS, NUMBERS},
       {"sums_f16", ALWAYS, NUMBERS},
-      {"product_dropped", ALWAYS, NUMBERS}}},
+      {"product_dropped", ALWAYS, NUMBERS},
+      {"operands_of_16_bits", ALWAYS, NUMBERS},
+      {"weights_of_17_bits", ALWAYS, NUMBERS}}},
     {CPU,
      "single",
      "subm,cin=1,cout=12,k=3,dtype=f32",
@@ -248,7 +258,11 @@ static const job jobs[] = {
       {"inputs_clamped_at_1000", ALWAYS, NUMBERS},
       {"no_number_is_zero", ALWAYS, "no number"},
       {"absent_times_zero", ALWAYS, "no number"},
-      {"infinite_input_is_zero", ALWAYS, "no number"}}},
+      {"infinite_input_is_zero", ALWAYS, "no number"},
+      {"small_weights_are_zero", ALWAYS, NUMBERS},
+      {"inputs_above_four_are_whole", ALWAYS, NUMBERS},
+      {"too_large_is_the_largest", ALWAYS, NUMBERS},
+      {"too_large_is_no_number", ALWAYS, NUMBERS}}},
     {CPU,
      "whole",
      "subm,cin=64,cout=4,k=3,dtype=i8,out=f32",

@@ -108,8 +108,27 @@ static const struct {
     {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
      "parts 0 and 1 lie over two coordinate sets"},
     {"feature(x, 'add')", "its `add` is missing"},
-    {"feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')",
-     "operators with an index are not for networks"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2')"
+     " feature(y, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "must be the outputs of a pool=max with index=1"},
+    {"feature(x, 'unpool=index,rule=floor,k=2,stride=2')",
+     "which indices does it read?"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(x, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "over another coordinate set than the indices"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(cat(y, y), 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "its indices are of 4 channels, the tensor has 8"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1', {name = 'p'})"
+     " feature(y, 'unpool=index,rule=floor,k=3,stride=2', {index = y})",
+     "of layer 'p', which pooled other voxels or by another geometry"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " conv(y + 1, 'linear,cout=4')",
+     "its `in` is tensor 2, the indices of a pooling"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " output(y + 1)",
+     "the indices of a pooling"},
+    {"feature(x, 'add', {add = x, index = x})", "add or index, and not both"},
     {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
     {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
     {"regroup({x}, {split = {3, 1, 1}, slices = true})",

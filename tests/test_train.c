@@ -22,9 +22,9 @@ static const struct {
     int params;
 } networks[] = {
     {"networks/trained.lua", 7},        {"networks/trained_unet.lua", 19},
-    {"networks/trained_ops.lua", 9},    {"networks/trained_global.lua", 2},
+    {"networks/trained_ops.lua", 11},   {"networks/trained_global.lua", 2},
     {"networks/trained_bev.lua", 4},    {"networks/trained_masked.lua", 12},
-    {"networks/trained_cloud.lua", 12},
+    {"networks/trained_cloud.lua", 12}, {"networks/trained_unpool.lua", 7},
 };
 
 typedef struct task {

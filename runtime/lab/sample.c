@@ -76,9 +76,11 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
     for (int i = 0; i < SPC__AWKWARD + options->sizes && status == SPC_OK;
          i++) {
         uint64_t size = (uint64_t)(i - SPC__AWKWARD) + options->seed;
-        int which =
-            i < SPC__AWKWARD ? i : SPC__AWKWARD + (int)(size % SPC__SIZES);
-        status = spc__awkward_scene(&from->awkward[i], which, conv, error);
+        status =
+            i < SPC__AWKWARD
+                ? spc__awkward_scene(&from->awkward[i], i, conv, error)
+                : spc__awkward_size(&from->awkward[i], (int)(size % SPC__SIZES),
+                                    options->seed, conv, error);
         from->all[from->count++].scene = from->awkward[i];
     }
     return status;

@@ -16,7 +16,12 @@ spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                                  const char *what, spc_error *error)
 {
     if (tensor >= 0 && tensor < net->tensor_count)
-        return SPC_OK;
+        return !net->tensors[tensor].index
+                   ? SPC_OK
+                   : spc__fail(error, SPC_EINVAL,
+                               "its `%s` is tensor %d, the indices of a "
+                               "pooling: unpool=index alone reads them",
+                               what, tensor);
     if (tensor == SPC_NO_TENSOR)
         return spc__fail(error, SPC_EINVAL, "its `%s` is missing", what);
     return spc__fail(error, SPC_EINVAL,

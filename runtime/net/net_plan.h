@@ -25,6 +25,7 @@ typedef struct spc__net_work {
     int map;    /* that is filled, or read; -1: linear layers have none */
     bool fills; /* a map that fills the input's set too */
     int in, add, out;    /* tensors */
+    int index;           /* that POOL writes, or UNPOOL reads */
     int64_t channel;     /* of `out` that the outputs begin at */
     spc_conv conv;       /* with pitches, and with the ADD */
     spc_feature feature; /* with those of its tensors */

@@ -175,6 +175,7 @@ static spc_status run_feature(const spc_net_plan *plan,
         .out = (char *)spc__net_data(plan, b, work->out) +
                (size_t)work->channel * element,
         .out_pitch = pitch_of(plan, work->out),
+        .index = spc__net_data(plan, b, work->index),
         .scale = work->scale,
         .shift = work->bias,
         .workspace = workspace(work, b),

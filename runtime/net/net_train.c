@@ -152,7 +152,8 @@ static void release_step(const spc_training *t, step *s)
     spc__train_release(&s->sums);
     for (int i = 0; i < SPC__NET_SOURCES; i++)
         spc__train_release(&s->copy[i]);
-    spc_dealloc(t->ctx, s->index);
+    if (!s->borrows)
+        spc_dealloc(t->ctx, s->index);
     spc_dealloc(t->ctx, s->vector);
     spc_dealloc(t->ctx, s->change);
     free(s->values);

@@ -18,7 +18,6 @@
 #include "trials.h"
 #include "worklist.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,26 +194,11 @@ static spc_status read_list(worklist *list, const cli *self,
 /* The file of figures, which report reads (audit_figures.h). */
 static spc_status open_lines(audit *a)
 {
-    const char *path = a->args->output;
-
-    if (path == NULL)
+    if (a->args->output == NULL)
         return SPC_OK;
-    a->lines = fopen(path, "w");
-    if (a->lines == NULL)
-        return cli_fail(SPC_EIO, "cannot write '%s': %s", path,
-                        strerror(errno));
-    fputs(AUDIT_HEADING, a->lines);
-    return SPC_OK;
-}
-
-static spc_status close_lines(audit *a, spc_status status)
-{
-    if (a->lines == NULL)
-        return status;
-    bool failed = ferror(a->lines) != 0;
-    failed |= fclose(a->lines) != 0;
-    if (failed && status == SPC_OK)
-        status = cli_fail(SPC_EIO, "cannot write '%s'", a->args->output);
+    spc_status status = out_file_open(&a->lines, a->args->output);
+    if (status == SPC_OK)
+        fputs(AUDIT_HEADING, a->lines.to);
     return status;
 }
 
@@ -243,7 +227,7 @@ static spc_status run(cli *self, void *to)
         status = report(&a, &list);
     audit_close(&a);
     worklist_free(&list);
-    return close_lines(&a, status);
+    return out_file_close(&a.lines, status);
 }
 
 const cli_command cli_audit = {

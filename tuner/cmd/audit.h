@@ -4,6 +4,7 @@
 
 #include "audit_figures.h"
 #include "layers.h"
+#include "out_file.h"
 
 #include <stdio.h>
 
@@ -28,8 +29,9 @@ typedef struct audit {
     char path[2][4200];
     spc__json *json; /* an array to write to, or NULL: print */
     audit_sample samples[AUDIT_FIGURES];
-    FILE *lines; /* a figure each; NULL: not wanted */
-    int flips;   /* second tunings that chose another candidate */
+    out_file lines;  /* a figure each, if they are wanted */
+    bool is_unsaved; /* the last of them could not be written */
+    int flips;       /* second tunings that chose another candidate */
     /* Candidates that quick timed, that the longer search timed besides, and
      * all that there are; seconds of both. */
     int timed, more, space;

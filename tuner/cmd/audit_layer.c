@@ -94,13 +94,14 @@ static void add_sample(audit *a, const finding *f, audit_figure figure,
     if (isnan(share))
         return;
     audit_add(&a->samples[figure], share);
-    if (a->lines == NULL)
+    if (a->lines.to == NULL)
         return;
     const char *scene = spc_scene_name(f->scene);
     const char *slash = strrchr(scene, '/');
-    fprintf(a->lines, "%s %.6g %s on %s\n", audit_names[figure], share, f->text,
-            slash != NULL ? slash + 1 : scene);
-    fflush(a->lines); /* who stops an audit has what it found */
+    fprintf(a->lines.to, "%s %.6g %s on %s\n", audit_names[figure], share,
+            f->text, slash != NULL ? slash + 1 : scene);
+    if (!a->is_unsaved) /* who stops an audit has what it found */
+        a->is_unsaved = out_file_save(&a->lines) != SPC_OK;
 }
 
 /* ---- tuning -------------------------------------------------------------- */

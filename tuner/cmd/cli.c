@@ -2,6 +2,7 @@
  */
 #include "cli.h"
 
+#include "meant.h"
 #include "printable.h"
 #include <ctype.h>
 #include <errno.h>
@@ -164,14 +165,19 @@ static spc_status read_number(const cli_option *option, void *to,
 static spc_status read_effort(const cli_option *option, void *to,
                               const char *text)
 {
-    static const char *const words[] = {"quick", "normal", "exhaustive"};
+    static const char *const words[] = {"quick", "normal", "exhaustive", NULL};
+    const char *near = spc__meant(text, words);
+    char right[80];
 
     for (int i = 0; i < 3; i++)
         if (strcmp(text, words[i]) == 0) {
             *(spc_effort *)to = (spc_effort)i;
             return SPC_OK;
         }
-    return bad_value(option, text, "quick, normal or exhaustive is");
+    snprintf(right, sizeof(right), "quick, normal or exhaustive is%s%s%s",
+             near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+             near != NULL ? "'?" : "");
+    return bad_value(option, text, right);
 }
 
 /* "90s", "10m", "1h30m"; a number alone is seconds. */
@@ -252,10 +258,32 @@ struct reader {
     void *args;
 };
 
-static spc_status unknown_option(const struct reader *reader, const char *word)
+static int list_options(const char **names, int count, int most,
+                        const cli_option *table)
+{
+    for (; table != NULL && !is_end(table) && count < most; table++)
+        if (table->name != NULL)
+            names[count++] = table->name;
+    return count;
+}
+
+/* `name` is `word` without dashes and value. */
+static spc_status unknown_option(const struct reader *reader, const char *word,
+                                 const char *name, size_t length)
 {
     const cli_command *command = reader->self->command;
+    const char *names[128], *near;
+    char bare[40];
+    int most = (int)(sizeof(names) / sizeof(*names)) - 1, count = 0;
 
+    if (command != NULL)
+        count = list_options(names, 0, most, command->options);
+    count = list_options(names, count, most, cli_global_options);
+    names[count] = NULL;
+    snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
+    if (length > 1 && (near = spc__meant(bare, names)) != NULL)
+        return cli_fail(SPC_EINVAL, "unknown option '%s': did you mean '--%s'?",
+                        word, near);
     return cli_fail(SPC_EINVAL,
                     "unknown option '%s': 'spctune %s%s-h' lists those that "
                     "are known",
@@ -289,7 +317,7 @@ static spc_status read_option(struct reader *reader, const char *word)
         base = &reader->self->globals;
     }
     if (option == NULL)
-        return unknown_option(reader, word);
+        return unknown_option(reader, word, name, length);
     if (value != NULL && is_long)
         value++; /* the '=' */
     if (option->kind == CLI_FLAG && value != NULL)
@@ -319,54 +347,21 @@ const cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
-enum { MOST_LETTERS = 15 };
-
-static int least(int a, int b)
+const char *cli_meant_command(const char *word)
 {
-    return a < b ? a : b;
-}
+    const char *names[64];
+    int count = 0;
 
-/* How many letters must be put in, left out or exchanged to make `to` of it:
- * row by row of the table of all beginnings. */
-static int edits(const char *from, const char *to)
-{
-    int columns = (int)strlen(to), row[MOST_LETTERS + 1];
-
-    for (int j = 0; j <= columns; j++)
-        row[j] = j;
-    for (int i = 0; from[i] != '\0'; i++) {
-        int diagonal = row[0];
-        row[0] = i + 1;
-        for (int j = 0; j < columns; j++) {
-            int above = row[j + 1];
-            row[j + 1] =
-                least(diagonal + (from[i] != to[j]), 1 + least(above, row[j]));
-            diagonal = above;
-        }
-    }
-    return row[columns];
-}
-
-/* The command that was meant; NULL: none is so near. */
-static const char *find_near(const char *word)
-{
-    const char *nearest = NULL;
-    int fewest = 3;
-
-    for (int i = 0; cli_commands[i] != NULL; i++) {
-        const cli_command *command = cli_commands[i];
-        if (command->summary == NULL || strlen(command->name) > MOST_LETTERS ||
-            edits(word, command->name) >= fewest)
-            continue;
-        nearest = command->name;
-        fewest = edits(word, nearest);
-    }
-    return nearest;
+    for (int i = 0; cli_commands[i] != NULL && count < 63; i++)
+        if (cli_commands[i]->summary != NULL)
+            names[count++] = cli_commands[i]->name;
+    names[count] = NULL;
+    return spc__meant(word, names);
 }
 
 static spc_status unknown_command(const char *word)
 {
-    const char *near = find_near(word);
+    const char *near = cli_meant_command(word);
 
     if (near != NULL)
         return cli_fail(SPC_EINVAL, "unknown command '%s': did you mean '%s'?",

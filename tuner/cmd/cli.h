@@ -99,6 +99,8 @@ extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_find_command(const char *name); /* or NULL */
+/* The one whose name is nearly `word`, or NULL. */
+const char *cli_meant_command(const char *word);
 /* The option of that name of a table; NULL: it has none. */
 const cli_option *cli_find_option(const cli_option *table, const char *name);
 /* Puts a value to its place in `base`; a sentence where it is not right. */

@@ -1,6 +1,7 @@
 /* db.c - spctune db: its verbs; looking into a database. */
 #include "db.h"
 #include "database.h"
+#include "meant.h"
 #include "trials.h"
 
 #include <errno.h>
@@ -345,13 +346,28 @@ static const db_verb *find_verb(const char *name)
     return NULL;
 }
 
-static spc_status fail_words(const db_verb *verb)
+static const char *meant_verb(const char *word)
 {
+    const char *names[VERBS + 1];
+
+    for (int i = 0; i < VERBS; i++)
+        names[i] = verbs[i].name;
+    names[VERBS] = NULL;
+    return spc__meant(word, names);
+}
+
+/* `word` is what stands where a verb should; NULL: nothing does. */
+static spc_status fail_words(const db_verb *verb, const char *word)
+{
+    const char *near = word != NULL ? meant_verb(word) : NULL;
     spc__buf all = SPC__BUF_INIT;
 
     if (verb != NULL)
         return cli_fail(SPC_EINVAL, "'db %s%s%s' is right", verb->name,
                         verb->operands[0] != '\0' ? " " : "", verb->operands);
+    if (near != NULL)
+        return cli_fail(SPC_EINVAL, "unknown 'db %s': did you mean 'db %s'?",
+                        word, near);
     for (int i = 0; i < VERBS; i++)
         spc__buf_printf(&all, "%s'%s'", i > 0 ? ", " : "", verbs[i].name);
     cli_fail(SPC_EINVAL, "'db' is followed by one of %s", spc__buf_text(&all));
@@ -406,7 +422,7 @@ static spc_status run(cli *self, void *args)
 
     if (verb == NULL || words->count - 1 < verb->least ||
         words->count - 1 > verb->most)
-        return fail_words(verb);
+        return fail_words(verb, words->count > 0 ? words->at[0] : NULL);
     if (verb->run_closed != NULL)
         return verb->run_closed(self, words->at + 1);
     return run_on(self, verb, args);

@@ -1,5 +1,6 @@
 /* db_exchange.c - spctune db export, import, merge, diff. */
 #include "db.h"
+#include "out_file.h"
 #include "output.h"
 
 #include <errno.h>
@@ -71,7 +72,7 @@ static spc_status export_text(spc_ctx *ctx, const cli *self, FILE *to,
 spc_status db_export(spc_ctx *ctx, cli *self, const db_args *args,
                      const char *const *words)
 {
-    FILE *to;
+    out_file to;
     spc_db_what what = args->choices ? SPC_DB_CHOICES
                        : args->code  ? SPC_DB_AND_CODE
                                      : SPC_DB_RECORDS;
@@ -81,20 +82,11 @@ spc_status db_export(spc_ctx *ctx, cli *self, const db_args *args,
     if (args->choices && args->code)
         return cli_fail(SPC_EINVAL, "--choices leaves the code out: say "
                                     "that or --code");
-    to = args->output != NULL ? fopen(args->output, "w") : stdout;
-    if (to == NULL)
-        return cli_fail(SPC_EIO, "cannot write '%s': %s", args->output,
-                        strerror(errno));
-    status = self->globals.json ? export_json(ctx, to, what)
-                                : export_text(ctx, self, to, what);
-    bool failed = fflush(to) != 0 || ferror(to);
-    if (to != stdout)
-        failed |= fclose(to) != 0;
-    if (status == SPC_OK && failed)
-        status = cli_fail(SPC_EIO, "cannot write '%s': %s",
-                          args->output != NULL ? args->output : "the output",
-                          strerror(errno));
-    return status;
+    if ((status = out_file_open(&to, args->output)) != SPC_OK)
+        return status;
+    status = self->globals.json ? export_json(ctx, to.to, what)
+                                : export_text(ctx, self, to.to, what);
+    return out_file_close(&to, status);
 }
 
 /* ---- import and merge ---------------------------------------------------- */

@@ -118,7 +118,13 @@ static spc_status run(cli *self, void *args)
         return cli_fail(SPC_EINVAL, "help explains one command at a time");
     if (self->operands.count == 1) {
         const char *name = self->operands.at[0];
-        if ((subject.command = cli_find_command(name)) == NULL)
+        const char *near = cli_meant_command(name);
+        if ((subject.command = cli_find_command(name)) == NULL && near != NULL)
+            return cli_fail(SPC_EINVAL,
+                            "there is no command '%s' to help with: did you "
+                            "mean '%s'?",
+                            name, near);
+        if (subject.command == NULL)
             return cli_fail(SPC_EINVAL,
                             "there is no command '%s' to help with: "
                             "'spctune help' lists them",

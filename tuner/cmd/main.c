@@ -3,6 +3,7 @@
 
 #include "output.h"
 #include "progress.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,10 +49,13 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
  * have failed, and then nothing is left to flush. */
 static spc_status flush(spc_status status)
 {
-    bool is_lost = fflush(stdout) != 0 || ferror(stdout);
+    int cause = fflush(stdout) != 0 ? errno : 0;
+    bool is_lost = cause != 0 || ferror(stdout);
 
     if (is_lost && status == SPC_OK)
-        status = cli_fail(SPC_EIO, "cannot write to standard output");
+        status =
+            cli_fail(SPC_EIO, "cannot write to standard output%s%s",
+                     cause != 0 ? ": " : "", cause != 0 ? strerror(cause) : "");
     return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "dtype.h"
+#include "out_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,15 +203,10 @@ spc_status npy_write(const char *path, const char *type, const int64_t *shape,
     char header[320];
     int length = write_header(header, sizeof(header), type, shape, dimensions);
     unsigned char start[START] = "\x93NUMPY\x01";
-    FILE *file = fopen(path, "wb");
+    const out_piece pieces[] = {
+        {start, START}, {header, (size_t)length}, {data, bytes}};
 
-    if (file == NULL)
-        return cli_fail(SPC_EIO, "cannot write '%s'", path);
     start[8] = (unsigned char)(length & 0xff);
     start[9] = (unsigned char)(length >> 8);
-    bool good = fwrite(start, 1, START, file) == START &&
-                fwrite(header, 1, (size_t)length, file) == (size_t)length &&
-                fwrite(data, 1, bytes, file) == bytes;
-    good &= fclose(file) == 0;
-    return good ? SPC_OK : cli_fail(SPC_EIO, "cannot write '%s'", path);
+    return out_file_put(path, pieces, 3);
 }

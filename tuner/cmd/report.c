@@ -5,9 +5,9 @@
  * elsewhere; its colours follow what the reader's system prefers.
  */
 #include "report.h"
+#include "out_file.h"
 #include "output.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,21 +156,16 @@ static spc_status write_page(spc__buf *page, const report_data *data,
 static spc_status put_page(const cli *self, const spc__buf *page,
                            const char *path)
 {
-    FILE *file = path != NULL ? fopen(path, "w") : stdout;
+    out_file file;
+    spc_status status = out_file_open(&file, path);
 
-    if (file == NULL)
-        return cli_fail(SPC_EIO, "cannot write '%s': %s", path,
-                        strerror(errno));
-    bool ok = fwrite(page->data, 1, page->length, file) == page->length;
-    if (file != stdout)
-        ok &= fclose(file) == 0;
-    if (!ok)
-        return cli_fail(SPC_EIO, "cannot write '%s': %s",
-                        path != NULL ? path : "standard output",
-                        strerror(errno));
-    if (path != NULL)
+    if (status != SPC_OK)
+        return status;
+    fwrite(page->data, 1, page->length, file.to);
+    status = out_file_close(&file, SPC_OK);
+    if (status == SPC_OK && path != NULL)
         cli_say(self, "spctune: wrote %s, %zu bytes", path, page->length);
-    return SPC_OK;
+    return status;
 }
 
 static spc_status run(cli *self, void *to)

@@ -1,6 +1,7 @@
 /* run.c - spctune run: a network on a scene, layer by layer. */
 #include "network.h"
 #include "npy.h"
+#include "out_file.h"
 #include "output.h"
 
 #include "dtype.h"
@@ -206,13 +207,10 @@ static spc_status print_json(const sheet *s)
 /* Steps one after the other, as events of the trace format of Chrome. */
 static spc_status write_trace(const sheet *s)
 {
-    FILE *file = fopen(s->args->trace, "w");
     spc__buf text = SPC__BUF_INIT;
     spc__json json;
     double at = 0;
 
-    if (file == NULL)
-        return cli_fail(SPC_EIO, "cannot write '%s'", s->args->trace);
     spc__json_init(&json, &text);
     spc__json_array(&json, NULL);
     for (int i = 0; i < s->steps; i++) {
@@ -238,12 +236,12 @@ static spc_status write_trace(const sheet *s)
     }
     spc__json_end_array(&json);
     spc__buf_puts(&text, "\n");
-    bool good =
-        !text.failed && fwrite(text.data, 1, text.length, file) == text.length;
-    good &= fclose(file) == 0;
+    spc_status status =
+        text.failed ? cli_fail(SPC_ENOMEM, "out of memory")
+                    : out_file_put(s->args->trace,
+                                   &(out_piece){text.data, text.length}, 1);
     spc__buf_release(&text);
-    return good ? SPC_OK
-                : cli_fail(SPC_EIO, "cannot write '%s'", s->args->trace);
+    return status;
 }
 
 static spc_status find_output(spc_net_output *out, const sheet *s)

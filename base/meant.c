@@ -1,0 +1,46 @@
+/* meant.c - Levenshtein's distance, one row of its table at a time. */
+#include "meant.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { MOST_LETTERS = 64, MOST_EDITS = 2 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int spc__edits(const char *word, const char *known)
+{
+    int row[MOST_LETTERS + 1];
+    int columns = (int)strnlen(known, MOST_LETTERS);
+
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; word[i - 1] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int change = diagonal + (word[i - 1] != known[j - 1]);
+            diagonal = row[j];
+            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+const char *spc__meant(const char *word, const char *const *known)
+{
+    const char *best = NULL;
+    int fewest = MOST_EDITS + 1;
+
+    for (; *known != NULL; known++) {
+        int edits = spc__edits(word, *known);
+        if (edits < fewest && edits < (int)strlen(*known)) {
+            best = *known;
+            fewest = edits;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,13 @@
+/* meant.h - which of the known words somebody meant. */
+#ifndef SPC_BASE_MEANT_H
+#define SPC_BASE_MEANT_H
+
+/* How many letters must be put in, left out or exchanged to make one word of
+ * the other; of long words only the beginning of `known` counts. */
+int spc__edits(const char *word, const char *known);
+
+/* The known word that is at most two edits away, and not all of it; NULL: none
+ * is. `known` ends with NULL. */
+const char *spc__meant(const char *word, const char *const *known);
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * test_near_lookup.c - what is near, found by a tree, is what a walk through
+ * all records finds.
+ */
+#include "cache_rig.h"
+
+#include "clock.h"
+#include <stdlib.h>
+
+Suite *suite(void);
+
+enum { RECORDS = 1200, QUESTIONS = 150, WIDE = 8 };
+
+static const char *const targets[] = {"sm_80", "sm_90a", "sm_100"};
+
+/* A record as the test sees it. */
+typedef struct known {
+    spc__problem_key key;
+    double median_us;
+} known;
+
+static known all[RECORDS];
+static int known_count;
+
+/* Places are whole steps, so that many are as far as each other. */
+static spc__problem_key draw_place(uint64_t *seed, int layers)
+{
+    spc__problem_key key = {0};
+    int cin = draw(seed, 8), cout = draw(seed, 8);
+
+    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__attrs_set_number(&key.layer, "cin", cin);
+    spc__attrs_set_number(&key.layer, "cout", cout);
+    spc__attrs_set_number(&key.layer, "like", draw(seed, layers));
+    spc__attrs_set_text(&key.family, "op", "subm");
+    spc__feature_add(&key, "rows", draw(seed, 60) / 2.0, 1, 0.5);
+    spc__feature_add(&key, "density", -draw(seed, 12) / 2.0, 0.5, 0.5);
+    spc__feature_add(&key, "cin", cin, 2, 0);
+    spc__feature_add(&key, "cout", cout, 2, 0);
+    strcpy(key.device, "NVIDIA H200");
+    strcpy(key.target, targets[draw(seed, 3)]);
+    return key;
+}
+
+static void fill(spc__cache *cache, uint64_t *seed, int layers)
+{
+    spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
+
+    sqlite3_exec(cache->layers[0].db, "PRAGMA synchronous = OFF", NULL, NULL,
+                 NULL);
+    for (known_count = 0; known_count < RECORDS; known_count++) {
+        known *next = &all[known_count];
+        spc__trial trial = draw_trial(seed);
+        next->key = draw_place(seed, layers);
+        trial.status = SPC__TRIAL_OK;
+        trial.samples = 5;
+        next->median_us = trial.median_us = 1 + draw(seed, 5);
+        assert_ok(
+            spc__cache_put_trial(cache, &next->key, &trial, &from, &error));
+        assert_ok(spc__cache_put_choice(cache, &next->key, &trial, "fastest",
+                                        &from, &error));
+    }
+}
+
+static bool same_attrs(const spc__attrs *a, const spc__attrs *b)
+{
+    spc__buf one = SPC__BUF_INIT, other = SPC__BUF_INIT;
+
+    spc__attrs_format(&one, a);
+    spc__attrs_format(&other, b);
+    bool same = strcmp(spc__buf_text(&one), spc__buf_text(&other)) == 0;
+    spc__buf_release(&one);
+    spc__buf_release(&other);
+    return same;
+}
+
+/* As a record is judged by hand: how good a match, and how far. */
+static spc__match judge(double *distance, const spc__problem_key *of,
+                        const spc__problem_key *asked)
+{
+    bool own = strcmp(of->target, asked->target) == 0 &&
+               same_attrs(&of->layer, &asked->layer);
+    double farthest = 0;
+
+    *distance = strcmp(of->target, asked->target) == 0 ? 0 : 4;
+    for (int i = 0; i < asked->feature_count; i++) {
+        const spc__feature *there = &of->features[i];
+        const spc__feature *here = &asked->features[i];
+        *distance += here->weight * fabs(there->value - here->value);
+        if (here->width > 0)
+            farthest = fmax(
+                farthest, abs(spc__feature_bucket(there->value, there->width) -
+                              spc__feature_bucket(here->value, here->width)));
+    }
+    if (!own || farthest > 2)
+        return SPC__MATCH_NEAREST;
+    if (farthest > 0)
+        return SPC__MATCH_BUCKET;
+    *distance = 0;
+    return SPC__MATCH_EXACT;
+}
+
+/* A later choice of the same problem took the place of an earlier one. */
+static bool is_replaced(int i)
+{
+    for (int k = i + 1; k < known_count; k++)
+        if (strcmp(all[i].key.target, all[k].key.target) == 0 &&
+            spc__same_buckets(&all[i].key, &all[k].key) &&
+            same_attrs(&all[i].key.layer, &all[k].key.layer))
+            return true;
+    return false;
+}
+
+typedef struct place {
+    int match;
+    double distance, median_us;
+} place;
+
+static int compare(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+
+    if (x->match != y->match)
+        return x->match - y->match;
+    if (x->distance != y->distance)
+        return x->distance < y->distance ? -1 : 1;
+    return x->median_us < y->median_us ? -1 : x->median_us > y->median_us;
+}
+
+static void assert_found(spc__cache *cache, const bool *replaced,
+                         const spc__problem_key *asked, int capacity)
+{
+    static place places[RECORDS];
+    spc__choice found[WIDE];
+    int count = 0, got = 0;
+
+    for (int i = 0; i < known_count; i++) {
+        place *next = &places[count];
+        if (replaced[i])
+            continue;
+        next->match = judge(&next->distance, &all[i].key, asked);
+        next->median_us = all[i].median_us;
+        count++;
+    }
+    qsort(places, (size_t)count, sizeof(*places), compare);
+    assert_ok(
+        spc__cache_find_choices(cache, asked, found, capacity, &got, &error));
+    ck_assert_int_eq(got, capacity);
+    for (int i = 0; i < got; i++) {
+        ck_assert_int_eq(found[i].match, places[i].match);
+        ck_assert_double_eq_tol(found[i].distance, places[i].distance, 1e-9);
+        ck_assert_double_eq(found[i].trial.median_us, places[i].median_us);
+    }
+}
+
+/* Few layers of many records, and many of few. */
+static const int layer_counts[] = {1, 4, 1000};
+
+START_TEST(a_tree_finds_what_a_walk_finds)
+{
+    static bool replaced[RECORDS];
+    uint64_t seed = spc__now_ns();
+
+    fprintf(stderr, "near_lookup: seed %llu\n", (unsigned long long)seed);
+    spc__cache *cache = open_user("near.db");
+    fill(cache, &seed, layer_counts[_i]);
+    for (int i = 0; i < known_count; i++)
+        replaced[i] = is_replaced(i);
+    for (int i = 0; i < QUESTIONS; i++) {
+        spc__problem_key asked = i % 2 == 0 ? all[draw(&seed, RECORDS)].key
+                                            : draw_place(&seed, 2000);
+        asked.features[0].value += draw(&seed, 5) - 2;
+        asked.features[1].value += draw(&seed, 3) - 1;
+        assert_found(cache, replaced, &asked, 1);
+        assert_found(cache, replaced, &asked, WIDE);
+    }
+    spc__cache_close(cache);
+}
+END_TEST
+
+static double look_shown(int64_t point, void *payload)
+{
+    (void)point;
+    ++*(int *)payload;
+    return 0.02; /* what a neighbour on the grid is beyond */
+}
+
+/* A walk through all of them would see each. */
+START_TEST(of_many_points_a_few_leaves_are_seen)
+{
+    enum { SIDE = 64, POINTS = SIDE * SIDE };
+    static double points[POINTS][2];
+    spc__kd_point at = {.at = {31.01, 17}, .weight = {1, 1}, .count = 2};
+    spc__kd_trees trees = {0};
+    int shown = 0;
+
+    for (int i = 0; i < POINTS; i++) {
+        points[i][0] = i % SIDE;
+        points[i][1] = i / SIDE;
+    }
+    ck_assert(spc__kd_begin(&trees, points[0], 2, POINTS));
+    ck_assert_int_eq(spc__kd_add(&trees, 0, POINTS, &at), 0);
+    spc__kd_walk(&trees, 0, &at, INFINITY, look_shown, &shown);
+    ck_assert_int_ge(shown, 1);
+    ck_assert_int_le(shown, 64);
+    spc__kd_release(&trees);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *whole = suite_create("near_lookup");
+    TCase *near = tcase_create("near");
+
+    tcase_set_timeout(near, 600);
+    tcase_add_checked_fixture(near, make_folder, remove_folder);
+    tcase_add_loop_test(near, a_tree_finds_what_a_walk_finds, 0, 3);
+    tcase_add_test(near, of_many_points_a_few_leaves_are_seen);
+    suite_add_tcase(whole, near);
+    return whole;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
