@@ -2042,7 +2042,8 @@ SPC_API spc_status spc_training_set_param(spc_training *training,
                                           const char *layer,
                                           spc_operand which,
                                           const float *values, int64_t count);
-/* Plain descent: each parameter less `rate` times its gradient. Waits. */
+/* Plain descent: each parameter less `rate` times its gradient. Waits. SPC_EINVAL:
+ * the rate is not finite. */
 SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 
 /* ---- the oracle ---------------------------------------------------------- */
