@@ -8,8 +8,9 @@
  * of channels, one that is not zero. So operands have all bits that their type
  * multiplies, and exponents from end to end of what is promised: a kernel that
  * rounds them, or clamps them, or takes small ones for zero, or is made for
- * small integers, gives other results. Half of the numbers are near one, so
- * that most products are numbers that the outputs hold.
+ * small integers, gives other results. A quarter of the numbers each is near
+ * one, anywhere, at the upper end and at the lower, by turns: so every pair of
+ * quarters meets, and most products are numbers that the outputs hold.
  *
  * f16    from the least number that is not zero, 2^-24, to the largest, as
  *        factors of either kind. Products have 22 bits and lie above 2^-48:
@@ -127,22 +128,40 @@ static spans spans_of(const spc_conv *conv)
     return s;
 }
 
-static float draw_number(span exponents, int bits, spc__random *random)
+static int least(int a, int b)
 {
-    const int near = 2; /* as many above one and below */
-    float sign = sign_of(random);
-    uint32_t significand =
-        (1u << (bits - 1)) + spc__random_below(random, 1u << (bits - 1));
-    int e =
-        spc__random_below(random, 2)
-            ? (int)spc__random_below(random, 2 * near) - near
-            : exponents.low +
-                  (int)spc__random_below(
-                      random, (uint32_t)(exponents.high - exponents.low + 1));
+    return a < b ? a : b;
+}
 
-    if (e > exponents.high)
-        e = exponents.high;
-    return sign * ldexpf((float)significand, e - (bits - 1));
+/* A quarter each: near one, anywhere, the largest, the smallest. */
+static span quarter_of(span all, int64_t turn)
+{
+    const int few = 3;
+
+    switch (turn % 4) {
+    case 0:
+        return (span){-4, least(3, all.high)};
+    case 1:
+        return all;
+    case 2:
+        return (span){all.high - few, all.high};
+    default:
+        return (span){all.low, least(all.low + few, all.high)};
+    }
+}
+
+/* Of the quarter that `turn` says. */
+static float draw_number(span exponents, int64_t turn, int bits,
+                         spc__random *random)
+{
+    span of = quarter_of(exponents, turn);
+    uint32_t half = 1u << (bits - 1); /* the least of so many bits */
+    float sign = sign_of(random);
+    float significand = (float)(half + spc__random_below(random, half));
+    int e = of.low +
+            (int)spc__random_below(random, (uint32_t)(of.high - of.low + 1));
+
+    return sign * ldexpf(significand, e - (bits - 1));
 }
 
 static int factor_bits(const spc_conv *conv)
@@ -152,7 +171,7 @@ static int factor_bits(const spc_conv *conv)
 
 /* One channel of each group. */
 static void draw_row(float *out, const spc_conv *conv, span exponents,
-                     spc__random *random)
+                     int64_t row, spc__random *random)
 {
     int in = spc__conv_group_in(conv);
 
@@ -160,7 +179,7 @@ static void draw_row(float *out, const spc_conv *conv, span exponents,
         out[c] = 0;
     for (int first = 0; first < conv->cin; first += in)
         out[first + (int)spc__random_below(random, (uint32_t)in)] =
-            draw_number(exponents, factor_bits(conv), random);
+            draw_number(exponents, row, factor_bits(conv), random);
 }
 
 static bool is_bias_alone(const spc_conv *conv, int co)
@@ -187,7 +206,7 @@ static void draw_channel(float *out, const spc_conv *conv, int co,
         for (int ci = 0; ci < in; ci++)
             *out++ = k != offset || has_none
                          ? 0
-                         : draw_number(spans_of(conv).weights,
+                         : draw_number(spans_of(conv).weights, co / 2 + ci,
                                        factor_bits(conv), random);
 }
 
@@ -198,7 +217,8 @@ void spc__full_in(float *out, const spc_conv *conv, int64_t rows,
 {
     if (!spc__conv_in_is_whole(conv)) {
         for (int64_t row = 0; row < rows; row++)
-            draw_row(out + row * conv->cin, conv, spans_of(conv).in, random);
+            draw_row(out + row * conv->cin, conv, spans_of(conv).in, row,
+                     random);
         return;
     }
     for (int64_t i = 0; i < rows * conv->cin; i++)
@@ -225,7 +245,7 @@ void spc__full_bias(float *out, const spc_conv *conv, spc__random *random)
 {
     for (int co = 0; co < conv->cout; co++)
         out[co] = is_bias_alone(conv, co)
-                      ? draw_number(spans_of(conv).results, 24, random)
+                      ? draw_number(spans_of(conv).results, co / 8, 24, random)
                       : 0;
 }
 
@@ -236,7 +256,8 @@ void spc__full_residual(float *out, const spc_conv *conv, int64_t rows,
 
     for (int64_t i = 0; i < rows * conv->cout; i++)
         out[i] = is_residual_alone(conv, (int)(i % conv->cout))
-                     ? draw_number(spans_of(conv).results, bits, random)
+                     ? draw_number(spans_of(conv).results, i / conv->cout, bits,
+                                   random)
                      : 0;
 }
 
@@ -247,12 +268,12 @@ void spc__full_pair(float *x, float *dy, const spc_conv *conv, int64_t rows_in,
     int bits = factor_bits(conv);
 
     for (int64_t i = 0; i < rows_in * conv->cin; i++)
-        x[i] = draw_number(s.in, bits, random);
+        x[i] = draw_number(s.in, i / conv->cin, bits, random);
     for (int64_t i = 0; i < rows_out * conv->cout; i++)
         dy[i] = 0;
     for (int co = 0; co < conv->cout && rows_out > 0; co++) {
         int64_t row = spc__random_below(random, (uint32_t)rows_out);
-        dy[row * conv->cout + co] = draw_number(s.weights, bits, random);
+        dy[row * conv->cout + co] = draw_number(s.weights, co, bits, random);
     }
 }
 

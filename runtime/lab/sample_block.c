@@ -1,10 +1,10 @@
 /*
  * sample_block.c - the block that a sample lies in.
  *
- * An awkward scene has two draws of integers, and one of i8 the third: what it
- * is to find is not a matter of rounding. A given scene has the wide and the
- * real draw, and the counting one where only that is certain to see a lost
- * product: where results have fewer bits than sums.
+ * An awkward scene has two draws of integers, and two have the full range:
+ * what it is to find is not a matter of rounding. A given scene has the wide
+ * and the real draw, and the counting one where only that is certain to see a
+ * lost product: where results have fewer bits than sums.
  */
 #include "sample_block.h"
 
@@ -43,7 +43,9 @@ static bool is_drawn(const spc__sample_header *header, int s, bool judges,
     if (!judges || !spc__draw_is_for(conv, draw))
         return false;
     if (draw == SPC__FULL)
-        return s == header->given + SPC__AWKWARD_DENSE;
+        return s == header->given + SPC__AWKWARD_DENSE ||
+               (s == header->given + SPC__AWKWARD_BORDER &&
+                !spc__conv_in_is_whole(conv));
     if (s >= header->given + SPC__AWKWARD)
         return draw == SPC__COUNT;
     return !given || draw == SPC__WIDE ||
