@@ -45,6 +45,8 @@ static void draw_axis(spc_geometry *g, int axis, spc__random *random)
         g->padding[axis] = below(random, g->kernel[axis]);
     else if (below(random, 4) == 0)
         g->origin[axis] = below(random, 4) - 2;
+    if (g->rule == SPC_RULE_GENERATIVE && below(random, 2))
+        g->shape[axis] = 5 + below(random, 8);
 }
 
 /* An offset and its input channels, or a list of offsets that is not even

@@ -110,9 +110,9 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
  * window of o holds some input i, so it lies within high - low of i. Seen from
  * an input, outputs lie in [(i - high) / s, (i - low) / s], and some output of
  * the set lies in the same bounds. What a generative layer's inputs see is all
- * there. Of given sets nothing is known: a window that lies outside the set is
- * moved to where it just misses it, and read the other way, what lies outside
- * is not looked for.
+ * there, or within its extent and left out by its shape. Of given sets nothing
+ * is known: a window that lies outside the set is moved to where it just misses
+ * it, and read the other way, what lies outside is not looked for.
  */
 static void reach_of_rule(int64_t *before, int64_t *after,
                           const spc_geometry *g, int64_t s, int64_t low,
@@ -259,8 +259,13 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
                          g->stride[i], axes[i]);
     if (g->rule != SPC_RULE_FOOTPRINT && g->padding[i])
         return spc__fail(error, SPC_EINVAL,
-                         "a padding along %c: only the footprint rule has one",
-                         axes[i]);
+                         "a padding along %c: only the footprint rule has "
+                         "one%s",
+                         axes[i],
+                         g->rule == SPC_RULE_GENERATIVE
+                             ? ", and an origin of minus the padding says it "
+                               "here"
+                             : "");
     if (g->rule != SPC_RULE_FOOTPRINT && g->rule != SPC_RULE_GENERATIVE &&
         g->shape[i])
         return spc__fail(error, SPC_EINVAL,
