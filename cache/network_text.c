@@ -198,8 +198,8 @@ static bool read_texts(lines *l, const words *w)
 
 static spc_status read_head(lines *l, char name[64], spc_error *why)
 {
-    const char *line = NULL;
-    size_t length = 0;
+    const char *line;
+    size_t length;
     words w;
 
     next_line(&line, &length, &l->at, l->end);
@@ -228,8 +228,8 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {
     lines *l = payload;
-    const char *line = NULL;
-    size_t length = 0;
+    const char *line;
+    size_t length;
 
     bool good = next_line(&line, &length, &l->at, l->end) && length >= 6 &&
                 memcmp(line, "part ", 5) == 0 &&
