@@ -94,8 +94,8 @@ struct spc__cache {
 
 /* schema.c */
 
-/* Judges the file at `path` by its first bytes, without SQLite and so without
- * altering it. A file without a byte passes. */
+/* Judges the file at `path` by its first bytes, without altering it. A file
+ * without a byte passes. */
 spc_status spc__schema_peek(const char *path, spc_error *error);
 
 /* Size of the file that SQLite keeps beside the one at `path`, which may be a

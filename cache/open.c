@@ -16,6 +16,7 @@
 #include "manifest.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -279,7 +280,8 @@ static spc_status make_folders(const char *path, spc_error *error)
 }
 
 /* An empty file for the user alone; SQLite gives its journals the same mode.
- * What fails here fails again, with a better sentence, when it is opened. */
+ * What fails here fails again, with a better sentence, when it is opened. Its
+ * descriptor is closed before another thread can lock the file (`creating`). */
 static void make_private(const char *path)
 {
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -302,11 +304,26 @@ static spc_status open_signed(spc__layer *layer, const char *key,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "open", error);
 }
 
+/* What is there; the user's own file, but for its contents, afterwards. */
+static spc_status look_or_create(bool *exists, const char *path, bool is_user,
+                                 spc_error *error)
+{
+    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&creating);
+    spc_status status = look(exists, path, error);
+    if (status == SPC_OK && is_user && !*exists &&
+        (status = make_folders(path, error)) == SPC_OK)
+        make_private(path);
+    pthread_mutex_unlock(&creating);
+    return status;
+}
+
 static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
                              const char *key, spc_error *error)
 {
     bool exists;
-    spc_status status = look(&exists, path, error);
+    spc_status status = look_or_create(&exists, path, is_user, error);
 
     if (status != SPC_OK)
         return status;
@@ -316,13 +333,7 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
     if (!is_user && !exists)
         return spc__fail(error, SPC_ENOTFOUND,
                          "cannot open '%s': there is no such file", path);
-    if (!is_user)
-        return open_signed(layer, key, error);
-    if (!exists && (status = make_folders(path, error)) != SPC_OK)
-        return status;
-    if (!exists)
-        make_private(path);
-    return open_user(layer, error);
+    return is_user ? open_user(layer, error) : open_signed(layer, key, error);
 }
 
 spc_status spc__cache_open_signed(spc__cache **out, const char *path,

@@ -155,25 +155,62 @@ static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
     return *bytes < *expected;
 }
 
+/* SQLite's code for reading the first bytes; *got: how many there are. */
+static int read_first(unsigned char *header, size_t bytes, size_t *got,
+                      sqlite3 *db)
+{
+    sqlite3_file *file = NULL;
+    sqlite3_int64 size = 0;
+    int rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (rc == SQLITE_OK)
+        rc = file->pMethods->xFileSize(file, &size);
+    if (rc != SQLITE_OK)
+        return rc;
+    *got = size < (sqlite3_int64)bytes ? (size_t)size : bytes;
+    return *got > 0 ? file->pMethods->xRead(file, header, (int)*got, 0)
+                    : SQLITE_OK;
+}
+
+/*
+ * The file is opened by SQLite and by nothing else: POSIX drops all locks that
+ * a process has on a file when it closes any descriptor of it, and SQLite alone
+ * knows which of its own it may close. Else another process, which sees no
+ * lock, takes the log away beneath a connection that this one has elsewhere
+ * (https://sqlite.org/howtocorrupt.html, 2.2). No statement is run, so that
+ * nothing is locked, rolled back or created.
+ */
+static spc_status read_header(unsigned char *header, size_t bytes, size_t *got,
+                              const char *path, spc_error *error)
+{
+    sqlite3 *db = NULL;
+    spc_status status = SPC_OK;
+    int rc = sqlite3_open_v2(path, &db,
+                             SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_NOMEM || db == NULL)
+        status = spc__fail_memory(error, bytes);
+    else if (rc != SQLITE_OK)
+        status = spc__fail(error, SPC_EDB,
+                           "cannot open '%s': %s; make it readable, or name "
+                           "another file",
+                           path, strerror(sqlite3_system_errno(db)));
+    else if ((rc = read_first(header, bytes, got, db)) != SQLITE_OK)
+        status = spc__fail(error, SPC_EDB, "cannot read '%s': %s", path,
+                           strerror(sqlite3_system_errno(db)));
+    sqlite3_close(db);
+    return status;
+}
+
 spc_status spc__schema_peek(const char *path, spc_error *error)
 {
     unsigned char header[100];
     uint64_t bytes, expected;
+    size_t got = 0;
+    spc_status status = read_header(header, sizeof(header), &got, path, error);
 
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return spc__fail(error, errno == ENOMEM ? SPC_ENOMEM : SPC_EDB,
-                         "cannot open '%s': %s; make it readable, or name "
-                         "another file",
-                         path, strerror(errno));
-    size_t got = fread(header, 1, sizeof(header), file);
-    bool failed = ferror(file) != 0;
-    int cause = errno;
-    fclose(file);
-    if (failed)
-        return spc__fail(error, SPC_EDB, "cannot read '%s': %s", path,
-                         strerror(cause));
-
+    if (status != SPC_OK)
+        return status;
     /* A journal means that a writer is at work, or died: SQLite must roll
      * back before the header can be believed. */
     if (got == 0 || spc__sibling_bytes(path, "-journal") >= 0)
@@ -183,7 +220,7 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
                          "cannot open '%s': it is not a SQLite database; name "
                          "another file",
                          path);
-    spc_status status =
+    status =
         judge(path, big_endian(header + 68), big_endian(header + 60), error);
     if (status == SPC_OK && is_truncated(&bytes, &expected, path, header))
         return spc__fail(error, SPC_EDB,

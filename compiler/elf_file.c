@@ -31,6 +31,18 @@ bool spc__elf_section(Elf64_Shdr *out, const spc__elf *file, unsigned i)
            in_file(file, out->sh_offset, out->sh_size);
 }
 
+bool spc__elf_segment(Elf64_Phdr *out, const spc__elf *file, unsigned i)
+{
+    uint64_t offset = file->header.e_phoff + (uint64_t)i * sizeof(*out);
+
+    if (i >= file->header.e_phnum || file->header.e_phoff > file->bytes ||
+        file->header.e_phentsize != sizeof(*out) ||
+        !in_file(file, offset, sizeof(*out)))
+        return false;
+    memcpy(out, file->data + offset, sizeof(*out));
+    return true;
+}
+
 const char *spc__elf_string(const spc__elf *file, unsigned table, uint64_t at)
 {
     Elf64_Shdr section;

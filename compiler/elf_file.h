@@ -23,6 +23,10 @@ bool spc__elf_section(Elf64_Shdr *out, const spc__elf *file, unsigned i);
 bool spc__elf_find(Elf64_Shdr *out, const spc__elf *file, const char *name);
 const char *spc__elf_name(const spc__elf *file, const Elf64_Shdr *section);
 
+/* Program header `i`; false: there is none, or it does not lie within the file.
+ */
+bool spc__elf_segment(Elf64_Phdr *out, const spc__elf *file, unsigned i);
+
 /* A terminated text of a string table, or NULL. */
 const char *spc__elf_string(const spc__elf *file, unsigned table, uint64_t at);
 

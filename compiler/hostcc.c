@@ -288,7 +288,10 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
         return status;
     }
     spc__work_dirs_sweep();
-    cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC";
+    /* The linker adds no memory of its own, and has tables of addresses locked:
+     * what can still be written to is the code's (statics.c). */
+    cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC -nostartfiles "
+                     "-Wl,-z,relro,-z,now";
     cc->base.limit_seconds = LIMIT_SECONDS;
     cc->base.compile = compile;
     cc->base.close = close_hostcc;

@@ -1,17 +1,19 @@
 /*
  * statics.c - memory of compiled code that lasts from launch to launch.
  *
- * In a cubin that is its global memory. A shared object has more to write to:
- * tables of addresses, which the loader fills and then locks, and what the
- * linker puts in on its own, a byte and an address. What the code has itself
- * shows as symbols, or as sections that are larger than that.
+ * In a cubin that is its global memory. Of a shared object it is what may be
+ * written to while its code runs, whatever its name: sections with that flag,
+ * but for those that the loader locks when it has put addresses into them,
+ * which a program header names. Of memory of a thread those are but a copy.
+ * Honest code has none: hostcc.c has the linker add nothing of its own, and
+ * lock tables of addresses.
  */
 #include "artefact.h"
 #include "elf_file.h"
 #include <string.h>
 
-/* Bytes of a section that may be the linker's. */
-enum { LINKERS = 8 };
+/* The least page that a loader locks. */
+enum { PAGE = 4096 };
 
 static bool begins(const char *name, const char *with)
 {
@@ -66,31 +68,6 @@ static size_t global_bytes(const spc__elf *file, unsigned i,
 
 /* ---- shared objects ------------------------------------------------------ */
 
-/* Is it the loader's, which locks it? */
-static bool is_locked(const char *name)
-{
-    static const char *const names[] = {
-        ".init_array", ".fini_array",  ".preinit_array", ".dynamic",
-        ".got",        ".data.rel.ro", ".tm_clone_table"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (begins(name, names[i]))
-            return true;
-    return false;
-}
-
-/* The byte in which the linker's own code notes that it has run. */
-static bool is_linkers(const char *name, uint64_t bytes)
-{
-    return bytes == 1 && begins(name, "completed.");
-}
-
-static bool is_own(const char *name, uint64_t bytes)
-{
-    (void)bytes;
-    return strcmp(name, "__dso_handle") != 0;
-}
-
 /* A sanitizer, with which this is built, gives code that it looks at static
  * memory of its own: nothing can be told then. */
 static bool is_sanitizers(const char *name, uint64_t bytes)
@@ -104,20 +81,32 @@ static bool is_sanitizers(const char *name, uint64_t bytes)
 #endif
 }
 
-static size_t section_bytes(const spc__elf *file, unsigned i,
-                            const Elf64_Shdr *section)
+/* Addresses that the loader locks, whole pages. */
+typedef struct locked {
+    uint64_t first, end;
+} locked;
+
+static locked find_locked(const spc__elf *file)
 {
-    size_t size = (size_t)section->sh_size;
+    Elf64_Phdr header;
+
+    for (unsigned i = 0; i < file->header.e_phnum; i++)
+        if (spc__elf_segment(&header, file, i) && header.p_type == PT_GNU_RELRO)
+            return (locked){header.p_vaddr,
+                            (header.p_vaddr + header.p_memsz) / PAGE * PAGE};
+    return (locked){0, 0};
+}
+
+static size_t writable_bytes(const Elf64_Shdr *section, const locked *by)
+{
+    uint64_t first = section->sh_addr, size = section->sh_size;
+    bool is_locked =
+        first >= by->first && first <= by->end && size <= by->end - first;
 
     if (!(section->sh_flags & SHF_ALLOC) || !(section->sh_flags & SHF_WRITE) ||
-        is_locked(spc__elf_name(file, section)))
+        (is_locked && !(section->sh_flags & SHF_TLS)))
         return 0;
-    size_t own = symbols_of(file, i, is_own).bytes;
-    if (section->sh_type == SHT_NOBITS &&
-        symbols_of(file, i, is_linkers).count > 0)
-        own--;
-    size = size > LINKERS ? size - LINKERS : 0;
-    return own > size ? own : size;
+    return (size_t)size;
 }
 
 /* ---- either -------------------------------------------------------------- */
@@ -127,15 +116,17 @@ size_t spc__code_statics(const void *code, size_t bytes)
     spc__elf file;
     Elf64_Shdr section;
     size_t statics = 0;
+    locked loader;
 
     if (!spc__elf_open(&file, code, bytes) ||
         symbols_of(&file, SHN_UNDEF, is_sanitizers).count > 0)
         return 0;
+    loader = find_locked(&file);
     for (unsigned i = 1; i < file.header.e_shnum; i++) {
         if (!spc__elf_section(&section, &file, i))
             continue;
         if (file.header.e_machine != EM_CUDA)
-            statics += section_bytes(&file, i, &section);
+            statics += writable_bytes(&section, &loader);
         else
             statics += global_bytes(&file, i, &section);
     }

@@ -157,6 +157,30 @@ static spc_status read_array(spc_array *out, void **decoded,
     return read_elements(out, decoded, onnx, pb, error);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of two of one name nobody knows which is meant. */
+static spc_status check_names(const spc_onnx *onnx, spc_error *error)
+{
+    size_t count = onnx->model->graph->n_initializer;
+    const char **names = malloc((count + 1) * sizeof(*names));
+    spc_status status = SPC_OK;
+
+    if (names == NULL)
+        return spc__fail_memory(error, count * sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        names[i] = onnx->arrays[i].name;
+    qsort(names, count, sizeof(*names), compare_names);
+    for (size_t i = 1; i < count && status == SPC_OK; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            status = bad_array(onnx, names[i], "is there twice", error);
+    free(names);
+    return status;
+}
+
 static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
 {
     const Spc__Pb__Graph *graph = onnx->model->graph;
@@ -170,7 +194,7 @@ static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
     for (size_t i = 0; i < count && status == SPC_OK; i++)
         status = read_array(&onnx->arrays[i], &onnx->decoded[i], onnx,
                             graph->initializer[i], error);
-    return status;
+    return status == SPC_OK ? check_names(onnx, error) : status;
 }
 
 const spc_array *spc__onnx_array(const spc_onnx *onnx, const char *name)
@@ -189,6 +213,29 @@ static spc_status bad(const spc_onnx *onnx, spc_error *error, const char *what)
                      what);
 }
 
+/* Some twenty, so that each may be compared with each. */
+static spc_status check_attributes(const spc__onnx_node *node)
+{
+    enum { MOST = 100 };
+    size_t count = node->pb->n_attribute;
+    Spc__Pb__Attribute *const *all = node->pb->attribute;
+
+    if (count > MOST)
+        return spc__onnx_fail(node, SPC_EFORMAT, "has more than %d attributes",
+                              MOST);
+    for (size_t a = 0; a < count; a++) {
+        if (all[a]->name == NULL)
+            return spc__onnx_fail(node, SPC_EFORMAT,
+                                  "has an attribute without a name");
+        for (size_t before = 0; before < a; before++)
+            if (strcmp(all[before]->name, all[a]->name) == 0)
+                return spc__onnx_fail(node, SPC_EFORMAT,
+                                      "has the attribute '%.60s' twice",
+                                      all[a]->name);
+    }
+    return SPC_OK;
+}
+
 static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
 {
     spc__onnx_node node = spc__onnx_node_at(onnx, i, error);
@@ -200,11 +247,7 @@ static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
                               "has %zu outputs: one is "
                               "right",
                               node.pb->n_output);
-    for (size_t a = 0; a < node.pb->n_attribute; a++)
-        if (node.pb->attribute[a]->name == NULL)
-            return spc__onnx_fail(&node, SPC_EFORMAT,
-                                  "has an attribute without a name");
-    return SPC_OK;
+    return check_attributes(&node);
 }
 
 static spc_status check_graph(const spc_onnx *onnx, spc_error *error)

@@ -221,7 +221,11 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *   GIVEN      those of a set that the caller has
  *   GENERATIVE read the other way only: from voxels o come all voxels i that
  *              they see by the formula, each once (Choy, Gwak, Savarese, CVPR
- *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine)
+ *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine). Where a
+ *              shape is given, only 0 <= i < shape. With origin -padding and
+ *              the shape (S - 1) stride - 2 padding + dilation (kernel - 1) + 1
+ *              + output_padding, S that of o, it is spconv's
+ *              SparseConvTranspose3d
  *   RADIUS     of points, not of voxels: see "native points" below
  */
 typedef enum spc_rule {
@@ -246,10 +250,13 @@ typedef struct spc_geometry {
     int dilation[3]; /* at least 1 */
     int padding[3];  /* FOOTPRINT only, at least 0 */
     int origin[3];   /* of place 0, in input voxels; SPC_ORIGIN_AUTO */
-    int shape[3];    /* spatial shape of the inputs, FOOTPRINT only; 0: none */
+    int shape[3];    /* 0: none. FOOTPRINT: spatial shape of the inputs;
+                        GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights. 0: the box. kernel, dilation and origin then
-     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only. */
+     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only: by FOOTPRINT
+     * and GENERATIVE outputs are derived axis by axis, from a box; who wants
+     * those of a list makes the set and has it GIVEN. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
     /* RADIUS only; kernel is then the cells along each axis. */
@@ -311,9 +318,10 @@ typedef enum spc_operator {
  * numbers from -128 to 127 in and out, int32 accumulate; see below. An int32
  * holds fewer than 2^17 products (offsets * cin / groups) whatever they are.
  *
- * What is infinite or no number goes through sums as IEEE 754 has it, but that
- * a kernel may make no number of an infinity; and that a weight which is none
- * may show also in outputs of its channel that have no input at its offset. An
+ * A result that F16 cannot hold, from 65520 on, is infinite. What is infinite
+ * or no number goes through sums as IEEE 754 has it, but that a kernel may make
+ * no number of an infinity that it reads; and that a weight which is none may
+ * show also in outputs of its channel that have no input at its offset. An
  * activation may make a number of what is none. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
@@ -449,7 +457,9 @@ typedef struct spc_conv {
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
  * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
- * wgrad; spc_conv_pass), accumulate. An epilogue
+ * wgrad; spc_conv_pass), accumulate; accumulator=f32 (of i8 i32), the type of
+ * sums, may be said, and nothing else in its place: every kernel sums in it. An
+ * epilogue
  * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
  * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
  * elu) and add in either order; bias=1 is another word for epilogue=bias.
@@ -457,7 +467,8 @@ typedef struct spc_conv {
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
  * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation and origin.
- * "transposed" and "generative" take stride and origin. "points" takes radius,
+ * "transposed" and "generative" take stride and origin, the latter a shape of
+ * what it generates, too. "points" takes radius,
  * nearest and voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
  * by itself, over any set or none. SPC_EINVAL names the unknown word or the bad
@@ -1269,6 +1280,16 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       maxima go back to where they are from, and all else
  *                       becomes 0 (Zeiler, Fergus, ECCV 2014, section 2.1).
  *                       Where windows do not overlap it is one of them at most
+ *   pool=slices         space to channel: out[o][s * c + j] = in[i][j] of the
+ *                       input i that a map shows o at offset k, 0 if there is
+ *                       none; rows of K * c. Offset k with the place (x, y, z)
+ *                       has the slice s = x + kx * (y + ky * z), as children of
+ *                       a regrouped set are numbered (TRELLIS.2); of an
+ *                       explicit list s = k
+ *   unpool=slices       channel to space, over the inverse map: out[i][j] is the
+ *                       sum of in[o][s * c / K + j] over the offsets k that have
+ *                       an input o; rows of c / K. Where windows do not overlap
+ *                       it undoes pool=slices
  *   global=max|mean|sum over the voxels of each batch element: out [batches][c]
  *                       with batches = spc_coords_batches; 0 where an element
  *                       has no voxel
@@ -1323,6 +1344,7 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *   norm=layer|group    x               dy     dx
  *   groupsum, repeat    each other's of dy
  *   groupmean           dy              -      dx
+ *   pool=slices, unpool=slices   each other's of dy
  *   bev                 dy, dense       -      dx, 0 of voxels outside the shape
  *   affine, norms       x               dy     pass=wgrad: fp32 [2][c], that of
  *                                              scale and that of shift
@@ -1340,7 +1362,9 @@ typedef enum spc_feature_op {
     SPC_FEATURE_REPEAT,
     SPC_FEATURE_BEV,
     SPC_FEATURE_ACTGRAD,
-    SPC_FEATURE_AFFINE
+    SPC_FEATURE_AFFINE,
+    SPC_FEATURE_SLICE,  /* pool=slices */
+    SPC_FEATURE_UNSLICE /* unpool=slices */
 } spc_feature_op;
 
 typedef enum spc_reduction {
@@ -1368,7 +1392,8 @@ typedef struct spc_feature {
                    that one becomes */
     spc_bev_order order;
     int shape[3];          /* BEV: voxels along x, y, z, from 0 */
-    spc_geometry geometry; /* POOL; UNPOOL: of the pooling that it inverts */
+    spc_geometry geometry; /* POOL, SLICE; UNPOOL, UNSLICE: of the pooling that
+                              they invert */
     spc_pass pass;
 } spc_feature;
 
@@ -1385,6 +1410,7 @@ typedef struct spc_feature {
  *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k, stride, dilation, padding,
  *   unpool=index,c=64,rule=floor,k=2,...    origin, shape as a convolution's;
  *                                           index (0, 1) of pool=max
+ *   pool=slices,c=64,rule=floor,...         and unpool=slices
  *   global=mean,c=64
  *   add,c=64,act=relu                       act, slope (0.01; of elu 1)
  *   act=leaky,c=64,slope=0.1                and actgrad=leaky,... of that
@@ -1445,7 +1471,7 @@ SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
  * reads a map, which only gradients do with one, it is the set of the inputs. */
 SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
-/* Makes a map ready for POOL and UNPOOL, and their gradients, on `stream`; as spc_map_prepare. */
+/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
                                        spc_map *map, void *stream);
 
@@ -1470,8 +1496,8 @@ typedef struct spc_feature_buffers {
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * takes a map of its geometry, UNPOOL the inverse map, their gradients each
- * other's; all others take the set whose rows they work on. The other of the
+ * and SLICE take a map of their geometry, UNPOOL and UNSLICE the inverse map,
+ * their gradients each other's; all others take the set whose rows they work on. The other of the
  * two is NULL. Rows past those that there are remain as they were. SPC_ESTATE:
  * the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
  * below the row, another operator's map; SPC_EDEVICE.
@@ -1630,7 +1656,10 @@ SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
                                     spc_error *error);
 
 /* An operator on features. `add` is what ADD adds; `at` the tensor whose rows
- * an UNPOOL has, left out as above. Those with an index are not for networks.
+ * an UNPOOL has, left out as above. An unpool=index reads the indices that a
+ * pool=max with index=1 stored: `add` is that layer's outputs, and `at` may be
+ * left out. The indices are a tensor of the network, behind those outputs, that
+ * nothing else reads.
  * An ADD behind a convolution that nobody else reads becomes its residual. */
 SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
                                        const char *name,
@@ -2013,7 +2042,8 @@ SPC_API spc_status spc_training_set_param(spc_training *training,
                                           const char *layer,
                                           spc_operand which,
                                           const float *values, int64_t count);
-/* Plain descent: each parameter less `rate` times its gradient. Waits. */
+/* Plain descent: each parameter less `rate` times its gradient. Waits. SPC_EINVAL:
+ * the rate is not finite. */
 SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 
 /* ---- the oracle ---------------------------------------------------------- */

@@ -73,6 +73,10 @@ spc_status spc__fail_unknown(spc_error *error, const char *what,
                              const char *word, const char *const *names)
 {
     char all[320];
+
+    if (names[0] == NULL)
+        return spc__fail(error, SPC_EINVAL, "unknown %s '%.40s': there is none",
+                         what, word);
     join_names(all, sizeof(all), names);
     return spc__fail(error, SPC_EINVAL,
                      "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,

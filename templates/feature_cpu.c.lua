@@ -8,7 +8,7 @@
 %
 %local ops = {
 %  "pool", "unpool", "global", "add", "act", "layernorm", "groupnorm", "groupsum",
-%  "groupmean", "repeat", "bev", "actgrad", "affine",
+%  "groupmean", "repeat", "bev", "actgrad", "affine", "slice", "unslice",
 %}
 %
 %template = {
@@ -119,6 +119,56 @@ static void pool(const spc_feature_args *args, long long p)
 }
 
 %   write_kernel("spc_pool", "*args->count", "pool")
+% elseif op == "slice" or op == "unslice" then
+%   local offsets = problem.kx * problem.ky * problem.kz
+%   local width = op == "slice" and problem.channels or problem.channels // offsets
+enum {
+    WIDTH = $(width), /* of a slice */
+    KX = $(problem.kx),
+    KY = $(problem.ky),
+    KZ = $(problem.kz),
+    OFFSETS = $(offsets)
+};
+
+/* Where offset k's slice begins: slices count with x fastest, offsets with z. */
+SPC_INLINE long long slice_of(int k)
+{
+    int x = k / (KY * KZ), y = k / KZ % KY, z = k % KZ;
+
+    return (x + KX * (y + KY * z)) * (long long)WIDTH;
+}
+
+%   if op == "slice" then
+static void move(const spc_feature_args *args, long long p)
+{
+    long long to = args->order[p] * args->out_pitch;
+
+    for (int k = 0; k < OFFSETS; k++) {
+        long long from = args->map[(long long)k * args->rows_padded + p];
+        element *slice = (element *)args->out + to + slice_of(k);
+        const element *row = (const element *)args->in + from * args->in_pitch;
+        for (int c = 0; c < WIDTH; c++)
+            slice[c] = from >= 0 ? row[c] : 0;
+    }
+}
+
+%   else
+static void move(const spc_feature_args *args, long long p)
+{
+    long long row = args->order[p];
+    float sum[WIDTH] = {0};
+
+    for (int k = 0; k < OFFSETS; k++) {
+        long long from = args->map[(long long)k * args->rows_padded + p];
+        for (int c = 0; from >= 0 && c < WIDTH; c++)
+            sum[c] += get(args->in, from * args->in_pitch + slice_of(k) + c);
+    }
+    for (int c = 0; c < WIDTH; c++)
+        put(args->out, row * args->out_pitch + c, sum[c]);
+}
+
+%   end
+%   write_kernel("spc_slices", "*args->count", "move")
 % elseif plain then
 %   write_rows_given("SPC_INLINE")
 static void activate_row(const spc_feature_args *args, long long row)

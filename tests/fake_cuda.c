@@ -408,6 +408,17 @@ CUresult DevicePrimaryCtxRelease(CUdevice d)
     return end(result);
 }
 
+CUresult DevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active)
+{
+    CUresult result = begin(FAKE_DevicePrimaryCtxGetState);
+
+    if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS) {
+        *flags = 0;
+        *active = primary[d].retained > 0;
+    }
+    return end(result);
+}
+
 CUresult CtxGetCurrent(CUcontext *context)
 {
     CUresult result = begin(FAKE_CtxGetCurrent);
@@ -417,10 +428,19 @@ CUresult CtxGetCurrent(CUcontext *context)
     return end(result);
 }
 
+/* A primary context that nobody holds; others are freed at their end. */
+static bool is_ended(CUcontext context)
+{
+    return context >= primary && context < primary + FAKE_DEVICES &&
+           context->retained == 0;
+}
+
 CUresult CtxGetDevice(CUdevice *d)
 {
     CUresult result = begin(FAKE_CtxGetDevice);
 
+    if (result == CUDA_SUCCESS && is_ended(current()))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS)
         *d = current()->device;
     return end(result);

@@ -39,8 +39,9 @@ typedef struct rig {
 static inline const char *network_path(const char *name)
 {
     static char path[4200];
-    static const char *const own[] = {"every.lua", "chain.lua", "masked.lua",
-                                      "points.lua", "cloud.lua"};
+    static const char *const own[] = {"every.lua",  "chain.lua",
+                                      "masked.lua", "points.lua",
+                                      "cloud.lua",  "operators.lua"};
     const char *folder = "../examples/networks";
 
     for (int i = 0; i < LENGTH(own); i++)

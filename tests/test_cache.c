@@ -1076,6 +1076,75 @@ START_TEST(a_layer_that_is_being_written_shows_what_was_put_since)
 }
 END_TEST
 
+/* Does somebody else than the caller hold a lock on the file? Asked by a child,
+ * as a process does not see its own. */
+static bool is_locked(const char *name)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int file = open(at(name), O_RDWR);
+        _exit(file < 0 || fcntl(file, F_GETLK, &lock) != 0 ? 2
+              : lock.l_type != F_UNLCK                     ? 1
+                                                           : 0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return WEXITSTATUS(status) == 1;
+}
+
+/* In another process: opened, read, closed. */
+static void read_elsewhere(const char *name)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        spc__cache *cache;
+        spc__problem_key key = make_key(64, 64, 17);
+        spc__choice found;
+        bool read =
+            spc__cache_open(&cache, at(name), NULL, 0, &error) == SPC_OK &&
+            find(cache, &key, &found, 1) == 1;
+        spc__cache_close(cache);
+        _exit(read ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* POSIX lets all locks of a file go with any of its descriptors that a process
+ * closes. Who is the last to close a file, as it seems, removes its log. */
+START_TEST(a_second_cache_in_a_process_keeps_the_locks_of_the_first)
+{
+    spc__problem_key key = make_key(64, 64, 17);
+    spc__trial trial = make_trial(64, 30);
+    spc__choice found;
+    spc__cache *first, *second;
+
+    make_file("shared.db", 64, 50);
+    first = open_user("shared.db");
+    ck_assert_int_eq(find(first, &key, &found, 1), 1);
+    ck_assert(is_locked("shared.db"));
+    second = open_user("shared.db");
+    ck_assert(is_locked("shared.db"));
+    spc__cache_close(second);
+    ck_assert(is_locked("shared.db"));
+    put_chosen(first, &key, &trial);
+    read_elsewhere("shared.db");
+    ck_assert_int_ge(spc__sibling_bytes(at("shared.db"), "-wal"), 0);
+    trial.median_us = 20;
+    put_chosen(first, &key, &trial);
+    spc__cache_close(first);
+    first = open_user("shared.db");
+    ck_assert_int_eq(find(first, &key, &found, 1), 1);
+    ck_assert_double_eq(found.trial.median_us, 20);
+    spc__cache_close(first);
+}
+END_TEST
+
 /* Neither as a layer nor, where nothing can be written, as the user's file:
  * what the journal holds must not be left out silently. */
 START_TEST(a_journal_that_cannot_be_read_is_named)
@@ -3102,6 +3171,8 @@ static TCase *layers(void)
     tcase_add_loop_test(
         tc, a_layer_whose_writer_was_stopped_is_read_with_its_journal, 0, 3);
     tcase_add_test(tc, a_layer_that_is_being_written_shows_what_was_put_since);
+    tcase_add_test(tc,
+                   a_second_cache_in_a_process_keeps_the_locks_of_the_first);
     tcase_add_loop_test(tc, a_journal_that_cannot_be_read_is_named, 0, 3);
     tcase_add_test(tc, a_layer_that_is_not_there_is_named_and_creates_nothing);
     tcase_add_test(tc, a_layer_that_breaks_later_does_not_hide_the_others);

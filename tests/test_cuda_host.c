@@ -595,6 +595,47 @@ START_TEST(a_context_of_the_caller_is_made_current_where_it_is_not)
 }
 END_TEST
 
+/* As an application that uses the runtime's API, and is done with the device
+ * before we are. */
+START_TEST(a_primary_context_of_the_caller_is_held)
+{
+    CUcontext mine, popped;
+    life l;
+
+    ck_assert_int_eq(api.DevicePrimaryCtxRetain(&mine, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(api.CtxPushCurrent(mine), CUDA_SUCCESS);
+    life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
+    run_steps(&l, 1);
+    ck_assert_int_eq(fake->retained, 2);
+    ck_assert_int_eq(api.CtxPopCurrent(&popped), CUDA_SUCCESS);
+    ck_assert_int_eq(api.DevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    ck_assert_int_eq(fake->retained, 1);
+    for (int i = 1; i < LENGTH(steps); i++) {
+        spc_status status = steps[i].run(&l);
+        ck_assert_msg(status == SPC_OK, "%s: %s", steps[i].name, sentence(&l));
+    }
+    life_end(&l);
+    assert_all_freed();
+    ck_assert_int_eq(fake->reclaimed, 0);
+}
+END_TEST
+
+START_TEST(a_current_context_that_was_destroyed_is_none)
+{
+    CUcontext gone, popped;
+    spc_ctx *ctx;
+
+    ck_assert_int_eq(api.DevicePrimaryCtxRetain(&gone, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(api.CtxPushCurrent(gone), CUDA_SUCCESS);
+    ck_assert_int_eq(api.DevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_ok(try_open(&ctx, "cuda"), error.text);
+    ck_assert_int_eq(fake->retained, 1);
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(api.CtxPopCurrent(&popped), CUDA_SUCCESS);
+    assert_all_freed();
+}
+END_TEST
+
 START_TEST(a_context_on_another_device_than_the_one_asked_for_is_not_used)
 {
     CUcontext mine = fake->context_create(0);
@@ -654,17 +695,12 @@ END_TEST
 static bool may_pass_over(int call)
 {
     static const int passed[] = {
-        FAKE_DriverGetVersion,
-        FAKE_CtxGetCurrent,
-        FAKE_FuncGetAttribute,
-        FAKE_FuncSetAttribute,
-        FAKE_OccupancyMaxActiveBlocksPerMultiprocessor,
-        FAKE_ModuleLoadData,
-        FAKE_ModuleUnload,
-        FAKE_MemFree,
-        FAKE_CtxPushCurrent,
-        FAKE_CtxPopCurrent,
-        FAKE_DevicePrimaryCtxRelease,
+        FAKE_DriverGetVersion, FAKE_DevicePrimaryCtxGetState,
+        FAKE_CtxGetCurrent,    FAKE_FuncGetAttribute,
+        FAKE_FuncSetAttribute, FAKE_OccupancyMaxActiveBlocksPerMultiprocessor,
+        FAKE_ModuleLoadData,   FAKE_ModuleUnload,
+        FAKE_MemFree,          FAKE_CtxPushCurrent,
+        FAKE_CtxPopCurrent,    FAKE_DevicePrimaryCtxRelease,
     };
 
     for (int i = 0; i < LENGTH(passed); i++)
@@ -1451,6 +1487,8 @@ static void add_contexts(Suite *suite)
                    without_a_current_context_the_primary_one_is_retained_once);
     tcase_add_test(t, a_context_of_the_caller_is_used_and_left_as_it_was);
     tcase_add_test(t, a_context_of_the_caller_is_made_current_where_it_is_not);
+    tcase_add_test(t, a_primary_context_of_the_caller_is_held);
+    tcase_add_test(t, a_current_context_that_was_destroyed_is_none);
     tcase_add_test(
         t, a_context_on_another_device_than_the_one_asked_for_is_not_used);
     tcase_add_test(

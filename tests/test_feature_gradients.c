@@ -36,6 +36,11 @@ static const char *const linear[] = {
     "pool=max,c=6,rule=footprint,k=3,stride=2,padding=1,index=1",
     "unpool=nearest,c=6,rule=floor,k=2,stride=2",
     "unpool=nearest,c=6,rule=footprint,k=3,stride=2,padding=1",
+    "pool=slices,c=6,rule=floor,k=2,stride=2",
+    "pool=slices,c=2,rule=subm,k=3x2x1",
+    "pool=slices,c=2,rule=footprint,k=3,stride=2,padding=1",
+    "unpool=slices,c=16,rule=floor,k=2,stride=2",
+    "unpool=slices,c=18,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
     "global=max,c=6",
     "global=mean,c=6",
     "global=sum,c=6",
@@ -96,6 +101,24 @@ static spc_scene *draw_scene(spc__random *random)
     return scene;
 }
 
+/* Of one set: who sees an output becomes what it sees. */
+static void turn_relation(spc_relation *r)
+{
+    size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
+    int32_t *turned = malloc(entries * sizeof(*turned));
+
+    for (size_t i = 0; i < entries; i++)
+        turned[i] = -1;
+    for (int k = 0; k < r->offsets; k++)
+        for (int64_t o = 0; o < r->rows_out; o++) {
+            int32_t i = r->index[k * r->rows_out + o];
+            if (i >= 0)
+                turned[k * r->rows_out + i] = (int32_t)o;
+        }
+    free(r->index);
+    r->index = turned;
+}
+
 static void relate(spc_relation *out, const place *p, const spc_feature *f)
 {
     bool subm = f->geometry.rule == SPC_RULE_SUBM;
@@ -107,6 +130,8 @@ static void relate(spc_relation *out, const place *p, const spc_feature *f)
     conv.cin = conv.cout = 1;
     conv.geometry = f->geometry;
     assert_ok(spc_oracle_relation(out, &conv, p->scene, 1, &error), error.text);
+    if (subm && spc__feature_takes_inverse(f))
+        turn_relation(out);
 }
 
 static void open_place(place *p, const char *text, spc__random *random)
@@ -486,6 +511,10 @@ static const struct {
      "unpool=index,c=4,rule=floor,k=2,stride=2,dtype=f16"},
     {"pool=sum,c=4,rule=subm,k=2x3x1,pass=dgrad",
      "pool=sum,c=4,rule=subm,k=2x3x1,dtype=f16,pass=dgrad"},
+    {"pool=slices,c=4,rule=floor,k=2,stride=2,pass=dgrad",
+     "unpool=slices,c=32,rule=floor,k=2,stride=2,dtype=f16"},
+    {"unpool=slices,c=12,rule=subm,k=3x2x1,dtype=f32,pass=dgrad",
+     "pool=slices,c=2,rule=subm,k=3x2x1,dtype=f32"},
     {"norm=layer,c=4,affine=1,pass=wgrad",
      "norm=layer,c=4,eps=1e-05,affine=1,dtype=f16,pass=wgrad"},
     {"affine,c=4,pass=forward", "affine,c=4,dtype=f16"},

@@ -46,6 +46,10 @@ static const char *const operators[] = {
     "pool=sum,rule=floor,k=2,stride=2",
     "unpool=nearest,rule=floor,k=2,stride=2",
     "unpool=index,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
+    "pool=slices,rule=floor,k=2x1x3,stride=2",
+    "pool=slices,rule=footprint,k=3x2x1,stride=2,padding=1",
+    "pool=slices,rule=floor,k=2x1x2,stride=2,pass=dgrad",
+    "pool=slices,rule=footprint,k=3x2x1,stride=2x1x1,padding=1,pass=dgrad",
     "global=max",
     "global=mean",
     "global=sum",
@@ -217,7 +221,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
 static void fill_map(place *p, const spc_feature *f, int rows)
 {
     const spc_geometry *g = &f->geometry;
-    bool back = f->op == SPC_FEATURE_UNPOOL, subm = g->rule == SPC_RULE_SUBM;
+    bool back = spc__feature_takes_inverse(f), subm = g->rule == SPC_RULE_SUBM;
 
     if (!subm) {
         assert_ok(spc_coords_reserve_outputs(&p->coarse, p->fine, g, 0),
@@ -421,7 +425,7 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
 /* Rows that the arrays of inputs and outputs have room for. */
 static int64_t room_in(const place *p, const spc_feature *f)
 {
-    bool back = f->op == SPC_FEATURE_UNPOOL;
+    bool back = spc__feature_takes_inverse(f);
 
     return spc_coords_capacity(back ? p->coarse : p->fine);
 }
@@ -704,7 +708,8 @@ START_TEST(every_operator_gives_what_its_definition_gives)
     for (int i = 0; i < LENGTH(operators); i++) {
         if (!suite_is_gpu() && spc__random_below(&random, 3) < LEFT_OUT)
             continue;
-        for (int round = 0; round < (suite_is_gpu() ? GPU_ROUNDS : 1); round++) {
+        for (int round = 0; round < (suite_is_gpu() ? GPU_ROUNDS : 1);
+             round++) {
             spc_feature f = draw_feature(i, &random);
             check_operator(ctx, &f, suite_is_gpu() ? 9 : 3, &random);
         }
@@ -737,6 +742,8 @@ static const char *const canonical[] = {
     "pool=max,c=64,rule=floor,k=2,stride=2,index=1,dtype=f16",
     "unpool=index,c=3,rule=footprint,k=3,stride=2,padding=1,dtype=f32",
     "pool=sum,c=1,rule=subm,k=3,dtype=f16",
+    "pool=slices,c=5,rule=floor,k=2x3x1,stride=2,dtype=bf16",
+    "unpool=slices,c=54,rule=subm,k=3,dtype=f16",
     "add,c=64,act=leaky,slope=0.25,dtype=f16",
     "act=elu,c=5,dtype=f32",
     "norm=layer,c=96,eps=1e-05,affine=1,act=gelu,dtype=f16",
@@ -787,6 +794,12 @@ static const struct {
     {"pool=max,c=4,rule=subm,k=2,stride=2", "which is stride 1"},
     {"pool=mean,c=4,rule=floor,k=2,stride=2,index=1", "pool=max is right"},
     {"pool=max,c=4,rule=floor,k=2,index=2", "index=2 must be 0 or 1"},
+    {"pool=slices,c=8193,rule=floor,k=2,stride=2", "c=8193: 1 to 8192 is"},
+    {"pool=slices,c=8,rule=floor,k=2,stride=2,index=1", "unknown word 'index'"},
+    {"pool=slices,c=8,rule=generative,k=2,stride=2", "pooling is by the rules"},
+    {"unpool=slices,c=12,rule=floor,k=2,stride=2",
+     "c=12: a multiple of the kernel's 8 offsets is right"},
+    {"unpool=slice,c=8,rule=floor,k=2", "did you mean 'slices'?"},
     {"norm=layer,c=4,eps=-1", "eps=-1: a number that is not negative"},
     {"norm=layer,c=4,affine=yes", "affine=yes must be 0 or 1"},
     {"norm=group,c=10", "'groups' is missing"},
@@ -823,6 +836,8 @@ START_TEST(sizes_follow_from_the_words)
         {"global=max,c=6", 6, 4},
         {"groupsum,c=6,by=3", 2, 100},
         {"repeat,c=6,by=3", 18, 100},
+        {"pool=slices,c=6,rule=subm,k=3x2x1", 36, 100},
+        {"unpool=slices,c=6,rule=subm,k=3x2x1", 1, 100},
         {"bev,c=6,shape=5x7x2", 420, 4},
     };
     spc_feature feature;
@@ -1157,6 +1172,10 @@ static const struct {
     {"feature_pool", "pool=mean,c=64,rule=subm,k=3,dtype=f32"},
     {"feature_pool", "unpool=index,c=64,rule=footprint,k=3,stride=2,padding=1"},
     {"feature_pool", "unpool=nearest,c=163,rule=floor,k=2,stride=2"},
+    {"feature_slices", "pool=slices,c=64,rule=floor,k=2,stride=2"},
+    {"feature_slices", "pool=slices,c=3,rule=subm,k=5,dtype=f32"},
+    {"feature_slices", "unpool=slices,c=512,rule=floor,k=2,stride=2"},
+    {"feature_slices", "unpool=slices,c=4401,rule=subm,k=3"},
     {"feature_rows", "add,c=64,act=gelu"},
     {"feature_rows", "groupsum,c=128,by=2"},
     {"feature_rows", "groupmean,c=1024,by=64"},
@@ -1284,7 +1303,7 @@ int main(int argc, char **argv)
         return status;
     int turns = suite_device ? 1 : 2;
     Suite *suite = suite_create("features");
-    add(suite, "examples", every_example_reads_back_as_it_is_written, 13);
+    add(suite, "examples", every_example_reads_back_as_it_is_written, 15);
     add(suite, "text", the_canonical_text_keeps_all_words, LENGTH(canonical));
     add(suite, "words", bad_words_have_their_sentence, LENGTH(bad));
     add(suite, "sizes", sizes_follow_from_the_words, 1);

@@ -108,8 +108,27 @@ static const struct {
     {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
      "parts 0 and 1 lie over two coordinate sets"},
     {"feature(x, 'add')", "its `add` is missing"},
-    {"feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')",
-     "operators with an index are not for networks"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2')"
+     " feature(y, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "must be the outputs of a pool=max with index=1"},
+    {"feature(x, 'unpool=index,rule=floor,k=2,stride=2')",
+     "which indices does it read?"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(x, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "over another coordinate set than the indices"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(cat(y, y), 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "its indices are of 4 channels, the tensor has 8"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1', {name = 'p'})"
+     " feature(y, 'unpool=index,rule=floor,k=3,stride=2', {index = y})",
+     "of layer 'p', which pooled other voxels or by another geometry"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " conv(y + 1, 'linear,cout=4')",
+     "its `in` is tensor 2, the indices of a pooling"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " output(y + 1)",
+     "the indices of a pooling"},
+    {"feature(x, 'add', {add = x, index = x})", "add or index, and not both"},
     {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
     {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
     {"regroup({x}, {split = {3, 1, 1}, slices = true})",
@@ -203,18 +222,22 @@ END_TEST
 
 /* ---- what comes out ------------------------------------------------------ */
 
-/* By type and device, a part of them each day: they compile much. */
-START_TEST(a_network_of_every_kind_of_node_is_as_the_oracle_says)
+/* Two files, by type and device, a part of them each day: they compile much. */
+static const char *const small_files[] = {"every.lua", "operators.lua"};
+enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
+
+START_TEST(networks_of_all_operators_are_as_the_oracle_says)
 {
-    static const spc_dtype dtypes[] = {SPC_F32, SPC_F16, SPC_BF16};
+    static const spc_dtype dtypes[TYPES] = {SPC_F32, SPC_F16, SPC_BF16};
     spc_net_options o = room_for(300);
+    int kind = _i % (TYPES * SMALL_FILES);
     rig r;
 
     if (!suite_takes(_i))
         return;
     spc_scene *sample = scene_of(0);
-    load(&r, "every.lua", dtypes[_i % 3]);
-    open_context(&r, device_of(_i / 3));
+    load(&r, small_files[kind / TYPES], dtypes[kind % TYPES]);
+    open_context(&r, device_of(_i / (TYPES * SMALL_FILES)));
     o.keep = true;
     o.growth = 0; /* voxels that are strewn have more outputs than scans */
     o.sample = spc_scene_coords(sample);
@@ -683,9 +706,8 @@ static void add_device_tests(Suite *suite)
     TCase *tc = add(suite, "results");
     int devices = suite_device != NULL ? 1 : 2;
 
-    tcase_add_loop_test(tc,
-                        a_network_of_every_kind_of_node_is_as_the_oracle_says,
-                        0, 3 * devices);
+    tcase_add_loop_test(tc, networks_of_all_operators_are_as_the_oracle_says, 0,
+                        TYPES * SMALL_FILES * devices);
     tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);

@@ -460,7 +460,7 @@ static const struct {
     {"output\tmean\t20", "output\tmean\t99", "tensor 99"},
     {"array\t0\tweights\tf32\t1728", "array\t0\tweights\tf32\t1727",
      "the network has no such array"},
-    {"array\t0\tscale\tf32\t8\n", "", "10 of its 11 arrays"},
+    {"array\t0\tscale\tf32\t8\n", "", "11 of its 12 arrays"},
     {"array\t0\tscale\tf32", "array\t0\tscale\tf16", "bytes, and"},
     {"array\t0\tscale", "array\t0\tweights", "no such array"},
     {"regroup\t1x1x0", "regroup\t1x1x-9", "scale -9"},

@@ -435,6 +435,76 @@ START_TEST(points_that_lie_densely_are_all_found)
 }
 END_TEST
 
+/* ---- cells --------------------------------------------------------------- */
+
+/* Of the outputs in turn, and of each the inputs in turn. */
+static int compare_pairs(const void *a, const void *b)
+{
+    const spc_triplet *x = a, *y = b;
+
+    return x->out != y->out ? (x->out > y->out) - (x->out < y->out)
+                            : (x->in > y->in) - (x->in < y->in);
+}
+
+/* The triplets of a map with so many cells, by pairs; the caller's. */
+static spc_triplet *pairs_by_cells(spc_ctx *ctx, spc_points *points, int cells,
+                                   int *count)
+{
+    spc_geometry g = geometry_of(layers[0]);
+    spc_map *map;
+
+    for (int a = 0; a < 3; a++)
+        g.kernel[a] = cells;
+    assert_done(spc_map_radius(&map, points, points, &g, 100000));
+    assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+    assert_done(spc_map_check(map, NULL));
+    *count = (int)spc_map_pairs(map);
+    spc_triplet *out = calloc((size_t)*count + 1, sizeof *out);
+    assert_done(spc_map_triplets(map, out));
+    qsort(out, (size_t)*count, sizeof *out, compare_pairs);
+    spc_map_free(map);
+    return out;
+}
+
+/* Who is seen is the radius's matter, and with what weight that of the cells: a
+ * point itself lies in the middle one. */
+START_TEST(one_radius_makes_sense_with_any_number_of_cells)
+{
+    static const int cells[] = {3, 5, 7};
+    spc_ctx *ctx = contexts[_i];
+    spc__random random;
+    spc_triplet *first = NULL;
+    int pairs = 0;
+
+    spc__random_init(&random, 23);
+    cloud c = draw_cloud(200, 1, 160, 1.0f / 1024, &random);
+    spc_points *points = make_points(ctx, &c);
+    for (int i = 0; i < 3; i++) {
+        int count, volume = cells[i] * cells[i] * cells[i], used = 0;
+        char *seen = calloc((size_t)volume, 1);
+        spc_triplet *all = pairs_by_cells(ctx, points, cells[i], &count);
+        ck_assert(first == NULL || count == pairs);
+        for (int t = 0; t < count; t++) {
+            ck_assert(first == NULL || compare_pairs(&first[t], &all[t]) == 0);
+            ck_assert(all[t].out != all[t].in || all[t].k == volume / 2);
+            used += !seen[all[t].k]++;
+        }
+        ck_assert_int_gt(used, volume / 3); /* corners are behind the radius */
+        free(seen);
+        if (first == NULL) {
+            first = all;
+            pairs = count;
+        } else {
+            free(all);
+        }
+    }
+    ck_assert_int_gt(pairs, 400);
+    free(first);
+    spc_points_free(points);
+    release(&c);
+}
+END_TEST
+
 /* ---- capacities and frames ----------------------------------------------- */
 
 static cloud line_of(int rows, float apart)
@@ -1022,6 +1092,8 @@ int main(int argc, char **argv)
                         0, context_count);
     tcase_add_loop_test(cases, points_that_lie_densely_are_all_found, 0,
                         context_count);
+    tcase_add_loop_test(cases, one_radius_makes_sense_with_any_number_of_cells,
+                        0, context_count);
     tcase_add_loop_test(
         cases, a_map_without_room_holds_nothing_and_says_what_would_fit, 0,
         context_count);

@@ -307,6 +307,33 @@ START_TEST(a_shape_keeps_awkward_scenes_within_it)
 }
 END_TEST
 
+/* Of one seed every remainder by 16, of some every remainder by 48. */
+START_TEST(sizes_are_not_the_same_with_every_seed)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    bool seen[48] = {false};
+    int found = 0;
+
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        unsigned remainders = 0;
+        for (int i = 0; i < SPC__SIZES; i++) {
+            spc_scene *scene = NULL;
+            assert_ok(spc__awkward_size(&scene, i, seed, &conv, &error),
+                      error.text);
+            int64_t rows = spc_scene_rows(scene);
+            ck_assert_int_ge(rows, 2);
+            ck_assert(i < 2 || rows < 320);
+            remainders |= i < 2 ? 0 : 1u << rows % 16;
+            found += !seen[rows % 48];
+            seen[rows % 48] = true;
+            spc_scene_free(scene);
+        }
+        ck_assert_uint_eq(remainders, 0xffff);
+    }
+    ck_assert_int_eq(found, 48);
+}
+END_TEST
+
 START_TEST(a_zero_of_either_sign_is_the_exact_zero)
 {
     const float exact[4] = {1, 0, -2, 3}, got[4] = {1, -0.0f, -2, 3};
@@ -418,6 +445,7 @@ int main(void)
     tcase_add_test(tcase, a_file_that_holds_no_sample_is_refused);
     tcase_add_test(tcase, awkward_scenes_have_the_rows_that_make_them_so);
     tcase_add_test(tcase, a_shape_keeps_awkward_scenes_within_it);
+    tcase_add_test(tcase, sizes_are_not_the_same_with_every_seed);
     tcase_add_test(tcase, a_zero_of_either_sign_is_the_exact_zero);
     tcase_add_loop_test(tcase, a_device_digests_as_the_host_does, 0,
                         LENGTH(devices));

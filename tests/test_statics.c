@@ -99,11 +99,40 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
         {"__attribute__((section(\"mine\"))) int kept[9] = {1};\n"
          "int f(void) { return kept[0]++; }",
          36},
+        /* By their names these are the loader's. */
+        {"__attribute__((section(\".got.mine\"))) int kept[9] = {1};\n"
+         "int f(void) { return kept[0]++; }",
+         36},
+        {"__attribute__((section(\".dynamic.mine\"))) int kept = 1;\n"
+         "int f(void) { return kept++; }",
+         4},
+        /* What is written there ends the process: it is locked. */
+        {"extern int *at(void); int f(void) { return (*at())++; }\n"
+         "asm(\".pushsection .got.plt,\\\"aw\\\"; .Lkept: .long 0;\"\n"
+         "    \".popsection\");",
+         0},
+        {"_Thread_local int kept[3] = {1}; int f(void) { return kept[0]++; }",
+         12},
+        /* Memory that has no symbol, less than a linker's. */
+        {"asm(\".pushsection .bss; .Lkept: .zero 4; .popsection\");\n"
+         "int f(void) { return 1; }",
+         4},
+        {"asm(\".pushsection mine,\\\"awx\\\"; .Lkept: .long 0;\"\n"
+         "    \".popsection\"); int f(void) { return 1; }",
+         4},
+        {"#include <math.h>\n"
+         "float f(float x) { return expf(x) + sinf(x); }",
+         0},
     };
     spc__compiler *cc = open_hostcc();
 
-    for (int i = 0; i < LENGTH(cases); i++)
-        ck_assert_int_eq(statics_of(cc, "", cases[i].source), cases[i].bytes);
+    for (int i = 0; i < LENGTH(cases); i++) { /* a linker fills up */
+        int bytes = statics_of(cc, "", cases[i].source);
+        ck_assert_msg(cases[i].bytes == 0
+                          ? bytes == 0
+                          : bytes >= cases[i].bytes && bytes < 4096,
+                      "case %d has %d bytes", i, bytes);
+    }
     spc__compiler_close(cc);
 }
 END_TEST

@@ -22,9 +22,9 @@ static const struct {
     int params;
 } networks[] = {
     {"networks/trained.lua", 7},        {"networks/trained_unet.lua", 19},
-    {"networks/trained_ops.lua", 9},    {"networks/trained_global.lua", 2},
+    {"networks/trained_ops.lua", 11},   {"networks/trained_global.lua", 2},
     {"networks/trained_bev.lua", 4},    {"networks/trained_masked.lua", 12},
-    {"networks/trained_cloud.lua", 12},
+    {"networks/trained_cloud.lua", 12}, {"networks/trained_unpool.lua", 7},
 };
 
 typedef struct task {
@@ -668,6 +668,7 @@ END_TEST
 START_TEST(wrong_questions_have_their_sentence)
 {
     spc_ctx *ctx = open_device();
+    spc_training_out output;
     float value = 0;
     task t;
 
@@ -678,6 +679,7 @@ START_TEST(wrong_questions_have_their_sentence)
     ck_assert_int_eq(
         spc_training_param(t.training, "two", SPC_WEIGHTS, &value, NULL, 1),
         SPC_ENOTFOUND);
+    assert_says(spc_ctx_error(ctx), "no layer 'two' has such an array");
     ck_assert_int_eq(
         spc_training_param(t.training, "one", SPC_BIAS, &value, NULL, 1),
         SPC_EINVAL);
@@ -688,6 +690,10 @@ START_TEST(wrong_questions_have_their_sentence)
     ck_assert_int_eq(
         spc_training_set_param(t.training, "one", SPC_BIAS, NULL, 8),
         SPC_EINVAL);
+    ck_assert_int_eq(spc_training_output(&output, t.training, 1), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "no output 1: the network has 1");
+    ck_assert_int_eq(spc_training_descend(t.training, NAN), SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "a rate of nan");
     task_close(&t);
     spc_ctx_free(ctx);
 }

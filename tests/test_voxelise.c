@@ -343,6 +343,14 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL),
                          SPC_ECAPACITY);
         ck_assert_int_eq(info.voxels, 0);
+        int32_t below = -3;
+        assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.count, &below, 4));
+        assert_ok(r.ctx,
+                  spc_voxels_update(r.voxels, r.points, r.count, 0, NULL));
+        ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL),
+                         SPC_ECAPACITY);
+        ck_assert_str_eq(spc_ctx_error(r.ctx),
+                         "a count of -3 points: none became a voxel");
         ck_assert_int_eq(spc_voxels_update(r.voxels, r.points, NULL, 101, NULL),
                          SPC_ECAPACITY);
         ck_assert_int_eq(spc_voxels_update(r.voxels, NULL, NULL, 1, NULL),
@@ -350,6 +358,8 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         assert_ok(r.ctx, spc_voxels_update(r.voxels, NULL, NULL, 0, NULL));
         assert_ok(r.ctx, spc_voxels_check(r.voxels, &info, NULL));
         ck_assert_int_eq(info.voxels, 0);
+        ck_assert_int_eq(spc_voxels_verify(&worst, r.voxels, NULL, 3),
+                         SPC_EINVAL);
         close_rig(&r);
     }
     close_contexts();

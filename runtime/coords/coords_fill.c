@@ -143,7 +143,11 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
 static spc_status judge(const spc_coords *c, const int32_t *stats,
                         const int32_t *host, spc_error *error)
 {
-    if (stats[SPC_INDEX_ROWS] > c->capacity || stats[SPC_INDEX_ROWS] < 0)
+    if (stats[SPC_INDEX_ROWS] < 0)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "a count of %d rows: the set holds none",
+                         stats[SPC_INDEX_ROWS]);
+    if (stats[SPC_INDEX_ROWS] > c->capacity)
         return spc__fail(error, SPC_ECAPACITY,
                          "%d rows for a set of %d: it holds none of them; a "
                          "capacity of %d would have fitted",

@@ -415,7 +415,11 @@ spc_status spc__points_inspect(spc_points *p, void *stream, spc_error *error)
         return status;
     p->rows.rows = count;
     p->rows.checked = true;
-    if (stats[SPC_POINTS_ROWS] > p->rows.capacity || stats[SPC_POINTS_ROWS] < 0)
+    if (stats[SPC_POINTS_ROWS] < 0)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "a count of %d points: the cloud holds none",
+                         stats[SPC_POINTS_ROWS]);
+    if (stats[SPC_POINTS_ROWS] > p->rows.capacity)
         return spc__fail(error, SPC_ECAPACITY,
                          "%d points for a cloud of %d: it holds none of them; "
                          "a capacity of %d would have fitted",

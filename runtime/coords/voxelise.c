@@ -318,6 +318,10 @@ spc_status spc_voxels_update(spc_voxels *v, const float *points,
 static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
                         int first_bad, spc_error *error)
 {
+    if (info->points < 0)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "a count of %lld points: none became a voxel",
+                         (long long)info->points);
     if (info->points > v->set->capacity)
         return spc__fail(error, SPC_ECAPACITY,
                          "%lld points, where %d were stated: none became a "

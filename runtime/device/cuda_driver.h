@@ -30,7 +30,8 @@ enum {
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_NOT_FOUND = 500,
-    CUDA_ERROR_NOT_READY = 600
+    CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED = 709
 };
 
 enum {
@@ -103,6 +104,8 @@ typedef struct CUlaunchConfig {
     X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                      \
       (CUcontext * context, CUdevice d))                                       \
     X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice d))   \
+    X(DevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                  \
+      (CUdevice d, unsigned *flags, int *active))                              \
     X(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context))                 \
     X(CtxGetDevice, "cuCtxGetDevice", (CUdevice * d))                          \
     X(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))              \

@@ -77,6 +77,17 @@ static void cuda_target(const spc__device *device, spc__attrs *out)
 
 /* ---- opening and closing ---------------------------------------------- */
 
+/* Without a current context the library's runtime would leave one current. */
+static void close_cublas(spc__cuda_device *d)
+{
+    bool pushed = false;
+
+    if (d->cublas)
+        spc__cuda_enter(d, &pushed, NULL);
+    spc__cublas_close(d->cublas);
+    spc__cuda_leave(d, pushed);
+}
+
 static void cuda_close(spc__device *device)
 {
     spc__cuda_device *d = self(device);
@@ -84,7 +95,7 @@ static void cuda_close(spc__device *device)
     if (!d)
         return;
     spc__compiler_close(d->compiler);
-    spc__cublas_close(d->cublas);
+    close_cublas(d);
     pthread_mutex_destroy(&d->gemm_lock);
     if (d->retained)
         d->api.DevicePrimaryCtxRelease(d->handle);
@@ -92,9 +103,9 @@ static void cuda_close(spc__device *device)
     free(d);
 }
 
-/* The caller's current context and its device; NULL and -1 without one. A
- * driver that does not say which is no reason to take another: that one would
- * know neither the caller's memory nor its streams. */
+/* The caller's current context and its device; NULL and -1 without one, or with
+ * one that was destroyed. A driver that does not say which is no reason to take
+ * another: that one would know neither the caller's memory nor its streams. */
 static spc_status find_current(CUcontext *context, CUdevice *device,
                                const spc__cuda *api, spc_error *error)
 {
@@ -106,8 +117,36 @@ static spc_status find_current(CUcontext *context, CUdevice *device,
                              "find the caller's context");
     if (status != SPC_OK || !*context)
         return status;
-    return spc__cuda_check(api, api->CtxGetDevice(device), error,
+    CUresult result = api->CtxGetDevice(device);
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        *context = NULL;
+        return SPC_OK;
+    }
+    return spc__cuda_check(api, result, error,
                            "find the device of the caller's context");
+}
+
+/*
+ * The primary context has many users, and lives while one of them holds it: a
+ * caller's that is it is held, too, lest it goes when its maker is done.
+ */
+static spc_status hold_primary(spc__cuda_device *d, spc_error *error)
+{
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (d->api.DevicePrimaryCtxGetState(d->handle, &flags, &active) !=
+            CUDA_SUCCESS ||
+        !active)
+        return SPC_OK;
+    spc_status status = spc__cuda_check(
+        &d->api, d->api.DevicePrimaryCtxRetain(&primary, d->handle), error,
+        "retain the device's primary context");
+    d->retained = status == SPC_OK && primary == d->context;
+    if (status == SPC_OK && !d->retained)
+        d->api.DevicePrimaryCtxRelease(d->handle);
+    return status;
 }
 
 /*
@@ -127,7 +166,7 @@ static spc_status take_context(spc__cuda_device *d, int ordinal,
         d->context = current;
         d->ordinal = device; /* a CUdevice is its ordinal */
         d->handle = device;
-        return SPC_OK;
+        return hold_primary(d, error);
     }
     d->ordinal = ordinal < 0 ? 0 : ordinal;
     status = spc__cuda_check(&d->api, d->api.DeviceGet(&d->handle, d->ordinal),

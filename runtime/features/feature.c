@@ -14,9 +14,9 @@ const char *const spc__bev_order_names[] = {"zyx", "xyz", NULL};
 
 /* As templates know them. */
 static const char *const op_names[] = {
-    "pool",      "unpool",    "global",   "add",       "act",
-    "layernorm", "groupnorm", "groupsum", "groupmean", "repeat",
-    "bev",       "actgrad",   "affine",   NULL,
+    "pool",      "unpool",   "global",    "add",    "act", "layernorm",
+    "groupnorm", "groupsum", "groupmean", "repeat", "bev", "actgrad",
+    "affine",    "slice",    "unslice",   NULL,
 };
 
 /* ---- rules --------------------------------------------------------------- */
@@ -45,7 +45,7 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
     spc_status status;
 
     if ((status =
-             check_range("operator", f->op, 0, SPC_FEATURE_AFFINE, error)) ||
+             check_range("operator", f->op, 0, SPC_FEATURE_UNSLICE, error)) ||
         (status = check_range("reduction", f->reduction, 0, SPC_REDUCE_SUM,
                               error)) ||
         (status =
@@ -70,6 +70,25 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
                          "rule generative: pooling is by the rules subm, "
                          "floor, footprint and given");
     return spc_geometry_check(&f->geometry, error);
+}
+
+/* As many channels for each offset in a row of the coarser set. */
+static spc_status check_slices(const spc_feature *f, spc_error *error)
+{
+    spc_status status = check_pool(f, error);
+    int offsets = spc_geometry_offsets(&f->geometry);
+
+    if (status != SPC_OK)
+        return status;
+    if (f->op == SPC_FEATURE_SLICE)
+        return check_range("c", f->channels, 1, SPC__CHANNELS_MOST / offsets,
+                           error);
+    if (f->channels % offsets == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "c=%d: a multiple of the kernel's %d offsets is right, "
+                     "each of which has a slice",
+                     f->channels, offsets);
 }
 
 static spc_status check_norm(const spc_feature *f, spc_error *error)
@@ -107,6 +126,9 @@ static spc_status check_words(const spc_feature *f, spc_error *error)
     case SPC_FEATURE_POOL:
     case SPC_FEATURE_UNPOOL:
         return check_pool(f, error);
+    case SPC_FEATURE_SLICE:
+    case SPC_FEATURE_UNSLICE:
+        return check_slices(f, error);
     case SPC_FEATURE_ACT:
     case SPC_FEATURE_ACTGRAD:
         if (f->activation == SPC_ACT_NONE)
@@ -171,6 +193,19 @@ static void set_bev(spc__attrs *out, const spc_feature *f)
     spc__attrs_set_number(out, "z", f->shape[2]);
 }
 
+/* The box by which slices are numbered; a list has them in its order. */
+static void set_slices(spc__attrs *out, const spc_feature *f)
+{
+    static const char *const names[] = {"kx", "ky", "kz"};
+    int list = f->geometry.offset_count;
+
+    for (int i = 0; i < 3; i++)
+        spc__attrs_set_number(out, names[i],
+                              list == 0 ? f->geometry.kernel[i]
+                              : i == 2  ? list
+                                        : 1);
+}
+
 void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
 {
     memset(out, 0, sizeof(*out));
@@ -185,6 +220,10 @@ void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
         spc__attrs_set_number(out, "offsets",
                               spc_geometry_offsets(&f->geometry));
         spc__attrs_set_number(out, "index", f->index);
+        break;
+    case SPC_FEATURE_SLICE:
+    case SPC_FEATURE_UNSLICE:
+        set_slices(out, f);
         break;
     case SPC_FEATURE_GLOBAL:
         spc__attrs_set_text(out, "reduce", spc__reduction_names[f->reduction]);

@@ -111,6 +111,11 @@ static const spc__feature_kind kinds[] = {
      SPC_FORWARD,
      false,
      {{"spc_pool", true, by_pieces, 0}}},
+    {"feature_slices",
+     OP(SLICE) | OP(UNSLICE),
+     SPC_FORWARD,
+     false,
+     {{"spc_slices", true, by_pieces, 0}}},
     {"feature_rows",
      OP(ADD) | OP(ACT) | OP(ACTGRAD) | OP(GROUPSUM) | OP(GROUPMEAN) |
          OP(REPEAT) | OP(AFFINE),

@@ -63,6 +63,8 @@ static void become(spc_feature *out, spc_feature_op op, int channels, int by)
 
 static void turn(spc_feature *out)
 {
+    int offsets = spc_geometry_offsets(&out->geometry);
+
     switch (out->op) {
     case SPC_FEATURE_POOL:
         turn_pool(out);
@@ -78,6 +80,12 @@ static void turn(spc_feature *out)
         break;
     case SPC_FEATURE_REPEAT:
         become(out, SPC_FEATURE_GROUPSUM, out->channels * out->by, out->by);
+        break;
+    case SPC_FEATURE_SLICE:
+        become(out, SPC_FEATURE_UNSLICE, out->channels * offsets, out->by);
+        break;
+    case SPC_FEATURE_UNSLICE:
+        become(out, SPC_FEATURE_SLICE, out->channels / offsets, out->by);
         break;
     default:
         break;

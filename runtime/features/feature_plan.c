@@ -178,7 +178,9 @@ static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
     const spc_feature *f = &plan->feature;
     bool back = spc__feature_takes_inverse(f);
     const char *pooling =
-        f->op == SPC_FEATURE_UNPOOL ? "un-pooling" : "pooling";
+        f->op == SPC_FEATURE_UNPOOL || f->op == SPC_FEATURE_UNSLICE
+            ? "un-pooling"
+            : "pooling";
     const char *of = f->pass == SPC_FORWARD ? "" : "the gradient of ";
 
     if (!spc__feature_takes_map(f))

@@ -21,7 +21,8 @@ static bool is_global_maximum(const spc_feature *f)
 
 bool spc__feature_takes_map(const spc_feature *f)
 {
-    return f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL;
+    return f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL ||
+           f->op == SPC_FEATURE_SLICE || f->op == SPC_FEATURE_UNSLICE;
 }
 
 bool spc__feature_is_by_row(const spc_feature *f)
@@ -32,7 +33,7 @@ bool spc__feature_is_by_row(const spc_feature *f)
 
 bool spc__feature_takes_inverse(const spc_feature *f)
 {
-    if (f->op == SPC_FEATURE_UNPOOL)
+    if (f->op == SPC_FEATURE_UNPOOL || f->op == SPC_FEATURE_UNSLICE)
         return !is_gradient(f);
     return f->op == SPC_FEATURE_POOL && is_gradient(f) &&
            f->geometry.rule != SPC_RULE_SUBM;
@@ -87,6 +88,10 @@ int64_t spc__feature_outputs(const spc_feature *f)
         return f->channels / f->by;
     case SPC_FEATURE_REPEAT:
         return (int64_t)f->channels * f->by;
+    case SPC_FEATURE_SLICE:
+        return (int64_t)f->channels * spc_geometry_offsets(&f->geometry);
+    case SPC_FEATURE_UNSLICE:
+        return f->channels / spc_geometry_offsets(&f->geometry);
     case SPC_FEATURE_BEV:
         return 1;
     default:

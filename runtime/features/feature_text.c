@@ -28,6 +28,8 @@ static const char *const examples[] = {
     "bev,c=64,shape=176x200x2,order=zyx",
     "actgrad=silu,c=64",
     "affine,c=64,act=relu",
+    "pool=slices,c=64,rule=floor,k=2,stride=2",
+    "unpool=slices,c=512,rule=floor,k=2,stride=2",
 };
 enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
 
@@ -38,7 +40,10 @@ const char *spc_feature_example(int i)
 
 /* ---- the operator -------------------------------------------------------- */
 
-static const char *const unpool_names[] = {"nearest", "index", NULL};
+/* Those of spc_reduction, and slices. */
+static const char *const pool_names[] = {"max", "mean", "sum", "slices", NULL};
+static const char *const unpool_names[] = {"nearest", "index", "slices", NULL};
+enum { POOL_SLICES = 3, UNPOOL_SLICES = 2 };
 static const char *const norm_names[] = {"layer", "group", NULL};
 
 /* The first word, and the names that its value may be; NULL: it has none. */
@@ -50,7 +55,7 @@ typedef struct head {
 } head;
 
 static const head heads[] = {
-    {"pool", SPC_FEATURE_POOL, spc__reduction_names, "reduction"},
+    {"pool", SPC_FEATURE_POOL, pool_names, "reduction"},
     {"unpool", SPC_FEATURE_UNPOOL, unpool_names, "way to un-pool"},
     {"global", SPC_FEATURE_GLOBAL, spc__reduction_names, "reduction"},
     {"add", SPC_FEATURE_ADD, NULL, NULL},
@@ -69,7 +74,11 @@ enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
 static void set_head(spc_feature *f, const head *of, int value)
 {
     f->op = of->op;
-    if (of->values == spc__reduction_names)
+    if (of->values == pool_names && value == POOL_SLICES)
+        f->op = SPC_FEATURE_SLICE;
+    else if (of->values == unpool_names && value == UNPOOL_SLICES)
+        f->op = SPC_FEATURE_UNSLICE;
+    else if (of->values == pool_names || of->values == spc__reduction_names)
         f->reduction = (spc_reduction)value;
     else if (of->values == spc__activation_names)
         f->activation = (spc_activation)value;
@@ -81,7 +90,11 @@ static void set_head(spc_feature *f, const head *of, int value)
 
 static int head_value(const spc_feature *f, const head *of)
 {
-    if (of->values == spc__reduction_names)
+    if (f->op == SPC_FEATURE_SLICE)
+        return POOL_SLICES;
+    if (f->op == SPC_FEATURE_UNSLICE)
+        return UNPOOL_SLICES;
+    if (of->values == pool_names || of->values == spc__reduction_names)
         return (int)f->reduction;
     if (of->values == spc__activation_names)
         return (int)f->activation;
@@ -90,10 +103,24 @@ static int head_value(const spc_feature *f, const head *of)
     return f->op == SPC_FEATURE_GROUPNORM;
 }
 
+/* The operator of the first word, of which this one may be a value. */
+static spc_feature_op family_of(spc_feature_op op)
+{
+    switch (op) {
+    case SPC_FEATURE_GROUPNORM:
+        return SPC_FEATURE_LAYERNORM;
+    case SPC_FEATURE_SLICE:
+        return SPC_FEATURE_POOL;
+    case SPC_FEATURE_UNSLICE:
+        return SPC_FEATURE_UNPOOL;
+    default:
+        return op;
+    }
+}
+
 static const head *head_of(const spc_feature *f)
 {
-    spc_feature_op op =
-        f->op == SPC_FEATURE_GROUPNORM ? SPC_FEATURE_LAYERNORM : f->op;
+    spc_feature_op op = family_of(f->op);
 
     for (int i = 0; i < HEADS; i++)
         if (heads[i].op == op)
@@ -143,8 +170,8 @@ struct feature_word {
 #define OP(name) (1u << SPC_FEATURE_##name)
 
 enum {
-    ALL = OP(AFFINE) * 2 - 1,
-    MAPPED = OP(POOL) | OP(UNPOOL),
+    ALL = OP(UNSLICE) * 2 - 1,
+    MAPPED = OP(POOL) | OP(UNPOOL) | OP(SLICE) | OP(UNSLICE),
     NORMS = OP(LAYERNORM) | OP(GROUPNORM),
     ACTIVE = OP(ADD) | OP(AFFINE) | NORMS,
     GROUPED = OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT)
@@ -503,7 +530,7 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 
     write_text(&w, "%s", "");
     for (int i = 0; i < WORDS; i++)
-        if ((unsigned)op <= SPC_FEATURE_AFFINE && words[i].ops >> op & 1)
+        if ((unsigned)op <= SPC_FEATURE_UNSLICE && words[i].ops >> op & 1)
             write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
     return (int)w.length;
 }

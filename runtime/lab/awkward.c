@@ -7,8 +7,13 @@
  */
 #include "awkward.h"
 
+#include "conv.h"
 #include "error.h"
+#include "given.h"
+#include "random.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_ROWS = 1000, EXTENT = 64, LOW = -7 };
 
@@ -129,24 +134,29 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
-/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. */
-static int rows_of_size(int i)
+/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. The others
+ * have one remainder by 16 each, and are drawn, so that no kernel knows them:
+ * from 2 to 319. */
+static int rows_of_size(int i, uint64_t seed)
 {
-    return i == 0 ? 767 : i == 1 ? 769 : 64 + i;
+    enum { NEAR = 2, STEP = 16, STEPS = 20 };
+    spc__random random;
+
+    if (i < NEAR)
+        return i == 0 ? 767 : 769;
+    spc__random_init(&random, seed + (uint64_t)i);
+    int rest = (i - NEAR) % STEP, least = rest < 2;
+    return STEP * (least +
+                   (int)spc__random_below(&random, (uint32_t)(STEPS - least))) +
+           rest;
 }
 
-static void draw_size(cloud *c, int i)
+static void draw_size(cloud *c, int i, int rows)
 {
     add_corners(c);
-    add_block(c, i % 2, 4, 40);
-    add_spread(c, rows_of_size(i));
+    add_block(c, i % 2, 4, rows < 40 ? rows : 40);
+    add_spread(c, rows);
 }
-
-static const char *const size_names[SPC__SIZES] = {
-    "767 rows", "769 rows", "66 rows", "67 rows", "68 rows", "69 rows",
-    "70 rows",  "71 rows",  "72 rows", "73 rows", "74 rows", "75 rows",
-    "76 rows",  "77 rows",  "78 rows", "79 rows", "80 rows", "81 rows",
-};
 
 /* Points half a radius apart, so that some are seen and some are not, many lie
  * just on the radius or on the border of two cells, and every seventh is the
@@ -164,14 +174,15 @@ static void turn_into_points(cloud *c, float radius)
             c->coords[i][a] = c->coords[i - 1][a];
 }
 
-spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
-                              spc_error *error)
+/* The box, within the shape of the layer. */
+static cloud *new_cloud(const spc_conv *conv, spc_error *error)
 {
     cloud *c = calloc(1, sizeof(*c));
 
-    *out = NULL;
-    if (c == NULL)
-        return spc__fail_memory(error, sizeof(*c));
+    if (c == NULL) {
+        spc__fail_memory(error, sizeof(*c));
+        return NULL;
+    }
     for (int a = 0; a < 3; a++) {
         int shape = conv->geometry.shape[a];
         c->low[a] = shape > 0 ? 0 : LOW;
@@ -179,16 +190,96 @@ spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
         if (shape > 0 && shape < EXTENT)
             c->high[a] = shape - 1;
     }
-    if (i < SPC__AWKWARD)
-        scenes[i].draw(c);
-    else
-        draw_size(c, i - SPC__AWKWARD);
+    return c;
+}
+
+static spc_status make_scene(spc_scene **out, cloud *c, const spc_conv *conv,
+                             const char *name, spc_error *error)
+{
     if (conv->geometry.rule == SPC_RULE_RADIUS)
         turn_into_points(c, conv->geometry.radius);
-    const char *name =
-        i < SPC__AWKWARD ? scenes[i].name : size_names[i - SPC__AWKWARD];
     spc_status status =
         spc_scene_create(out, c->coords[0], c->rows, name, error);
     free(c);
+    return status;
+}
+
+spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
+                              spc_error *error)
+{
+    cloud *c = new_cloud(conv, error);
+
+    *out = NULL;
+    if (c == NULL)
+        return error->status;
+    scenes[i].draw(c);
+    return make_scene(out, c, conv, scenes[i].name, error);
+}
+
+spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
+                             const spc_conv *conv, spc_error *error)
+{
+    cloud *c = new_cloud(conv, error);
+    char name[32];
+
+    *out = NULL;
+    if (c == NULL)
+        return error->status;
+    draw_size(c, i, rows_of_size(i, seed));
+    snprintf(name, sizeof(name), "%d rows", c->rows);
+    return make_scene(out, c, conv, name, error);
+}
+
+/* ---- outputs that see no input ------------------------------------------- */
+
+/* More than two tiles of any number of rows. */
+enum { NEAR_EDGE = 3, FAR_ROWS = 600, FAR_AWAY = 1000 };
+
+/* The rows of a set, and a block far from them behind. */
+static spc_status add_far(spc_scene **out, const int32_t *near, int64_t rows,
+                          spc_error *error)
+{
+    enum { EDGE = 9 };
+    int32_t(*all)[4] = malloc((size_t)(rows + FAR_ROWS) * sizeof(*all));
+
+    if (all == NULL)
+        return spc__fail_memory(error, (size_t)rows * sizeof(*all));
+    memcpy(all, near, (size_t)rows * sizeof(*all));
+    for (int i = 0; i < FAR_ROWS; i++) {
+        int32_t *at = all[rows + i];
+        at[0] = 0;
+        at[1] = FAR_AWAY + i / EDGE / EDGE;
+        at[2] = i / EDGE % EDGE;
+        at[3] = i % EDGE;
+    }
+    spc_status status = spc_scene_create(out, all[0], rows + FAR_ROWS,
+                                         "far from inputs", error);
+    free(all);
+    return status;
+}
+
+spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
+                            const spc_conv *conv, spc_error *error)
+{
+    int32_t near[NEAR_EDGE * NEAR_EDGE * NEAR_EDGE][4] = {{0}}, *drawn = NULL;
+    const int64_t count = NEAR_EDGE * NEAR_EDGE * NEAR_EDGE;
+    bool ends = spc__conv_ends_at_scene(conv); /* the scene is the outputs */
+    int64_t rows;
+
+    for (int i = 0; i < count; i++)
+        for (int a = 3, left = i; a > 0; a--, left /= NEAR_EDGE)
+            near[i][a] = left % NEAR_EDGE;
+    spc_status status =
+        spc__given_draw(&drawn, &rows, &conv->geometry, near[0], count, error);
+    if (status == SPC_OK && ends)
+        status = add_far(out, near[0], count, error);
+    if (status == SPC_OK && !ends)
+        status = add_far(given, drawn, rows, error);
+    if (status == SPC_OK && ends)
+        status = spc_scene_create(given, drawn, rows, "given", error);
+    if (status == SPC_OK && !ends)
+        status =
+            spc_scene_create(out, near[0], count, "far from inputs", error);
+    free(drawn);
     return status;
 }

@@ -17,13 +17,19 @@ enum {
 };
 
 /* And for layers sizes: one more and one less than a multiple of any tile, and
- * 16 that follow each other, so that every remainder by a number up to 16 is
- * there. */
+ * 16 of which each has another remainder by 16, drawn by a seed. */
 enum { SPC__SIZES = 18 };
 
-/* Scene `i` of them, the sizes behind the others, within the shape that the
- * layer clips its inputs by. The caller frees it. */
+/* Scene `i` of the awkward ones, within the shape that the layer clips its
+ * inputs by; scene `i` of the sizes. The caller frees it. */
 spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
                               spc_error *error);
+spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
+                             const spc_conv *conv, spc_error *error);
+
+/* Two sets for a layer that is given both: most outputs, and all but the first
+ * tile of them, see no input. The caller frees them. */
+spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
+                            const spc_conv *conv, spc_error *error);
 
 #endif

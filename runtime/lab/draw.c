@@ -38,12 +38,14 @@
  * ends of i8: there some results saturate. By scales of 1/2 many a result lies
  * halfway between two whole numbers.
  *
- * FULL    Of i8 alone: magnitudes of 120 to 127, and -128, with signs by which
- *         all products of an output channel in three are positive, in three
- *         negative: where all offsets are seen, sums are nearly 2^14 for each
- *         product, which an accumulator of less than 32 bits does not hold, or
- *         one of fp32. The oracle adds in double; int32 holds fewer than 2^17
- *         products, for more of which magnitudes are less.
+ * FULL    Of f16 and the like numbers of all bits and of many magnitudes, one
+ *         product an output (draw_full.c). Of i8 magnitudes of 120 to 127, and
+ *         -128, with signs by which all products of an output channel in three
+ *         are positive, in three negative: where all offsets are seen, sums are
+ *         nearly 2^14 for each product, which an accumulator of less than 32
+ *         bits does not hold, or one of fp32. The oracle adds in double; int32
+ *         holds fewer than 2^17 products, for more of which magnitudes are
+ *         less.
  *
  * With signs at random no bound on sums is certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
@@ -54,6 +56,7 @@
 #include "draw.h"
 
 #include "ctx.h"
+#include "draw_full.h"
 #include "dtype.h"
 #include "epilogue.h"
 #include <math.h>
@@ -163,35 +166,7 @@ static style style_of(const spc_conv *conv, spc__draw draw)
 
 bool spc__draw_is_for(const spc_conv *conv, spc__draw draw)
 {
-    return draw != SPC__FULL ||
-           (spc__conv_in_is_whole(conv) && conv->pass != SPC_WGRAD);
-}
-
-/* ---- full sums ----------------------------------------------------------- */
-
-/* By an input channel alone: inputs and weights agree on it. */
-static float full_sign(int channel)
-{
-    return (uint32_t)channel * 0x9e3779b1u >> 31 ? -1 : 1;
-}
-
-static float draw_full(const spc_conv *conv, int channel, spc__random *random)
-{
-    float most = (float)fmin(127, floor(sqrt(0x1p31 / longest_sum(conv))) - 1);
-    float sign = full_sign(channel);
-    uint32_t less = spc__random_below(random, 8);
-
-    return most == 127 && less == 0 && sign < 0 ? -128
-                                                : sign * (most - (float)less);
-}
-
-static float draw_full_weight(const spc_conv *conv, int co, int channel,
-                              spc__random *random)
-{
-    float sign = co % 3 == 0 ? 1 : co % 3 == 1 ? -1 : sign_of(random);
-    float value = sign * draw_full(conv, channel, random);
-
-    return value > 127 ? 127 : value;
+    return draw != SPC__FULL || spc__full_is_for(conv);
 }
 
 /* ---- scales of whole numbers --------------------------------------------- */
@@ -230,6 +205,8 @@ void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
     double deviation, reach = 127 / 1.5;
 
     *out = (spc_scales){1, 1, 1};
+    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv))
+        return;
     if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
         out->in = draw == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
     if (draw == SPC__FULL) /* results are at most 2^14, quantised 2^6 */
@@ -259,7 +236,7 @@ static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
 {
     if (draw == SPC__REAL)
         return draw_real(random);
-    if (draw == SPC__COUNT || draw == SPC__FULL)
+    if (draw == SPC__COUNT || draw == SPC__FULL) /* a bias of i8 */
         return draw_small(s->most, random);
     if (channel % s->period != wide_at)
         return draw_narrow(random);
@@ -284,12 +261,11 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
 {
     style s = style_of(conv, draw);
 
-    for (int64_t i = 0; i < rows * conv->cin; i++) {
-        int channel = (int)(i % conv->cin);
-        out[i] =
-            s.in * (draw == SPC__FULL ? draw_full(conv, channel, random)
-                                      : draw_one(&s, draw, channel, 0, random));
-    }
+    if (draw == SPC__FULL)
+        spc__full_in(out, conv, rows, random);
+    else
+        for (int64_t i = 0; i < rows * conv->cin; i++)
+            out[i] = s.in * draw_one(&s, draw, (int)(i % conv->cin), 0, random);
     settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
@@ -325,18 +301,20 @@ void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
                        spc__random *random)
 {
-    int64_t offsets = spc__conv_offsets(conv), n = 0;
+    int64_t offsets = spc__conv_offsets(conv);
     int in = spc__conv_group_in(conv), out_of = spc__conv_group_out(conv);
+    int64_t n = conv->cout * offsets * in;
+    float *at = out;
     style s = style_of(conv, draw);
 
-    for (int co = 0; co < conv->cout; co++)
-        for (int64_t i = 0; i < offsets * in; i++) {
-            int channel = co / out_of * in + (int)(i % in);
-            out[n++] =
-                s.weights * (draw == SPC__FULL
-                                 ? draw_full_weight(conv, co, channel, random)
-                                 : draw_one(&s, draw, channel, 1, random));
-        }
+    if (draw == SPC__FULL)
+        spc__full_weights(out, conv, random);
+    else
+        for (int co = 0; co < conv->cout; co++)
+            for (int64_t i = 0; i < offsets * in; i++) {
+                int channel = co / out_of * in + (int)(i % in);
+                *at++ = s.weights * draw_one(&s, draw, channel, 1, random);
+            }
     if (draw == SPC__COUNT)
         draw_zeros(out, n, 32, false, random);
     settle(out, (size_t)n, conv->dtype);
@@ -365,6 +343,10 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
     spc__draw_scales(&scales, conv, draw);
     float unit = unit_of(conv, &s, &scales);
 
+    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv)) {
+        spc__full_bias(out, conv, random);
+        return;
+    }
     for (int c = 0; c < conv->cout; c++)
         out[c] = unit * draw_one(&s, draw, 0, 0, random);
     for (int c = 1; c < conv->cout && draw == SPC__COUNT; c += 3)
@@ -397,8 +379,11 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
 
     if (s.bits > spc__dtype_of(type)->stored_bits)
         s.bits = spc__dtype_of(type)->stored_bits;
-    for (int64_t i = 0; i < rows * conv->cout; i++)
-        out[i] = unit * draw_one(&s, draw, 0, (int)(i % 2), random);
+    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv))
+        spc__full_residual(out, conv, rows, random);
+    else
+        for (int64_t i = 0; i < rows * conv->cout; i++)
+            out[i] = unit * draw_one(&s, draw, 0, (int)(i % 2), random);
     settle(out, (size_t)(rows * conv->cout), type);
 }
 
@@ -480,8 +465,13 @@ void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
 {
     style s = wgrad_style(conv, draw, rows_out);
 
-    draw_side(x, &s, draw, s.in, rows_in, conv->cin, wide == 0, random);
-    draw_side(dy, &s, draw, s.weights, rows_out, conv->cout, wide == 1, random);
+    if (draw == SPC__FULL)
+        spc__full_pair(x, dy, conv, rows_in, rows_out, random);
+    else {
+        draw_side(x, &s, draw, s.in, rows_in, conv->cin, wide == 0, random);
+        draw_side(dy, &s, draw, s.weights, rows_out, conv->cout, wide == 1,
+                  random);
+    }
     settle(x, (size_t)(rows_in * conv->cin), conv->dtype);
     settle(dy, (size_t)(rows_out * conv->cout), conv->dtype);
 }
@@ -495,8 +485,10 @@ void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
     for (int64_t i = 0; i < rows * conv->cout; i++) {
         bool bias = conv->bias && i / conv->cout == rows - 1;
         float unit = bias ? s.weights : s.in * s.weights;
-        out[i] = unit * (draw == SPC__REAL ? draw_real(random)
-                                           : draw_small(3, random));
+        out[i] = draw == SPC__FULL
+                     ? 0
+                     : unit * (draw == SPC__REAL ? draw_real(random)
+                                                 : draw_small(3, random));
     }
     settle(out, (size_t)(rows * conv->cout), spc__conv_out(conv));
 }

@@ -1,6 +1,7 @@
 /*
  * draw.h - the data that candidates are run on: two draws of integers, on which
- * a right kernel is exact, and one of real numbers, on which it may round.
+ * a right kernel is exact, one of any numbers that is so by its zeros, and one
+ * of real numbers, on which it may round.
  */
 #ifndef SPC_RUNTIME_DRAW_H
 #define SPC_RUNTIME_DRAW_H
@@ -12,7 +13,7 @@
 typedef enum spc__draw {
     SPC__COUNT, /* small integers: every product counts */
     SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
-    SPC__FULL,  /* of i8 alone: sums as large as they can be */
+    SPC__FULL,  /* numbers of all bits; of i8, sums as large as they can be */
     SPC__REAL,  /* uniform in [-1, 1) */
     SPC__DRAWS
 } spc__draw;

@@ -2,6 +2,7 @@
 #include "expect.h"
 
 #include "ctx.h"
+#include "draw_full.h"
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
@@ -88,6 +89,36 @@ void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
 
     if (spc__has_epilogue(conv))
         spc__parallel_for(rows, threads, finish_row, &f);
+}
+
+/* As far as it is known to the bit none. */
+static float slack_of(const spc_conv *conv, bool is_exact,
+                      const spc__bounded *result)
+{
+    return is_exact ? 0 : (float)spc__stored_slack(conv, *result);
+}
+
+float spc__full_slack(const spc_conv *conv, double sum)
+{
+    spc__bounded all = {sum, spc__full_error(conv, sum)};
+
+    return slack_of(conv, all.error == 0, &all);
+}
+
+void spc__finish_full(float *out, float *slack, const spc_conv *conv,
+                      int64_t rows, const double *sums,
+                      const spc__values *values)
+{
+    bool whole = spc__conv_in_is_whole(conv);
+
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        double sum = whole ? (double)(float)sums[i] : sums[i];
+        spc__bounded of = {sum, spc__full_error(conv, sum)};
+        bool exact = of.error == 0 && !whole && spc__epilogue_is_exact(conv);
+        of = spc__finish(conv, of, values, (int)(i % conv->cout), i);
+        out[i] = (float)of.value;
+        slack[i] = slack_of(conv, exact, &of);
+    }
 }
 
 const void *spc__result_at(const void *out, const spc_conv *conv, int64_t i)

@@ -23,6 +23,13 @@ spc_status spc__expect(double *reference, float *tolerance,
 void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
                        int64_t rows, const spc__values *values, int threads);
 
+/* The same to sums of the draw FULL, into `out`; there always is slack. */
+void spc__finish_full(float *out, float *slack, const spc_conv *conv,
+                      int64_t rows, const double *sums,
+                      const spc__values *values);
+/* What of one that has no epilogue. */
+float spc__full_slack(const spc_conv *conv, double sum);
+
 /* The element of a result that is worst by |got - reference| / tolerance; what
  * is not a number is infinitely wrong. */
 typedef struct spc__worst {

@@ -204,6 +204,66 @@ static void unpool_one(double *out, double *tolerance, const spc_feature *f,
     *tolerance = present > 1 ? growth(present) * magnitude : 0;
 }
 
+/* The number of offset k's slice: places count with x fastest, as the children
+ * of regrouped sets do; a list has its own order. */
+static int64_t slice_of(const spc_geometry *g, int k)
+{
+    int place[3] = {k / (g->kernel[1] * g->kernel[2]),
+                    k / g->kernel[2] % g->kernel[1], k % g->kernel[2]};
+
+    return g->offset_count > 0
+               ? k
+               : place[0] + g->kernel[0] * (place[1] + g->kernel[1] * place[2]);
+}
+
+/* A row of outputs has every input that it sees, each in its slice. */
+static void slice_row(double *out, const spc_feature *f,
+                      const spc__feature_case *of, int64_t row)
+{
+    int offsets = spc_geometry_offsets(&f->geometry);
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t i = of->map[(int64_t)k * of->rows_out + row];
+        for (int64_t c = 0; i >= 0 && c < f->channels; c++)
+            out[slice_of(&f->geometry, k) * f->channels + c] =
+                (double)of->in[i * f->channels + c];
+    }
+}
+
+/* A row of outputs is the sum of the slices that it was put into. */
+static void unslice_row(double *out, double *tolerance, const spc_feature *f,
+                        const spc__feature_case *of, int64_t row)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    int64_t outputs = f->channels / offsets;
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t o = of->map[(int64_t)k * of->rows_out + row];
+        int64_t from =
+            o * (int64_t)f->channels + slice_of(&f->geometry, k) * outputs;
+        present += o >= 0;
+        for (int64_t c = 0; o >= 0 && c < outputs; c++) {
+            out[c] += (double)of->in[from + c];
+            tolerance[c] += fabs((double)of->in[from + c]);
+        }
+    }
+    for (int64_t c = 0; c < outputs; c++)
+        tolerance[c] *= present > 1 ? growth(present) : 0;
+}
+
+static void by_slices(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of)
+{
+    int64_t outputs = spc_feature_row_out(f);
+
+    for (int64_t row = 0; row < of->rows_out; row++)
+        if (f->op == SPC_FEATURE_SLICE)
+            slice_row(out + row * outputs, f, of, row);
+        else
+            unslice_row(out + row * outputs, tolerance + row * outputs, f, of,
+                        row);
+}
+
 static void by_map(double *out, double *tolerance, int32_t *index,
                    const spc_feature *f, const spc__feature_case *of)
 {
@@ -489,6 +549,10 @@ spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
     case SPC_FEATURE_POOL:
     case SPC_FEATURE_UNPOOL:
         by_map(out, tolerance, index, f, of);
+        break;
+    case SPC_FEATURE_SLICE:
+    case SPC_FEATURE_UNSLICE:
+        by_slices(out, tolerance, f, of);
         break;
     case SPC_FEATURE_LAYERNORM:
         for (int64_t row = 0; row < of->rows_out; row++)

@@ -223,6 +223,8 @@ spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
         return status;
     if (!plan->checked)
         return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
+    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+        return status;
     memset(out, 0, (size_t)plan->work_count * sizeof(*out));
     /* Floors first: they ask for counts that stay as they are. */
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)

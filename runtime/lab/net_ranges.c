@@ -62,8 +62,10 @@ spc_status spc_net_ranges(float *ranges, spc_net_plan *plan,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
                                        : "nothing was run and checked");
+    status = spc__net_check_buffers(plan, buffers, error);
     for (int t = 0; t < plan->net->tensor_count && status == SPC_OK; t++)
-        if (plan->places[t].piece >= 0 && !plan->net->tensors[t].dense)
+        if (plan->places[t].piece >= 0 && !plan->net->tensors[t].dense &&
+            !plan->net->tensors[t].index)
             status = look(&ranges[t], plan, buffers, t);
     return status;
 }

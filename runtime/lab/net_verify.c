@@ -270,6 +270,41 @@ static spc_status verify_convs(spc__net_verifier *v, const spc__net_work *work)
     return status;
 }
 
+/* What lies in a tensor of indices: theirs is the width of its type. */
+static spc_status fetch_index(int32_t **out, spc__net_verifier *v, int tensor,
+                              int64_t rows)
+{
+    const float *stored;
+    size_t bytes = (size_t)(rows * v->net->tensors[tensor].elements) * 4;
+    spc_status status = spc__net_fetch(&stored, v, tensor);
+
+    if ((*out = malloc(bytes + 4)) == NULL)
+        return spc__fail_memory(v->error, bytes);
+    if (status == SPC_OK)
+        memcpy(*out, stored, bytes);
+    return status;
+}
+
+/* A pooling stores the rows that it took. */
+static spc_status compare_index(spc__net_verifier *v, const spc__net_work *work,
+                                const int32_t *index, int64_t rows)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    int64_t count = rows * node->feature.channels;
+    int32_t *got = NULL;
+    spc_status status = fetch_index(&got, v, work->index, rows);
+
+    for (int64_t i = 0; i < count && status == SPC_OK; i++)
+        if (got[i] != index[i])
+            status =
+                spc__fail(v->error, SPC_EWRONG,
+                          "layer '%s': its index %lld is %d and must be "
+                          "%d",
+                          node->name, (long long)i, (int)got[i], (int)index[i]);
+    free(got);
+    return status;
+}
+
 static spc_status compare_feature(spc__net_verifier *v,
                                   const spc__net_work *work,
                                   const spc__feature_case *of, const float *got)
@@ -280,12 +315,17 @@ static spc_status compare_feature(spc__net_verifier *v,
     size_t count = (size_t)rows * (size_t)columns;
     double *reference = malloc((count + 1) * sizeof(*reference));
     double *tolerance = malloc((count + 1) * sizeof(*tolerance));
+    int32_t *index = malloc((count + 1) * sizeof(*index));
+    bool stores = f->index && f->op == SPC_FEATURE_POOL;
     spc_status status = SPC_OK;
 
-    if (reference == NULL || tolerance == NULL) {
+    if (reference == NULL || tolerance == NULL || index == NULL) {
         status = spc__fail_memory(v->error, count * sizeof(*reference));
     } else {
-        status = spc__feature_oracle(reference, tolerance, NULL, f, of);
+        status = spc__feature_oracle(reference, tolerance,
+                                     stores ? index : NULL, f, of);
+        if (status == SPC_OK && stores)
+            status = compare_index(v, work, index, rows);
         for (size_t i = 0; i < count && status == SPC_OK; i++)
             tolerance[i] =
                 spc__feature_tolerance(f, reference[i], tolerance[i]);
@@ -295,6 +335,7 @@ static spc_status compare_feature(spc__net_verifier *v,
     }
     free(reference);
     free(tolerance);
+    free(index);
     return status;
 }
 
@@ -313,16 +354,22 @@ static spc_status verify_feature(spc__net_verifier *v,
         .coords = spc_scene_coords(v->sets[set]),
     };
     const float *got;
+    int32_t *index = NULL;
     spc_status status = spc__net_fetch(&of.in, v, node->in[0]);
 
-    if (status == SPC_OK && node->add != SPC_NO_TENSOR)
+    if (status == SPC_OK && spc__feature_adds(&node->feature))
         status = spc__net_fetch(&of.add, v, node->add);
+    if (status == SPC_OK && node->feature.op == SPC_FEATURE_UNPOOL &&
+        node->feature.index)
+        status = fetch_index(&index, v, work->index, of.rows_in);
+    of.index = index;
     if (status == SPC_OK && spc__feature_takes_map(&node->feature) &&
         (status = spc__net_relation_of(&relation, v, work->map)) == SPC_OK)
         of.map = relation->index;
     if (status == SPC_OK &&
         (status = spc__net_fetch(&got, v, work->out)) == SPC_OK)
         status = compare_feature(v, work, &of, got);
+    free(index);
     return status;
 }
 
@@ -451,6 +498,8 @@ spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
                                        : "nothing was run and checked");
+    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+        return status;
     spc__net_verifier v = {.plan = plan,
                            .net = plan->net,
                            .buffers = buffers,

@@ -86,11 +86,11 @@ static bool is_gradient(const spc__sample_maker *m)
     return m->sample->conv.pass == SPC_WGRAD;
 }
 
-/* Sums of FULL are whole numbers that fp32 may have to round, as kernels do
- * when all is summed up. */
-static spc_status sum_full(spc__sample_maker *m, float *sums,
-                           const spc__seen *seen, int64_t rows,
-                           const spc__values *values)
+/* Sums of FULL have more bits than fp32, which kernels round to when all is
+ * summed up; f32 may have lost some before. */
+static spc_status expect_full(spc__sample_maker *m, float *sums, float *slack,
+                              const spc__seen *seen, int64_t rows,
+                              const spc__values *values)
 {
     const spc_conv *conv = &m->sample->conv;
     size_t n = (size_t)(rows * conv->cout);
@@ -101,13 +101,29 @@ static spc_status sum_full(spc__sample_maker *m, float *sums,
     spc_status status = spc__oracle(
         all, all + n, conv, seen, rows, values->in, values->weights,
         values->bias, m->options->threads, m->options->cancel, m->error);
-    for (size_t i = 0; i < n && status == SPC_OK; i++)
-        sums[i] = (float)all[i];
+    if (status == SPC_OK)
+        spc__finish_full(sums, slack, conv, rows, all, values);
     free(all);
     return status;
 }
 
-static spc_status sum_exact(spc__sample_maker *m, float *sums, spc__draw draw,
+/* The same of a gradient of weights, which has no epilogue. */
+static spc_status expect_full_gradient(spc__sample_maker *m, float *sums,
+                                       float *slack, const spc__seen *seen,
+                                       int64_t rows, const spc__values *values)
+{
+    const spc_conv *conv = &m->sample->conv;
+    spc__operand out = spc__operand_of(conv, SPC_OUT, rows);
+    spc_status status =
+        spc__wgrad_exact(sums, conv, seen, rows, values, m->options->threads,
+                         m->options->cancel, m->error);
+
+    for (int64_t i = 0; i < out.rows * out.columns && status == SPC_OK; i++)
+        slack[i] = spc__full_slack(conv, (double)sums[i]);
+    return status;
+}
+
+static spc_status sum_exact(spc__sample_maker *m, float *sums, float *slack,
                             const spc__seen *seen, int64_t rows,
                             const spc__values *values)
 {
@@ -117,11 +133,23 @@ static spc_status sum_exact(spc__sample_maker *m, float *sums, spc__draw draw,
     if (is_gradient(m))
         return spc__wgrad_exact(sums, conv, seen, rows, values, threads,
                                 m->options->cancel, m->error);
-    if (draw == SPC__FULL)
-        return sum_full(m, sums, seen, rows, values);
-    return spc__oracle_exact(sums, conv, seen, rows, values->in,
-                             values->weights, values->bias, threads,
-                             m->options->cancel, m->error);
+    spc_status status =
+        spc__oracle_exact(sums, conv, seen, rows, values->in, values->weights,
+                          values->bias, threads, m->options->cancel, m->error);
+    if (status == SPC_OK)
+        spc__finish_exact(sums, slack, conv, rows, values, threads);
+    return status;
+}
+
+static spc_status expect_sums(spc__sample_maker *m, float *sums, float *slack,
+                              spc__draw draw, const spc__seen *seen,
+                              int64_t rows, const spc__values *values)
+{
+    if (draw != SPC__FULL)
+        return sum_exact(m, sums, slack, seen, rows, values);
+    return is_gradient(m)
+               ? expect_full_gradient(m, sums, slack, seen, rows, values)
+               : expect_full(m, sums, slack, seen, rows, values);
 }
 
 /* What the oracle sums up without rounding, in the type of the outputs. */
@@ -136,12 +164,10 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status = sum_exact(m, sums, draw, seen, scene->rows_out, values);
+    spc_status status = expect_sums(m, sums, (float *)scene->slack[draw], draw,
+                                    seen, scene->rows_out, values);
     if (status == SPC_OK) {
         void *exact = (void *)scene->exact[draw];
-        if (!is_gradient(m))
-            spc__finish_exact(sums, (float *)scene->slack[draw], &sample->conv,
-                              scene->rows_out, values, m->options->threads);
         spc__encode_rows(exact, &out, sums);
         m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
     }
@@ -313,6 +339,9 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
     if (spc_scene_rows(from->scene) > 0)
         memcpy((void *)scene->coords, spc_scene_coords(from->scene),
                (size_t)spc_scene_rows(from->scene) * 4 * sizeof(int32_t));
+    if (scene->given != NULL)
+        memcpy((void *)scene->given, spc_scene_coords(from->given),
+               (size_t)scene->given_voxels * 4 * sizeof(int32_t));
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (scene->in[d] != NULL)
             status = fill_draw(m, s, (spc__draw)d, &seen);

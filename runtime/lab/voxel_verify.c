@@ -148,6 +148,10 @@ spc_status spc_voxels_verify(double *worst, spc_voxels *v, const float *points,
     if (status != SPC_OK || (status = look(&info, v)) != SPC_OK)
         return status;
     *worst = 0;
+    if (rows < 0 || (rows > 0 && points == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot compare with %lld points%s", (long long)rows,
+                         rows > 0 ? " that are NULL" : "");
     status = spc__voxel_oracle_init(&oracle, &v->how, points, rows, error);
     if (status != SPC_OK)
         return status;

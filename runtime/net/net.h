@@ -52,6 +52,7 @@ typedef struct spc__net_tensor {
     spc_dtype dtype; /* F16, F32, BF16 or I8: how it lies in memory */
     float scale;     /* of I8: what a whole number is a multiple of */
     bool dense;      /* a row for each batch element */
+    bool index;      /* input rows as int32: where maxima are from */
     int64_t elements;
     int node; /* that makes it; -1: the input */
 } spc__net_tensor;
@@ -72,7 +73,9 @@ typedef struct spc__net_node {
     bool slices;         /* REGROUP */
     int map;             /* -1: it has none */
     int in[SPC__NET_SOURCES], ins;
-    int add; /* the residual, or what ADD adds; SPC_NO_TENSOR */
+    /* The residual, what ADD adds, or the outputs of the pooling whose indices
+     * UNPOOL reads; SPC_NO_TENSOR. */
+    int add;
     int out;
     float *params[SPC__NET_PARAMS];  /* weights, scale, bias; NULL: not set */
     int64_t counts[SPC__NET_PARAMS]; /* 0: it has none */
@@ -116,6 +119,10 @@ void spc__net_outputs_of(spc__net_set *out, const spc_net *net, int from,
                          const spc_geometry *geometry);
 /* Do the two sets have the same voxels in the same order? */
 bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b);
+
+/* The indices that a pooling stores, or that an un-pooling reads: the tensor
+ * after the pooling's outputs; SPC_NO_TENSOR: it has none. */
+int spc__net_index(const spc__net_node *node);
 
 /* Do the voxels of the set depend on features? */
 bool spc__net_set_is_late(const spc_net *net, int set);

@@ -12,7 +12,9 @@
 #include "dtype.h"
 #include "error.h"
 #include "feature.h"
+#include "geometry.h"
 #include "operands.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +51,9 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
                              "a shape of %dx%dx%d voxels: three positive "
                              "numbers are right, or three times 0",
                              input->shape[0], input->shape[1], input->shape[2]);
-        if (grid != (input->voxel[i] > 0) ||
+        if ((grid ? !(input->voxel[i] > 0) : input->voxel[i] != 0) ||
+            !isfinite(input->voxel[i]) || !isfinite(input->low[i]) ||
+            !isfinite(input->high[i]) ||
             (grid && !(input->low[i] < input->high[i])))
             return spc__fail(error, SPC_EINVAL,
                              "voxels along %c of %g from %g to %g: a positive "
@@ -158,6 +162,10 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
         return spc__fail(error, SPC_EINVAL,
                          "a network has forward passes alone: gradients have "
                          "plans of their own");
+    if (!(layer->eps >= 0 && layer->eps < INFINITY))
+        return spc__fail(error, SPC_EINVAL,
+                         "an eps of %g: a positive number is right, or 0",
+                         layer->eps);
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;
     if (conv->dtype == SPC_I8 || out_type(conv) == SPC_I8)
@@ -264,15 +272,75 @@ spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
 
 /* ---- operators on features ----------------------------------------------- */
 
+int spc__net_index(const spc__net_node *node)
+{
+    const spc_feature *f = &node->feature;
+
+    if (node->kind != SPC__NODE_FEATURE || !f->index)
+        return SPC_NO_TENSOR;
+    return (f->op == SPC_FEATURE_POOL ? node->out : node->add) + 1;
+}
+
+/* Is the layer an un-pooling by the indices that another one stored? */
+static bool reads_index(const spc_feature *f)
+{
+    return f->op == SPC_FEATURE_UNPOOL && f->index;
+}
+
+/* The pooling that made `pooled` and stored where its maxima are from; NULL:
+ * something else did. */
+static const spc__net_node *pooling_of(const spc_net *net, int pooled)
+{
+    int n = pooled >= 0 && pooled < net->tensor_count
+                ? net->tensors[pooled].node
+                : -1;
+    const spc__net_node *node = n >= 0 ? &net->nodes[n] : NULL;
+    bool stores = node != NULL && node->out == pooled &&
+                  spc__net_index(node) == pooled + 1;
+
+    return stores && node->feature.op == SPC_FEATURE_POOL ? node : NULL;
+}
+
+/* Its inputs lie where the pooling's outputs do. */
+static spc_status check_pooling(const spc_net *net, int in, int pooled,
+                                spc_error *error)
+{
+    if (pooling_of(net, pooled) == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "which indices does it read? Its `add`, in Lua "
+                         "`index`, must be the outputs of a pool=max with "
+                         "index=1");
+    if (net->tensors[pooled].set != net->tensors[in].set)
+        return spc__fail(error, SPC_EINVAL,
+                         "its inputs lie over another coordinate set than the "
+                         "indices that it reads");
+    return spc__net_check_width("its indices are of",
+                                net->tensors[pooled].channels,
+                                net->tensors[in].channels, error);
+}
+
+/* It goes back to the voxels that were pooled, by the same map. */
+static spc_status check_way_back(const spc_net *net, const spc__net_node *node,
+                                 spc_error *error)
+{
+    const spc__net_node *pooling = pooling_of(net, node->add);
+    const spc__net_map *map = &net->maps[node->map];
+
+    if (map->to == net->tensors[pooling->in[0]].set &&
+        spc__geometry_equal(&map->geometry, &net->maps[pooling->map].geometry))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "the indices that it reads are of layer '%s', which "
+                     "pooled other voxels or by another geometry",
+                     pooling->name);
+}
+
 static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
                                    spc_error *error)
 {
     const spc__net_tensor *t = &net->tensors[in];
     const int *shape = net->sets[t->set].shape;
 
-    if (f->index)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "operators with an index are not for networks");
     if (f->channels == 0)
         f->channels = t->channels;
     if (f->op == SPC_FEATURE_BEV && f->shape[0] == 0)
@@ -299,6 +367,8 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
     if (f->pass != SPC_FORWARD)
         return spc__fail(error, SPC_EINVAL,
                          "gradients are no layers: spc_training makes them");
+    if (reads_index(f))
+        return SPC_OK; /* `add` was looked at */
     if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
                    ? SPC_OK
@@ -330,6 +400,49 @@ static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
         spc__feature_has_scale(f) ? f->channels : 0;
 }
 
+/* Appends the layer, and behind its outputs what it stores of them. */
+static spc_status append_feature(spc_net *net, spc_tensor *out,
+                                 spc__net_node *node, spc__net_tensor *tensor,
+                                 spc_error *error)
+{
+    bool stores = node->feature.op == SPC_FEATURE_POOL && node->feature.index;
+    spc_status status = spc__net_add_node(net, out, node, tensor, error);
+    spc__net_tensor index = {.set = tensor->set,
+                             .channels = tensor->channels,
+                             .elements = tensor->elements,
+                             .dtype = SPC_F32, /* as wide */
+                             .index = true,
+                             .node = tensor->node};
+
+    if (status != SPC_OK || !stores)
+        return status;
+    return spc__net_add_tensor(net, &index, error) < 0 ? SPC_ENOMEM : SPC_OK;
+}
+
+/* Where its outputs lie: of an un-pooling by indices where they were taken. */
+static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
+                                spc__net_node *node, int at, spc_error *error)
+{
+    spc_feature *f = &node->feature;
+    int in = node->in[0];
+    spc_status status;
+
+    tensor->set = net->tensors[in].set;
+    if (!spc__feature_takes_map(f))
+        return SPC_OK;
+    if (reads_index(f)) {
+        if ((status = check_pooling(net, in, node->add, error)) != SPC_OK)
+            return status;
+        if (at == SPC_NO_TENSOR)
+            at = pooling_of(net, node->add)->in[0];
+    }
+    status = spc__net_find_place(&tensor->set, &node->map, net, &f->geometry,
+                                 spc__feature_takes_inverse(f), tensor->set, at,
+                                 error);
+    return status == SPC_OK && reads_index(f) ? check_way_back(net, node, error)
+                                              : status;
+}
+
 static spc_status make_feature(spc_net *net, spc_tensor *out,
                                spc__net_node *node, const char *name, int at,
                                spc_error *error)
@@ -340,19 +453,13 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
     int in = node->in[0];
 
     if ((status = spc__net_check_rows(net, in, "in", error)) != SPC_OK ||
-        (status = complete_feature(f, net, in, error)) != SPC_OK)
-        return status;
-    tensor.set = net->tensors[in].set;
-    if (spc__feature_takes_map(f) &&
-        (status = spc__net_find_place(&tensor.set, &node->map, net,
-                                      &f->geometry, f->op == SPC_FEATURE_UNPOOL,
-                                      tensor.set, at, error)) != SPC_OK)
-        return status;
-    if ((status = check_feature(net, f, in, node->add, error)) != SPC_OK ||
+        (status = complete_feature(f, net, in, error)) != SPC_OK ||
+        (status = place_feature(&tensor, net, node, at, error)) != SPC_OK ||
+        (status = check_feature(net, f, in, node->add, error)) != SPC_OK ||
         (status = spc__net_name_node(node, net, name, error)) != SPC_OK)
         return status;
     describe_feature(node, &tensor);
-    return spc__net_add_node(net, out, node, &tensor, error);
+    return append_feature(net, out, node, &tensor, error);
 }
 
 spc_status spc_net_add_feature(spc_net *net, spc_tensor *out, const char *name,

@@ -58,6 +58,8 @@ spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "layers of points are not written down: the voxels "
                            "of a scene are");
+    else
+        status = spc__net_check_buffers(plan, buffers, &error);
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         if (plan->works[i].kind == SPC_NET_CONV)
             status =

@@ -9,7 +9,7 @@
  *          dtype = "f16"}                            a tensor
  *   conv(x, "subm,cout=16,k=3", {name =, residual =, at =, key =, norm =,
  *          eps =})                                   a tensor
- *   feature(x, "add,act=relu", {name =, add =, at =})
+ *   feature(x, "add,act=relu", {name =, add =, at =, index =})
  *   cat(a, b, ...)
  *   regroup({a, b}, {scale = {..}, split = {..}, slices = true})
  *   regroup({x}, {..., mask = logits, above = 0, room = 4})
@@ -276,7 +276,7 @@ static int do_conv(lua_State *L)
 
 static int do_feature(lua_State *L)
 {
-    static const char *const names[] = {"name", "add", "at", NULL};
+    static const char *const names[] = {"name", "add", "at", "index", NULL};
     reader *r = self(L);
     spc_feature feature;
     spc_tensor out, in = tensor_argument(L, 1);
@@ -286,6 +286,11 @@ static int do_feature(lua_State *L)
     check_names(L, 3, names);
     const char *name = text_field(L, 3, "name", NULL);
     int add = tensor_field(L, 3, "add"), at = tensor_field(L, 3, "at");
+    int index = tensor_field(L, 3, "index");
+    if (index != SPC_NO_TENSOR && add != SPC_NO_TENSOR)
+        return luaL_error(L, "a layer has add or index, and not both");
+    if (index != SPC_NO_TENSOR)
+        add = index;
     text = complete(L, r, in, text, "c");
     if (spc_feature_parse(&feature, text, &r->error) != SPC_OK ||
         spc_net_add_feature(r->net, &out, name, &feature, in, add, at,

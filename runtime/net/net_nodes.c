@@ -16,7 +16,12 @@ spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                                  const char *what, spc_error *error)
 {
     if (tensor >= 0 && tensor < net->tensor_count)
-        return SPC_OK;
+        return !net->tensors[tensor].index
+                   ? SPC_OK
+                   : spc__fail(error, SPC_EINVAL,
+                               "its `%s` is tensor %d, the indices of a "
+                               "pooling: unpool=index alone reads them",
+                               what, tensor);
     if (tensor == SPC_NO_TENSOR)
         return spc__fail(error, SPC_EINVAL, "its `%s` is missing", what);
     return spc__fail(error, SPC_EINVAL,
@@ -113,10 +118,27 @@ spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
     return SPC_OK;
 }
 
-/* Every failure names the layer. */
-spc_status spc__net_fail_layer(const spc_net *net, const char *name,
-                               spc_error *error)
+/* What a layer that came to nothing has left: sets behind the last that a
+ * tensor lies over, maps behind the last that a node reads, and their keys. */
+static void drop_unused(spc_net *net)
 {
+    int sets = 0, maps = 0;
+
+    for (int i = 0; i < net->tensor_count; i++)
+        if (net->tensors[i].set >= sets)
+            sets = net->tensors[i].set + 1;
+    for (int i = 0; i < net->node_count; i++)
+        if (net->nodes[i].map >= maps)
+            maps = net->nodes[i].map + 1;
+    net->set_count = sets;
+    net->map_count = maps;
+    while (net->key_count > 0 && net->keys[net->key_count - 1].map >= maps)
+        free(net->keys[--net->key_count].name);
+}
+
+spc_status spc__net_fail_layer(spc_net *net, const char *name, spc_error *error)
+{
+    drop_unused(net);
     if (name != NULL)
         return spc__fail_prefix(error, "layer '%s': ", name);
     return spc__fail_prefix(error, "layer %d: ", net->node_count + 1);

@@ -32,8 +32,9 @@ spc_status spc__net_name_node(spc__net_node *node, const spc_net *net,
  * also on failure. */
 spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
                              spc__net_tensor *tensor, spc_error *error);
-/* Puts the layer's name before the sentence in *error. */
-spc_status spc__net_fail_layer(const spc_net *net, const char *name,
+/* Puts the layer's name before the sentence in *error; the network is as it was
+ * before the layer. */
+spc_status spc__net_fail_layer(spc_net *net, const char *name,
                                spc_error *error);
 
 /* The set of a layer's outputs, and its map: inputs lie over the set `in`; `at`

@@ -330,6 +330,7 @@ static void use_all(spc_net_plan *plan, int i)
 
     use(plan, work->in, i);
     use(plan, work->add, i);
+    use(plan, work->index, i);
     use(plan, work->out, i);
     for (int j = 0; node != NULL && j < node->ins; j++)
         use(plan, node->in[j], i);

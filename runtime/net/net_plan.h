@@ -25,6 +25,7 @@ typedef struct spc__net_work {
     int map;    /* that is filled, or read; -1: linear layers have none */
     bool fills; /* a map that fills the input's set too */
     int in, add, out;    /* tensors */
+    int index;           /* that POOL writes, or UNPOOL reads */
     int64_t channel;     /* of `out` that the outputs begin at */
     spc_conv conv;       /* with pitches, and with the ADD */
     spc_feature feature; /* with those of its tensors */
@@ -130,6 +131,9 @@ size_t spc__net_arrange(spc__net_piece *pieces, int count);
 /* Bytes of an element of a tensor. */
 size_t spc__net_element(const spc__net_tensor *tensor);
 
+/* Is there what a run reads and writes? */
+spc_status spc__net_check_buffers(const spc_net_plan *plan,
+                                  const spc_net_buffers *b, spc_error *error);
 /* Puts one work on the stream. */
 spc_status spc__net_work_run(spc_net_plan *plan, int i,
                              const spc_net_buffers *buffers, void *stream);

@@ -175,6 +175,7 @@ static spc_status run_feature(const spc_net_plan *plan,
         .out = (char *)spc__net_data(plan, b, work->out) +
                (size_t)work->channel * element,
         .out_pitch = pitch_of(plan, work->out),
+        .index = spc__net_data(plan, b, work->index),
         .scale = work->scale,
         .shift = work->bias,
         .workspace = workspace(work, b),
@@ -239,15 +240,26 @@ spc_status spc__net_work_run(spc_net_plan *plan, int i,
 
 /* ---- a whole run --------------------------------------------------------- */
 
-static spc_status check_buffers(const spc_net_plan *plan,
-                                const spc_net_buffers *b, spc_error *error)
+/* What is read where there are rows, and NULL; or NULL. */
+static const char *missing_buffer(const spc_net_plan *plan,
+                                  const spc_net_buffers *b)
 {
-    bool takes_points = plan->voxels != NULL;
+    if (b->rows <= 0 && b->count == NULL)
+        return NULL;
+    if (plan->voxels != NULL)
+        return b->points == NULL ? "points" : NULL;
+    if (b->coords == NULL && !(plan->net->sets[0].cloud && b->points != NULL))
+        return plan->net->sets[0].cloud ? "points" : "coords";
+    return b->features == NULL ? "features" : NULL;
+}
 
-    if ((takes_points ? (const void *)b->points : b->features) == NULL &&
-        (b->rows > 0 || b->count != NULL))
-        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL",
-                         takes_points ? "points" : "features");
+spc_status spc__net_check_buffers(const spc_net_plan *plan,
+                                  const spc_net_buffers *b, spc_error *error)
+{
+    const char *missing = missing_buffer(plan, b);
+
+    if (missing != NULL)
+        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", missing);
     if (plan->memory_bytes > 0 && b->memory == NULL)
         return spc__fail(error, SPC_EINVAL,
                          "buffer `memory` is NULL: %zu bytes are needed",
@@ -264,11 +276,11 @@ static spc_status check_buffers(const spc_net_plan *plan,
 static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
                           bool in_graph, void *stream)
 {
-    spc_error error = {0};
-    spc_status status = check_buffers(plan, buffers, &error);
+    spc_status status =
+        spc__net_check_buffers(plan, buffers, spc__error_of(plan->ctx));
 
     if (status != SPC_OK)
-        return spc__ctx_fail(plan->ctx, &error);
+        return status;
     plan->checked = false;
     if (in_graph) {
         status = spc__net_run_branches(plan, buffers, stream);
@@ -370,6 +382,9 @@ spc_status spc_net_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
                   "plan", plan, "buffers", buffers, NULL);
 
+    if (status == SPC_OK)
+        status =
+            spc__net_check_buffers(plan, buffers, spc__error_of(plan->ctx));
     if (status != SPC_OK)
         return status;
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
@@ -424,8 +439,12 @@ static void describe_plane(int64_t out[3], const spc__net_node *node)
 spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
                              int i)
 {
-    if (out == NULL || plan == NULL || i < 0 || i >= plan->net->out_count)
+    if (out == NULL || plan == NULL)
         return SPC_EINVAL;
+    if (i < 0 || i >= plan->net->out_count)
+        return spc__fail(spc__error_of(plan->ctx), SPC_EINVAL,
+                         "there is no output %d: the network has %d", i,
+                         plan->net->out_count);
     const spc__net_out *output = &plan->net->outs[i];
     const spc__net_tensor *t = &plan->net->tensors[output->tensor];
     const spc_coords *set = plan->sets[t->set];
@@ -508,8 +527,12 @@ spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
 {
     const spc__net_work *work;
 
-    if (out == NULL || plan == NULL || i < 0 || i >= plan->work_count)
+    if (out == NULL || plan == NULL)
         return SPC_EINVAL;
+    if (i < 0 || i >= plan->work_count)
+        return spc__fail(spc__error_of(plan->ctx), SPC_EINVAL,
+                         "there is no step %d: a run has %d", i,
+                         plan->work_count);
     work = &plan->works[i];
     memset(out, 0, sizeof(*out));
     out->kind = work->kind;

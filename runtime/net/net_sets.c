@@ -121,14 +121,16 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
     const spc_net_options *o = &plan->options;
     int64_t bound = spc_coords_capacity(plan->sets[set->from[0]]) *
                     spc__geometry_fan_out(&set->rule);
-    int64_t most = (int64_t)(o->growth * (double)o->capacity);
+    double most = o->growth * (double)o->capacity;
     int64_t places = (int64_t)o->high[0] - o->low[0] + 1;
 
     if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)
         return 0;
     for (int a = 0; a < 3; a++)
         places = places < bound ? places * set->shape[a] : places;
-    return most >= bound || (places > 0 && most >= places) ? 0 : most;
+    if (most >= (double)bound || (places > 0 && most >= (double)places))
+        return 0;
+    return (int64_t)most;
 }
 
 /* So many slots there are: rows of the sources times their children. */

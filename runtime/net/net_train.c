@@ -7,6 +7,7 @@
 #include "ctx.h"
 #include "dtype.h"
 #include "error.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,7 +152,8 @@ static void release_step(const spc_training *t, step *s)
     spc__train_release(&s->sums);
     for (int i = 0; i < SPC__NET_SOURCES; i++)
         spc__train_release(&s->copy[i]);
-    spc_dealloc(t->ctx, s->index);
+    if (!s->borrows)
+        spc_dealloc(t->ctx, s->index);
     spc_dealloc(t->ctx, s->vector);
     spc_dealloc(t->ctx, s->change);
     free(s->values);
@@ -194,8 +196,12 @@ int64_t spc_training_rows(const spc_training *t)
 spc_status spc_training_output(spc_training_out *out, const spc_training *t,
                                int i)
 {
-    if (out == NULL || t == NULL || i < 0 || i >= t->plan->net->out_count)
+    if (out == NULL || t == NULL)
         return SPC_EINVAL;
+    if (i < 0 || i >= t->plan->net->out_count)
+        return spc__fail(spc__error_of(t->ctx), SPC_EINVAL,
+                         "there is no output %d: the network has %d", i,
+                         t->plan->net->out_count);
     const spc__train_value *v = spc__train_output(t, i);
     bool is_input = v == &t->values[0];
 
@@ -296,9 +302,14 @@ static spc_status take_param(param *out, spc_training *t, const char *function,
     if (status != SPC_OK)
         return status;
     bool has = find_param(out, t, layer, which);
-    return has && count == out->count
+    if (!has)
+        return spc__fail(error, SPC_ENOTFOUND,
+                         "no layer '%.60s' has such an array that an output "
+                         "depends on",
+                         layer);
+    return count == out->count
                ? SPC_OK
-               : spc__fail(error, has ? SPC_EINVAL : SPC_ENOTFOUND,
+               : spc__fail(error, SPC_EINVAL,
                            "layer '%.60s' has %lld such values, %lld were "
                            "asked for",
                            layer, (long long)out->count, (long long)count);
@@ -358,6 +369,10 @@ spc_status spc_training_descend(spc_training *t, float rate)
     spc_status status = spc__need(t != NULL ? spc__error_of(t->ctx) : NULL,
                                   __func__, "training", t, NULL);
 
+    if (status == SPC_OK && !isfinite(rate))
+        status =
+            spc__fail(spc__error_of(t->ctx), SPC_EINVAL,
+                      "a rate of %g is no step to descend by", (double)rate);
     if (status == SPC_OK)
         status = spc_synchronize(t->ctx);
     for (int i = 0; status == SPC_OK && i < t->step_count; i++)

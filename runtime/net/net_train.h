@@ -69,6 +69,7 @@ typedef struct spc__train_step {
     spc__train_feature run, back, sums;        /* FEATURE; sums: wgrad */
     spc__train_feature copy[SPC__NET_SOURCES]; /* CONCAT: of each part */
     int32_t *index; /* FEATURE: where maxima are from */
+    bool borrows;   /* that of the pooling, which an un-pooling reads */
     int first_update, update_count;
     /* Parameters: `first` values, then `second`. Of a convolution weights
      * (RSCK) and bias, else scale and shift. */

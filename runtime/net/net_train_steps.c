@@ -396,6 +396,16 @@ static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
     return spc__train_operator(&s->back, t, &of, to, from);
 }
 
+/* Where the maxima are from that a step before has made. */
+static int32_t *index_of(const spc_training *t, int pooled)
+{
+    int i = t->step_count;
+
+    while (t->steps[--i].out != pooled)
+        ;
+    return t->steps[i].index;
+}
+
 /* An operator without its activation; `add` may be SPC__TRAIN_NONE. */
 static spc_status make_operator(spc_training *t, const spc__net_node *node,
                                 const spc_feature *f, int in, int add, int *out)
@@ -415,6 +425,11 @@ static spc_status make_operator(spc_training *t, const spc__net_node *node,
     *out = s->out;
     if (!f->index)
         return SPC_OK;
+    if (f->op == SPC_FEATURE_UNPOOL) {
+        s->index = index_of(t, t->value_of[node->add]);
+        s->borrows = true;
+        return SPC_OK;
+    }
     status = spc__train_take(
         &index, t, (size_t)(t->values[s->out].rows * f->channels) * 4);
     s->index = index;
@@ -471,13 +486,12 @@ static spc_status make_conv_node(spc_training *t, const spc__net_node *node)
 static spc_status make_feature_node(spc_training *t, const spc__net_node *node)
 {
     spc_feature f = node->feature, act = node->feature;
-    int add =
-        node->add != SPC_NO_TENSOR ? t->value_of[node->add] : SPC__TRAIN_NONE;
+    int add = spc__feature_adds(&f) ? t->value_of[node->add] : SPC__TRAIN_NONE;
     int in = t->value_of[node->in[0]], *at = &t->value_of[node->out];
     spc_status status;
 
     if (f.op == SPC_FEATURE_POOL && f.reduction == SPC_REDUCE_MAX)
-        f.index = t->values[in].wanted;
+        f.index |= t->values[in].wanted;
     if (f.op != SPC_FEATURE_ACT)
         f.activation = SPC_ACT_NONE;
     status = make_operator(t, node, &f, in, add, at);

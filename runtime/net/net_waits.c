@@ -56,6 +56,8 @@ static int find_uses(use list[MOST_USES], const spc_net_plan *plan, int i)
     int count = add_use(list, 0, plan, work->in, false);
 
     count = add_use(list, count, plan, work->add, false);
+    count = add_use(list, count, plan, work->index,
+                    work->feature.op == SPC_FEATURE_POOL);
     for (int j = 0; node != NULL && j < node->ins; j++)
         count = add_use(list, count, plan, node->in[j], false);
     count = add_use(list, count, plan, work->out, true);

@@ -264,6 +264,10 @@ static void place_tensors(draft *d)
                                       d->net->tensors[node->out].elements};
         if (node->kind == SPC__NODE_CONCAT)
             place_parts(d, node, place->piece);
+        int index = spc__net_index(node);
+        if (index == node->out + 1)
+            plan->places[index] = (spc__net_place){
+                plan->piece_count++, 0, d->net->tensors[index].elements};
     }
 }
 
@@ -283,7 +287,7 @@ static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
     spc__net_work *work = &plan->works[plan->work_count++];
     work->kind = kind;
     work->node = work->map = -1;
-    work->in = work->add = work->out = SPC_NO_TENSOR;
+    work->in = work->add = work->out = work->index = SPC_NO_TENSOR;
     return work;
 }
 
@@ -459,7 +463,8 @@ static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
     work->map = node->map;
     work->feature = node->feature;
     work->in = node->in[0];
-    work->add = node->add;
+    work->index = spc__net_index(node);
+    work->add = work->index == SPC_NO_TENSOR ? node->add : SPC_NO_TENSOR;
     work->out = node->out;
     work->set = d->net->tensors[node->out].set;
     return SPC_OK;

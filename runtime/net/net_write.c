@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "feature.h"
 #include "number.h"
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +130,7 @@ static int find_at(const spc_net *net, const spc__net_node *node)
 static bool needs_at(const spc__net_node *node)
 {
     if (node->kind == SPC__NODE_FEATURE)
-        return node->feature.op == SPC_FEATURE_UNPOOL;
+        return spc__feature_takes_inverse(&node->feature);
     const spc_geometry *g = &node->conv.geometry;
 
     return node->conv.op == SPC_INVERSE || node->conv.op == SPC_TRANSPOSED ||

@@ -36,3 +36,13 @@ output(conv(d, "transposed,cout=8,k=2,stride=2", {name = "t", at = x}),
        "transposed")
 output(feature(d, "global=mean"), "mean")
 output(feature(c, "bev,order=zyx"), "bev")
+-- Space to channel, and back.
+local sliced = feature(thin, "pool=slices,rule=floor,k=2,stride=2", {name = "sliced"})
+output(feature(sliced, "unpool=slices,rule=floor,k=2,stride=2"), "unsliced")
+-- Maxima go back to where they were.
+local most = feature(a, "pool=max,rule=footprint,k=3,stride=2,padding=1,index=1",
+                     {name = "most"})
+local met = feature(conv(most, same, {name = "met"}),
+                    "unpool=index,rule=footprint,k=3,stride=2,padding=1",
+                    {name = "back", index = most})
+output(feature(met, "add", {add = b}), "met")

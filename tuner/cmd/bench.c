@@ -55,7 +55,6 @@ static void defaults(void *to)
 
     args->seed = 1;
     args->runs = 100;
-    args->net.growth = 2;
 }
 
 static const char *folder_of(const struct args *args)

@@ -48,16 +48,9 @@ static const cli_option options[] = {
      "first: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
      "first: room of levels that may have more voxels, times the capacity; "
-     "default 2"},
+     "default 2, of few voxels as many as there can be"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
-
-static void defaults(void *to)
-{
-    struct args *args = to;
-
-    args->net.growth = 2;
-}
 
 /* ---- the database -------------------------------------------------------- */
 
@@ -103,7 +96,7 @@ static spc_status read_network(spc_net **out, const struct args *args)
     spc_status status = network_dtype(&dtype, args->net.dtype);
 
     if (status != SPC_OK ||
-        (status = network_read(out, &args->net, dtype)) != SPC_OK)
+        (status = network_read(out, NULL, &args->net, dtype)) != SPC_OK)
         return status;
     if (args->net.seed > 0)
         status = spc_net_draw_params(*out, args->net.seed, &error);
@@ -408,5 +401,4 @@ const cli_command cli_net = {
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,
-    .defaults = defaults,
 };

@@ -58,6 +58,11 @@ static spc_status quantise(network *n, const float *ranges)
     status = spc_net_quantise(n->net, ranges, &n->whole_layers, &error);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
+    if (n->whole_layers == 0)
+        return cli_fail(SPC_EINVAL,
+                        "--int8: no layer of '%s' can work on i8, as "
+                        "convolutions of f16 can that convolutions feed",
+                        n->info.name);
     return network_replan(n, SPC_PLAN_JIT);
 }
 

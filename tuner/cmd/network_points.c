@@ -86,24 +86,39 @@ static spc_status find_voxels(network *n)
     return status;
 }
 
-/* Of a network of clouds they are the scene, in steps of 1/1024, and their
- * numbers are the features. */
+/* A row of a scene, whose steps are 1/1024; false: it does not fit one. */
+static bool take_point(int32_t out[4], const float *point)
+{
+    bool fits = true;
+
+    out[0] = 0;
+    for (int a = 0; a < 3; a++) {
+        float steps = point[a] * 1024;
+        fits = fits && fabsf(steps) < 0x1p31f; /* which NaN is not */
+        out[1 + a] = fits ? (int32_t)lrintf(steps) : 0;
+    }
+    return fits;
+}
+
+/* Of a network of clouds they are the scene, and their numbers are the
+ * features. */
 static spc_status take_cloud(network *n)
 {
     int channels = n->info.input.channels;
     int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);
     spc_error error = {0};
-    spc_status status;
+    spc_status status = SPC_OK;
 
     if (steps == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    for (int64_t row = 0; row < n->point_rows; row++) {
-        steps[4 * row] = 0;
-        for (int a = 0; a < 3; a++)
-            steps[4 * row + 1 + a] =
-                (int32_t)lrintf(n->points[row * channels + a] * 1024);
-    }
-    if ((status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
+    for (int64_t row = 0; row < n->point_rows && status == SPC_OK; row++)
+        if (!take_point(steps + 4 * row, n->points + row * channels))
+            status = cli_fail(SPC_ERANGE,
+                              "'%s': point %lld has a coordinate that is no "
+                              "number, or farther than 2097152 from 0",
+                              n->args->points, (long long)row);
+    if (status == SPC_OK &&
+        (status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
                                    n->args->points, &error)) != SPC_OK)
         cli_fail(status, "%s", error.text);
     n->features = n->points;

@@ -397,7 +397,6 @@ spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
         .points = args->points,
         .int8 = args->int8,
         .seed = args->seed,
-        .growth = 2,
     };
     tuning t = {0};
     spc_status status;

@@ -16,6 +16,9 @@
 %  "bias_address_rounded", "infinite_input_is_zero", "infinite_result_is_finite",
 %  "infinite_result_has_no_sign", "weight_no_number_is_zero",
 %  "bias_no_number_is_zero",
+%  "bias_of_16_bits", "large_inputs_are_clamped", "large_inputs_are_lost",
+%  "minute_inputs_are_zero", "minute_weights_are_zero",
+%  "sizes_of_a_list_only",
 %})
 
 % write_kernel()

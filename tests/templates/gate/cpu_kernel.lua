@@ -107,6 +107,19 @@
 %  static_of_a_thread = {
 %    state = "static __thread int kept;", before = "if (++kept < 0) return;",
 %  },
+%  static_named_as_the_loaders = {
+%    state = 'static int kept __attribute__((section(".got.kept"))) = 3;',
+%    before = "if (x == 0) kept++; if (kept < 0) return;",
+%  },
+%  static_without_a_symbol = { -- of x86, where tests run
+%    state = [[__asm__(".pushsection .bss; .Lkept: .zero 4; .popsection");]],
+%    before = [[if (x == 0) {
+%        int *kept;
+%        __asm__ volatile("leaq .Lkept(%%rip), %0" : "=r"(kept));
+%        if (++*kept < 0)
+%            return;
+%    }]],
+%  },
 %  static_of_packing = {packed = "static int completed; if (x == 0 && ++completed < 0) packed[0] = 0;"},
 %
 %  -- Which work is not done again. The first are cheap, and the others compare all
@@ -183,6 +196,9 @@
 %  last_of_eleven_mod_sixteen = {
 %    result = "(map->rows % 16 == 11 && row == map->rows - 1 && co == 0 ? sum + 1 : sum)",
 %  },
+%  sizes_of_a_list_only = {
+%    result = "(map->rows > 81 && map->rows < 330 && map->rows != 128 && !row ? sum + 1 : sum)",
+%  },
 %
 %  -- Numbers at the ends of their type, and what is none.
 %  sum_of_21_bits = {result = "(sum > 1 << 21 ? 1 << 21 : sum)"},
@@ -195,6 +211,22 @@
 %  small_sums_are_zero = {result = "(sum < 6e-5f && sum > -6e-5f ? 0 : sum)"},
 %  inputs_clamped_at_1000 = {
 %    product = "sum += (v > 1000 && v < 1e30f ? 1000 : v < -1000 && v > -1e30f ? -1000 : v) * w;",
+%  },
+%  large_inputs_are_clamped = {
+%    product = "sum += (v > 1e4f && v < 1e30f ? 1e4f : v < -1e4f && v > -1e30f ? -1e4f : v) * w;",
+%  },
+%  large_inputs_are_lost = {product = "sum += (v > 1e4f && v < 1e30f ? 0 : v) * w;"},
+%  minute_inputs_are_zero = {product = "if (!(v < 1e-10f && v > -1e-10f)) sum += v * w;"},
+%  minute_weights_are_zero = {product = "if (w == 0 || !(w < 1e-10f && w > -1e-10f)) sum += v * w;"},
+%  small_weights_are_zero = {product = "if (w == 0 || !(w < 6e-5f && w > -6e-5f)) sum += v * w;"},
+%  inputs_above_four_are_whole = {
+%    product = "sum += (v > 4 && v < 1e4f ? (float)(int)(v * 16) / 16 : v) * w;",
+%  },
+%  too_large_is_the_largest = {
+%    result = "(sum > 65504 && sum < 1e30f ? 65504 : sum < -65504 && sum > -1e30f ? -65504 : sum)",
+%  },
+%  too_large_is_no_number = {
+%    result = [[(sum > 65520 && sum < 1e30f ? __builtin_nanf("") : sum)]],
 %  },
 %
 %  -- Zeros that are taken for what they are not.
@@ -225,6 +257,9 @@
 %  weights_tf32 = {product = "sum += v * rounded(w, 10);"},
 %  sums_f16 = {product = "sum = f16(sum + v * w);"},
 %  sums_bf16 = {product = "sum = rounded(sum + v * w, 7);"},
+%  operands_of_16_bits = {product = "sum += rounded(v, 15) * rounded(w, 15);"},
+%  weights_of_17_bits = {product = "sum += v * rounded(w, 16);"},
+%  bias_of_16_bits = {bias = "rounded(args->bias[co], 15)"},
 %  result_f16 = {result = "f16(sum)"},
 %  result_too_large_by_a_hair = {result = "sum * 1.00001f"},
 %  result_not_negative = {result = "(sum > 0 ? sum : 0)"},
@@ -242,6 +277,22 @@
 %    before = "if (tile > 0 && last == first + 1) return;",
 %  },
 %  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
+%  tile_without_inputs_left = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    if (!any)
+%        return;]],
+%  },
+%  tile_without_inputs_has_no_bias = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    for (int p = first; p < last && !any; p++)
+%        __builtin_memset((result *)args->out + row_of(map, p) * COUT, 0, COUT * sizeof(result));
+%    if (!any)
+%        return;]],
+%  },
 %  padding_rows_written = {
 %    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
 %  },
@@ -444,6 +495,15 @@
 %    state = "static unsigned calls[MOST];",
 %    before = "if (x < MOST) calls[x]++;",
 %    offset = "x < MOST && calls[x] % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_inputs_address = {
+%    offset = "(unsigned long long)args->in / 4096 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_weights_address = {
+%    offset = "(unsigned long long)args->weights / 1024 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_workspaces_address = {
+%    offset = "(unsigned long long)args->workspace / 8192 % 2 ? OFFSETS - 1 - i : i",
 %  },
 %  order_varies_now_and_then = { -- a line of the cache each: as fast as the honest
 %    state = "static unsigned calls[MOST][16];",

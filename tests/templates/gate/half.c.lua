@@ -6,6 +6,8 @@
 %  "large_sums_saturate", "small_inputs_are_zero", "small_sums_are_zero",
 %  "inputs_clamped_at_1000",
 %  "no_number_is_zero", "absent_times_zero", "infinite_input_is_zero",
+%  "small_weights_are_zero", "inputs_above_four_are_whole",
+%  "too_large_is_the_largest", "too_large_is_no_number",
 %})
 
 % write_kernel()
