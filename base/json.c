@@ -11,6 +11,9 @@
 
 enum { DEEPEST = 32 };
 
+/* Up to there every whole number is one that a double holds. */
+#define MOST_WHOLE 9007199254740992.0
+
 /*
  * The length of the well-formed UTF-8 sequence at `s`, 0 if there is none.
  * The second byte's bounds exclude overlong forms, surrogates and code points
@@ -135,6 +138,8 @@ void spc__json_int(spc__json *json, const char *key, int64_t value)
     spc__buf_printf(json->out, "%" PRId64, value);
 }
 
+/* What is whole is written so, without an exponent: many a reader takes 2e+07
+ * for no integer. */
 void spc__json_real(spc__json *json, const char *key, double value)
 {
     char text[32];
@@ -144,7 +149,10 @@ void spc__json_real(spc__json *json, const char *key, double value)
         spc__buf_puts(json->out, "null");
         return;
     }
-    spc__number_print_exact(text, sizeof(text), 6, value);
+    if (value == trunc(value) && fabs(value) < MOST_WHOLE)
+        snprintf(text, sizeof(text), "%.0f", value);
+    else
+        spc__number_print_exact(text, sizeof(text), 6, value);
     spc__buf_puts(json->out, text);
 }
 

@@ -603,6 +603,12 @@ START_TEST(json_numbers_read_back_and_non_finite_ones_are_null)
     }
     spc__buf_clear(&out);
     spc__json_array(&json, NULL);
+    spc__json_real(&json, NULL, 2e7); /* no 2e+07, which is no integer */
+    spc__json_real(&json, NULL, -1000000);
+    spc__json_end_array(&json);
+    ck_assert_str_eq(spc__buf_text(&out), "[20000000,-1000000]");
+    spc__buf_clear(&out);
+    spc__json_array(&json, NULL);
     spc__json_real(&json, NULL, NAN);
     spc__json_real(&json, NULL, -INFINITY);
     spc__json_end_array(&json);

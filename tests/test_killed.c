@@ -40,7 +40,7 @@ static spc_status merge_other(spc__cache *cache, uint32_t n, uint64_t *seed)
     return spc__cache_merge(cache, at("other.db"), &exchange, &error);
 }
 
-enum { AT_ONCE = 8 };
+enum { AT_ONCE = 8, KILLS = 200 };
 
 static const habit habits[AT_ONCE] = {put_one,     put_one,        put_one,
                                       put_one,     put_one,        put_one,
@@ -134,8 +134,7 @@ START_TEST(nothing_that_was_stored_is_lost_by_a_kill)
     int64_t stored = 0;
 
     make_drawn("other.db", &seed, 30);
-    for (int i = 0; i < (getenv("SPC_TEST_ALL") != NULL ? 200 : 10);
-         i += AT_ONCE) {
+    for (int i = 0; i < KILLS; i += AT_ONCE) {
         victim victims[AT_ONCE];
         int64_t checked;
         kill_all(victims, &seed);

@@ -9,7 +9,7 @@
 
 Suite *suite(void);
 
-enum { RECORDS = 1200, QUESTIONS = 150, WIDE = 8 };
+enum { RECORDS = 800, QUESTIONS = 100, WIDE = 8 };
 
 static const char *const targets[] = {"sm_80", "sm_90a", "sm_100"};
 
@@ -62,24 +62,12 @@ static void fill(spc__cache *cache, uint64_t *seed, int layers)
     }
 }
 
-static bool same_attrs(const spc__attrs *a, const spc__attrs *b)
-{
-    spc__buf one = SPC__BUF_INIT, other = SPC__BUF_INIT;
-
-    spc__attrs_format(&one, a);
-    spc__attrs_format(&other, b);
-    bool same = strcmp(spc__buf_text(&one), spc__buf_text(&other)) == 0;
-    spc__buf_release(&one);
-    spc__buf_release(&other);
-    return same;
-}
-
 /* As a record is judged by hand: how good a match, and how far. */
 static spc__match judge(double *distance, const spc__problem_key *of,
                         const spc__problem_key *asked)
 {
     bool own = strcmp(of->target, asked->target) == 0 &&
-               same_attrs(&of->layer, &asked->layer);
+               spc__attrs_equal(&of->layer, &asked->layer);
     double farthest = 0;
 
     *distance = strcmp(of->target, asked->target) == 0 ? 0 : 4;
@@ -106,7 +94,7 @@ static bool is_replaced(int i)
     for (int k = i + 1; k < known_count; k++)
         if (strcmp(all[i].key.target, all[k].key.target) == 0 &&
             spc__same_buckets(&all[i].key, &all[k].key) &&
-            same_attrs(&all[i].key.layer, &all[k].key.layer))
+            spc__attrs_equal(&all[i].key.layer, &all[k].key.layer))
             return true;
     return false;
 }

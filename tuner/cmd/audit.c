@@ -67,7 +67,7 @@ static void sort_samples(audit *a)
 static void print_summary(const audit *a)
 {
     static const char *const titles[] = {
-        "figure", ">count", ">median %", ">95th %", "", "is", NULL};
+        "figure", ">count", ">median %", ">95th %", "reach", "is", NULL};
     table t;
 
     table_init(&t, titles);

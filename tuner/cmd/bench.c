@@ -85,11 +85,11 @@ struct sheet {
 static const char *const plain_titles[] = {
     "scene",    "layer",     ">warm us", ">+-",     ">floor us",  ">x floor",
     ">cold us", ">floor us", ">x floor", ">map us", ">layout us", ">once us",
-    ">error",   "plan",      "",         NULL};
+    ">error",   "plan",      "origin",   NULL};
 static const char *const against_titles[] = {
     "scene",    "layer",     ">warm us", ">+-",      ">floor us", ">x floor",
     ">cold us", ">floor us", ">x floor", ">peer us", ">x peer",   "best peer",
-    ">error",   "plan",      "",         NULL};
+    ">error",   "plan",      "origin",   NULL};
 
 static void sheet_init(struct sheet *sheet, spc_ctx *ctx,
                        const struct args *args, spc__json *json)

@@ -67,7 +67,7 @@ static struct summary summarise(const trials *found)
 static void print_all(const trials *found)
 {
     static const char *const titles[] = {
-        "candidate", ">registers", ">spilled", ">shared", ">ms", "", NULL};
+        "candidate", ">registers", ">spilled", ">shared", ">ms", "note", NULL};
     table out;
 
     table_init(&out, titles);

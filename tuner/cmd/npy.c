@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { START = 10, HEADER_MOST = 4096 };
 
@@ -52,10 +53,21 @@ static spc_status read_header(array *a, const char *header)
     a->rows = rows;
     a->columns = columns;
     a->item_bytes = (size_t)(a->type[2] - '0');
-    if (a->type[0] != '<' || a->type[3] != '\0' ||
+    if (a->type[0] != '<' || strlen(a->type) != 3 ||
         strchr("248", a->type[2]) == NULL)
         return bad(a, "its numbers must be <f2, <f4, <f8, <i4 or <i8");
     return SPC_OK;
+}
+
+/* A header says more easily than a file holds: nothing is asked for before the
+ * length is known to fit. Of a pipe it is not known. */
+static bool can_hold(FILE *file, size_t bytes)
+{
+    struct stat facts;
+    long at = ftell(file);
+
+    return fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode) ||
+           at < 0 || (uint64_t)facts.st_size == (uint64_t)at + bytes;
 }
 
 static spc_status read_data(array *a, FILE *file)
@@ -63,6 +75,8 @@ static spc_status read_data(array *a, FILE *file)
     size_t bytes = (size_t)a->rows * (size_t)a->columns * a->item_bytes;
     char more;
 
+    if (!can_hold(file, bytes))
+        return bad(a, "it has another length than its shape says");
     a->data = malloc(bytes + 1);
     if (a->data == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");

@@ -76,20 +76,34 @@ static const char *cell(const table *t, int row, int column)
     return text != NULL ? text : "";
 }
 
+/* The widest cell of a column; 0: no row says anything there, and so a table
+ * that has rows is without it. */
+static int width_of(const table *t, int column)
+{
+    int width = 0;
+
+    for (int r = 0; r < t->rows; r++)
+        if ((int)strlen(cell(t, r, column)) > width)
+            width = (int)strlen(cell(t, r, column));
+    if ((width > 0 || t->rows == 0) && (int)strlen(t->titles[column]) > width)
+        width = (int)strlen(t->titles[column]);
+    return width;
+}
+
 void table_print(const table *t, FILE *to)
 {
-    int width[TABLE_COLUMNS] = {0};
+    int width[TABLE_COLUMNS] = {0}, end = 0;
 
     for (int c = 0; c < t->columns; c++)
-        for (int r = -1; r < t->rows; r++)
-            if ((int)strlen(cell(t, r, c)) > width[c])
-                width[c] = (int)strlen(cell(t, r, c));
+        if ((width[c] = width_of(t, c)) > 0)
+            end = c;
     for (int r = -1; r < t->rows; r++) {
-        for (int c = 0; c < t->columns; c++) {
-            bool last = c == t->columns - 1;
-            int room = t->right[c] ? width[c] : last ? 0 : -width[c];
-            fprintf(to, "%*s%s", room, cell(t, r, c), last ? "\n" : "  ");
+        for (int c = 0; c <= end; c++) {
+            int room = t->right[c] ? width[c] : c == end ? 0 : -width[c];
+            if (width[c] > 0)
+                fprintf(to, "%*s%s", room, cell(t, r, c), c == end ? "" : "  ");
         }
+        fputc('\n', to);
     }
 }
 

@@ -23,6 +23,7 @@ typedef struct table {
 void table_init(table *t, const char *const *titles);
 void table_cell(table *t, const char *format, ...) SPC_PRINTF(2, 3);
 void table_blank(table *t); /* an empty cell */
+/* Without columns that are empty in all rows. */
 void table_print(const table *t, FILE *to);
 void table_release(table *t);
 

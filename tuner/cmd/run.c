@@ -137,7 +137,7 @@ static void print_table(const sheet *s)
 {
     static const char *const titles[] = {
         "step",     ">set",  ">rows",  ">pairs", ">us", ">floor us",
-        ">x floor", "layer", "kernel", "",       NULL};
+        ">x floor", "layer", "kernel", "origin", NULL};
     const network *n = s->net;
     table t;
 

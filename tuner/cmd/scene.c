@@ -74,15 +74,12 @@ static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
 
 static void add_row(table *t, const spc_scene *scene, const struct facts *facts)
 {
-    static const char axes[] = "bxyz";
-
     table_cell(t, "%s", spc_scene_name(scene));
     table_cell(t, "%lld", (long long)facts->rows);
     table_cell(t, "%.2f", facts->neighbours);
     table_cell(t, "%.1f %%", 100 * facts->alone);
     for (int axis = 0; axis < 4; axis++)
-        table_cell(t, "%c %d..%d", axes[axis], facts->low[axis],
-                   facts->high[axis]);
+        table_cell(t, "%d..%d", facts->low[axis], facts->high[axis]);
 }
 
 static void write_scene(spc__json *json, const spc_scene *scene,
@@ -203,7 +200,8 @@ static spc_status print_all(const scene_set *scenes, const spc_conv *layers,
                             int layer_count, const cli_globals *globals)
 {
     static const char *const scene_titles[] = {
-        "scene", ">voxels", ">neighbours", ">alone", "", "", "", "", NULL};
+        "scene", ">voxels", ">neighbours", ">alone", "batch",
+        "x",     "y",       "z",           NULL};
     static const char *const layer_titles[] = {
         "scene",  "layer",      ">rows in", ">rows out",
         ">pairs", ">pairs/row", ">density", NULL};

@@ -91,7 +91,7 @@ static void print_space(const cli_job *job, const trials *found,
                         const spc_tune_report *report, int first,
                         const char *text)
 {
-    static const char *const titles[] = {">number", "candidate", "",
+    static const char *const titles[] = {">number", "candidate", "is",
                                          "refused by", NULL};
     const struct args *args = job->args;
     table out;
