@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +181,9 @@ spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
     return make_temp_dir(out, "spctune-", error);
 }
 
+/* A folder has the second name from when on its lock is held, so that one whose
+ * lock is free is an orphan at once. */
+#define NEW_PREFIX "spctune-new-"
 #define WORK_PREFIX "spctune-work-"
 
 static int open_folder(int parent, const char *name)
@@ -187,25 +192,49 @@ static int open_folder(int parent, const char *name)
                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error)
+/* Where nothing can be locked, the folder keeps the name that it has. */
+static void rename_locked(spc__buf *folder)
 {
-    spc_status status = make_temp_dir(out, WORK_PREFIX, error);
+    const char *random = strrchr(folder->data, '-') + 1;
+    spc__buf name = SPC__BUF_INIT;
 
-    *lock = status == SPC_OK ? open_folder(AT_FDCWD, out->data) : -1;
-    if (*lock >= 0)
-        flock(*lock, LOCK_EX | LOCK_NB);
-    return status;
+    spc__buf_printf(&name, "%s/" WORK_PREFIX "%s", temp_root(), random);
+    if (!name.failed && rename(folder->data, name.data) == 0) {
+        spc__buf_clear(folder);
+        spc__buf_puts(folder, name.data);
+    }
+    spc__buf_release(&name);
 }
 
-/* Ours, and nobody holds its lock. One that is younger than a minute may be
- * between its creation and its lock. */
-static bool is_orphan(int folder)
+spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error)
+{
+    spc_status status = make_temp_dir(out, NEW_PREFIX, error);
+
+    *lock = status == SPC_OK ? open_folder(AT_FDCWD, out->data) : -1;
+    if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) == 0)
+        rename_locked(out);
+    if (!out->failed)
+        return status;
+    close(*lock);
+    *lock = -1;
+    return spc__fail_memory(error, PATH_MAX);
+}
+
+static bool has_prefix(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* Ours, and nobody holds its lock; one that is new and younger than a minute
+ * may be between its creation and its lock. */
+static bool is_orphan(int folder, bool is_new)
 {
     enum { YOUNG_S = 60 };
     struct stat facts;
 
     return fstat(folder, &facts) == 0 && facts.st_uid == geteuid() &&
-           facts.st_mtime + YOUNG_S < (time_t)spc__unix_seconds() &&
+           !(is_new &&
+             facts.st_mtime + YOUNG_S >= (time_t)spc__unix_seconds()) &&
            flock(folder, LOCK_EX | LOCK_NB) == 0;
 }
 
@@ -217,7 +246,7 @@ static void sweep_one(DIR *root, const char *name)
     if (folder < 0)
         return;
     spc__buf_printf(&path, "%s/%s", temp_root(), name);
-    if (is_orphan(folder) && !path.failed)
+    if (is_orphan(folder, has_prefix(name, NEW_PREFIX)) && !path.failed)
         spc__temp_dir_remove(path.data);
     spc__buf_release(&path);
     close(folder);
@@ -229,23 +258,29 @@ void spc__work_dirs_sweep(void)
     const struct dirent *entry;
 
     while (root != NULL && (entry = readdir(root)) != NULL)
-        if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) == 0)
+        if (has_prefix(entry->d_name, WORK_PREFIX) ||
+            has_prefix(entry->d_name, NEW_PREFIX))
             sweep_one(root, entry->d_name);
     if (root != NULL)
         closedir(root);
 }
 
+static int remove_one(const char *path, const struct stat *facts, int kind,
+                      struct FTW *at)
+{
+    (void)facts;
+    (void)kind;
+    (void)at;
+    remove(path);
+    return 0;
+}
+
 void spc__temp_dir_remove(const char *path)
 {
-    DIR *folder = path != NULL ? opendir(path) : NULL;
-    if (folder == NULL)
-        return;
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    rmdir(path);
+    enum { FOLDERS = 8 /* open at a time */ };
+
+    if (path != NULL && path[0] != '\0')
+        nftw(path, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
 /* mkdir that is content with a folder that is there. */

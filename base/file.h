@@ -17,7 +17,7 @@ spc_status spc__file_write(const char *path, const void *data, size_t bytes,
 
 /* Makes a private folder under $TMPDIR or /tmp; remove with the next one. */
 spc_status spc__temp_dir_create(spc__buf *out, spc_error *error);
-void spc__temp_dir_remove(const char *path); /* flat folder; NULL is fine */
+void spc__temp_dir_remove(const char *path); /* and all in it; NULL is fine */
 
 /* The same for a folder that must not outlive us: *lock is held as long as it
  * is in use. Close it behind spc__temp_dir_remove. */

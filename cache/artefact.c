@@ -69,7 +69,8 @@ static spc_status check_row(const spc__code_wanted *wanted,
 {
     const char *target = (const char *)sqlite3_column_text(stmt, 4);
     const char *identity = (const char *)sqlite3_column_text(stmt, 5);
-    spc_status status = spc__seal_check(layer, stmt, 6, "artefact", error);
+    spc_status status = spc__seal_check(layer, stmt, 6, "artefact",
+                                        sqlite3_column_int64(stmt, 7), error);
 
     if (status != SPC_OK)
         return status;

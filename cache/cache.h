@@ -282,6 +282,8 @@ typedef struct spc__cache_row {
     char reason[128];           /* of the choice */
 } spc__cache_row;
 
+/* All problems of all layers. SPC_EDB: records that are damaged were left out,
+ * and the sentence names the first. */
 spc_status spc__cache_each(spc__cache *cache,
                            spc_status (*each)(const spc__cache_row *row,
                                               void *payload),

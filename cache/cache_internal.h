@@ -108,6 +108,18 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error);
 spc_status spc__schema_create(spc__layer *layer, spc_error *error);
 
+/* What makes them, up to a NULL. */
+extern const char *const spc__schema_creation[];
+
+/* tables.c */
+
+/* Names each table, column, view or trigger of a file that is not as ours are
+ * made; *usable is false if any of ours is missing or of another kind. */
+spc_status spc__tables_verify(bool *usable, spc__layer *layer,
+                              spc_status (*each)(const spc__fault *fault,
+                                                 void *payload),
+                              void *payload, spc_error *error);
+
 /* The tables that v1 had otherwise, under any name. */
 #define SPC__TABLE_PROBLEM(name)                                               \
     "CREATE TABLE " name " ("                                                  \
@@ -222,10 +234,10 @@ int spc__seal_restrict(sqlite3 *db, const struct spc__manifest *manifest);
 /* Statements that seal all records of a file as they are, up to a NULL. */
 extern const char *const spc__seal_everything[];
 
-/* Column i says whether the seal fits the record (`what`, for the sentence);
- * NULL: there is none. */
+/* Column i says whether the seal fits the record (`what` and its row, for the
+ * sentence); NULL: there is none. */
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
-                           const char *what, spc_error *error);
+                           const char *what, int64_t record, spc_error *error);
 
 /* What is wrong with a record that does not fit. */
 const char *spc__seal_fault(const spc__layer *layer, bool sealed);
@@ -377,7 +389,7 @@ typedef struct spc__similar_root {
 
 typedef struct spc__similar_list {
     const spc__similar_choice *at;
-    int64_t own_first, own_end;   /* those of the key's layer and target */
+    int64_t own_first, own_end; /* those of the key's layer and target */
     const spc__kd_trees *trees; /* of all of them, by their middles */
     const spc__similar_root *roots;
     int root_count;

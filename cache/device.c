@@ -55,7 +55,8 @@ static spc_status take_fact(spc__attrs *facts, const spc__layer *layer,
     char name[SPC__ATTR_NAME], value[SPC__ATTR_TEXT];
     char text[sizeof(name) + sizeof(value)];
     spc__attrs one;
-    spc_status status = spc__seal_check(layer, stmt, 2, "fact", error);
+    spc_status status = spc__seal_check(layer, stmt, 2, "fact",
+                                        sqlite3_column_int64(stmt, 3), error);
 
     if (status != SPC_OK)
         return status;

@@ -66,7 +66,7 @@ static void copy_column(spc__record *out, sqlite3_stmt *stmt, int i,
     const char *text = (const char *)sqlite3_column_text(stmt, i);
     char number[BYTES] = "";
 
-    if (form == SPC__FORM_REAL && text != NULL) {
+    if (spc__form_is_real(form) && text != NULL) {
         spc__number_print_exact(number, sizeof(number), MOSTLY_ENOUGH,
                                 sqlite3_column_double(stmt, i));
         text = number;
@@ -111,7 +111,7 @@ static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
     const char *value = spc__record_value(record, i);
     if (kind->fields[i].form == SPC__FORM_INTEGER)
         sqlite3_bind_int64(stmt, at, strtoll(value, NULL, 10));
-    else if (kind->fields[i].form != SPC__FORM_REAL)
+    else if (!spc__form_is_real(kind->fields[i].form))
         spc__bind_text(stmt, at, value);
     else if (spc__number_read(&real, value))
         sqlite3_bind_double(stmt, at, real);

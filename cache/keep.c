@@ -239,7 +239,8 @@ static spc_status check_listed(spc__layer *layer, sqlite3_stmt *stmt, bool row,
         return spc__fail(error, SPC_EINVAL,
                          "cannot choose '%.300s': its trial ended in '%s'",
                          choice, state);
-    return spc__seal_check(layer, stmt, 2, "trial", error);
+    return spc__seal_check(layer, stmt, 2, "trial",
+                           sqlite3_column_int64(stmt, 0), error);
 }
 
 static spc_status find_trial(int64_t *trial, spc__layer *layer, int64_t problem,

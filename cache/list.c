@@ -65,11 +65,18 @@ static const char listing[] =
     " (SELECT count(*) FROM trial WHERE problem = p.id AND status = 'ok'),"
     " c.trial IS NOT NULL, coalesce(c.reason, ''),"
     " coalesce(c.unix_seconds, t.unix_seconds),"
-    " v.version, v.compiler, v.driver, v.host, v.scenes, v.seed"
+    " coalesce(u.version, v.version), coalesce(u.compiler, v.compiler),"
+    " coalesce(u.driver, v.driver), coalesce(u.host, v.host),"
+    " coalesce(u.scenes, v.scenes), coalesce(u.seed, v.seed),"
+    " t.id, s.digest = " SPC__DIGEST_TRIAL ", w.digest = " SPC__DIGEST_CHOICE
     " FROM problem AS p LEFT JOIN choice AS c ON c.problem = p.id"
-    " JOIN trial AS t ON t.id = coalesce(c.trial, (SELECT id FROM trial"
+    " LEFT JOIN trial AS t ON t.id = coalesce(c.trial, (SELECT id FROM trial"
     "  WHERE problem = p.id ORDER BY unix_seconds DESC, id DESC LIMIT 1))"
-    " JOIN provenance AS v ON v.id = coalesce(c.provenance, t.provenance)"
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"
+    " LEFT JOIN provenance AS u ON u.id = c.provenance"
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = c.problem"
+    " WHERE t.id IS NOT NULL OR c.problem IS NOT NULL"
     " ORDER BY p.device, p.target, p.layer, p.buckets COLLATE spc_buckets";
 
 static void read_provenance(spc__provenance *out, sqlite3_stmt *stmt, int first)
@@ -86,6 +93,22 @@ static void read_provenance(spc__provenance *out, sqlite3_stmt *stmt, int first)
 #undef TEXT
 }
 
+/* Of the choice, if there is one, and of the trial that is shown. */
+static spc_status check_seals(const spc__layer *layer, sqlite3_stmt *stmt,
+                              bool has_choice, int64_t problem,
+                              spc_error *error)
+{
+    int next = SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 12;
+    spc_status status =
+        spc__seal_check(layer, stmt, next + 1, "trial",
+                        sqlite3_column_int64(stmt, next), error);
+
+    if (status == SPC_OK && has_choice)
+        status =
+            spc__seal_check(layer, stmt, next + 2, "choice", problem, error);
+    return status;
+}
+
 static spc_status read_row(spc__cache_row *row, const spc__layer *layer,
                            sqlite3_stmt *stmt, spc_error *error)
 {
@@ -94,10 +117,12 @@ static spc_status read_row(spc__cache_row *row, const spc__layer *layer,
 
     memset(row, 0, sizeof(*row));
     row->file = layer->path;
-    status = spc__read_key(&row->key, layer, stmt, 0, error);
-    if (status != SPC_OK)
-        return status;
     row->problem_id = sqlite3_column_int64(stmt, next);
+    if ((status =
+             check_seals(layer, stmt, sqlite3_column_int(stmt, next + 3) != 0,
+                         row->problem_id, error)) != SPC_OK ||
+        (status = spc__read_key(&row->key, layer, stmt, 0, error)) != SPC_OK)
+        return status;
     row->trials = sqlite3_column_int(stmt, next + 1);
     row->trials_ok = sqlite3_column_int(stmt, next + 2);
     row->has_choice = sqlite3_column_int(stmt, next + 3) != 0;
@@ -109,12 +134,14 @@ static spc_status read_row(spc__cache_row *row, const spc__layer *layer,
     return status;
 }
 
-/* Not a kept statement: the callback may list again. */
-static spc_status each_of_layer(spc__layer *layer,
+/* Not a kept statement: the callback may list again. A damaged record hides no
+ * other: the first of them is `trouble`, once all are listed. */
+static spc_status each_of_layer(spc__layer *layer, spc_error *trouble,
                                 spc_status (*each)(const spc__cache_row *row,
                                                    void *payload),
                                 void *payload, spc_error *error)
 {
+    spc_error damage = {0};
     sqlite3_stmt *stmt = NULL;
     spc__cache_row row;
     bool more = true;
@@ -127,9 +154,13 @@ static spc_status each_of_layer(spc__layer *layer,
         status = spc__layer_step(&more, layer, stmt, "read", error);
         if (status != SPC_OK || !more)
             break;
-        status = read_row(&row, layer, stmt, error);
-        if (status == SPC_OK)
+        spc_status read = read_row(&row, layer, stmt, &damage);
+        if (read == SPC_OK)
             status = each(&row, payload);
+        else if (read != SPC_EDB)
+            status = spc__fail(error, read, "%s", damage.text);
+        else if (trouble->status == SPC_OK)
+            *trouble = damage;
     }
     sqlite3_finalize(stmt);
     return status;
@@ -141,8 +172,12 @@ spc_status spc__cache_each(spc__cache *cache,
                            void *payload, spc_error *error)
 {
     spc_status status = SPC_OK;
+    spc_error trouble = {0};
 
     for (int i = 0; i < cache->count && status == SPC_OK; i++)
-        status = each_of_layer(&cache->layers[i], each, payload, error);
-    return status;
+        status =
+            each_of_layer(&cache->layers[i], &trouble, each, payload, error);
+    if (status != SPC_OK || trouble.status == SPC_OK)
+        return status;
+    return spc__fail(error, trouble.status, "%s", trouble.text);
 }

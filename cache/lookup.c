@@ -249,12 +249,12 @@ static spc_status check_seals(const char **kind, int64_t *record,
 
     *kind = "choice";
     *record = problem;
-    status = spc__seal_check(layer, stmt, next + 2, "choice", error);
+    status = spc__seal_check(layer, stmt, next + 2, "choice", problem, error);
     if (status != SPC_OK)
         return status;
     *kind = "trial";
     *record = sqlite3_column_int64(stmt, next);
-    return spc__seal_check(layer, stmt, next + 1, "trial", error);
+    return spc__seal_check(layer, stmt, next + 1, "trial", *record, error);
 }
 
 /* Reads the choice in `stmt`'s row; sets it aside where its seals do not fit.

@@ -33,7 +33,8 @@ static const char *fault_of(const spc__layer *layer, sqlite3_stmt *stmt)
 {
     if (sqlite3_column_type(stmt, REASON) != SQLITE_NULL)
         return text_at(stmt, REASON);
-    return spc__seal_check(layer, stmt, SOUND, "network", NULL) == SPC_OK
+    return spc__seal_check(layer, stmt, SOUND, "network",
+                           sqlite3_column_int64(stmt, 0), NULL) == SPC_OK
                ? NULL
                : "it is not what its digest was made of";
 }

@@ -198,11 +198,11 @@ static bool read_texts(lines *l, const words *w)
 
 static spc_status read_head(lines *l, char name[64], spc_error *why)
 {
-    const char *line;
-    size_t length;
+    const char *line = "";
+    size_t length = 0;
     words w;
 
-    next_line(&line, &length, &l->at, l->end);
+    next_line(&line, &length, &l->at, l->end); /* or no words */
     l->parts = l->at;
     split(&w, line, length);
     if (w.count >= 2 && is_name(w.at[1], w.length[1]))
@@ -228,8 +228,8 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {
     lines *l = payload;
-    const char *line;
-    size_t length;
+    const char *line = "";
+    size_t length = 0;
 
     bool good = next_line(&line, &length, &l->at, l->end) && length >= 6 &&
                 memcmp(line, "part ", 5) == 0 &&

@@ -178,7 +178,10 @@ static spc_status read_status(spc__trial_status *out, const spc__layer *layer,
             *out = (spc__trial_status)status;
             return SPC_OK;
         }
-    return spc__layer_fail(layer, SQLITE_CORRUPT, "read", error);
+    return spc__fail(error, SPC_EDB,
+                     "cannot read '%s': it is damaged, a trial's status is "
+                     "'%s'; tune the layer again, or restore a copy",
+                     layer->path, name);
 }
 
 spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
@@ -214,10 +217,12 @@ static spc_status read_features(spc__problem_key *out, const spc__layer *layer,
 
     if (text != NULL && spc__features_parse(out, text))
         return SPC_OK;
-    int rc = text == NULL && sqlite3_errcode(layer->db) == SQLITE_NOMEM
-                 ? SQLITE_NOMEM
-                 : SQLITE_CORRUPT;
-    return spc__layer_fail(layer, rc, "read", error);
+    if (text == NULL && sqlite3_errcode(layer->db) == SQLITE_NOMEM)
+        return spc__layer_fail(layer, SQLITE_NOMEM, "read", error);
+    return spc__fail(error, SPC_EDB,
+                     "cannot read '%s': it is damaged, a trial's features are "
+                     "'%.60s'; tune the layer again, or restore a copy",
+                     layer->path, text != NULL ? text : "");
 }
 
 spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,

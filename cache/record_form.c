@@ -61,7 +61,7 @@ static const spc__field trial[] = {
     REAL("spread_us"),
     REAL("cold_us"),
     INTEGER("samples"),
-    REAL("error"),
+    {"error", SPC__FORM_EXCESS, 40},
     INTEGER("verified"),
     REAL("compile_ms"),
     {"features", SPC__FORM_FEATURES, FEATURES_MOST},
@@ -263,6 +263,8 @@ static bool is_of_form(const char *text, spc__form form)
         return is_status(text);
     case SPC__FORM_REAL:
         return is_real(text);
+    case SPC__FORM_EXCESS:
+        return is_real(text) || strcmp(text, "inf") == 0;
     case SPC__FORM_INTEGER:
         return is_integer(text);
     default:

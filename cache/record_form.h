@@ -35,9 +35,15 @@ typedef enum spc__form {
     SPC__FORM_FEATURES,
     SPC__FORM_STATUS, /* of a trial */
     SPC__FORM_REAL,   /* empty: not a number */
+    SPC__FORM_EXCESS, /* a real, or "inf": how wrong what is no number is */
     SPC__FORM_INTEGER,
     SPC__FORM_CODE /* bytes, as base64 */
 } spc__form;
+
+static inline bool spc__form_is_real(spc__form form)
+{
+    return form == SPC__FORM_REAL || form == SPC__FORM_EXCESS;
+}
 
 typedef struct spc__field {
     const char *name;

@@ -114,7 +114,7 @@ static void add_column(spc__record *out, sqlite3_stmt *stmt, int i,
 {
     const char *text;
 
-    if (form == SPC__FORM_REAL) {
+    if (spc__form_is_real(form)) {
         add_real(out, stmt, i);
     } else if (form == SPC__FORM_CODE) {
         spc__record_add(out, "");

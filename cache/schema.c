@@ -35,7 +35,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const creation[] = {
+const char *const spc__schema_creation[] = {
     "CREATE TABLE meta ("
     " name TEXT PRIMARY KEY NOT NULL,"
     " value TEXT NOT NULL) WITHOUT ROWID",
@@ -293,8 +293,8 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error)
     if ((status = spc__schema_check(&empty, layer, NULL, error)) != SPC_OK ||
         !empty)
         goto done;
-    if ((status = spc__layer_execute(layer, creation, "create", error)) !=
-        SPC_OK)
+    if ((status = spc__layer_execute(layer, spc__schema_creation, "create",
+                                     error)) != SPC_OK)
         goto done;
     snprintf(identity, sizeof(identity), "PRAGMA application_id = %d",
              SPC__APPLICATION_ID);

@@ -195,7 +195,7 @@ const char *spc__seal_fault(const spc__layer *layer, bool sealed)
 }
 
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
-                           const char *what, spc_error *error)
+                           const char *what, int64_t record, spc_error *error)
 {
     bool sealed = sqlite3_column_type(stmt, i) != SQLITE_NULL;
 
@@ -203,9 +203,10 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                : layer->version < SPC__SEALED_VERSION)
         return SPC_OK;
     return spc__fail(error, SPC_EDB,
-                     "cannot use a %s of '%s': it is damaged, %s; tune the "
+                     "cannot use %s %lld of '%s': it is damaged, %s; tune the "
                      "layer again, or restore a copy of the file",
-                     what, layer->path, spc__seal_fault(layer, sealed));
+                     what, (long long)record, layer->path,
+                     spc__seal_fault(layer, sealed));
 }
 
 /* ---- quarantine ---------------------------------------------------------- */

@@ -114,7 +114,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
         " coalesce(s.identity, ''),"
         " s.digest = " SPC__DIGEST_ARTEFACT(
-            "s.identity") " FROM artefact AS a LEFT JOIN seal AS s"
+            "s.identity") ", a.id FROM artefact AS a LEFT JOIN seal AS s"
                           " ON s.kind = 'artefact' AND s.record = a.id WHERE "
                           "a.key = ?1",
     [SPC__SQL_PUT_ARTEFACT] =
@@ -129,7 +129,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " value = ?3, unix_seconds = ?4",
     [SPC__SQL_ALL_FACTS] =
         "SELECT f.name, f.value, s.digest = " SPC__DIGEST_FACT
-        " FROM fact AS f LEFT JOIN seal AS s"
+        ", f.id FROM fact AS f LEFT JOIN seal AS s"
         " ON s.kind = 'fact' AND s.record = f.id"
         " WHERE f.device = ?1 ORDER BY f.id",
 
@@ -223,6 +223,15 @@ static const struct {
      "it once where it may be written: spctune db ls --database FILE"},
 };
 
+/* In SQLite's words; of the last call, if it was that which failed, with the
+ * names of what it is about. */
+static const char *words_of(const spc__layer *layer, int rc)
+{
+    if (layer->db != NULL && (sqlite3_errcode(layer->db) & 0xff) == (rc & 0xff))
+        return sqlite3_errmsg(layer->db);
+    return sqlite3_errstr(rc);
+}
+
 spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
                            spc_error *error)
 {
@@ -246,7 +255,7 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
     bool has_cause =
         cause != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN);
     return spc__fail(error, SPC_EDB, "cannot %s '%s': %s [SQLite %d: %s%s%s]",
-                     action, layer->path, says, rc, sqlite3_errstr(rc),
+                     action, layer->path, says, rc, words_of(layer, rc),
                      has_cause ? ", " : "", has_cause ? strerror(cause) : "");
 }
 

@@ -280,7 +280,8 @@ static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
                               sqlite3_stmt *stmt, spc_error *error)
 {
     spc_status status =
-        spc__seal_check(layer, stmt, SPC__TRIAL_WIDTH + 1, "trial", error);
+        spc__seal_check(layer, stmt, SPC__TRIAL_WIDTH + 1, "trial",
+                        sqlite3_column_int64(stmt, SPC__TRIAL_WIDTH), error);
 
     return status == SPC_OK ? spc__read_trial(out, layer, stmt, 0, error)
                             : status;

@@ -1,5 +1,6 @@
 /*
- * verify.c - every record of every file, against its seal.
+ * verify.c - every record of every file, against its seal; before that, the
+ * tables that they are in.
  *
  * What can be opened and is of an older version has no seals: there only the
  * code has a digest.
@@ -121,8 +122,13 @@ spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
     verification v = {each, payload, 0, 0};
     spc_status status = SPC_OK;
 
-    for (int i = 0; i < cache->count; i++) {
+    for (int i = 0; i < cache->count && status == SPC_OK; i++) {
+        bool usable = true;
         v.listed = 0;
+        status = spc__tables_verify(&usable, &cache->layers[i], each, payload,
+                                    error);
+        if (!usable)
+            continue;
         for (int q = 0; q < QUESTIONS && status == SPC_OK; q++)
             status =
                 ask(&v, &cache->layers[i], questions[q], verify_row, error);

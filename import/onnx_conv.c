@@ -13,32 +13,35 @@ struct reading {
     spc__onnx_value
         *out; /* where the layer's outputs go: maybe behind others */
     char name[64], rulebook[64];
-    int subm, inverse;
+    int subm, inverse, transposed;
+    int out_padding[3]; /* of a transposed one */
     spc_net_layer layer;
 };
 
 /* ---- geometry ------------------------------------------------------------ */
 
 /* What other layers than ours would need. */
-static spc_status check_kind(const struct reading *r)
+static spc_status check_kind(struct reading *r)
 {
-    int ndim = 3, transposed = 0, groups = 1, out_padding[3] = {0, 0, 0};
+    int ndim = 3, groups = 1, *more = r->out_padding;
     spc_status status;
 
     if ((status = spc__onnx_int(r->node, &ndim, "ndim")) != SPC_OK ||
-        (status = spc__onnx_int(r->node, &transposed, "transposed")) !=
+        (status = spc__onnx_int(r->node, &r->transposed, "transposed")) !=
             SPC_OK ||
         (status = spc__onnx_int(r->node, &groups, "groups")) != SPC_OK ||
-        (status = spc__onnx_axes(r->b, r->node, out_padding,
-                                 "output_padding")) != SPC_OK)
+        (status = spc__onnx_axes(r->b, r->node, more, "output_padding")) !=
+            SPC_OK)
         return status;
-    if (ndim == 3 && transposed == 0 && groups == 1 &&
-        out_padding[0] + out_padding[1] + out_padding[2] == 0)
-        return SPC_OK;
-    return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
-                          "has ndim %d, transposed %d, groups %d or an "
-                          "output_padding: 3, 0, 1 and none are possible",
-                          ndim, transposed, groups);
+    if (ndim != 3 || groups != 1)
+        return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                              "has ndim %d and groups %d: 3 and 1 are possible",
+                              ndim, groups);
+    if (r->transposed == 0 && more[0] + more[1] + more[2] != 0)
+        return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                              "has an output_padding, which only transposed "
+                              "layers have");
+    return SPC_OK;
 }
 
 static bool is_one(const int sizes[3])
@@ -105,6 +108,38 @@ static spc_status make_strided(struct reading *r, spc_geometry *g)
     return SPC_OK;
 }
 
+/* spconv's SparseConvTranspose3d makes all voxels i * stride - padding +
+ * dilation * place within a shape that follows from that of its inputs. */
+static spc_status make_transposed(struct reading *r, spc_geometry *g)
+{
+    spc_tensor_info in;
+    spc_status status =
+        spc_net_tensor(&in, r->b->net, r->in->tensor, r->b->error);
+
+    if (status != SPC_OK)
+        return status;
+    if (in.shape[0] == 0)
+        return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
+                              "is transposed, and the spatial shape of its "
+                              "inputs, by which its outputs are cut off, is "
+                              "not known");
+    for (int i = 0; i < 3; i++) {
+        g->origin[i] = -g->padding[i];
+        g->shape[i] = (in.shape[i] - 1) * g->stride[i] - 2 * g->padding[i] +
+                      g->dilation[i] * (g->kernel[i] - 1) + 1 +
+                      r->out_padding[i];
+        g->padding[i] = 0;
+        if (g->shape[i] < 1)
+            return spc__onnx_fail(r->node, SPC_EFORMAT,
+                                  "is transposed, and leaves no voxel along "
+                                  "%c",
+                                  "xyz"[i]);
+    }
+    r->layer.conv.op = SPC_GENERATIVE;
+    g->rule = SPC_RULE_GENERATIVE;
+    return SPC_OK;
+}
+
 /* The last strided layer with this rulebook is the one that is inverted. */
 static spc_status make_inverse(struct reading *r, spc_geometry *g)
 {
@@ -139,6 +174,8 @@ static spc_status read_geometry(struct reading *r)
         return status;
     if (r->inverse != 0)
         return make_inverse(r, g);
+    if (r->transposed != 0)
+        return make_transposed(r, g);
     if (r->subm != 0 ||
         (is_one(g->kernel) && is_one(g->stride) && is_zero(g->padding)))
         return make_subm(r, g);

@@ -355,14 +355,15 @@ static spc_status add_node(spc__onnx_builder *b, const spc__onnx_node *node)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-/* The axes of the file: as its dense outputs say. */
-static spc_status find_axes(spc__onnx_builder *b)
+/* The axes of the file: as its dense outputs say; else *out stays. */
+static spc_status find_axes(const char **out, const spc_onnx *onnx,
+                            spc_error *error)
 {
-    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    const Spc__Pb__Graph *graph = onnx->model->graph;
     const char *found = NULL;
 
     for (size_t i = 0; i < graph->n_node; i++) {
-        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        spc__onnx_node node = spc__onnx_node_at(onnx, (int)i, error);
         char format[8] = "zyx";
         if (strcmp(node.pb->op_type, "ScatterDense") != 0)
             continue;
@@ -382,8 +383,23 @@ static spc_status find_axes(spc__onnx_builder *b)
         found = own;
     }
     if (found != NULL)
-        b->axes = found;
+        *out = found;
     return SPC_OK;
+}
+
+/* Those of a file that does not say them. */
+static const char *other_axes(const spc_onnx_options *options)
+{
+    return options != NULL && options->axes != NULL ? options->axes : "zyx";
+}
+
+const char *spc_onnx_axes(const spc_onnx *onnx, const spc_onnx_options *options)
+{
+    const char *axes = other_axes(options);
+
+    if (onnx != NULL)
+        find_axes(&axes, onnx, NULL);
+    return axes;
 }
 
 /* The first convolution of the input says how wide it is, and its grid. */
@@ -471,7 +487,7 @@ static spc_status build(spc__onnx_builder *b)
     spc_status status;
 
     if ((status = list_values(b)) != SPC_OK ||
-        (status = find_axes(b)) != SPC_OK ||
+        (status = find_axes(&b->axes, b->onnx, b->error)) != SPC_OK ||
         (status = add_input(b)) != SPC_OK ||
         (status = add_nodes(b)) != SPC_OK ||
         (status = add_outputs(b)) != SPC_OK)
@@ -505,8 +521,7 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
     const char *name = onnx->model->graph->name;
     spc__onnx_builder b = {.onnx = onnx,
                            .options = options,
-                           .axes =
-                               options->axes != NULL ? options->axes : "zyx",
+                           .axes = other_axes(options),
                            .error = error};
     status = spc_net_create(&b.net, name != NULL ? name : "", error);
     if (status == SPC_OK)

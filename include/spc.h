@@ -221,7 +221,11 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *   GIVEN      those of a set that the caller has
  *   GENERATIVE read the other way only: from voxels o come all voxels i that
  *              they see by the formula, each once (Choy, Gwak, Savarese, CVPR
- *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine)
+ *              2019; Gwak, Choy, Savarese, ECCV 2020; MinkowskiEngine). Where a
+ *              shape is given, only 0 <= i < shape. With origin -padding and
+ *              the shape (S - 1) stride - 2 padding + dilation (kernel - 1) + 1
+ *              + output_padding, S that of o, it is spconv's
+ *              SparseConvTranspose3d
  *   RADIUS     of points, not of voxels: see "native points" below
  */
 typedef enum spc_rule {
@@ -246,10 +250,13 @@ typedef struct spc_geometry {
     int dilation[3]; /* at least 1 */
     int padding[3];  /* FOOTPRINT only, at least 0 */
     int origin[3];   /* of place 0, in input voxels; SPC_ORIGIN_AUTO */
-    int shape[3];    /* spatial shape of the inputs, FOOTPRINT only; 0: none */
+    int shape[3];    /* 0: none. FOOTPRINT: spatial shape of the inputs;
+                        GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights. 0: the box. kernel, dilation and origin then
-     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only. */
+     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only: by FOOTPRINT
+     * and GENERATIVE outputs are derived axis by axis, from a box; who wants
+     * those of a list makes the set and has it GIVEN. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
     /* RADIUS only; kernel is then the cells along each axis. */
@@ -450,7 +457,9 @@ typedef struct spc_conv {
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
  * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
- * wgrad; spc_conv_pass), accumulate. An epilogue
+ * wgrad; spc_conv_pass), accumulate; accumulator=f32 (of i8 i32), the type of
+ * sums, may be said, and nothing else in its place: every kernel sums in it. An
+ * epilogue
  * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
  * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
  * elu) and add in either order; bias=1 is another word for epilogue=bias.
@@ -458,7 +467,8 @@ typedef struct spc_conv {
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
  * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation and origin.
- * "transposed" and "generative" take stride and origin. "points" takes radius,
+ * "transposed" and "generative" take stride and origin, the latter a shape of
+ * what it generates, too. "points" takes radius,
  * nearest and voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
  * by itself, over any set or none. SPC_EINVAL names the unknown word or the bad
@@ -2414,6 +2424,8 @@ typedef struct spc_db_row {
                          code that nobody measured) */
 } spc_db_row;
 
+/* SPC_EDB: damaged records were left out, and the sentence names the first of
+ * them; the others were reported. */
 SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                spc_status (*each)(const spc_db_row *row,
                                                   void *payload),
@@ -2439,8 +2451,9 @@ SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
 typedef struct spc_db_fault {
     const char *file;
     const char *kind; /* "trial", "choice", "artefact", "code" (of an artefact),
-                         "fact", "network", "part" (of its weights) */
-    int64_t id;       /* its row; of a choice, that of its problem */
+                         "fact", "network", "part" (of its weights), "table"
+                         (or what else is in a file by a name) */
+    int64_t id;       /* its row; of a choice, that of its problem; or 0 */
     const char *reason;
 } spc_db_fault;
 

@@ -272,6 +272,9 @@ spc_status spc__class_defaults_add(spc__cache *cache, spc_error *error)
     members all = {.error = error};
     spc_status status = spc__cache_each(cache, add_member, &all, error);
 
+    if (status == SPC_EDB) /* what is damaged makes no default, nor a trouble */
+        status = SPC_OK;
+
     if (all.count > 0)
         qsort(all.at, (size_t)all.count, sizeof(*all.at), by_class);
     for (int64_t i = 0, end; i < all.count && status == SPC_OK; i = end) {

@@ -335,7 +335,36 @@ typedef struct reading {
     spc_conv *conv;
     unsigned seen; /* the set of them */
     bool linear;
+    char accumulator[8]; /* the word, which no layer keeps; "" */
 } reading;
+
+/* The type of sums is said to be checked: it follows from that of the layer. */
+static spc_status read_accumulator(reading *r, const char *value,
+                                   spc_error *error)
+{
+    if (value == NULL || value[0] == '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "'accumulator' needs a value, as in accumulator=f32");
+    if (r->accumulator[0] != '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "'accumulator' is given twice; once is right");
+    snprintf(r->accumulator, sizeof(r->accumulator), "%s", value);
+    return SPC_OK;
+}
+
+static spc_status check_accumulator(const reading *r, spc_error *error)
+{
+    const char *own = r->conv->dtype == SPC_I8 ? "i32" : "f32";
+
+    if (r->accumulator[0] == '\0' || strcmp(r->accumulator, own) == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "accumulator=%s: layers of %s are summed in %s, and no "
+                     "kernel sums in another type",
+                     r->accumulator,
+                     spc__name_at(spc__dtype_names, (unsigned)r->conv->dtype),
+                     own);
+}
 
 /* One "name=value". */
 static spc_status read_word(reading *r, char *text, spc_error *error)
@@ -350,6 +379,8 @@ static spc_status read_word(reading *r, char *text, spc_error *error)
                          text, text, example_value(text));
     if (value != NULL)
         *value++ = '\0';
+    if (strcmp(text, "accumulator") == 0)
+        return read_accumulator(r, value, error);
     int index = spc__name_index(names, text);
     if (index < 0)
         return spc__fail_unknown(error, "word", text, names);
@@ -438,7 +469,7 @@ static spc_status check_twice(const reading *r, spc_error *error)
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 {
-    reading r = {conv, 0, false};
+    reading r = {conv, 0, false, ""};
     int count = 0;
 
     for (const char *next = text;; count++) {
@@ -476,7 +507,8 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "'radius' is missing: a layer is written %s",
                          examples[SPC_POINTS]);
-    return check_twice(&r, error);
+    spc_status status = check_accumulator(&r, error);
+    return status == SPC_OK ? check_twice(&r, error) : status;
 }
 
 /* ---- public -------------------------------------------------------------- */

@@ -197,6 +197,8 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
     if (status == SPC_OK)
         status = spc__cache_each(ctx->cache, find_problem, &query,
                                  spc__error_of(ctx));
+    if (status == SPC_EDB && query.file != NULL) /* it is another's damage */
+        status = SPC_OK;
     if (status == SPC_OK && query.file == NULL)
         status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
                            "the database has no problem %lld: db ls lists "

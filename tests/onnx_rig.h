@@ -308,6 +308,22 @@ static inline void shape_behind(onnx_writer *w, const spc__net_node *n,
                           1;
 }
 
+/* A transposed one: (S - 1) s - 2p + d(k - 1) + 1, and what it states besides,
+ * which is returned; its origin is minus the padding. */
+static inline void shape_transposed(onnx_writer *w, int padding[3], int more[3],
+                                    const spc__net_node *n, int from, int to)
+{
+    const spc_geometry *g = &n->conv.geometry;
+
+    for (int i = 0; i < 3; i++) {
+        padding[i] = g->origin[i] == SPC_ORIGIN_AUTO ? 0 : -g->origin[i];
+        w->shape[to][i] = g->shape[i];
+        more[i] = g->shape[i] -
+                  ((w->shape[from][i] - 1) * g->stride[i] - 2 * padding[i] +
+                   g->dilation[i] * (g->kernel[i] - 1) + 1);
+    }
+}
+
 static inline const char *activation_of(const spc_conv *conv)
 {
     return conv->activation == SPC_ACT_RELU && conv->add != SPC_ADD_BEFORE
@@ -334,7 +350,12 @@ static inline void write_conv_words(onnx_writer *w, spc__buf *node,
     const spc_conv *conv = &n->conv;
     char rulebook[64];
     bool inverse = conv->op == SPC_INVERSE;
-    int zero[3] = {0, 0, 0};
+    bool transposed = conv->op == SPC_GENERATIVE;
+    int more[3] = {0, 0, 0}, padding[3];
+
+    memcpy(padding, conv->geometry.padding, sizeof(padding));
+    if (transposed)
+        shape_transposed(w, padding, more, n, from, to);
 
     attr_int(node, "ndim", 3);
     write_axes(w, node, "input_spatial_shape", w->shape[from]);
@@ -346,19 +367,20 @@ static inline void write_conv_words(onnx_writer *w, spc__buf *node,
     /* An inverse layer of spconv has no stride of its own. */
     if (!inverse) {
         write_axes(w, node, "stride", conv->geometry.stride);
-        write_axes(w, node, "padding", conv->geometry.padding);
+        write_axes(w, node, "padding", padding);
     }
     write_axes(w, node, "dilation", conv->geometry.dilation);
-    attr_int(node, "transposed", 0);
+    attr_int(node, "transposed", transposed);
     attr_int(node, "inverse", inverse);
-    write_axes(w, node, "output_padding", zero);
+    write_axes(w, node, "output_padding", more);
     attr_int(node, "groups", 1);
     attr_int(node, "subm", conv->op == SPC_SUBM);
     if (conv->op == SPC_SUBM)
         snprintf(rulebook, sizeof(rulebook), "subm%dk%d", from,
                  conv->geometry.kernel[0]);
     else
-        snprintf(rulebook, sizeof(rulebook), "down%d_%d", inverse ? to : from,
+        snprintf(rulebook, sizeof(rulebook), "%s%d_%d",
+                 transposed ? "up" : "down", inverse ? to : from,
                  inverse ? from : to);
     attr_text(node, "rulebook", rulebook);
     attr_text(node, "activation", activation_of(conv));

@@ -4,6 +4,7 @@ target_link_options(test_cache PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
 
 spc_suite(near_lookup)
+spc_suite(edited)
 
 # Figures of a large database; it is no test.
 add_executable(bench_cache bench_cache.c)
@@ -11,9 +12,14 @@ target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 
 # Readers of the command have no library of their own.
 spc_suite(fuzz_texts)
-target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/cli.c ../tuner/cmd/config.c
-  ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
+target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/audit_figures.c
+  ../tuner/cmd/cli.c ../tuner/cmd/config.c ../tuner/cmd/npy.c
+  ../tuner/cmd/out_file.c ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
 target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd)
+
+# Half a minute, other inputs each time: with that of the sanitizers, and of
+# fuzz_import, a minute a run of all presets. tests/fuzz.sh goes on for long.
+spc_run_suite(fuzz_texts_on fuzz_texts --minutes 0.3)
 
 spc_suite(out_file)
 target_sources(test_out_file PRIVATE ../tuner/cmd/out_file.c)

@@ -39,7 +39,7 @@ foreach(case IN LISTS SPC_CLI_CASES)
   set_tests_properties(cli_${name} PROPERTIES LABELS cli TIMEOUT 3600)
 endforeach()
 # These wait, or compile much; the sanitizers have seen their code elsewhere.
-spc_slow(cli_audit cli_frames cli_interrupt cli_lists cli_peers)
+spc_slow(cli_audit cli_frames cli_interrupt cli_killed cli_lists cli_peers)
 
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)

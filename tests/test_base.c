@@ -924,25 +924,35 @@ END_TEST
 START_TEST(a_work_folder_lives_as_long_as_its_lock)
 {
     const struct timespec old[] = {{1000, 0}, {1000, 0}};
-    spc__buf work = SPC__BUF_INIT, young = SPC__BUF_INIT;
+    spc__buf work = SPC__BUF_INIT, killed = SPC__BUF_INIT;
+    char new_one[512], other[512];
     struct stat facts;
-    int lock, other;
+    int lock, free_lock;
 
     setenv("TMPDIR", spc__buf_text(&folder), 1);
     assert_ok(spc__work_dir_create(&work, &lock, &error));
-    assert_ok(spc__work_dir_create(&young, &other, &error));
-    close(other);
+    assert_ok(spc__work_dir_create(&killed, &free_lock, &error));
+    close(free_lock); /* as the end of a process does */
+    snprintf(new_one, sizeof(new_one), "%s/spctune-new-a1b2c3",
+             spc__buf_text(&folder));
+    snprintf(other, sizeof(other), "%s/spctune-other", spc__buf_text(&folder));
+    ck_assert_int_eq(mkdir(new_one, 0700) + mkdir(other, 0700), 0);
     ck_assert_int_eq(utimensat(AT_FDCWD, work.data, old, 0), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, other, old, 0), 0);
     spc__work_dirs_sweep();
     ck_assert_int_eq(stat(work.data, &facts), 0);
+    ck_assert_int_ne(stat(killed.data, &facts), 0);
+    ck_assert_int_eq(stat(new_one, &facts), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, new_one, old, 0), 0);
     close(lock);
     spc__work_dirs_sweep();
     ck_assert_int_ne(stat(work.data, &facts), 0);
-    ck_assert_int_eq(stat(young.data, &facts), 0);
+    ck_assert_int_ne(stat(new_one, &facts), 0);
+    ck_assert_int_eq(stat(other, &facts), 0);
     unsetenv("TMPDIR");
-    spc__temp_dir_remove(young.data);
+    rmdir(other);
     spc__buf_release(&work);
-    spc__buf_release(&young);
+    spc__buf_release(&killed);
 }
 END_TEST
 

@@ -290,6 +290,35 @@ START_TEST(text_says_all_that_records_say)
 }
 END_TEST
 
+/* A candidate whose result is no number is infinitely wrong, and what was not
+ * measured is no number: both are said and read, also from file to file. */
+START_TEST(numbers_that_are_not_finite_come_back)
+{
+    spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
+    spc__exchange exchange = {.trusts = true};
+    uint64_t seed = 9;
+    spc__problem_key key = draw_key(&seed);
+    spc__trial trial = draw_trial(&seed);
+
+    key.features[0].value = -INFINITY; /* the log2 of no rows */
+    trial.status = SPC__TRIAL_WRONG;
+    trial.error = INFINITY;
+    trial.median_us = trial.spread_us = trial.compile_ms = NAN;
+    spc__cache *cache = open_user("from");
+    assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+    spc__cache_close(cache);
+    char *text = text_of("from");
+    ck_assert_ptr_nonnull(strstr(text, " error=inf "));
+    assert_ok(import_text(&exchange, "into", text, strlen(text)));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 1);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 0);
+    assert_same("from", "into", "text", 9);
+    merge("merged", "from");
+    assert_same("from", "merged", "merge", 9);
+    free(text);
+}
+END_TEST
+
 static const struct {
     const char *line, *says;
 } mistakes[] = {
@@ -317,6 +346,12 @@ static const struct {
     {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
      " median_us=inf samples=1 verified=1 at=1 seed=0",
      "median_us='inf'"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
+     " samples=1 error=nan verified=1 at=1 seed=0",
+     "error='nan'"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
+     " samples=1 error=-inf verified=1 at=1 seed=0",
+     "error='-inf'"},
 };
 
 START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
@@ -394,6 +429,7 @@ Suite *suite(void)
     suite_add_tcase(all, merging);
     tcase_add_checked_fixture(text, make_folder, remove_folder);
     tcase_add_test(text, text_says_all_that_records_say);
+    tcase_add_test(text, numbers_that_are_not_finite_come_back);
     tcase_add_loop_test(text,
                         a_line_that_makes_no_sense_is_rejected_with_the_reason,
                         0, LENGTH(mistakes));

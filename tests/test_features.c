@@ -425,7 +425,7 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
 /* Rows that the arrays of inputs and outputs have room for. */
 static int64_t room_in(const place *p, const spc_feature *f)
 {
-    bool back = f->op == SPC_FEATURE_UNPOOL;
+    bool back = spc__feature_takes_inverse(f);
 
     return spc_coords_capacity(back ? p->coarse : p->fine);
 }

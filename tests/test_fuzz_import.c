@@ -4,8 +4,10 @@
  * Each file of tests/corpus is read as it is, and then again and again with
  * some bytes changed. Whatever comes, a reader says either a sentence or arrays
  * whose bytes are all there. A file that ever did harm stays in the corpus.
- * With an argument it goes on for so many seconds, with a second one on the
- * files that have it in their names: test_fuzz_import 60 onnx.
+ * It goes on for so many minutes in all, on the files with a word in their
+ * names, as
+ *
+ *     test_fuzz_import --minutes 10 .onnx
  */
 #include "clock.h"
 #include "error.h"
@@ -280,10 +282,16 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("fuzz_import");
     TCase *tcase = tcase_create("corpus");
 
-    seconds = argc > 1 ? atof(argv[1]) : 0;
-    list_corpus(argc > 2 ? argv[2] : "");
+    int next = 1;
+
+    if (argc > 2 && strcmp(argv[1], "--minutes") == 0) {
+        seconds = 60 * atof(argv[2]);
+        next = 3;
+    }
+    list_corpus(argc > next ? argv[next] : "");
     if (name_count == 0)
         return suite_skip("no corpus");
+    seconds /= name_count;
     tcase_set_timeout(tcase, 60 + 2 * seconds);
     tcase_add_loop_test(tcase, the_corpus_itself_is_as_its_names_say, 0,
                         name_count);

@@ -1,22 +1,27 @@
 /*
  * test_fuzz_texts.c - our own texts and files, changed at random: layers,
- * operators, scenes, networks, records, signatures, lists, figures of peers,
- * files of defaults.
+ * operators, scenes, networks, records, signatures, lists, figures of peers and
+ * audits, files of defaults, compiled code as it is stored.
  *
  * Each file of tests/corpus/texts is read as it is, and then again and again
  * with some of it changed. Whatever comes, a reader says either a sentence that
  * can be printed or what it has read, which is checked. A file that ever did
- * harm stays in the corpus. It goes on for so many minutes, on the files with
- * a word in their names, as
+ * harm stays in the corpus. It goes on for so many minutes in all, on the files
+ * with a word in their names, as
  *
- *     test_fuzz_texts --minutes 10 layer
+ *     test_fuzz_texts --minutes 10 .layer
  */
+#include "artefact.h"
+#include "audit_figures.h"
+#include "backend.h"
 #include "clock.h"
+#include "code_form.h"
 #include "error.h"
 #include "exchange.h"
 #include "file.h"
 #include "mutate.h"
 #include "net_text.h"
+#include "npy.h"
 #include "peers.h"
 #include "signature.h"
 #include "suite.h"
@@ -307,6 +312,101 @@ static spc_status read_list(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
+/* The command's, of features and of scenes for a network. */
+static spc_status read_array(const char *data, size_t bytes, spc_error *error)
+{
+    npy_floats floats = {0};
+    npy_ints ints = {0};
+    spc_status status = write_input(".npy", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = take_said(npy_read_floats(&floats, input), error);
+    free(floats.values);
+    if (status == SPC_OK || error->status == SPC_ENOMEM)
+        return status;
+    status = take_said(npy_read_ints(&ints, input), error);
+    free(ints.values);
+    return status;
+}
+
+/* Each line by itself, as a report does it. */
+static spc_status read_figures(const char *data, size_t bytes, spc_error *error)
+{
+    char *text = strndup(data, bytes), *rest = NULL;
+    int figures = 0;
+
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        audit_figure figure;
+        double share;
+        const char *about;
+        if (!audit_read_line(&figure, &share, &about, line))
+            continue;
+        ck_assert(figure < AUDIT_FIGURES && share >= 0);
+        ck_assert(about >= line && about <= line + strlen(line));
+        figures++;
+    }
+    free(text);
+    return figures > 0 ? SPC_OK : spc__fail(error, SPC_EFORMAT, "no figure");
+}
+
+/* Code that a driver or a loader would get. */
+static spc_status read_code(const char *data, size_t bytes, spc_error *error)
+{
+    spc__attrs resources;
+    char kernel[256];
+    spc_error none;
+
+    ck_assert_uint_le(spc__code_statics(data, bytes), SIZE_MAX / 2);
+    spc__cubin_report(&resources, kernel, sizeof(kernel), data, bytes, &none);
+    return spc__cubin_check(data, bytes, 90, error);
+}
+
+static spc_status read_object(const char *data, size_t bytes, spc_error *error)
+{
+    return spc__code_statics(data, bytes) > 0
+               ? SPC_OK
+               : spc__fail(error, SPC_EFORMAT, "nothing that stays");
+}
+
+static spc_status read_packed(const char *data, size_t bytes, spc_error *error)
+{
+    void *code = NULL;
+    size_t count = 0;
+    spc_status status = spc__code_unpack(&code, &count, data, bytes, error);
+
+    ck_assert((status == SPC_OK) == (code != NULL));
+    if (status == SPC_ENOMEM)
+        error->text[0] = error->text[0] != '\0' ? error->text[0] : '?';
+    free(code);
+    return status;
+}
+
+/* Not of so many voxels that making them takes long. */
+static bool is_small(const char *spec)
+{
+    enum { DIGITS = 2, TOO_MANY = 20 /* no number has them */ };
+
+    for (size_t digits; *spec != '\0'; spec += digits + (spec[digits] != 0)) {
+        digits = strspn(spec, "0123456789");
+        if (digits > DIGITS && digits < TOO_MANY)
+            return false;
+    }
+    return true;
+}
+
+static spc_status read_spec(const char *data, size_t bytes, spc_error *error)
+{
+    spc_scene *scene = NULL;
+
+    (void)bytes;
+    if (!is_small(data) || strncmp(data, "gen:", 4) != 0)
+        return spc__fail(error, SPC_EINVAL, "not asked for");
+    spc_status status = spc_scene_load(&scene, data, error);
+    spc_scene_free(scene);
+    return status;
+}
+
 static const struct {
     const char *ending;
     reader read;
@@ -324,6 +424,12 @@ static const struct {
     {".config", read_config, 60},
     {".peers", read_peers, 60},
     {".list", read_list, 60},
+    {".array", read_array, 60},
+    {".figures", read_figures, 500},
+    {".cubin", read_code, 500},
+    {".so", read_object, 500},
+    {".zst", read_packed, 500},
+    {".scene", read_spec, 60},
 };
 
 static int reader_of(const char *name)
@@ -466,6 +572,7 @@ int main(int argc, char **argv)
     list_corpus(argc > next ? argv[next] : "");
     if (name_count == 0)
         return suite_skip("no corpus");
+    seconds /= name_count;
     snprintf(database, sizeof(database), "/dev/shm/spctune-fuzz-%ld.db",
              (long)getpid());
     if (freopen("/dev/null", "w", stderr) == NULL) /* what commands say */

@@ -31,6 +31,11 @@ static const struct {
     {"generative,cin=4,cout=4,k=3x1x2,stride=5x2x3,dilation=2x1x4,origin=-"
      "1x7x0",
      300, -8, 11, 1},
+    {"generative,cin=4,cout=4,k=3,stride=2,origin=-1,shape=15x11x13", 200, -2,
+     10, 2},
+    {"generative,cin=4,cout=4,k=2x3x1,stride=3x1x2,dilation=2x1x1,shape=9x7x8",
+     200, -3, 9, 1},
+    {"generative,cin=4,cout=4,k=2,stride=2,shape=4", 60, 5, 9, 1},
 };
 
 /* Under a sanitizer, whose kernels take seconds to compile, a part is left out.

@@ -102,6 +102,14 @@ static bool inside_shape(const spc_geometry *g, const int32_t o[4])
     return true;
 }
 
+static bool inside_generated(const spc_geometry *g, const int32_t o[4])
+{
+    for (int a = 0; a < 3; a++)
+        if (g->shape[a] > 0 && (o[1 + a] < 0 || o[1 + a] >= g->shape[a]))
+            return false;
+    return true;
+}
+
 /* Is `o` an output of the layer, by the words of spc_rule? */
 static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
 {
@@ -119,7 +127,7 @@ static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
                 return inside_shape(g, o);
         for (int n = 0; n < k && g->rule == SPC_RULE_GENERATIVE; n++)
             if (sees(g, at, o, offsets[n]))
-                return true;
+                return inside_generated(g, o);
     }
     return false;
 }
@@ -368,6 +376,8 @@ static const char *const generative[] = {
     "generative,cin=1,cout=1,k=4,stride=2",
     "generative,cin=1,cout=1,k=3",
     "generative,cin=1,cout=1,k=3x1x2,stride=1x3x2,dilation=2x1x1,origin=-1",
+    "generative,cin=1,cout=1,k=3,stride=2,origin=-1,shape=7x6x9",
+    "generative,cin=1,cout=1,k=2x3x1,stride=2x1x3,dilation=3x1x1,shape=5x9x4",
 };
 
 START_TEST(a_generative_layer_makes_all_that_sees_an_input)

@@ -131,6 +131,8 @@ static const struct {
     {"measure", named_problem, "measure"},
     {"feature_pool", feature_problem, "pool=max,c=64,rule=floor,k=2,stride=2"},
     {"feature_pool", feature_problem, "unpool=index,c=64,rule=floor,k=2"},
+    {"feature_slices", feature_problem, "pool=slices,c=64,rule=floor,k=2"},
+    {"feature_slices", feature_problem, "unpool=slices,c=512,rule=floor,k=2"},
     {"feature_rows", feature_problem, "add,c=64,act=gelu"},
     {"feature_rows", feature_problem, "groupmean,c=1024,by=64"},
     {"feature_norm", feature_problem, "norm=layer,c=1024,affine=1,act=silu"},

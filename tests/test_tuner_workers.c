@@ -184,7 +184,7 @@ START_TEST(a_device_that_answers_runs_an_empty_kernel)
               error.text);
     assert_ok(spc__relation_init(&relation, &conv, scene, 1, NULL, &error),
               error.text);
-    source = (spc__sample_source){scene, &relation};
+    source = (spc__sample_source){.scene = scene, .relation = &relation};
     assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
               error.text);
     assert_ok(spc__rig_create(&measuring, ctx, &sample, &error), error.text);

@@ -91,8 +91,8 @@ static spc_status make_sample(spc__meter *meter)
                                    emulates ? SPC__FEW_SIZES : SPC__SIZES};
 
     for (int s = 0; s < request->scene_count; s++)
-        sources[s] =
-            (spc__sample_source){request->scenes[s], &meter->relations[s]};
+        sources[s] = (spc__sample_source){.scene = request->scenes[s],
+                                          .relation = &meter->relations[s]};
     spc_status status =
         spc__sample_init(&meter->sample, request->conv, sources,
                          request->scene_count, &options, request->error);

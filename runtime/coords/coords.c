@@ -417,7 +417,8 @@ spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
 /* ---- outputs ---------------------------------------------------------- */
 
 /* The outputs of inputs within low..high along an axis; *any becomes false if
- * there are none. */
+ * there are none. Of a generative layer those too that its shape leaves out:
+ * its gradient's map looks for them. */
 static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
                                  const spc_geometry *g, int axis,
                                  spc_error *error)
@@ -451,6 +452,19 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
     return SPC_OK;
 }
 
+/* Along an axis, -1 for batch elements: those of them within the shape. */
+static int64_t places_along(const spc_geometry *g, int axis, int64_t low,
+                            int64_t high)
+{
+    int64_t bound = axis >= 0 ? spc__geometry_out_shape(g, axis) : 0;
+
+    if (bound > 0) {
+        low = low > 0 ? low : 0;
+        high = high < bound ? high : bound - 1;
+    }
+    return high >= low ? high - low + 1 : 0;
+}
+
 /* So many there can be: the rule's bound, or all places. */
 static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
                              const int32_t low[4], const int32_t high[4])
@@ -459,7 +473,7 @@ static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
     int64_t places = 1;
 
     for (int i = 0; i < 4 && places < bound; i++)
-        places *= (int64_t)high[i] - low[i] + 1;
+        places *= places_along(g, i - 1, low[i], high[i]);
     return places < bound ? places : bound;
 }
 

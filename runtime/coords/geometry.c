@@ -83,8 +83,8 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
     if (!same_axes(a->kernel, b->kernel) ||
         !same_axes(a->dilation, b->dilation))
         return false;
-    return a->rule != SPC_RULE_FOOTPRINT ||
-           (same_axes(a->padding, b->padding) && same_axes(a->shape, b->shape));
+    return same_axes(a->shape, b->shape) &&
+           (a->rule != SPC_RULE_FOOTPRINT || same_axes(a->padding, b->padding));
 }
 
 void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
@@ -138,7 +138,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
 }
 
 void spc__geometry_halo(int64_t before[3], int64_t after[3],
-                         const spc_geometry *g, bool inverse)
+                        const spc_geometry *g, bool inverse)
 {
     int64_t low[3], high[3];
 
@@ -164,6 +164,8 @@ int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 {
     int64_t room;
 
+    if (g->rule == SPC_RULE_GENERATIVE)
+        return g->shape[axis];
     if (g->rule != SPC_RULE_FOOTPRINT || g->shape[axis] == 0)
         return 0;
     room = (int64_t)g->shape[axis] + 2 * (int64_t)g->padding[axis] -
@@ -255,10 +257,16 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
                          "stride %d along %c: a submanifold layer keeps the "
                          "voxels of its input, which is stride 1",
                          g->stride[i], axes[i]);
-    if (g->rule != SPC_RULE_FOOTPRINT && (g->padding[i] || g->shape[i]))
+    if (g->rule != SPC_RULE_FOOTPRINT && g->padding[i])
         return spc__fail(error, SPC_EINVAL,
-                         "%s along %c: only the footprint rule has one",
-                         g->padding[i] ? "a padding" : "a shape", axes[i]);
+                         "a padding along %c: only the footprint rule has one",
+                         axes[i]);
+    if (g->rule != SPC_RULE_FOOTPRINT && g->rule != SPC_RULE_GENERATIVE &&
+        g->shape[i])
+        return spc__fail(error, SPC_EINVAL,
+                         "a shape along %c: only the rules footprint and "
+                         "generative have one",
+                         axes[i]);
     if (g->rule == SPC_RULE_FOOTPRINT && g->origin[i] != SPC_ORIGIN_AUTO &&
         g->origin[i] != -g->padding[i])
         return spc__fail(error, SPC_EINVAL,
@@ -325,7 +333,11 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         g->rule != SPC_RULE_GIVEN)
         return spc__fail(error, SPC_EINVAL,
                          "a list of offsets is for the rules SUBM, FLOOR and "
-                         "GIVEN");
+                         "GIVEN: by %s outputs are derived axis by axis, from "
+                         "a box; those of a list can be given",
+                         g->rule == SPC_RULE_FOOTPRINT    ? "FOOTPRINT"
+                         : g->rule == SPC_RULE_GENERATIVE ? "GENERATIVE"
+                                                          : "RADIUS");
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
             if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==

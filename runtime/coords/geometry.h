@@ -44,8 +44,8 @@ static inline bool spc__geometry_is_bounded(const spc_geometry *geometry)
            geometry->rule == SPC_RULE_GENERATIVE;
 }
 
-/* Outputs along an axis by the FOOTPRINT rule, or 0 where they have no bound.
- */
+/* What is derived by FOOTPRINT and GENERATIVE lies from 0 to below this along an
+ * axis; 0: it has no bound. */
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
 /* At most so many voxels are derived from one: 1 for SUBM and FLOOR; FOOTPRINT:

@@ -152,6 +152,11 @@ spc_status spc__host_set_build(spc_coords *c, const spc__source *source,
 
 /* ---- outputs ---------------------------------------------------------- */
 
+static bool is_within(int64_t o, int64_t bound)
+{
+    return bound == 0 || (o >= 0 && o < bound);
+}
+
 /* The outputs on an axis that see coordinate i; returns how many. */
 static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
 {
@@ -162,16 +167,18 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
         out[0] = (int)spc__floor_div(i, s);
         return 1;
     }
-    if (g->rule == SPC_RULE_GENERATIVE) {
-        for (; count < g->kernel[axis]; count++)
-            out[count] = (int)(i * s + spc__geometry_origin(g, axis) +
-                               g->dilation[axis] * count);
-        return count;
+    for (int place = 0;
+         place < g->kernel[axis] && g->rule == SPC_RULE_GENERATIVE; place++) {
+        int64_t o = i * s + spc__geometry_origin(g, axis) +
+                    (int64_t)g->dilation[axis] * place;
+        if (is_within(o, bound))
+            out[count++] = (int)o;
     }
-    for (int place = 0; place < g->kernel[axis]; place++) {
+    for (int place = 0;
+         place < g->kernel[axis] && g->rule == SPC_RULE_FOOTPRINT; place++) {
         int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
         int64_t o = spc__floor_div(at, s);
-        if (o * s == at && (bound == 0 || (o >= 0 && o < bound)))
+        if (o * s == at && is_within(o, bound))
             out[count++] = (int)o;
     }
     return count;

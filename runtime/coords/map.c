@@ -347,6 +347,24 @@ static spc_status outputs_set(spc_coords **out, spc_coords *in,
     return status;
 }
 
+/* The given set of these rows. */
+static spc_status given_set(spc_coords **out, spc_ctx *ctx,
+                            const spc_geometry *geometry, const int32_t *given,
+                            int64_t rows, spc_error *error)
+{
+    spc__guard guard;
+
+    spc__guard_for(&guard, geometry, true);
+    spc_status status =
+        spc__coords_create_exact(out, ctx, given, rows, &guard, error);
+    if (status == SPC_OK)
+        status = spc__coords_adopt(*out, given, error);
+    if (status == SPC_OK)
+        status =
+            spc__coords_build_checked(*out, (*out)->data, given, NULL, error);
+    return status;
+}
+
 /* The given set that is drawn for a scene. */
 static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
                             const spc_geometry *geometry, const int32_t *host,
@@ -354,19 +372,11 @@ static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
 {
     int32_t *drawn = NULL;
     int64_t rows;
-    spc__guard guard;
     spc_status status =
         spc__given_draw(&drawn, &rows, geometry, host, scene->capacity, error);
 
-    spc__guard_for(&guard, geometry, true);
     if (status == SPC_OK)
-        status = spc__coords_create_exact(out, scene->ctx, drawn, rows, &guard,
-                                          error);
-    if (status == SPC_OK)
-        status = spc__coords_adopt(*out, drawn, error);
-    if (status == SPC_OK)
-        status =
-            spc__coords_build_checked(*out, (*out)->data, drawn, NULL, error);
+        status = given_set(out, scene->ctx, geometry, drawn, rows, error);
     free(drawn);
     return status;
 }
@@ -375,7 +385,7 @@ static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
 static spc_status make_other(spc_coords **out, spc_coords *scene,
                              const spc_geometry *geometry,
                              const spc__source *source, const int32_t *host,
-                             spc_error *error)
+                             const spc_scene *given, spc_error *error)
 {
     spc_status status;
 
@@ -387,16 +397,20 @@ static spc_status make_other(spc_coords **out, spc_coords *scene,
         spc__coords_build_checked(scene, source->coords, host, NULL, error);
     if (status != SPC_OK)
         return status;
-    return geometry->rule == SPC_RULE_GIVEN
+    if (geometry->rule != SPC_RULE_GIVEN)
+        return outputs_set(out, scene, geometry, error);
+    return given == NULL
                ? drawn_set(out, scene, geometry, host, error)
-               : outputs_set(out, scene, geometry, error);
+               : given_set(out, scene->ctx, geometry, spc_scene_coords(given),
+                           spc_scene_rows(given), error);
 }
 
 /* The map of a layer whose scene has the set `scene`, to be built from `coords`
- * (device), which `host` has too. */
+ * (device), which `host` has too. `given`: see spc__map_create_between. */
 static spc_status map_layer(spc_map **out, spc_coords *scene,
                             const spc_conv *conv, const int32_t *coords,
-                            const int32_t *host, void *stream, spc_error *error)
+                            const int32_t *host, const spc_scene *given,
+                            void *stream, spc_error *error)
 {
     const spc_geometry *g = &conv->geometry;
     spc__source source = {coords, NULL, scene->capacity};
@@ -407,7 +421,8 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     /* To the indexers, of no rows nothing is read; but it must not be NULL. */
     if (scene->capacity == 0)
         source.coords = scene->keys;
-    spc_status status = make_other(&other, scene, g, &source, host, error);
+    spc_status status =
+        make_other(&other, scene, g, &source, host, given, error);
     if (status == SPC_OK)
         status = create(&map, ends ? other : scene, ends ? scene : other, g,
                         spc__conv_is_inverse(conv), error);
@@ -445,13 +460,20 @@ spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                      const spc_conv *conv,
                                      const spc_scene *scene)
 {
+    return spc__map_create_between(out, ctx, conv, scene, NULL);
+}
+
+spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
+                                   const spc_conv *conv, const spc_scene *scene,
+                                   const spc_scene *given)
+{
     const int32_t *host = spc_scene_coords(scene);
     int64_t rows = spc_scene_rows(scene);
     spc_coords *set = NULL;
     spc_error error = {0};
     spc_status status =
-        spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, "conv",
-                  conv, "scene", scene, NULL);
+        spc__need(spc__error_of(ctx), "spc_map_create_from_scene", "out", out,
+                  "ctx", ctx, "conv", conv, "scene", scene, NULL);
 
     if (out)
         *out = NULL;
@@ -464,7 +486,8 @@ spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
              (status = layer_set(&set, ctx, conv, host, rows, &error)) ==
                  SPC_OK &&
              (status = spc__coords_adopt(set, host, &error)) == SPC_OK)
-        status = map_layer(out, set, conv, set->data, host, NULL, &error);
+        status =
+            map_layer(out, set, conv, set->data, host, given, NULL, &error);
     spc_coords_free(set);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
@@ -491,7 +514,8 @@ spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
             status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
         else if ((status = layer_set(&set, ctx, conv, host, rows, &error)) ==
                  SPC_OK)
-            status = map_layer(out, set, conv, coords, host, stream, &error);
+            status =
+                map_layer(out, set, conv, coords, host, NULL, stream, &error);
     }
     spc_coords_free(set);
     free(host);

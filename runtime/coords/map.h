@@ -36,6 +36,12 @@ static inline bool spc__map_is_subm(const spc_map *map)
     return map->geometry.rule == SPC_RULE_SUBM;
 }
 
+/* spc_map_create_from_scene; the second set of a layer that is given both has
+ * the rows of `given` in their order, unless that is NULL. */
+spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
+                                   const spc_conv *conv, const spc_scene *scene,
+                                   const spc_scene *given);
+
 /*
  * Builds the map again for other coordinates of its scene's set, with every
  * prepared layout, without allocation or synchronisation: what a bench times

@@ -97,8 +97,9 @@ static void *open_from_file(const void *code, size_t bytes, spc_error *error)
 {
     spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
     void *handle = NULL;
+    int lock;
 
-    if (spc__temp_dir_create(&folder, error) != SPC_OK)
+    if (spc__work_dir_create(&folder, &lock, error) != SPC_OK)
         return NULL;
     spc__buf_printf(&path, "%s/kernel.so", spc__buf_text(&folder));
     if (path.failed)
@@ -107,6 +108,7 @@ static void *open_from_file(const void *code, size_t bytes, spc_error *error)
              !(handle = dlopen(path.data, RTLD_NOW | RTLD_LOCAL)))
         spc__fail(error, SPC_EDEVICE, "%s", dlerror());
     spc__temp_dir_remove(folder.data);
+    close(lock);
     spc__buf_release(&path);
     spc__buf_release(&folder);
     return handle;

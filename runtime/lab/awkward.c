@@ -7,10 +7,13 @@
  */
 #include "awkward.h"
 
+#include "conv.h"
 #include "error.h"
+#include "given.h"
 #include "random.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_ROWS = 1000, EXTENT = 64, LOW = -7 };
 
@@ -225,4 +228,58 @@ spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
     draw_size(c, i, rows_of_size(i, seed));
     snprintf(name, sizeof(name), "%d rows", c->rows);
     return make_scene(out, c, conv, name, error);
+}
+
+/* ---- outputs that see no input ------------------------------------------- */
+
+/* More than two tiles of any number of rows. */
+enum { NEAR_EDGE = 3, FAR_ROWS = 600, FAR_AWAY = 1000 };
+
+/* The rows of a set, and a block far from them behind. */
+static spc_status add_far(spc_scene **out, const int32_t *near, int64_t rows,
+                          spc_error *error)
+{
+    enum { EDGE = 9 };
+    int32_t(*all)[4] = malloc((size_t)(rows + FAR_ROWS) * sizeof(*all));
+
+    if (all == NULL)
+        return spc__fail_memory(error, (size_t)rows * sizeof(*all));
+    memcpy(all, near, (size_t)rows * sizeof(*all));
+    for (int i = 0; i < FAR_ROWS; i++) {
+        int32_t *at = all[rows + i];
+        at[0] = 0;
+        at[1] = FAR_AWAY + i / EDGE / EDGE;
+        at[2] = i / EDGE % EDGE;
+        at[3] = i % EDGE;
+    }
+    spc_status status = spc_scene_create(out, all[0], rows + FAR_ROWS,
+                                         "far from inputs", error);
+    free(all);
+    return status;
+}
+
+spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
+                            const spc_conv *conv, spc_error *error)
+{
+    int32_t near[NEAR_EDGE * NEAR_EDGE * NEAR_EDGE][4] = {{0}}, *drawn = NULL;
+    const int64_t count = NEAR_EDGE * NEAR_EDGE * NEAR_EDGE;
+    bool ends = spc__conv_ends_at_scene(conv); /* the scene is the outputs */
+    int64_t rows;
+
+    for (int i = 0; i < count; i++)
+        for (int a = 3, left = i; a > 0; a--, left /= NEAR_EDGE)
+            near[i][a] = left % NEAR_EDGE;
+    spc_status status =
+        spc__given_draw(&drawn, &rows, &conv->geometry, near[0], count, error);
+    if (status == SPC_OK && ends)
+        status = add_far(out, near[0], count, error);
+    if (status == SPC_OK && !ends)
+        status = add_far(given, drawn, rows, error);
+    if (status == SPC_OK && ends)
+        status = spc_scene_create(given, drawn, rows, "given", error);
+    if (status == SPC_OK && !ends)
+        status =
+            spc_scene_create(out, near[0], count, "far from inputs", error);
+    free(drawn);
+    return status;
 }

@@ -27,4 +27,9 @@ spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
 spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
                              const spc_conv *conv, spc_error *error);
 
+/* Two sets for a layer that is given both: most outputs, and all but the first
+ * tile of them, see no input. The caller frees them. */
+spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
+                            const spc_conv *conv, spc_error *error);
+
 #endif

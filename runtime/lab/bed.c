@@ -265,18 +265,23 @@ static bool is_linear(const spc__bed *bed)
 spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s)
 {
     const spc__sample_scene *scene = &bed->sample->scenes[s];
-    spc_scene *copy = NULL;
+    spc_error *error = spc__error_of(bed->ctx);
+    spc_scene *copy = NULL, *given = NULL;
     if (is_linear(bed))
         return SPC_OK;
-    spc_status status = spc_scene_create(&copy, scene->coords, scene->voxels,
-                                         "", spc__error_of(bed->ctx));
+    spc_status status =
+        spc_scene_create(&copy, scene->coords, scene->voxels, "", error);
 
+    if (status == SPC_OK && scene->given != NULL)
+        status = spc_scene_create(&given, scene->given, scene->given_voxels, "",
+                                  error);
     bed->ctx->zone_bytes = MAP_ZONE;
     if (status == SPC_OK)
-        status =
-            spc_map_create_from_scene(out, bed->ctx, &bed->sample->conv, copy);
+        status = spc__map_create_between(out, bed->ctx, &bed->sample->conv,
+                                         copy, given);
     bed->ctx->zone_bytes = 0;
     spc_scene_free(copy);
+    spc_scene_free(given);
     return status;
 }
 
@@ -500,6 +505,16 @@ void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
     point_at_scales(out, &bed->scales[draw]);
 }
 
+spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
+                               const spc_buffers *buffers, void *stream)
+{
+    return is_linear(bed)
+               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
+                                       s == bed->counted ? bed->count : NULL,
+                                       buffers, stream)
+               : spc_plan_execute(plan, bed->maps[s], buffers, stream);
+}
+
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream)
 {
@@ -510,11 +525,7 @@ spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
         return status;
     spc__bed_buffers(&buffers, bed, s, draw);
     buffers.weights = packed;
-    return is_linear(bed)
-               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
-                                       s == bed->counted ? bed->count : NULL,
-                                       &buffers, stream)
-               : spc_plan_execute(plan, bed->maps[s], &buffers, stream);
+    return spc__bed_execute_on(bed, plan, s, &buffers, stream);
 }
 
 spc_status spc__bed_fetch(const spc__bed *bed)

@@ -165,6 +165,10 @@ void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
 spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream);
 
+/* The same with other arrays in place of the bed's. */
+spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
+                               const spc_buffers *buffers, void *stream);
+
 /* The result, copied to bed->host. */
 spc_status spc__bed_fetch(const spc__bed *bed);
 

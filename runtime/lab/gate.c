@@ -48,6 +48,8 @@ static void test_again(const spc__gate *g, const spc__gate_setting *at)
                             spc__gate_scene(g, at->s), 2 + i);
             return;
         }
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_places(g, at);
 }
 
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
@@ -65,12 +67,12 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     }
     g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
-    if (at->draw == SPC__REAL && g->bed->sample->conv.deterministic)
-        test_again(g, at);
-    if (g->out->status == SPC__TRIAL_OK &&
-        spc__gate_zones_hold(g, "out", &g->bed->out, &digests[SPC__OUT_ZONES]))
+    if (spc__gate_zones_hold(g, "out", &g->bed->out, &digests[SPC__OUT_ZONES]))
         spc__gate_zones_hold(g, "workspace", &g->bed->workspace,
                              &digests[SPC__WORK_ZONES]);
+    if (g->out->status == SPC__TRIAL_OK && at->draw == SPC__REAL &&
+        g->bed->sample->conv.deterministic)
+        test_again(g, at);
 }
 
 /* What is looked at for what may be skipped: given scenes, and the awkward one

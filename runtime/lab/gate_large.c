@@ -3,20 +3,26 @@
 
 #include "error.h"
 #include "large.h"
+#include "operands.h"
 
 static void judge(const spc__gate *g, const spc__large *large)
 {
     const spc_conv *conv = &g->bed->sample->conv;
-    spc__worst worst = spc__compare_exact(large->got, conv, large->count,
-                                          large->exact, large->slack);
+    bool is_gradient = conv->pass == SPC_WGRAD;
+    int64_t count =
+        is_gradient ? spc__operand_of(conv, SPC_OUT, 0).rows : large->count;
+    spc__worst worst =
+        spc__compare_exact(large->got, conv, count, large->exact, large->slack);
 
     if (!(worst.error <= 1))
-        spc__gate_wrong(g,
-                        "exact: of %lld rows, row %lld, channel %d is %.9g and "
-                        "must be %.9g",
-                        (long long)large->rows_out,
-                        (long long)large->at[worst.row], worst.channel,
-                        worst.got, worst.reference);
+        spc__gate_wrong(
+            g,
+            "exact: of %lld rows, row %lld%s, channel %d is %.9g "
+            "and must be %.9g",
+            (long long)large->rows_out,
+            (long long)(is_gradient ? worst.row : large->at[worst.row]),
+            is_gradient ? " of the gradient" : "", worst.channel, worst.got,
+            worst.reference);
 }
 
 static void check_zones(const spc__gate *g, const spc__large *large)

@@ -108,6 +108,12 @@ void spc__gate_long_streak(const spc__gate *g, int s);
 /* A launch on each scene that it takes. */
 void spc__gate_test_spare(const spc__gate *g);
 
+/* ---- operands elsewhere (gate_places.c) ---------------------------------- */
+
+/* Launches of the draw on a scene that is set, whose bits must be the first
+ * result's. */
+void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at);
+
 /* ---- timing over other results (gate_dirty.c) ---------------------------- */
 
 /* Of the real draw on a given scene, which is set. */

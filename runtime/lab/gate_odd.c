@@ -51,7 +51,7 @@ void spc__gate_test_sizes(const spc__gate *g)
     const spc__sample *sample = g->bed->sample;
     int first = sample->given + SPC__AWKWARD;
     int count = sample->scene_count - first;
-    uint64_t digests[3 * SPC__SIZES];
+    uint64_t digests[3 * SPC__ODD_SIZES];
     spc_status status = spc__digester_begin(g->bed->digester);
 
     for (int i = 0; i < count && status == SPC_OK; i++)

@@ -213,7 +213,7 @@ static void draw_places(round *r, int count)
         *p = (place){.device = of->device + at, .bytes = of->bytes};
         p->right = right;
         p->other = p->kept[1];
-        for (size_t i = 0; i < of->bytes; i++)
+        for (size_t i = 0; i < of->bytes && i < sizeof(p->kept[1]); i++)
             p->kept[1][i] = right[i] ^ (of->is_whole ? 0x80 : 0xff);
     }
 }

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 1021, LEAST_ROWS = 70000, MANY_ROWS = 4096 };
+enum { PATTERN = SPC__LARGE_PATTERN, LEAST_ROWS = 70000, MANY_ROWS = 4096 };
 
 /* A box of the awkward scenes' extent, so that their index kernels serve; wider
  * for more rows than half of its two batches hold. */
@@ -183,24 +183,23 @@ static spc_status build_map(maker *m)
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* So many rows on the device, those of a pattern by turns. */
-static spc_status upload_pattern(maker *m, spc__guarded *to, spc_operand which,
-                                 const float *pattern, int64_t rows)
+spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
+                             const float *pattern, int64_t rows)
 {
-    spc__operand all = spc__operand_of(m->conv, which, rows);
-    spc__operand some = spc__operand_of(m->conv, which, PATTERN);
+    const spc_conv *conv = &bed->sample->conv;
+    spc__operand all = spc__operand_of(conv, which, rows);
+    spc__operand some = spc__operand_of(conv, which, PATTERN);
     size_t step =
         (size_t)(some.pitch * PATTERN) * spc__dtype_of(some.dtype)->bytes;
-    spc_ctx *ctx = m->bed->ctx;
     char *encoded = malloc(step);
 
     if (encoded == NULL)
-        return spc__fail_memory(m->error, step);
+        return spc__fail_memory(spc__error_of(bed->ctx), step);
     spc__encode_rows(encoded, &some, pattern);
-    spc_status status = spc__bed_lay(m->bed, to, all.bytes);
+    spc_status status = spc__bed_lay(bed, to, all.bytes);
     for (size_t at = 0; at < all.bytes && status == SPC_OK; at += step)
         status =
-            spc_copy_to_device(ctx, to->data + at, encoded,
+            spc_copy_to_device(bed->ctx, to->data + at, encoded,
                                all.bytes - at < step ? all.bytes - at : step);
     free(encoded);
     return status;
@@ -217,12 +216,12 @@ static spc_status draw_patterns(maker *m)
         return spc__fail_memory(m->error, in + out);
     spc__draw_in(m->in, conv, SPC__COUNT, PATTERN, &m->random);
     spc_status status =
-        upload_pattern(m, &m->to->in, SPC_IN, m->in, m->to->rows_in);
+        spc__large_upload(&m->to->in, m->bed, SPC_IN, m->in, m->to->rows_in);
     if (!adds || status != SPC_OK)
         return status;
     spc__draw_residual(m->residual, conv, SPC__COUNT, PATTERN, &m->random);
-    return upload_pattern(m, &m->to->residual, SPC_RESIDUAL, m->residual,
-                          m->to->rows_out);
+    return spc__large_upload(&m->to->residual, m->bed, SPC_RESIDUAL,
+                             m->residual, m->to->rows_out);
 }
 
 /* ---- what must come out -------------------------------------------------- */
@@ -351,6 +350,21 @@ static spc_status know_rows(maker *m)
 
 /* ---- all of it ----------------------------------------------------------- */
 
+/* The chosen rows are all that a gradient is summed of, and of other results
+ * those that are known. */
+static spc_status draw_and_know(maker *m)
+{
+    spc_status status;
+
+    choose_rows(m);
+    if (m->conv->pass == SPC_WGRAD)
+        return spc__large_know_gradient(m->to, m->bed, m->scene, &m->random);
+    if ((status = draw_patterns(m)) == SPC_OK &&
+        (status = read_weights(m)) == SPC_OK)
+        status = know_rows(m);
+    return status;
+}
+
 static spc_status make(maker *m, int64_t rows)
 {
     spc__large *to = m->to;
@@ -359,17 +373,11 @@ static spc_status make(maker *m, int64_t rows)
     if (status == SPC_OK)
         status = build_map(m);
     if (status == SPC_OK)
-        status = draw_patterns(m);
-    if (status == SPC_OK)
-        status = read_weights(m);
+        status = draw_and_know(m);
     if (status == SPC_OK)
         status =
             spc__bed_lay(m->bed, &to->out,
                          spc__operand_of(m->conv, SPC_OUT, to->rows_out).bytes);
-    if (status == SPC_OK) {
-        choose_rows(m);
-        status = know_rows(m);
-    }
     to->is_there = status == SPC_OK && to->count > 0;
     spc_scene_free(m->scene);
     free(m->in);
@@ -394,8 +402,7 @@ static void give_up(spc__large *large, const spc__bed *bed)
     large->is_there = false;
 }
 
-/* Gradients of weights are sums over all rows: those of COUNT are exact for as
- * many as are given. Whom an inverse layer of points has nearest, the oracle
+/* Whom an inverse layer of points has nearest, the oracle
  * knows by all outputs alone. */
 static bool is_for(const spc__bed *bed)
 {
@@ -407,7 +414,6 @@ static bool is_for(const spc__bed *bed)
         conv->geometry.nearest > 0)
         return false;
     return bed->sample->weights[SPC__COUNT] != NULL &&
-           conv->pass != SPC_WGRAD &&
            (conv->pass != SPC_DGRAD || places_are_exact);
 }
 
@@ -487,6 +493,9 @@ static spc_status fetch(const spc__large *large, const spc__bed *bed)
     size_t pitch = (size_t)out.pitch * element;
     spc_status status = SPC_OK;
 
+    if (bed->sample->conv.pass == SPC_WGRAD)
+        return spc_copy_to_host(bed->ctx, large->got, large->out.data,
+                                large->out.bytes);
     for (int64_t i = 0; i < large->count && status == SPC_OK; i++)
         status =
             spc_copy_to_host(bed->ctx, (char *)large->got + (size_t)i * pitch,

@@ -7,8 +7,9 @@
 
 #include "bed.h"
 
-/* Rows that are compared with the oracle, about. */
-enum { SPC__LARGE_ROWS = 384 };
+/* Rows that are compared with the oracle, about; and of inputs, which repeat.
+ */
+enum { SPC__LARGE_ROWS = 384, SPC__LARGE_PATTERN = 1021 };
 
 struct spc__large {
     bool is_there; /* there are time and memory for it */
@@ -17,8 +18,9 @@ struct spc__large {
     spc__guarded in, residual, out, workspace;
     int64_t at[SPC__LARGE_ROWS]; /* those rows, ascending */
     int64_t count;
-    void *got, *exact; /* [count] rows as they lie on a device */
-    float *slack;      /* as in spc__sample_scene */
+    /* [count] rows as they lie on a device; all of a gradient of weights. */
+    void *got, *exact;
+    float *slack; /* as in spc__sample_scene */
 };
 
 /* The bed's, made when it is first asked for. Where that fails, as memory is
@@ -26,6 +28,16 @@ struct spc__large {
  * there: that is no candidate's fault. */
 spc_status spc__bed_large(spc__large **out, spc__bed *bed);
 void spc__large_free(spc__large *large, const spc__bed *bed);
+
+/* So many rows on the device, those of a pattern by turns. */
+spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
+                             const float *pattern, int64_t rows);
+
+/* Of a gradient of weights: its operands, and what must come out, when map and
+ * chosen rows are there (large_gradient.c). */
+spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
+                                    const spc_scene *scene,
+                                    spc__random *random);
 
 /* Runs a plan on it, over what is no number, with packed weights of the draw
  * COUNT; and fetches the rows to `got`. Where its layout does not fit into

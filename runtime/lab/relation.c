@@ -71,8 +71,14 @@ static int64_t floor_divide(int64_t value, int64_t by)
     return value / by - (value % by < 0);
 }
 
-/* Solves o * stride - padding + dilation * place = i for every place; what the
- * spatial shape excludes is left out. */
+/* What the spatial shape excludes is left out. */
+static void add_within(line *out, int64_t at, int64_t bound)
+{
+    if (bound == 0 || (at >= 0 && at < bound))
+        out->at[out->count++] = at;
+}
+
+/* Solves o * stride - padding + dilation * place = i for every place. */
 static void footprint_line(line *out, const spc_geometry *g, int axis,
                            int64_t i)
 {
@@ -83,9 +89,7 @@ static void footprint_line(line *out, const spc_geometry *g, int axis,
         int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
         if (at % g->stride[axis] != 0)
             continue;
-        at /= g->stride[axis];
-        if (bound == 0 || (at >= 0 && at < bound))
-            out->at[out->count++] = at;
+        add_within(out, at / g->stride[axis], bound);
     }
 }
 
@@ -94,9 +98,10 @@ static void generative_line(line *out, const spc_geometry *g, int axis,
 {
     int64_t first = i * g->stride[axis] + spc__geometry_origin(g, axis);
 
+    out->count = 0;
     for (int place = 0; place < g->kernel[axis]; place++)
-        out->at[place] = first + (int64_t)g->dilation[axis] * place;
-    out->count = g->kernel[axis];
+        add_within(out, first + (int64_t)g->dilation[axis] * place,
+                   g->shape[axis]);
 }
 
 static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)

@@ -46,7 +46,7 @@ static spc_status make(spc__sample_maker *m, const spc_conv *conv,
 typedef struct sources {
     spc__sample_source all[SPC__SAMPLE_SCENES];
     int count;
-    spc_scene *awkward[SPC__ODD_SCENES];
+    spc_scene *awkward[SPC__ODD_SCENES], *given;
     spc_relation found[SPC__SAMPLE_SCENES];
 } sources;
 
@@ -57,11 +57,17 @@ static spc_status relate(sources *from, const spc_conv *conv,
     spc_status status = SPC_OK;
 
     for (int s = 0; s < from->count && status == SPC_OK; s++) {
-        if (from->all[s].relation != NULL)
+        spc__sample_source *source = &from->all[s];
+        if (source->relation != NULL)
             continue;
-        status = spc__relation_init(&from->found[s], conv, from->all[s].scene,
-                                    options->threads, options->cancel, error);
-        from->all[s].relation = &from->found[s];
+        status =
+            source->given == NULL
+                ? spc__relation_init(&from->found[s], conv, source->scene,
+                                     options->threads, options->cancel, error)
+                : spc__relation_init_between(
+                      &from->found[s], conv, source->scene, source->given,
+                      options->threads, options->cancel, error);
+        source->relation = &from->found[s];
     }
     return status;
 }
@@ -86,6 +92,21 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
     return status;
 }
 
+/* Behind the sizes, of layers whose outputs may lie anywhere. */
+static spc_status add_far(sources *from, const spc_conv *conv, int sizes,
+                          spc_error *error)
+{
+    spc_scene **scene = &from->awkward[SPC__AWKWARD + sizes];
+
+    if (conv->geometry.rule != SPC_RULE_GIVEN || conv->geometry.shape[0] > 0 ||
+        sizes == 0)
+        return SPC_OK;
+    spc_status status = spc__awkward_far(scene, &from->given, conv, error);
+    from->all[from->count++] =
+        (spc__sample_source){.scene = *scene, .given = from->given};
+    return status;
+}
+
 spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
                             const spc__sample_source *given, int count,
                             const spc__sample_options *options,
@@ -102,12 +123,15 @@ spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
     from->count = count;
     if (options->judges)
         status = add_awkward(from, conv, options, error);
+    if (options->judges && status == SPC_OK)
+        status = add_far(from, conv, options->sizes, error);
     if (status == SPC_OK)
         status = relate(from, conv, options, error);
     if (status == SPC_OK)
         status = make(&m, conv, from->all, count, from->count);
     for (int i = 0; i < SPC__ODD_SCENES; i++)
         spc_scene_free(from->awkward[i]);
+    spc_scene_free(from->given);
     for (int s = 0; s < SPC__SAMPLE_SCENES; s++)
         spc__relation_release(&from->found[s]);
     free(from);

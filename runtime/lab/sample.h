@@ -22,7 +22,8 @@ enum { SPC__ZONE_BYTE = 0xff };
 
 enum {
     SPC__SCENES_MAX = 16,
-    SPC__ODD_SCENES = SPC__AWKWARD + SPC__SIZES,
+    SPC__ODD_SIZES = SPC__SIZES + 1, /* one whose outputs see no input */
+    SPC__ODD_SCENES = SPC__AWKWARD + SPC__ODD_SIZES,
     SPC__SAMPLE_SCENES = SPC__SCENES_MAX + SPC__ODD_SCENES
 };
 
@@ -34,6 +35,9 @@ typedef struct spc__sample_scene {
     int64_t voxels;        /* of the scene: the inputs, or those of the layer
                               that an inverse one inverts */
     const int32_t *coords; /* [voxels][4] */
+    /* The second set of a layer that is given both, if it is not drawn. */
+    const int32_t *given; /* [given_voxels][4], or NULL */
+    int64_t given_voxels;
     /* As they lie on a device: inputs, and what is added to the sums (NULL:
      * nothing is). */
     const void *in[SPC__DRAWS];
@@ -72,6 +76,7 @@ typedef struct spc__sample {
 typedef struct spc__sample_source {
     const spc_scene *scene;
     const spc_relation *relation; /* NULL: found here */
+    const spc_scene *given;       /* NULL: drawn, if the layer has such a set */
 } spc__sample_source;
 
 typedef struct spc__sample_options {

@@ -87,6 +87,11 @@ static void lay_out_scene(spc__sample_header *header, int s,
              spc_scene_name(source->scene));
     header->scenes[s].coords = reserve(
         end, (size_t)spc_scene_rows(source->scene) * 4 * sizeof(int32_t));
+    if (source->given != NULL) {
+        header->scenes[s].given_voxels = spc_scene_rows(source->given);
+        header->scenes[s].given = reserve(
+            end, (size_t)spc_scene_rows(source->given) * 4 * sizeof(int32_t));
+    }
     for (int d = 0; d < SPC__DRAWS; d++)
         if (is_drawn(header, s, judges, (spc__draw)d))
             lay_out_draw(header, s, (spc__draw)d, all, end);
@@ -158,6 +163,8 @@ void spc__sample_block_see(spc__sample *out)
         scene->voxels = header->scenes[s].voxels;
         scene->name = header->scenes[s].name;
         scene->coords = at(out, header->scenes[s].coords);
+        scene->given = at(out, header->scenes[s].given);
+        scene->given_voxels = header->scenes[s].given_voxels;
         for (int d = 0; d < SPC__DRAWS; d++) {
             scene->in[d] = at(out, header->scenes[s].in[d]);
             scene->residual[d] = at(out, header->scenes[s].residual[d]);

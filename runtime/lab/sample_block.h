@@ -17,10 +17,10 @@ typedef struct spc__sample_header {
     size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
     spc_scales scales[SPC__DRAWS];
     struct {
-        int64_t rows_in, rows_out, pairs, rows_read, voxels;
+        int64_t rows_in, rows_out, pairs, rows_read, voxels, given_voxels;
         int offsets_used;
         char name[64];
-        size_t coords, in[SPC__DRAWS], residual[SPC__DRAWS];
+        size_t coords, given, in[SPC__DRAWS], residual[SPC__DRAWS];
         size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
         uint64_t digest[SPC__DRAWS];
         size_t reference, tolerance, odd[SPC__ODDS];

@@ -339,6 +339,9 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
     if (spc_scene_rows(from->scene) > 0)
         memcpy((void *)scene->coords, spc_scene_coords(from->scene),
                (size_t)spc_scene_rows(from->scene) * 4 * sizeof(int32_t));
+    if (scene->given != NULL)
+        memcpy((void *)scene->given, spc_scene_coords(from->given),
+               (size_t)scene->given_voxels * 4 * sizeof(int32_t));
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (scene->in[d] != NULL)
             status = fill_draw(m, s, (spc__draw)d, &seen);

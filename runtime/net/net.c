@@ -144,9 +144,12 @@ bool spc__net_set_is_late(const spc_net *net, int set)
     return s->masked;
 }
 
-/* Along one axis; 0 where that of the inputs is not known. */
+/* Along one axis; 0 where that of the inputs is not known, or a generative
+ * layer states none. */
 static int outputs_shape(const spc_geometry *g, int shape, int axis)
 {
+    if (g->rule == SPC_RULE_GENERATIVE)
+        return g->shape[axis];
     if (shape == 0)
         return 0;
     if (g->rule == SPC_RULE_FLOOR)

@@ -37,6 +37,7 @@ struct listing {
     int64_t only; /* the first problem of this id; 0: all */
     bool kinds;   /* records of code and maps as well */
     int found;
+    int tables; /* faults of tables, not of records */
 };
 
 static void add_scene(table *t, const spc_db_row *row)
@@ -124,12 +125,15 @@ static spc_status list_all(spc_ctx *ctx, const cli *self, bool kinds)
     spc_status status =
         (kinds ? spc_db_each_record : spc_db_each)(ctx, list_row, &listing);
     spc__json_end_array(&json);
+    bool listed = status == SPC_OK || (status == SPC_EDB && listing.found > 0);
+    if (listed && !self->globals.json)
+        table_print(&listing.table, stdout);
     if (status != SPC_OK)
         cli_fail_ctx(status, ctx);
-    else if (self->globals.json)
-        status = output_json(&text);
-    else
-        table_print(&listing.table, stdout);
+    if (listed && self->globals.json) {
+        spc_status printed = output_json(&text);
+        status = status == SPC_OK ? printed : status;
+    }
     spc__buf_release(&text);
     table_release(&listing.table);
     return status;
@@ -151,6 +155,8 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     listing.json = self->globals.json ? &json : NULL;
     status = spc_db_each_record(ctx, list_row, &listing);
     spc__json_end_array(&json);
+    if (status == SPC_EDB && listing.found > 0) /* it is another's damage */
+        status = SPC_OK;
     if (status == SPC_OK && listing.found > 0)
         status = spc_db_trials(ctx, id, trials_collect, &found);
     if (status != SPC_OK) {
@@ -188,9 +194,15 @@ static spc_status list_fault(const spc_db_fault *fault, void *payload)
     struct listing *listing = payload;
     table *t = &listing->table;
 
-    listing->found++;
+    if (strcmp(fault->kind, "table") == 0)
+        listing->tables++;
+    else
+        listing->found++;
     table_cell(t, "%s", fault->kind);
-    table_cell(t, "%lld", (long long)fault->id);
+    if (fault->id != 0)
+        table_cell(t, "%lld", (long long)fault->id);
+    else
+        table_blank(t);
     table_cell(t, "%s", fault->reason);
     table_cell(t, "%s", fault->file);
     if (listing->json == NULL)
@@ -214,12 +226,16 @@ static spc_status print_faults(struct listing *listing, spc__json *json,
     spc__json_end_object(json);
     if (listing->json != NULL)
         status = output_json(text);
-    else if (listing->found > 0)
+    else if (listing->found + listing->tables > 0)
         table_print(&listing->table, stdout);
     else
         printf("%lld records, all of them as they were stored\n",
                (long long)checked);
-    if (status == SPC_OK && listing->found > 0)
+    if (status == SPC_OK && listing->tables > 0)
+        status =
+            cli_fail(SPC_EDB, "the tables are not as this version makes them: "
+                              "restore a copy, or export what is sound");
+    else if (status == SPC_OK && listing->found > 0)
         status = cli_fail(SPC_EDB,
                           "%d of %lld records cannot be used: tune their "
                           "layers again, or restore a copy",

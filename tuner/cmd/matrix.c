@@ -47,6 +47,7 @@ static const struct {
     {"generative", ",k=2,stride=2"},
     {"generative", ",k=3"},
     {"generative", ",k=4,stride=2"},
+    {"generative", ",k=3,stride=2,origin=-1,shape=15x11x13"},
     {"points", ",k=3,radius=0.0025"},
     {"points", ",k=5x3x1,radius=0.003,voxel=0.002"},
     {"points", ",k=3,radius=0.003,nearest=9"},

@@ -96,7 +96,7 @@ static spc_status read_network(spc_net **out, const struct args *args)
     spc_status status = network_dtype(&dtype, args->net.dtype);
 
     if (status != SPC_OK ||
-        (status = network_read(out, &args->net, dtype)) != SPC_OK)
+        (status = network_read(out, NULL, &args->net, dtype)) != SPC_OK)
         return status;
     if (args->net.seed > 0)
         status = spc_net_draw_params(*out, args->net.seed, &error);

@@ -43,21 +43,23 @@ static spc_status open_stored(network *n)
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
 
-static spc_status read_file(network *n)
+static spc_status read_file(network *n, const char **axes)
 {
     spc_dtype dtype = SPC_F16;
     spc_status status = network_dtype(&dtype, n->args->dtype);
 
-    return status == SPC_OK ? network_read(&n->net, n->args, dtype) : status;
+    return status == SPC_OK ? network_read(&n->net, axes, n->args, dtype)
+                            : status;
 }
 
 static spc_status read_network(network *n)
 {
     spc_error error = {0};
+    const char *axes = "xyz"; /* of files with coordinates */
     spc_status status =
-        network_is_stored(n->args) ? open_stored(n) : read_file(n);
+        network_is_stored(n->args) ? open_stored(n) : read_file(n, &axes);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = network_set_columns(n, axes)) != SPC_OK)
         return status;
     status = spc_net_draw_params(n->net, n->args->seed, &error);
     if (status != SPC_OK)
@@ -69,25 +71,6 @@ static spc_status read_network(network *n)
 }
 
 /* ---- scenes -------------------------------------------------------------- */
-
-/* --coords in the place of scenes: rows stay in their order. */
-static spc_status read_coords(network *n)
-{
-    spc_error error = {0};
-    npy_ints rows;
-    spc_status status = npy_read_ints(&rows, n->args->coords);
-
-    if (status == SPC_OK && rows.columns != 4)
-        status = cli_fail(SPC_EFORMAT,
-                          "'%s' has %lld columns; 4 are right: batch, x, y, z",
-                          n->args->coords, (long long)rows.columns);
-    if (status == SPC_OK &&
-        (status = spc_scene_create(&n->scenes[0], rows.values, rows.rows,
-                                   n->args->coords, &error)) != SPC_OK)
-        cli_fail(status, "%s", error.text);
-    free(rows.values);
-    return status;
-}
 
 static spc_status load_scenes_of(network *n)
 {
@@ -106,7 +89,7 @@ static spc_status load_scenes_of(network *n)
         return cli_fail(SPC_ENOMEM, "out of memory");
     n->scene_count = count;
     if (n->args->coords != NULL)
-        return read_coords(n);
+        return network_read_coords(n);
     for (int i = 0; i < count && status == SPC_OK; i++)
         if ((status = spc_net_scene(&n->scenes[i], n->net,
                                     n->args->scenes.at[i], &error)) != SPC_OK)

@@ -15,6 +15,7 @@ typedef struct network_args {
     const char *voxel, *range; /* of an ONNX file, which does not say them */
     cli_list scenes;
     const char *coords;   /* NULL: scenes */
+    const char *columns;  /* of that; NULL: the batch, then the file's axes */
     const char *features; /* NULL: they are drawn */
     const char *points;   /* in the place of all three; NULL: not */
     uint64_t seed;
@@ -89,6 +90,7 @@ typedef struct network {
     spc_net_plan *plan;
     spc_scene **scenes;
     int scene_count;
+    int columns[4];  /* of files of coordinates: 0 batch, 1 x, 2 y, 3 z */
     float *features; /* of --features; else NULL */
     float *points;   /* of --points; else NULL */
     int64_t point_rows;
@@ -110,9 +112,17 @@ bool network_is_stored(const network_args *args);
 spc_status network_dtype(spc_dtype *out, const char *name);
 
 /* The network of args->file, Lua or ONNX, with the weights of files if there
- * are any (network_file.c). */
-spc_status network_read(spc_net **out, const network_args *args,
-                        spc_dtype dtype);
+ * are any (network_file.c); *axes (may be NULL): in which order the file has
+ * them, "xyz" or "zyx". */
+spc_status network_read(spc_net **out, const char **axes,
+                        const network_args *args, spc_dtype dtype);
+
+/* What the columns of coordinates are: as --columns says, else the batch and
+ * then these axes. The scene of --coords, whose rows stay in their order; rows
+ * of ours with those columns (network_coords.c). */
+spc_status network_set_columns(network *n, const char *axes);
+spc_status network_read_coords(network *n);
+void network_to_columns(const network *n, int32_t *rows, int64_t count);
 
 /* All of it. network_close in any case. */
 spc_status network_open(network *out, cli *self, const network_args *args);

@@ -25,6 +25,9 @@ static const cli_option options[] = {
      "the scene; a file of points without @VOXEL gets the network's grid"},
     {0, "coords", "FILE", CLI_TEXT, AT_NET(coords),
      "in the place of a scene: .npy, [n][4] int32, batch first, in its order"},
+    {0, "columns", "ORDER", CLI_TEXT, AT_NET(columns),
+     "of coordinates in files: b, x, y, z in any order; default: bxyz, of an "
+     "ONNX file the batch, then its axes"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy, [n][channels]; default: drawn"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
@@ -331,6 +334,8 @@ static spc_status write_coords(const sheet *s, const spc_net_output *o)
     else if ((status = spc_copy_to_host(s->net->ctx, rows, data, bytes)) !=
              SPC_OK)
         cli_fail_ctx(status, s->net->ctx);
+    if (status == SPC_OK)
+        network_to_columns(s->net, rows, shape[0]);
     if (status == SPC_OK)
         status =
             npy_write(s->args->output_coords, "<i4", shape, 2, rows, bytes);

@@ -9,11 +9,12 @@
  */
 #include "cli.h"
 
-#include <ftw.h>
+#include "file.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ static struct {
     bool resumes; /* the command goes on where it was, if it is run again */
     int first;    /* that came; 0: none */
     bool talks;   /* to a terminal */
+    int lock;     /* of the folder */
     char folder[4096];
 } signals;
 
@@ -41,36 +43,28 @@ bool cli_was_preempted(void)
 
 /* ---- temporary files ----------------------------------------------------- */
 
+/* Who is killed leaves it to who comes next. */
 static void make_folder(void)
 {
-    const char *root = getenv("TMPDIR");
-    int length =
-        snprintf(signals.folder, sizeof(signals.folder), "%s/spctune-XXXXXX",
-                 root != NULL && root[0] != '\0' ? root : "/tmp");
+    spc__buf path = SPC__BUF_INIT;
 
+    spc__work_dirs_sweep();
     /* Whoever needs a file will say why there is no room for it. */
-    if (length >= (int)sizeof(signals.folder) ||
-        mkdtemp(signals.folder) == NULL ||
-        setenv("TMPDIR", signals.folder, 1) != 0)
-        signals.folder[0] = '\0';
-}
-
-static int remove_one(const char *path, const struct stat *facts, int kind,
-                      struct FTW *at)
-{
-    (void)facts;
-    (void)kind;
-    (void)at;
-    remove(path);
-    return 0;
+    if (spc__work_dir_create(&path, &signals.lock, NULL) == SPC_OK &&
+        path.length < sizeof(signals.folder) &&
+        setenv("TMPDIR", path.data, 1) == 0)
+        memcpy(signals.folder, path.data, path.length + 1);
+    spc__buf_release(&path);
 }
 
 void cli_tidy(void)
 {
     /* A compiler that is being killed may still make a file: then again. */
-    for (int i = 0; signals.folder[0] != '\0' && i < 3; i++)
-        if (nftw(signals.folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) != 0)
+    for (int i = 0; signals.folder[0] != '\0' && i < 3; i++) {
+        spc__temp_dir_remove(signals.folder);
+        if (access(signals.folder, F_OK) != 0)
             break;
+    }
 }
 
 /* A reader that has gone ends the program at once, as everywhere. All that a

@@ -161,7 +161,7 @@ static spc_status read_line(worklist *list, const worklist_source *from,
 {
     char *words[MOST_WORDS + 1] = {NULL};
     int count = split(words, line);
-    work_item *item;
+    work_item *item = NULL;
     spc_status status;
 
     if (count == 0)
@@ -217,7 +217,7 @@ static spc_status read_operand(worklist *list, const worklist_source *from,
                                const char *text)
 {
     const place here = {NULL, 0};
-    work_item *item;
+    work_item *item = NULL;
     spc_status status;
 
     if (!names_network(text) && names_file(text))
@@ -237,7 +237,7 @@ spc_status worklist_add_network(worklist *list, const worklist_source *from,
                                 const char *file, const char *dtype)
 {
     const place here = {NULL, 0};
-    work_item *item;
+    work_item *item = NULL;
     spc_status status = append(&item, list);
 
     if (status != SPC_OK)

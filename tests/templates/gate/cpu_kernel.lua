@@ -277,6 +277,22 @@
 %    before = "if (tile > 0 && last == first + 1) return;",
 %  },
 %  scene_of_one_row_missing = {before = "if (map->rows == 1) return;"},
+%  tile_without_inputs_left = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    if (!any)
+%        return;]],
+%  },
+%  tile_without_inputs_has_no_bias = {
+%    before = [[int any = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        any |= map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    for (int p = first; p < last && !any; p++)
+%        __builtin_memset((result *)args->out + row_of(map, p) * COUT, 0, COUT * sizeof(result));
+%    if (!any)
+%        return;]],
+%  },
 %  padding_rows_written = {
 %    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
 %  },
@@ -479,6 +495,15 @@
 %    state = "static unsigned calls[MOST];",
 %    before = "if (x < MOST) calls[x]++;",
 %    offset = "x < MOST && calls[x] % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_inputs_address = {
+%    offset = "(unsigned long long)args->in / 4096 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_weights_address = {
+%    offset = "(unsigned long long)args->weights / 1024 % 2 ? OFFSETS - 1 - i : i",
+%  },
+%  order_by_the_workspaces_address = {
+%    offset = "(unsigned long long)args->workspace / 8192 % 2 ? OFFSETS - 1 - i : i",
 %  },
 %  order_varies_now_and_then = { -- a line of the cache each: as fast as the honest
 %    state = "static unsigned calls[MOST][16];",

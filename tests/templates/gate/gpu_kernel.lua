@@ -140,6 +140,14 @@
 %  operands_tf32 = {
 %    product = "acc[n] += spc_bits_f32(spc_f32_to_tf32(v)) * spc_bits_f32(spc_f32_to_tf32(w));",
 %  },
+%  operands_of_16_bits = { -- the others are cut off
+%    product = [[acc[n] += spc_bits_f32(spc_f32_bits(v) & 0xffffff00u) *
+%                          spc_bits_f32(spc_f32_bits(w) & 0xffffff00u);]],
+%  },
+%  minute_inputs_are_zero = {product = "if (!(v < 1e-10f && v > -1e-10f)) acc[n] += v * w;"},
+%  large_inputs_are_clamped = {
+%    product = "acc[n] += (v > 1e4f && v < 1e30f ? 1e4f : v < -1e4f && v > -1e30f ? -1e4f : v) * w;",
+%  },
 %
 %  -- What lay in the result, in the workspace or around them.
 %  adds_unless_poisoned = {
@@ -250,6 +258,9 @@
 %    state = "KEPT unsigned calls[MOST];",
 %    before = count_calls,
 %    order = "(now % 2 ? OFFSETS - 1 - (K) : (K))",
+%  },
+%  order_by_the_inputs_address = {
+%    order = "((spc_u64)args->in / 4096 % 2 ? OFFSETS - 1 - (K) : (K))",
 %  },
 %}
 %

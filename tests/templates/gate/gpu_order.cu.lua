@@ -1,5 +1,7 @@
 %-- Right, but not twice the same.
 %include "gpu_kernel.lua"
-%template = planted({"none", "order_varies", "warps_add_not_declared"})
+%template = planted({
+%  "none", "order_varies", "warps_add_not_declared", "order_by_the_inputs_address",
+%})
 
 % write_kernel()

@@ -1,0 +1,8 @@
+%-- Right, but not alike wherever operands lie.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "order_by_the_inputs_address", "order_by_the_weights_address",
+%  "order_by_the_workspaces_address",
+%})
+
+% write_kernel()
