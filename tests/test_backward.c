@@ -33,6 +33,7 @@ static const struct {
     {SPC_CONV, SPC_RULE_FOOTPRINT},   {SPC_CONV, SPC_RULE_GIVEN},
     {SPC_INVERSE, SPC_RULE_FLOOR},    {SPC_INVERSE, SPC_RULE_FOOTPRINT},
     {SPC_TRANSPOSED, SPC_RULE_GIVEN}, {SPC_GENERATIVE, SPC_RULE_GENERATIVE},
+    {SPC_POINTS, SPC_RULE_RADIUS},    {SPC_INVERSE, SPC_RULE_RADIUS},
 };
 
 static void draw_axis(spc_geometry *g, int axis, spc__random *random)
@@ -47,6 +48,17 @@ static void draw_axis(spc_geometry *g, int axis, spc__random *random)
         g->origin[axis] = below(random, 4) - 2;
     if (g->rule == SPC_RULE_GENERATIVE && below(random, 2))
         g->shape[axis] = 5 + below(random, 8);
+}
+
+/* Scenes of points are in units of 1/1024: one to three of them are a radius.
+ */
+static void draw_cells(spc_geometry *g, spc__random *random)
+{
+    for (int axis = 0; axis < 3; axis++)
+        g->kernel[axis] = 1 + below(random, 5);
+    g->radius = (float)(9 + below(random, 16)) / 8192;
+    g->nearest = below(random, 3) == 0 ? 1 + below(random, 5) : 0;
+    g->voxel = below(random, 3) == 0 ? 2.0f / 1024 : 0;
 }
 
 /* An offset and its input channels, or a list of offsets that is not even
@@ -75,6 +87,8 @@ static spc_conv draw_layer(spc__random *random)
     conv.dtype = below(random, 2) ? SPC_F32 : SPC_TF32;
     if (conv.op == SPC_SUBM && below(random, 3) == 0)
         draw_list(&conv.geometry, random);
+    else if (conv.geometry.rule == SPC_RULE_RADIUS)
+        draw_cells(&conv.geometry, random);
     else
         for (int axis = 0; axis < 3; axis++)
             draw_axis(&conv.geometry, axis, random);

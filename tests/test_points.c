@@ -583,6 +583,55 @@ START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
 }
 END_TEST
 
+static void refuse_update(spc_ctx *ctx, spc_points *points, const float *xyz,
+                          const int32_t *count, const char *says)
+{
+    spc_status status = spc_points_update(points, xyz, NULL, count, 3, NULL);
+
+    if (status == SPC_OK)
+        status = spc_points_check(points, NULL);
+    ck_assert_int_ne(status, SPC_OK);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), says) != NULL, "%s",
+                  spc_ctx_error(ctx));
+}
+
+START_TEST(what_is_no_cloud_is_refused)
+{
+    static const int32_t counts[] = {-4, INT32_MIN, 7};
+    static const char *const said[] = {"a count of -4 points", "a count of -",
+                                       "a capacity of 7 would have fitted"};
+    spc_ctx *ctx = contexts[_i];
+    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
+    cloud c = line_of(6, 0.03125f);
+    spc_points *points;
+
+    o.capacity = 6;
+    o.high[0] = 1;
+    assert_done(spc_points_reserve(&points, ctx, &o));
+    float *xyz = upload(ctx, c.at, 12 * 6);
+    int32_t *count = upload(ctx, counts, sizeof counts);
+    for (int i = 0; i < 3; i++)
+        refuse_update(ctx, points, xyz, count + i, said[i]);
+    refuse_update(ctx, points, NULL, NULL, "without points");
+    refuse_update(ctx, points, (float *)((char *)xyz + 2), NULL,
+                  "a multiple of 4 bytes");
+    refuse_update(ctx, points, xyz, (int32_t *)((char *)count + 1),
+                  "a multiple of 4 bytes");
+    assert_done(spc_points_update(points, xyz, NULL, NULL, 6, NULL));
+    assert_done(spc_points_check(points, NULL));
+    spc_points_free(points);
+    c.batch[2] = INT32_MAX;
+    int32_t *batch = upload(ctx, c.batch, 4 * 6);
+    ck_assert_int_eq(spc_points_create(&points, ctx, xyz, batch, 6, NULL),
+                     SPC_ERANGE);
+    ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "row 2: its batch"));
+    spc_dealloc(ctx, xyz);
+    spc_dealloc(ctx, count);
+    spc_dealloc(ctx, batch);
+    release(&c);
+}
+END_TEST
+
 START_TEST(rows_that_are_no_points_are_seen_by_nobody)
 {
     spc_ctx *ctx = contexts[_i];
@@ -1101,6 +1150,7 @@ int main(int argc, char **argv)
                         0, context_count);
     tcase_add_loop_test(cases, rows_that_are_no_points_are_seen_by_nobody, 0,
                         context_count);
+    tcase_add_loop_test(cases, what_is_no_cloud_is_refused, 0, context_count);
     tcase_add_loop_test(cases,
                         down_sampling_keeps_the_first_point_of_each_voxel, 0,
                         context_count);

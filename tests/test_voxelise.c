@@ -355,6 +355,10 @@ START_TEST(what_is_wrong_with_points_is_a_status)
                          SPC_ECAPACITY);
         ck_assert_int_eq(spc_voxels_update(r.voxels, NULL, NULL, 1, NULL),
                          SPC_EINVAL);
+        ck_assert_int_eq(spc_voxels_update(r.voxels,
+                                           (float *)((char *)r.points + 2),
+                                           NULL, 1, NULL),
+                         SPC_EINVAL);
         assert_ok(r.ctx, spc_voxels_update(r.voxels, NULL, NULL, 0, NULL));
         assert_ok(r.ctx, spc_voxels_check(r.voxels, &info, NULL));
         ck_assert_int_eq(info.voxels, 0);

@@ -358,6 +358,11 @@ static spc_status check_update(const spc_points *p, const float *xyz,
     if (xyz == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot fill a cloud without points");
+    if ((uintptr_t)xyz % 4 != 0 || (uintptr_t)batch % 4 != 0 ||
+        (uintptr_t)count % 4 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "points, their elements and their count must start at "
+                         "a multiple of 4 bytes");
     return SPC_OK;
 }
 

@@ -23,7 +23,8 @@ static void widen(spc_points_options *o, const float p[3], int32_t batch)
         o->low[i] = p[i] < o->low[i] ? p[i] : o->low[i];
         o->high[i] = p[i] > o->high[i] ? p[i] : o->high[i];
     }
-    o->batches = batch >= o->batches ? batch + 1 : o->batches;
+    if (batch >= o->batches) /* the last number there is has no next one */
+        o->batches = batch < INT32_MAX ? batch + 1 : batch;
 }
 
 /* The extent of `rows` points on the host. */

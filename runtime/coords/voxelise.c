@@ -238,6 +238,10 @@ static spc_status check_update(const spc_voxels *v, const float *points,
     if (points == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot make voxels without points");
+    if ((uintptr_t)points % 4 != 0 || (uintptr_t)count % 4 != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "points and their count must start at a multiple of 4 "
+                         "bytes");
     return SPC_OK;
 }
 

@@ -28,7 +28,7 @@ static spc_status replay(network *n)
 
     if (status != SPC_OK)
         return status;
-    status = spc_net_check(n->plan, NULL);
+    status = network_check(n);
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
 

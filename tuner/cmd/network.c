@@ -373,6 +373,13 @@ void network_close(network *n)
     spc_ctx_free(n->ctx);
 }
 
+spc_status network_check(network *n)
+{
+    spc_status status = spc_net_check(n->plan, NULL);
+
+    return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
+}
+
 spc_status network_replay(network *n, double *us)
 {
     double start = network_clock_ms();

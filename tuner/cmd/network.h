@@ -146,6 +146,10 @@ spc_status network_upload_points(network *n);
 spc_status network_calibrate(network *n);
 spc_status network_int8_error(double *out, const network *n);
 
+/* As spc_net_check, but that points are left out is no mistake: loading them has
+ * said so. */
+spc_status network_check(network *n);
+
 /* Microseconds of one replay, from when it is launched till it is done. */
 spc_status network_replay(network *n, double *us);
 

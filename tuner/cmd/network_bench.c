@@ -47,7 +47,7 @@ static spc_status time_scene(bench *b, int scene, int run)
     if (status != SPC_OK)
         return status;
     b->times[scene * b->runs + run] = us;
-    status = run == 0 ? spc_net_check(b->net.plan, NULL) : SPC_OK;
+    status = run == 0 ? network_check(&b->net) : SPC_OK;
     return status == SPC_OK ? status : cli_fail_ctx(status, b->net.ctx);
 }
 
@@ -62,7 +62,7 @@ static spc_status verify_scene(bench *b, int scene, int run)
     (void)run;
     if (status != SPC_OK || (status = network_replay(n, &us)) != SPC_OK)
         return status;
-    if ((status = spc_net_check(n->plan, NULL)) != SPC_OK ||
+    if ((status = network_check(n)) != SPC_OK ||
         (status = spc_net_verify(&found, n->plan, &n->buffers,
                                  n->scenes[scene])) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);

@@ -35,7 +35,7 @@ static spc_status time_scene(double *us, network *n, int scene)
                                     : network_replay(n, &times[i]);
     if (status != SPC_OK)
         return status;
-    if ((status = spc_net_check(n->plan, NULL)) != SPC_OK)
+    if ((status = network_check(n)) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
     *us = times[REPLAYS / 2];

@@ -40,7 +40,7 @@ static spc_status run_scene(network *n, int scene, float *ranges)
     if (status != SPC_OK)
         return status;
     if ((status = spc_net_execute(n->plan, &n->buffers, NULL)) != SPC_OK ||
-        (status = spc_net_check(n->plan, NULL)) != SPC_OK ||
+        (status = network_check(n)) != SPC_OK ||
         (status = spc_net_ranges(ranges, n->plan, &n->buffers)) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     return scene == 0 ? fetch_output(&n->reference, &n->reference_count, n)

@@ -45,8 +45,7 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     spc_status status = spc_voxels_check(voxels, &info, NULL);
     int32_t *coords;
 
-    if (status ==
-        SPC_ERANGE) /* some points are left out, and the run says so */
+    if (status == SPC_ERANGE) /* some points are left out, by each run too */
         cli_say(n->self, "%s: %s", n->args->points, spc_ctx_error(n->ctx));
     else if (status != SPC_OK)
         return cli_fail_ctx(status, n->ctx);

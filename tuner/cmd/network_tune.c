@@ -91,7 +91,7 @@ static spc_status find_levels(tuning *t, int scene)
     if ((status = network_upload(n, scene)) != SPC_OK)
         return status;
     if ((status = spc_net_execute(n->plan, &n->buffers, NULL)) == SPC_OK)
-        status = spc_net_check(n->plan, NULL);
+        status = network_check(n);
     for (int i = 0; i < t->count && status == SPC_OK; i++) {
         int set = t->problems[i].set;
         if (set > 0 && levels[set] == NULL)

@@ -379,7 +379,7 @@ static spc_status replay(sheet *s)
             return status;
     }
     if (status == SPC_OK)
-        status = spc_net_check(s->net->plan, NULL);
+        status = network_check(s->net);
     if (status != SPC_OK)
         return cli_fail_ctx(status, s->net->ctx);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
