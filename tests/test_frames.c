@@ -658,7 +658,7 @@ static const struct {
     {repeat_rows, SPC_EDUPLICATE, SPC_OK, "2 rows have the coordinate of an",
      ROWS_7_AND_9},
     {exceed_capacity, SPC_ECAPACITY, SPC_OK, "would have fitted", EVERY_ROW},
-    {count_below_zero, SPC_ECAPACITY, SPC_OK, "rows for a set of", EVERY_ROW},
+    {count_below_zero, SPC_ECAPACITY, SPC_OK, "the set holds none", EVERY_ROW},
     {scatter, SPC_OK, SPC_ECAPACITY, "would have fitted", NO_ROW},
 };
 

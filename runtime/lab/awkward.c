@@ -135,20 +135,20 @@ static const struct {
 };
 
 /* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. The others
- * have one remainder by 16 each, and are drawn, so that no kernel knows them:
- * from 2 to 319. */
+ * follow each other, so that every remainder by 16 and by less is there, from a
+ * number on that is drawn, so that no kernel knows them: from 2 to 319. */
 static int rows_of_size(int i, uint64_t seed)
 {
-    enum { NEAR = 2, STEP = 16, STEPS = 20 };
+    enum { NEAR = 2, LEAST = 2, MOST = 319 };
+    const int last = MOST - (SPC__SIZES - NEAR) + 1;
     spc__random random;
 
     if (i < NEAR)
         return i == 0 ? 767 : 769;
-    spc__random_init(&random, seed + (uint64_t)i);
-    int rest = (i - NEAR) % STEP, least = rest < 2;
-    return STEP * (least +
-                   (int)spc__random_below(&random, (uint32_t)(STEPS - least))) +
-           rest;
+    spc__random_init(&random, seed ^ 0x73697a6573);
+    return LEAST +
+           (int)spc__random_below(&random, (uint32_t)(last - LEAST + 1)) + i -
+           NEAR;
 }
 
 static void draw_size(cloud *c, int i, int rows)
