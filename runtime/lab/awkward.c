@@ -134,21 +134,23 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
-/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. The others
- * follow each other, so that every remainder by 16 and by less is there, from a
- * number on that is drawn, so that no kernel knows them: from 2 to 319. */
+/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. The others are
+ * drawn, so that no kernel knows them: eight that follow each other from 2 to
+ * 160, and eight from 160 to 310, of the other remainders by 16. So all
+ * remainders by 16, and by 8 and less, are there, of few rows and of more. */
 static int rows_of_size(int i, uint64_t seed)
 {
-    enum { NEAR = 2, LEAST = 2, MOST = 319 };
-    const int last = MOST - (SPC__SIZES - NEAR) + 1;
+    enum { NEAR = 2, RUN = 8, STEP = 16, LEAST = 2, HALF = 160, STEPS = 9 };
     spc__random random;
 
     if (i < NEAR)
         return i == 0 ? 767 : 769;
     spc__random_init(&random, seed ^ 0x73697a6573);
-    return LEAST +
-           (int)spc__random_below(&random, (uint32_t)(last - LEAST + 1)) + i -
-           NEAR;
+    int few = LEAST + (int)spc__random_below(&random, HALF - RUN - LEAST + 1);
+    int more = HALF + (few + RUN) % STEP +
+               STEP * (int)spc__random_below(&random, STEPS);
+    i -= NEAR;
+    return i < RUN ? few + i : more + i - RUN;
 }
 
 static void draw_size(cloud *c, int i, int rows)
