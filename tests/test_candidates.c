@@ -224,7 +224,7 @@ int main(int argc, char **argv)
     if (status != 0)
         return status;
     if (argc < 3 || strcmp(argv[2], "all") != 0)
-        suite_sample(15);
+        suite_sample(29);
     choose(argc > 2 ? argv[2] : NULL);
     fflush(stdout);
     Suite *suite = suite_create("candidates");

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { SEEDS = 20, DRAWN = 3, SKIPPED = 77 };
+enum { SEEDS = 20, DRAWN = 2, SKIPPED = 77 };
 
 /* ---- what is planted ----------------------------------------------------- */
 
