@@ -122,7 +122,10 @@ void spc__domains_read(lua_State *L, spc__domains *out)
             lua_pushvalue(L, SPC__AT_TARGET);
             lua_call(L, 2, 1);
         }
-        read_values(L, lua_gettop(L), domain);
+        if (lua_isnil(L, -1))
+            out->count--; /* the problem has no such parameter */
+        else
+            read_values(L, lua_gettop(L), domain);
         lua_settop(L, params);
     }
     lua_pop(L, 1);

@@ -331,6 +331,20 @@ typedef enum spc_dtype {
     SPC_I8 = 4
 } spc_dtype;
 
+/*
+ * What products are summed in. OWN: fp32, of I8 int32. SUMS_F16, of F16 alone:
+ * sums may be binary16 besides, rounded after every few products (PTX ISA, mma
+ * with an accumulator of .f16): for who knows that they stay below 65520, as
+ * what is larger is infinite, and that each of those roundings, 2^-11 of what
+ * has been summed so far, does no harm. It allows, and does not demand: kernels
+ * that sum in fp32 remain candidates, and are all there are on a processor. A
+ * gradient of weights is summed in fp32.
+ */
+typedef enum spc_accumulator {
+    SPC_SUMS_OWN = 0,
+    SPC_SUMS_F16 = 1
+} spc_accumulator;
+
 /* "f16"; NULL past the last type. */
 SPC_API const char *spc_dtype_name(spc_dtype dtype);
 
@@ -443,13 +457,14 @@ typedef struct spc_conv {
     int in_pitch, out_pitch, add_pitch;
     spc_pass pass;
     bool accumulate; /* WGRAD alone: adds to a gradient that is there */
+    spc_accumulator accumulator;
 } spc_conv;
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
         SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
             SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0, SPC_FORWARD,  \
-            false                                                              \
+            false, SPC_SUMS_OWN                                                \
     }
 
 /*
@@ -457,9 +472,8 @@ typedef struct spc_conv {
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
  * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
- * wgrad; spc_conv_pass), accumulate; accumulator=f32 (of i8 i32), the type of
- * sums, may be said, and nothing else in its place: every kernel sums in it. An
- * epilogue
+ * wgrad; spc_conv_pass), accumulate, accumulator (f32, of i8 i32; of f16 also
+ * f16, spc_accumulator). An epilogue
  * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
  * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
  * elu) and add in either order; bias=1 is another word for epilogue=bias.

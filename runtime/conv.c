@@ -114,6 +114,28 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                      operator_rules[conv->op].names);
 }
 
+static spc_status check_sums(const spc_conv *conv, spc_error *error)
+{
+    if (conv->accumulator == SPC_SUMS_OWN)
+        return SPC_OK;
+    if (conv->accumulator != SPC_SUMS_F16)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator %d is unknown: SPC_SUMS_OWN or "
+                         "SPC_SUMS_F16 is right",
+                         (int)conv->accumulator);
+    if (conv->dtype != SPC_F16)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator=f16: layers of %s are summed in %s; "
+                         "those of f16 may be in f16",
+                         spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+                         conv->dtype == SPC_I8 ? "i32" : "f32");
+    if (conv->pass == SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator=f16: gradients of weights are summed in "
+                         "f32");
+    return SPC_OK;
+}
+
 spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "conv", conv, NULL);
@@ -131,7 +153,8 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
                          "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32, "
                          "SPC_BF16 or SPC_I8 is right",
                          (int)conv->dtype);
-    if ((status = spc__pass_check(conv, error)) != SPC_OK)
+    if ((status = check_sums(conv, error)) != SPC_OK ||
+        (status = spc__pass_check(conv, error)) != SPC_OK)
         return status;
     return spc__epilogue_check(conv, error);
 }
@@ -236,6 +259,8 @@ static void set_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
     spc__epilogue_attrs(out, conv);
     spc__pass_attrs(out, conv);
+    if (conv->accumulator == SPC_SUMS_F16)
+        spc__attrs_set_text(out, "accumulator", "f16");
 }
 
 int spc__conv_offsets(const spc_conv *conv)
@@ -324,6 +349,8 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     geometry_from_attrs(&conv.geometry, attrs);
     conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
     conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
+    if (spc__attrs_find(attrs, "accumulator") != NULL)
+        conv.accumulator = SPC_SUMS_F16;
     *out = conv;
     return spc_conv_check(&conv, NULL) == SPC_OK;
 }

@@ -192,6 +192,37 @@ static spc_status set_dtype(spc_conv *conv, const layer_word *word,
     return SPC_OK;
 }
 
+/* The types of sums that a text may name: spc_accumulator, and what the layer's
+ * own is called, until it is known to be that. */
+static const char *const sums[] = {"", "f16", "f32", "i32", NULL};
+enum { SUMS_F32 = 2, SUMS_I32 = 3 };
+
+static spc_status set_accumulator(spc_conv *conv, const layer_word *word,
+                                  const char *value, spc_error *error)
+{
+    int index = value[0] == '\0' ? -1 : spc__name_index(sums, value);
+
+    if (index < 0)
+        return spc__fail_unknown(error, word->name, value, sums + 1);
+    conv->accumulator = (spc_accumulator)index;
+    return SPC_OK;
+}
+
+static spc_status settle_accumulator(spc_conv *conv, spc_error *error)
+{
+    int said = (int)conv->accumulator;
+    bool whole = conv->dtype == SPC_I8;
+
+    if (said == (whole ? SUMS_I32 : SUMS_F32))
+        conv->accumulator = SPC_SUMS_OWN;
+    if (said < SUMS_F32 || conv->accumulator == SPC_SUMS_OWN)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "accumulator=%s: layers of %s are summed in %s", sums[said],
+                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+                     whole ? "i32" : "f32");
+}
+
 static spc_status set_flag(spc_conv *conv, const layer_word *word,
                            const char *value, spc_error *error)
 {
@@ -276,13 +307,15 @@ static const layer_word words[] = {
     {"add_pitch", set_pitch, AT(add_pitch), 0, NULL},
     {"pass", set_pass, AT(pass), 0, NULL},
     {"accumulate", set_flag, AT(accumulate), 0, NULL},
+    {"accumulator", set_accumulator, AT(accumulator), 0, NULL},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
 
 /* What a word without a value might have meant. */
 static const char *example_value(const char *word)
 {
-    if (strcmp(word, "dtype") == 0 || strcmp(word, "out") == 0)
+    if (strcmp(word, "dtype") == 0 || strcmp(word, "out") == 0 ||
+        strcmp(word, "accumulator") == 0)
         return "f16";
     if (strcmp(word, "pass") == 0)
         return "dgrad";
@@ -335,36 +368,7 @@ typedef struct reading {
     spc_conv *conv;
     unsigned seen; /* the set of them */
     bool linear;
-    char accumulator[8]; /* the word, which no layer keeps; "" */
 } reading;
-
-/* The type of sums is said to be checked: it follows from that of the layer. */
-static spc_status read_accumulator(reading *r, const char *value,
-                                   spc_error *error)
-{
-    if (value == NULL || value[0] == '\0')
-        return spc__fail(error, SPC_EINVAL,
-                         "'accumulator' needs a value, as in accumulator=f32");
-    if (r->accumulator[0] != '\0')
-        return spc__fail(error, SPC_EINVAL,
-                         "'accumulator' is given twice; once is right");
-    snprintf(r->accumulator, sizeof(r->accumulator), "%s", value);
-    return SPC_OK;
-}
-
-static spc_status check_accumulator(const reading *r, spc_error *error)
-{
-    const char *own = r->conv->dtype == SPC_I8 ? "i32" : "f32";
-
-    if (r->accumulator[0] == '\0' || strcmp(r->accumulator, own) == 0)
-        return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "accumulator=%s: layers of %s are summed in %s, and no "
-                     "kernel sums in another type",
-                     r->accumulator,
-                     spc__name_at(spc__dtype_names, (unsigned)r->conv->dtype),
-                     own);
-}
 
 /* One "name=value". */
 static spc_status read_word(reading *r, char *text, spc_error *error)
@@ -379,8 +383,6 @@ static spc_status read_word(reading *r, char *text, spc_error *error)
                          text, text, example_value(text));
     if (value != NULL)
         *value++ = '\0';
-    if (strcmp(text, "accumulator") == 0)
-        return read_accumulator(r, value, error);
     int index = spc__name_index(names, text);
     if (index < 0)
         return spc__fail_unknown(error, "word", text, names);
@@ -469,7 +471,7 @@ static spc_status check_twice(const reading *r, spc_error *error)
 /* Reads the comma-separated words at `text`, one at a time. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 {
-    reading r = {conv, 0, false, ""};
+    reading r = {conv, 0, false};
     int count = 0;
 
     for (const char *next = text;; count++) {
@@ -507,7 +509,7 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "'radius' is missing: a layer is written %s",
                          examples[SPC_POINTS]);
-    spc_status status = check_accumulator(&r, error);
+    spc_status status = settle_accumulator(conv, error);
     return status == SPC_OK ? check_twice(&r, error) : status;
 }
 

@@ -231,7 +231,8 @@ bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs)
 
 bool spc__epilogue_may_differ(const char *attr)
 {
-    static const char *const names[] = {"scale", "act", "slope", "add", NULL};
+    static const char *const names[] = {"scale", "act", "slope",
+                                        "add",   "accumulator", NULL};
 
     if (spc__name_index(names, attr) >= 0)
         return true;

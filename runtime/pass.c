@@ -115,6 +115,7 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
     } else if (pass == SPC_WGRAD) {
         made.add_pitch = layer->out_pitch;
         made.out_pitch = 0;
+        made.accumulator = SPC_SUMS_OWN;
     }
     if ((status = spc_conv_check(&made, error)) == SPC_OK)
         *out = made;

@@ -57,6 +57,10 @@
     int offset = (int)(stage / $(n_blocks * k_blocks));
 %end
 %
+%-- Are products summed in fp16, two sums a word? A parameter `sum` is only there where the
+%-- problem allows it.
+%function sums_in_halves(config) return config.sum == "f16" end
+%
 %-- Of a warp's 16-row tiles: acc += a k-step of their rows, in the operands `rows` (of tile m;
 %-- c[m] for f32), times k-step `step` of the weights, which `load` brings in the order of
 %-- second operands.
@@ -79,8 +83,13 @@
             for (int t = 0; t < 2; t++)
                 SPC_UNROLL
                 for (int m = 0; m < $(config.m); m++) {
+% if sums_in_halves(config) then
+                    spc_mma_f16_sums(acc + m * $(config.n // 4) + (j * 2 + t) * 2, $(rows), b[t]);
+% else
                     $(sum_type(problem)) *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
-% if element_bytes(problem) < 4 then
+% end
+% if sums_in_halves(config) then
+% elseif element_bytes(problem) < 4 then
                     spc_mma_$(problem.dtype)(to, $(rows), b[t]);
 % else
 %   if problem.dtype == "f32" then

@@ -32,8 +32,10 @@
 %  return config.stages * (weight_stage(config) + gather_stage(problem, config))
 %       + config.warps * 384
 %end
+%-- Words of a warp's sums that a lane has.
+%function sum_words(config) return config.m * config.n // (sums_in_halves(config) and 4 or 2) end
 %function registers(problem, config)
-%  return config.m * config.n // 2 + config.m * 8 * images(problem) + 56
+%  return sum_words(config) + config.m * 8 * images(problem) + 56
 %end
 %
 %template = {
@@ -48,6 +50,9 @@
 %    {"stages", {2, 3}, "steps in flight"},
 %    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
+%    {"sum", function(problem)
+%      return problem.accumulator == "f16" and {"f32", "f16"} or nil
+%    end, "what products are summed in"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups and group_in(problem) == 1 and problem.cin > 32 then
@@ -74,6 +79,9 @@
 %    {"accumulators fit the registers", function(problem, config)
 %      return registers(problem, config) <= 255
 %    end},
+%    {"sums in f16 stay in one block", function(problem, config)
+%      return not sums_in_halves(config) or config.split == "none"
+%    end},
 %    {"tiles that can be divided", function(problem, config, target)
 %      return can_divide(problem, config, target, shared_bytes(problem, config),
 %                        tile_rows(config))
@@ -86,7 +94,8 @@
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
 %      threads = config.warps * 32, element = element,
-%      sum = sum_type(problem), lane_channels = channels_of_lane(problem), row_bytes = input_row_bytes(problem),
+%      sum = sums_in_halves(config) and "spc_u32" or sum_type(problem),
+%      zero = sums_in_halves(config) and "0" or sum_zero(problem), lane_channels = channels_of_lane(problem), row_bytes = input_row_bytes(problem),
 %      row_pitch = input_pitch_bytes(problem),
 %      weight_size = weight_stage(config),
 %      stage_size = weight_stage(config) + gather_stage(problem, config),
@@ -114,7 +123,8 @@
 %    -- A scan meets few planes of a large kernel.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
-%                    pieces = 1, stages = 3, order = order, split = "none"}
+%                    pieces = 1, stages = 3, order = order, split = "none",
+%                    sum = problem.accumulator == "f16" and "f32" or nil}
 %    if config.n <= 64 then config.m = 2 end
 %    if row_pieces(problem) % 2 == 0 then config.pieces = 2 end
 %    while shared_bytes(problem, config) > target.shared_block do
@@ -334,6 +344,11 @@ SPC_DEVICE void multiply($(sum) *acc, int stage)
     }
 }
 
+%-- A lane's sum number `i`, as a number; of halves the odd one is that of an odd channel.
+%local function sum_at(i)
+%  if not sums_in_halves(config) then return "d[" .. i .. "]" end
+%  return "spc_f16_to_f32((spc_u16)(d[(" .. i .. ") / 2] >> i % 2 * 16))"
+%end
 % write_activation("SPC_DEVICE")
 /* The epilogue; stores this lane's pieces of its rows$(divided and "" or ", clears acc"). */
 SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
@@ -355,16 +370,16 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 % end
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            const $(sum) *d = acc + h / 2 * $(config.n // 2);
+            const $(sum) *d = acc + h / 2 * $(sum_words(config) // config.m);
             int store = row[h] >= 0 && $(problem.groups and "within" or "co < " .. problem.cout);
             float v[$(lane_channels)];
-% write_lane_result(lane_channels, "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]", "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
+% write_lane_result(lane_channels, sum_at(sum_of_channel("j * " .. 2 * lane_channels, "h % 2")), "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
         }
     }
 % if not divided then
     SPC_UNROLL
-    for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = $(sum_zero(problem));
+    for (int i = 0; i < $(sum_words(config)); i++)
+        acc[i] = $(zero);
 % end
 }
 
@@ -372,8 +387,8 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 SPC_DEVICE void clear($(sum) *acc)
 {
     SPC_UNROLL
-    for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = $(sum_zero(problem));
+    for (int i = 0; i < $(sum_words(config)); i++)
+        acc[i] = $(zero);
 }
 
 % end
@@ -383,7 +398,7 @@ SPC_DEVICE void clear($(sum) *acc)
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;
-    $(sum) acc[$(config.m * config.n // 2)];
+    $(sum) acc[$(sum_words(config))];
     loader l;
     int stage = 0, place = 0;
 % if is_stream(config) then
@@ -409,8 +424,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     l.held = 0;
 % end
     SPC_UNROLL
-    for (int i = 0; i < $(config.m * config.n // 2); i++)
-        acc[i] = $(sum_zero(problem));
+    for (int i = 0; i < $(sum_words(config)); i++)
+        acc[i] = $(zero);
     look_ahead(&l, map);
 % write_depend_start()
     SPC_ROLLED

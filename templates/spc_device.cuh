@@ -480,6 +480,27 @@ SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 #endif
 }
 /*
+ * As spc_mma_f16 with sums in fp16: d[2] are the four of them, two a word. How products
+ * of a step are added is the unit's own; the result is rounded to fp16.
+ */
+SPC_DEVICE void spc_mma_f16_sums(spc_u32 *d, const spc_u32 *a, const spc_u32 *b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+                 "{%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+                 : "+r"(d[0]), "+r"(d[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    SPC_UNROLL
+    for (int i = 0; i < 2; i++) /* the halves of k */
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 "
+                     "{%0,%1}, {%2,%3}, {%4}, {%0,%1};"
+                     : "+r"(d[0]), "+r"(d[1])
+                     : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+#endif
+}
+/*
  * The first half of its k alone, a[2] and b of half the words: a lane's parts of
  * a product of 16 x 8 by 8 x 8 (mma.m16n8k8).
  */

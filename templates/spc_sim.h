@@ -850,6 +850,21 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 {
     return (spc_u32)spc_f32_to_f16(low) | (spc_u32)spc_f32_to_f16(high) << 16;
 }
+/* Rounded to fp16 once a step; hardware may do so more often. */
+SPC_SIM_QUIET void spc_sim_mma_sums(spc_u32 *d, const spc_u32 *a,
+                                    const spc_u32 *b,
+                                    const spc_sim_place *place)
+{
+    float sums[4];
+    for (int i = 0; i < 4; i++)
+        sums[i] = spc_f16_to_f32((spc_u16)(d[i / 2] >> 16 * (i % 2)));
+    spc_sim_mma(sums, a, b, SPC_SIM_MMA_F16, place);
+    for (int i = 0; i < 2; i++)
+        d[i] = spc_pack_f16(sums[2 * i], sums[2 * i + 1]);
+}
+#define spc_mma_f16_sums(d, a, b)                                              \
+    spc_sim_mma_sums(d, a, b, SPC_SIM_HERE("spc_mma_f16_sums"))
+
 /* The sim's compiler is told to fuse nothing. */
 SPC_DEVICE float spc_mul_rn(float a, float b)
 {

@@ -81,6 +81,11 @@ static const struct word {
      {"0", "-1", "x", "3", ""}},
     {"convolution", "pass", NULL, "dgrad", {"grad", "1", "dgrad2", ""}},
     {"convolution", "accumulate", "pass=wgrad", "1", {"2", "yes", "-1", ""}},
+    {"convolution",
+     "accumulator",
+     "dtype=f16",
+     "f16",
+     {"f64", "bf16", "F16", "16", "i32", ""}},
 
     {"convolution", "radius", NULL, "0.5", {"0", "-1", "x", "nan", "inf", ""}},
     {"convolution", "nearest", NULL, "8", {"0", "-1", "x", "1.5", ""}},

@@ -31,6 +31,12 @@
  * units. In bf16 even COUNT's results are rounded where there are many
  * products: what is lost of one then shows in those results that are small.
  *
+ * Where sums may be in fp16 (accumulator=f16) all of this is bounded by its 11
+ * bits: COUNT is, of partial sums now, and WIDE has the widest values that they
+ * allow, down to ones alone. Where 25000 ones are not enough weights are zero
+ * but for so many. REAL has 16 products an output, spread over all offsets and
+ * channels: of many the bound is wider than what a lost product changes.
+ *
  * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
  * REAL all of the type; of WIDE -127 is -128, the end of it. Scales that are
  * powers of two keep what is said above: in_scale is the unit. out_scale is
@@ -119,6 +125,8 @@ typedef struct style {
     int period; /* WIDE: channel 0 of so many has wide inputs, channel 1 wide
                    weights */
     bool whole; /* WIDE: the lowest is no odd one, but that of i8 */
+    bool ones;  /* WIDE: no wide values, and narrow ones are 1 */
+    int of;     /* COUNT and WIDE: one weight in so many is not zero */
     float in, weights; /* the units */
 } style;
 
@@ -130,30 +138,54 @@ static double longest_sum(const spc_conv *conv)
     return (double)seen * spc__conv_group_in(conv);
 }
 
-/* The least period with which sums stay in bounds. Wide values are uniform in
- * [2^(bits - 1), 2^bits): 7/3 of the square of the least in the mean; narrow
- * ones have mean square 5. */
-static int period_for(const spc_conv *conv, int bits)
+static bool sums_in_half(const spc_conv *conv)
+{
+    return conv->accumulator == SPC_SUMS_F16;
+}
+
+/* The least period with which sums stay below `below`, if there is one. Wide
+ * values are uniform in [2^(bits - 1), 2^bits): 7/3 of the square of the least
+ * in the mean; narrow ones have mean square 5. */
+static bool find_period(int *period, const spc_conv *conv, int bits,
+                        double below)
 {
     double n = longest_sum(conv), wide = ldexp(1, 2 * bits - 2) * 7 / 3;
-    int period = 2;
+    bool fits;
 
-    while (period < conv->cin &&
-           sure * sqrt(n * 2 / period * wide * 5 + n * 25) > sums_below)
-        period *= 2;
-    return period;
+    *period = 2;
+    while (!(fits = sure * sqrt(n * 2 / *period * wide * 5 + n * 25) <=
+                    below) &&
+           *period < conv->cin)
+        *period *= 2;
+    return fits;
+}
+
+/* For sums of 11 bits: as wide as they allow. */
+static void narrow_style(style *s, const spc_conv *conv)
+{
+    enum { ONES = 25000 }; /* sure * sqrt(ONES) is 1455 */
+
+    while (s->bits > 2 &&
+           !find_period(&s->period, conv, s->bits, halves_below))
+        s->bits--;
+    s->ones = !find_period(&s->period, conv, s->bits, halves_below);
+    s->of = (int)ceil(longest_sum(conv) / ONES);
 }
 
 static style style_of(const spc_conv *conv, spc__draw draw)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
+    double sigmas = sums_in_half(conv) ? sure : likely;
     /* The products of integers up to 3 have mean square (14 / 3)^2. */
     bool room =
-        likely * sqrt(longest_sum(conv)) * 14 / 3 <= results_below(conv);
-    style s = {.most = room ? 3 : 1, .in = 1, .weights = 1};
+        sigmas * sqrt(longest_sum(conv)) * 14 / 3 <= results_below(conv);
+    style s = {.most = room ? 3 : 1, .of = 1, .in = 1, .weights = 1};
 
     s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
-    s.period = period_for(conv, s.bits);
+    if (sums_in_half(conv))
+        narrow_style(&s, conv);
+    else
+        find_period(&s.period, conv, s.bits, sums_below);
     s.whole = spc__conv_in_is_whole(conv);
     if (s.whole)
         s.in = s.weights = draw == SPC__REAL ? 127 : 1;
@@ -181,7 +213,7 @@ static double mean_square(const style *s, spc__draw draw)
         return 1.0 / 9;
     if (draw == SPC__COUNT)
         return small * small * small * small;
-    return 2.0 / s->period * wide * 5 + 25;
+    return s->ones ? 1 : 2.0 / s->period * wide * 5 + 25;
 }
 
 static double power_of_two_from(double value)
@@ -238,6 +270,8 @@ static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
         return draw_real(random);
     if (draw == SPC__COUNT || draw == SPC__FULL) /* a bias of i8 */
         return draw_small(s->most, random);
+    if (s->ones)
+        return sign_of(random);
     if (channel % s->period != wide_at)
         return draw_narrow(random);
     float wide = draw_wide(s->bits, random);
@@ -296,6 +330,35 @@ void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
             values[row * columns + c] = 0;
 }
 
+/* All but `keep` of a channel's weights become zero: one each of as many parts
+ * remains. */
+static void keep_few(float *values, int64_t n, int keep, spc__random *random)
+{
+    for (int64_t part = 0; part < keep && n > keep; part++) {
+        int64_t first = part * n / keep, end = (part + 1) * n / keep;
+        int64_t kept =
+            first + spc__random_below(random, (uint32_t)(end - first));
+        for (int64_t i = first; i < end; i++)
+            values[i] = i == kept ? values[i] : 0;
+    }
+}
+
+/* What sums of 11 bits have no room for. */
+static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
+                         const style *s, spc__random *random)
+{
+    enum { REAL_PRODUCTS = 16 };
+    int64_t each =
+        (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+
+    if (!sums_in_half(conv) || draw == SPC__FULL)
+        return;
+    for (int64_t co = 0; co < conv->cout && draw == SPC__REAL; co++)
+        keep_few(out + co * each, each, REAL_PRODUCTS, random);
+    if (draw != SPC__REAL && s->of > 1)
+        draw_zeros(out, conv->cout * each, (uint32_t)s->of, true, random);
+}
+
 /* By the input channel that a weight meets: a group's begin where the one
  * before ends, so that wide meets narrow in groups of any size. */
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
@@ -317,6 +380,7 @@ void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
             }
     if (draw == SPC__COUNT)
         draw_zeros(out, n, 32, false, random);
+    thin_weights(out, conv, draw, &s, random);
     settle(out, (size_t)n, conv->dtype);
 }
 
@@ -426,6 +490,8 @@ int spc__draw_huge(const spc_conv *conv, double largest)
 
     if (!has_ends(conv))
         return 0;
+    if (sums_in_half(conv)) /* partial sums must not be infinite either */
+        largest = fmax(largest, halves_below);
     if (half)
         return (int)fmin(14, floor(log2(60000 / fmax(largest, 1))));
     return scales_freely(conv) ? 60 : 0;

@@ -28,6 +28,9 @@
  * bits; others have neither. An activation that is no line keeps all numbers
  * near one, as it has a range of its own.
  *
+ * Where sums may be in fp16 products lie within its normal numbers, and lose
+ * their lower bits: 2^-10 of them, if that is cut off, is allowed.
+ *
  * Gradients of weights sum over rows: an output channel has one row whose
  * gradient is not zero.
  *
@@ -108,7 +111,7 @@ static bool is_line(const spc_conv *conv)
 static bool is_exact(const spc_conv *conv)
 {
     return spc__dtype_of(conv->dtype)->factor_bits < 24 &&
-           spc__epilogue_is_exact(conv);
+           conv->accumulator == SPC_SUMS_OWN && spc__epilogue_is_exact(conv);
 }
 
 static spans spans_of(const spc_conv *conv)
@@ -125,6 +128,10 @@ static spans spans_of(const spc_conv *conv)
     if (to_half && !is_exact(conv)) {
         s.in.high = 13;
         s.weights.high = 0;
+    }
+    if (conv->accumulator == SPC_SUMS_F16) {
+        s.in = (span){-7, 7};
+        s.weights = (span){-7, 5};
     }
     return s;
 }
@@ -298,5 +305,7 @@ void spc__full_pair(float *x, float *dy, const spc_conv *conv, int64_t rows_in,
 
 double spc__full_error(const spc_conv *conv, double sum)
 {
+    if (conv->accumulator == SPC_SUMS_F16)
+        return 0x1p-10 * fabs(sum);
     return factor_bits(conv) == 24 ? 6 * 0x1p-22 * fabs(sum) : 0;
 }

@@ -21,7 +21,27 @@ struct bounds {
     const double *magnitude;
     double *reference; /* the oracle's sums become its results */
     float *tolerance;
+    int64_t *products; /* [cout] weights that are not zero; NULL: all count */
 };
+
+/* Products by zero cost sums in fp16 nothing. */
+static int64_t *count_products(const spc_conv *conv, const float *weights)
+{
+    int64_t each =
+        (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+    int64_t *products = calloc((size_t)conv->cout, sizeof(*products));
+
+    for (int c = 0; c < conv->cout && products != NULL; c++)
+        for (int64_t i = 0; i < each; i++)
+            products[c] += weights[c * each + i] != 0;
+    return products;
+}
+
+static int64_t terms_of(const struct bounds *b, int64_t terms, int c)
+{
+    return b->products != NULL && b->products[c] < terms ? b->products[c]
+                                                         : terms;
+}
 
 static void bound_row(void *payload, int64_t row)
 {
@@ -34,7 +54,8 @@ static void bound_row(void *payload, int64_t row)
     for (int c = 0; c < b->conv->cout; c++) {
         int64_t i = row * b->conv->cout + c;
         spc__bounded sum = {b->reference[i],
-                            spc__sum_error(b->conv, b->magnitude[i], terms)};
+                            spc__sum_error(b->conv, b->magnitude[i],
+                                           terms_of(b, terms, c))};
         spc__bounded result = spc__finish(b->conv, sum, b->values, c, i);
         b->reference[i] = result.value;
         b->tolerance[i] = (float)spc__stored_error(b->conv, result);
@@ -55,9 +76,14 @@ spc_status spc__expect(double *reference, float *tolerance,
         spc__oracle(reference, magnitude, conv, seen, rows, values->in,
                     values->weights, values->bias, threads, cancel, error);
     struct bounds bounds = {conv,      seen,      rows,     values,
-                            magnitude, reference, tolerance};
+                            magnitude, reference, tolerance, NULL};
+    if (status == SPC_OK && conv->accumulator == SPC_SUMS_F16 &&
+        (bounds.products = count_products(conv, values->weights)) == NULL)
+        status =
+            spc__fail_memory(error, (size_t)conv->cout * sizeof(int64_t));
     if (status == SPC_OK)
         spc__parallel_for(rows, threads, bound_row, &bounds);
+    free(bounds.products);
     free(magnitude);
     return status;
 }

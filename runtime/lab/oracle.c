@@ -53,6 +53,11 @@
  * holds as well. n counts one more for the bias and a few for partial sums that
  * are joined.
  *
+ * Where sums may be in fp16 (accumulator=f16) they are cut off to it after each
+ * product at worst: u = 2^-10 in 1 to 3, for each product, and 2^-24 where the
+ * sum is subnormal. Only products whose weight is not zero count, as adding
+ * zero rounds nothing.
+ *
  * Sums of whole numbers (i8) are int32, and exact.
  *
  * The result is rounded to its type in memory, 2^-11 for fp16 and 2^-8 for
@@ -67,12 +72,24 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
+static double half_sum_error(double magnitude, int64_t terms)
+{
+    const double unit = 0x1p-10, step = 0x1p-24;
+    double n = (double)terms + 8, q = sqrt(magnitude), sum = sure * q;
+    double likely = sure * unit * (sqrt(n) * sum + q) + n * unit * sum;
+    double certain = expm1(n * log1p(unit)) * magnitude;
+
+    return least(likely, certain) + n * step;
+}
+
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
 
     if (spc__conv_in_is_whole(conv))
         return 0;
+    if (conv->accumulator == SPC_SUMS_F16)
+        return half_sum_error(magnitude, terms);
     bool split = type->factor_bits == 24; /* perhaps three products for one */
     double n = ((double)terms + 8) * (split ? 3 : 1);
     double q = sqrt(magnitude), sum = sure * q;

@@ -87,6 +87,8 @@ static const struct {
     {",pass=wgrad,bias=1", 0},
     {",pass=dgrad,epilogue=add", 8},
     {",pass=wgrad,out=f32,accumulate=1", 0},
+    {",accumulator=f16", 0},
+    {",accumulator=f16,epilogue=scale+bias+silu+add", 8},
 };
 
 static int type_count(void)
@@ -105,7 +107,8 @@ static void write_layer(char *out, size_t bytes, int i)
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
 
     bool has_inverse = strstr(geometries[g].words, "nearest=") == NULL;
-    if ((t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL) ||
+    if ((t != SPC_F16 && strstr(finishes[f].words, "accumulator=") != NULL) ||
+        (t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL) ||
         (!has_inverse && strstr(finishes[f].words, "pass=dgrad") != NULL))
         f = 0;
     int length =
