@@ -253,10 +253,13 @@ typedef struct spc_geometry {
     int shape[3];    /* 0: none. FOOTPRINT: spatial shape of the inputs;
                         GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
-     * the order of the weights. 0: the box. kernel, dilation and origin then
-     * stay as in SPC_GEOMETRY_INIT. SUBM, FLOOR and GIVEN only: by FOOTPRINT
-     * and GENERATIVE outputs are derived axis by axis, from a box; who wants
-     * those of a list makes the set and has it GIVEN. */
+     * the order of the weights, each once. 0: the box. kernel, dilation, padding
+     * and origin then stay as in SPC_GEOMETRY_INIT. Of all rules but RADIUS: the
+     * input of output o lies at o * stride + displacement, and by FOOTPRINT and
+     * GENERATIVE those o, or i, are there for which that holds with one of the
+     * list. With a shape S, FOOTPRINT's outputs are 0 <= o < O, O = (S - low -
+     * high - 1) / stride + 1, where low and high are the least and greatest
+     * displacement along the axis: the O of a box, whose low is -padding. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
     /* RADIUS only; kernel is then the cells along each axis. */
@@ -480,7 +483,8 @@ typedef struct spc_conv {
  * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
  * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
  * words of the strided layer that it inverts, but for its own cin and cout.
- * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation and origin.
+ * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation, padding and
+ * origin.
  * "transposed" and "generative" take stride and origin, the latter a shape of
  * what it generates, too. "points" takes radius,
  * nearest and voxel; its inverse has rule=radius and the same words.

@@ -453,9 +453,10 @@ static size_t most_bytes(const char *word)
 /* Two words that say the same. */
 static spc_status check_twice(const reading *r, spc_error *error)
 {
-    static const char *const boxes[] = {"k", "dilation", "origin"};
+    static const char *const boxes[] = {"k", "dilation", "origin",
+                                        "padding"};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (has_seen(r->seen, "offsets") && has_seen(r->seen, boxes[i]))
             return spc__fail(error, SPC_EINVAL,
                              "'%s' and 'offsets' are both given: a list of "

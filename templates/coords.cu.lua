@@ -220,6 +220,33 @@ SPC_DEVICE int count_voxels(const spc_derive_args *args)
     return rows >= 0 && rows <= args->in.rows ? rows : 0;
 }
 
+%if problem.list == 1 then
+/* All outputs that see a voxel at an offset of the list, or that it sees: the
+ * quotients where there are no remainders. */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
+                                spc_u32 *c)
+{
+    for (int k = 0; k < args->offset_count; k++) {
+        spc_u32 to[4];
+        int is = 1;
+        to[0] = c[0];
+        SPC_UNROLL
+        for (int i = 0; i < 3; i++) {
+            int by = args->offsets[3 * k + i], stride = args->stride[i];
+%if problem.generative == 1 then
+            int o = (int)c[1 + i] * stride + by;
+%else
+            int at = (int)c[1 + i] - by, o = floor_div(at, stride);
+            is &= o * stride == at;
+%end
+            is &= inside(args, i, o);
+            to[1 + i] = (spc_u32)o;
+        }
+        if (is)
+            propose(args, slots, to);
+    }
+}
+%else
 /* All outputs that see a voxel. */
 SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
                                 spc_u32 *c)
@@ -242,6 +269,7 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
         }
     }
 }
+%end
 
 SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 {

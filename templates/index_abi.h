@@ -263,7 +263,9 @@ typedef struct spc_derive_args {
     spc_index_key key; /* of the outputs */
     int rule;          /* 0: floor, 1: footprint; of generative code unused */
     int kernel[3], stride[3], dilation[3], padding[3]; /* -origin */
-    int bound[3];   /* outputs along an axis; 0: any */
+    int bound[3];       /* outputs along an axis; 0: any */
+    const int *offsets; /* of code for lists: [offset_count][3] */
+    int offset_count;
     void *table;    /* [slots] of keys, open addressing */
     unsigned slots; /* a power of two */
     int capacity;

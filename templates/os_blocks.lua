@@ -57,14 +57,10 @@
     int offset = (int)(stage / $(n_blocks * k_blocks));
 %end
 %
-%-- Are products summed in fp16, two sums a word? A parameter `sum` is only there where the
-%-- problem allows it.
-%function sums_in_halves(config) return config.sum == "f16" end
-%
 %-- Of a warp's 16-row tiles: acc += a k-step of their rows, in the operands `rows` (of tile m;
 %-- c[m] for f32), times k-step `step` of the weights, which `load` brings in the order of
-%-- second operands.
-%function write_step_products(load, step, rows)
+%-- second operands. `halves`: sums are fp16, two a word.
+%function write_step_products(load, step, rows, halves)
         SPC_UNROLL
         for (int j = 0; j < $(config.n // 16); j++) {
             spc_b16 v = $(load)(weights + (($(step)) * $(config.n // 16) + j) * 512);
@@ -83,12 +79,12 @@
             for (int t = 0; t < 2; t++)
                 SPC_UNROLL
                 for (int m = 0; m < $(config.m); m++) {
-% if sums_in_halves(config) then
+% if halves then
                     spc_mma_f16_sums(acc + m * $(config.n // 4) + (j * 2 + t) * 2, $(rows), b[t]);
 % else
                     $(sum_type(problem)) *to = acc + m * $(config.n // 2) + (j * 2 + t) * 4;
 % end
-% if sums_in_halves(config) then
+% if halves then
 % elseif element_bytes(problem) < 4 then
                     spc_mma_$(problem.dtype)(to, $(rows), b[t]);
 % else
@@ -104,7 +100,7 @@
 %
 %-- Of a warp's 16-row tiles: acc += piece p of their rows, in the operands a[m][s], times that
 %-- of the weights, which lie at `weights` in the order of second operands.
-%function write_tile_products()
+%function write_tile_products(halves)
         SPC_UNROLL
         for (int s = 0; s < 2; s++) {
 % if problem.dtype == "f32" then
@@ -117,6 +113,6 @@
 %   write_operand("                ", "a[i / 4][s][i % 4]", "c[i / 4][i % 4]", "v")
             }
 % end
-% write_step_products("spc_shared_load16", "p * 2 + s", "a[m][s]")
+% write_step_products("spc_shared_load16", "p * 2 + s", "a[m][s]", halves)
         }
 %end

@@ -32,10 +32,16 @@
 %  return config.stages * (weight_stage(config) + gather_stage(problem, config))
 %       + config.warps * 384
 %end
+%-- Are products summed in fp16, two sums a word?
+%function sums_in_halves(problem, config)
+%  return problem.accumulator == "f16" and config.sum == "f16"
+%end
 %-- Words of a warp's sums that a lane has.
-%function sum_words(config) return config.m * config.n // (sums_in_halves(config) and 4 or 2) end
+%function sum_words(problem, config)
+%  return config.m * config.n // (sums_in_halves(problem, config) and 4 or 2)
+%end
 %function registers(problem, config)
-%  return sum_words(config) + config.m * 8 * images(problem) + 56
+%  return sum_words(problem, config) + config.m * 8 * images(problem) + 56
 %end
 %
 %template = {
@@ -80,7 +86,7 @@
 %      return registers(problem, config) <= 255
 %    end},
 %    {"sums in f16 stay in one block", function(problem, config)
-%      return not sums_in_halves(config) or config.split == "none"
+%      return not sums_in_halves(problem, config) or config.split == "none"
 %    end},
 %    {"tiles that can be divided", function(problem, config, target)
 %      return can_divide(problem, config, target, shared_bytes(problem, config),
@@ -94,8 +100,8 @@
 %      n_blocks = out_blocks(problem, config),
 %      words = ceil_div(problem.offsets, 32), rows = tile_rows(config),
 %      threads = config.warps * 32, element = element,
-%      sum = sums_in_halves(config) and "spc_u32" or sum_type(problem),
-%      zero = sums_in_halves(config) and "0" or sum_zero(problem), lane_channels = channels_of_lane(problem), row_bytes = input_row_bytes(problem),
+%      sum = sums_in_halves(problem, config) and "spc_u32" or sum_type(problem),
+%      zero = sums_in_halves(problem, config) and "0" or sum_zero(problem), lane_channels = channels_of_lane(problem), row_bytes = input_row_bytes(problem),
 %      row_pitch = input_pitch_bytes(problem),
 %      weight_size = weight_stage(config),
 %      stage_size = weight_stage(config) + gather_stage(problem, config),
@@ -340,13 +346,13 @@ SPC_DEVICE void multiply($(sum) *acc, int stage)
             a[h / 2][1][h % 2] = v.z;
             a[h / 2][1][h % 2 + 2] = v.w;
         }
-% write_tile_products()
+% write_tile_products(sums_in_halves(problem, config))
     }
 }
 
 %-- A lane's sum number `i`, as a number; of halves the odd one is that of an odd channel.
 %local function sum_at(i)
-%  if not sums_in_halves(config) then return "d[" .. i .. "]" end
+%  if not sums_in_halves(problem, config) then return "d[" .. i .. "]" end
 %  return "spc_f16_to_f32((spc_u16)(d[(" .. i .. ") / 2] >> i % 2 * 16))"
 %end
 % write_activation("SPC_DEVICE")
@@ -370,7 +376,7 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 % end
         SPC_UNROLL
         for (int h = 0; h < $(2 * config.m); h++) {
-            const $(sum) *d = acc + h / 2 * $(sum_words(config) // config.m);
+            const $(sum) *d = acc + h / 2 * $(sum_words(problem, config) // config.m);
             int store = row[h] >= 0 && $(problem.groups and "within" or "co < " .. problem.cout);
             float v[$(lane_channels)];
 % write_lane_result(lane_channels, sum_at(sum_of_channel("j * " .. 2 * lane_channels, "h % 2")), "out + ((long long)row[h] * " .. out_pitch(problem) .. " + co) * " .. out_bytes(problem))
@@ -378,7 +384,7 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
     }
 % if not divided then
     SPC_UNROLL
-    for (int i = 0; i < $(sum_words(config)); i++)
+    for (int i = 0; i < $(sum_words(problem, config)); i++)
         acc[i] = $(zero);
 % end
 }
@@ -387,7 +393,7 @@ SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 SPC_DEVICE void clear($(sum) *acc)
 {
     SPC_UNROLL
-    for (int i = 0; i < $(sum_words(config)); i++)
+    for (int i = 0; i < $(sum_words(problem, config)); i++)
         acc[i] = $(zero);
 }
 
@@ -398,7 +404,7 @@ SPC_DEVICE void clear($(sum) *acc)
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 {
     const spc_map_view *map = &args->map;
-    $(sum) acc[$(sum_words(config))];
+    $(sum) acc[$(sum_words(problem, config))];
     loader l;
     int stage = 0, place = 0;
 % if is_stream(config) then
@@ -424,7 +430,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     l.held = 0;
 % end
     SPC_UNROLL
-    for (int i = 0; i < $(sum_words(config)); i++)
+    for (int i = 0; i < $(sum_words(problem, config)); i++)
         acc[i] = $(zero);
     look_ahead(&l, map);
 % write_depend_start()

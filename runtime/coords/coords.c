@@ -423,18 +423,18 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
                                  const spc_geometry *g, int axis,
                                  spc_error *error)
 {
-    int64_t s = g->stride[axis], p = g->padding[axis];
-    int64_t wide = (int64_t)g->dilation[axis] * (g->kernel[axis] - 1);
+    int64_t s = g->stride[axis], least[3], most[3];
     int64_t bound = spc__geometry_out_shape(g, axis);
     int64_t first = spc__floor_div(*low, s), last = spc__floor_div(*high, s);
 
+    spc__geometry_span(least, most, g);
     if (g->rule == SPC_RULE_GENERATIVE) {
-        first = *low * s + spc__geometry_origin(g, axis);
-        last = *high * s + spc__geometry_origin(g, axis) + wide;
+        first = *low * s + least[axis];
+        last = *high * s + most[axis];
     }
     if (g->rule == SPC_RULE_FOOTPRINT) {
-        first = spc__floor_div(*low + p - wide + s - 1, s);
-        last = spc__floor_div(*high + p, s);
+        first = spc__floor_div(*low - most[axis] + s - 1, s);
+        last = spc__floor_div(*high - least[axis], s);
         if (bound > 0 && first < 0)
             first = 0;
         if (bound > 0 && last >= bound)

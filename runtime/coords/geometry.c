@@ -75,7 +75,8 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
         a->voxel != b->voxel)
         return false;
     if (a->offset_count > 0)
-        return memcmp(a->offsets, b->offsets,
+        return same_axes(a->shape, b->shape) &&
+               memcmp(a->offsets, b->offsets,
                       (size_t)a->offset_count * sizeof(a->offsets[0])) == 0;
     for (int axis = 0; axis < 3; axis++)
         if (spc__geometry_origin(a, axis) != spc__geometry_origin(b, axis))
@@ -160,17 +161,26 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
     }
 }
 
+/* The window of output o begins at o * stride + low. A box begins at minus its
+ * padding, and as much is added to the end of the shape: S + 2 padding -
+ * dilation (kernel - 1) is S - low - high. Of a list the same is meant. */
 int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 {
-    int64_t room;
+    int64_t low[3], high[3], room;
 
     if (g->rule == SPC_RULE_GENERATIVE)
         return g->shape[axis];
     if (g->rule != SPC_RULE_FOOTPRINT || g->shape[axis] == 0)
         return 0;
-    room = (int64_t)g->shape[axis] + 2 * (int64_t)g->padding[axis] -
-           (int64_t)g->dilation[axis] * (g->kernel[axis] - 1) - 1;
+    spc__geometry_span(low, high, g);
+    room = (int64_t)g->shape[axis] - low[axis] - high[axis] - 1;
     return room < 0 ? 0 : room / g->stride[axis] + 1;
+}
+
+bool spc__geometry_derives_by_list(const spc_geometry *g)
+{
+    return g->offset_count > 0 && (g->rule == SPC_RULE_FOOTPRINT ||
+                                   g->rule == SPC_RULE_GENERATIVE);
 }
 
 static int common_divisor(int a, int b)
@@ -183,6 +193,25 @@ static int common_divisor(int a, int b)
     return a;
 }
 
+/* An input has an output for each of the offsets that leave the same remainders
+ * as it does: as many as the largest class of them has. */
+static int list_fan_out(const spc_geometry *g)
+{
+    int most = 0;
+
+    for (int a = 0; a < g->offset_count; a++) {
+        int alike = 0;
+        for (int b = 0; b < g->offset_count; b++) {
+            bool is = true;
+            for (int i = 0; i < 3; i++)
+                is &= (g->offsets[a][i] - g->offsets[b][i]) % g->stride[i] == 0;
+            alike += is;
+        }
+        most = alike > most ? alike : most;
+    }
+    return most;
+}
+
 /* i + padding - dilation * place is a multiple of the stride for every
  * stride / gcd(stride, dilation)-th place, or for none. */
 int spc__geometry_fan_out(const spc_geometry *g)
@@ -191,6 +220,8 @@ int spc__geometry_fan_out(const spc_geometry *g)
 
     if (g->rule == SPC_RULE_GENERATIVE)
         return spc_geometry_offsets(g);
+    if (spc__geometry_derives_by_list(g))
+        return list_fan_out(g);
     for (int i = 0; i < 3 && g->rule == SPC_RULE_FOOTPRINT; i++) {
         int every = g->stride[i] / common_divisor(g->stride[i], g->dilation[i]);
         fan *= (g->kernel[i] + every - 1) / every;
@@ -248,6 +279,27 @@ static spc_status check_axis(const spc_geometry *g, int i, spc_error *error)
     return SPC_OK;
 }
 
+static spc_status check_shape(const spc_geometry *g, int i, spc_error *error)
+{
+    int64_t low[3], high[3];
+
+    if (g->shape[i] == 0 || spc__geometry_out_shape(g, i) > 0)
+        return SPC_OK;
+    spc__geometry_span(low, high, g);
+    if (g->offset_count > 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "a shape of %d along %c leaves no output: by "
+                         "displacements from %lld to %lld it must be at least "
+                         "%lld",
+                         g->shape[i], axes[i], (long long)low[i],
+                         (long long)high[i], (long long)(low[i] + high[i] + 1));
+    return spc__fail(error, SPC_EINVAL,
+                     "a shape of %d along %c leaves no output: with "
+                     "padding it must be at least %lld",
+                     g->shape[i], axes[i],
+                     (long long)g->dilation[i] * (g->kernel[i] - 1) + 1);
+}
+
 /* What a rule does not use must not be there: it would mean something else to
  * whoever wrote it. */
 static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
@@ -278,13 +330,12 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
                          "origin %d along %c: by the footprint rule it is "
                          "minus the padding, %d",
                          g->origin[i], axes[i], -g->padding[i]);
-    if (g->shape[i] > 0 && spc__geometry_out_shape(g, i) < 1)
+    if (g->offset_count > 0 && g->padding[i])
         return spc__fail(error, SPC_EINVAL,
-                         "a shape of %d along %c leaves no output: with "
-                         "padding it must be at least %lld",
-                         g->shape[i], axes[i],
-                         (long long)g->dilation[i] * (g->kernel[i] - 1) + 1);
-    return SPC_OK;
+                         "a padding along %c: a list of offsets is the whole "
+                         "kernel, which the padding is in",
+                         axes[i]);
+    return check_shape(g, i, error);
 }
 
 static spc_status check_length(const char *name, float value, bool may_be_0,
@@ -334,15 +385,10 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a list of %d offsets: 1 to %d is right",
                          g->offset_count, SPC_MAX_OFFSETS);
-    if (g->rule != SPC_RULE_SUBM && g->rule != SPC_RULE_FLOOR &&
-        g->rule != SPC_RULE_GIVEN)
+    if (g->rule == SPC_RULE_RADIUS)
         return spc__fail(error, SPC_EINVAL,
-                         "a list of offsets is for the rules SUBM, FLOOR and "
-                         "GIVEN: by %s outputs are derived axis by axis, from "
-                         "a box; those of a list can be given",
-                         g->rule == SPC_RULE_FOOTPRINT    ? "FOOTPRINT"
-                         : g->rule == SPC_RULE_GENERATIVE ? "GENERATIVE"
-                                                          : "RADIUS");
+                         "a list of offsets is for layers of voxels: those of "
+                         "points have cells in their place");
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
             if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
@@ -366,11 +412,11 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
                          "rule %d is unknown: SPC_RULE_SUBM, _FLOOR, "
                          "_FOOTPRINT, _GIVEN, _GENERATIVE or _RADIUS is right",
                          (int)g->rule);
+    if ((status = check_list(g, error)) != SPC_OK)
+        return status;
     for (int i = 0; i < 3; i++)
         if ((status = check_axis(g, i, error)) != SPC_OK ||
             (status = check_rule(g, i, error)) != SPC_OK)
             return status;
-    if ((status = check_radius(g, error)) != SPC_OK)
-        return status;
-    return check_list(g, error);
+    return check_radius(g, error);
 }

@@ -48,9 +48,14 @@ static inline bool spc__geometry_is_bounded(const spc_geometry *geometry)
  * axis; 0: it has no bound. */
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
+/* Are voxels derived from others by a list of offsets, and not by a box, axis by
+ * axis? */
+bool spc__geometry_derives_by_list(const spc_geometry *geometry);
+
 /* At most so many voxels are derived from one: 1 for SUBM and FLOOR; FOOTPRINT:
- * the product over the axes of ceil(kernel / (stride / gcd(stride, dilation)));
- * GENERATIVE: the kernel's offsets. */
+ * the product over the axes of ceil(kernel / (stride / gcd(stride, dilation))),
+ * of a list those that are alike by the stride; GENERATIVE: the kernel's
+ * offsets. */
 int spc__geometry_fan_out(const spc_geometry *geometry);
 
 /* value / by, rounded down; `by` is positive. */

@@ -132,6 +132,8 @@ void spc__coords_problem(spc__attrs *out, const spc__index_width *w,
     spc__attrs_set_number(out, "threads", w->threads);
     if (g->rule == SPC_RULE_GENERATIVE)
         spc__attrs_set_number(out, "generative", 1);
+    if (spc__geometry_derives_by_list(g))
+        spc__attrs_set_number(out, "list", 1);
 }
 
 spc_geometry spc__index_sorting_only(void)

@@ -74,6 +74,7 @@ typedef struct spc__index_set_work {
     unsigned slots;
     int32_t *list; /* outputs in no order */
     int *listed;   /* how many */
+    int32_t *offsets; /* of a rule by a list; else NULL */
     spc__kernel *derive;
     spc__kernel *merge;
 } spc__index_set_work;
@@ -84,6 +85,11 @@ typedef struct spc__index_set_work {
 /* Memory whose words are zero when the first kernel runs. */
 spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
                                   spc_error *error);
+
+/* The displacements of a kernel that is no box, beside the set: what `*out` is
+ * left as where it is a box. */
+spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
+                                  const spc_geometry *g, spc_error *error);
 
 /* Sizes for a set's capacity. */
 void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,

@@ -65,25 +65,6 @@ static size_t pair_words(const spc__index_scratch *s)
     return (size_t)s->grid * (s->block / 32);
 }
 
-static spc_status upload_list(map_work *w, const spc_map *map, spc_error *error)
-{
-    const spc_geometry *g = &map->geometry;
-    int32_t list[SPC_MAX_OFFSETS][3];
-    size_t bytes = (size_t)g->offset_count * sizeof list[0];
-    spc_status status;
-
-    if (g->offset_count == 0)
-        return SPC_OK;
-    for (int k = 0; k < g->offset_count; k++)
-        for (int i = 0; i < 3; i++)
-            list[k][i] = g->offsets[k][i];
-    status = spc__coords_alloc(&w->list, map->to, bytes, error);
-    return status == SPC_OK
-               ? ops_of(map->ctx)->copy_in(map->ctx->device, w->list, list,
-                                           bytes, NULL, error)
-               : status;
-}
-
 /* ---- choosing a searcher ---------------------------------------------- */
 
 /* As many slots as the kernel takes of a full set (index_hash.cuh). */
@@ -180,7 +161,8 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
              error)) != SPC_OK ||
         (status = spc__index_alloc_clear(&w->pairs, to, 4 * pair_words(&w->s),
                                          error)) != SPC_OK ||
-        (status = upload_list(w, map, error)) != SPC_OK ||
+        (status = spc__index_upload_list(&w->list, map->to, &map->geometry,
+                                         error)) != SPC_OK ||
         (status = configure_chosen(map, error)) != SPC_OK)
         return status;
     return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);

@@ -48,8 +48,27 @@ void spc__device_set_destroy(spc_coords *c)
     spc__coords_dealloc(c, w->table);
     spc__coords_dealloc(c, w->list);
     spc__coords_dealloc(c, w->listed);
+    spc__coords_dealloc(c, w->offsets);
     free(w);
     c->work = NULL;
+}
+
+spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
+                                  const spc_geometry *g, spc_error *error)
+{
+    int32_t list[SPC_MAX_OFFSETS][3];
+    size_t bytes = (size_t)g->offset_count * sizeof list[0];
+    spc_status status;
+
+    if (g->offset_count == 0)
+        return SPC_OK;
+    for (int k = 0; k < g->offset_count; k++)
+        for (int i = 0; i < 3; i++)
+            list[k][i] = g->offsets[k][i];
+    status = spc__coords_alloc(out, c, bytes, error);
+    return status == SPC_OK ? ops_of(c->ctx)->copy_in(c->ctx->device, *out,
+                                                      list, bytes, NULL, error)
+                            : status;
 }
 
 /* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
@@ -71,7 +90,10 @@ static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
         (status = spc__coords_alloc(&w->list, c, 16 * (size_t)c->capacity,
                                     error)) != SPC_OK ||
         (status = spc__index_alloc_clear(&w->listed, c, sizeof *w->listed,
-                                         error)) != SPC_OK)
+                                         error)) != SPC_OK ||
+        (spc__geometry_derives_by_list(&c->rule) &&
+         (status = spc__index_upload_list(&w->offsets, c, &c->rule, error)) !=
+             SPC_OK))
         return status;
     spc__coords_problem(&problem, &bits, &c->rule);
     status = spc__index_load(&w->derive, c->ctx, "coords", &problem, NULL,
@@ -224,6 +246,8 @@ static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
         args.padding[i] = -spc__geometry_origin(g, i);
         args.bound[i] = (int)spc__geometry_out_shape(g, i);
     }
+    args.offsets = w->offsets;
+    args.offset_count = g->offset_count;
     return args;
 }
 

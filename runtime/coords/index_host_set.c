@@ -184,8 +184,34 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
     return count;
 }
 
+/* By a list: every offset proposes the voxel that sees this one, or is seen. */
+static int propose_listed(int32_t *to, const spc_geometry *g,
+                          const int32_t c[4])
+{
+    int written = 0;
+
+    for (int k = 0; k < g->offset_count; k++) {
+        int32_t *row = to + 4 * (size_t)written;
+        bool is = true;
+        row[0] = c[0];
+        for (int i = 0; i < 3; i++) {
+            int64_t s = g->stride[i], at = (int64_t)c[1 + i] - g->offsets[k][i];
+            int64_t o = g->rule == SPC_RULE_GENERATIVE
+                            ? c[1 + i] * s + g->offsets[k][i]
+                            : spc__floor_div(at, s);
+            is &= (g->rule == SPC_RULE_GENERATIVE || o * s == at) &&
+                  is_within(o, spc__geometry_out_shape(g, i));
+            row[1 + i] = (int32_t)o;
+        }
+        written += is;
+    }
+    return written;
+}
+
 static int propose(int32_t *to, const spc_geometry *g, const int32_t c[4])
 {
+    if (spc__geometry_derives_by_list(g))
+        return propose_listed(to, g, c);
     int axis[3][SPC_MAX_OFFSETS], count[3], written = 0;
 
     for (int i = 0; i < 3; i++)

@@ -32,7 +32,8 @@ static const spc_operator_info operators[] = {
      "cin cout groups=1 k=3 stride=1 dilation=1 origin= offsets=" FINISH,
      "transposed,cin=64,cout=32,k=2,stride=2"},
     {convolution, "generative", "outputs at all voxels that see an input",
-     "cin cout groups=1 k=3 stride=1 dilation=1 origin= shape=" FINISH,
+     "cin cout groups=1 k=3 stride=1 dilation=1 origin= shape= "
+     "offsets=" FINISH,
      "generative,cin=64,cout=32,k=2,stride=2"},
     {convolution, "points", "of points that stay where they are",
      "cin cout groups=1 k=3 radius nearest= voxel=" FINISH,

@@ -104,8 +104,8 @@ spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s);
  * the arrays of its scenes, before anything is moved there. */
 spc_status spc__bed_build_spare(spc__bed *bed);
 void spc__bed_free_spare(spc__bed *bed);
-/* The scenes that it takes, awkward ones: of few rows, of many, of few again.
- * Returns how many; the last but one has most rows. */
+/* The scenes that it takes, awkward ones: of few rows, of many, of few again;
+ * not those that what has room for the largest has none for. Returns how many. */
 enum { SPC__SPARE_SCENES = 4 };
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
 /* It becomes that of scene `s`, where it is, and scene `s` has it until it is

@@ -165,6 +165,36 @@ static bool has_spare(const spc__bed *bed)
            rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
 }
 
+/* Which of them has most rows on both sides together: a shape may leave less of
+ * a scene on its borders than of a smaller one. */
+static int largest_of(const spc__bed *bed, const int *scenes, int count)
+{
+    const spc__sample_scene *all = bed->sample->scenes;
+    int most = scenes[0];
+
+    for (int i = 1; i < count; i++) {
+        int s = scenes[i];
+        if (all[s].rows_in + all[s].rows_out >
+            all[most].rows_in + all[most].rows_out)
+            most = s;
+    }
+    return most;
+}
+
+/* Leaves those that the map of the largest has room for; how many. */
+static int leave_fitting(const spc__bed *bed, int *scenes, int count)
+{
+    const spc__sample_scene *all = bed->sample->scenes;
+    const spc__sample_scene *most = &all[largest_of(bed, scenes, count)];
+    int left = 0;
+
+    for (int i = 0; i < count; i++)
+        if (all[scenes[i]].rows_in <= most->rows_in &&
+            all[scenes[i]].rows_out <= most->rows_out)
+            scenes[left++] = scenes[i];
+    return left;
+}
+
 /* The first two have one tile each, so what is kept of the one tile is met by
  * the other, whatever order tiles have. Emulation has no time for two more. */
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
@@ -181,7 +211,7 @@ int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
         scenes[count++] = given + SPC__AWKWARD_MOST;
     }
     scenes[count++] = given + SPC__AWKWARD_BATCHES;
-    return count;
+    return leave_fitting(bed, scenes, count);
 }
 
 /* What is counted as an array of so many rows must lie apart from others. */
@@ -211,7 +241,7 @@ spc_status spc__bed_build_spare(spc__bed *bed)
     spc__bed_free_spare(bed);
     if (count == 0)
         return SPC_OK;
-    int largest = scenes[count - 2];
+    int largest = largest_of(bed, scenes, count);
     int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
     if (spc_conv_is_linear(&bed->sample->conv)) {
         spc_status status =

@@ -118,16 +118,24 @@ static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)
     out->count = 1;
 }
 
+static spc_status check_fits(int64_t at, int axis, int64_t i, spc_error *error)
+{
+    if (fits(at))
+        return SPC_OK;
+    return spc__fail(error, SPC_ERANGE,
+                     "an input at %lld along %c has an output at %lld, which "
+                     "does not fit 32 bits",
+                     (long long)i, axes[axis], (long long)at);
+}
+
 static spc_status check_line(const line *l, int axis, int64_t i,
                              spc_error *error)
 {
-    for (int n = 0; n < l->count; n++)
-        if (!fits(l->at[n]))
-            return spc__fail(error, SPC_ERANGE,
-                             "an input at %lld along %c has an output at %lld, "
-                             "which does not fit 32 bits",
-                             (long long)i, axes[axis], (long long)l->at[n]);
-    return SPC_OK;
+    spc_status status = SPC_OK;
+
+    for (int n = 0; n < l->count && status == SPC_OK; n++)
+        status = check_fits(l->at[n], axis, i, error);
+    return status;
 }
 
 /* The outputs of one input: the product of three lines. */
@@ -155,6 +163,44 @@ static spc_status add_outputs(spc__row_set *set, const spc_geometry *g,
     return status;
 }
 
+/* Of a list: the voxel that an offset leads from or to, where there is one. */
+static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
+                          const int32_t in[4])
+{
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t i = in[1 + axis], by = g->offsets[k][axis];
+        int64_t bound = spc__geometry_out_shape(g, axis);
+        if (g->rule == SPC_RULE_GENERATIVE)
+            out[axis] = i * g->stride[axis] + by;
+        else if ((i - by) % g->stride[axis] == 0)
+            out[axis] = (i - by) / g->stride[axis];
+        else
+            return false;
+        if (bound > 0 && (out[axis] < 0 || out[axis] >= bound))
+            return false;
+    }
+    return true;
+}
+
+static spc_status add_listed(spc__row_set *set, const spc_geometry *g,
+                             const int32_t in[4], spc_error *error)
+{
+    spc_status status = SPC_OK;
+    int64_t row, at[3];
+
+    for (int k = 0; k < g->offset_count && status == SPC_OK; k++) {
+        if (!listed_output(at, g, k, in))
+            continue;
+        for (int axis = 0; axis < 3 && status == SPC_OK; axis++)
+            status = check_fits(at[axis], axis, in[1 + axis], error);
+        int32_t out[4] = {in[0], (int32_t)at[0], (int32_t)at[1],
+                          (int32_t)at[2]};
+        if (status == SPC_OK)
+            status = spc__row_set_add(&row, set, out, error);
+    }
+    return status;
+}
+
 static spc_status add_derived(spc__row_set *out, const spc_geometry *g,
                               const spc__row_set *in,
                               const volatile int *cancel, spc_error *error)
@@ -162,8 +208,10 @@ static spc_status add_derived(spc__row_set *out, const spc_geometry *g,
     line lines[3];
 
     for (int64_t row = 0; row < in->rows; row++) {
-        spc_status status =
-            add_outputs(out, g, in->coords + 4 * row, lines, error);
+        const int32_t *at = in->coords + 4 * row;
+        spc_status status = spc__geometry_derives_by_list(g)
+                                ? add_listed(out, g, at, error)
+                                : add_outputs(out, g, at, lines, error);
         if (status == SPC_OK && row % TILE == 0 && spc__cancelled(cancel))
             status = spc__interrupted(error);
         if (status != SPC_OK)
