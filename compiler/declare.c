@@ -122,7 +122,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
             lua_pushvalue(L, SPC__AT_TARGET);
             lua_call(L, 2, 1);
         }
-        if (lua_isnil(L, -1))
+        if (lua_isboolean(L, -1) && !lua_toboolean(L, -1))
             out->count--; /* the problem has no such parameter */
         else
             read_values(L, lua_gettop(L), domain);

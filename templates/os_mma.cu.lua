@@ -57,7 +57,7 @@
 %    {"order", {"gray", "gray_x", "gray_y", "planes", "dense", "morton"}, "row order of the map"},
 %    {"split", split_values, "how blocks share the sum of a tile"},
 %    {"sum", function(problem)
-%      return problem.accumulator == "f16" and {"f32", "f16"} or nil
+%      return problem.accumulator == "f16" and {"f32", "f16"}
 %    end, "what products are summed in"},
 %  },
 %  accepts = function(problem, target)

@@ -76,6 +76,64 @@ START_TEST(maps_of_every_kind_are_their_relations)
 }
 END_TEST
 
+/* A box as a list: the same sets, the same maps. */
+static const char *const boxes[] = {
+    "conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint",
+    "conv,cin=4,cout=4,k=3x2x5,padding=1x0x3,rule=footprint",
+    "conv,cin=4,cout=4,k=3,stride=2,dilation=3,padding=2,rule=footprint",
+    "conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint,shape=13x11x9",
+    "conv,cin=4,cout=4,k=2x1x4,stride=2x1x3,rule=footprint,shape=12",
+    "conv,cin=4,cout=4,k=3,stride=2,rule=floor",
+    "inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint",
+    "inverse,cin=4,cout=4,k=3,stride=3,padding=1,rule=footprint,shape=13",
+    "generative,cin=4,cout=4,k=2,stride=2",
+    "generative,cin=4,cout=4,k=3x2x1,stride=1x2x3",
+    "generative,cin=4,cout=4,k=3,stride=2,origin=-1,shape=20x9x31",
+};
+enum { BOXES = sizeof boxes / sizeof *boxes };
+
+static spc_conv as_list(const spc_conv *box)
+{
+    spc_conv conv = *box;
+    spc_geometry plain = SPC_GEOMETRY_INIT, *g = &conv.geometry;
+
+    g->offset_count = spc_geometry_offsets(&box->geometry);
+    for (int k = 0; k < g->offset_count; k++) {
+        int at[3];
+        spc_geometry_offset(at, &box->geometry, k);
+        for (int a = 0; a < 3; a++)
+            g->offsets[k][a] = (int16_t)at[a];
+    }
+    memcpy(g->kernel, plain.kernel, sizeof g->kernel);
+    memcpy(g->dilation, plain.dilation, sizeof g->dilation);
+    memcpy(g->padding, plain.padding, sizeof g->padding);
+    memcpy(g->origin, plain.origin, sizeof g->origin);
+    return conv;
+}
+
+START_TEST(a_box_as_a_list_of_offsets_is_the_same_layer)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+
+    for (int n = 0; n < BOXES; n++) {
+        spc_conv box = parse(boxes[n]), list = as_list(&box);
+        rows r = draw(220, box.geometry.shape[0] > 0 ? 0 : -5, 11, 2,
+                      (uint64_t)n);
+        spc_scene *scene = scene_of(&r);
+        spc_map *map;
+
+        assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &list, scene));
+        check_map(ctx, map, &box, &r);
+        if (box.op == SPC_CONV || box.op == SPC_GENERATIVE)
+            check_outputs(ctx, spc_map_out(map), &box, &r);
+        spc_map_free(map);
+        spc_scene_free(scene);
+        free(r.at);
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(a_list_of_offsets_is_a_kernel)
 {
     static const int16_t cross[7][3] = {{0, 0, 0},  {2, 0, 0}, {-1, 0, 0},
@@ -587,6 +645,7 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("coords");
     add(suite, "relations", maps_of_every_kind_are_their_relations, CASES);
     add(suite, "list", a_list_of_offsets_is_a_kernel, 1);
+    add(suite, "box", a_box_as_a_list_of_offsets_is_the_same_layer, 1);
     add(suite, "frames", frames_are_filled_with_counts_that_live_on_the_device,
         1);
     add(suite, "large", a_large_set_is_sorted_by_bins_that_are_summed_apart, 1);

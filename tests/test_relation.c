@@ -92,10 +92,16 @@ static bool inside_shape(const spc_geometry *g, const int32_t o[4])
     for (int a = 0; a < 3; a++) {
         if (g->shape[a] == 0)
             continue;
-        int64_t most = (g->shape[a] + 2 * g->padding[a] -
-                        g->dilation[a] * (g->kernel[a] - 1) - 1) /
-                           g->stride[a] +
-                       1;
+        int64_t ends = 2 * g->padding[a] - g->dilation[a] * (g->kernel[a] - 1);
+        int low = 0, high = 0;
+        for (int k = 0; k < g->offset_count; k++) {
+            int at = g->offsets[k][a];
+            low = k == 0 || at < low ? at : low;
+            high = k == 0 || at > high ? at : high;
+        }
+        if (g->offset_count > 0)
+            ends = -low - high;
+        int64_t most = (g->shape[a] + ends - 1) / g->stride[a] + 1;
         if (o[1 + a] < 0 || o[1 + a] >= most)
             return false;
     }
@@ -378,6 +384,9 @@ static const char *const generative[] = {
     "generative,cin=1,cout=1,k=3x1x2,stride=1x3x2,dilation=2x1x1,origin=-1",
     "generative,cin=1,cout=1,k=3,stride=2,origin=-1,shape=7x6x9",
     "generative,cin=1,cout=1,k=2x3x1,stride=2x1x3,dilation=3x1x1,shape=5x9x4",
+    "generative,cin=1,cout=1,offsets=1x0x1+-2x1x0+0x0x0",
+    "generative,cin=1,cout=1,offsets=1x0x1+-2x1x0+0x0x0+3x0x0,stride=2x3x1",
+    "generative,cin=1,cout=1,offsets=1x0x1+-2x1x0+0x0x0,stride=2,shape=7x6x9",
 };
 
 START_TEST(a_generative_layer_makes_all_that_sees_an_input)
@@ -471,6 +480,7 @@ static const struct {
     spc_rule rule;
     int stride, count;
     int16_t offsets[7][3];
+    int shape;
 } lists[] = {
     {SPC_RULE_SUBM,
      1,
@@ -481,9 +491,14 @@ static const struct {
       {0, 1, 0},
       {0, -1, 0},
       {0, 0, 1},
-      {0, 0, -1}}},
-    {SPC_RULE_SUBM, 1, 2, {{3, -2, 1}, {0, 4, -4}}},
-    {SPC_RULE_FLOOR, 2, 3, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}}},
+      {0, 0, -1}},
+     0},
+    {SPC_RULE_SUBM, 1, 2, {{3, -2, 1}, {0, 4, -4}}, 0},
+    {SPC_RULE_FLOOR, 2, 3, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}}, 0},
+    {SPC_RULE_FOOTPRINT, 1, 3, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}}, 0},
+    {SPC_RULE_FOOTPRINT, 2, 4, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}, {2, 2, -2}}, 0},
+    {SPC_RULE_FOOTPRINT, 3, 3, {{0, 3, 1}, {-2, 1, 0}, {1, 0, 0}}, 5},
+    {SPC_RULE_FOOTPRINT, 1, 2, {{1, 2, 1}, {2, 2, 3}}, 7},
 };
 
 START_TEST(a_list_of_offsets_relates_in_its_own_order)
@@ -493,8 +508,10 @@ START_TEST(a_list_of_offsets_relates_in_its_own_order)
 
     conv.op = lists[_i].rule == SPC_RULE_SUBM ? SPC_SUBM : SPC_CONV;
     conv.geometry.rule = lists[_i].rule;
-    for (int a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++) {
         conv.geometry.stride[a] = lists[_i].stride;
+        conv.geometry.shape[a] = lists[_i].shape;
+    }
     conv.geometry.offset_count = lists[_i].count;
     memcpy(conv.geometry.offsets, lists[_i].offsets, sizeof(lists[_i].offsets));
     check_layer(&conv, &in, 2);
