@@ -69,6 +69,7 @@ static const golden_case golden_cases[] = {
     {"bulk", "bulk", GOLDEN_ANY, 64, 512, 512, 1},
     {"mma_f16", "mma_f16_whole", GOLDEN_HALVES, 32, 320, 128, 1},
     {"mma_f16", "mma_f16_random", GOLDEN_MMA_F16, 32, 320, 128, 0},
+    {"mma_sums_f16", "mma_sums_f16", GOLDEN_HALVES, 32, 320, 128, 1},
     {"mma_tf32", "mma_tf32_whole", GOLDEN_SINGLES, 32, 320, 128, 1},
     {"mma_tf32", "mma_tf32_random", GOLDEN_MMA_TF32, 32, 320, 128, 0},
     GOLDEN_WGMMA(16),

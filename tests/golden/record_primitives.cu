@@ -49,6 +49,7 @@ static const struct {
     {"mma_i8", mma_i8},
     {"bulk", bulk},
     {"mma_f16", mma_f16},
+    {"mma_sums_f16", mma_sums_f16},
     {"mma_tf32", mma_tf32},
 #define ROW(n, type) {"wgmma_" #n "_" #type, wgmma_##n##_##type},
 #define ROWS(n) ROW(n, f16) ROW(n, i8) ROW(n, tf32)

@@ -182,6 +182,22 @@ SPC_KERNEL(mma_f16, primitive_args, 32, 1)
         out[4 * lane + i] = spc_f32_bits(d[i]);
 }
 
+/* Sums in fp16, two a word. */
+SPC_KERNEL(mma_sums_f16, primitive_args, 32, 1)
+{
+    const spc_u32 *in = args->in;
+    spc_u32 *out = args->out, d[2];
+    int lane = spc_lane();
+
+    for (int i = 0; i < 2; i++)
+        d[i] = spc_pack_f16(spc_bits_f32(in[192 + 4 * lane + 2 * i]),
+                            spc_bits_f32(in[192 + 4 * lane + 2 * i + 1]));
+    spc_mma_f16_sums(d, in + 4 * lane, in + 128 + 2 * lane);
+    for (int i = 0; i < 4; i++)
+        out[4 * lane + i] =
+            spc_f32_bits(spc_f16_to_f32((spc_u16)(d[i / 2] >> 16 * (i % 2))));
+}
+
 SPC_KERNEL(mma_i8, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
