@@ -116,6 +116,9 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
  * its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
 
+/* Costs of a tile, in whole 16 bytes. */
+#define TILE_COSTS ((OFFSETS + 4) / 4 * 4)
+
 #define CODES (16 * 8 * WORDS)
 /* Keys that a warp searches: most often the first half of them. */
 #define WINDOW (1024 / (int)sizeof(map_key))
@@ -342,13 +345,15 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
             grid_wait(&barrier);
 #endif
         ready_searcher(args, &e, &barrier);
-        search(args, s, &e, r.begin, r.padded_end);
-    } else if (args->stages & SPC_INDEX_SORT) {
-        digest_rows(args, s, r.begin, r.end);
-    }
-    if (args->stages & SPC_INDEX_PLAIN) {
-        spc_sync_block(); /* the block has found these positions */
-        write_plain(args, r.begin, r.padded_end);
+        if (args->stages & SPC_INDEX_PLAIN)
+            search(args, s, &e, r.begin, r.padded_end, 1);
+        else
+            search(args, s, &e, r.begin, r.padded_end, 0);
+    } else {
+        if (args->stages & SPC_INDEX_SORT)
+            digest_rows(args, s, r.begin, r.end);
+        if (args->stages & SPC_INDEX_PLAIN)
+            write_plain(args, r.begin, r.padded_end);
     }
     if (args->stages & SPC_INDEX_SORT)
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);

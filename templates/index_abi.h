@@ -72,10 +72,16 @@
  * side. */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
-/* For a block of a grid of blocks; SPC_SORT_COUNTS come last. */
+/* Counts for a next pass; then those of tiles, for which three groups are enough.
+ */
+#define SPC_INDEX_COUNTS_SHARED(grid)                                          \
+    ((grid) > 0 ? SPC_SORT_COUNTS(SPC_LARGER(grid, 3 * SPC_SORT_GROUP),        \
+                                  1 << SPC_SORT_DIGIT)                         \
+                : 0)
+/* For a block of a grid of blocks; the counts come last. */
 #define SPC_INDEX_SHARED(threads, offsets, key_bytes, grid)                    \
     (4 * (SPC_INDEX_SHARES + 4) +                                              \
-     SPC_SORT_COUNTS(grid, 1 << SPC_SORT_DIGIT) +                              \
+     SPC_INDEX_COUNTS_SHARED(grid) +                                           \
      SPC_LARGER((key_bytes)*SPC_INDEX_RANK_KEYS,                               \
                 SPC_LARGER(                                                    \
                     SPC_INDEX_SEARCH_SHARED(threads, offsets, key_bytes),      \
@@ -218,7 +224,7 @@ typedef struct spc_index_args {
     spc_index_set set; /* whose voxels are the rows */
     spc_index_set in;  /* in which their inputs are searched */
     /* The map in coordinate order. */
-    int *first;     /* [rows_padded][batches][4] (index_runs.cuh) */
+    int *first;     /* [batches][rows_padded][4] (index_runs.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
     int *index;     /* [offsets][rows_padded], or NULL */
     int *pairs;     /* [pair_words] the sum of which there are */

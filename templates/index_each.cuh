@@ -67,7 +67,8 @@ SPC_DEVICE void gather_runs(const int *at, index_batch *found)
 }
 
 SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
-                           const index_extent *e, int p, row_mask *mask)
+                           const index_extent *e, int p, row_mask *mask,
+                           int plain)
 {
     int valid = p < e->rows, at[BATCH * RUN];
     index_row row = row_at(args, valid ? p : e->rows - 1);
@@ -86,7 +87,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
         }
         find_keys(args, s, e, want, asked, at);
         gather_runs(at, &found);
-        write_found(args, s, e, mask, p, batch, &found);
+        write_found(args, s, e, mask, p, batch, &found, plain);
     }
 }
 

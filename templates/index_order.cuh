@@ -267,32 +267,96 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
 
 /* ---- the tile table ---------------------------------------------------- */
 
-/* Where the block's first tile of each cost goes. */
-SPC_DEVICE void begin_tiles(const spc_index_tiles *t, int *next)
+/* Counts of so many blocks, or groups of blocks, into shared memory: all are on
+ * their way at once, as each trip stands behind what the other warps store. */
+SPC_DEVICE void fetch_counts(int *to, const int *from, int rows)
 {
-    int block = spc_block_x(), home = block / SPC_SORT_GROUP, below = 0, none;
+    enum { PIECES = TILE_COSTS / 4 };
 
     SPC_ROLLED
-    for (int first = 0; first <= OFFSETS; first += 32) {
-        int d = first + spc_lane(), total = 0, before = 0, near = 0, sum;
-        if (d <= OFFSETS) {
-            near = sort_sum_column(
-                t->table + home * SPC_SORT_GROUP * SORT_DIGITS + d,
-                block - home * SPC_SORT_GROUP, 0, &none);
-            total = sort_sum_column(sort_group(t->table, 0) + d,
-                                    SPC_SORT_GROUPS(spc_grid_x()), home,
-                                    &before);
+    for (int i = spc_lane(); i < rows * PIECES; i += 32) {
+        int row = i / PIECES, at = 4 * (i - row * PIECES);
+        spc_copy_async16(to + row * TILE_COSTS + at,
+                         from + row * SORT_DIGITS + at, 16);
+    }
+    spc_copy_commit();
+    spc_copy_wait(0);
+    spc_sync_warp();
+}
+
+/* The most rows of counts that are fetched at once. */
+#define COUNT_ROWS (SPC_SORT_GROUP - 1)
+
+/* Where tiles are sorted, in the space of the counts for a next pass: where the next
+ * of each cost goes, sums, and rows of counts, as many as there is room for. */
+typedef struct tile_room {
+    int *next, *sums;
+    int rows;
+} tile_room;
+
+SPC_DEVICE tile_room tile_room_of(index_shared *s)
+{
+    int at = ((int)sizeof(*s) + 4 * TILE_COSTS + 15) / 16 * 16;
+    int end = (int)sizeof(*s) + SPC_INDEX_COUNTS_SHARED(spc_grid_x());
+    tile_room room;
+
+    room.next = (int *)(void *)(s + 1);
+    room.sums = (int *)(void *)((char *)s + at);
+    room.rows = at_most((end - at) / (4 * TILE_COSTS) - 1, COUNT_ROWS);
+    return room;
+}
+
+/* Adds the first `part` of these rows of counts to next[d] and, where they are a
+ * `whole`, all of them to sums[d]. */
+SPC_DEVICE void add_counts(const tile_room *room, const int *from, int rows,
+                           int part, int whole)
+{
+    SPC_ROLLED
+    for (int first = 0; first < rows; first += room->rows) {
+        int some = at_most(room->rows, rows - first);
+        fetch_counts(room->sums + TILE_COSTS, from + first * SORT_DIGITS, some);
+        SPC_ROLLED
+        for (int d = spc_lane(); d <= OFFSETS; d += 32) {
+            const int *column = room->sums + TILE_COSTS + d;
+            int total = 0, before = 0;
+            SPC_UNROLL
+            for (int i = 0; i < COUNT_ROWS; i++) {
+                int count = i < some ? column[i * TILE_COSTS] : 0;
+                total += count;
+                before += first + i < part ? count : 0;
+            }
+            room->next[d] += before;
+            room->sums[d] += whole ? total : 0;
         }
-        sum = sort_warp_sum(total);
+        spc_sync_warp();
+    }
+}
+
+/* Where the block's first tile of each cost goes. */
+SPC_DEVICE void begin_tiles(const spc_index_tiles *t, const tile_room *room)
+{
+    int own = spc_block_x() % SPC_SORT_GROUP, home = spc_block_x() - own;
+    int groups = SPC_SORT_GROUPS(spc_grid_x()), below = 0;
+
+    SPC_ROLLED
+    for (int d = spc_lane(); d <= OFFSETS; d += 32)
+        room->next[d] = room->sums[d] = 0;
+    add_counts(room, t->table + home * SORT_DIGITS, own, own, 0);
+    add_counts(room, sort_group(t->table, 0), groups, home / SPC_SORT_GROUP, 1);
+    SPC_ROLLED
+    for (int first = 0; first <= OFFSETS; first += 32) {
+        int d = first + spc_lane(), total = d <= OFFSETS ? room->sums[d] : 0;
+        int sum = sort_warp_sum(total);
         if (d <= OFFSETS)
-            next[d] = below + sum - total + before + near;
+            room->next[d] += below + sum - total;
         below += spc_shfl(sum, 31);
     }
     spc_sync_warp();
 }
 
 SPC_DEVICE void put_tile(const spc_index_args *args, const spc_index_tiles *t,
-                         int tiles, int tile, int place, int cost)
+                         int tiles, int tile, int place, int cost,
+                         const spc_u32 *mask)
 {
 #if LAYOUT
     t->order[place] = args->way.is_group && cost == 0 ? -1 : tile;
@@ -301,28 +365,34 @@ SPC_DEVICE void put_tile(const spc_index_args *args, const spc_index_tiles *t,
     (void)cost;
     t->order[place] = tile;
 #endif
+    SPC_UNROLL
     for (int w = 0; w < WORDS; w++)
-        t->mask[(long long)w * t->capacity + place] =
-            t->scratch[(long long)w * tiles + tile];
+        t->mask[(long long)w * t->capacity + place] = mask[w];
 }
 
 /* A warp's work: the block's tiles are few. */
 SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
-                           int *next, int tiles)
+                           const tile_room *room, int tiles)
 {
+    int *next = room->next;
     int share = tile_share(tiles), lane = spc_lane();
     int begin = at_most(spc_block_x() * share, tiles);
     int end = at_most(begin + share, tiles);
 
-    begin_tiles(t, next);
+    begin_tiles(t, room);
     if (spc_block_x() == 0) /* before the first block's there is none */
         for (int d = lane; d < OFFSETS; d += 32)
             t->begin[d] = next[d];
     SPC_ROLLED
     for (int step = begin; step < end; step += 32) {
         int tile = step + lane, valid = tile < end, cost = 0, place = 0;
-        for (int w = 0; valid && w < WORDS; w++)
-            cost += spc_popc(t->scratch[(long long)w * tiles + tile]);
+        spc_u32 mask[WORDS];
+        SPC_UNROLL
+        for (int w = 0; w < WORDS; w++)
+            mask[w] = valid ? t->scratch[(long long)w * tiles + tile] : 0;
+        SPC_UNROLL
+        for (int w = 0; w < WORDS; w++)
+            cost += spc_popc(mask[w]);
         int digit = valid ? tile_digit(cost) : SORT_DIGITS;
         spc_u32 peers = spc_match((spc_u32)digit);
         int rank = spc_popc(peers & ((1u << lane) - 1u));
@@ -333,7 +403,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
             next[digit] += spc_popc(peers);
         spc_sync_warp();
         if (valid)
-            put_tile(args, t, tiles, tile, place, cost);
+            put_tile(args, t, tiles, tile, place, cost, mask);
     }
     spc_sync_warp(); /* before `next` is another table's */
 }
@@ -382,8 +452,9 @@ SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
     if (spc_warp() != 0)
         return;
     grid_wait_warp(barrier);
+    tile_room room = tile_room_of(s);
     for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
-        sort_tiles(args, t, next_counts(s).groups, tile_count(t, e));
+        sort_tiles(args, t, &room, tile_count(t, e));
 }
 
 /* The tile tables of a row order that an earlier launch has made, or this one

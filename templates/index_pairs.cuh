@@ -174,7 +174,8 @@ SPC_DEVICE int input_at(const spc_index_args *args, int p, int k)
     spc_u32 bits =
         run_bits(args->mask + p, args->set.rows_padded, batch * BATCH + j);
 
-    return args->in.order[args->first[4 * ((long long)p * BATCHES + batch) + j] +
+    return args->in.order[args->first[first_of(args->set.rows_padded, p, batch) +
+                                      j] +
                           spc_popc(bits & ((1u << l) - 1u))];
 }
 

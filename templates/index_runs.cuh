@@ -6,7 +6,7 @@
  * runs of up to RUN along z, and those of a run that a row has lie side by side
  * among the sorted keys:
  *
- *   first   for each row and batch of runs, four places (BATCH are used): the
+ *   first   for each batch of runs and row, four places (BATCH are used): the
  *           position of the run's first present offset, anything if it has none
  *   mask    the offsets that are present
  *
@@ -19,7 +19,8 @@
  *
  *   open_searcher   before the launch's first barrier
  *   ready_searcher  when the keys that are searched are sorted
- *   search_row      a warp's 32 neighbouring rows: first and mask of each
+ *   search_row      a warp's 32 neighbouring rows: first and mask of each, and if
+ *                   they are wanted the entries in coordinate order
  *
  * What they find is the same, bit for bit.
  *
@@ -34,6 +35,13 @@ typedef struct index_batch {
     int first[BATCH];
     spc_u32 bits[BATCH];
 } index_batch;
+
+/* Where the places of a batch of the row at position p are: a warp's lie side by
+ * side, as 32 stores to 32 lines are 32 times one. */
+SPC_DEVICE long long first_of(int rows_padded, int p, int batch)
+{
+    return 4 * ((long long)batch * rows_padded + p);
+}
 
 /* The number among all runs of one that is counted by batches. */
 SPC_DEVICE int run_number(int run)
@@ -176,7 +184,7 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
     first.y = (spc_u32)found->first[BATCH > 1];
     first.z = (spc_u32)found->first[BATCH > 2 ? 2 : 0];
     first.w = (spc_u32)found->first[BATCH > 3 ? 3 : 0];
-    spc_store16(args->first + ((long long)p * BATCHES + batch) * 4, first);
+    spc_store16(args->first + first_of(args->set.rows_padded, p, batch), first);
     /* The runs of a batch follow one another. */
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
@@ -190,11 +198,32 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
 #include "index_turned.cuh"
 #endif
 
+/* The entries of the index in coordinate order, a run at a time, as the search has
+ * few registers to spare. What a position past the last row was found to have is
+ * another's. */
+SPC_DEVICE void write_plain_batch(const spc_index_args *args, int valid, int p,
+                                  int batch, const index_batch *found)
+{
+    index_batch own = *found;
+
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++)
+        own.bits[j] = valid ? own.bits[j] : 0;
+    int *index = args->index +
+                 (long long)run_offset(batch * BATCH) * args->set.rows_padded + p;
+    SPC_UNROLL
+    for (int j = 0; j < BATCH; j++)
+        index = write_runs(index, args->in.order, args->set.rows_padded, batch, j,
+                           j + 1, &own);
+}
+
 SPC_DEVICE void write_found(const spc_index_args *args, const index_shared *s,
                             const index_extent *e, row_mask *mask, int p,
-                            int batch, const index_batch *found)
+                            int batch, const index_batch *found, int plain)
 {
     keep_batch(args, s, mask, p, batch, found);
+    if (plain)
+        write_plain_batch(args, mask->valid, p, batch, found);
 #if TURNS
     if (args->turned.first && p < e->rows)
         turn_batch(args, p, batch, found);
@@ -435,7 +464,8 @@ SPC_DEVICE void load_batch(const spc_index_args *args, int p,
     }
     if (any) {
         spc_b16 first =
-            ((const spc_b16 *)args->first)[(long long)p * BATCHES + batch];
+            *(const spc_b16 *)(args->first +
+                               first_of(args->set.rows_padded, p, batch));
         found->first[0] = (int)first.x;
         found->first[BATCH > 1] = (int)(BATCH > 1 ? first.y : first.x);
         found->first[BATCH > 2 ? 2 : 0] = (int)(BATCH > 2 ? first.z : first.x);

@@ -7,10 +7,12 @@
 #define SPC_INDEX_SEARCH_CUH
 
 /* A warp without rows. */
-SPC_DEVICE void mask_nothing(const spc_index_args *args, int p)
+SPC_DEVICE void mask_nothing(const spc_index_args *args, int p, int plain)
 {
     for (int w = 0; w < WORDS; w++)
         args->mask[(long long)w * args->set.rows_padded + p] = 0;
+    for (int k = 0; plain && k < OFFSETS; k++)
+        args->index[(long long)k * args->set.rows_padded + p] = -1;
 }
 
 /* Every warp has a word of its own: nothing needs waiting for. Those past the
@@ -32,9 +34,9 @@ SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
 }
 
 /* The map of positions begin..end, and their digests if a sorted order is wanted
- * in the same launch. */
+ * in the same launch; if it is `plain`, its entries in coordinate order, too. */
 SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
-                       const index_extent *e, int begin, int end)
+                       const index_extent *e, int begin, int end, int plain)
 {
     int sorted = (args->stages & SPC_INDEX_SORT) != 0, pairs = 0;
 
@@ -43,11 +45,11 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
         int p = first + spc_lane();
         row_mask mask = {p < e->rows, 0, 0, 0, 0};
         if (first < e->rows) {
-            search_row(args, s, e, p, &mask);
+            search_row(args, s, e, p, &mask, plain);
             if (WORDS == 1 || OFFSETS % 32)
                 close_word(args, s, &mask, p);
         } else {
-            mask_nothing(args, p);
+            mask_nothing(args, p, plain);
         }
         pairs += mask.pairs;
         if (sorted)

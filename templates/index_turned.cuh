@@ -34,9 +34,8 @@ SPC_DEVICE void turn_batch(const spc_index_args *args, int p, int batch,
         for (spc_u32 left = found->bits[j]; left; left >>= 1, k++) {
             if (!(left & 1u))
                 continue;
-            args->turned.first[((long long)at * TURNED_BATCHES +
-                                k / TURNED_BATCH) *
-                                   4 +
+            args->turned.first[first_of(args->turned.rows_padded, at,
+                                        k / TURNED_BATCH) +
                                k % TURNED_BATCH] = p;
             spc_atomic_or(args->turned.mask +
                               (long long)(k >> 5) * args->turned.rows_padded +

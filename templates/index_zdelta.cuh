@@ -224,7 +224,8 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
 
 /* All runs of 32 neighbouring rows: a warp's work. */
 SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
-                           const index_extent *e, int p, row_mask *mask)
+                           const index_extent *e, int p, row_mask *mask,
+                           int plain)
 {
     map_key own = own_key(args, at_most(p, e->rows - 1));
     index_window window;
@@ -248,7 +249,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
                         &window);
         find_batch(args, s, e->rows_in, own, batch, &window, &found);
 #endif
-        write_found(args, s, e, mask, p, batch, &found);
+        write_found(args, s, e, mask, p, batch, &found, plain);
     }
 }
 

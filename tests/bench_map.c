@@ -1,6 +1,6 @@
 /*
  * bench_map.c - how long voxel indexing takes:
- * bench_map [--frames] [--templates DIR] DEVICE SCENE...
+ * bench_map [--frames | --index] [--templates DIR] [--database FILE] DEVICE SCENE...
  *
  * Rows are shuffled first, so that sorting has real work. Microseconds are
  * medians of warm runs, for kernel sizes 1, 3 and 5: the index in coordinate
@@ -9,7 +9,8 @@
  * every row order, the rows that tiles execute over the pairs that are needed;
  * and the update of a map that was reserved for a capacity, with row order and
  * tiles and the count on the device, as a vehicle does for every frame, of the
- * same scene and of two in turn; with --frames that alone.
+ * same scene and of two in turn; with --frames that alone, with --index the
+ * first three of kernel sizes 3 and 5. In a database code is compiled once.
  */
 #include "clock.h"
 #include "ctx.h"
@@ -258,7 +259,7 @@ static void print_waste(spc_ctx *ctx, spc_map *map)
     }
 }
 
-static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
+static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel, bool waste)
 {
     spc_conv conv = SPC_CONV_INIT;
     spc_map *map;
@@ -286,7 +287,8 @@ static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel)
            spc_scene_name(scene), (long long)spc_map_rows(map),
            spc_map_key_bits(map), kernel, index, cold, order, both,
            tile_waste(ctx, map, "gray", TILE_ROWS));
-    print_waste(ctx, map);
+    if (waste)
+        print_waste(ctx, map);
     fflush(stdout);
     spc_map_free(map);
 }
@@ -298,30 +300,37 @@ int main(int argc, char **argv)
     spc_ctx *ctx;
 
     bool frames = argc > 1 && strcmp(argv[1], "--frames") == 0;
-    argc -= frames;
-    argv += frames;
+    bool index = argc > 1 && strcmp(argv[1], "--index") == 0;
+    argc -= frames || index;
+    argv += frames || index;
     if (argc > 2 && strcmp(argv[1], "--templates") == 0) {
         options.template_dir = argv[2];
         argc -= 2;
         argv += 2;
     }
+    options.database = "";
+    if (argc > 2 && strcmp(argv[1], "--database") == 0) {
+        options.database = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 3) {
-        fprintf(stderr, "usage: bench_map [--frames] [--templates DIR] "
-                        "DEVICE SCENE...\n");
+        fprintf(stderr, "usage: bench_map [--frames | --index] [--templates "
+                        "DIR] [--database FILE] DEVICE SCENE...\n");
         return EXIT_FAILURE;
     }
     options.device = argv[1];
-    options.database = "";
     if (spc_ctx_create(&ctx, &options, &error) != SPC_OK)
         fail(argv[1], error.text);
     printf("%-32s %8s %2s %3s %8s %8s %8s %8s %6s\n", "scene", "voxels", "b",
            "K", "index", "cold", "order", "both", "waste");
     for (int i = 2; i < argc; i++) {
         spc_scene *scene = load_shuffled(argv[i]);
-        for (int kernel = 1; kernel <= 5 && !frames; kernel += 2)
-            bench(ctx, scene, kernel);
-        bench_frame(ctx, scene, 3, 0);
-        for (int kernel = 3; kernel <= 7; kernel += 2)
+        for (int kernel = index ? 3 : 1; kernel <= 5 && !frames; kernel += 2)
+            bench(ctx, scene, kernel, !index);
+        if (!index)
+            bench_frame(ctx, scene, 3, 0);
+        for (int kernel = 3; kernel <= 7 && !index; kernel += 2)
             bench_frame(ctx, scene, kernel, CAPACITY);
         spc_scene_free(scene);
     }
