@@ -1792,7 +1792,8 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
         assert_says("chmod");
         assert_says("trusted");
     }
-    assert_ok(spc__cache_check_owner(at("not there"), &error));
+    if (modes[_i].name[0] != '.') /* else nor may it be made there */
+        assert_ok(spc__cache_check_owner(at("not there"), &error));
 }
 END_TEST
 
